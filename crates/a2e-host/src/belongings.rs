@@ -1,7 +1,8 @@
-//! What belongs to sessions, such as processes and episodes: each sees only its own, and none outlives it.
+//! Values that belong to a session, such as processes and episodes. A session sees only its own values, and they end
+//! with it.
 //!
-//! A place is taken before something is made, so that limits hold however many are made at once, and so that what is
-//! made for a session that ends meanwhile finds no place and goes with it.
+//! A caller reserves a place before it makes a value. So the limits hold when several values are made at once, and a
+//! value made for a session that has ended finds no place and is dropped.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,7 @@ use gladhand_hub::SessionId;
 
 use crate::starting::ending::{AtWork, Roster};
 
-/// The belongings of all sessions.
+/// The values of all sessions.
 #[derive(Debug)]
 pub(crate) struct Belongings<T> {
     all: Arc<Mutex<All<T>>>,
@@ -20,20 +21,20 @@ pub(crate) struct Belongings<T> {
 #[derive(Debug)]
 struct All<T> {
     sessions: HashMap<SessionId, Few<T>>,
-    /// Everything ends: nobody gets a place any more.
+    /// The host is stopping: no places are given any more.
     closed: bool,
 }
 
-/// The belongings of one session.
+/// The values of one session.
 #[derive(Debug)]
 pub(crate) struct Few<T> {
-    /// How many are being made.
+    /// How many values are being made.
     pub(crate) coming: usize,
-    /// Those that are there, oldest first.
+    /// The finished values, oldest first.
     pub(crate) here: Vec<Arc<T>>,
 }
 
-/// How many are being made or there, in all sessions together.
+/// How many values are finished or being made, in all sessions together.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InAll(pub(crate) usize);
 
@@ -45,7 +46,7 @@ impl<T> Default for Belongings<T> {
 }
 
 impl<T> Belongings<T> {
-    /// A place for one more, if `admit` does not mind; it may make room.
+    /// Reserves a place for one more value if `admit` allows it. `admit` may remove values to make room.
     pub(crate) fn place<E>(
         &self,
         session: SessionId,
@@ -64,17 +65,17 @@ impl<T> Belongings<T> {
         Ok(Place { all: Arc::clone(&self.all), session, at_work: Some(self.roster.enter()) })
     }
 
-    /// One of a session's own.
+    /// Returns one value of a session.
     pub(crate) fn find(&self, session: SessionId, is_it: impl Fn(&T) -> bool) -> Option<Arc<T>> {
         lock(&self.all).sessions.get(&session)?.here.iter().find(|item| is_it(item)).cloned()
     }
 
-    /// All of a session's own, oldest first.
+    /// Returns all values of a session, oldest first.
     pub(crate) fn of(&self, session: SessionId) -> Vec<Arc<T>> {
         lock(&self.all).sessions.get(&session).map_or_else(Vec::new, |few| few.here.clone())
     }
 
-    /// Takes one away.
+    /// Removes one value of a session and returns it.
     pub(crate) fn take(&self, session: SessionId, is_it: impl Fn(&T) -> bool) -> Option<Arc<T>> {
         let mut all = lock(&self.all);
         let here = &mut all.sessions.get_mut(&session)?.here;
@@ -82,34 +83,34 @@ impl<T> Belongings<T> {
         Some(here.remove(at))
     }
 
-    /// A session has ended: what was its.
+    /// Removes a session that has ended, and returns its values.
     pub(crate) fn left(&self, session: SessionId) -> Vec<Arc<T>> {
         lock(&self.all).sessions.remove(&session).map_or_else(Vec::new, |few| few.here)
     }
 
-    /// Everything ends: what there is.
+    /// Removes and returns all values of all sessions. No place is given afterwards.
     pub(crate) fn close(&self) -> Vec<Arc<T>> {
         let mut all = lock(&self.all);
         all.closed = true;
         all.sessions.drain().flat_map(|(_, few)| few.here).collect()
     }
 
-    /// Who is still at work for anything that had a place.
+    /// Counts the tasks that still work for a value that had a place.
     pub(crate) fn roster(&self) -> &Roster {
         &self.roster
     }
 }
 
-/// Why there is no place.
+/// Why no place was reserved.
 #[derive(Debug)]
 pub(crate) enum NoPlace<E> {
-    /// Everything ends.
+    /// The host is stopping.
     Closed,
-    /// There are enough.
+    /// The limit is reached.
     NotAdmitted(E),
 }
 
-/// A place for something that is being made.
+/// A reserved place for a value that is being made. Dropping it releases the reservation.
 #[derive(Debug)]
 pub(crate) struct Place<T> {
     all: Arc<Mutex<All<T>>>,
@@ -118,7 +119,7 @@ pub(crate) struct Place<T> {
 }
 
 impl<T> Place<T> {
-    /// Puts it there, unless its session has ended. Whoever works for it holds on to what is returned.
+    /// Stores the value, unless its session has ended. The task that works for the value holds the returned guard.
     pub(crate) fn fill(mut self, item: &Arc<T>) -> Option<AtWork> {
         let mut all = lock(&self.all);
         all.sessions.get_mut(&self.session)?.here.push(Arc::clone(item));

@@ -1,4 +1,4 @@
-//! Chains with the processes and skills that they are run with, and nobody standing in for them.
+//! Chains with real processes and skills instead of stand-ins.
 
 mod mesh;
 
@@ -23,7 +23,7 @@ fn hub(skills: &std::path::Path) -> Hub {
         Box::new(skill::Skills::new(skills, Arc::new(Plain), None)),
         Box::new(Chains::new(Settings::default())),
     ])
-    .expect("no name twice")
+    .expect("unique provider names")
 }
 
 fn node(kind: &str, name: &str, input: Value) -> Value {
@@ -31,7 +31,7 @@ fn node(kind: &str, name: &str, input: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_process_is_run_to_its_end_and_heard() {
+async fn a_process_runs_to_its_end_and_its_output_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let (hub, agent) = (hub(folder.path()), Agent::of(1));
     let run = |input| ask_chain(&hub, &agent, node("proc", "", input));
@@ -69,11 +69,11 @@ async fn a_process_is_ended_with_its_chain() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), ended).await.expect("the process is ended");
+    tokio::time::timeout(Duration::from_secs(20), ended).await.expect("the process ends with its chain");
 }
 
 #[tokio::test]
-async fn a_skill_is_called_and_one_that_is_not_there_fails() {
+async fn a_skill_is_called_and_an_unknown_one_fails() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("sum")).unwrap();
     let text = "---\nname: summarise\ndescription: x\n---\nShorten this: {args}";
@@ -90,5 +90,5 @@ async fn a_skill_is_called_and_one_that_is_not_there_fails() {
 }
 
 async fn ask_chain(hub: &Hub, agent: &Arc<Agent>, message: Value) -> Value {
-    ask(hub, &granted(&ALL), agent, call("chains", "chain/req", &message)).await.expect("it is answered")
+    ask(hub, &granted(&ALL), agent, call("chains", "chain/req", &message)).await.expect("an answer")
 }

@@ -1,7 +1,8 @@
 //! The capability `chains`: one request runs a small graph of nodes (a2e §16).
 //!
-//! Nodes call tools and skills and start processes in the name of whoever sent the chain, through the hub: whatever holds
-//! for calls of its own holds for them. Whoever gives up waiting stops the chain, and a process that it waits for.
+//! Nodes call tools and skills and start processes through the hub on behalf of the client that sent the chain. The
+//! same rules apply to them as to the client's own calls. If the client cancels the request, the chain stops, and so
+//! does the process that it waits for.
 
 mod expression;
 mod running;
@@ -21,16 +22,16 @@ use crate::{hex_id, reply};
 use running::Runner;
 use walker::{LATE, Next, Report, Walker};
 
-/// What chains may cost.
+/// Limits of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// How many nodes a chain may have.
+    /// Maximum number of nodes in a chain.
     pub nodes: usize,
-    /// How many items a map may go over.
+    /// Maximum number of items in a map node.
     pub items: usize,
-    /// How many bytes a chain may have, the input of a node, and all outputs of a chain together.
+    /// Maximum size in bytes of a chain, of the input of one node, and of all outputs together.
     pub bytes: usize,
-    /// How long a chain may take, whatever it asks for.
+    /// Maximum duration of a chain. A longer `timeout` in the request is reduced to this.
     pub longest: Duration,
 }
 
@@ -47,13 +48,13 @@ pub struct Chains {
 }
 
 impl Chains {
-    /// Chains that may cost this much.
+    /// Creates the provider with these limits.
     pub fn new(settings: Settings) -> Self {
         Self { settings }
     }
 }
 
-/// How long a chain may take that says 0.
+/// Timeout in seconds of a chain whose `timeout` is not positive.
 const DEFAULT_TIMEOUT: u64 = 300;
 
 #[derive(Debug, Deserialize)]
@@ -121,7 +122,7 @@ impl Chains {
             return Ok(Answer::Now(respond(named.unwrap_or_else(hex_id::<4>), report, Duration::ZERO)));
         }
         let request: Request = call.read()?;
-        let gone = || Failure::of_capability("runtime_error", "there is nobody to run the nodes of a chain");
+        let gone = || Failure::of_capability("runtime_error", "the hub is gone, so the nodes of a chain cannot run");
         let hub = context.notifier.hub().ok_or_else(gone)?;
         let runner = Runner::new(hub, call.into_owned(), context, request.streaming);
         Ok(Answer::later(async move {
@@ -138,7 +139,7 @@ fn respond(chain_id: String, report: Report, took: Duration) -> Outcome {
     reply(&Response { chain_id, report, duration_ms })
 }
 
-/// How long a chain may take.
+/// The timeout of a chain.
 fn allowed(timeout: i64, settings: Settings) -> Duration {
     let timeout = u64::try_from(timeout).ok().filter(|timeout| *timeout > 0).unwrap_or(DEFAULT_TIMEOUT);
     Duration::from_secs(timeout).min(settings.longest)
@@ -166,7 +167,7 @@ async fn walk(request: Request, settings: Settings, runner: Runner) -> Report {
                     Ok(output) => events.tell(&node, "done", &output, "").await,
                     Err(error) => events.tell(&node, "error", &Value::Null, &error).await,
                 }
-                // A chain of tools that answer at once is not to keep others waiting.
+                // A chain of tools that answer at once must not block other tasks.
                 tokio::task::yield_now().await;
             }
         }
@@ -184,7 +185,7 @@ struct Event<'a> {
     error: &'a str,
 }
 
-/// What whoever follows a chain is told.
+/// Sends the events of a chain to its client.
 struct Events<'a> {
     runner: &'a Runner,
     sent: u64,
@@ -204,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_time_said_is_five_minutes_and_no_chain_has_more_than_it_may() {
+    fn the_default_timeout_is_five_minutes_and_the_limit_caps_it() {
         let settings = Settings { longest: Duration::from_secs(1000), ..Settings::default() };
         assert_eq!(
             [0, -5, 7, 1001, i64::MAX].map(|timeout| allowed(timeout, settings).as_secs()),

@@ -1,4 +1,4 @@
-//! Runs the nodes of a chain through the hub, in the name of whoever sent the chain (a2e §16.3).
+//! Runs the nodes of a chain through the hub, on behalf of the client that sent the chain (a2e §16.3).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::walker::Job;
 use crate::hex_id;
 
-/// How often it is looked whether a process has ended of which nothing is heard.
+/// How often the status of a process is polled when no event arrives.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Runs the nodes of one chain.
@@ -31,9 +31,9 @@ pub(super) struct Runner {
     call: CallId,
     agreement: Arc<Agreement>,
     caller: Arc<dyn Caller>,
-    /// On whose behalf the nodes are run.
+    /// The terms under which the nodes run: those of the client.
     terms: Terms<'static>,
-    /// Whether the caller wants to hear how it is going.
+    /// Whether the client asked for events.
     streaming: bool,
 }
 
@@ -50,7 +50,7 @@ impl Runner {
         }
     }
 
-    /// Tells whoever sent the chain of it, if that was wanted, as fast as it reads.
+    /// Sends an event to the client if it asked for events. Waits while the client is behind with reading.
     pub(super) async fn tell(&self, kind: &'static str, fields: Box<RawValue>) {
         if !self.streaming {
             return;
@@ -61,7 +61,7 @@ impl Runner {
         self.caller.push(self.chain.event(kind, fields));
     }
 
-    /// Runs a node; it is dropped when the time is over.
+    /// Runs a node. The caller drops the future at the deadline.
     pub(super) async fn run(&self, job: Job, deadline: Instant) -> Result<Value, String> {
         let (capability, request, kind) = match job.kind.as_str() {
             "tool" => ("tools", "tool/call/req", Run::Tool),
@@ -93,7 +93,7 @@ impl Runner {
         match answer.outcome().await {
             Ok(Reply::Tool(result)) if result.failed => Err(worded(result.joined_text(), "tool failed")),
             Ok(Reply::Tool(result)) => data(&result),
-            Ok(_) => Err("the tool answered something else than a result".to_owned()),
+            Ok(_) => Err("the tool did not answer with a tool result".to_owned()),
             Err(failure) => Err(worded(failure.message, "tool failed")),
         }
     }
@@ -145,7 +145,7 @@ impl Runner {
         }
     }
 
-    /// Asks a capability, and returns what it answered.
+    /// Sends a request to a capability and returns the response.
     async fn capability(
         &self,
         capability: &'static str,
@@ -155,8 +155,8 @@ impl Runner {
     ) -> Result<Box<RawValue>, String> {
         match self.ask(self.request(capability, kind, message), within).outcome().await {
             Ok(Reply::Capability(answered)) => Ok(answered),
-            Ok(_) => Err(format!("{capability} answered something else")),
-            Err(failure) => Err(worded(failure.message, "it failed")),
+            Ok(_) => Err(format!("{capability} answered with a reply of another kind")),
+            Err(failure) => Err(worded(failure.message, "the call failed")),
         }
     }
 
@@ -178,14 +178,14 @@ impl Runner {
     }
 }
 
-/// What kind of thing is run.
+/// The kinds of nodes that are run.
 enum Run {
     Tool,
     Skill,
     Process,
 }
 
-/// A process that a node waits for: whoever stops waiting ends it.
+/// A process that a node waits for. Dropping it kills the process.
 struct Process<'a> {
     runner: &'a Runner,
     id: String,
@@ -207,13 +207,14 @@ impl Drop for Process<'_> {
     }
 }
 
-/// The caller of a chain, as whoever runs a node sees it. How a node is coming along is the chain's business.
+/// The caller of a chain as the provider of a node sees it. Notices of a node are dropped: the chain reports its own
+/// progress.
 #[derive(Debug)]
 struct Within {
     outer: Arc<dyn Caller>,
     call: CallId,
     streaming: bool,
-    /// Whether a process was heard to have ended.
+    /// Signals that an event reported the end of the process.
     ended: Notify,
 }
 
@@ -248,7 +249,7 @@ impl Caller for Within {
     }
 }
 
-/// The command that a `proc` node names: a list, or a text with blanks between its words.
+/// The command of a `proc` node: a list, or a string that is split at whitespace.
 fn command(input: &RawValue) -> Vec<String> {
     let members = Members::of(input).unwrap_or_default();
     let said = members.some("command").or_else(|| members.some("cmd"));
@@ -261,7 +262,7 @@ fn command(input: &RawValue) -> Vec<String> {
     }
 }
 
-/// A tool's result as a node's output: what `tool/call/resp` would have as its `data`.
+/// The result of a tool as the output of a node: the same as `data` of `tool/call/resp`.
 fn data(result: &ToolResult) -> Result<Value, String> {
     match (&result.structured, result.content.as_slice()) {
         (Some(data), _) if Kind::of(data) == Kind::Object => parsed(data),
@@ -276,10 +277,10 @@ fn data(result: &ToolResult) -> Result<Value, String> {
 }
 
 fn parsed(raw: &RawValue) -> Result<Value, String> {
-    serde_json::from_str(raw.get()).map_err(|_| "what it put out is nested too deeply".to_owned())
+    serde_json::from_str(raw.get()).map_err(|_| "the output is nested too deeply".to_owned())
 }
 
-/// What went wrong, where nobody says: that something did.
+/// Returns the error message, or a default for an empty one.
 fn worded(why: String, otherwise: &str) -> String {
     if why.is_empty() { otherwise.to_owned() } else { why }
 }

@@ -1,6 +1,6 @@
-//! The walk along the nodes of a chain: what to run next, and what came of it (a2e §16.2).
+//! Walks along the nodes of a chain: decides which node runs next, and records the outputs (a2e §16.2).
 //!
-//! Runs nothing itself, knows no clock, and ends for every graph: no node is visited twice.
+//! The walker runs nothing itself and reads no clock. It terminates for every graph, because no node is visited twice.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::Settings;
 use super::expression::{Known, Meant, holds, meant, text_meant};
 
-/// A node as its chain describes it.
+/// A node as the chain describes it.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Node {
     node_id: String,
@@ -45,29 +45,29 @@ fn abort() -> String {
     "abort".to_owned()
 }
 
-/// Something to be run.
+/// One run of a node.
 #[derive(Debug)]
 pub(super) struct Job {
-    /// The node whose job it is.
+    /// The id of the node.
     pub(super) node: String,
-    /// What kind of thing it is: `tool`, `skill`, `proc`, or something that nobody knows.
+    /// The kind of the node: `tool`, `skill`, `proc`, or an unknown kind.
     pub(super) kind: String,
-    /// What it is called.
+    /// The name of the tool or skill.
     pub(super) name: String,
-    /// What it is run with: a JSON object; or why there is none.
+    /// The input, a JSON object, or why it could not be made.
     pub(super) input: Result<Box<RawValue>, String>,
 }
 
-/// What comes next.
+/// The next step of a walk.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Run this, then say how it [ended](Walker::ended).
+    /// Run this, then report the outcome with [`Walker::ended`].
     Run(Job),
-    /// That was all.
+    /// The chain has finished.
     Finished(Report),
 }
 
-/// What came of a chain: the members of a `chain/resp`, but for its name and how long it took.
+/// The result of a chain: the members of `chain/resp` except the chain id and the duration.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
     pub(super) success: bool,
@@ -77,7 +77,7 @@ pub(super) struct Report {
     pub(super) error: Option<Trouble>,
 }
 
-/// Why a chain did not come to its end.
+/// Why a chain failed.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Trouble {
     pub(super) code: &'static str,
@@ -85,13 +85,13 @@ pub(super) struct Trouble {
 }
 
 impl Report {
-    /// A chain that came to nothing, whatever was run.
+    /// A chain that failed without outputs, even if nodes have run.
     pub(super) fn broken(code: &'static str, message: impl Into<String>) -> Self {
         Self { error: Some(Trouble { code, message: message.into() }), ..Self::default() }
     }
 }
 
-/// What nodes put out, in the order in which they first did.
+/// The outputs of nodes, in the order in which the nodes first ended.
 #[derive(Debug, Default)]
 pub(super) struct Outputs {
     entries: Vec<(String, Value)>,
@@ -124,7 +124,7 @@ impl Serialize for Outputs {
     }
 }
 
-/// What the nodes of a chain see: what it began with, overlaid with what was put out.
+/// The data that nodes see: the initial input, overlaid with the outputs.
 #[derive(Debug, Default)]
 struct Context {
     input: Map<String, Value>,
@@ -149,31 +149,31 @@ impl Serialize for Context {
     }
 }
 
-/// A walk.
+/// The state of one chain.
 #[derive(Debug)]
 pub(super) struct Walker {
     nodes: HashMap<String, Node>,
     at: At,
     context: Context,
     visited: HashSet<String>,
-    /// The node that was visited last.
+    /// The last node visited.
     last: String,
     has_failed: bool,
     settings: Settings,
-    /// How many bytes of output there is still room for.
+    /// How many more bytes of output may be kept.
     room: usize,
 }
 
-/// Where a walk is.
+/// The position of a walk.
 #[derive(Debug)]
 enum At {
-    /// Before this node; empty: behind the last one.
+    /// Before this node. The empty name is the end of the chain.
     Before(String),
-    /// In the middle of a map.
+    /// Inside a map node.
     Mapping(Mapping),
-    /// While this node runs.
+    /// This node is running.
     Running(String),
-    /// It was over before its end.
+    /// The chain has failed.
     Over(Box<Report>),
 }
 
@@ -185,7 +185,7 @@ struct Mapping {
 }
 
 impl Walker {
-    /// A walk from this node on. A report: there is nothing to walk along.
+    /// Starts at the node `entry`. Returns a report if the chain is invalid.
     pub(super) fn new(
         nodes: &[Box<RawValue>],
         entry: &str,
@@ -193,7 +193,7 @@ impl Walker {
         settings: Settings,
     ) -> Result<Self, Box<Report>> {
         if nodes.len() > settings.nodes {
-            let message = format!("{} nodes are more than the {} that are taken", nodes.len(), settings.nodes);
+            let message = format!("the chain has {} nodes, the limit is {}", nodes.len(), settings.nodes);
             return Err(Box::new(Report::broken("chain_error", message)));
         }
         let mut known = HashMap::new();
@@ -220,8 +220,8 @@ impl Walker {
         })
     }
 
-    /// What comes next; `is_late`: whether the time that the chain has is over. To be called once for each thing that was
-    /// run, and once more.
+    /// Returns the next step. `is_late` says whether the chain's deadline has passed. Must be called once for each run
+    /// of a node, and once more.
     pub(super) fn next(&mut self, is_late: bool) -> Next {
         loop {
             let broken = |code, message: String| Next::Finished(Report::broken(code, message));
@@ -234,7 +234,7 @@ impl Walker {
                 _ if is_late => return broken("timeout", LATE.to_owned()),
                 At::Before(id) => {
                     let Some(node) = self.nodes.get(&id) else {
-                        return broken("chain_error", format!("there is no node {id:?}"));
+                        return broken("chain_error", format!("unknown node {id:?}"));
                     };
                     self.visited.insert(id.clone());
                     self.last.clone_from(&id);
@@ -267,16 +267,17 @@ impl Walker {
                     }
                     None => self.map_ended(mapping),
                 },
-                // Whoever asks before it said how the last one ended is told that it failed.
+                // The caller asked for the next step without reporting the outcome of the last run. Count that run as
+                // failed.
                 running @ At::Running(_) => {
                     self.at = running;
-                    let _ = self.ended(Err("it did not end".to_owned()));
+                    let _ = self.ended(Err("the node did not end".to_owned()));
                 }
             }
         }
     }
 
-    /// How what was run last ended. Returns that as whoever follows the chain is to be told of it.
+    /// Takes the outcome of the last run. Returns the outcome to report in the event.
     pub(super) fn ended(&mut self, outcome: Result<Value, String>) -> Result<Value, String> {
         let outcome = outcome.and_then(|output| self.take_in(output));
         self.has_failed |= outcome.is_err();
@@ -306,7 +307,7 @@ impl Walker {
         outcome
     }
 
-    /// The report of a chain in which a node failed that it could not do without.
+    /// The report of a chain that a failed node aborts.
     fn aborted(&mut self, why: Option<&String>) -> Report {
         let outputs = std::mem::take(&mut self.context.outputs);
         let trouble = Trouble { code: "chain_node_error", message: why.cloned().unwrap_or_default() };
@@ -328,7 +329,7 @@ impl Walker {
         Job { node: node.node_id.clone(), kind: node.kind.clone(), name: node.name.clone(), input }
     }
 
-    /// What a node is run with.
+    /// Makes the input of a node.
     fn input(&self, node: &Node) -> Result<Box<RawValue>, String> {
         if node.input_map.is_empty() {
             return bounded(&node.input, self.settings.bytes);
@@ -336,10 +337,10 @@ impl Walker {
         bounded(&Resolved { members: &node.input_map, context: &self.context }, self.settings.bytes)
     }
 
-    /// What a map goes over.
+    /// The items of a map node.
     fn items(&self, node: &Node) -> Result<Vec<Value>, String> {
         if !self.nodes.contains_key(&node.map_node) {
-            return Err(format!("there is no node {:?}", node.map_node));
+            return Err(format!("unknown node {:?}", node.map_node));
         }
         let path = if node.items_path.is_empty() { "$" } else { &node.items_path };
         let items = match text_meant(path, &self.context) {
@@ -350,26 +351,25 @@ impl Walker {
             },
         };
         if items.len() > self.settings.items {
-            return Err(format!("{} items are more than the {} that are taken", items.len(), self.settings.items));
+            return Err(format!("the map has {} items, the limit is {}", items.len(), self.settings.items));
         }
         Ok(items)
     }
 
-    /// An output that there is room for. What is in a map is kept twice.
+    /// Accounts for an output. An output inside a map is kept twice.
     fn take_in(&mut self, output: Value) -> Result<Value, String> {
         let copies = if matches!(self.at, At::Mapping(_)) { 2 } else { 1 };
-        let size = bounded(&output, self.room / copies).map_err(|_| {
-            format!("the outputs of the chain are larger than the {} bytes that are kept", self.settings.bytes)
-        })?;
+        let size = bounded(&output, self.room / copies)
+            .map_err(|_| format!("the outputs of the chain are larger than {} bytes", self.settings.bytes))?;
         self.room -= size.get().len() * copies;
         Ok(output)
     }
 }
 
-/// What is said of a chain whose time is over.
+/// The error message of a chain that exceeded its timeout.
 pub(super) const LATE: &str = "chain exceeded timeout";
 
-/// An `input_map`, each path replaced by what it leads to.
+/// An `input_map` with its paths resolved.
 struct Resolved<'a> {
     members: &'a Map<String, Value>,
     context: &'a Context,
@@ -393,15 +393,15 @@ impl Serialize for Resolved<'_> {
     }
 }
 
-/// A value as JSON of at most so many bytes.
+/// Serializes a value as JSON of at most `limit` bytes.
 fn bounded(value: &impl Serialize, limit: usize) -> Result<Box<RawValue>, String> {
     let mut text = Bounded { text: Vec::new(), limit };
-    let too_large = |_| format!("what it would be given is larger than {limit} bytes");
+    let too_large = |_| format!("the value is larger than {limit} bytes");
     serde_json::to_writer(&mut text, value).map_err(too_large)?;
     Ok(json::raw(String::from_utf8(text.text).unwrap_or_default()))
 }
 
-/// Takes so many bytes and no more.
+/// A writer that fails beyond `limit` bytes.
 struct Bounded {
     text: Vec<u8>,
     limit: usize,

@@ -1,16 +1,16 @@
-//! Environments that are programs: any command that speaks lines of JSON.
+//! Environments that are programs: any command that reads and writes lines of JSON.
 //!
-//! The program is started for each episode, and ends with it. What it reads, one object on each line:
+//! The program is started for each episode and ends with it. It reads one object per line:
 //!
 //! ```text
 //! {"id": 1, "reset": {"seed": 7, "options": {…}}}     first, and once
 //! {"id": 2, "step": {…}}                               an action
 //! {"id": 3, "render": "text"}                          a mode
-//! {"id": 4, "plan": {…}}                               a state, or null for its own
+//! {"id": 4, "plan": {…}}                               a state, or null for the current one
 //! {"close": true}                                      last; then its input ends
 //! ```
 //!
-//! What it writes, each answer with the id of what it answers:
+//! It writes responses, each with the id of its request, and pushes:
 //!
 //! ```text
 //! {"id": 1, "obs": {"state": {…}}}
@@ -21,10 +21,9 @@
 //! {"push": {"event_type": "status", "reason": "…", "delta": {…}, "reward": 0.1, "terminal": false}}
 //! ```
 //!
-//! Lines with `push` may come at any time and become `env/state/push`. Of an observation only `state` is needed; an error
-//! has the code `runtime_error`, `unknown_action` or `reset_denied`, the first if it has none. A program that takes too
-//! long, writes a line that is too long or no JSON, or ends, ends its episode. The end of what it wrote to its error output
-//! goes into the log then.
+//! Lines with `push` may come at any time and become `env/state/push`. An observation needs only `state`. The code of
+//! an error is `runtime_error` (the default), `unknown_action` or `reset_denied`. The episode ends if the program times
+//! out, exits, or writes a line that is too long or not JSON. The last part of its stderr is logged then.
 
 mod keeper;
 
@@ -43,31 +42,31 @@ use super::pushing::Pushes;
 use crate::starting::ending::Roster;
 use crate::starting::{Plan, Starter, minimal_environment};
 
-/// How a program is made an environment.
+/// Configures a program as an environment.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// What `env_name` calls it.
+    /// The name of the environment, as in `env_name`.
     pub name: String,
-    /// The program and its arguments; there is no shell.
+    /// The program and its arguments. No shell is involved.
     pub command: Vec<String>,
-    /// Where it works; none: where we do.
+    /// The working directory; `None` for that of this process.
     pub folder: Option<PathBuf>,
-    /// Its whole environment.
+    /// The complete environment variables.
     pub environment: Vec<(String, String)>,
-    /// What can be done in it: a JSON Schema.
+    /// The JSON Schema of an action.
     pub actions: Value,
-    /// What is seen of it: a JSON Schema.
+    /// The JSON Schema of a state.
     pub states: Value,
-    /// How long it may take for an answer, also for the first.
+    /// Timeout of each response, including the first.
     pub patience: Duration,
-    /// How long it may take to leave when its episode is closed.
+    /// How long the program may run after its episode is closed.
     pub grace: Duration,
-    /// How many bytes one of its lines may have.
+    /// Maximum length of a line in bytes.
     pub longest_line: usize,
 }
 
 impl Program {
-    /// A program as an environment, with the usual limits.
+    /// Creates a program environment with default limits.
     pub fn new(name: impl Into<String>, command: Vec<String>) -> Self {
         Self {
             name: name.into(),
@@ -124,7 +123,7 @@ impl Environment for Command {
     }
 }
 
-/// An episode that a program plays.
+/// An episode that a program runs.
 #[derive(Debug)]
 struct Played {
     line: Line,
@@ -132,7 +131,7 @@ struct Played {
     patience: Duration,
 }
 
-/// `obs`, as a program writes it.
+/// The member `obs` of a response.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Observation {
@@ -159,7 +158,7 @@ impl Episode for Played {
         let mut answer = self.ask(json!({"plan": state})).await?;
         match answer.remove("plan") {
             Some(Value::Array(actions)) if actions.iter().all(Value::is_object) => Ok(actions),
-            _ => Err(broken("its plan is no list of actions")),
+            _ => Err(broken("its plan is not a list of actions")),
         }
     }
 
@@ -175,7 +174,7 @@ impl Played {
             .remove("obs")
             .filter(Value::is_object)
             .and_then(|seen| serde_json::from_value(seen).ok())
-            .ok_or_else(|| broken("its observation is none"))?;
+            .ok_or_else(|| broken("its observation is invalid"))?;
         let Observation { state, reward, done, truncated, info, metadata } = seen;
         let done = done || truncated;
         Ok(Seen { state, reward: reward.unwrap_or(0.0), done, truncated, info, metadata })

@@ -1,6 +1,7 @@
-//! A small world of squares: walk round the walls to the goal.
+//! A small grid world: walk around the walls to the goal.
 //!
-//! The same seed makes the same world. Each step costs a little, running into a wall costs more, the goal is worth one.
+//! The same seed makes the same world. Each step costs a little, a step into a wall costs more, and reaching the goal
+//! is worth 1.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -13,37 +14,37 @@ use super::chance::Chance;
 use super::environment::{Environment, Episode, Object, Reset, Seen, Space, option, unknown_action, word};
 use super::pushing::Pushes;
 
-/// How many squares a side has unless the options say otherwise.
+/// Default size of a side, in squares.
 const USUAL_SIZE: u64 = 5;
 
-/// How many squares a side may have.
+/// Maximum size of a side.
 const LARGEST: u64 = 32;
 
-/// How many steps an episode may have.
+/// Maximum number of steps in an episode.
 const MOST_STEPS: u64 = 100_000;
 
-/// How often a world is thought up before one without walls is taken.
+/// How many random worlds are tried before one without walls is used.
 const ATTEMPTS: usize = 32;
 
 /// One square in this many is a wall.
 const WALL_IN: u64 = 4;
 
-/// What a step costs.
+/// The reward of a step.
 const STEP: f64 = -0.01;
 
-/// What running into a wall costs.
+/// The reward of a step into a wall.
 const BUMP: f64 = -0.1;
 
-/// The world of squares. Options: `size` of a side, `max_steps`.
+/// The grid world. Options: `size` of a side, `max_steps`.
 #[derive(Debug, Default)]
 pub struct Gridworld;
 
-/// A square: across, then down.
+/// A square: column, row.
 type Square = (u64, u64);
 
 const DIRECTIONS: [(&str, (i64, i64)); 4] = [("up", (0, -1)), ("down", (0, 1)), ("left", (-1, 0)), ("right", (1, 0))];
 
-/// How the world stands; this is the state, too.
+/// The state of the world, and the `state` of observations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct World {
     size: u64,
@@ -133,7 +134,7 @@ impl Episode for Walk {
     async fn plan(&mut self, state: Option<&Object>) -> Result<Vec<Value>, Failure> {
         let Some(state) = state else { return Ok(self.world.plan()) };
         let world = World::read(state);
-        let world = world.ok_or_else(|| Failure::refused("this is no state of a gridworld"))?;
+        let world = world.ok_or_else(|| Failure::refused("this is not a state of a gridworld"))?;
         Ok(world.plan())
     }
 }
@@ -148,7 +149,8 @@ impl Walk {
     }
 }
 
-/// Where an action leads: `{"action_type": "move", "payload": {"direction": "up"}}`, or `{"type": "up"}` for short.
+/// The direction of an action: `{"action_type": "move", "payload": {"direction": "up"}}`, or `{"type": "up"}` for
+/// short.
 fn direction(action: &Object) -> Result<(i64, i64), Failure> {
     let named = |name: &str| DIRECTIONS.iter().find(|(direction, _)| *direction == name).map(|(_, way)| *way);
     match word(action) {
@@ -162,7 +164,7 @@ fn direction(action: &Object) -> Result<(i64, i64), Failure> {
 }
 
 impl World {
-    /// A world in which the goal can be reached.
+    /// Generates a world in which the goal can be reached.
     fn made(size: u64, steps_left: u64, mut chance: Chance) -> Self {
         let square = |chance: &mut Chance| (chance.below(size), chance.below(size));
         let agent = square(&mut chance);
@@ -184,7 +186,7 @@ impl World {
         world
     }
 
-    /// The world that a state describes, if it describes one.
+    /// Parses a state; `None` if it does not describe a world.
     fn read(state: &Object) -> Option<Self> {
         let world: Self = serde_json::from_value(Value::Object(state.clone())).ok()?;
         let is_inside = |square: &Square| square.0 < world.size && square.1 < world.size;
@@ -192,14 +194,14 @@ impl World {
         is_whole.then_some(world)
     }
 
-    /// The square next to one, unless there is a wall or the end of the world.
+    /// The neighbouring square in a direction, unless it is a wall or outside the world.
     fn beside(&self, (across, down): Square, (right, below): (i64, i64)) -> Option<Square> {
         let square = (across.checked_add_signed(right)?, down.checked_add_signed(below)?);
         let is_inside = square.0 < self.size && square.1 < self.size;
         (is_inside && !self.walls.contains(&square)).then_some(square)
     }
 
-    /// The shortest way to the goal.
+    /// The shortest path to the goal.
     fn path(&self) -> Option<Vec<&'static str>> {
         let walls: HashSet<Square> = self.walls.iter().copied().collect();
         let open = Self { walls: Vec::new(), ..self.clone() };
@@ -232,7 +234,7 @@ impl World {
         moves.iter().map(|way| json!({"action_type": "move", "payload": {"direction": way}})).collect()
     }
 
-    /// A picture: `A` is the agent, `G` the goal, `#` a wall.
+    /// Draws the world: `A` is the agent, `G` the goal, `#` a wall.
     fn drawn(&self) -> String {
         let mut picture = String::new();
         for down in 0..self.size {

@@ -1,7 +1,8 @@
-//! The capability `env`: episodes that are played step by step (`a2e` §12).
+//! The capability `env`: episodes that run step by step (`a2e` §12).
 //!
-//! There may be several environments, and a session may play several episodes; it sees no others, and they go with it.
-//! What an environment is says [`Environment`]; here is what all have in common: counting, recording, limits, pushes.
+//! There may be several environments, and a session may run several episodes. A session sees only its own episodes, and
+//! they end with it. Environments implement [`Environment`]. This module does what all of them share: counting,
+//! recording, limits, pushes.
 
 mod chance;
 mod command;
@@ -33,22 +34,22 @@ use crate::grants::{self, Programs};
 use crate::reply;
 use crate::starting::Starter;
 
-/// What is played, and how much of it.
+/// The configured environments and the limits of episodes.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Programs that are environments, beside those that are always there.
+    /// Programs that are environments, in addition to the built-in ones.
     pub programs: Vec<Program>,
-    /// How many episodes a session may have at once. Those that are over make room for others.
+    /// Maximum number of episodes of a session. Episodes that are over make room for new ones.
     pub most_episodes: usize,
-    /// How many episodes all sessions may have at once.
+    /// Maximum number of episodes of all sessions together.
     pub most_in_all: usize,
-    /// How many bytes of JSON a state or an action may have.
+    /// Maximum size of a state or an action, in bytes of JSON.
     pub largest_state: usize,
-    /// How many steps of an episode are recorded; of more, the newest.
+    /// Maximum number of recorded steps of an episode. The newest are kept.
     pub most_records: usize,
-    /// How many bytes of JSON the records of an episode may have, and an answer with records.
+    /// Maximum size in bytes of JSON of the records of an episode, and of a response with records.
     pub most_recorded: usize,
-    /// How many steps may be asked for at once.
+    /// Maximum number of steps in one batch request.
     pub largest_batch: usize,
 }
 
@@ -66,7 +67,7 @@ impl Default for Settings {
     }
 }
 
-/// The environments that are always there.
+/// The built-in environments.
 fn own() -> Vec<Arc<dyn Environment>> {
     vec![
         Arc::new(Gridworld),
@@ -76,7 +77,7 @@ fn own() -> Vec<Arc<dyn Environment>> {
     ]
 }
 
-/// Whether an environment that is always there has this name, so that a program of the same would never be played.
+/// Whether a built-in environment has this name, so that a program of the same name would never be used.
 pub fn is_own(name: &str) -> bool {
     own().iter().any(|environment| environment.name() == name)
 }
@@ -91,8 +92,8 @@ pub struct Env {
 }
 
 impl Env {
-    /// The environments that are always there (`gridworld`, `textfiles`, `counter`, which is also called `counter_env`),
-    /// and the programs of the settings, which somebody starts.
+    /// Offers the built-in environments (`gridworld`, `textfiles`, `counter` and its alias `counter_env`) and the
+    /// configured programs, which `starter` starts.
     pub fn new(mut settings: Settings, starter: &Arc<dyn Starter>) -> Self {
         let episodes = Belongings::default();
         let programs = if settings.programs.is_empty() { Programs::None } else { Programs::Some };
@@ -104,7 +105,8 @@ impl Env {
         Self { settings, programs, environments, episodes }
     }
 
-    /// One more environment. It goes before one of the same name. What it does is not known here, so it counts as a program.
+    /// Adds an environment, which takes precedence over one of the same name. It is unknown what the environment does,
+    /// so it counts as a program.
     pub fn with(mut self, environment: Arc<dyn Environment>) -> Self {
         self.programs = Programs::Some;
         self.environments.insert(0, environment);
@@ -112,7 +114,7 @@ impl Env {
     }
 }
 
-/// A whole number or none, which may be written as `5.0`.
+/// An integer that may be written as `5.0`.
 #[derive(Debug, Deserialize)]
 struct Whole(#[serde(deserialize_with = "crate::integer")] i64);
 
@@ -232,7 +234,7 @@ impl Env {
         Ok(Answer::Later(Box::pin(async move {
             let reset = Reset { seed, options: reset.options };
             let (episode, observation) = Played::begin(&*environment, reset, caller, bounds).await?;
-            // If the session has ended meanwhile, the episode goes with what is dropped here.
+            // If the session has ended meanwhile, `place` refuses the episode and it is dropped here.
             place.fill(&Arc::new(episode)).ok_or_else(|| reset_denied("the session has ended"))?;
             reply(&json!({"obs": observation}))
         })))
@@ -243,7 +245,7 @@ impl Env {
         found.ok_or_else(|| reset_denied(format!("unknown environment: {name:?}")))
     }
 
-    /// A place for one more episode, made by forgetting the oldest that are over.
+    /// Reserves a place for one more episode. Removes the oldest episodes that are over, if necessary.
     fn place(&self, session: SessionId) -> Result<Place<Played>, Failure> {
         let settings = &self.settings;
         let admit = |few: &mut Few<Played>, in_all: crate::belongings::InAll| {
@@ -255,7 +257,9 @@ impl Env {
         };
         self.episodes.place(session, |_| true, admit).map_err(|no| match no {
             NoPlace::Closed => reset_denied("stopping"),
-            NoPlace::NotAdmitted(most) => reset_denied(format!("there are {most} episodes already; close one first")),
+            NoPlace::NotAdmitted(most) => {
+                reset_denied(format!("the limit of {most} episodes is reached; close one first"))
+            }
         })
     }
 
@@ -307,7 +311,7 @@ impl Env {
         }
         let state = plan.state.ok_or_else(playing::no_episode)?;
         let planned = self.environments.iter().find_map(|environment| environment.plan_from(&state));
-        let unknown = || Failure::refused("no environment knows such a state; name an episode");
+        let unknown = || Failure::refused("no environment knows this state; name an episode");
         Ok(Answer::Now(told(&planned.ok_or_else(unknown)?)))
     }
 
@@ -330,7 +334,7 @@ impl Env {
         Ok(Answer::Later(Box::pin(async move {
             let mut results = Vec::with_capacity(actions.len());
             for (episode, action) in episodes.iter().zip(&actions) {
-                // Those before have been made, so one that fails does not fail all.
+                // The steps before this one have been made, so one failure does not fail the batch.
                 let observation =
                     episode.step(action, largest).await.unwrap_or_else(|failure| episode.failed(&failure));
                 results.push(json!({"type": "env/step/resp", "req_id": request, "obs": observation}));

@@ -1,4 +1,4 @@
-//! How an episode stands, as everybody sees it, and how changes of it are told that nobody asked for.
+//! The current state of an episode, and the pushes that report changes which no request caused.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::environment::{Object, Seen};
 
-/// How an episode stands.
+/// The current state of an episode.
 #[derive(Debug)]
 pub(super) struct Board {
     pub(super) steps: u64,
@@ -19,26 +19,26 @@ pub(super) struct Board {
     pub(super) done: bool,
     pub(super) truncated: bool,
     pub(super) metadata: Object,
-    /// Whether it has begun: before that, nobody knows of it.
+    /// Whether it has started. Before that, the client does not know the episode.
     has_begun: bool,
     records: VecDeque<Box<RawValue>>,
     recorded: usize,
     bounds: Bounds,
 }
 
-/// How much is kept of an episode.
+/// Limits of the data kept for an episode.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// How many bytes of JSON a state may have.
+    /// Maximum size of a state, in bytes of JSON.
     pub(super) state: usize,
-    /// How many steps are recorded.
+    /// Maximum number of recorded steps.
     pub(super) records: usize,
-    /// How many bytes of JSON the records may have.
+    /// Maximum size of the records, in bytes of JSON.
     pub(super) recorded: usize,
 }
 
 impl Board {
-    /// The board of an episode that has not begun.
+    /// The board of an episode that has not started.
     pub(super) fn with(bounds: Bounds) -> Self {
         Self {
             steps: 0,
@@ -53,7 +53,7 @@ impl Board {
         }
     }
 
-    /// The episode has begun.
+    /// Stores the first observation.
     pub(super) fn begin(&mut self, seen: &Seen) -> Result<(), Failure> {
         self.check(&seen.state)?;
         self.has_begun = true;
@@ -61,7 +61,7 @@ impl Board {
         Ok(())
     }
 
-    /// A step was made: counts and records it.
+    /// Counts and records a step.
     pub(super) fn advance(&mut self, action: &Object, seen: &Seen) -> Result<(), Failure> {
         self.check(&seen.state)?;
         self.steps += 1;
@@ -106,12 +106,12 @@ impl Board {
     }
 }
 
-/// How many bytes of JSON an object has.
+/// The size of an object in bytes of JSON.
 pub(super) fn size(object: &Object) -> usize {
     json::to_raw(object).get().len()
 }
 
-/// Tells of changes of one episode that nobody asked for. They are on the board before they are told.
+/// Reports changes of one episode that no request caused. The board is updated before the client is notified.
 #[derive(Debug, Clone)]
 pub struct Pushes {
     episode: String,
@@ -119,23 +119,23 @@ pub struct Pushes {
     caller: Arc<dyn Caller>,
 }
 
-/// A change that nobody asked for.
+/// A change that no request caused.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
 pub struct Push {
-    /// What it is: `observation`, `tool_result`, `status` or `error`.
+    /// The kind: `observation`, `tool_result`, `status` or `error`.
     pub event_type: String,
-    /// Why.
+    /// The reason for the change.
     pub reason: String,
-    /// The action that it came of, if it came of one.
+    /// The action that caused it, if any.
     pub action_id: Option<String>,
     /// The members of the state that have changed.
     pub delta: Object,
-    /// What it is worth, if it is worth something.
+    /// The reward, if any.
     pub reward: Option<f64>,
-    /// More of that.
+    /// More about the reward.
     pub reward_info: Object,
-    /// The episode is over.
+    /// Whether the episode is over.
     pub terminal: bool,
 }
 
@@ -158,7 +158,8 @@ impl Pushes {
         Self { episode, board, caller }
     }
 
-    /// Puts a change on the board and tells it. One that makes the state too large is told as an error instead.
+    /// Updates the board and notifies the client. A change that makes the state too large is reported as an error
+    /// instead.
     pub fn push(&self, mut push: Push) {
         let mut board = lock(&self.board);
         let mut state = board.state.clone();
@@ -184,7 +185,7 @@ impl Pushes {
         self.caller.push(CapabilityEvent { kind: "env/state/push", request: None, fields });
     }
 
-    /// The episode is over because it broke. Nobody is told of one that has not begun or is over already.
+    /// Ends the episode with an error. Nothing is reported if it has not started or is over already.
     pub(super) fn broke(&self, why: &str) {
         let board = lock(&self.board);
         if board.has_begun && !board.done {
@@ -194,22 +195,22 @@ impl Pushes {
         }
     }
 
-    /// Ends when the caller has read enough of what it was told. Whoever tells much waits for it.
+    /// Waits until the client has read enough of the pushes. An environment that pushes a lot must call this.
     pub async fn keeping_up(&self) {
         match self.caller.keeping_up() {
             Some(behind) => behind.await,
-            // Others have work to do, too.
+            // Let other tasks run.
             None => tokio::task::coop::consume_budget().await,
         }
     }
 }
 
-/// The board, for a moment.
+/// Locks the board.
 pub(super) fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
     board.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The observation that a board shows, with what a step was worth and when it is from.
+/// The observation of a board, with the reward and time of the step.
 pub(super) fn observation(episode: &str, board: &Board, reward: f64, created_at: f64, info: Option<&Object>) -> Value {
     let mut observation = json!({
         "episode_id": episode,

@@ -1,7 +1,7 @@
-//! A folder of notes and a task: find what is asked for, and put it where it is wanted.
+//! A folder of notes and a task: find the key in one of the notes, and write it down or rename the note.
 //!
-//! Each episode has a folder of its own, made from the seed, which nobody leaves and which goes with the episode. All files
-//! are small, so nothing here waits for long.
+//! Each episode has its own folder, made from the seed and removed with the episode. Actions cannot reach outside it.
+//! All files are small, so synchronous file access does not block for long.
 
 mod folder;
 
@@ -18,15 +18,15 @@ use super::environment::{
 };
 use super::pushing::Pushes;
 
-/// How many steps an episode has unless the options say otherwise, and how many it may have.
+/// Default and maximum number of steps in an episode.
 const USUAL_STEPS: u64 = 50;
 const MOST_STEPS: u64 = 1000;
 
-/// How many notes there are unless the options say otherwise, and how many there may be.
+/// Default and maximum number of notes.
 const USUAL_NOTES: u64 = 8;
 const MOST_NOTES: u64 = 50;
 
-/// What a step costs, and one that came to nothing.
+/// The reward of a step, and of a step that fails.
 const STEP: f64 = -0.01;
 const MISTAKE: f64 = -0.05;
 
@@ -36,7 +36,7 @@ const THINGS: [&str; 8] = ["apple", "barrel", "candle", "drum", "engine", "feath
 /// A folder of notes and a task. Options: `task` (`collect`, `rename`), `files`, `max_steps`.
 #[derive(Debug, Clone)]
 pub struct Textfiles {
-    /// Where the folders are made.
+    /// Where the folders are created.
     pub within: PathBuf,
 }
 
@@ -46,12 +46,12 @@ impl Default for Textfiles {
     }
 }
 
-/// What is to be done.
+/// The task of an episode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Task {
     /// Write the key to a file.
     Collect,
-    /// Give the note with the key another name.
+    /// Rename the note that contains the key.
     Rename,
 }
 
@@ -98,9 +98,9 @@ impl Environment for Textfiles {
             None => [Task::Collect, Task::Rename][usize::from(chance.below(2) == 1)],
             Some(Value::String(word)) if word == "collect" => Task::Collect,
             Some(Value::String(word)) if word == "rename" => Task::Rename,
-            Some(_) => return Err(reset_denied("option \"task\" is \"collect\" or \"rename\"")),
+            Some(_) => return Err(reset_denied("option \"task\" must be \"collect\" or \"rename\"")),
         };
-        let cannot = |error: std::io::Error| reset_denied(format!("the folder cannot be made: {error}"));
+        let cannot = |error: std::io::Error| reset_denied(format!("could not create the folder: {error}"));
         let folder = Folder::make(&self.within).map_err(cannot)?;
         let metadata = [("seed".to_owned(), json!(chance.seed()))].into_iter().collect();
         let (key, keeper) = fill(&folder, notes, &mut chance).map_err(cannot)?;
@@ -110,7 +110,7 @@ impl Environment for Textfiles {
     }
 }
 
-/// Writes the notes; gives the key and the path of the note that has it.
+/// Writes the notes. Returns the key and the path of the note that contains it.
 fn fill(folder: &Folder, notes: u64, chance: &mut Chance) -> std::io::Result<(String, String)> {
     let keeper = chance.below(notes);
     let key = format!("{:08x}", chance.below(1 << 32));
@@ -137,7 +137,7 @@ struct Errand {
     folder: Folder,
     task: Task,
     key: String,
-    /// Where the key was at the beginning.
+    /// The path of the note that contained the key at the start.
     keeper: String,
     steps_left: u64,
     metadata: Object,

@@ -1,7 +1,8 @@
-//! The capability `learning`: what was told of components, how they did, and refinements that follow from it.
+//! The capability `learning`: feedback and experiences about components, statistics of them, and refinements derived
+//! from these.
 //!
-//! Feedback and experiences of all agents of a principal count together, as in one log; what refinements change is one
-//! object of that principal. Both are in the database. Principals see nothing of each other.
+//! The feedback and experiences of all agents of a principal count together. Refinements change one JSON object of that
+//! principal. Both are in the database. Principals see nothing of each other.
 
 mod history;
 mod proposal;
@@ -25,36 +26,36 @@ use crate::grants::{self, Programs};
 use crate::owner::Owner;
 use crate::storage::{Place, Setback, Storage, Turn};
 
-/// How much is learned from how much, for each principal.
+/// Limits and thresholds, for each principal.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// After how many experiences the host adapts by itself; 0: never.
+    /// The host adapts by itself after this many experiences; 0 disables it.
     pub adapt_every: u32,
-    /// Experiences without which nothing is adapted, and calls of a component without which nothing is proposed for it.
+    /// Minimum number of experiences for any adaptation, and of calls of a component for a proposal about it.
     pub min_experiences: u32,
-    /// Confidence below which a proposal is not approved.
+    /// A proposal with a lower confidence is not approved.
     pub confidence_threshold: f64,
-    /// The scope of proposals that are made when nobody asked for any.
+    /// The scope of proposals that the host makes by itself.
     pub scope: String,
-    /// Components that are known; telling of more fails.
+    /// Maximum number of components. Records that would add more are refused.
     pub components: u32,
-    /// Durations of a component that the 95th percentile is taken of: the latest.
+    /// How many durations of a component are kept for the 95th percentile: the latest.
     pub durations: u32,
-    /// Records of feedback and experience that are kept: the latest.
+    /// Maximum number of kept records of feedback and experience: the latest.
     pub records: u32,
-    /// Bytes of all of them.
+    /// Maximum size of all kept records together, in bytes.
     pub records_bytes: usize,
-    /// Bytes of one of them, and of a proposal; a larger one is refused.
+    /// Maximum size of one record or proposal, in bytes. Larger ones are refused.
     pub record_bytes: usize,
-    /// Feedbacks or experiences in one request; more are refused, because others wait meanwhile.
+    /// Maximum number of records in one request. More are refused, because other requests wait meanwhile.
     pub request_items: usize,
-    /// Components that one experience may name.
+    /// Maximum number of components that one experience may name.
     pub named: usize,
-    /// Proposals in one plan: for the components that do worst.
+    /// Maximum number of proposals in one plan: for the components with the worst scores.
     pub proposals: usize,
-    /// Refinements that are remembered and can be rolled back: the latest.
+    /// How many refinements are remembered and can be rolled back: the latest.
     pub refinements: u32,
-    /// Bytes of what refinements change.
+    /// Maximum size of the state that refinements change, in bytes.
     pub state_bytes: usize,
 }
 
@@ -79,7 +80,7 @@ impl Default for Settings {
     }
 }
 
-/// Serves `learning`.
+/// Provider of the capability `learning`.
 #[derive(Debug)]
 pub struct Learning {
     storage: Storage,
@@ -88,12 +89,12 @@ pub struct Learning {
 }
 
 impl Learning {
-    /// Learning in a database.
+    /// Keeps the data in a database.
     pub fn new(storage: Storage, settings: Settings) -> Self {
         Self { storage, settings, clock: Clock::default() }
     }
 
-    /// The same, by another clock.
+    /// Replaces the clock.
     pub fn by(self, clock: Clock) -> Self {
         Self { clock, ..self }
     }
@@ -128,7 +129,7 @@ impl Provider for Learning {
             "learn/refinement/rollback/req" => Learner::roll_back,
             "learn/refinement/history/req" => Learner::show_history,
             kind => {
-                return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is no request"))));
+                return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is not a request"))));
             }
         };
         let turn = match call.kind {
@@ -152,7 +153,7 @@ impl Provider for Learning {
     }
 }
 
-/// One request, with all that is needed to answer it.
+/// One request, with everything needed to answer it.
 #[derive(Debug)]
 struct Learner {
     call: CapabilityCall<'static>,
@@ -161,14 +162,14 @@ struct Learner {
     now: f64,
 }
 
-/// Which component is meant, if not all.
+/// Names a component; empty for all of them.
 #[derive(Debug, Deserialize)]
 struct About {
     #[serde(default)]
     component_name: String,
 }
 
-/// A proposal, of which nothing is sure but that it is an object.
+/// A proposal. Only its being an object has been checked.
 #[derive(Debug, Deserialize)]
 struct Proposed {
     #[serde(default)]
@@ -176,12 +177,12 @@ struct Proposed {
 }
 
 impl Learner {
-    /// What is known in the database, for the principal of the request.
+    /// The statistics of the principal of the request.
     fn statistics<'a>(&'a self, rows: &'a Transaction<'a>) -> Statistics<'a> {
         Statistics { rows, settings: &self.settings, principal: self.owner.principal() }
     }
 
-    /// The message; what is not as it is to be makes it no message.
+    /// Parses the message. An invalid message is a `parse_error`.
     fn read<T: DeserializeOwned>(&self) -> Result<T, Setback> {
         self.call.read().map_err(|failure| Setback::of("parse_error", failure.message))
     }
@@ -224,7 +225,7 @@ impl Learner {
         Ok(json::to_raw(&json!({ "stored": told.len() })))
     }
 
-    /// Everything that was told in one message; one that is not as it is to be fails all.
+    /// Parses all records of one message. One invalid record fails the request.
     fn each_told<T: DeserializeOwned + Into<Told>>(
         &self,
         member: &str,
@@ -232,18 +233,18 @@ impl Learner {
     ) -> Result<Vec<Told>, Setback> {
         let Settings { request_items, record_bytes, named, .. } = self.settings;
         if all.len() > request_items {
-            return Err(Setback::refused(format!("a request has at most {request_items} {member}")));
+            return Err(Setback::refused(format!("a request must not have more than {request_items} {member}")));
         }
         let read = |(place, written): (usize, &RawValue)| {
             let refused = |problem: String| Setback::refused(format!("{member}.{place}: {problem}"));
             let size = written.get().len();
             if size > record_bytes {
-                return Err(refused(format!("it has {size} bytes, and may have {record_bytes}")));
+                return Err(refused(format!("it has {size} bytes, the limit is {record_bytes}")));
             }
             let told = told::read::<T>(written, self.now);
             let told = told.map_err(|problem| Setback::of("parse_error", format!("{member}.{place}: {problem}")))?;
             if told.samples.len() > named {
-                return Err(refused(format!("it names {} components, and may name {named}", told.samples.len())));
+                return Err(refused(format!("it names {} components, the limit is {named}", told.samples.len())));
             }
             Ok(told)
         };
@@ -297,7 +298,7 @@ impl Learner {
         let Proposed { proposal } = self.read()?;
         let most = self.settings.record_bytes;
         if json::to_raw(&proposal).get().len() > most {
-            return Err(Setback::refused(format!("a proposal has at most {most} bytes")));
+            return Err(Setback::refused(format!("a proposal must not exceed {most} bytes")));
         }
         let made = database.read(|rows| {
             let statistics = self.statistics(rows);
@@ -340,7 +341,7 @@ impl Learner {
     }
 }
 
-/// What an agent calls the way in which it wants to adapt. Whatever it is, the same statistics speak.
+/// The adaptation strategy that an agent names. It is echoed only: every strategy uses the same statistics.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Strategy {

@@ -1,4 +1,4 @@
-//! Memory that lasts: episodic, semantic and whatever else agents call theirs, in the database.
+//! Persistent memory in the database: the tiers episodic and semantic, and the agents' own tiers.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,13 +15,13 @@ use crate::storage::Setback;
 const SAME: &str = "SELECT id, created_at FROM memory WHERE owner = ?1 AND space = ?2 AND identity = ?3 AND tier = ?4";
 const INSERT: &str = "INSERT INTO memory (owner, space, tier, identity, tags, words, bytes, ttl, expires_at, created_at, \
     updated_at, source, key, content) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
-/// The sign keeps SQLite from going through everything of an owner in the order of ids.
+/// The `+` keeps SQLite from scanning all entries of an owner in the order of ids.
 const HEADS: &str = "SELECT id, tier, identity, tags, words FROM memory WHERE owner = ?1 AND space = ?2 \
     AND (expires_at IS NULL OR expires_at > ?3) AND (?4 = '' OR tier = ?4) ORDER BY +id";
 const HEADS_OF_KEYS: &str = "SELECT id, tier, identity, tags, words FROM memory WHERE owner = ?1 AND space = ?2 \
     AND (expires_at IS NULL OR expires_at > ?3) AND (?4 = '' OR tier = ?4) \
     AND identity IN (SELECT unhex(value) FROM json_each(?5)) ORDER BY +id";
-/// The word itself comes before all that begin with it, so that it is found whatever else there is.
+/// The exact word sorts before all words that begin with it, so the limit never cuts it off.
 const HITS: &str = "SELECT entry, sum(times) FROM \
     (SELECT entry, times FROM memory_words WHERE corner = ?1 AND word BETWEEN ?2 AND ?3 ORDER BY word LIMIT ?4) \
     GROUP BY entry";
@@ -30,10 +30,10 @@ const WHOLE: &str = "SELECT key, content, tier, tags, source, ttl, created_at, u
 const TAKEN: &str = "SELECT coalesce(sum(bytes), 0), \
     coalesce(sum(CASE WHEN substr(owner, 1, length(?1)) = ?1 THEN bytes END), 0) FROM memory_usage";
 
-/// How many places of the index are looked at for one word of a question.
+/// Maximum number of index rows that are read for one word of a query.
 const PLACES: u32 = 50_000;
 
-/// What a memory id opens in the database, at a moment.
+/// The part of the database that a memory id opens, at one point in time.
 #[derive(Debug)]
 pub(super) struct Kept<'a> {
     pub(super) rows: &'a Transaction<'a>,
@@ -41,7 +41,7 @@ pub(super) struct Kept<'a> {
     pub(super) now: f64,
 }
 
-/// As much of an entry as is needed to choose.
+/// The columns of an entry that are needed to select it.
 struct Head {
     id: i64,
     tier: String,
@@ -51,7 +51,7 @@ struct Head {
 }
 
 impl Kept<'_> {
-    /// Stores entries in place of those of the same key and tier: all of them, or none.
+    /// Stores entries, and replaces those with the same key and tier. All are stored, or none.
     pub(super) fn store(&self, entries: &[Entry], settings: &Settings) -> Result<(), Setback> {
         self.rows.prepare_cached("DELETE FROM memory WHERE expires_at <= ?1")?.execute([self.now])?;
         for entry in entries {
@@ -60,12 +60,12 @@ impl Kept<'_> {
         self.make_room(settings.episodic)?;
         let (number, bytes) = self.usage(&self.corner.shared)?;
         if number > settings.semantic.entries || bytes > settings.semantic.bytes {
-            return Err(Setback::of("memory_full", "there is no room left in semantic memory"));
+            return Err(Setback::of("memory_full", "semantic memory is full"));
         }
         let (all, own) = self.taken()?;
-        // Agents can invent ids: no principal but the local user gets more than half of what the others leave.
+        // Agents can invent ids. So no principal except the local user gets more than half of what the others leave.
         if all + own > settings.total_bytes {
-            return Err(Setback::of("memory_full", "there is no room left in memory"));
+            return Err(Setback::of("memory_full", "memory is full"));
         }
         Ok(())
     }
@@ -106,7 +106,7 @@ impl Kept<'_> {
         Ok(())
     }
 
-    /// Deletes the oldest entries of the agent until what it has is within the bound.
+    /// Deletes the oldest entries of the agent until it is within its limit.
     fn make_room(&self, bound: Bound) -> rusqlite::Result<()> {
         let owner = &self.corner.own;
         loop {
@@ -123,7 +123,7 @@ impl Kept<'_> {
         }
     }
 
-    /// The bytes of everything together, and those of them that belong to the principal, unless that is the local user.
+    /// The bytes of all entries, and those of the principal's entries. The latter is 0 for the local user.
     fn taken(&self) -> rusqlite::Result<(usize, usize)> {
         let principal = self.corner.owner.memory_of_all();
         let mut taken = self.rows.prepare_cached(TAKEN)?;
@@ -140,14 +140,14 @@ impl Kept<'_> {
         self.rows.prepare_cached("DELETE FROM memory WHERE id = ?1")?.execute([id]).map(drop)
     }
 
-    /// Forgets entries for their keys or tags, and says how many.
+    /// Deletes entries that match the keys or tags. Returns how many.
     pub(super) fn forget(&self, unwanted: &Wanted) -> Result<usize, Setback> {
         if unwanted.identities.is_empty() && unwanted.tags.is_empty() {
             return Ok(0);
         }
         let mut deleted = 0;
         for owner in self.owners(unwanted) {
-            // Whoever goes by tags must look at all of them.
+            // Matching by tags must look at every entry.
             for head in self.heads(owner, unwanted, unwanted.tags.is_empty())? {
                 if unwanted.names(&head.tier, &head.identity, &head.tags) {
                     self.delete(head.id)?;
@@ -158,7 +158,8 @@ impl Kept<'_> {
         Ok(deleted)
     }
 
-    /// The entries that pass all filters but the question: those of the agent, then those that its principal's agents share.
+    /// The entries that pass all filters except the text query: those of the agent, then those that the agents of its
+    /// principal share.
     pub(super) fn find(&self, wanted: &Wanted) -> Result<Vec<Candidate>, Setback> {
         let mut candidates = Vec::new();
         for owner in self.owners(wanted) {
@@ -173,7 +174,7 @@ impl Kept<'_> {
         Ok(candidates)
     }
 
-    /// How often each entry that has any of the words has each of them.
+    /// For each entry that contains any of the words: how often it contains each of them.
     fn counted(&self, owner: &str, wanted: &Wanted) -> rusqlite::Result<HashMap<i64, Vec<usize>>> {
         let mut counted = HashMap::new();
         for (place, sought) in wanted.words().iter().enumerate() {
@@ -210,7 +211,7 @@ impl Kept<'_> {
         }
     }
 
-    /// An entry as it is shown.
+    /// An entry as it is returned.
     pub(super) fn shown(&self, id: i64, score: f64) -> Result<Box<RawValue>, Setback> {
         let mut whole = self.rows.prepare_cached(WHOLE)?;
         let shown = whole.query_row([id], |row| {
@@ -230,7 +231,7 @@ impl Kept<'_> {
         Ok(shown)
     }
 
-    /// Who has the entries of a tier.
+    /// The owner of the entries of a tier.
     fn owner(&self, tier: &str) -> &str {
         match tier {
             "semantic" => &self.corner.shared,
@@ -238,13 +239,14 @@ impl Kept<'_> {
         }
     }
 
-    /// Under which number the words of an owner are in the index. Should two have the same, their entries still have not.
+    /// The number under which the words of an owner are indexed. If two owners had the same number, their entries would
+    /// still be separate.
     fn corner_of(&self, owner: &str) -> i64 {
         let digest = Sha256::new().chain_update(self.corner.space).chain_update(owner).finalize();
         digest.iter().take(8).fold(0, |number, &byte| number << 8 | i64::from(byte))
     }
 
-    /// Who has entries of the tier that is wanted, in the order in which they are shown.
+    /// The owners that have entries of the requested tier, in the order in which entries are returned.
     fn owners(&self, wanted: &Wanted) -> Vec<&str> {
         match wanted.tier.as_str() {
             "" => vec![&self.corner.own, &self.corner.shared],

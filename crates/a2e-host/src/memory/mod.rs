@@ -1,8 +1,8 @@
 //! The capability `memory`: entries under composite keys, found again by key, tag, tier and text.
 //!
-//! Working memory belongs to a session and ends with it. Episodic memory belongs to an agent of a principal, semantic memory
-//! to all agents of a principal; both are in the database. Any other tier is kept with the episodic ones, under its own word.
-//! Whatever the tier, memories of different principals, namespaces or scopes never meet.
+//! Working memory belongs to a session and ends with it. Episodic memory belongs to one agent of a principal, semantic
+//! memory to all agents of a principal; both are in the database. Any other tier is stored like episodic memory, under
+//! its own name. In every tier, the memories of different principals, namespaces and scopes are separate.
 
 mod entry;
 mod kept;
@@ -32,43 +32,43 @@ use crate::owner::Owner;
 use crate::storage::{Place, Setback, Storage, Turn};
 use crate::{hex_id, reply};
 
-/// How much is remembered.
+/// Limits of memory.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What a session may have in working memory. The oldest entries make room.
+    /// Working memory of a session. The oldest entries are removed to make room.
     pub working: Bound,
-    /// Bytes that the working memories of all sessions may have together, shared fairly between parties. Storing fails with
-    /// `memory_full` beyond.
+    /// Maximum size in bytes of the working memories of all sessions together, shared fairly between parties. Beyond
+    /// it, storing fails with `memory_full`.
     pub working_in_all: usize,
-    /// What an agent may have in episodic memory, and in tiers of its own. The oldest entries make room.
+    /// Episodic memory and own tiers of an agent. The oldest entries are removed to make room.
     pub episodic: Bound,
-    /// What all agents of a principal together may have in semantic memory. Nothing makes room, because no agent may push
-    /// out what others know: when it is full, storing fails with `memory_full`.
+    /// Semantic memory of all agents of a principal together. Nothing is removed, because no agent may push out the
+    /// knowledge of others. When it is full, storing fails with `memory_full`.
     pub semantic: Bound,
-    /// Bytes of one entry; a larger one fails with `memory_full`.
+    /// Maximum size of one entry in bytes. Storing a larger one fails with `memory_full`.
     pub entry_bytes: usize,
-    /// Bytes of everything in the database together, beyond which storing fails with `memory_full`.
+    /// Maximum size in bytes of all entries in the database. Beyond it, storing fails with `memory_full`.
     pub total_bytes: usize,
-    /// Bytes of the entries in one answer; what is beyond is counted in `total` only.
+    /// Maximum size in bytes of the entries in one response. Entries beyond it are only counted in `total`.
     pub reply_bytes: usize,
-    /// Entries or keys in one request; more are refused, because others wait meanwhile.
+    /// Maximum number of entries or keys in one request. More are refused, because other requests wait meanwhile.
     pub request_items: usize,
-    /// Memory ids of one session; beyond, `init` fails with `memory_full`.
+    /// Maximum number of memory ids of one session. Beyond it, `init` fails with `memory_full`.
     pub memories: usize,
 }
 
-/// How much there may be of something.
+/// A limit of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
-    /// Entries.
+    /// Maximum number of entries.
     pub entries: usize,
-    /// Their bytes.
+    /// Maximum size of all entries, in bytes.
     pub bytes: usize,
 }
 
 const MIB: usize = 1024 * 1024;
 
-/// Working memories up to this size do not count for their party.
+/// Working memories up to this size do not count towards their party's share.
 const LITTLE: usize = 64 * 1024;
 
 impl Default for Settings {
@@ -87,7 +87,7 @@ impl Default for Settings {
     }
 }
 
-/// Serves `memory`.
+/// Provider of the capability `memory`.
 #[derive(Debug)]
 pub struct Memory {
     storage: Storage,
@@ -99,11 +99,11 @@ struct Shared {
     settings: Settings,
     clock: Clock,
     visitors: Mutex<HashMap<SessionId, Visitor>>,
-    /// The room of all working memories.
+    /// The space that all working memories share.
     room: Arc<Portions>,
 }
 
-/// What is kept of a session.
+/// The data of one session.
 #[derive(Debug)]
 struct Visitor {
     memories: HashMap<String, Arc<Corner>>,
@@ -115,11 +115,11 @@ struct Visitor {
 struct Corner {
     /// The agent that opened it.
     owner: Owner,
-    /// The owners of entries in the database: of its own, and of those that agents of its principal share.
+    /// The database owners of the agent's own entries, and of those that the agents of its principal share.
     own: String,
     shared: String,
     space: Space,
-    /// The space in working memory, which no other agent of the session has.
+    /// The space in working memory, which is separate for each agent of the session.
     working: Space,
 }
 
@@ -132,16 +132,16 @@ impl Corner {
     }
 }
 
-/// A namespace with its scope.
+/// A digest of a namespace and its scope.
 type Space = [u8; 32];
 
 impl Memory {
-    /// Memory in a database.
+    /// Keeps persistent memory in a database.
     pub fn new(storage: Storage, settings: Settings) -> Self {
         Self { storage, shared: Arc::new(Shared::new(settings, Clock::default())) }
     }
 
-    /// The same memory, by another clock.
+    /// Replaces the clock.
     pub fn by(self, clock: Clock) -> Self {
         Self { shared: Arc::new(Shared::new(self.shared.settings.clone(), clock)), ..self }
     }
@@ -172,7 +172,7 @@ impl Provider for Memory {
             "memory/retrieve/req" => Shared::retrieve,
             "memory/forget/req" => Shared::forget,
             kind => {
-                return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is no request"))));
+                return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is not a request"))));
             }
         };
         let turn = if call.kind == "memory/retrieve/req" { Turn::Read } else { Turn::Change };
@@ -189,7 +189,7 @@ impl Provider for Memory {
     }
 }
 
-/// Who asks.
+/// The caller.
 #[derive(Debug)]
 struct Guest {
     session: SessionId,
@@ -206,7 +206,7 @@ impl Shared {
         self.visitors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a part of memory. What the caller says about it otherwise (`metadata`) is of no consequence and not kept.
+    /// Opens a part of memory. `metadata` of the request has no effect and is not kept.
     fn init(&self, call: &CapabilityCall<'_>, session: SessionId, owner: Owner, party: Option<Party>) -> Outcome {
         #[derive(Deserialize)]
         struct Init {
@@ -230,7 +230,10 @@ impl Shared {
         });
         if visitor.memories.len() >= self.settings.memories {
             let most = self.settings.memories;
-            return Err(Failure::of_capability("memory_full", format!("a session has at most {most} memories")));
+            return Err(Failure::of_capability(
+                "memory_full",
+                format!("the limit of {most} memories per session is reached"),
+            ));
         }
         let memory_id = uuid();
         let corner = Corner::new(owner, &init.namespace, &init.scope);
@@ -238,7 +241,7 @@ impl Shared {
         reply(&json!({ "memory_id": memory_id, "namespace": init.namespace, "success": true }))
     }
 
-    /// What a memory id opens for a guest, who must be the agent that it was given to.
+    /// The part of memory that a memory id opens. Only the agent that received the id may use it.
     fn open(&self, memory_id: &str, guest: &Guest) -> Result<(Arc<Corner>, Arc<Mutex<Working>>), Failure> {
         let visitors = self.visitors();
         let visitor = visitors.get(&guest.session);
@@ -266,10 +269,10 @@ impl Shared {
         let keys = entries.iter().map(|entry| &*entry.key).collect();
         let stored = json::to_raw(&Stored { stored: keys, errors: [] });
         let (fleeting, lasting): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.tier == "working");
-        // Taken first, so that a request is stored as a whole or not at all.
+        // Space is reserved first, so that a request is stored as a whole or not at all.
         let has_room = lock(&working).reserve(fleeting.iter().map(|entry| entry.bytes).sum());
         let kept = match has_room {
-            false => Err(Setback::of("memory_full", "there is no room left in working memory")),
+            false => Err(Setback::of("memory_full", "working memory is full")),
             true if lasting.is_empty() => Ok(()),
             true => database.change(|rows| Kept { rows, corner: &corner, now }.store(&lasting, &self.settings)),
         };
@@ -291,10 +294,10 @@ impl Shared {
         if items <= most {
             return Ok(());
         }
-        Err(Failure::refused(format!("a request has at most {most} entries or keys")))
+        Err(Failure::refused(format!("a request must not have more than {most} entries or keys")))
     }
 
-    /// An entry that can be stored as it is.
+    /// Parses and checks an entry.
     fn check(&self, place: usize, written: &RawValue, now: f64) -> Result<Entry, Failure> {
         let entry = Entry::read(written, now).map_err(|unfit| match unfit {
             Unfit::Wrong(problem) => Failure::refused(format!("entries.{place}: {problem}")),
@@ -302,7 +305,7 @@ impl Shared {
         })?;
         let most = self.bound(&entry.tier).bytes.min(self.settings.entry_bytes);
         if entry.bytes > most {
-            let problem = format!("entries.{place}: it has {} bytes, and an entry may have {most}", entry.bytes);
+            let problem = format!("entries.{place}: it has {} bytes, the limit is {most}", entry.bytes);
             return Err(Failure::of_capability("memory_full", problem));
         }
         Ok(entry)
@@ -385,11 +388,11 @@ impl Shared {
     }
 }
 
-/// The answer to a request to store. Keys are as they were written.
+/// The response to a store request. Keys are returned as they were written.
 #[derive(Debug, Serialize)]
 struct Stored<'a> {
     stored: Vec<&'a RawValue>,
-    /// What is wrong fails the whole request, so there is nothing to say here.
+    /// Always empty: any error fails the whole request.
     errors: [&'static str; 0],
 }
 
@@ -413,7 +416,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_left_of_a_session_that_left() {
+    fn an_ended_session_leaves_no_data() {
         let folder = tempfile::tempdir().unwrap();
         let memory = Memory::new(Storage::new(Database::open(folder.path()).unwrap()), Settings::default());
         let message = Cow::Owned(json::raw("{}".to_owned()));

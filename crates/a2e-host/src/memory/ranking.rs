@@ -1,47 +1,47 @@
-//! What is wanted of memory, and how well entries fit it.
+//! Filters of a memory query, and the score of entries.
 //!
-//! Filters are ANDed. The score of an entry is 0.25 if a tier was asked for, and 1 if its key was, and the share of the
-//! wanted tags that it has, and how well its text answers the question, from 0 to 1, by BM25. The counts behind BM25 are of
-//! what the caller may see and nothing else, so that no agent can read from its scores what others remember.
+//! Filters are ANDed. The score is the sum of these parts: 0.25 if the query names a tier, 1 if it names keys, the
+//! share of the requested tags that the entry has, and the BM25 score of its text from 0 to 1. BM25 counts only entries
+//! that the caller may see, so no agent can infer from its scores what others have stored.
 
 use std::collections::HashSet;
 
 use super::entry::Identity;
 use super::words::Sought;
 
-/// How soon more of the same word counts less, and how much long texts are held against their words.
+/// BM25 parameters: how quickly repetitions of a word count less, and how much long texts are penalised.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
-/// What is wanted.
+/// A query.
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) tier: String,
     pub(super) identities: HashSet<Identity>,
     pub(super) tags: HashSet<String>,
-    /// The words of the question; none: nothing is asked.
+    /// The words of the text query; `None` if there is no text query.
     pub(super) sought: Option<Vec<Sought>>,
     min_score: f64,
 }
 
-/// Where an entry is.
+/// The location of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// In working memory, at this place of the list.
+    /// In working memory, at this index.
     Working(usize),
-    /// In the database, under this id.
+    /// In the database, with this id.
     Kept(i64),
 }
 
-/// An entry that passes all filters but the question.
+/// An entry that passes all filters except the text query.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) place: Place,
-    /// How many words it has.
+    /// Its number of words.
     pub(super) words: usize,
-    /// How many of them are each of those that are asked for.
+    /// For each word of the query, how often the entry contains it.
     pub(super) hits: Vec<usize>,
-    /// The score apart from its text.
+    /// The score without the text part.
     pub(super) base: f64,
 }
 
@@ -65,12 +65,12 @@ impl Wanted {
         self.tier != "working"
     }
 
-    /// The words that are asked for, if any are.
+    /// The words of the text query, if any.
     pub(super) fn words(&self) -> &[Sought] {
         self.sought.as_deref().unwrap_or_default()
     }
 
-    /// The score of an entry apart from its text, if it passes all filters but the question.
+    /// The score without the text part, if the entry passes all filters except the text query.
     pub(super) fn base(&self, tier: &str, identity: &Identity, tags: &[String]) -> Option<f64> {
         let by_tier = if self.tier.is_empty() { 0.0 } else { 0.25 };
         let by_key = if self.identities.is_empty() { 0.0 } else { 1.0 };
@@ -82,7 +82,7 @@ impl Wanted {
         is_wanted.then_some(by_tier + by_key + by_tags)
     }
 
-    /// Whether an entry is to be forgotten: for its key or for one of its tags.
+    /// Whether a forget request matches an entry: by its key or by one of its tags.
     pub(super) fn names(&self, tier: &str, identity: &Identity, tags: &[String]) -> bool {
         (self.tier.is_empty() || self.tier == tier)
             && (self.identities.contains(identity) || self.tags_in_common(tags) > 0)
@@ -92,7 +92,7 @@ impl Wanted {
         tags.iter().filter(|tag| self.tags.contains(*tag)).collect::<HashSet<_>>().len()
     }
 
-    /// Those that answer the question well enough, the best first; among equals the order stays.
+    /// The entries with a sufficient score, the best first. The sort is stable.
     pub(super) fn rank(&self, candidates: Vec<Candidate>) -> Vec<(Place, f64)> {
         let texts = self.sought.as_ref().map(|sought| Texts::new(sought.len(), &candidates));
         let scored = candidates.iter().filter_map(|candidate| {
@@ -108,10 +108,10 @@ impl Wanted {
     }
 }
 
-/// What must be known of all texts to judge one.
+/// Statistics of all texts that the score of one text needs.
 struct Texts {
     average: f64,
-    /// How telling each word is that is asked for.
+    /// The weight of each word of the query: rare words weigh more.
     weights: Vec<f64>,
 }
 
@@ -126,7 +126,8 @@ impl Texts {
         Self { average: words as f64 / count.max(1.0), weights: (0..sought).map(weight).collect() }
     }
 
-    /// BM25 as a share of what a text could reach that consists of nothing but the question; `None` if it has none of it.
+    /// BM25 as a share of the maximum that the words of the query can reach. `None` if the text contains none of the
+    /// words.
     fn score(&self, candidate: &Candidate) -> Option<f64> {
         if candidate.hits.iter().all(|&hits| hits == 0) {
             return None;
@@ -155,7 +156,7 @@ mod tests {
     fn order(ranked: &[(Place, f64)]) -> Vec<i64> {
         let id = |(place, _): &(Place, f64)| match place {
             Place::Kept(id) => *id,
-            Place::Working(_) => panic!("nothing is in working memory"),
+            Place::Working(_) => panic!("no entry is in working memory"),
         };
         ranked.iter().map(id).collect()
     }
@@ -175,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn what_scores_too_little_is_left_out() {
+    fn entries_below_the_minimum_score_are_left_out() {
         let all = || vec![candidate(1, 5, &[1]), candidate(2, 500, &[1])];
         assert_eq!(order(&question("word", 0.0).rank(all())), [1, 2]);
         assert_eq!(order(&question("word", 0.4).rank(all())), [1]);
     }
 
     #[test]
-    fn a_question_without_words_finds_nothing_and_no_question_finds_all() {
+    fn a_query_without_words_finds_nothing_and_no_query_finds_all() {
         let all = || vec![candidate(2, 5, &[]), candidate(1, 5, &[])];
         assert_eq!(order(&question("?!", 0.0).rank(all())), [] as [i64; 0]);
         assert_eq!(order(&question("  ", 0.0).rank(all())), [2, 1]);

@@ -1,4 +1,4 @@
-//! A search through working memory and what lasts, whose answer has an end.
+//! A search through working memory and the database, with a bounded response.
 
 use gladhand_core::wire::RawValue;
 use serde::Serialize;
@@ -13,28 +13,28 @@ use crate::storage::Setback;
 #[derive(Debug)]
 pub(super) struct Search<'a> {
     pub(super) wanted: &'a Wanted,
-    /// How many entries are shown. A negative limit leaves out so many at the end.
+    /// How many entries are returned. A negative limit leaves out that many at the end.
     pub(super) limit: i64,
-    /// How many bytes of them are shown.
+    /// Maximum size of the returned entries, in bytes.
     pub(super) bytes: usize,
     /// The space in working memory.
     pub(super) space: Space,
     pub(super) working: &'a Working,
-    /// What lasts, if it is wanted.
+    /// The database, if the query needs it.
     pub(super) kept: Option<Kept<'a>>,
     pub(super) now: f64,
 }
 
-/// What was found, as it is answered.
+/// The result of a search, as it is returned.
 #[derive(Debug, Serialize)]
 pub(super) struct Found {
     entries: Vec<Box<RawValue>>,
-    /// How many there are, shown or not.
+    /// The number of matches, returned or not.
     total: usize,
 }
 
 impl Search<'_> {
-    /// Finds the entries that are wanted, the best first.
+    /// Finds the matching entries, the best first.
     pub(super) fn find(&self) -> Result<Found, Setback> {
         let ranked = self.wanted.rank(self.candidates()?);
         let total = ranked.len();
@@ -70,7 +70,7 @@ impl Search<'_> {
     }
 }
 
-/// How many of so many are shown.
+/// How many of `total` matches are returned.
 fn length(limit: i64, total: usize) -> usize {
     let size = usize::try_from(limit.unsigned_abs()).unwrap_or(usize::MAX);
     if limit < 0 { total.saturating_sub(size) } else { size }

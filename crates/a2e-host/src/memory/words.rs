@@ -1,20 +1,21 @@
-//! The words of a text, for finding entries again.
+//! The words of a text, for searching entries.
 //!
-//! A word is a run of letters and digits in lower case. Where writing has no blanks between words, each character is one.
+//! A word is a run of letters and digits, in lower case. In scripts without spaces between words, each character is a
+//! word.
 
 use gladhand_core::wire::RawValue;
 use serde_json::Value;
 
-/// Characters of a word that count; what is longer is no word of a language anyway.
+/// Maximum number of characters of a word. The rest is ignored.
 const LONGEST: usize = 64;
-/// Words of an entry that can be found: the first ones.
+/// Maximum number of indexed words of an entry: the first ones.
 const MOST_OF_ENTRY: usize = 1_000;
-/// Words of a question that count.
+/// Maximum number of words of a query that count.
 const MOST_OF_QUESTION: usize = 32;
-/// From how many characters on a word of a question finds longer words that begin with it.
+/// A query word of at least this many characters also finds longer words that begin with it.
 const STEM: usize = 3;
 
-/// Tells each word of an entry: those of its tags, its key and its content, names of members included.
+/// Calls `tell` with each word of an entry: of its tags, its key and its content, names of members included.
 pub(super) fn each_word(key: &RawValue, content: &RawValue, tags: &[String], tell: &mut dyn FnMut(&str)) {
     let mut left = MOST_OF_ENTRY;
     let mut tell = |word: &str| {
@@ -73,23 +74,23 @@ fn each_word_of_text(text: &str, tell: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Whether a character is one of a writing that has no blanks: Chinese and Japanese.
+/// Whether a character belongs to a script without spaces: Chinese or Japanese.
 fn is_word_of_its_own(character: char) -> bool {
     matches!(character, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'
         | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
         && character.is_alphanumeric()
 }
 
-/// A word that is asked for.
+/// A word of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sought {
     word: String,
-    /// Whether longer words that begin with it will do.
+    /// Whether longer words that begin with it match too.
     is_stem: bool,
 }
 
 impl Sought {
-    /// The words of a question, each once.
+    /// The words of a query, each once.
     pub(super) fn in_question(question: &str) -> Vec<Self> {
         let mut sought: Vec<Self> = Vec::new();
         each_word_of_text(question, &mut |word| {
@@ -100,12 +101,12 @@ impl Sought {
         sought
     }
 
-    /// Whether a word is what is asked for.
+    /// Whether a word matches.
     pub(super) fn is(&self, word: &str) -> bool {
         if self.is_stem { word.starts_with(&self.word) } else { word == self.word }
     }
 
-    /// The first and the last word, by their bytes, that are what is asked for.
+    /// The first and the last matching word, in byte order.
     pub(super) fn range(&self) -> (String, String) {
         let last = if self.is_stem { format!("{}{}", self.word, char::MAX) } else { self.word.clone() };
         (self.word.clone(), last)
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_of_names_values_and_tags_in_lower_case() {
+    fn words_come_from_names_values_and_tags_in_lower_case() {
         let content = r#"{"fav_colour":["Ol\u00e9-GREEN",7,true,null,"a\nb"]}"#;
         assert_eq!(words(content, &["To Do"]), ["to", "do", "fav", "colour", "olé", "green", "7", "true", "a", "b"]);
     }
@@ -137,17 +138,17 @@ mod tests {
     }
 
     #[test]
-    fn no_word_is_without_end() {
+    fn long_words_are_cut() {
         assert_eq!(words(&format!("{:?}", "x".repeat(9_999)), &[]), ["x".repeat(LONGEST)]);
     }
 
     #[test]
-    fn there_is_an_end_to_the_words_of_an_entry() {
+    fn the_number_of_words_of_an_entry_is_limited() {
         assert_eq!(words(&format!("{:?}", "x ".repeat(MOST_OF_ENTRY * 2)), &["tag"]).len(), MOST_OF_ENTRY);
     }
 
     #[test]
-    fn a_short_word_is_meant_as_it_is_and_a_long_one_may_go_on() {
+    fn a_short_word_matches_exactly_and_a_long_one_as_a_prefix() {
         let sought = Sought::in_question("Py pyth py");
         assert_eq!(sought.len(), 2);
         assert!(sought[0].is("py") && !sought[0].is("python"));

@@ -1,4 +1,4 @@
-//! Working memory: what a session remembers while it lasts.
+//! Working memory: entries that last as long as their session.
 
 use std::collections::VecDeque;
 
@@ -15,30 +15,30 @@ use super::{Bound, Space};
 pub(super) struct Working {
     entries: VecDeque<(Space, Entry)>,
     bytes: usize,
-    /// What it has of the room of all sessions; none for the user who started us.
+    /// Its part of the space that all sessions share; `None` for the user who started this process.
     room: Option<Portion>,
 }
 
 impl Working {
-    /// An empty memory, within the room of all sessions.
+    /// Creates an empty memory within the shared space.
     pub(super) fn within(room: Option<Portion>) -> Self {
         Self { entries: VecDeque::new(), bytes: 0, room }
     }
 
-    /// Takes room for more; says whether there is so much.
+    /// Reserves space for `more` bytes. Returns whether there was enough.
     pub(super) fn reserve(&mut self, more: usize) -> bool {
         let wanted = self.bytes + more;
         self.room.as_mut().is_none_or(|room| room.resize(wanted))
     }
 
-    /// Has as much room as its entries take.
+    /// Reduces the reservation to the size of the entries.
     pub(super) fn settle(&mut self) {
         if let Some(room) = &mut self.room {
             room.resize(self.bytes);
         }
     }
 
-    /// Stores entries in place of those of the same key. The oldest make room.
+    /// Stores entries, and replaces those with the same key. The oldest are removed to make room.
     pub(super) fn store(&mut self, space: Space, entries: Vec<Entry>, bound: Bound, now: f64) {
         self.keep(|_, entry| is_current(entry, now));
         for mut entry in entries {
@@ -58,7 +58,7 @@ impl Working {
         self.settle();
     }
 
-    /// Forgets entries for their keys or tags, and says how many.
+    /// Deletes entries that match the keys or tags. Returns how many.
     pub(super) fn forget(&mut self, space: Space, unwanted: &Wanted, now: f64) -> usize {
         self.keep(|_, entry| is_current(entry, now));
         let before = self.entries.len();
@@ -66,7 +66,7 @@ impl Working {
         before - self.entries.len()
     }
 
-    /// The entries that pass all filters but the question.
+    /// The entries that pass all filters except the text query.
     pub(super) fn find(&self, space: Space, wanted: &Wanted, now: f64) -> Vec<Candidate> {
         let entries = self.entries.iter().enumerate();
         let here = entries.filter(|(_, (other, entry))| *other == space && is_current(entry, now));
@@ -78,7 +78,7 @@ impl Working {
         candidates.collect()
     }
 
-    /// The entry at a place of the list.
+    /// The entry at an index, as it is returned.
     pub(super) fn shown(&self, at: usize, score: f64) -> Option<Box<RawValue>> {
         let (_, entry) = self.entries.get(at)?;
         Some(json::to_raw(&Shown {
@@ -105,7 +105,7 @@ fn is_current(entry: &Entry, now: f64) -> bool {
     entry.expires_at.is_none_or(|end| end > now)
 }
 
-/// How many words an entry has, and how many of them are each of those that are asked for.
+/// The number of words of an entry, and how often it contains each word of the query.
 fn count(entry: &Entry, wanted: &Wanted) -> (usize, Vec<usize>) {
     let mut words = 0;
     let mut hits = vec![0; wanted.words().len()];

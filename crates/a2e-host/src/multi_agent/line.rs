@@ -1,4 +1,4 @@
-//! The line to the agent: how a subagent asks it and hears of its session.
+//! The connection of a subagent to the agent: sends calls, and receives the events of the subagent's session.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -11,21 +11,22 @@ use gladhand_core::wire::{Members, RawValue};
 use gladhand_hub::{Agent, Answer, Asking, Caller, ChangeNotifier, Context, SessionId};
 use tokio::sync::mpsc;
 
-/// Sessions of the hub are counted from below. Ours, which are none, from the middle down: others count from above.
+/// Session ids of these connections count down from the middle of the range. The hub counts up from zero, and other
+/// users count down from the top, so the ids never collide.
 static LINES: AtomicU64 = AtomicU64::new(u64::MAX / 2);
 
-/// Asks the agent on behalf of whoever spawned a subagent.
+/// Calls the agent on behalf of the client that spawned a subagent.
 #[derive(Debug)]
 pub(super) struct Line {
     agent: Arc<dyn Agent>,
     pub(super) agreement: Arc<Agreement>,
-    /// On whose behalf the agent is asked.
+    /// The terms of that client.
     pub(super) terms: Terms<'static>,
     notifier: ChangeNotifier,
     ear: Arc<Ear>,
 }
 
-/// Hears what the agent tells of one session, while somebody wants to know.
+/// Receives the agent's events of one session, and forwards them while there is a listener.
 #[derive(Debug)]
 struct Ear {
     id: SessionId,
@@ -60,7 +61,7 @@ impl Drop for Line {
 }
 
 impl Line {
-    /// A line for whoever calls.
+    /// Creates a connection on behalf of the caller.
     pub(super) fn new(agent: &Arc<dyn Agent>, context: &Context<'_>) -> Self {
         let id = SessionId(LINES.fetch_sub(1, Ordering::Relaxed));
         Self {
@@ -72,12 +73,12 @@ impl Line {
         }
     }
 
-    /// Begins a session, with a model of its own unless the default will do.
+    /// Creates a session of the agent. Selects a model for it unless `model` is the default.
     pub(super) async fn open(self, title: &str, model: &str) -> Result<Self, Failure> {
         let created = said(self.ask(AgentCall::Create { title: Some(title.into()), folder: None })).await?;
         let session = Members::of(&created).and_then(|created| created.str("session_id").map(String::from));
-        let session = session.ok_or_else(|| failed("the agent began a session without a name".to_owned()))?;
-        // The line is new: nothing was set before.
+        let session = session.ok_or_else(|| failed("the agent created a session without an id".to_owned()))?;
+        // The connection is new, so the session is not set yet.
         let _ = self.ear.session.set(session);
         if !model.is_empty() && model != "default" {
             let chosen = self.choose(model).await;
@@ -89,7 +90,7 @@ impl Line {
         Ok(self)
     }
 
-    /// Chooses a model by its name, for this session alone.
+    /// Selects a model by its name, for this session only.
     async fn choose(&self, model: &str) -> Result<(), Failure> {
         let known = said(self.ask(AgentCall::Models { provider: None })).await?;
         let known = Members::of(&known).unwrap_or_default();
@@ -111,19 +112,19 @@ impl Line {
         said(self.ask(AgentCall::SelectModel(choice))).await.map(drop)
     }
 
-    /// The agent's session.
+    /// The id of the agent's session.
     pub(super) fn session(&self) -> &str {
         self.ear.session.get().map_or("", String::as_str)
     }
 
-    /// Asks the agent.
+    /// Calls the agent.
     pub(super) fn ask(&self, call: AgentCall<'_>) -> Answer {
         let caller: Arc<dyn Caller> = Arc::clone(&self.ear) as _;
         let (agreement, notifier) = (&self.agreement, &self.notifier);
         self.agent.ask(call, &Context { call: CallId(0), terms: &self.terms, agreement, caller: &caller, notifier })
     }
 
-    /// Hears what happens in the session from now on, until this is dropped or somebody else listens.
+    /// Receives the events of the session from now on, until the receiver is dropped or a later call replaces it.
     pub(super) fn listen(&self) -> mpsc::UnboundedReceiver<AgentEvent> {
         let (listener, events) = mpsc::unbounded_channel();
         *self.ear.events.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
@@ -135,10 +136,10 @@ fn failed(message: String) -> Failure {
     Failure::of_capability("runtime_error", message)
 }
 
-/// What the agent said.
+/// The agent's reply.
 pub(super) async fn said(answer: Answer) -> Result<Box<RawValue>, Failure> {
     match answer.outcome().await? {
         Reply::Agent(said) => Ok(said),
-        _ => Err(Failure::new(FailureKind::Internal, "the agent answered something else")),
+        _ => Err(Failure::new(FailureKind::Internal, "the agent answered with a reply of another kind")),
     }
 }

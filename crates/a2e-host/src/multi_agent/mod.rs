@@ -1,8 +1,8 @@
-//! The capability `multi_agent`: subagents that work on tasks of their own (a2e §19.1).
+//! The capability `multi_agent`: subagents that work on their own tasks (a2e §19.1).
 //!
-//! A subagent is a session of this process's agent. It belongs to the session that it was spawned in and ends with it; the
-//! same agent of the same principal may use it from another session too. A task that was delegated runs on its own: whoever awaits
-//! it may stop doing so.
+//! A subagent is a session of this process's agent. It belongs to the client session that spawned it and ends with it.
+//! The same agent of the same principal may also use it from another session. A delegated task runs by itself:
+//! cancelling an `await` does not stop it.
 
 mod line;
 mod subagent;
@@ -20,22 +20,22 @@ use crate::{hex_id, reply};
 use line::Line;
 use subagent::{Config, Status, Subagent, Task};
 
-/// What subagents may cost.
+/// Limits of subagents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// How many subagents one session may have at a time.
+    /// Maximum number of live subagents of one session.
     pub of_session: usize,
-    /// How many subagents there may be at a time.
+    /// Maximum number of live subagents of all sessions together.
     pub all: usize,
-    /// How many terminated ones of one session are still listed.
+    /// How many terminated subagents of one session are still listed.
     pub remembered: usize,
-    /// How many steps (calls of tools) a task may take, whatever was asked for.
+    /// Maximum number of steps (tool calls) of a task. A larger `max_steps` in the request is reduced to this.
     pub steps: u32,
-    /// How long a task may take.
+    /// Maximum duration of a task.
     pub longest: Duration,
-    /// How many bytes the description of a subagent may have.
+    /// Maximum size of a spawn request, in bytes.
     pub description: usize,
-    /// How many bytes of what a subagent says are kept.
+    /// Maximum number of bytes kept of a subagent's answer.
     pub answer: usize,
 }
 
@@ -53,7 +53,7 @@ impl Default for Settings {
     }
 }
 
-/// Subagents of the agent of this process.
+/// Provider of the capability `multi_agent`, with the agent of this process.
 #[derive(Debug)]
 pub struct MultiAgent {
     agent: Arc<dyn Agent>,
@@ -62,7 +62,7 @@ pub struct MultiAgent {
 }
 
 impl MultiAgent {
-    /// Subagents of this agent. Where there is no agent, this is not to be offered.
+    /// Creates the provider for this agent. Without an agent, do not offer the capability.
     pub fn new(agent: Arc<dyn Agent>, settings: Settings) -> Self {
         Self { agent, settings, subagents: Arc::default() }
     }
@@ -77,7 +77,7 @@ impl Subagents {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is room for one more in a session.
+    /// Fails if a session may not have one more subagent.
     fn has_room(&self, session: SessionId, settings: &Settings) -> Result<(), Failure> {
         room(&self.lock(), session, settings)
     }
@@ -102,13 +102,13 @@ fn room(subagents: &[Arc<Subagent>], session: SessionId, settings: &Settings) ->
     let live = || subagents.iter().filter(|subagent| !subagent.is_terminated());
     if live().filter(|subagent| subagent.session == session).count() >= settings.of_session {
         return Err(Failure::refused(format!(
-            "a session has at most {} subagents: terminate one",
+            "the limit of {} subagents per session is reached: terminate one",
             settings.of_session
         )));
     }
     if live().count() >= settings.all {
-        // Those of others may end.
-        let message = format!("there are at most {} subagents", settings.all);
+        // Retryable: subagents of other sessions may end.
+        let message = format!("the limit of {} subagents is reached", settings.all);
         return Err(Failure::of_capability("runtime_error", message));
     }
     Ok(())
@@ -213,14 +213,14 @@ impl MultiAgent {
                     reply(&json!({"success": true, "subagent_id": subagent_id}))
                 })
             }
-            kind => return Err(Failure::refused(format!("multi_agent does not answer {kind}"))),
+            kind => return Err(Failure::refused(format!("{kind} is not a request of multi_agent"))),
         })
     }
 
     fn spawn(&self, call: &CapabilityCall<'_>, context: &Context<'_>) -> Result<Answer, Failure> {
         if call.message.get().len() > self.settings.description {
             return Err(Failure::refused(format!(
-                "a subagent is described in at most {} bytes",
+                "the description of a subagent must not exceed {} bytes",
                 self.settings.description
             )));
         }
@@ -251,7 +251,7 @@ impl MultiAgent {
         reply(&json!({"subagents": seen.map(|subagent| subagent.describe()).collect::<Vec<_>>()}))
     }
 
-    /// The subagent of an id, if the caller may know of it.
+    /// Finds a subagent by its id, if the caller may see it.
     fn find(&self, id: &str, context: &Context<'_>) -> Result<Arc<Subagent>, Failure> {
         let (session, caller) = (context.caller.session(), Owner::of(context));
         let subagents = self.subagents.lock();

@@ -1,7 +1,8 @@
 //! The capability `planning`: plans with columns, tasks in them, and boards that show both.
 //!
-//! All agents of a principal share what is in the database, and see nothing of other principals. A task may name a plan that nobody knows and a status that is no column: it
-//! is kept as it is, and a board shows such a status after the columns.
+//! All agents of a principal share the plans in the database. Principals see nothing of each other. A task may name an
+//! unknown plan, or a status that is not a column. It is stored unchanged, and a board shows such a status after the
+//! columns.
 
 use gladhand_core::operations::{CapabilityCall, Failure};
 use gladhand_core::wire::{RawValue, json};
@@ -19,20 +20,20 @@ use crate::storage::{Place, Setback, Storage, Turn};
 /// The columns of a plan that names none.
 const COLUMNS: [&str; 4] = ["backlog", "todo", "in_progress", "done"];
 
-/// How much a principal may plan. What is beyond fails with `runtime_error`.
+/// Limits for each principal. Requests beyond them fail with `runtime_error`.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Plans.
+    /// Maximum number of plans.
     pub plans: u32,
-    /// Tasks of all plans together.
+    /// Maximum number of tasks of all plans together.
     pub tasks: u32,
-    /// Columns of one plan.
+    /// Maximum number of columns of one plan.
     pub columns: usize,
-    /// Bytes of a name: of a plan, a column, a status, an assignee or an id.
+    /// Maximum length in bytes of the name of a plan, a column, a status, an assignee or an id.
     pub name_bytes: usize,
-    /// Bytes of the title of a task.
+    /// Maximum length of the title of a task, in bytes.
     pub title_bytes: usize,
-    /// Bytes of a whole request.
+    /// Maximum size of a request, in bytes.
     pub request_bytes: usize,
 }
 
@@ -42,7 +43,7 @@ impl Default for Settings {
     }
 }
 
-/// Serves `planning`.
+/// Provider of the capability `planning`.
 #[derive(Debug)]
 pub struct Planning {
     storage: Storage,
@@ -50,7 +51,7 @@ pub struct Planning {
 }
 
 impl Planning {
-    /// Plans in a database.
+    /// Keeps the plans in a database.
     pub fn new(storage: Storage, settings: Settings) -> Self {
         Self { storage, settings }
     }
@@ -82,12 +83,12 @@ impl Provider for Planning {
             "planning/task/update" => Planner::update_task,
             "planning/task/list" => Planner::list_tasks,
             kind => {
-                return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is no request"))));
+                return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is not a request"))));
             }
         };
         let (size, most) = (call.message.get().len(), self.settings.request_bytes);
         if size > most {
-            let problem = format!("the request has {size} bytes, and may have {most}");
+            let problem = format!("the request has {size} bytes, the limit is {most}");
             return Answer::Now(Err(Failure::refused(problem)));
         }
         let turn = match call.kind {
@@ -103,7 +104,7 @@ impl Provider for Planning {
     }
 }
 
-/// One request, with all that is needed to answer it.
+/// One request, with everything needed to answer it.
 #[derive(Debug)]
 struct Planner {
     call: CapabilityCall<'static>,
@@ -131,7 +132,7 @@ impl Planner {
             plan.columns = COLUMNS.map(str::to_owned).to_vec();
         }
         if plan.columns.len() > self.settings.columns {
-            return Err(Setback::refused(format!("a plan has at most {} columns", self.settings.columns)));
+            return Err(Setback::refused(format!("a plan must not have more than {} columns", self.settings.columns)));
         }
         for name in plan.columns.iter().chain([&plan.name]) {
             check("a name", name, self.settings.name_bytes)?;
@@ -224,7 +225,7 @@ impl Planner {
         Ok(json::to_raw(&json!({ "success": true, "task_id": task_id, "status": task.status })))
     }
 
-    /// Changes what is not empty. A task that is there is updated also if there is nothing to change.
+    /// Changes the members that are not empty. A task that exists counts as updated even if nothing changes.
     fn update_task(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
         #[derive(Deserialize)]
         struct Update {
@@ -267,7 +268,7 @@ impl Planner {
         Ok(json::to_raw(&json!({ "tasks": tasks })))
     }
 
-    /// The plan of that id, or all of them if it is empty, in the order in which they were made.
+    /// The plan with this id, or all plans if it is empty, in order of creation.
     fn plans(&self, rows: &Transaction<'_>, plan_id: &str) -> rusqlite::Result<Vec<Plan>> {
         let select = "SELECT plan_id, name, columns FROM planning_plans WHERE principal = ?2 \
             AND (?1 = '' OR plan_id = ?1) ORDER BY id";
@@ -279,7 +280,7 @@ impl Planner {
         rows.prepare_cached(select)?.query_map([plan_id, self.owner.principal()], read)?.collect()
     }
 
-    /// The tasks of that plan and status, each of which may be empty, in the order in which they were added.
+    /// The tasks of a plan and a status, in order of creation. An empty plan or status matches all.
     fn tasks(&self, rows: &Transaction<'_>, plan_id: &str, status: &str) -> rusqlite::Result<Vec<Task>> {
         let select = "SELECT task_id, title, status, assignee, plan_id FROM planning_tasks \
             WHERE (?1 = '' OR plan_id = ?1) AND (?2 = '' OR status = ?2) AND principal = ?3 ORDER BY id";
@@ -304,7 +305,7 @@ impl Planner {
         if count < most {
             return Ok(());
         }
-        Err(Setback::refused(format!("there are already {most} of them")))
+        Err(Setback::refused(format!("the limit of {most} is reached")))
     }
 }
 
@@ -321,12 +322,12 @@ struct Task {
     title: String,
     status: String,
     assignee: String,
-    /// A board leaves it out.
+    /// Left out on a board.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan_id: Option<String>,
 }
 
-/// The answer to a request to show boards, which keeps the order of columns.
+/// The response to a board request. It keeps the order of columns.
 #[derive(Debug, Serialize)]
 struct Boards {
     boards: Vec<Board>,
@@ -340,7 +341,7 @@ struct Board {
     tasks: Groups,
 }
 
-/// Tasks by their status: those of the columns first, then those that are no column.
+/// Tasks by status: the columns first, then statuses that are not columns.
 #[derive(Debug)]
 struct Groups(Vec<(String, Vec<Task>)>);
 
@@ -377,5 +378,5 @@ fn check(what: &str, text: &str, most: usize) -> Result<(), Setback> {
     if text.len() <= most {
         return Ok(());
     }
-    Err(Setback::refused(format!("{what} has at most {most} bytes")))
+    Err(Setback::refused(format!("{what} must not exceed {most} bytes")))
 }

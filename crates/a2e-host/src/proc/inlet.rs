@@ -1,4 +1,4 @@
-//! What a process is given to read. Whoever writes never waits: what the process has not read yet is kept, up to a limit.
+//! The stdin of a process. Writing never blocks: input that the process has not read yet is queued, up to a limit.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use tokio::process::ChildStdin;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// The way into a process.
+/// The input queue of a process.
 #[derive(Debug)]
 pub(super) struct Inlet {
     waiting: Mutex<Waiting>,
@@ -18,7 +18,7 @@ pub(super) struct Inlet {
 #[derive(Debug)]
 struct Waiting {
     bytes: Vec<u8>,
-    /// How many bytes are on their way already.
+    /// How many bytes are being written to the pipe.
     on_the_way: usize,
     way: Way,
 }
@@ -26,20 +26,20 @@ struct Waiting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Open,
-    /// To be closed when all that waits has been read.
+    /// Close after the queued bytes are written.
     Ending,
     Closed,
 }
 
 impl Inlet {
-    /// A way in on which at most so many bytes wait, or that is closed from the beginning.
+    /// Creates a queue of at most `most` bytes, or one that is closed from the start.
     pub(super) fn of_at_most(most: usize, is_open: bool) -> Self {
         let way = if is_open { Way::Open } else { Way::Closed };
         let waiting = Waiting { bytes: Vec::new(), on_the_way: 0, way };
         Self { waiting: Mutex::new(waiting), changed: Notify::new(), most }
     }
 
-    /// Puts something in, and perhaps the end after it; or says why not.
+    /// Queues data, and the end of input after it if `is_last`. Fails if the queue is full or closed.
     pub(super) fn put(&self, data: &str, is_last: bool) -> Result<(), String> {
         let mut waiting = self.waiting();
         if waiting.way != Way::Open {
@@ -48,7 +48,7 @@ impl Inlet {
         let already = waiting.bytes.len() + waiting.on_the_way;
         if already + data.len() > self.most {
             let most = self.most;
-            return Err(format!("stdin is full: {already} bytes wait to be read, and at most {most} may"));
+            return Err(format!("stdin is full: {already} bytes are queued, the limit is {most}"));
         }
         waiting.bytes.extend_from_slice(data.as_bytes());
         if is_last {
@@ -59,7 +59,7 @@ impl Inlet {
         Ok(())
     }
 
-    /// Carries what is put in to the process, until the end is put in or the process has ended.
+    /// Writes the queue to the process until the end of input or the end of the process.
     pub(super) async fn carry(&self, stdin: Option<ChildStdin>, ended: &CancellationToken) {
         if let Some(mut stdin) = stdin {
             ended.run_until_cancelled(self.carry_all(&mut stdin)).await;
@@ -76,7 +76,7 @@ impl Inlet {
                 (std::mem::take(&mut waiting.bytes), waiting.way)
             };
             if !bytes.is_empty() {
-                // It may have closed its end without having ended.
+                // A running process may have closed its stdin.
                 if stdin.write_all(&bytes).await.is_err() {
                     return;
                 }

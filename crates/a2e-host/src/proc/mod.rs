@@ -1,8 +1,8 @@
-//! The capability `proc`: processes that live as long as their session, with output as it comes (`a2e` §13).
+//! The capability `proc`: processes that live as long as their session and stream their output (`a2e` §13).
 //!
-//! Nobody starts anything that was not allowed by name, nor works outside the folders that were given. Each process is
-//! bounded in time, in what it says and in what waits for it to be read; with its session it ends, and everything that came
-//! of it. How processes are started is somebody else's business ([`Starter`]).
+//! A client can start only programs that the operator allows by name, and only in the configured folders. Run time,
+//! output and queued input of each process are limited. When the session ends, its processes and all their descendants
+//! end too. A [`Starter`] starts the processes.
 
 mod asking;
 mod inlet;
@@ -26,35 +26,36 @@ use crate::belongings::{Belongings, Few, InAll, NoPlace, Place};
 use crate::starting::{Signal, Starter, minimal_environment};
 use crate::{hex_id, reply};
 
-/// What processes may be started, and what they may do.
+/// Which processes may be started, and their limits.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The words that may be the first of a command, literally. None: nothing may be started.
+    /// The words that are allowed as the first word of a command, compared literally. Empty: nothing may be started.
     pub allowed: Vec<String>,
-    /// The folder in which an allowed word with a folder (`./run.sh`) begins. None: where we were started.
+    /// The folder to which an allowed word with a folder (`./run.sh`) is relative. `None`: our own working directory.
     pub base: Option<PathBuf>,
-    /// The folders that processes may work in; the first is where they work if they are not told. None: where we do, and
-    /// nowhere else.
+    /// The folders in which processes may run. The first is the default. Empty: our own working directory, and no
+    /// other.
     pub roots: Vec<PathBuf>,
-    /// Names of variables that callers may set, beside those of language, time zone and terminal.
+    /// Names of variables that clients may set, in addition to those of language, time zone and terminal.
     pub variables: Vec<String>,
-    /// What each process finds in its environment, beside what its caller gives it.
+    /// The environment variables of each process, in addition to those that the client sets.
     pub environment: Vec<(String, String)>,
-    /// How many processes of one session may run at once.
+    /// Maximum number of running processes of one session.
     pub most: usize,
-    /// How many processes of all sessions may run at once.
+    /// Maximum number of running processes of all sessions together.
     pub most_in_all: usize,
-    /// How many processes that have ended are remembered for each session.
+    /// How many ended processes are remembered for each session.
     pub remembered: usize,
-    /// How long a process may run, whatever its caller says. None: as long as its session.
+    /// Maximum run time of a process. A longer timeout in the request is reduced to this. `None`: as long as the
+    /// session.
     pub longest: Option<Duration>,
-    /// How many bytes of output a process may make before it is ended.
+    /// Maximum output of a process in bytes. A process that exceeds it is killed.
     pub most_output: u64,
-    /// How many bytes of a line are told at once.
+    /// Maximum size of the text in one event, in bytes. Longer lines are split.
     pub longest_piece: usize,
-    /// How many bytes may wait for a process to read them.
+    /// Maximum number of queued input bytes of a process.
     pub most_waiting: usize,
-    /// How long a process may take to leave when it is told to, before it is killed.
+    /// How long a process may take to end after SIGTERM before it is killed.
     pub grace: Duration,
 }
 
@@ -78,7 +79,7 @@ impl Default for Settings {
     }
 }
 
-/// The capability `proc`.
+/// Provider of the capability `proc`.
 #[derive(Debug)]
 pub struct Proc {
     settings: Arc<Settings>,
@@ -87,7 +88,7 @@ pub struct Proc {
 }
 
 impl Proc {
-    /// Processes as the settings say, started by somebody.
+    /// Creates the provider. `starter` starts the processes.
     pub fn new(settings: Settings, starter: Arc<dyn Starter>) -> Self {
         Self { settings: Arc::new(settings), starter, processes: Belongings::default() }
     }
@@ -180,7 +181,7 @@ impl Proc {
                 Err(error) => return not_started(&format!("cannot start: {error}")),
             };
             let (process, tending) = Process::of(started, spawn.cmd, bounds, telling);
-            // The session may have ended meanwhile; then the process goes with what is dropped here.
+            // If the session has ended meanwhile, the process is dropped here, which kills it.
             let Some(at_work) = place.fill(&process) else { return not_started("the session has ended") };
             tokio::spawn(async move {
                 tending.run().await;
@@ -190,7 +191,7 @@ impl Proc {
         }))
     }
 
-    /// A place for one more process, made by forgetting the oldest that have ended.
+    /// Reserves a place for one more process. Forgets the oldest ended processes, if necessary.
     fn place(&self, session: SessionId) -> Result<Place<Process>, &'static str> {
         let settings = &self.settings;
         let is_running = |process: &Process| process.end().is_none();
@@ -230,7 +231,7 @@ impl Proc {
             Some("SIGKILL") => Signal::Kill,
             Some("SIGINT") => Signal::Interrupt,
             Some(other) => {
-                let message = format!("unknown signal: {other:?}; it is one of SIGTERM, SIGKILL, SIGINT");
+                let message = format!("unknown signal: {other:?}; expected SIGTERM, SIGKILL or SIGINT");
                 return Err(Failure::refused(message));
             }
         };
@@ -243,7 +244,7 @@ impl Proc {
         process.signal(signal);
         let patience = self.settings.grace;
         Ok(Answer::Later(Box::pin(async move {
-            // Most leave at once, and then the answer says so. Some do not, as is their right.
+            // Most processes end at once, and then the response says so. A process may also ignore the signal.
             let _ = tokio::time::timeout(patience, process.ended()).await;
             reply(&json!({"ok": true, "state": word(process.end())}))
         })))

@@ -1,9 +1,10 @@
-//! Output as it is told: a line at a time, and very long lines in pieces.
+//! Splits output into lines, and very long lines into pieces.
 
-/// A piece is at least this long, so that each holds a whole character.
+/// Minimum length of a piece, so that each holds a whole character.
 const SHORTEST: usize = 8;
 
-/// Cuts a stream of bytes into lines with their ends, or pieces of lines. Any chunking gives the same pieces.
+/// Splits a stream of bytes into lines with their line ends, or pieces of lines. The chunking of the input makes no
+/// difference.
 #[derive(Debug)]
 pub(super) struct Pieces {
     held: Vec<u8>,
@@ -11,12 +12,12 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Cuts so that no piece has more bytes than this.
+    /// Creates a splitter whose pieces have at most `longest` bytes.
     pub(super) fn of_at_most(longest: usize) -> Self {
         Self { held: Vec::new(), longest: longest.max(SHORTEST) }
     }
 
-    /// Takes bytes until a piece is whole. Without one, all bytes have been taken.
+    /// Consumes bytes until a piece is complete. Returns `None` when all bytes are consumed.
     pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Option<String> {
         let room = self.longest - self.held.len();
         let near = &bytes[..bytes.len().min(room)];
@@ -36,7 +37,7 @@ impl Pieces {
         piece
     }
 
-    /// What is left at the end.
+    /// Returns the rest, at the end of the stream.
     pub(super) fn last(&mut self) -> Option<String> {
         let piece = String::from_utf8_lossy(&self.held).into_owned();
         self.held.clear();
@@ -44,7 +45,7 @@ impl Pieces {
     }
 }
 
-/// How many bytes at the end are the beginning of a character whose rest is still to come.
+/// How many bytes at the end are the beginning of an incomplete character.
 fn unfinished(bytes: &[u8]) -> usize {
     let is_start = |byte: u8| byte & 0b1100_0000 != 0b1000_0000;
     let Some(back) = bytes.iter().rev().take(3).position(|byte| is_start(*byte)) else { return 0 };
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_keep_their_ends_and_the_last_need_not_have_one() {
+    fn lines_keep_their_line_ends_and_the_last_line_may_have_none() {
         assert_eq!(cut([&b"one\n\ntw"[..], b"o\nthree"].into_iter(), 100), ["one\n", "\n", "two\n", "three"]);
     }
 
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_replaced() {
+    fn invalid_utf8_is_replaced() {
         assert_eq!(cut([&b"a\xffb\n\x80\x80\x80\x80\x80\x80\x80\x80\x80"[..]].into_iter(), 8)[0], "a\u{fffd}b\n");
     }
 
@@ -101,7 +102,7 @@ mod tests {
             let whole = cut([&bytes[..]].into_iter(), longest);
             prop_assert_eq!(&cut(bytes.chunks(size), longest), &whole);
             prop_assert_eq!(whole.concat().matches('\n').count(), bytes.iter().filter(|byte| **byte == b'\n').count());
-            // A byte that is no text becomes a character of three.
+            // An invalid byte becomes a replacement character of three bytes.
             prop_assert!(whole.iter().all(|piece| piece.len() <= 3 * longest));
         }
 

@@ -1,7 +1,8 @@
-//! One process: what it says is told, what it is sent is carried to it, and it ends when its time has come.
+//! One process: forwards its output and input, and ends it when a limit is reached.
 //!
-//! All of that is one task. It waits for whoever listens to keep up, so that a process which floods is slowed down by its
-//! own pipe. When the process has ended, what it started ends too; then what is left of its output is told, then its end.
+//! All of that is one task. It waits while the client is behind with reading events, so the full pipe slows down a
+//! process that writes too fast. When the process has ended, its descendants are killed. Then the rest of its output is
+//! reported, and then its end.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -18,16 +19,16 @@ use super::telling::{Stream, Telling};
 use crate::starting::ending::{end, last_words_are_over};
 use crate::starting::{Held, Signal, Started};
 
-/// How much is read at once.
+/// How many bytes one read takes at most.
 const CHUNK: usize = 16 * 1024;
 
-/// How much output is told after the end. No pipe holds more.
+/// Maximum number of output bytes read after the end of the process. No pipe holds more.
 const LEFT_IN_PIPE: usize = 1024 * 1024;
 
-/// The number of the signal that nobody survives.
+/// The number of SIGKILL.
 const KILLED: i32 = 9;
 
-/// How many signals may wait to be sent.
+/// Capacity of the signal queue.
 const SIGNALS: usize = 8;
 
 /// A process, as requests see it.
@@ -40,7 +41,7 @@ pub(super) struct Process {
     pub(super) inlet: Inlet,
     end: Mutex<Option<End>>,
     signals: mpsc::Sender<Signal>,
-    /// Whoever had it started is gone.
+    /// Cancelled when the session has ended.
     abandoned: CancellationToken,
     ended: CancellationToken,
 }
@@ -48,7 +49,7 @@ pub(super) struct Process {
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct End {
-    /// Its code, negative for a signal; none if that was not to be seen.
+    /// Its exit code, or the negative signal number; `None` if unknown.
     pub(super) code: Option<i32>,
     pub(super) cause: Cause,
 }
@@ -56,32 +57,32 @@ pub(super) struct End {
 /// Why a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// As it saw fit.
+    /// It exited by itself.
     Itself,
-    /// Somebody sent it a signal.
+    /// A client sent a signal, or the session ended.
     Signalled,
-    /// Its time was over.
+    /// It exceeded its timeout.
     TimedOut,
-    /// It said too much.
+    /// It exceeded its output limit.
     SaidTooMuch,
 }
 
-/// What a process may do.
+/// Limits of a process.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// How long it may run.
+    /// Maximum run time.
     pub(super) time: Option<Duration>,
-    /// How long it may take to leave when it is told to.
+    /// How long it may take to end after SIGTERM.
     pub(super) grace: Duration,
-    /// How long a piece of its output may be.
+    /// Maximum length of a piece of output, in bytes.
     pub(super) longest_piece: usize,
-    /// How many bytes may wait for it to read them.
+    /// Maximum number of queued input bytes.
     pub(super) most_waiting: usize,
-    /// Whether it is given anything to read.
+    /// Whether it gets an open stdin.
     pub(super) reads: bool,
 }
 
-/// The work that a process makes while it runs.
+/// The task that drives a running process.
 #[derive(Debug)]
 pub(super) struct Tending {
     process: Arc<Process>,
@@ -92,7 +93,7 @@ pub(super) struct Tending {
 }
 
 impl Process {
-    /// A process that was started, and the work that it makes from now on.
+    /// Creates a process and the task that drives it.
     pub(super) fn of(started: Started, command: Vec<String>, bounds: Bounds, telling: Telling) -> (Arc<Self>, Tending) {
         let (to_signals, signals) = mpsc::channel(SIGNALS);
         let process = Arc::new(Self {
@@ -110,17 +111,17 @@ impl Process {
         (process, tending)
     }
 
-    /// Sends it a signal. Those that come faster than they can be sent are one.
+    /// Queues a signal. If the queue is full, the signal is dropped.
     pub(super) fn signal(&self, signal: Signal) {
         let _ = self.signals.try_send(signal);
     }
 
-    /// Nobody wants it any more.
+    /// Ends the process because its session has ended.
     pub(super) fn abandon(&self) {
         self.abandoned.cancel();
     }
 
-    /// Ends when it has ended.
+    /// Waits until it has ended.
     pub(super) async fn ended(&self) {
         self.ended.cancelled().await;
     }
@@ -132,7 +133,7 @@ impl Process {
 }
 
 impl Tending {
-    /// Does all of it. Whoever drops this ends the process at once.
+    /// Runs to the end of the process. Dropping the future kills the process.
     pub(super) async fn run(self) {
         let Self { process, started, mut signals, bounds, telling } = self;
         let Started { stdin, stdout, stderr, mut held, .. } = started;
@@ -174,7 +175,7 @@ impl Process {
                 status = held.wait() => break status.ok(),
                 Some(signal) = signals.recv() => {
                     cause = Cause::Signalled;
-                    // Who has left need not be told.
+                    // This fails only if the process has ended.
                     let _ = held.signal(signal);
                 }
                 () = telling.is_too_much() => {
@@ -191,9 +192,9 @@ impl Process {
                 }
             }
         };
-        // What it started ends with it.
+        // Its descendants end with it.
         let _ = held.signal(Signal::Kill);
-        // Who is ended by force may leave nobody behind to say so.
+        // A killed process may report no status.
         let killed = || (cause != Cause::Itself).then_some(-KILLED);
         End { code: status.and_then(code).or_else(killed), cause }
     }
@@ -233,7 +234,7 @@ impl Process {
 }
 
 impl End {
-    /// The word for it, and what there is to say.
+    /// The status word and the error text of a response.
     pub(super) fn status(self) -> (&'static str, String) {
         match (self.cause, self.code) {
             (Cause::TimedOut, _) => ("killed", "timeout".to_owned()),
@@ -241,11 +242,11 @@ impl End {
             (_, Some(0)) => ("completed", String::new()),
             (Cause::Signalled, _) => ("killed", String::new()),
             (Cause::Itself, Some(code)) => ("failed", format!("exit code {code}")),
-            (Cause::Itself, None) => ("error", "how it ended was not to be seen".to_owned()),
+            (Cause::Itself, None) => ("error", "exit status unknown".to_owned()),
         }
     }
 
-    /// The word for it in lists.
+    /// The state word in lists.
     pub(super) fn state(self) -> &'static str {
         match (self.cause, self.code) {
             (Cause::TimedOut, _) => "timedout",
@@ -255,7 +256,7 @@ impl End {
     }
 }
 
-/// The code of an end; that of a signal is its number below zero.
+/// The exit code, or the negative signal number.
 fn code(status: ExitStatus) -> Option<i32> {
     status.code().or_else(|| Some(-status.signal()?))
 }

@@ -1,4 +1,4 @@
-//! What is told of a process: its output, then its end, each event with the next number.
+//! The events of a process: its output, then its end, with increasing sequence numbers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,14 +8,14 @@ use gladhand_hub::Caller;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// One of the two streams of a process.
+/// One of the two output streams of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stream {
     Stdout,
     Stderr,
 }
 
-/// Tells whoever had a process started.
+/// Sends events to the client that started a process.
 #[derive(Debug)]
 pub(super) struct Telling {
     caller: Arc<dyn Caller>,
@@ -33,7 +33,7 @@ struct Told {
 }
 
 impl Telling {
-    /// Tells a caller, in answer to its request, of a process that may say so many bytes.
+    /// Sends events to a caller, in response to its request. `most` is the output limit in bytes.
     pub(super) fn to(caller: Arc<dyn Caller>, request: Option<Id>, process: String, most: u64) -> Self {
         let (told, is_too_much) = (Mutex::default(), CancellationToken::new());
         Self { caller, request, process, most, told, is_too_much }
@@ -44,7 +44,7 @@ impl Telling {
         &self.process
     }
 
-    /// Tells a piece of output, unless it was too much already.
+    /// Sends a piece of output. Returns false once the output limit is exceeded.
     pub(super) fn output(&self, stream: Stream, text: &str) -> bool {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_too_much.is_cancelled() {
@@ -61,29 +61,29 @@ impl Telling {
         true
     }
 
-    /// Tells the end.
+    /// Sends the end event.
     pub(super) fn end(&self, code: Option<i32>) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let stream = if code == Some(0) { Stream::Stdout } else { Stream::Stderr };
-        // Whoever waits for the end has to hear of it, also if nobody knows how it came.
+        // The client waits for this event, so send it even if the exit code is unknown.
         self.push(&mut told, "status", stream, &json!({"code": code.unwrap_or(-1)}));
     }
 
-    /// Ends when there was more output than there may be.
+    /// Waits until the output limit is exceeded.
     pub(super) async fn is_too_much(&self) {
         self.is_too_much.cancelled().await;
     }
 
-    /// Ends when the caller has read enough of what it was told.
+    /// Waits until the client has read enough of the events.
     pub(super) async fn keeping_up(&self) {
         match self.caller.keeping_up() {
             Some(behind) => behind.await,
-            // Others have work to do, too.
+            // Let other tasks run.
             None => tokio::task::coop::consume_budget().await,
         }
     }
 
-    /// Numbers and order are one: whoever pushes holds the lock.
+    /// The caller holds the lock, so that events are sent in the order of their numbers.
     fn push(&self, told: &mut Told, kind: &str, stream: Stream, data: &Value) {
         let stream = match stream {
             Stream::Stdout => "stdout",

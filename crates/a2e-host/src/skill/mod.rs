@@ -1,8 +1,8 @@
-//! The capability `skill`: procedures that are kept as files, and carried out on demand (`a2e` §11).
+//! The capability `skill`: procedures that are stored as files and run on demand (`a2e` §11).
 //!
-//! A skill is a folder with a `skill.md`. It is a prompt, which somebody who can think carries out ([`Thinker`]) or which
-//! the caller gets filled in; or it is a program (`run`), which we start. Nothing of a call outlives it: whoever drops the
-//! work of one ends its program.
+//! A skill is a folder with a `skill.md`. It is either a prompt or a program (`run`). A [`Thinker`] executes a prompt;
+//! without one, the client gets the completed prompt. This module starts the programs. Nothing of a call outlives it:
+//! dropping the call ends its program.
 
 mod catalog;
 mod definition;
@@ -30,30 +30,30 @@ use crate::reply;
 use crate::starting::ending::Roster;
 use crate::starting::{Starter, minimal_environment};
 
-/// How many characters of a prompt are shown before it is carried out.
+/// How many characters of a prompt are shown in the `skill.prompt.ready` event.
 const PREVIEW: usize = 200;
 
-/// How many tokens may wait to be told.
+/// Capacity of the token queue.
 const TOKENS: usize = 64;
 
-/// Where skills are, and what they may do.
+/// Where skills are, and their limits.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The folders that have a folder for each skill.
+    /// The folders that contain one subfolder for each skill.
     pub folders: Vec<PathBuf>,
-    /// Folders that skills must be inside of. None: any folder will do.
+    /// The folders that skills must be inside of. Empty: any folder.
     pub roots: Vec<PathBuf>,
-    /// The whole environment of skills that are programs.
+    /// The complete environment variables of skills that are programs.
     pub environment: Vec<(String, String)>,
-    /// How long a call may take, whatever its caller or the skill says.
+    /// Maximum duration of a call. Longer timeouts of the client or the skill are reduced to this.
     pub longest: Duration,
-    /// How many bytes a skill may say before it is ended; more than that of a thought is cut off.
+    /// Maximum output in bytes. A program that exceeds it is ended; the answer to a prompt is truncated.
     pub most_output: u64,
-    /// How many bytes one of its lines may have.
+    /// Maximum length of a line, in bytes.
     pub longest_line: usize,
-    /// How many characters of an artifact are told at once.
+    /// Maximum number of characters of an artifact in one event.
     pub largest_chunk: usize,
-    /// How many programs of skills run at once; others wait.
+    /// Maximum number of skill programs that run at once. Further calls wait.
     pub most_running: usize,
 }
 
@@ -72,7 +72,7 @@ impl Default for Settings {
     }
 }
 
-/// The capability `skill`.
+/// Provider of the capability `skill`.
 #[derive(Debug, Clone)]
 pub struct Skills(Arc<Inner>);
 
@@ -84,14 +84,14 @@ struct Inner {
     thinker: Option<Arc<dyn Thinker>>,
     running: Semaphore,
     roster: Roster,
-    /// Those who have called something, and how their calls are given up.
+    /// Sessions that have called a skill, with the token that cancels their calls.
     sessions: Mutex<HashMap<SessionId, CancellationToken>>,
     stopping: CancellationToken,
 }
 
 impl Skills {
-    /// The skills in the folders of the settings. Programs are started by somebody; prompts are carried out by somebody else,
-    /// or only filled in.
+    /// Offers the skills in the configured folders. `starter` starts programs. `thinker` executes prompts; without it,
+    /// prompts are only completed.
     pub fn new(settings: Settings, starter: Arc<dyn Starter>, thinker: Option<Arc<dyn Thinker>>) -> Self {
         Self(Arc::new(Inner {
             catalog: Catalog::of(settings.folders.clone(), settings.roots.clone()),
@@ -114,7 +114,7 @@ struct Discover {
     filter_categories: Vec<String>,
 }
 
-/// `skill/call/req`. What it says of models is for those who have some.
+/// `skill/call/req`. Its members about models are ignored here.
 #[derive(Debug, Deserialize)]
 #[serde(default)]
 struct SkillCall {
@@ -131,7 +131,7 @@ impl Default for SkillCall {
     }
 }
 
-/// What a skill came to.
+/// The result of a skill.
 #[derive(Debug, Default)]
 struct Came {
     data: Value,
@@ -139,12 +139,12 @@ struct Came {
     truncated: bool,
 }
 
-/// Why a skill came to nothing.
+/// Why a skill failed.
 #[derive(Debug)]
 enum Trouble {
-    /// It says so itself.
+    /// The skill reported an error.
     Said(String),
-    /// It could not go on.
+    /// The skill could not be run to its end.
     Broke(String),
 }
 
@@ -199,7 +199,7 @@ impl Inner {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cancelled when a session has ended, and when everything does.
+    /// A token that is cancelled when the session ends or the host stops.
     fn given_up(&self, session: SessionId) -> CancellationToken {
         self.sessions().entry(session).or_insert_with(|| self.stopping.child_token()).clone()
     }
@@ -216,7 +216,7 @@ impl Inner {
         reply(&json!({"skills": listed}))
     }
 
-    /// The skills that there are now. Looking for them takes the time of some files.
+    /// The current skills. Scanning reads files, so it runs on a blocking thread.
     async fn skills(self: &Arc<Self>) -> Vec<Arc<Skill>> {
         let inner = Arc::clone(self);
         tokio::task::spawn_blocking(move || inner.catalog.skills()).await.unwrap_or_default()
@@ -273,7 +273,7 @@ impl Inner {
         }
     }
 
-    /// How long a call may take: what its caller, the skill and we say, whichever is least.
+    /// The timeout of a call: the shortest of the client's, the skill's and the operator's.
     fn time(&self, asked: i64, skill: &Skill) -> Duration {
         let asked = u64::try_from(asked).ok();
         let spoken = [asked, skill.timeout].into_iter().flatten().filter(|seconds| *seconds > 0);
@@ -288,7 +288,7 @@ impl Inner {
         telling: &Telling,
     ) -> Result<Came, Trouble> {
         if let Some(command) = &skill.run {
-            // Nobody closes it.
+            // The semaphore is never closed.
             let _permit = self.running.acquire().await;
             return running::run(command, skill, arguments, &self.settings, &*self.starter, telling).await;
         }

@@ -1,6 +1,6 @@
 //! Skills that are programs.
 //!
-//! A skill with `run` in its settings is carried out by that command, in the folder of the skill. It reads its arguments as
+//! A skill with `run` in its settings runs that command in the folder of the skill. The program reads its arguments as
 //! one line of JSON, and writes lines of JSON:
 //!
 //! ```text
@@ -11,8 +11,9 @@
 //! {"error": "why it could not be done"}
 //! ```
 //!
-//! The first three become events; long artifacts come in chunks. The last result is what the skill came to. Any other line,
-//! and each line of its error output, is a log line. It has failed if it says an error or ends with a code other than 0.
+//! The first three become events; long artifacts are sent in chunks. The last `result` is the result of the skill. Any
+//! other line, and each line of stderr, is a log line. The skill has failed if it writes an `error` or exits with a
+//! code other than 0.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,10 +30,10 @@ use super::{Came, Settings, Trouble};
 use crate::starting::ending::last_words_are_over;
 use crate::starting::{Held, Plan, Signal, Started, Starter};
 
-/// How much is read at once.
+/// How many bytes one read takes at most.
 const CHUNK: usize = 16 * 1024;
 
-/// Runs the command of a skill. Whoever drops this ends it at once.
+/// Runs the command of a skill. Dropping the future kills the program.
 pub(super) async fn run(
     command: &[String],
     skill: &Skill,
@@ -48,10 +49,10 @@ pub(super) async fn run(
     };
     let started = starter.start(&plan).await;
     let Started { mut stdin, stdout, stderr, mut held, .. } =
-        started.map_err(|error| Trouble::Broke(format!("it does not start: {error}")))?;
+        started.map_err(|error| Trouble::Broke(format!("could not start the program: {error}")))?;
     let listening = Listening { settings, telling, heard: AtomicU64::new(0), ended: CancellationToken::new() };
     let feeding = async {
-        // It need not read them.
+        // The program need not read its arguments.
         let _ = stdin.write_all(format!("{}\n", json!(arguments)).as_bytes()).await;
         drop(stdin);
         Ok(())
@@ -67,12 +68,12 @@ pub(super) async fn run(
     match (failed, code) {
         (Some(why), _) => Err(Trouble::Said(why)),
         (None, Some(0)) => Ok(came),
-        (None, Some(code)) => Err(Trouble::Broke(format!("it ended with code {code}"))),
-        (None, None) => Err(Trouble::Broke("it was killed".to_owned())),
+        (None, Some(code)) => Err(Trouble::Broke(format!("the program exited with code {code}"))),
+        (None, None) => Err(Trouble::Broke("the program was killed".to_owned())),
     }
 }
 
-/// A program that is given with a path is looked for from the folder of the skill.
+/// A program with a path is relative to the folder of the skill.
 fn located(program: &str, folder: &Path) -> String {
     if program.contains('/') { folder.join(program).to_string_lossy().into_owned() } else { program.to_owned() }
 }
@@ -81,17 +82,17 @@ fn beginning_with(first: String, rest: &[String]) -> Vec<String> {
     std::iter::once(first).chain(rest.iter().cloned()).collect()
 }
 
-/// Listens to a skill that runs.
+/// Reads the output of a running skill.
 #[derive(Debug)]
 struct Listening<'l> {
     settings: &'l Settings,
     telling: &'l Telling,
-    /// How many bytes it has said.
+    /// How many bytes it has written.
     heard: AtomicU64,
     ended: CancellationToken,
 }
 
-/// A line that a skill says.
+/// A line that a skill writes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Said {
@@ -138,7 +139,7 @@ fn info() -> String {
 impl Listening<'_> {
     async fn end(&self, held: &mut dyn Held) -> Result<Option<i32>, Trouble> {
         let status = held.wait().await;
-        // What it started ends with it.
+        // Its descendants end with it.
         let _ = held.signal(Signal::Kill);
         self.ended.cancel();
         Ok(status.ok().and_then(|status| status.code()))
@@ -180,11 +181,11 @@ impl Listening<'_> {
         Ok(())
     }
 
-    /// Hands an artifact on in chunks, each of which can be decoded by itself.
+    /// Sends an artifact in chunks, each of which can be decoded by itself.
     async fn hand_on(&self, artifact: &Artifact) -> Result<(), Trouble> {
         let Artifact { name, mime, chunk, is_final } = artifact;
         if !is_base64(chunk) {
-            return Err(Trouble::Broke(format!("the artifact {name:?} is no base64")));
+            return Err(Trouble::Broke(format!("the artifact {name:?} is not base64")));
         }
         let most = (self.settings.largest_chunk / 4).max(1) * 4;
         let mut rest = chunk.as_str();
@@ -229,14 +230,14 @@ struct Reading<'r, R> {
 }
 
 impl<R: AsyncRead + Unpin> Reading<'_, R> {
-    /// The next line, or none at the end.
+    /// The next line, or `None` at the end.
     async fn next(&mut self) -> Result<Option<String>, Trouble> {
         loop {
             let line = if self.has_ended { self.lines.last_line() } else { self.lines.next_line() };
             match line {
                 Some(Line::Bytes(line)) => return Ok(Some(String::from_utf8_lossy(line).into_owned())),
                 Some(Line::TooLong { limit }) => {
-                    return Err(Trouble::Broke(format!("it said a line of more than {limit} bytes")));
+                    return Err(Trouble::Broke(format!("it wrote a line of more than {limit} bytes")));
                 }
                 None if self.has_ended => return Ok(None),
                 None => self.fill().await?,
@@ -254,13 +255,13 @@ impl<R: AsyncRead + Unpin> Reading<'_, R> {
         self.has_ended = read == 0;
         let (read, most) = (read as u64, settings.most_output);
         if heard.fetch_add(read, Ordering::Relaxed) + read > most {
-            return Err(Trouble::Broke(format!("it said more than {most} bytes")));
+            return Err(Trouble::Broke(format!("it wrote more than {most} bytes")));
         }
         Ok(())
     }
 }
 
-/// Whether a text is base64 of the usual alphabet, with padding.
+/// Whether a text is standard base64 with padding.
 fn is_base64(text: &str) -> bool {
     let digits = text.trim_end_matches('=');
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
@@ -272,7 +273,7 @@ mod tests {
     use super::is_base64;
 
     #[test]
-    fn base64_is_known() {
+    fn base64_is_recognised() {
         assert!(["", "aGk=", "aA==", "aGkh", "+/+/"].into_iter().all(is_base64));
         assert!(!["a", "aGk", "a===", "====", "aG k", "aG=k", "_-_-"].into_iter().any(is_base64));
     }

@@ -1,4 +1,4 @@
-//! A database that cannot be used: what needs none goes on, and nobody hears where our files are.
+//! A database that cannot be used: working memory still works, and clients do not learn the paths of our files.
 
 use gladhand_a2e_host::learning::{self, Learning};
 use gladhand_a2e_host::memory::{Memory, Settings};
@@ -11,16 +11,16 @@ use tempfile::{TempDir, tempdir};
 use super::house::{Agent, House};
 use super::memory::Mind;
 
-/// A data folder in which there is something else in place of the database.
+/// A data folder with a file that is not a database in place of the database.
 fn damaged() -> TempDir {
-    let folder = tempdir().expect("there is room");
-    std::fs::write(folder.path().join("gladhand.db"), "dear diary, ".repeat(500)).expect("there is room");
+    let folder = tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("gladhand.db"), "dear diary, ".repeat(500)).expect("a writable folder");
     folder
 }
 
 #[track_caller]
 fn failure(agent: &Agent, kind: &'static str, message: Value) -> Failure {
-    agent.outcome(kind, message.to_string()).expect_err("there is no database")
+    agent.outcome(kind, message.to_string()).expect_err("the database is unusable")
 }
 
 fn entry(tier: &str) -> Value {
@@ -28,7 +28,7 @@ fn entry(tier: &str) -> Value {
 }
 
 #[test]
-fn working_memory_goes_on_without_a_database() {
+fn working_memory_works_without_a_database() {
     let folder = damaged();
     let storage = Storage::in_folder(folder.path().to_owned());
     let house = House::with(storage, |storage, clock| Box::new(Memory::new(storage, Settings::default()).by(clock)));
@@ -36,14 +36,14 @@ fn working_memory_goes_on_without_a_database() {
     mind.store(entry("working"));
     assert_eq!(mind.contents(json!({ "tier": "working" })), json!(["tea"]));
     assert_eq!(mind.refusal(entry("episodic")), ("runtime_error".to_owned(), "the database is damaged".to_owned()));
-    // What there may be in the other tiers cannot be left away in silence.
+    // A query over all tiers fails, because leaving out the database tiers silently would be wrong.
     failure(&mind.agent, "memory/retrieve/req", json!({ "memory_id": mind.id }));
     assert_eq!(mind.forget(json!({ "tier": "working", "keys": [{ "k": 1 }] })), json!(1));
     assert_eq!(mind.contents(json!({ "tier": "working" })), json!([]));
 }
 
 #[test]
-fn nobody_hears_where_our_files_are_or_is_told_to_try_again() {
+fn database_errors_reveal_no_paths_and_are_not_retryable() {
     let folder = damaged();
     let storage = || Storage::in_folder(folder.path().to_owned());
     let told = [
@@ -67,7 +67,7 @@ fn nobody_hears_where_our_files_are_or_is_told_to_try_again() {
 }
 
 #[test]
-fn a_database_that_is_repaired_is_used_from_the_next_request_on() {
+fn a_repaired_database_is_used_from_the_next_request_on() {
     let folder = damaged();
     let storage = Storage::in_folder(folder.path().to_owned());
     let house = House::with(storage, |storage, clock| Box::new(Memory::new(storage, Settings::default()).by(clock)));
@@ -79,7 +79,7 @@ fn a_database_that_is_repaired_is_used_from_the_next_request_on() {
 }
 
 #[test]
-fn what_is_refused_is_not_worth_a_retry() {
+fn refusals_are_not_retryable() {
     let folder = tempdir().unwrap();
     let house =
         House::open(folder.path(), |storage, clock| Box::new(Memory::new(storage, Settings::default()).by(clock)));

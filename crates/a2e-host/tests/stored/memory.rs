@@ -1,4 +1,4 @@
-//! `memory`: what is stored is found again, by those who may, as it was asked for.
+//! `memory`: entries are stored, found and deleted, by the agents that may see them.
 
 use gladhand_a2e_host::memory::{Memory, Settings};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ pub(crate) fn house(folder: &TempDir, settings: Settings) -> House {
     House::open(folder.path(), |storage, clock| Box::new(Memory::new(storage, settings).by(clock)))
 }
 
-/// An agent and a memory of its.
+/// An agent and one of its memories.
 pub(crate) struct Mind {
     pub(crate) agent: Agent,
     pub(crate) id: String,
@@ -39,7 +39,7 @@ impl Mind {
 
     pub(crate) fn refusal(&self, entries: Value) -> (String, String) {
         let refused = self.agent.ask("memory/store/req", self.with_id(json!({ "entries": entries })));
-        refused.expect_err("it is to be refused")
+        refused.expect_err("expected a refusal")
     }
 
     #[track_caller]
@@ -47,7 +47,7 @@ impl Mind {
         self.agent.get("memory/retrieve/req", self.with_id(wanted))
     }
 
-    /// The contents of what is found, with their scores left out.
+    /// The contents of the entries found, without their scores.
     #[track_caller]
     pub(crate) fn contents(&self, wanted: Value) -> Value {
         let found = self.retrieve(wanted);
@@ -81,10 +81,10 @@ fn a_memory_id_is_a_uuid_and_another_one_each_time() {
     assert_ne!(again["memory_id"], opened["memory_id"]);
 }
 
-/// The recording `memory_basic`, where the reference does otherwise: the keys that were written are answered, text and
-/// scores are looked at, all matches are counted, and an unknown id has a code of its own.
+/// The recording `memory_basic`, with these differences from the reference: the stored keys are returned as written,
+/// text and scores are used, all matches are counted, and an unknown id has its own error code.
 #[test]
-fn the_recorded_session_goes_as_recommended() {
+fn the_recorded_session_follows_the_recommendations() {
     let folder = tempdir().unwrap();
     let house = house(&folder, Settings::default());
     let agent = house.agent("probe");
@@ -115,7 +115,7 @@ fn the_recorded_session_goes_as_recommended() {
 }
 
 #[test]
-fn working_memory_goes_with_the_session_and_the_rest_stays() {
+fn working_memory_ends_with_the_session_and_the_rest_stays() {
     let folder = tempdir().unwrap();
     let first = house(&folder, Settings::default());
     let ada = Mind::new(first.agent("ada"));
@@ -140,7 +140,7 @@ fn working_memory_goes_with_the_session_and_the_rest_stays() {
 }
 
 #[test]
-fn hosts_that_share_a_folder_share_what_lasts() {
+fn hosts_that_share_a_folder_share_persistent_memory() {
     let folder = tempdir().unwrap();
     let (here, there) = (house(&folder, Settings::default()), house(&folder, Settings::default()));
     let (ada, bob) = (Mind::new(here.agent("ada")), Mind::new(there.agent("bob")));
@@ -164,7 +164,7 @@ fn a_memory_id_is_good_for_its_session_and_its_agent_only() {
 }
 
 #[test]
-fn namespaces_and_scopes_never_meet() {
+fn namespaces_and_scopes_are_separate() {
     let folder = tempdir().unwrap();
     let house = house(&folder, Settings::default());
     let spaces = [
@@ -195,7 +195,7 @@ fn namespaces_and_scopes_never_meet() {
 }
 
 #[test]
-fn storing_again_replaces_and_keeps_when_it_was_created() {
+fn storing_again_replaces_the_entry_and_keeps_its_creation_time() {
     let folder = tempdir().unwrap();
     let house = house(&folder, Settings::default());
     let mind = Mind::new(house.agent("ada"));
@@ -242,7 +242,7 @@ fn a_bad_entry_fails_the_whole_request_and_is_named() {
 }
 
 #[test]
-fn entries_end_with_their_time() {
+fn entries_expire() {
     let folder = tempdir().unwrap();
     let house = house(&folder, Settings::default());
     let mind = Mind::new(house.agent("ada"));
@@ -258,13 +258,13 @@ fn entries_end_with_their_time() {
     house.pass(1);
     assert_eq!(mind.retrieve(json!({}))["total"], 6);
     assert_eq!(mind.retrieve(json!({ "query": "short" }))["total"], 0);
-    assert_eq!(mind.forget(json!({ "tags": ["t"], "tier": "" })), 0, "what has ended cannot be forgotten");
+    assert_eq!(mind.forget(json!({ "tags": ["t"], "tier": "" })), 0, "expired entries cannot be deleted");
     house.pass(10);
     assert_eq!(mind.contents(json!({})), json!(["for ever", "for ever", "for ever"]));
 }
 
 #[test]
-fn filters_are_all_to_be_met() {
+fn an_entry_must_pass_all_filters() {
     let folder = tempdir().unwrap();
     let house = house(&folder, Settings::default());
     let mind = Mind::new(house.agent("ada"));
@@ -292,7 +292,7 @@ fn filters_are_all_to_be_met() {
 }
 
 #[test]
-fn limits_cut_and_the_total_does_not() {
+fn a_limit_cuts_the_entries_but_not_the_total() {
     let folder = tempdir().unwrap();
     let house = house(&folder, Settings::default());
     let mind = Mind::new(house.agent("ada"));
@@ -308,7 +308,7 @@ fn limits_cut_and_the_total_does_not() {
 }
 
 #[test]
-fn text_is_found_whatever_its_case_and_the_best_comes_first() {
+fn text_is_found_in_any_case_and_the_best_match_comes_first() {
     let folder = tempdir().unwrap();
     let house = house(&folder, Settings::default());
     let mind = Mind::new(house.agent("ada"));
@@ -335,7 +335,7 @@ fn text_is_found_whatever_its_case_and_the_best_comes_first() {
 }
 
 #[test]
-fn scores_say_nothing_of_what_others_remember() {
+fn scores_reveal_nothing_about_the_memory_of_others() {
     let folder = tempdir().unwrap();
     let house = house(&folder, Settings::default());
     let ada = Mind::new(house.agent("ada"));
@@ -374,14 +374,14 @@ fn forgetting_takes_a_key_or_a_tag_and_a_tier() {
 }
 
 #[test]
-fn what_is_no_request_is_told_so() {
+fn a_message_that_is_not_a_request_is_refused() {
     let folder = tempdir().unwrap();
     let agent = house(&folder, Settings::default()).agent("ada");
     assert_eq!(agent.refused("memory/store/resp", json!({})), "invalid_message");
 }
 
 #[test]
-fn what_is_stored_comes_back_as_it_was_written() {
+fn entries_are_returned_as_they_were_written() {
     let folder = tempdir().unwrap();
     let house = house(&folder, Settings::default());
     let mind = Mind::new(house.agent("ada"));
@@ -398,7 +398,7 @@ fn what_is_stored_comes_back_as_it_was_written() {
 }
 
 #[test]
-fn who_has_no_session_has_no_memory() {
+fn memory_needs_a_session() {
     let folder = tempdir().unwrap();
     let passer_by = house(&folder, Settings::default()).passer_by();
     assert_eq!(passer_by.refused("memory/init/req", json!({})), "runtime_error");

@@ -1,4 +1,4 @@
-//! `planning`: plans, tasks and boards, shared by everybody.
+//! `planning`: plans, tasks and boards, shared by all agents.
 
 use gladhand_a2e_host::planning::{Planning, Settings};
 use serde_json::{Value, json};
@@ -26,10 +26,10 @@ fn titles(agent: &Agent, wanted: Value) -> Vec<Value> {
     found["tasks"].as_array().expect("a list").iter().map(|task| task["title"].clone()).collect()
 }
 
-/// The recording `planning`, where the reference does otherwise: an update of nothing is answered, and a status alone
-/// chooses tasks.
+/// The recording `planning`, with these differences from the reference: an update of an unknown task is answered, and a
+/// status alone selects tasks.
 #[test]
-fn the_recorded_session_goes_as_recommended() {
+fn the_recorded_session_follows_the_recommendations() {
     let folder = tempdir().unwrap();
     let house = house(&folder, Settings::default());
     let agent = house.agent("probe");
@@ -106,7 +106,7 @@ fn everything_has_a_default() {
 }
 
 #[test]
-fn plans_are_everybodys_and_outlive_us() {
+fn plans_are_shared_by_all_agents_and_survive_a_restart() {
     let folder = tempdir().unwrap();
     let first = house(&folder, Settings::default());
     let id = plan(&first.agent("ada"), "ours", &["a, b", "a, b", "c"]);
@@ -121,7 +121,7 @@ fn plans_are_everybodys_and_outlive_us() {
 }
 
 #[test]
-fn an_update_changes_what_is_not_empty_and_only_in_its_plan() {
+fn an_update_changes_only_non_empty_members_of_a_task_in_its_plan() {
     let folder = tempdir().unwrap();
     let agent = house(&folder, Settings::default()).agent("a");
     let (here, there) = (plan(&agent, "here", &[]), plan(&agent, "there", &[]));
@@ -138,7 +138,7 @@ fn an_update_changes_what_is_not_empty_and_only_in_its_plan() {
 }
 
 #[test]
-fn what_is_too_much_is_refused() {
+fn requests_over_the_limits_are_refused() {
     let folder = tempdir().unwrap();
     let settings = Settings { plans: 1, tasks: 1, columns: 2, name_bytes: 20, title_bytes: 9, request_bytes: 200 };
     let agent = house(&folder, settings).agent("a");

@@ -1,4 +1,4 @@
-//! The task that keeps a program: carries questions to it and answers back, tells its pushes, and sees to its end.
+//! The task that drives a program: sends requests, delivers responses and pushes, and ends the program.
 
 use std::time::Duration;
 
@@ -15,22 +15,23 @@ use crate::env::pushing::Pushes;
 use crate::starting::ending::{end, last_words_are_over};
 use crate::starting::{Held, Started};
 
-/// How much is read at once.
+/// How many bytes one read takes at most.
 const CHUNK: usize = 16 * 1024;
 
-/// How many questions and answers may be on their way. There is one of each unless somebody gave up.
+/// Capacity of the request queue and of the response queue. Each holds at most one entry, unless a caller stopped
+/// waiting.
 const ON_THE_WAY: usize = 4;
 
-/// How much is kept of what a program complains: the end of it.
+/// How many bytes of stderr are kept: the last ones.
 const LAST_WORDS: usize = 2 * 1024;
 
-/// How long to wait for the last words of a program that broke.
+/// How long to wait for the last stderr output of a program that failed.
 const A_MOMENT: Duration = Duration::from_millis(200);
 
-pub(super) const ENDED: &str = "its program has ended; what it complained is in the log";
-const TOO_LONG: &str = "a line of its was too long";
+pub(super) const ENDED: &str = "its program has ended; see the log for its stderr output";
+const TOO_LONG: &str = "it wrote a line that is too long";
 
-/// The line to a program. When it is dropped, the program is ended.
+/// The connection to a program. Dropping it ends the program.
 #[derive(Debug)]
 pub(super) struct Line {
     questions: mpsc::Sender<Value>,
@@ -41,34 +42,34 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Asks, and waits for the answer; none if the program has ended. May be given up at any time.
+    /// Sends a request and waits for the response; `None` if the program has ended. May be cancelled at any time.
     pub(super) async fn ask(&mut self, mut asking: Value) -> Option<Object> {
         self.asked += 1;
         asking["id"] = self.asked.into();
         self.questions.send(asking).await.ok()?;
         loop {
             let answer = self.answers.recv().await?;
-            // Answers to what was given up come too late.
+            // Skip late responses to requests that were cancelled.
             if answer.get("id").and_then(Value::as_u64) == Some(self.asked) {
                 return Some(answer);
             }
         }
     }
 
-    /// Tells the program that it is over. It has its grace from then on.
+    /// Tells the program that the episode is closed. Its grace period begins now.
     pub(super) fn close(&mut self) {
-        // Whoever does not read that hears of it when its input ends.
+        // If the queue is full, the end of its input tells the program.
         let _ = self.questions.try_send(json!({"close": true}));
         self.hang_up();
     }
 
-    /// Wants nothing more of the program.
+    /// Stops using the program.
     pub(super) fn hang_up(&self) {
         self.hung_up.cancel();
     }
 }
 
-/// A line to a program, and the task that keeps it.
+/// Creates a connection to a program, and the task that drives it.
 pub(super) fn keep(started: Started, program: &Program, pushes: Pushes) -> (Line, impl Future<Output = ()> + use<>) {
     let (questions, asked) = mpsc::channel(ON_THE_WAY);
     let (answered, answers) = mpsc::channel(ON_THE_WAY);
@@ -101,17 +102,17 @@ impl Keeper {
             () = complaints.hear_on() => None,
             () = watch(&mut *held, &left) => None,
         };
-        // Who waits for an answer need not wait for the end.
+        // A caller that waits for a response need not wait for the program to exit.
         drop(answered);
         if let Some(why) = why {
             self.pushes.broke(&format!("the environment is broken: {why}"));
             let complained = complaints.last_words().await;
-            tracing::warn!(environment = self.name, why, complained, "an environment broke");
+            tracing::warn!(environment = self.name, why, complained, "an environment failed");
         }
         self.see_off(asked, stdin, &mut *held).await;
     }
 
-    /// Lets the program read that it is over, and ends it when it does not leave.
+    /// Lets the program read the close message, and ends it if it does not exit within the grace period.
     async fn see_off(&self, mut asked: mpsc::Receiver<Value>, mut stdin: ChildStdin, held: &mut dyn Held) {
         asked.close();
         let leaving = async {
@@ -123,8 +124,8 @@ impl Keeper {
         end(held, self.grace).await;
     }
 
-    /// Hears what the program says, until it says no more, or something that it must not. That is returned, unless the
-    /// episode is over by then.
+    /// Reads the output of the program until it ends or breaks the protocol. Returns the reason for the failure, or
+    /// `None` if the episode was over by then.
     async fn hear(
         &self,
         mut stdout: ChildStdout,
@@ -150,11 +151,11 @@ impl Keeper {
                     continue;
                 }
                 let Ok(mut said) = serde_json::from_slice::<Object>(line) else {
-                    return Some("a line of its was no JSON object");
+                    return Some("it wrote a line that is not a JSON object");
                 };
                 if let Some(push) = said.remove("push") {
                     let push = Some(push).filter(Value::is_object).and_then(|push| serde_json::from_value(push).ok());
-                    let Some(push) = push else { return Some("a push of its was none") };
+                    let Some(push) = push else { return Some("it wrote an invalid push") };
                     self.pushes.push(push);
                     self.pushes.keeping_up().await;
                     continue;
@@ -164,7 +165,7 @@ impl Keeper {
                     return None;
                 }
             }
-            // A line without end is told of only when it has one.
+            // `Lines` reports a line that is too long only when its end arrives, so count here.
             if unended > self.longest_line {
                 return Some(TOO_LONG);
             }
@@ -172,7 +173,7 @@ impl Keeper {
     }
 }
 
-/// Carries questions to the program until there are no more or it does not read them.
+/// Writes requests to the program until the queue ends or the program stops reading.
 async fn carry(asked: &mut mpsc::Receiver<Value>, stdin: &mut ChildStdin) {
     while let Some(asking) = asked.recv().await {
         let line = format!("{asking}\n");
@@ -182,29 +183,29 @@ async fn carry(asked: &mut mpsc::Receiver<Value>, stdin: &mut ChildStdin) {
     }
 }
 
-/// Carries questions for as long as the program runs.
+/// Writes requests for as long as the program runs.
 async fn carry_on(asked: &mut mpsc::Receiver<Value>, stdin: &mut ChildStdin) {
     carry(asked, stdin).await;
-    // It may have closed its input and still answer what it has read.
+    // The program may have closed its input and still answer earlier requests.
     std::future::pending().await
 }
 
-/// Says when the program has left. What it said before is heard first.
+/// Signals that the program has exited. Output that it wrote before is still read.
 async fn watch(held: &mut dyn Held, left: &CancellationToken) {
     let _ = held.wait().await;
     left.cancel();
     std::future::pending().await
 }
 
-/// What a program writes to its error output: for whoever runs us, and not for the agent.
+/// The stderr output of a program: for the operator's log, not for the agent.
 struct Complaints {
     stderr: ChildStderr,
-    /// The end of it.
+    /// The last bytes of it.
     kept: Vec<u8>,
 }
 
 impl Complaints {
-    /// Hears them until there are no more.
+    /// Reads until the output ends.
     async fn hear(&mut self) {
         let mut chunk = vec![0; CHUNK];
         while let Ok(count @ 1..) = self.stderr.read(&mut chunk).await {
@@ -214,13 +215,13 @@ impl Complaints {
         }
     }
 
-    /// Hears them for as long as the program runs.
+    /// Reads for as long as the program runs.
     async fn hear_on(&mut self) {
         self.hear().await;
         std::future::pending().await
     }
 
-    /// The last of them. Somebody else may hold the output open, and is not waited for.
+    /// Returns the last bytes. Another process may hold the pipe open, so the wait is bounded.
     async fn last_words(mut self) -> String {
         let _ = tokio::time::timeout(A_MOMENT, self.hear()).await;
         String::from_utf8_lossy(self.kept.trim_ascii()).into_owned()
