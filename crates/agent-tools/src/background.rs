@@ -1,4 +1,4 @@
-//! What the tools for shells and scripts in the background have in common.
+//! Shared parts of the tools for background shells and background scripts.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::outcome::{Outcome, Problem, done, failed};
 use crate::process::background::{Background, Manner, Stream};
 use crate::process::output::Reading;
 
-/// What both kinds of background processes say when they are read.
+/// The report of reading a background process.
 #[derive(Serialize)]
 struct Read<'a> {
     status: &'a str,
@@ -41,7 +41,7 @@ pub(crate) fn read_streams(job: &Job<'_>, background: &Background) -> Outcome {
     let read = |wanted, stream| -> Reading {
         if wanted { background.read(stream, most, is_peek) } else { background.skip(stream) }
     };
-    // How it ended is looked at first: what is then read is complete.
+    // Check the exit first: if the process has ended, the output read below is complete.
     let exit = background.exit();
     let (stdout, stderr) = (read(out, Stream::Stdout), read(err, Stream::Stderr));
     Ok(done(&Read {
@@ -62,7 +62,7 @@ pub(crate) fn read_streams(job: &Job<'_>, background: &Background) -> Outcome {
     }))
 }
 
-/// What is reported of writing.
+/// The report of writing to a background process.
 #[derive(Serialize)]
 struct Written<'a> {
     status: &'a str,
@@ -100,7 +100,7 @@ pub(crate) async fn write_bytes(
     })
 }
 
-/// Stops a background process, by force if the input says so.
+/// Stops a background process. Kills it if the input has `force`.
 pub(crate) async fn stop_it(job: &Job<'_>, background: &Background) -> Outcome {
     #[derive(Serialize)]
     struct Already<'a> {
@@ -140,7 +140,7 @@ pub(crate) async fn stop_it(job: &Job<'_>, background: &Background) -> Outcome {
     }))
 }
 
-/// Those that a list shows.
+/// The processes that a list shows.
 pub(crate) fn listed(job: &Job<'_>, mut all: Vec<Arc<Background>>) -> Vec<Arc<Background>> {
     let include_exited = job.input.flag("include_exited", false);
     all.retain(|background| include_exited || background.is_running());

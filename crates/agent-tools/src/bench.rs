@@ -1,4 +1,4 @@
-//! The bench: who has which tool, and what they share.
+//! The workbench: dispatches tool calls, and holds the state that tools share.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -21,7 +21,7 @@ use crate::shell::Shell;
 use crate::web::Searcher;
 use crate::{catalogue, files, scripts, shell};
 
-/// The built-in tools and those of a folder.
+/// The built-in tools, and the custom tools of a folder.
 #[derive(Debug)]
 pub struct Workbench {
     pub(crate) settings: Settings,
@@ -35,28 +35,28 @@ pub struct Workbench {
     closing: CancellationToken,
 }
 
-/// One call, with what it needs of the bench.
+/// One call, with everything that a tool needs.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
     pub(crate) bench: &'a Workbench,
     pub(crate) desk: &'a Desk,
     pub(crate) input: Input,
     pub(crate) raw: &'a RawValue,
-    /// Where the session works.
+    /// The working directory of the session.
     pub(crate) folder: &'a Path,
-    /// Where its file tools may go.
+    /// Where its file tools may read and write.
     pub(crate) bounds: Bounds,
-    /// The caller or the bench wants an end.
+    /// Cancelled when the caller or the workbench stops the call.
     pub(crate) stop: &'a CancellationToken,
 }
 
 impl Job<'_> {
-    /// A path as the session means it.
+    /// Resolves a path relative to the session's folder.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         files::within(self.folder, path)
     }
 
-    /// The directory that the input names, or where the session works.
+    /// The directory that the input names, or the session's folder.
     pub(crate) fn cwd(&self) -> Result<PathBuf, Problem> {
         let folder = self.input.word("cwd").map_or_else(|| self.folder.to_owned(), |cwd| self.path(cwd));
         if folder.is_dir() {
@@ -68,7 +68,8 @@ impl Job<'_> {
 }
 
 impl Workbench {
-    /// Lays out the tools. Custom tools are code of other people: they are loaded when they are first wanted ([`Bench::ready`]).
+    /// Prepares the tools. Custom tools are third-party code, so they are loaded only when they are first needed
+    /// ([`Bench::ready`]).
     pub fn open(settings: Settings) -> Arc<Self> {
         let built_in = catalogue::built_in();
         let mut extras = if settings.extras { catalogue::extras() } else { Vec::new() };
@@ -170,7 +171,7 @@ impl Bench for Workbench {
         }
         let bounds = Bounds::of(&self.surroundings, run);
         let look = move || used.iter().filter_map(|(path, access)| bounds.reach(path, *access)).collect();
-        // Where nothing can be looked at, nothing counts as approved, and the tool finds out itself.
+        // If the lookup fails, no place is reported for approval, and the tool itself refuses the path.
         tokio::task::spawn_blocking(look).await.unwrap_or_default()
     }
 
@@ -178,7 +179,7 @@ impl Bench for Workbench {
         let desk = self.desk(run.session);
         let stop = desk.closing.child_token();
         if stop.is_cancelled() {
-            return Problem::Broke("the tools are being put away".to_owned()).into_ran(run.call_id, run.name);
+            return Problem::Broke("the tools are shutting down".to_owned()).into_ran(run.call_id, run.name);
         }
         let relay = async {
             run.cancel.cancelled().await;
@@ -186,7 +187,7 @@ impl Bench for Workbench {
             std::future::pending::<Infallible>().await
         };
         let outcome = tokio::select! {
-            // The relay first: a call that was cancelled before it began sees that.
+            // The relay comes first, so that a call that was cancelled before it started sees that.
             biased;
             never = relay => match never {},
             outcome = Box::pin(self.dispatch(&run, &desk, &stop)) => outcome,

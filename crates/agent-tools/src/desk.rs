@@ -1,4 +1,4 @@
-//! What the tools of one session share: where its shell stands, and what it left running.
+//! The state that the tools of one session share: the shell's directory and variables, and background processes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,38 +11,38 @@ use crate::process::Environment;
 use crate::process::background::{Background, Start};
 use crate::process::starting::{Held, end};
 
-/// How many processes of one kind may run in the background of a session at once.
+/// Maximum number of running background processes of one kind per session.
 const RUNNING: usize = 64;
 
-/// How many that have ended are remembered.
+/// How many ended background processes are remembered.
 const REMEMBERED: usize = 32;
 
-/// A session's place at the bench.
+/// The tool state of a session.
 #[derive(Debug)]
 pub(crate) struct Desk {
-    /// What was started here and may have left something running.
+    /// Started processes that may still have running descendants.
     held: Mutex<Vec<Arc<dyn Held>>>,
-    /// Where the shell stands.
+    /// The directory and variables of the shell.
     pub(crate) place: Mutex<Place>,
-    /// Shells in the background.
+    /// Background shells.
     pub(crate) shells: Shelf,
-    /// Scripts in the background.
+    /// Background scripts.
     pub(crate) scripts: Shelf,
-    /// The session has ended.
+    /// Cancelled when the session has ended.
     pub(crate) closing: CancellationToken,
 }
 
 /// The directory and the variables that one command leaves to the next.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Place {
-    /// The directory, once somebody went elsewhere than where the session works.
+    /// The directory, once a command has changed it.
     pub(crate) folder: Option<PathBuf>,
-    /// The variables, once they differ from those at first.
+    /// The variables, once a command has changed them.
     pub(crate) environment: Option<Environment>,
 }
 
 impl Desk {
-    /// An empty desk.
+    /// Creates an empty state.
     pub(crate) fn new(closing: CancellationToken) -> Self {
         Self {
             held: Mutex::default(),
@@ -57,19 +57,19 @@ impl Desk {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is started for the session stays until that ends.
+    /// Keeps a started process until the session ends.
     pub(crate) fn hold(&self, held: Arc<dyn Held>) {
         let mut all = self.held();
         all.retain(|held| !held.is_gone());
         all.push(held);
     }
 
-    /// Where the shell stands.
+    /// The directory and variables of the shell.
     pub(crate) fn place(&self) -> MutexGuard<'_, Place> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends everything that was started here.
+    /// Ends all processes of the session.
     pub(crate) async fn clear(&self) {
         self.closing.cancel();
         let all = std::mem::take(&mut *self.held());
@@ -78,18 +78,18 @@ impl Desk {
             endings.spawn(async move { end(&*held).await });
         }
         endings.join_all().await;
-        // Reports may be asked for afterwards, and are to know of the end.
+        // Later reports must know that the processes have ended.
         for background in self.shells.all().into_iter().chain(self.scripts.all()) {
             background.has_ended().await;
         }
     }
 }
 
-/// Processes in the background, oldest first.
+/// Background processes, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     all: Mutex<Vec<Arc<Background>>>,
-    /// One is started at a time, so that there are never too many.
+    /// Serializes starts, so that the limit holds.
     starting: tokio::sync::Mutex<()>,
 }
 
@@ -98,17 +98,17 @@ impl Shelf {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All of them.
+    /// All background processes.
     pub(crate) fn all(&self) -> Vec<Arc<Background>> {
         self.lock().clone()
     }
 
-    /// The one with this id.
+    /// The process with this id.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Background>> {
         self.lock().iter().find(|background| background.id == id).cloned()
     }
 
-    /// A running one of this name in this directory, with or without a terminal.
+    /// A running process with this name in this directory, with or without a terminal.
     pub(crate) fn same(&self, name: &str, folder: &Path, has_terminal: bool) -> Option<Arc<Background>> {
         let is_same = |one: &&Arc<Background>| {
             one.name == name && one.plan.folder == folder && one.size().is_some() == has_terminal && one.is_running()
@@ -116,7 +116,7 @@ impl Shelf {
         self.lock().iter().find(is_same).cloned()
     }
 
-    /// Starts another one, unless there are too many.
+    /// Starts another process, unless the limit is reached.
     pub(crate) async fn start(&self, start: Start, job: &Job<'_>) -> Result<Arc<Background>, Problem> {
         let _alone = self.starting.lock().await;
         if self.lock().iter().filter(|one| one.is_running()).count() >= RUNNING {

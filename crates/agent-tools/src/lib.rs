@@ -1,4 +1,4 @@
-//! The tools that the agent works with: shell, files, scripts, web search, and tools from a folder.
+//! The tools of the agent: shell, files, scripts, web search, and custom tools from a folder.
 
 mod background;
 mod bench;
@@ -26,7 +26,8 @@ pub use process::Environment;
 pub use process::starting::{Channels, Held, Program, Starter};
 pub use settings::{KeyOfExa, Settings};
 
-/// Removes temporary files with variables of commands that earlier processes left behind because they were killed.
+/// Removes temporary files with the variables of commands, which earlier processes left behind because they were
+/// killed.
 pub fn remove_leftovers() {
     shell::remove_leftovers(&std::env::temp_dir());
 }

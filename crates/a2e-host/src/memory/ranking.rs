@@ -1,8 +1,13 @@
 //! Filters of a memory query, and the score of entries.
 //!
-//! Filters are ANDed. The score is the sum of these parts: 0.25 if the query names a tier, 1 if it names keys, the
-//! share of the requested tags that the entry has, and the BM25 score of its text from 0 to 1. BM25 counts only entries
-//! that the caller may see, so no agent can infer from its scores what others have stored.
+//! Filters are ANDed. The score of an entry is the sum of these parts:
+//!
+//! - 0.25 if the query names a tier,
+//! - 1 if the query names keys,
+//! - the share of the requested tags that the entry has,
+//! - the BM25 score of its text, from 0 to 1.
+//!
+//! BM25 counts only entries that the caller may see, so no agent can infer from its scores what others have stored.
 
 use std::collections::HashSet;
 

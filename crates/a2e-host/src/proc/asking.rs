@@ -11,8 +11,9 @@ use super::Settings;
 use crate::roots::inside;
 use crate::starting::{Plan, located};
 
-/// Variables that any agent may set: language, time zone and terminal. Every other variable can change what a program does
-/// (which files it reads, which libraries and helpers it loads), so an agent sets only those that the operator names.
+/// Variables that any agent may set: language, time zone and terminal. Every other variable can change what a program
+/// does (which files it reads, which libraries and helpers it loads), so an agent sets only those that the operator
+/// names.
 const HARMLESS: [&str; 15] = [
     "LANG",
     "LC_ALL",

@@ -1,4 +1,4 @@
-//! The process that custom tools run in. It is started when it is first needed, and again if it has died.
+//! The process that runs custom tools. It is started on first use, and again if it has died.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,23 +21,23 @@ use crate::process::{Environment, Plan, arguments, pipes};
 use crate::scripts::Runtime;
 use crate::settings::Settings;
 
-/// The program that the process runs.
+/// The program of the process.
 const DRIVER: &str = include_str!("driver.mjs");
 
-/// How long an answer may be, in bytes.
+/// Maximum length of an answer, in bytes.
 const LONGEST: u64 = 32 * 1024 * 1024;
 
-/// How long a file may take to be loaded.
+/// Timeout for loading a file.
 pub(super) const LOADING: Duration = Duration::from_secs(10);
 
-/// How long a tool may take.
+/// Timeout of a tool call.
 const RUNNING: Duration = Duration::from_secs(1200);
 
-/// Starts the process that custom tools run in, and keeps it.
+/// Starts and owns the process that runs custom tools.
 #[derive(Debug)]
 pub(super) struct Helper {
     runtime: Runtime,
-    /// Where it runs, and where its program is put.
+    /// Its working directory, where its program is written.
     folder: PathBuf,
     environment: Environment,
     starter: Arc<dyn Starter>,
@@ -48,24 +48,24 @@ pub(super) struct Helper {
 #[derive(Debug)]
 struct Process {
     stdin: tokio::sync::Mutex<Sender>,
-    /// Who waits for which answer.
+    /// Pending requests, by id.
     waiting: Mutex<HashMap<u64, oneshot::Sender<Box<RawValue>>>>,
     next: AtomicU64,
-    /// Cancelled to end it.
+    /// Cancelled to end the process.
     gone: CancellationToken,
-    /// Cancelled when nobody is left of it.
+    /// Cancelled when the process and all its descendants have ended.
     ended: CancellationToken,
 }
 
-/// What is asked of it.
+/// A request to the process.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Request<'a> {
-    /// To load a file and describe the tool in it.
+    /// Load a file and describe its tool.
     Load(&'a Path),
-    /// To run the tool of a file.
+    /// Run the tool of a file.
     Run(&'a Path),
-    /// To stop a call.
+    /// Stop a call.
     Stop(u64),
 }
 
@@ -98,7 +98,7 @@ impl Helper {
         }
     }
 
-    /// What a file's tool is called and takes.
+    /// Loads a file and returns the description of its tool.
     pub(super) async fn load<T: for<'a> Deserialize<'a>>(&self, path: &Path, version: u64) -> Result<T, String> {
         let process = self.process().await.map_err(|error| error.to_string())?;
         let answer = process.ask(process.number(), Request::Load(path), version, None);
@@ -106,12 +106,12 @@ impl Helper {
             Ok(answer) => serde_json::from_str(answer?.get()).map_err(|error| error.to_string()),
             Err(_) => {
                 process.gone.cancel();
-                Err(format!("it was not loaded within {} seconds", LOADING.as_secs()))
+                Err(format!("it did not load within {} seconds", LOADING.as_secs()))
             }
         }
     }
 
-    /// What a file's tool makes of an input.
+    /// Runs the tool of a file.
     pub(super) async fn run<T: for<'a> Deserialize<'a>>(
         &self,
         path: &Path,
@@ -123,7 +123,7 @@ impl Helper {
         let call = process.number();
         let mut answer = Box::pin(process.ask(call, Request::Run(path), version, Some(input)));
         let why = tokio::select! {
-            // In this order, so that a call is made before it is stopped.
+            // In this order, so that a call is sent before it is stopped.
             biased;
             answer = &mut answer => return read(&answer?),
             () = stop.cancelled() => "the tool was stopped",
@@ -183,7 +183,7 @@ impl Helper {
             }
             heard.gone.cancel();
             end(&*held).await;
-            // Whoever still waits learns that there is no answer.
+            // Pending requests get an error.
             heard.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
             heard.ended.cancel();
         });
@@ -200,7 +200,7 @@ impl Drop for Helper {
 }
 
 impl Process {
-    /// A number for the next request.
+    /// The id of the next request.
     fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
@@ -233,18 +233,18 @@ impl Process {
 
     async fn write(&self, line: &Line<'_>) -> io::Result<()> {
         let mut bytes = serde_json::to_vec(line)?;
-        // The input may be written over several lines.
+        // The input may contain line breaks between its members.
         bytes.retain(|byte| !matches!(byte, b'\n' | b'\r'));
         bytes.push(b'\n');
         self.stdin.lock().await.write_all(&bytes).await
     }
 
     async fn stop(&self, call: u64) {
-        // Who does not read any more is ended soon anyway.
+        // If the process no longer reads, it is ended soon anyway.
         let _ = self.write(&Line { id: self.number(), request: Request::Stop(call), version: 0, input: None }).await;
     }
 
-    /// Hands answers to whoever waits for them, until there are no more.
+    /// Delivers answers to the pending requests until the output ends.
     async fn hear(&self, stdout: Receiver, word: &str) {
         let mut stdout = BufReader::new(stdout);
         let mut line = Vec::new();
@@ -262,7 +262,7 @@ impl Process {
             let waiting =
                 id.parse().ok().and_then(|id| self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id));
             if let (Some(waiting), Ok(answer)) = (waiting, serde_json::from_str(answer)) {
-                // Whoever gave up does not mind.
+                // A caller that was cancelled no longer receives it.
                 let _ = waiting.send(answer);
             }
         }
@@ -273,7 +273,7 @@ fn read<T: for<'a> Deserialize<'a>>(answer: &RawValue) -> Result<T, String> {
     serde_json::from_str(answer.get()).map_err(|error| error.to_string())
 }
 
-/// What tools print is for whoever looks for their mistakes.
+/// Logs what custom tools print, for debugging.
 async fn log(stderr: impl tokio::io::AsyncRead + Unpin) {
     let mut stderr = stderr;
     let mut chunk = vec![0; 4096];

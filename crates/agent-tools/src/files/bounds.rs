@@ -1,7 +1,7 @@
-//! Where file tools go freely, and where only with approval.
+//! Where file tools may read and write freely, and where only with approval.
 //!
-//! A decision is about a real path: links and `..` are resolved before. A file is opened first, and the path that is
-//! decided about must lead to the very file that was opened, so that a link that is changed meanwhile gains nothing.
+//! Decisions are about real paths: links and `..` are resolved first. A file is opened before the decision, and the
+//! checked path must lead to the file that was opened. So changing a link in between gains nothing.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs::Metadata;
@@ -14,7 +14,7 @@ use crate::contract::{Guarded, Place, Run};
 use crate::outcome::Problem;
 use crate::settings::Settings;
 
-/// How many entries are looked at for files with a second name.
+/// Maximum number of entries that are searched for hard links.
 const ENTRIES: usize = 20_000;
 
 /// The purpose for which a path is used.
@@ -40,7 +40,7 @@ pub(crate) struct Surroundings {
 }
 
 impl Surroundings {
-    /// As the settings say.
+    /// Resolves the paths of the settings.
     pub(crate) fn new(settings: &Settings) -> Self {
         let all = |paths: &[PathBuf]| paths.iter().filter_map(|path| real(path)).collect::<Vec<_>>();
         for root in settings.roots.iter().filter(|root| !root.is_dir()) {
@@ -63,13 +63,13 @@ impl Surroundings {
         self.private.iter().any(|path| real.starts_with(path) || original.as_ref() == Some(path))
     }
 
-    /// The files in sensitive places that have more than one name, by device and number.
+    /// The files in sensitive places that have more than one name, by device and inode.
     fn linked_secrets(&self) -> HashSet<(u64, u64)> {
         let home = |places: &'static [&str]| {
             let home = self.home.as_deref();
             places.iter().filter_map(move |place| Some(home?.join(place)))
         };
-        // Breadth first: what is deep inside of a large folder must not keep the others from being looked at.
+        // Breadth first: a deep folder must not use up the limit before the others are searched.
         let mut waiting: VecDeque<PathBuf> = self.private.iter().chain(&self.sensitive).cloned().collect();
         waiting.extend(self.private.iter().flat_map(|path| numbered_copies(path)));
         waiting.extend(home(&secrets::FOLDERS).chain(home(&secrets::FILES)));
@@ -80,7 +80,7 @@ impl Surroundings {
         while let Some(path) = waiting.pop_front() {
             looked += 1;
             if looked > ENTRIES {
-                tracing::warn!("there are more files in sensitive places than are looked at");
+                tracing::warn!("too many files in sensitive places; the rest is not checked for hard links");
                 break;
             }
             let Ok(about) = path.symlink_metadata() else { continue };
@@ -95,7 +95,7 @@ impl Surroundings {
     }
 }
 
-/// How a path stands.
+/// The access decision for a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// It may be used.
@@ -106,11 +106,11 @@ enum Standing {
     Private,
 }
 
-/// Where the file tools of one call may go.
+/// Where the file tools of one call may read and write.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     surroundings: Arc<Surroundings>,
-    /// The folder of the session, unless it is not one to be used freely.
+    /// The folder of the session, if it may be used freely.
     workspace: Option<PathBuf>,
     /// Places that were approved for this call.
     approved: Vec<Place>,
@@ -118,19 +118,20 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Those of a call.
+    /// The bounds of a call.
     pub(crate) fn of(surroundings: &Arc<Surroundings>, run: &Run<'_>) -> Self {
         let workspace = run.is_workspace.then(|| real(run.folder)).flatten();
         Self {
             surroundings: Arc::clone(surroundings),
-            // The root of all files is no workspace, whatever a service was started in.
+            // The root directory is never a workspace, even if a service was started in it.
             workspace: workspace.filter(|folder| folder.parent().is_some()),
             approved: run.approved.to_vec(),
             linked_secrets: Arc::default(),
         }
     }
 
-    /// The place that needs approval before a path is used. A path that does not exist needs none: reading it fails anyway.
+    /// The place that needs approval before a path is used. A path that does not exist needs none, because reading it
+    /// fails.
     pub(crate) fn reach(&self, path: &Path, access: Access) -> Option<Place> {
         let real = match access {
             Access::Read => path.canonicalize().ok()?,
@@ -143,16 +144,16 @@ impl Bounds {
         }
     }
 
-    /// Opens a regular file to read it.
+    /// Opens a regular file for reading.
     pub(crate) fn open(&self, path: &Path) -> Result<std::fs::File, Problem> {
         let irregular = || Problem::plain(format!("failed to read file: {} is not a regular file", path.display()));
         let failed =
             |error: std::io::Error| Problem::plain(format!("failed to read file: {}: {error}", path.display()));
-        // Opening a device may do something, so that is looked at before as well.
+        // Check before opening too, because opening a device may have side effects.
         if !path.metadata().map_err(failed)?.is_file() {
             return Err(irregular());
         }
-        // Without this flag a pipe in its place would block until a writer comes.
+        // Without this flag, a pipe at this path would block until a writer comes.
         let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
         let flags = i32::try_from(flags.bits()).unwrap_or_default();
         let file = std::fs::File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
@@ -169,14 +170,14 @@ impl Bounds {
         Ok(file)
     }
 
-    /// Whether a path may be listed or searched. Each file that is found there is checked again when it is opened.
+    /// Whether a path may be listed or searched. Each file found there is checked again when it is opened.
     pub(crate) fn enter(&self, path: &Path, real: &Path) -> Result<(), Problem> {
         self.check(path, real, None, Access::Read)
     }
 
     /// The real path of a file that may be written, whether or not it exists.
     pub(crate) fn write_to(&self, path: &Path) -> Result<PathBuf, Problem> {
-        let leads_nowhere = || Problem::plain(format!("{} is a link that leads nowhere", path.display()));
+        let leads_nowhere = || Problem::plain(format!("{} is a dangling link", path.display()));
         let real = real(path).ok_or_else(leads_nowhere)?;
         self.check(path, &real, None, Access::Write)?;
         Ok(real)
@@ -218,7 +219,7 @@ impl Bounds {
         if is_steering { Standing::Guarded(Guarded::Steering) } else { Standing::Free }
     }
 
-    /// Whether a file is another name of one in a sensitive place.
+    /// Whether a file is a hard link to a file in a sensitive place.
     fn is_linked_secret(&self, about: Option<&Metadata>) -> bool {
         let Some(about) = about.filter(|about| about.is_file() && about.nlink() > 1) else { return false };
         let known = self.linked_secrets.get_or_init(|| self.surroundings.linked_secrets());
@@ -226,24 +227,24 @@ impl Bounds {
     }
 }
 
-/// The same rule for other readers: the files and folders that file tools use only with approval, wherever they are, and those
-/// that they never use.
+/// The same rules for other readers: the files and folders that file tools use only with approval in every folder, and
+/// those that they never use.
 #[derive(Debug, Clone)]
 pub struct SecretFiles(Bounds);
 
 impl SecretFiles {
-    /// As the settings say.
+    /// Uses the paths of the settings.
     pub fn new(settings: &Settings) -> Self {
         let surroundings = Arc::new(Surroundings::new(settings));
         Self(Bounds { surroundings, workspace: None, approved: Vec::new(), linked_secrets: Arc::default() })
     }
 
-    /// The same rule for a further call: second names of files are looked for anew.
+    /// The same rules for another call: hard links are searched again.
     pub fn anew(&self) -> Self {
         Self(Bounds { linked_secrets: Arc::default(), ..self.0.clone() })
     }
 
-    /// Whether a file or folder at a real path is among them.
+    /// Whether the file or folder at a real path is one of them.
     pub fn contain(&self, real: &Path, about: &Metadata) -> bool {
         matches!(
             self.0.standing(real, Some(about), Access::Read),
@@ -252,8 +253,8 @@ impl SecretFiles {
     }
 }
 
-/// Where a path really leads. What does not exist yet lies where the nearest existing folder is; a link that leads
-/// nowhere has no such place.
+/// The real path. For a path that does not exist yet, the nearest existing folder is resolved. `None` for a dangling
+/// link.
 fn real(path: &Path) -> Option<PathBuf> {
     if let Ok(real) = path.canonicalize() {
         return Some(real);
@@ -264,7 +265,7 @@ fn real(path: &Path) -> Option<PathBuf> {
     Some(real(path.parent()?)?.join(path.file_name()?))
 }
 
-/// Where a path leads, and the path itself: a link to a private file may give way to a file of the same name.
+/// The target of a path, and the path itself: a link to a private file may be replaced by a file of the same name.
 fn both(path: &Path) -> impl Iterator<Item = PathBuf> {
     let itself = path.parent().zip(path.file_name()).and_then(|(folder, name)| Some(real(folder)?.join(name)));
     real(path).into_iter().chain(itself)
@@ -276,7 +277,7 @@ fn without_number(real: &Path) -> Option<PathBuf> {
     number.iter().all(u8::is_ascii_digit).then(|| real.with_extension(""))
 }
 
-/// The numbered copies of a file that exist, up to the first that does not.
+/// The existing numbered copies of a file, up to the first that is missing.
 fn numbered_copies(file: &Path) -> impl Iterator<Item = PathBuf> {
     let copy = |number| {
         let mut name = file.as_os_str().to_owned();
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_freely_is_in_the_workspace_and_holds_no_secrets() {
+    fn only_files_in_the_workspace_without_secrets_are_read_freely() {
         let home = Home::new();
         let bounds = home.bounds(&[]);
         let reach = |path: &str| bounds.reach(&home.at(path), Access::Read).map(|place| place.why);
@@ -351,12 +352,12 @@ mod tests {
         for refused in ["other/file", "work/.env", ".ssh/key", "data/chat", "private/toml"] {
             assert!(bounds.open(&home.at(refused)).is_err(), "{refused}");
         }
-        assert!(bounds.write_to(&home.at("data/skills/SKILL.md")).is_err(), "what is readable is not writable");
+        assert!(bounds.write_to(&home.at("data/skills/SKILL.md")).is_err(), "a readable folder is not writable");
         assert!(bounds.write_to(&home.at("work/new/file")).is_ok());
     }
 
     #[test]
-    fn a_file_that_says_which_programs_run_is_written_only_with_approval() {
+    fn a_file_that_decides_which_programs_run_is_written_only_with_approval() {
         let home = Home::new();
         std::fs::create_dir(home.at("work/.git")).unwrap();
         std::fs::write(home.at("work/.git/HEAD"), "x").unwrap();
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_approved_is_read_and_nothing_else() {
+    fn only_approved_files_are_read() {
         let home = Home::new();
         let place = |path: &str, why| Place { path: home.at(path), why };
         let can_open = |approved: &[Place], path: &str| home.bounds(approved).open(&home.at(path)).is_ok();
@@ -420,7 +421,7 @@ mod tests {
         assert!(!can_open(&[place("", Guarded::Steering)], ".ssh/key"));
         assert!(!can_open(&[place("other/file", Guarded::Outside)], ".ssh/key"));
         let all = [place("private", Guarded::Secret), place("", Guarded::Secret)];
-        assert!(!can_open(&all, "private/toml"), "what is private stays so");
+        assert!(!can_open(&all, "private/toml"), "private files stay private");
         let bounds = home.bounds(&[place("work", Guarded::Outside)]);
         assert!(bounds.write_to(&home.at("work/.envrc")).is_err(), "each reason is approved by itself");
         assert!(bounds.write_to(&home.at("work/.husky/pre-commit")).is_err(), "each reason is approved by itself");
@@ -447,7 +448,7 @@ mod tests {
         std::fs::rename(home.at("work/new"), home.at("work/link")).unwrap();
         write("work/later");
         for private in ["link", "later"] {
-            assert!(bounds().open(&home.at("work").join(private)).is_err(), "{private} was made meanwhile");
+            assert!(bounds().open(&home.at("work").join(private)).is_err(), "{private} was created meanwhile");
             assert!(bounds().write_to(&home.at("work").join(private)).is_err(), "{private}");
         }
     }

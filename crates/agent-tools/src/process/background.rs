@@ -1,4 +1,4 @@
-//! Commands that go on while others run, and are read from and written to.
+//! Background commands, which tools read from and write to.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,10 +18,10 @@ use super::{Exit, Plan, pipes};
 use crate::bench::Job;
 use crate::moment;
 
-/// How long a process may leave its input unread before writing is given up.
+/// Timeout of a write to a process that does not read its input.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a stop is waited for, so that most reports of it already know how it ended.
+/// How long a stop request waits, so that most reports already have the exit status.
 const LEAVING: Duration = Duration::from_secs(1);
 
 /// The size of a terminal.
@@ -31,22 +31,22 @@ pub(crate) struct Size {
     pub(crate) rows: u16,
 }
 
-/// How a background process is to be started and called.
+/// How a background process is started and named.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) plan: Plan,
-    /// The beginning of its id.
+    /// The prefix of its id.
     pub(crate) prefix: &'static str,
     pub(crate) name: String,
     /// A terminal of this size, or pipes.
     pub(crate) terminal: Option<Size>,
-    /// Whether escape sequences are taken out of what it says.
+    /// Whether escape sequences are removed from its output.
     pub(crate) strips: bool,
-    /// A file that goes when it has ended.
+    /// A file that is removed when the process has ended.
     pub(crate) script: Option<TempPath>,
 }
 
-/// A process in the background.
+/// A background process.
 #[derive(Debug)]
 pub(crate) struct Background {
     pub(crate) id: String,
@@ -60,7 +60,7 @@ pub(crate) struct Background {
     ended: CancellationToken,
 }
 
-/// What changes while it runs.
+/// The state that changes while it runs.
 #[derive(Debug)]
 struct Live {
     updated_at: String,
@@ -70,7 +70,7 @@ struct Live {
     stderr: Tail,
 }
 
-/// How it is written to.
+/// Its input.
 #[derive(Debug)]
 enum WayIn {
     Pipe(Sender),
@@ -78,7 +78,7 @@ enum WayIn {
     Closed,
 }
 
-/// One of the two streams of a process.
+/// One of the two output streams of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
     Stdout,
@@ -176,7 +176,7 @@ impl Background {
         self.exit().is_none()
     }
 
-    /// When something last happened to it.
+    /// The time of the last change.
     pub(crate) fn updated_at(&self) -> String {
         self.live().updated_at.clone()
     }
@@ -201,7 +201,7 @@ impl Background {
         }
     }
 
-    /// Where one stream stands, without reading it.
+    /// The read position of a stream, without reading.
     pub(crate) fn skip(&self, stream: Stream) -> Reading {
         let live = self.live();
         match stream {
@@ -210,7 +210,7 @@ impl Background {
         }
     }
 
-    /// Writes to it, unless it does not listen.
+    /// Writes to its input. Fails after a timeout if the process does not read.
     pub(crate) async fn write(&self, bytes: &[u8]) -> io::Result<()> {
         let write = async {
             match &mut *self.way_in.lock().await {
@@ -227,7 +227,7 @@ impl Background {
         written.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the process does not read its input")))
     }
 
-    /// Gives its terminal another size.
+    /// Resizes its terminal.
     pub(crate) async fn resize(&self, size: Size) -> io::Result<()> {
         if let WayIn::Terminal(terminal) = &*self.way_in.lock().await {
             terminal.resize(pty_process::Size::new(size.rows, size.cols)).map_err(io::Error::other)?;
@@ -236,7 +236,7 @@ impl Background {
         Ok(())
     }
 
-    /// Tells it and all its children to leave or ends them, and gives it a moment for that.
+    /// Terminates or kills the process and all its descendants, and waits a moment for the end.
     pub(crate) async fn stop(&self, manner: Manner) {
         if self.is_running() {
             match manner {
@@ -247,7 +247,7 @@ impl Background {
         }
     }
 
-    /// Waits until its end, which is near, is known here.
+    /// Waits, with a timeout, until the end of the process is recorded here.
     pub(crate) async fn has_ended(&self) {
         let _ = tokio::time::timeout(GRACE, self.ended.cancelled()).await;
     }
@@ -256,16 +256,16 @@ impl Background {
 /// How a process is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// It may tidy up, and need not listen.
+    /// SIGTERM: it may clean up, and may ignore the signal.
     Asked,
-    /// It is not asked.
+    /// SIGKILL.
     Forced,
 }
 
-/// Where output comes from.
+/// A source of output.
 type Source = Box<dyn AsyncRead + Send + Unpin>;
 
-/// Both ends of what joins us to a process.
+/// Both ends of the channels to a process.
 struct Ends {
     channels: Channels,
     way_in: WayIn,

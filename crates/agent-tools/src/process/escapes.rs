@@ -1,13 +1,13 @@
-//! Terminal escape sequences, taken out of text as it comes in pieces.
+//! Removes terminal escape sequences from text that arrives in pieces.
 
-/// A sequence that does not end within this many characters was none.
+/// A sequence that does not end within this many characters is treated as text.
 const LONGEST: usize = 4096;
 
-/// Takes escape sequences out of a stream.
+/// Removes escape sequences from a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Stripper {
     state: State,
-    /// How many characters the sequence has so far.
+    /// The length of the current sequence so far.
     length: usize,
 }
 
@@ -19,11 +19,11 @@ enum State {
     Escape,
     /// `ESC [`: parameters, then one final character.
     Control,
-    /// `ESC ]` and its like: a text until BEL or `ESC \`.
+    /// `ESC ]` and similar: a string until BEL or `ESC \`.
     Telling,
-    /// ESC inside such a text.
+    /// ESC inside such a string.
     TellingEscape,
-    /// `ESC (` and its like: one more character.
+    /// `ESC (` and similar: one more character.
     OneMore,
 }
 
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sequences_go_also_when_they_come_in_pieces() {
+    fn sequences_are_removed_even_when_split_into_pieces() {
         let stream = "a\u{1b}[1;31mred\u{1b}[0m \u{1b}]0;title\u{7}b\u{1b}]8;;x\u{1b}\\c\u{1b}(Bd\u{1b}7e\r\n";
         let mut whole = Stripper::default();
         assert_eq!(whole.strip(stream), "ared bcde\r\n");
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_given_up() {
+    fn an_endless_sequence_becomes_text_again() {
         let mut stripper = Stripper::default();
         let text = stripper.strip(&format!("\u{1b}]{}", "x".repeat(LONGEST + 100)));
         assert!(!text.is_empty());

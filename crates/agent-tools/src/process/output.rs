@@ -1,22 +1,22 @@
-//! What processes say, within bounds: bytes become text, and only so much of it is kept.
+//! Process output with limits: decodes bytes to text, and keeps only a part of it.
 
 use crate::text;
 
-/// How many UTF-16 units of one stream are kept.
+/// How many UTF-16 units of a stream are kept.
 pub(crate) const KEPT: usize = 300_000;
 
 /// How much a tail may grow beyond that before it is shortened.
 const SLACK: usize = 65_536;
 
-/// Turns bytes that come in pieces into text. Bad sequences become U+FFFD.
+/// Decodes bytes that arrive in pieces. Invalid sequences become U+FFFD.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    /// The beginning of a character whose end is still to come.
+    /// The beginning of an incomplete character.
     held: Vec<u8>,
 }
 
 impl Decoder {
-    /// Hands on all text that is complete.
+    /// Passes all complete text to `take`.
     pub(crate) fn decode(&mut self, bytes: &[u8], mut take: impl FnMut(&str)) {
         self.held.extend_from_slice(bytes);
         let mut rest = self.held.as_slice();
@@ -48,7 +48,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Keeps as much of this as there is room for.
+    /// Appends a piece, as far as there is space.
     pub(crate) fn push(&mut self, piece: &str) {
         let taken = text::cut(piece, KEPT - self.units);
         self.text.push_str(taken);
@@ -56,37 +56,37 @@ impl Head {
         self.is_cut |= taken.len() < piece.len();
     }
 
-    /// The text, and whether there was more.
+    /// The text, and whether it was cut.
     pub(crate) fn take(&mut self) -> (String, bool) {
         (std::mem::take(&mut self.text), self.is_cut)
     }
 }
 
-/// The end of a stream, which somebody reads piece by piece.
+/// The end of a stream, which is read piece by piece.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
     text: String,
-    /// The positions in the whole stream of what is kept, and of the next thing to read.
+    /// Positions in the whole stream: of the kept text, and of the next unread unit.
     start: usize,
     end: usize,
     cursor: usize,
 }
 
-/// One reading of a [`Tail`].
+/// The result of reading a [`Tail`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
-    /// What was read.
+    /// The text read.
     pub(crate) text: String,
-    /// Where reading goes on.
+    /// The position after it.
     pub(crate) cursor: usize,
-    /// Whether there is more already.
+    /// Whether there is more to read.
     pub(crate) has_more: bool,
-    /// Whether something was lost before it was read.
+    /// Whether unread text was dropped before it.
     pub(crate) dropped: bool,
 }
 
 impl Tail {
-    /// Adds this, at the cost of what is oldest.
+    /// Appends a piece, and drops the oldest text if necessary.
     pub(crate) fn push(&mut self, piece: &str) {
         self.text.push_str(piece);
         self.end += text::units(piece);
@@ -100,7 +100,7 @@ impl Tail {
         self.end - self.cursor.max(self.start).max(self.end.saturating_sub(KEPT))
     }
 
-    /// Reads up to `most` units from the cursor on, and moves it there unless this is only a look.
+    /// Reads up to `most` units from the cursor, and advances the cursor unless `is_peek`.
     pub(crate) fn read(&mut self, most: usize, is_peek: bool) -> Reading {
         self.shorten();
         let from = self.cursor.max(self.start);
@@ -114,7 +114,7 @@ impl Tail {
         Reading { text, cursor, has_more: cursor < self.end, dropped }
     }
 
-    /// Where reading goes on, without reading.
+    /// The read position, without reading.
     pub(crate) fn skip(&self) -> Reading {
         Reading { cursor: self.cursor, has_more: self.unread() > 0, ..Reading::default() }
     }
@@ -171,6 +171,6 @@ mod tests {
         tail.push("!");
         let reading = tail.read(usize::MAX, false);
         assert_eq!((reading.text.len(), reading.cursor, reading.dropped), (KEPT, KEPT + 19, true));
-        assert!(!tail.read(1, false).dropped, "what is lost is said once");
+        assert!(!tail.read(1, false).dropped, "dropped text is reported once");
     }
 }

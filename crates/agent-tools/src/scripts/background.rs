@@ -1,4 +1,4 @@
-//! Scripts in the background, on pipes.
+//! Background scripts, on pipes.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) async fn start(job: &Job<'_>) -> Outcome {
     let environment = &job.bench.settings.environment;
     let runtime = Runtime::find(job.input.word("runtime").unwrap_or("auto"), environment)?;
     let folder = job.cwd()?;
-    // Only a name that was given on purpose means an earlier script.
+    // Only an explicit name refers to an earlier script.
     let name = job.input.word("session_name");
     let same = name.and_then(|name| job.desk.scripts.same(name, &folder, false));
     let (status, background) = match same.filter(|_| job.input.flag("reuse_session", true)) {

@@ -1,7 +1,8 @@
-//! `install_js_packages` and `run_js_module`: what package managers do.
+//! `install_js_packages` and `run_js_module`: run package managers.
 //!
-//! An installation runs no lifecycle scripts: those of the folder's own `package.json` would run too, which an approval of the
-//! packages does not show. Arguments of the call, which the approval shows, can switch them on.
+//! An installation runs no lifecycle scripts. Otherwise the scripts of the folder's own `package.json` would run too,
+//! and an approval of the packages does not show them. Arguments of the call, which the approval shows, can enable
+//! them.
 
 use std::path::PathBuf;
 
@@ -12,18 +13,18 @@ use crate::bench::Job;
 use crate::outcome::{Outcome, Problem};
 use crate::process::{Plan, arguments, foreground, programs};
 
-/// How a package manager is called.
+/// The command line of a package manager.
 #[derive(Debug)]
 struct Manager {
     name: &'static str,
     install: &'static [&'static str],
     development: &'static str,
-    /// The program that runs modules, and its first words.
+    /// The program that runs modules, and its first arguments.
     runner: &'static str,
     run: &'static [&'static str],
 }
 
-/// Package managers, in the order in which they are preferred.
+/// Package managers, in order of preference.
 static MANAGERS: [Manager; 4] = [
     Manager { name: "bun", install: &["add", "--ignore-scripts"], development: "--dev", runner: "bun", run: &["x"] },
     Manager {
@@ -62,7 +63,7 @@ pub(crate) async fn install(job: &Job<'_>) -> Outcome {
     let extra = job.input.list("args");
     words.extend(extra.iter().chain(&packages).map(String::as_str));
     let what = What { package_manager: manager.name, packages: &packages };
-    // The versions of Yarn have no flag in common.
+    // The versions of Yarn have no common flag for this.
     let settings = [("npm_config_ignore_scripts", "true"), ("YARN_ENABLE_SCRIPTS", "false")];
     run(job, "install_js_packages", &what, program, &words, &settings).await
 }
@@ -85,7 +86,7 @@ pub(crate) async fn run_module(job: &Job<'_>) -> Outcome {
     run(job, "run_js_module", &what, program, &words, &[]).await
 }
 
-/// The manager that is asked for, or the first whose program is installed.
+/// The requested manager, or the first whose program is installed.
 fn find(job: &Job<'_>, program: fn(&Manager) -> &'static str) -> Result<(&'static Manager, PathBuf), Problem> {
     let wanted = job.input.word("package_manager").unwrap_or("auto");
     if wanted != "auto" && MANAGERS.iter().all(|manager| manager.name != wanted) {

@@ -1,4 +1,4 @@
-//! What is reported of a script that was run.
+//! The report of a script run.
 
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ struct Report<'a, What> {
     exit_code: Option<i32>,
     signal: Option<&'a str>,
     timed_out: bool,
-    /// Only said when it is so: clients of old do not know it.
+    /// Only present when true: older clients do not know it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     aborted: bool,
     duration_ms: u64,
@@ -30,7 +30,7 @@ struct Report<'a, What> {
     truncated_stderr: bool,
 }
 
-/// A report of what was run by which plan, and how that ended.
+/// Reports what was run by which plan, and how it ended.
 pub(super) fn report(mode: &str, what: &impl Serialize, plan: &Plan, finished: &Finished) -> Ran {
     let report = Report {
         status: finished.status(),

@@ -1,4 +1,4 @@
-//! `run_js` and `run_python`: a script from text, waited for.
+//! `run_js` and `run_python`: run a script from text and wait for its end.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::bench::Job;
 use crate::outcome::{Outcome, Problem};
 use crate::process::{Plan, arguments, foreground, programs, shown};
 
-/// What was run.
+/// The script that was run.
 #[derive(Serialize)]
 struct What {
     #[serde(rename = "scriptPath")]
@@ -60,7 +60,7 @@ async fn run(
     Ok(report(mode, &what, &plan, &finished))
 }
 
-/// Where scripts are written to.
+/// The folder where scripts are written.
 fn runs(job: &Job<'_>) -> PathBuf {
     job.bench.settings.data.join("js-runtime").join("runs")
 }

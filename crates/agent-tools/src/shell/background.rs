@@ -1,4 +1,4 @@
-//! Shell commands in the background: in a terminal, or on pipes.
+//! Background shell commands: in a terminal, or on pipes.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::outcome::{Outcome, Problem, done, failed};
 use crate::process::background::{Background, Size, Start};
 use crate::process::{Plan, shown};
 
-/// The terminal that nobody asked to be otherwise.
+/// The default size of a terminal.
 const SIZE: Size = Size { cols: 120, rows: 36 };
 
 #[derive(Serialize)]
@@ -36,7 +36,7 @@ struct Started<'a> {
     terminal: Terminal,
 }
 
-/// How reports show a terminal, or that there is none.
+/// The terminal members of a report.
 #[derive(Serialize)]
 struct Terminal {
     transport: &'static str,
@@ -46,7 +46,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// A missing terminal is shown with the size that it would have had.
+    /// Without a terminal, the default size is shown.
     fn of(background: &Background) -> Self {
         let size = background.size();
         let shown = size.unwrap_or(SIZE);
@@ -63,7 +63,7 @@ fn transport(background: &Background) -> &'static str {
     if background.size().is_some() { "pty" } else { "pipe" }
 }
 
-/// Starts a command, or finds the one that was started under the same name.
+/// Starts a command, or returns the running one with the same name.
 pub(super) async fn start(job: &Job<'_>, shell: &Shell, command: &str, beginning: Beginning) -> Outcome {
     let name = job.input.word("session_name").unwrap_or("background-bash");
     let has_terminal = job.input.flag("full_terminal", true);
@@ -112,7 +112,7 @@ fn given_command(background: &Background) -> &str {
     background.plan.arguments.last().and_then(|command| command.to_str()).unwrap_or_default()
 }
 
-/// The bounds of a terminal.
+/// The allowed sizes of a terminal.
 const COLS: (usize, usize) = (40, 400);
 const ROWS: (usize, usize) = (10, 200);
 

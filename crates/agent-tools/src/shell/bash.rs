@@ -1,4 +1,4 @@
-//! `bash`: runs a command where the one before it stopped.
+//! `bash`: runs a command with the directory and variables that the previous one left.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use crate::desk::Place;
 use crate::outcome::{Outcome, Problem, done, failed};
 use crate::process::{Environment, Plan, foreground, shown};
 
-/// Where a command begins.
+/// The initial directory and variables of a command.
 #[derive(Debug)]
 pub(super) struct Beginning {
     pub(super) folder: PathBuf,
     pub(super) environment: Environment,
-    /// Whether the variables are no longer those at first.
+    /// Whether the variables differ from the initial ones.
     is_own: bool,
 }
 
@@ -103,8 +103,8 @@ async fn wait_for(job: &Job<'_>, shell: &Shell, command: &str, beginning: Beginn
     })
 }
 
-/// Where the command begins: where the last one stopped, changed by what the input says. That stays so, whatever
-/// becomes of the command.
+/// The initial state of a command: the state after the previous one, changed by the input. The changes are kept,
+/// whatever the result of the command.
 fn begin(job: &Job<'_>) -> Result<Beginning, Problem> {
     let mut place = if job.input.flag("reset_session", false) { Place::default() } else { job.desk.place().clone() };
     if let Some(cwd) = job.input.word("cwd") {

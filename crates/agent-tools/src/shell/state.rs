@@ -1,10 +1,11 @@
-//! How a command leaves its directory and variables to the next one.
+//! Passes the directory and variables of a command to the next one.
 //!
-//! The command is evaluated inside a script that afterwards writes both into a private file. One that leaves the shell
-//! by itself skips that, and nothing changes.
+//! The command is evaluated inside a script that afterwards writes both to a private file. A command that exits the
+//! shell itself skips that, and nothing changes.
 //!
-//! The file holds all variables of the command, secrets among them. It is removed when the command has ended. If this
-//! process is killed before that, the next one removes it ([`remove_leftovers`]): a file without a lock has no owner.
+//! The file contains all variables of the command, including secrets. It is removed when the command has ended. If this
+//! process is killed before that, the next process removes it ([`remove_leftovers`]): a file without a lock has no
+//! owner.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, OpenOptions};
@@ -18,13 +19,13 @@ use rustix::fs::OFlags;
 use crate::desk::Place;
 use crate::process::{Environment, family};
 
-/// Variables that describe one shell and not its surroundings.
+/// Variables that belong to one shell process and are not passed on.
 const PASSING: [&str; 6] = ["_", "SHLVL", "PWD", "OLDPWD", "gladhand_status", family::MARK];
 
 /// The prefix of the names of state files.
 const PREFIX: &str = "gladhand-state-";
 
-/// The file that a command's state goes to.
+/// The file for the state of a command.
 #[derive(Debug)]
 pub(super) struct StateFile {
     path: tempfile::TempPath,
@@ -44,8 +45,8 @@ impl StateFile {
         }
     }
 
-    /// A script that runs a command and then writes its state. Login shells may set the search path anew, so one that
-    /// an earlier command has left is set again.
+    /// A script that runs a command and then writes its state. A login shell may reset the search path, so the search
+    /// path of the previous command is set again.
     pub(super) fn script(&self, command: &str, path: Option<&OsStr>) -> String {
         let path = path.map(|path| format!("export PATH={}\n", quoted(&path.to_string_lossy()))).unwrap_or_default();
         format!(
@@ -56,7 +57,7 @@ impl StateFile {
         )
     }
 
-    /// What the command left, if it came to it.
+    /// The state after the command, if it was written.
     pub(super) fn read(&self) -> Option<Place> {
         let written = fs_err::read(&self.path).ok()?;
         let mut parts = written.split(|byte| *byte == 0);
@@ -78,7 +79,7 @@ pub(crate) fn remove_leftovers(folder: &Path) {
 
 fn remove_if_left(path: &Path) {
     let is_ours = |data: &Metadata| data.is_file() && data.uid() == rustix::process::getuid().as_raw();
-    // Looked at before it is opened: others can put anything into a folder for temporary files.
+    // Check before opening: other users can put anything into the temporary folder.
     if !path.symlink_metadata().is_ok_and(|data| is_ours(&data)) {
         return;
     }
@@ -107,12 +108,12 @@ fn variable(part: &[u8]) -> Option<(OsString, OsString)> {
     (!passes && middle > 0).then(|| (name, OsString::from_vec(part[middle + 1..].to_vec())))
 }
 
-/// A text as one word of a shell.
+/// Quotes a text as one word for the shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// A directory, or else where the session works: it may have been removed meanwhile.
+/// A directory, or the session's folder if the directory no longer exists.
 pub(super) fn still_there(folder: Option<&Path>, otherwise: &Path) -> PathBuf {
     folder.filter(|folder| folder.is_dir()).unwrap_or(otherwise).to_owned()
 }
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_use_is_not_removed_and_goes_with_its_owner() {
+    fn a_file_in_use_is_removed_only_with_its_owner() {
         let state = StateFile::new().unwrap();
         let path = state.path.to_path_buf();
         remove_if_left(&path);

@@ -1,15 +1,15 @@
-//! What Exa answers, and what becomes of it.
+//! Converts the response of Exa to the result of the tool.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
 use crate::text;
 
-/// How much of a page's text and of each highlight is passed on, in UTF-16 units.
+/// Maximum length of a page's text and of each highlight, in UTF-16 units.
 const TEXT: usize = 2000;
 const HIGHLIGHT: usize = 400;
 
-/// What was found.
+/// The search results.
 #[derive(Debug, Serialize)]
 pub(super) struct Found {
     total_results: usize,
@@ -36,7 +36,7 @@ struct Row {
     highlight_scores: Vec<Number>,
 }
 
-/// Reads an answer. Pages without an address are left out.
+/// Parses a response. Pages without a URL are left out.
 pub(super) fn read(answer: &[u8]) -> serde_json::Result<Found> {
     #[derive(Deserialize)]
     struct Answer {
@@ -55,7 +55,7 @@ fn row(page: &Value) -> Option<Row> {
         let word = text::trim(page.get(name)?.as_str()?);
         (!word.is_empty()).then(|| word.to_owned())
     };
-    // Some members are either in the page or in its contents.
+    // Some members are either in the page or in its `contents`.
     let either = |names: &[&str]| {
         let places = [Some(page), page.get("contents")];
         places.into_iter().flatten().find_map(|place| names.iter().find_map(|name| place.get(name)))

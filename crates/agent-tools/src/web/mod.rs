@@ -1,4 +1,4 @@
-//! `search_web`: asks Exa.
+//! `search_web`: searches the web with Exa.
 
 mod answer;
 
@@ -12,16 +12,16 @@ use crate::bench::Job;
 use crate::outcome::{Outcome, Problem, done, failed};
 use crate::text;
 
-/// How long a search may take.
+/// Timeout of a search.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How much of an answer is read.
+/// Maximum size of a response, in bytes.
 const LARGEST: usize = 8 * 1024 * 1024;
 
-/// How much of a complaint is passed on, in UTF-16 units.
+/// Maximum length of a forwarded error message, in UTF-16 units.
 const COMPLAINT: usize = 2000;
 
-/// Asks for web pages. The client is made at the first search, because most sessions have none.
+/// Sends searches. The HTTP client is created at the first search, because most sessions have none.
 #[derive(Debug, Default)]
 pub(crate) struct Searcher {
     client: OnceLock<reqwest::Client>,
@@ -58,7 +58,7 @@ struct Highlights<'a> {
     highlights_per_url: usize,
 }
 
-/// What is reported whether or not there are results.
+/// The members of every report, with or without results.
 #[derive(Serialize)]
 struct Asked<'a> {
     status: &'a str,
@@ -97,7 +97,7 @@ impl Searcher {
         };
         let asked = |status| Asked { status, query, r#type: kind, num_results };
         let answer = tokio::select! {
-            // Who stopped it hears that, whatever else happened at the same moment.
+            // If the call is cancelled at the same time, report that.
             biased;
             () = job.stop.cancelled() => Err("exa search aborted".to_owned()),
             answer = self.ask(&job.bench.settings.exa_base, &key, &question) => answer,
@@ -118,7 +118,7 @@ impl Searcher {
         })
     }
 
-    /// The body of the answer, or why there is none.
+    /// The body of the response, or the error.
     async fn ask(&self, base: &str, key: &str, question: &Question<'_>) -> Result<Vec<u8>, String> {
         let failed = |error: reqwest::Error| format!("exa search failed: {}", error.without_url());
         let client = match self.client.get() {
