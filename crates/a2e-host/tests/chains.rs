@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gladhand_a2e_host::chains::{Chains, Settings};
+use gladhand_a2e_host::chains::{ChainSettings, Chains};
 use gladhand_core::operations::{CapabilityCall, Failure, Reply, Tool, ToolResult};
 use gladhand_core::wire::json;
 use gladhand_hub::{Answer, Caller, Context, Hub, Kit, Provider};
@@ -96,13 +96,13 @@ impl Provider for Others {
 
 const ALL: [&str; 4] = ["chains", "tools", "skill", "proc"];
 
-fn hub_with(settings: Settings, others: Others) -> Hub {
+fn hub_with(settings: ChainSettings, others: Others) -> Hub {
     Hub::new(vec![Box::new(fixture()), Box::new(others), Box::new(Chains::new(settings))])
         .expect("unique provider names")
 }
 
 fn hub() -> Hub {
-    hub_with(Settings::default(), Others::default())
+    hub_with(ChainSettings::default(), Others::default())
 }
 
 /// Runs a chain. Returns the answer without the members that vary, and the events as `node phase`.
@@ -280,7 +280,7 @@ async fn a_client_without_streaming_gets_no_events() {
 async fn a_process_is_waited_for() {
     let others = Others::default();
     let asked = Arc::clone(&others.asked);
-    let hub = hub_with(Settings::default(), others);
+    let hub = hub_with(ChainSettings::default(), others);
     let node = |input: Value| chain(&json!([{"node_id": "a", "kind": "proc", "input": input}]));
     let (answer, events) = run(&hub, &ALL, &node(json!({"cmd": "echo  hi"}))).await;
     assert_eq!(answer["final_output"], json!({"proc_id": P1, "status": "completed"}));
@@ -303,7 +303,10 @@ async fn a_node_is_stopped_at_the_operators_limit_despite_a_longer_timeout() {
     ]);
     let mut message = chain(&nodes);
     message["timeout"] = json!(600.0);
-    let hub = hub_with(Settings { longest: Duration::from_millis(20), ..Settings::default() }, Others::default());
+    let hub = hub_with(
+        ChainSettings { max_duration: Duration::from_millis(20), ..ChainSettings::default() },
+        Others::default(),
+    );
     let (answer, events) = run(&hub, &ALL, &message).await;
     assert_eq!(answer["error"], json!({"code": "timeout", "message": "chain exceeded timeout"}));
     assert_eq!((&answer["outputs"], &answer["nodes_run"]), (&json!({}), &json!(0)));
@@ -314,7 +317,7 @@ async fn a_node_is_stopped_at_the_operators_limit_despite_a_longer_timeout() {
 async fn a_process_ends_with_the_chain_that_waits_for_it() {
     let others = Others::default();
     let asked = Arc::clone(&others.asked);
-    let hub = hub_with(Settings::default(), others);
+    let hub = hub_with(ChainSettings::default(), others);
     let message = chain(&json!([{"node_id": "a", "kind": "proc", "input": {"cmd": "endless"}}]));
     let agent: Arc<dyn Caller> = Agent::of(1);
     let answer = hub.answer(call("chains", "chain/req", &message), &granted(&ALL), &agent);
@@ -326,7 +329,7 @@ async fn a_process_ends_with_the_chain_that_waits_for_it() {
 
 #[tokio::test]
 async fn chains_over_the_limits_are_refused() {
-    let small = Settings { nodes: 3, items: 2, bytes: 400, ..Settings::default() };
+    let small = ChainSettings { nodes: 3, items: 2, bytes: 400, ..ChainSettings::default() };
     let hub = hub_with(small, Others::default());
     let echo = |id: &str| json!({"node_id": id, "kind": "tool", "name": "echo"});
     let (answer, _) = run(&hub, &ALL, &chain(&json!([echo("a"), echo("b"), echo("c"), echo("d")]))).await;
@@ -349,7 +352,7 @@ async fn outputs_that_double_with_each_node_stay_bounded() {
     };
     let mut nodes: Vec<_> = (0..40).map(node).collect();
     nodes.push(json!({"node_id": "n40", "kind": "tool", "name": "echo"}));
-    let hub = hub_with(Settings { bytes: 100_000, ..Settings::default() }, Others::default());
+    let hub = hub_with(ChainSettings { bytes: 100_000, ..ChainSettings::default() }, Others::default());
     let message = json!({"entry_node": "n0", "nodes": nodes});
     let (answer, _) = run(&hub, &ALL, &message).await;
     assert_eq!((&answer["success"], &answer["nodes_run"]), (&json!(false), &json!(41)));

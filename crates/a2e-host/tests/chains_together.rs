@@ -5,9 +5,10 @@ mod mesh;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_a2e_host::chains::{Chains, Settings};
+use gladhand_a2e_host::chains::{ChainSettings, Chains};
+use gladhand_a2e_host::proc::{Proc, ProcSettings};
+use gladhand_a2e_host::skill::{SkillSettings, Skills};
 use gladhand_a2e_host::starting::Plain;
-use gladhand_a2e_host::{proc, skill};
 use gladhand_hub::Hub;
 use mesh::{Agent, ask, call, granted};
 use serde_json::{Value, json};
@@ -16,12 +17,12 @@ const ALL: [&str; 4] = ["chains", "tools", "skill", "proc"];
 
 fn hub(skills: &std::path::Path) -> Hub {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-    let processes = proc::Settings { allowed: words(&["/bin/echo", "/bin/sh", "/bin/sleep"]), ..Default::default() };
-    let skills = skill::Settings { folders: vec![skills.to_owned()], ..Default::default() };
+    let processes = ProcSettings { allowed: words(&["/bin/echo", "/bin/sh", "/bin/sleep"]), ..Default::default() };
+    let skills = SkillSettings { folders: vec![skills.to_owned()], ..Default::default() };
     Hub::new(vec![
-        Box::new(proc::Proc::new(processes, Arc::new(Plain))),
-        Box::new(skill::Skills::new(skills, Arc::new(Plain), None)),
-        Box::new(Chains::new(Settings::default())),
+        Box::new(Proc::new(processes, Arc::new(Plain))),
+        Box::new(Skills::new(skills, Arc::new(Plain), None)),
+        Box::new(Chains::new(ChainSettings::default())),
     ])
     .expect("unique provider names")
 }

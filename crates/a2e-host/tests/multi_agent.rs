@@ -5,7 +5,7 @@ mod mesh;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gladhand_a2e_host::multi_agent::{MultiAgent, Settings};
+use gladhand_a2e_host::multi_agent::{MultiAgent, MultiAgentSettings};
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{AgentCall, AgentEvent, Call, Failure, FailureKind, Reply};
 use gladhand_core::wire::json;
@@ -107,7 +107,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: MultiAgentSettings) -> Self {
         let actor = Arc::new(Actor::default());
         let multi_agent = MultiAgent::new(Arc::clone(&actor) as _, settings);
         let hub = Hub::new(vec![Box::new(multi_agent)]).expect("unique provider names");
@@ -134,7 +134,7 @@ impl Stage {
 }
 
 fn stage() -> Stage {
-    Stage::new(Settings::default())
+    Stage::new(MultiAgentSettings::default())
 }
 
 #[tokio::test]
@@ -222,7 +222,11 @@ async fn a_subagent_runs_one_task_at_a_time_and_none_after_its_end() {
 
 #[tokio::test]
 async fn the_steps_and_duration_of_a_task_are_limited() {
-    let stage = Stage::new(Settings { longest: Duration::from_millis(20), steps: 8, ..Settings::default() });
+    let stage = Stage::new(MultiAgentSettings {
+        max_duration: Duration::from_millis(20),
+        steps: 8,
+        ..MultiAgentSettings::default()
+    });
     let spawned = stage.ask("multi_agent/spawn", json!({"name": "w", "max_steps": 5.0})).await.unwrap();
     let id = spawned["subagent_id"].as_str().unwrap();
     stage.delegate(id, "toil").await;
@@ -239,7 +243,13 @@ async fn the_steps_and_duration_of_a_task_are_limited() {
 
 #[tokio::test]
 async fn the_number_of_subagents_is_limited() {
-    let stage = Stage::new(Settings { of_session: 2, all: 3, remembered: 1, description: 200, ..Settings::default() });
+    let stage = Stage::new(MultiAgentSettings {
+        max_per_session: 2,
+        max_total: 3,
+        remembered: 1,
+        description: 200,
+        ..MultiAgentSettings::default()
+    });
     let (one, _) = (stage.spawn().await, stage.spawn().await);
     let spawn = || stage.ask("multi_agent/spawn", json!({"name": "w"}));
     assert_eq!(

@@ -4,7 +4,7 @@ mod mesh;
 
 use std::sync::Arc;
 
-use gladhand_a2e_host::toolkits::{Settings, SettingsError, Toolkit, Toolkits};
+use gladhand_a2e_host::toolkits::{Toolkit, ToolkitSettings, ToolkitSettingsError, Toolkits};
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Failure, Tool, ToolResult};
 use gladhand_hub::{Hub, Kit};
@@ -36,7 +36,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: ToolkitSettings) -> Self {
         let mut kit = Kit::new();
         for name in ["read_file", "write_file", "fetch", "plain"] {
             let tool = Tool::plain(name, "").with("toolkit", &json!("somebody else's"));
@@ -81,12 +81,12 @@ impl Stage {
 }
 
 fn stage() -> Stage {
-    Stage::new(Settings { toolkits: vec![filesystem(), web()], ..Settings::default() })
+    Stage::new(ToolkitSettings { toolkits: vec![filesystem(), web()], ..ToolkitSettings::default() })
 }
 
 #[tokio::test]
 async fn toolkits_are_listed_and_configured_as_recorded() {
-    let stage = Stage::new(Settings { toolkits: vec![filesystem()], ..Settings::default() });
+    let stage = Stage::new(ToolkitSettings { toolkits: vec![filesystem()], ..ToolkitSettings::default() });
     let listed = |is_configured: bool| {
         json!({"toolkits": [{
             "name": "filesystem", "alias": "fs", "description": "File tools", "category": "io", "tags": ["fs", "Local"],
@@ -185,8 +185,8 @@ async fn a_configuration_ends_with_its_session() {
 
 #[test]
 fn invalid_toolkits_are_refused() {
-    let new = |toolkits| Toolkits::new(Settings { toolkits, ..Settings::default() }).unwrap_err();
-    assert_eq!(new(vec![web(), web()]), SettingsError::Twice("web".to_owned()));
+    let new = |toolkits| Toolkits::new(ToolkitSettings { toolkits, ..ToolkitSettings::default() }).unwrap_err();
+    assert_eq!(new(vec![web(), web()]), ToolkitSettingsError::Twice("web".to_owned()));
     let wrong = |schema| new(vec![Toolkit { schema, ..web() }]).to_string();
     assert!(wrong(json!({"type": "nothing"})).starts_with("the schema of the toolkit `web` cannot be used: "));
     assert!(wrong(json!({"$ref": "http://localhost/schema"})).contains("cannot be used"));

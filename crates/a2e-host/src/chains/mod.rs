@@ -24,7 +24,7 @@ use walker::{LATE, Next, Report, Walker};
 
 /// Limits of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct ChainSettings {
     /// Maximum number of nodes in a chain.
     pub nodes: usize,
     /// Maximum number of items in a map node.
@@ -32,24 +32,24 @@ pub struct Settings {
     /// Maximum size in bytes of a chain, of the input of one node, and of all outputs together.
     pub bytes: usize,
     /// Maximum duration of a chain. A longer `timeout` in the request is reduced to this.
-    pub longest: Duration,
+    pub max_duration: Duration,
 }
 
-impl Default for Settings {
+impl Default for ChainSettings {
     fn default() -> Self {
-        Self { nodes: 1000, items: 10_000, bytes: 4 * 1024 * 1024, longest: Duration::from_secs(3600) }
+        Self { nodes: 1000, items: 10_000, bytes: 4 * 1024 * 1024, max_duration: Duration::from_secs(3600) }
     }
 }
 
 /// Runs chains.
 #[derive(Debug)]
 pub struct Chains {
-    settings: Settings,
+    settings: ChainSettings,
 }
 
 impl Chains {
     /// Creates the provider with these limits.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: ChainSettings) -> Self {
         Self { settings }
     }
 }
@@ -140,12 +140,12 @@ fn respond(chain_id: String, report: Report, took: Duration) -> Outcome {
 }
 
 /// The timeout of a chain.
-fn allowed(timeout: i64, settings: Settings) -> Duration {
+fn allowed(timeout: i64, settings: ChainSettings) -> Duration {
     let timeout = u64::try_from(timeout).ok().filter(|timeout| *timeout > 0).unwrap_or(DEFAULT_TIMEOUT);
-    Duration::from_secs(timeout).min(settings.longest)
+    Duration::from_secs(timeout).min(settings.max_duration)
 }
 
-async fn walk(request: Request, settings: Settings, runner: Runner) -> Report {
+async fn walk(request: Request, settings: ChainSettings, runner: Runner) -> Report {
     let deadline = tokio::time::Instant::now() + allowed(request.timeout, settings);
     let walker = Walker::new(&request.nodes, &request.entry_node, request.initial_input, settings);
     let mut walker = match walker {
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn the_default_timeout_is_five_minutes_and_the_limit_caps_it() {
-        let settings = Settings { longest: Duration::from_secs(1000), ..Settings::default() };
+        let settings = ChainSettings { max_duration: Duration::from_secs(1000), ..ChainSettings::default() };
         assert_eq!(
             [0, -5, 7, 1001, i64::MAX].map(|timeout| allowed(timeout, settings).as_secs()),
             [300, 300, 7, 1000, 1000]

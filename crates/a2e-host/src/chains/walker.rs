@@ -11,7 +11,7 @@ use gladhand_core::wire::{RawValue, json};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::Settings;
+use super::ChainSettings;
 use super::expression::{Known, Meant, holds, meant, text_meant};
 
 /// A node as the chain describes it.
@@ -159,7 +159,7 @@ pub(super) struct Walker {
     /// The last node visited.
     last: String,
     has_failed: bool,
-    settings: Settings,
+    settings: ChainSettings,
     /// How many more bytes of output may be kept.
     room: usize,
 }
@@ -190,7 +190,7 @@ impl Walker {
         nodes: &[Box<RawValue>],
         entry: &str,
         input: Map<String, Value>,
-        settings: Settings,
+        settings: ChainSettings,
     ) -> Result<Self, Box<Report>> {
         if nodes.len() > settings.nodes {
             let message = format!("the chain has {} nodes, the limit is {}", nodes.len(), settings.nodes);

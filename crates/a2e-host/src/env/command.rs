@@ -58,11 +58,11 @@ pub struct Program {
     /// The JSON Schema of a state.
     pub states: Value,
     /// Timeout of each response, including the first.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// How long the program may run after its episode is closed.
     pub grace: Duration,
     /// Maximum length of a line in bytes.
-    pub longest_line: usize,
+    pub max_line_bytes: usize,
 }
 
 impl Program {
@@ -75,9 +75,9 @@ impl Program {
             environment: minimal_environment(),
             actions: json!({"type": "object"}),
             states: json!({"type": "object"}),
-            patience: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
             grace: Duration::from_secs(1),
-            longest_line: 1024 * 1024,
+            max_line_bytes: 1024 * 1024,
         }
     }
 }
@@ -117,7 +117,7 @@ impl Environment for Command {
             keeper.await;
             drop(at_work);
         });
-        let mut played = Played { line, pushes, patience: self.program.patience };
+        let mut played = Played { line, pushes, timeout: self.program.timeout };
         let seen = played.observe(json!({"reset": {"seed": reset.seed, "options": reset.options}})).await?;
         Ok((Box::new(played), seen))
     }
@@ -128,7 +128,7 @@ impl Environment for Command {
 struct Played {
     line: Line,
     pushes: Pushes,
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// The member `obs` of a response.
@@ -181,11 +181,11 @@ impl Played {
     }
 
     async fn ask(&mut self, asking: Value) -> Result<Object, Failure> {
-        let answer = match tokio::time::timeout(self.patience, self.line.ask(asking)).await {
+        let answer = match tokio::time::timeout(self.timeout, self.line.ask(asking)).await {
             Ok(answer) => answer.ok_or_else(|| broken(keeper::ENDED))?,
             Err(_) => {
                 self.line.hang_up();
-                let why = format!("no answer within {} seconds", self.patience.as_secs_f64());
+                let why = format!("no answer within {} seconds", self.timeout.as_secs_f64());
                 self.pushes.broke(&why);
                 return Err(Failure::of_capability("timeout", why));
             }

@@ -36,33 +36,33 @@ use crate::starting::Starter;
 
 /// The configured environments and the limits of episodes.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct EnvSettings {
     /// Programs that are environments, in addition to the built-in ones.
     pub programs: Vec<Program>,
     /// Maximum number of episodes of a session. Episodes that are over make room for new ones.
-    pub most_episodes: usize,
+    pub max_episodes: usize,
     /// Maximum number of episodes of all sessions together.
-    pub most_in_all: usize,
+    pub max_total_episodes: usize,
     /// Maximum size of a state or an action, in bytes of JSON.
-    pub largest_state: usize,
+    pub max_state_bytes: usize,
     /// Maximum number of recorded steps of an episode. The newest are kept.
-    pub most_records: usize,
+    pub max_records: usize,
     /// Maximum size in bytes of JSON of the records of an episode, and of a response with records.
-    pub most_recorded: usize,
+    pub max_record_bytes: usize,
     /// Maximum number of steps in one batch request.
-    pub largest_batch: usize,
+    pub max_batch_steps: usize,
 }
 
-impl Default for Settings {
+impl Default for EnvSettings {
     fn default() -> Self {
         Self {
             programs: Vec::new(),
-            most_episodes: 16,
-            most_in_all: 256,
-            largest_state: 1024 * 1024,
-            most_records: 1000,
-            most_recorded: 1024 * 1024,
-            largest_batch: 64,
+            max_episodes: 16,
+            max_total_episodes: 256,
+            max_state_bytes: 1024 * 1024,
+            max_records: 1000,
+            max_record_bytes: 1024 * 1024,
+            max_batch_steps: 64,
         }
     }
 }
@@ -85,7 +85,7 @@ pub fn is_own(name: &str) -> bool {
 /// The capability `env`.
 #[derive(Debug)]
 pub struct Env {
-    settings: Settings,
+    settings: EnvSettings,
     programs: Programs,
     environments: Vec<Arc<dyn Environment>>,
     episodes: Belongings<Played>,
@@ -94,7 +94,7 @@ pub struct Env {
 impl Env {
     /// Offers the built-in environments (`gridworld`, `textfiles`, `counter` and its alias `counter_env`) and the
     /// configured programs, which `starter` starts.
-    pub fn new(mut settings: Settings, starter: &Arc<dyn Starter>) -> Self {
+    pub fn new(mut settings: EnvSettings, starter: &Arc<dyn Starter>) -> Self {
         let episodes = Belongings::default();
         let programs = if settings.programs.is_empty() { Programs::None } else { Programs::Some };
         let mut environments = own();
@@ -226,9 +226,9 @@ impl Env {
         let environment = Arc::clone(self.environment(&reset.env_name)?);
         let place = self.place(context.caller.session())?;
         let bounds = pushing::Bounds {
-            state: self.settings.largest_state,
-            records: self.settings.most_records,
-            recorded: self.settings.most_recorded,
+            state: self.settings.max_state_bytes,
+            records: self.settings.max_records,
+            recorded: self.settings.max_record_bytes,
         };
         let (caller, seed) = (Arc::clone(context.caller), reset.seed.map(|Whole(seed)| seed));
         Ok(Answer::Later(Box::pin(async move {
@@ -249,11 +249,11 @@ impl Env {
     fn place(&self, session: SessionId) -> Result<Place<Played>, Failure> {
         let settings = &self.settings;
         let admit = |few: &mut Few<Played>, in_all: crate::belongings::InAll| {
-            while few.coming + few.here.len() >= settings.most_episodes {
+            while few.coming + few.here.len() >= settings.max_episodes {
                 let over = few.here.iter().position(|episode| episode.is_over());
-                few.here.remove(over.ok_or(settings.most_episodes)?);
+                few.here.remove(over.ok_or(settings.max_episodes)?);
             }
-            if in_all.0 >= settings.most_in_all { Err(settings.most_in_all) } else { Ok(()) }
+            if in_all.0 >= settings.max_total_episodes { Err(settings.max_total_episodes) } else { Ok(()) }
         };
         self.episodes.place(session, |_| true, admit).map_err(|no| match no {
             NoPlace::Closed => reset_denied("stopping"),
@@ -269,7 +269,7 @@ impl Env {
 
     fn step(&self, step: StepRequest, session: SessionId) -> Result<Answer, Failure> {
         let episode = self.episode(session, &step.episode_id)?;
-        let largest = self.settings.largest_state;
+        let largest = self.settings.max_state_bytes;
         Ok(Answer::Later(Box::pin(async move {
             let observation = episode.step(&step.action, largest).await?;
             reply(&json!({"obs": observation}))
@@ -317,7 +317,7 @@ impl Env {
 
     fn batch(&self, batch: BatchRequest, call: &CapabilityCall<'_>, session: SessionId) -> Result<Answer, Failure> {
         let BatchRequest { episode_ids, actions } = batch;
-        let largest = self.settings.largest_batch;
+        let largest = self.settings.max_batch_steps;
         if episode_ids.len() != actions.len() {
             return Err(Failure::refused(format!("{} episodes and {} actions", episode_ids.len(), actions.len())));
         }
@@ -330,7 +330,7 @@ impl Env {
             return Err(playing::is_over());
         }
         let request = call.request.as_ref().map(|id| json::raw(id.as_json().to_owned()));
-        let largest = self.settings.largest_state;
+        let largest = self.settings.max_state_bytes;
         Ok(Answer::Later(Box::pin(async move {
             let mut results = Vec::with_capacity(actions.len());
             for (episode, action) in episodes.iter().zip(&actions) {
@@ -349,7 +349,7 @@ impl Env {
             id => vec![self.episode(session, id)?],
         };
         let most = usize::try_from(of.limit).unwrap_or(0);
-        let records = playing::records(&episodes, most, self.settings.most_recorded);
+        let records = playing::records(&episodes, most, self.settings.max_record_bytes);
         Ok(Answer::Now(reply(&json!({"episodes": records}))))
     }
 }

@@ -28,7 +28,7 @@ use crate::storage::{Place, Setback, Storage, Turn};
 
 /// Limits and thresholds, for each principal.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct LearningSettings {
     /// The host adapts by itself after this many experiences; 0 disables it.
     pub adapt_every: u32,
     /// Minimum number of experiences for any adaptation, and of calls of a component for a proposal about it.
@@ -59,7 +59,7 @@ pub struct Settings {
     pub state_bytes: usize,
 }
 
-impl Default for Settings {
+impl Default for LearningSettings {
     fn default() -> Self {
         Self {
             adapt_every: 100,
@@ -84,13 +84,13 @@ impl Default for Settings {
 #[derive(Debug)]
 pub struct Learning {
     storage: Storage,
-    settings: Settings,
+    settings: LearningSettings,
     clock: Clock,
 }
 
 impl Learning {
     /// Keeps the data in a database.
-    pub fn new(storage: Storage, settings: Settings) -> Self {
+    pub fn new(storage: Storage, settings: LearningSettings) -> Self {
         Self { storage, settings, clock: Clock::default() }
     }
 
@@ -158,7 +158,7 @@ impl Provider for Learning {
 struct Learner {
     call: CapabilityCall<'static>,
     owner: Owner,
-    settings: Settings,
+    settings: LearningSettings,
     now: f64,
 }
 
@@ -231,7 +231,7 @@ impl Learner {
         member: &str,
         all: &[Box<RawValue>],
     ) -> Result<Vec<Told>, Setback> {
-        let Settings { request_items, record_bytes, named, .. } = self.settings;
+        let LearningSettings { request_items, record_bytes, named, .. } = self.settings;
         if all.len() > request_items {
             return Err(Setback::refused(format!("a request must not have more than {request_items} {member}")));
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 use serde::Serialize;
 
-use super::Settings;
+use super::LearningSettings;
 use super::told::{Sample, Told};
 use crate::storage::Setback;
 
@@ -47,7 +47,7 @@ pub(super) struct Performance {
 #[derive(Debug)]
 pub(super) struct Statistics<'a> {
     pub(super) rows: &'a Transaction<'a>,
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a LearningSettings,
     pub(super) principal: &'a str,
 }
 

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::entry::{Entry, Identity, Shown};
 use super::ranking::{Candidate, Place, Wanted};
 use super::words::each_word;
-use super::{Bound, Corner, Settings};
+use super::{Bound, Corner, MemorySettings};
 use crate::storage::Setback;
 
 const SAME: &str = "SELECT id, created_at FROM memory WHERE owner = ?1 AND space = ?2 AND identity = ?3 AND tier = ?4";
@@ -52,7 +52,7 @@ struct Head {
 
 impl Kept<'_> {
     /// Stores entries, and replaces those with the same key and tier. All are stored, or none.
-    pub(super) fn store(&self, entries: &[Entry], settings: &Settings) -> Result<(), Setback> {
+    pub(super) fn store(&self, entries: &[Entry], settings: &MemorySettings) -> Result<(), Setback> {
         self.rows.prepare_cached("DELETE FROM memory WHERE expires_at <= ?1")?.execute([self.now])?;
         for entry in entries {
             self.put(entry)?;

@@ -34,12 +34,12 @@ use crate::{hex_id, reply};
 
 /// Limits of memory.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct MemorySettings {
     /// Working memory of a session. The oldest entries are removed to make room.
     pub working: Bound,
     /// Maximum size in bytes of the working memories of all sessions together, shared fairly between parties. Beyond
     /// it, storing fails with `memory_full`.
-    pub working_in_all: usize,
+    pub working_total_bytes: usize,
     /// Episodic memory and own tiers of an agent. The oldest entries are removed to make room.
     pub episodic: Bound,
     /// Semantic memory of all agents of a principal together. Nothing is removed, because no agent may push out the
@@ -71,11 +71,11 @@ const MIB: usize = 1024 * 1024;
 /// Working memories up to this size do not count towards their party's share.
 const LITTLE: usize = 64 * 1024;
 
-impl Default for Settings {
+impl Default for MemorySettings {
     fn default() -> Self {
         Self {
             working: Bound { entries: 1_000, bytes: 8 * MIB },
-            working_in_all: 256 * MIB,
+            working_total_bytes: 256 * MIB,
             episodic: Bound { entries: 10_000, bytes: 64 * MIB },
             semantic: Bound { entries: 10_000, bytes: 256 * MIB },
             entry_bytes: MIB,
@@ -96,7 +96,7 @@ pub struct Memory {
 
 #[derive(Debug)]
 struct Shared {
-    settings: Settings,
+    settings: MemorySettings,
     clock: Clock,
     visitors: Mutex<HashMap<SessionId, Visitor>>,
     /// The space that all working memories share.
@@ -137,7 +137,7 @@ type Space = [u8; 32];
 
 impl Memory {
     /// Keeps persistent memory in a database.
-    pub fn new(storage: Storage, settings: Settings) -> Self {
+    pub fn new(storage: Storage, settings: MemorySettings) -> Self {
         Self { storage, shared: Arc::new(Shared::new(settings, Clock::default())) }
     }
 
@@ -197,8 +197,8 @@ struct Guest {
 }
 
 impl Shared {
-    fn new(settings: Settings, clock: Clock) -> Self {
-        let room = Portions::lasting(settings.working_in_all, LITTLE);
+    fn new(settings: MemorySettings, clock: Clock) -> Self {
+        let room = Portions::lasting(settings.working_total_bytes, LITTLE);
         Self { settings, clock, visitors: Mutex::default(), room }
     }
 
@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn an_ended_session_leaves_no_data() {
         let folder = tempfile::tempdir().unwrap();
-        let memory = Memory::new(Storage::new(Database::open(folder.path()).unwrap()), Settings::default());
+        let memory = Memory::new(Storage::new(Database::open(folder.path()).unwrap()), MemorySettings::default());
         let message = Cow::Owned(json::raw("{}".to_owned()));
         let call = CapabilityCall { kind: "memory/init/req", capability: "memory", request: None, message };
         for session in [1, 1, 2] {

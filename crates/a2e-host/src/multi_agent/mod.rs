@@ -22,31 +22,31 @@ use subagent::{Config, Status, Subagent, Task};
 
 /// Limits of subagents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct MultiAgentSettings {
     /// Maximum number of live subagents of one session.
-    pub of_session: usize,
+    pub max_per_session: usize,
     /// Maximum number of live subagents of all sessions together.
-    pub all: usize,
+    pub max_total: usize,
     /// How many terminated subagents of one session are still listed.
     pub remembered: usize,
     /// Maximum number of steps (tool calls) of a task. A larger `max_steps` in the request is reduced to this.
     pub steps: u32,
     /// Maximum duration of a task.
-    pub longest: Duration,
+    pub max_duration: Duration,
     /// Maximum size of a spawn request, in bytes.
     pub description: usize,
     /// Maximum number of bytes kept of a subagent's answer.
     pub answer: usize,
 }
 
-impl Default for Settings {
+impl Default for MultiAgentSettings {
     fn default() -> Self {
         Self {
-            of_session: 16,
-            all: 64,
+            max_per_session: 16,
+            max_total: 64,
             remembered: 64,
             steps: 200,
-            longest: Duration::from_secs(600),
+            max_duration: Duration::from_secs(600),
             description: 64 * 1024,
             answer: 1024 * 1024,
         }
@@ -57,13 +57,13 @@ impl Default for Settings {
 #[derive(Debug)]
 pub struct MultiAgent {
     agent: Arc<dyn Agent>,
-    settings: Settings,
+    settings: MultiAgentSettings,
     subagents: Arc<Subagents>,
 }
 
 impl MultiAgent {
     /// Creates the provider for this agent. Without an agent, do not offer the capability.
-    pub fn new(agent: Arc<dyn Agent>, settings: Settings) -> Self {
+    pub fn new(agent: Arc<dyn Agent>, settings: MultiAgentSettings) -> Self {
         Self { agent, settings, subagents: Arc::default() }
     }
 }
@@ -78,11 +78,11 @@ impl Subagents {
     }
 
     /// Fails if a session may not have one more subagent.
-    fn has_room(&self, session: SessionId, settings: &Settings) -> Result<(), Failure> {
+    fn has_room(&self, session: SessionId, settings: &MultiAgentSettings) -> Result<(), Failure> {
         room(&self.lock(), session, settings)
     }
 
-    fn add(&self, subagent: Arc<Subagent>, settings: &Settings) -> Result<(), Failure> {
+    fn add(&self, subagent: Arc<Subagent>, settings: &MultiAgentSettings) -> Result<(), Failure> {
         let mut subagents = self.lock();
         room(&subagents, subagent.session, settings)?;
         let is_memory = |other: &Arc<Subagent>| other.session == subagent.session && other.is_terminated();
@@ -98,17 +98,17 @@ impl Subagents {
     }
 }
 
-fn room(subagents: &[Arc<Subagent>], session: SessionId, settings: &Settings) -> Result<(), Failure> {
+fn room(subagents: &[Arc<Subagent>], session: SessionId, settings: &MultiAgentSettings) -> Result<(), Failure> {
     let live = || subagents.iter().filter(|subagent| !subagent.is_terminated());
-    if live().filter(|subagent| subagent.session == session).count() >= settings.of_session {
+    if live().filter(|subagent| subagent.session == session).count() >= settings.max_per_session {
         return Err(Failure::refused(format!(
             "the limit of {} subagents per session is reached: terminate one",
-            settings.of_session
+            settings.max_per_session
         )));
     }
-    if live().count() >= settings.all {
+    if live().count() >= settings.max_total {
         // Retryable: subagents of other sessions may end.
-        let message = format!("the limit of {} subagents is reached", settings.all);
+        let message = format!("the limit of {} subagents is reached", settings.max_total);
         return Err(Failure::of_capability("runtime_error", message));
     }
     Ok(())
@@ -228,7 +228,7 @@ impl MultiAgent {
         let session = context.caller.session();
         self.subagents.has_room(session, &self.settings)?;
         let max_steps = u32::try_from(max_steps.max(1)).unwrap_or(u32::MAX).min(self.settings.steps);
-        let timeout_seconds = self.settings.longest.as_secs();
+        let timeout_seconds = self.settings.max_duration.as_secs();
         let config = Config::new(name, role, model, max_steps, timeout_seconds, metadata);
         let (line, parent) = (Line::new(&self.agent, context), Owner::of(context));
         let (subagents, settings) = (Arc::clone(&self.subagents), self.settings);

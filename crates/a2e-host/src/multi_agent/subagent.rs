@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 
-use super::Settings;
+use super::MultiAgentSettings;
 use super::line::{Line, said};
 use crate::owner::Owner;
 
@@ -152,7 +152,7 @@ impl Subagent {
     }
 
     /// Starts a task. Returns false if another task is running or the subagent is terminated.
-    pub(super) fn delegate(self: &Arc<Self>, task: &Task, settings: Settings) -> bool {
+    pub(super) fn delegate(self: &Arc<Self>, task: &Task, settings: MultiAgentSettings) -> bool {
         let mut holds = self.holds();
         let Some(line) = holds.line.clone().filter(|_| self.status() != Status::Running) else { return false };
         self.state.send_replace(State { status: Status::Running, result: None, error: None });
@@ -217,11 +217,11 @@ impl Subagent {
     }
 
     /// Runs a task to its end.
-    async fn work(&self, line: &Line, name: String, text: String, events: Events, settings: Settings) {
+    async fn work(&self, line: &Line, name: String, text: String, events: Events, settings: MultiAgentSettings) {
         let turn = self.turn(line, text, events, settings.answer);
-        let ended = match tokio::time::timeout(settings.longest, turn).await {
+        let ended = match tokio::time::timeout(settings.max_duration, turn).await {
             Ok(ended) => ended,
-            Err(_) => Err(format!("the task took longer than {} seconds", settings.longest.as_secs())),
+            Err(_) => Err(format!("the task took longer than {} seconds", settings.max_duration.as_secs())),
         };
         if ended.is_err() {
             // Has no effect if the turn has already ended.

@@ -22,7 +22,7 @@ const COLUMNS: [&str; 4] = ["backlog", "todo", "in_progress", "done"];
 
 /// Limits for each principal. Requests beyond them fail with `runtime_error`.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct PlanningSettings {
     /// Maximum number of plans.
     pub plans: u32,
     /// Maximum number of tasks of all plans together.
@@ -37,7 +37,7 @@ pub struct Settings {
     pub request_bytes: usize,
 }
 
-impl Default for Settings {
+impl Default for PlanningSettings {
     fn default() -> Self {
         Self { plans: 1_000, tasks: 10_000, columns: 64, name_bytes: 256, title_bytes: 1_024, request_bytes: 64 * 1024 }
     }
@@ -47,12 +47,12 @@ impl Default for Settings {
 #[derive(Debug)]
 pub struct Planning {
     storage: Storage,
-    settings: Settings,
+    settings: PlanningSettings,
 }
 
 impl Planning {
     /// Keeps the plans in a database.
-    pub fn new(storage: Storage, settings: Settings) -> Self {
+    pub fn new(storage: Storage, settings: PlanningSettings) -> Self {
         Self { storage, settings }
     }
 }
@@ -109,7 +109,7 @@ impl Provider for Planning {
 struct Planner {
     call: CapabilityCall<'static>,
     owner: Owner,
-    settings: Settings,
+    settings: PlanningSettings,
 }
 
 impl Planner {

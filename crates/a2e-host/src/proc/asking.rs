@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::Settings;
+use super::ProcSettings;
 use crate::roots::inside;
 use crate::starting::{Plan, located};
 
@@ -53,7 +53,7 @@ impl Default for Spawn {
 
 impl Spawn {
     /// How the process is started, or why it is refused.
-    pub(super) fn plan(&self, settings: &Settings) -> Result<Plan, String> {
+    pub(super) fn plan(&self, settings: &ProcSettings) -> Result<Plan, String> {
         let program = self.cmd.first().ok_or("Empty command")?;
         if !settings.allowed.contains(program) {
             return Err("Command not allowed".to_owned());
@@ -76,9 +76,9 @@ impl Spawn {
     }
 
     /// The timeout of the process: the shorter of the request's and the operator's.
-    pub(super) fn time(&self, longest: Option<Duration>) -> Option<Duration> {
+    pub(super) fn time(&self, max_duration: Option<Duration>) -> Option<Duration> {
         let asked = u64::try_from(self.timeout).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs);
-        [asked, longest].into_iter().flatten().min()
+        [asked, max_duration].into_iter().flatten().min()
     }
 
     /// Whether it gets an open stdin.
@@ -104,7 +104,7 @@ impl Spawn {
 }
 
 /// Whether a client may set a variable of a process.
-fn may_be_set(name: &str, value: &str, settings: &Settings) -> bool {
+fn may_be_set(name: &str, value: &str, settings: &ProcSettings) -> bool {
     let is_harmless = || HARMLESS.contains(&name) && is_plain(value);
     !value.contains('\0') && (settings.variables.iter().any(|named| named == name) || is_harmless())
 }

@@ -28,7 +28,7 @@ use crate::{hex_id, reply};
 
 /// Which processes may be started, and their limits.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ProcSettings {
     /// The words that are allowed as the first word of a command, compared literally. Empty: nothing may be started.
     pub allowed: Vec<String>,
     /// The folder to which an allowed word with a folder (`./run.sh`) is relative. `None`: our own working directory.
@@ -41,25 +41,25 @@ pub struct Settings {
     /// The environment variables of each process, in addition to those that the client sets.
     pub environment: Vec<(String, String)>,
     /// Maximum number of running processes of one session.
-    pub most: usize,
+    pub max_running: usize,
     /// Maximum number of running processes of all sessions together.
-    pub most_in_all: usize,
+    pub max_running_total: usize,
     /// How many ended processes are remembered for each session.
     pub remembered: usize,
     /// Maximum run time of a process. A longer timeout in the request is reduced to this. `None`: as long as the
     /// session.
-    pub longest: Option<Duration>,
+    pub max_duration: Option<Duration>,
     /// Maximum output of a process in bytes. A process that exceeds it is killed.
-    pub most_output: u64,
+    pub max_output_bytes: u64,
     /// Maximum size of the text in one event, in bytes. Longer lines are split.
-    pub longest_piece: usize,
+    pub max_piece_bytes: usize,
     /// Maximum number of queued input bytes of a process.
-    pub most_waiting: usize,
+    pub max_queued_bytes: usize,
     /// How long a process may take to end after SIGTERM before it is killed.
     pub grace: Duration,
 }
 
-impl Default for Settings {
+impl Default for ProcSettings {
     fn default() -> Self {
         Self {
             allowed: Vec::new(),
@@ -67,13 +67,13 @@ impl Default for Settings {
             roots: Vec::new(),
             variables: Vec::new(),
             environment: minimal_environment(),
-            most: 8,
-            most_in_all: 64,
+            max_running: 8,
+            max_running_total: 64,
             remembered: 64,
-            longest: None,
-            most_output: 64 * 1024 * 1024,
-            longest_piece: 16 * 1024,
-            most_waiting: 4 * 1024 * 1024,
+            max_duration: None,
+            max_output_bytes: 64 * 1024 * 1024,
+            max_piece_bytes: 16 * 1024,
+            max_queued_bytes: 4 * 1024 * 1024,
             grace: Duration::from_secs(2),
         }
     }
@@ -82,14 +82,14 @@ impl Default for Settings {
 /// Provider of the capability `proc`.
 #[derive(Debug)]
 pub struct Proc {
-    settings: Arc<Settings>,
+    settings: Arc<ProcSettings>,
     starter: Arc<dyn Starter>,
     processes: Belongings<Process>,
 }
 
 impl Proc {
     /// Creates the provider. `starter` starts the processes.
-    pub fn new(settings: Settings, starter: Arc<dyn Starter>) -> Self {
+    pub fn new(settings: ProcSettings, starter: Arc<dyn Starter>) -> Self {
         Self { settings: Arc::new(settings), starter, processes: Belongings::default() }
     }
 }
@@ -166,14 +166,14 @@ impl Proc {
         };
         let settings = &self.settings;
         let bounds = Bounds {
-            time: spawn.time(settings.longest),
+            time: spawn.time(settings.max_duration),
             grace: settings.grace,
-            longest_piece: settings.longest_piece,
-            most_waiting: settings.most_waiting,
+            max_piece_bytes: settings.max_piece_bytes,
+            max_queued_bytes: settings.max_queued_bytes,
             reads,
         };
         let telling =
-            Telling::to(Arc::clone(context.caller), call.request.clone(), hex_id::<16>(), settings.most_output);
+            Telling::to(Arc::clone(context.caller), call.request.clone(), hex_id::<16>(), settings.max_output_bytes);
         let starter = Arc::clone(&self.starter);
         Answer::Later(Box::pin(async move {
             let started = match starter.start(&plan).await {
@@ -197,7 +197,7 @@ impl Proc {
         let is_running = |process: &Process| process.end().is_none();
         let admit = |few: &mut Few<Process>, InAll(in_all): InAll| {
             let running = few.coming + few.here.iter().filter(|process| is_running(process)).count();
-            if running >= settings.most || in_all >= settings.most_in_all {
+            if running >= settings.max_running || in_all >= settings.max_running_total {
                 return Err("proc_limit");
             }
             while few.here.iter().filter(|process| !is_running(process)).count() > settings.remembered {

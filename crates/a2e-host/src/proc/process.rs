@@ -75,9 +75,9 @@ pub(super) struct Bounds {
     /// How long it may take to end after SIGTERM.
     pub(super) grace: Duration,
     /// Maximum length of a piece of output, in bytes.
-    pub(super) longest_piece: usize,
+    pub(super) max_piece_bytes: usize,
     /// Maximum number of queued input bytes.
-    pub(super) most_waiting: usize,
+    pub(super) max_queued_bytes: usize,
     /// Whether it gets an open stdin.
     pub(super) reads: bool,
 }
@@ -101,7 +101,7 @@ impl Process {
             command,
             pid: started.pid,
             started_at: crate::now(),
-            inlet: Inlet::of_at_most(bounds.most_waiting, bounds.reads),
+            inlet: Inlet::of_at_most(bounds.max_queued_bytes, bounds.reads),
             end: Mutex::new(None),
             signals: to_signals,
             abandoned: CancellationToken::new(),
@@ -200,7 +200,7 @@ impl Process {
     }
 
     async fn hear(&self, stream: Stream, mut source: impl AsyncRead + Unpin, bounds: Bounds, telling: &Telling) {
-        let mut pieces = Pieces::of_at_most(bounds.longest_piece);
+        let mut pieces = Pieces::of_at_most(bounds.max_piece_bytes);
         let mut chunk = vec![0; CHUNK];
         let mut after_the_end = 0;
         loop {

@@ -38,7 +38,7 @@ const TOKENS: usize = 64;
 
 /// Where skills are, and their limits.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct SkillSettings {
     /// The folders that contain one subfolder for each skill.
     pub folders: Vec<PathBuf>,
     /// The folders that skills must be inside of. Empty: any folder.
@@ -46,28 +46,28 @@ pub struct Settings {
     /// The complete environment variables of skills that are programs.
     pub environment: Vec<(String, String)>,
     /// Maximum duration of a call. Longer timeouts of the client or the skill are reduced to this.
-    pub longest: Duration,
+    pub max_duration: Duration,
     /// Maximum output in bytes. A program that exceeds it is ended; the answer to a prompt is truncated.
-    pub most_output: u64,
+    pub max_output_bytes: u64,
     /// Maximum length of a line, in bytes.
-    pub longest_line: usize,
+    pub max_line_bytes: usize,
     /// Maximum number of characters of an artifact in one event.
-    pub largest_chunk: usize,
+    pub max_chunk_chars: usize,
     /// Maximum number of skill programs that run at once. Further calls wait.
-    pub most_running: usize,
+    pub max_running: usize,
 }
 
-impl Default for Settings {
+impl Default for SkillSettings {
     fn default() -> Self {
         Self {
             folders: Vec::new(),
             roots: Vec::new(),
             environment: minimal_environment(),
-            longest: Duration::from_secs(600),
-            most_output: 64 * 1024 * 1024,
-            longest_line: 4 * 1024 * 1024,
-            largest_chunk: 64 * 1024,
-            most_running: 8,
+            max_duration: Duration::from_secs(600),
+            max_output_bytes: 64 * 1024 * 1024,
+            max_line_bytes: 4 * 1024 * 1024,
+            max_chunk_chars: 64 * 1024,
+            max_running: 8,
         }
     }
 }
@@ -78,7 +78,7 @@ pub struct Skills(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    settings: Settings,
+    settings: SkillSettings,
     catalog: Catalog,
     starter: Arc<dyn Starter>,
     thinker: Option<Arc<dyn Thinker>>,
@@ -92,10 +92,10 @@ struct Inner {
 impl Skills {
     /// Offers the skills in the configured folders. `starter` starts programs. `thinker` executes prompts; without it,
     /// prompts are only completed.
-    pub fn new(settings: Settings, starter: Arc<dyn Starter>, thinker: Option<Arc<dyn Thinker>>) -> Self {
+    pub fn new(settings: SkillSettings, starter: Arc<dyn Starter>, thinker: Option<Arc<dyn Thinker>>) -> Self {
         Self(Arc::new(Inner {
             catalog: Catalog::of(settings.folders.clone(), settings.roots.clone()),
-            running: Semaphore::new(settings.most_running),
+            running: Semaphore::new(settings.max_running),
             settings,
             starter,
             thinker,
@@ -277,7 +277,7 @@ impl Inner {
     fn time(&self, asked: i64, skill: &Skill) -> Duration {
         let asked = u64::try_from(asked).ok();
         let spoken = [asked, skill.timeout].into_iter().flatten().filter(|seconds| *seconds > 0);
-        spoken.map(Duration::from_secs).fold(self.settings.longest, Duration::min)
+        spoken.map(Duration::from_secs).fold(self.settings.max_duration, Duration::min)
     }
 
     async fn carry_out(
@@ -315,7 +315,7 @@ impl Inner {
         };
         let (thought, ()) = tokio::join!(thinker.think(thought, tokens), told);
         let mut output = thought.map_err(|failure| Trouble::Broke(failure.message))?;
-        let most = usize::try_from(self.settings.most_output).unwrap_or(usize::MAX);
+        let most = usize::try_from(self.settings.max_output_bytes).unwrap_or(usize::MAX);
         let truncated = output.len() > most;
         output.truncate(output.floor_char_boundary(most));
         telling.tell("llm.completed", json!({"length": output.len()}));

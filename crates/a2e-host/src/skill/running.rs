@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::definition::Skill;
 use super::telling::Telling;
-use super::{Came, Settings, Trouble};
+use super::{Came, SkillSettings, Trouble};
 use crate::starting::ending::last_words_are_over;
 use crate::starting::{Held, Plan, Signal, Started, Starter};
 
@@ -38,7 +38,7 @@ pub(super) async fn run(
     command: &[String],
     skill: &Skill,
     arguments: &Map<String, Value>,
-    settings: &Settings,
+    settings: &SkillSettings,
     starter: &dyn Starter,
     telling: &Telling,
 ) -> Result<Came, Trouble> {
@@ -85,7 +85,7 @@ fn beginning_with(first: String, rest: &[String]) -> Vec<String> {
 /// Reads the output of a running skill.
 #[derive(Debug)]
 struct Listening<'l> {
-    settings: &'l Settings,
+    settings: &'l SkillSettings,
     telling: &'l Telling,
     /// How many bytes it has written.
     heard: AtomicU64,
@@ -187,7 +187,7 @@ impl Listening<'_> {
         if !is_base64(chunk) {
             return Err(Trouble::Broke(format!("the artifact {name:?} is not base64")));
         }
-        let most = (self.settings.largest_chunk / 4).max(1) * 4;
+        let most = (self.settings.max_chunk_chars / 4).max(1) * 4;
         let mut rest = chunk.as_str();
         loop {
             let (now, later) = rest.split_at(rest.len().min(most));
@@ -215,7 +215,7 @@ impl Listening<'_> {
     }
 
     fn lines<R>(&self, source: R) -> Reading<'_, R> {
-        let lines = Lines::with_limit(self.settings.longest_line);
+        let lines = Lines::with_limit(self.settings.max_line_bytes);
         Reading { source, lines, listening: self, has_ended: false }
     }
 }
@@ -253,7 +253,7 @@ impl<R: AsyncRead + Unpin> Reading<'_, R> {
             () = last_words_are_over(ended) => 0,
         };
         self.has_ended = read == 0;
-        let (read, most) = (read as u64, settings.most_output);
+        let (read, most) = (read as u64, settings.max_output_bytes);
         if heard.fetch_add(read, Ordering::Relaxed) + read > most {
             return Err(Trouble::Broke(format!("it wrote more than {most} bytes")));
         }

@@ -24,16 +24,16 @@ use crate::reply;
 
 /// The toolkits and their limits.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ToolkitSettings {
     /// The toolkits, in the order in which they are listed.
     pub toolkits: Vec<Toolkit>,
     /// Maximum size of a configuration, in bytes.
-    pub largest: usize,
+    pub max_config_bytes: usize,
 }
 
-impl Default for Settings {
+impl Default for ToolkitSettings {
     fn default() -> Self {
-        Self { toolkits: Vec::new(), largest: 64 * 1024 }
+        Self { toolkits: Vec::new(), max_config_bytes: 64 * 1024 }
     }
 }
 
@@ -78,7 +78,7 @@ impl Default for Toolkit {
 
 /// Why the settings are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SettingsError {
+pub enum ToolkitSettingsError {
     /// Two toolkits have the same name.
     #[error("there are two toolkits `{0}`")]
     Twice(String),
@@ -98,7 +98,7 @@ pub struct Toolkits {
     kits: Vec<(Toolkit, Check)>,
     /// For each tool, the indices of the toolkits that it belongs to.
     of_tool: HashMap<String, Vec<usize>>,
-    largest: usize,
+    max_config_bytes: usize,
     sessions: Arc<Mutex<HashMap<SessionId, Configured>>>,
 }
 
@@ -110,21 +110,21 @@ type Defaults = Vec<(String, Box<RawValue>)>;
 
 impl Toolkits {
     /// Creates the provider, or says why the settings are invalid.
-    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+    pub fn new(settings: ToolkitSettings) -> Result<Self, ToolkitSettingsError> {
         let mut kits: Vec<(Toolkit, Check)> = Vec::new();
         let mut of_tool: HashMap<String, Vec<usize>> = HashMap::new();
         for kit in settings.toolkits {
             if kits.iter().any(|(other, _)| other.name == kit.name) {
-                return Err(SettingsError::Twice(kit.name));
+                return Err(ToolkitSettingsError::Twice(kit.name));
             }
             let check = Check::compile(&kit.schema.to_string())
-                .map_err(|problem| SettingsError::Schema { toolkit: kit.name.clone(), problem })?;
+                .map_err(|problem| ToolkitSettingsError::Schema { toolkit: kit.name.clone(), problem })?;
             for tool in &kit.tools {
                 of_tool.entry(tool.clone()).or_default().push(kits.len());
             }
             kits.push((kit, check));
         }
-        Ok(Self { kits, of_tool, largest: settings.largest, sessions: Arc::default() })
+        Ok(Self { kits, of_tool, max_config_bytes: settings.max_config_bytes, sessions: Arc::default() })
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Configured>> {
@@ -243,8 +243,8 @@ impl Toolkits {
         if session == SessionId::NONE {
             return Err(Failure::refused("a toolkit can only be configured within a session"));
         }
-        if call.message.get().len() > self.largest {
-            return Err(Failure::refused(format!("config: larger than {} bytes", self.largest)));
+        if call.message.get().len() > self.max_config_bytes {
+            return Err(Failure::refused(format!("config: larger than {} bytes", self.max_config_bytes)));
         }
         let Configure { toolkit_name, config } = call.read()?;
         let is_meant = |kit: &Toolkit| kit.name == toolkit_name || (!kit.alias.is_empty() && kit.alias == toolkit_name);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_a2e_host::env::{Env, Program, Settings, Textfiles};
+use gladhand_a2e_host::env::{Env, EnvSettings, Program, Textfiles};
 use gladhand_a2e_host::starting::{Plain, Starter};
 use serde_json::{Value, json};
 
@@ -46,11 +46,11 @@ fn program() -> Program {
     Program { grace, actions: json!({"enum": [1]}), ..Program::new("program", command) }
 }
 
-fn settings() -> Settings {
-    Settings { programs: vec![program()], ..Settings::default() }
+fn settings() -> EnvSettings {
+    EnvSettings { programs: vec![program()], ..EnvSettings::default() }
 }
 
-fn desk(settings: Settings) -> Desk {
+fn desk(settings: EnvSettings) -> Desk {
     let starter: Arc<dyn Starter> = Arc::new(Plain);
     Desk::with(Env::new(settings, &starter))
 }
@@ -248,7 +248,7 @@ async fn spaces_are_schemas() {
 
 #[tokio::test]
 async fn several_episodes_are_stepped_at_once_and_recorded() {
-    let session = desk(Settings { most_records: 3, largest_batch: 5, ..settings() }).session();
+    let session = desk(EnvSettings { max_records: 3, max_batch_steps: 5, ..settings() }).session();
     let one = reset(&session, json!({"env_name": "counter"})).await["episode_id"].clone();
     let other = reset(&session, json!({"env_name": "counter"})).await["episode_id"].clone();
     let inc = json!({"type": "inc"});
@@ -290,8 +290,13 @@ async fn several_episodes_are_stepped_at_once_and_recorded() {
 
 #[tokio::test]
 async fn episodes_states_and_records_are_limited() {
-    let desk =
-        desk(Settings { most_episodes: 2, most_in_all: 3, largest_state: 1000, most_recorded: 500, ..settings() });
+    let desk = desk(EnvSettings {
+        max_episodes: 2,
+        max_total_episodes: 3,
+        max_state_bytes: 1000,
+        max_record_bytes: 500,
+        ..settings()
+    });
     let session = desk.session();
     let first = reset(&session, json!({"env_name": "counter"})).await["episode_id"].clone();
     reset(&session, json!({"env_name": "counter"})).await;
@@ -377,7 +382,7 @@ async fn a_program_that_fails_ends_only_its_episode() {
     }
     assert_eq!(session.events().len(), 3);
     let missing = Program::new("missing", vec!["/no/such/program".to_owned()]);
-    let session = desk(Settings { programs: vec![missing], ..Settings::default() }).session();
+    let session = desk(EnvSettings { programs: vec![missing], ..EnvSettings::default() }).session();
     assert_eq!(session.ask("env/reset/req", json!({"env_name": "missing"})).await.unwrap_err().0, "reset_denied");
 }
 
@@ -393,8 +398,9 @@ async fn a_program_that_exits_after_its_last_observation_has_not_failed() {
 
 #[tokio::test]
 async fn a_program_that_stalls_times_out() {
-    let patience = Duration::from_millis(300);
-    let session = desk(Settings { programs: vec![Program { patience, ..program() }], ..Settings::default() }).session();
+    let timeout = Duration::from_millis(300);
+    let session =
+        desk(EnvSettings { programs: vec![Program { timeout, ..program() }], ..EnvSettings::default() }).session();
     let (id, pid) = played(&session).await;
     assert_eq!(step(&session, &id, json!({"type": "stall"})).await.unwrap_err().0, "timeout");
     gone(pid).await;

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_a2e_host::proc::{Proc, Settings};
+use gladhand_a2e_host::proc::{Proc, ProcSettings};
 use gladhand_a2e_host::starting::Plain;
 use serde_json::{Value, json};
 
 use crate::desk::{Desk, Session, gone};
 
-fn settings() -> Settings {
+fn settings() -> ProcSettings {
     let allowed = ["bash", "cat", "echo", "sleep", "yes", "ls", "head", "no-such-program"].map(str::to_owned).to_vec();
-    Settings { allowed, grace: Duration::from_millis(300), ..Settings::default() }
+    ProcSettings { allowed, grace: Duration::from_millis(300), ..ProcSettings::default() }
 }
 
-fn desk(settings: Settings) -> Desk {
+fn desk(settings: ProcSettings) -> Desk {
     Desk::with(Proc::new(settings, Arc::new(Plain)))
 }
 
@@ -118,7 +118,7 @@ async fn only_programs_allowed_by_name_are_started() {
     assert!(missing["error"].as_str().unwrap().starts_with("cannot start: "), "{missing}");
     let odd = spawn(&session, json!({"cmd": ["echo", "a\0b"]})).await;
     assert_eq!(odd["ok"], false);
-    let session = desk(Settings::default()).session();
+    let session = desk(ProcSettings::default()).session();
     assert_eq!(spawn(&session, json!({"cmd": ["ls"]})).await, refusal("Command not allowed"));
 }
 
@@ -136,7 +136,7 @@ async fn a_callers_path_does_not_change_which_program_was_allowed() {
 async fn the_environment_is_minimal_plus_the_clients_variables() {
     let environment = vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned()), ("LANG".to_owned(), "C".to_owned())];
     let variables = vec!["FOO".to_owned()];
-    let session = desk(Settings { environment, variables, ..settings() }).session();
+    let session = desk(ProcSettings { environment, variables, ..settings() }).session();
     let script = r#"echo "$FOO $LANG ${HOME-none} ${CARGO_MANIFEST_DIR-none}""#;
     let spawned = spawn(&session, json!({"cmd": ["bash", "-c", script], "env": {"FOO": "bar", "LANG": "de"}})).await;
     let events = until_end(&session, spawned["proc_id"].as_str().unwrap()).await;
@@ -145,7 +145,7 @@ async fn the_environment_is_minimal_plus_the_clients_variables() {
 
 #[tokio::test]
 async fn variables_that_change_what_a_program_does_are_refused() {
-    let session = desk(Settings { variables: vec!["FOO".to_owned()], ..settings() }).session();
+    let session = desk(ProcSettings { variables: vec!["FOO".to_owned()], ..settings() }).session();
     let not_named = [
         "LD_PRELOAD",
         "DYLD_INSERT_LIBRARIES",
@@ -228,7 +228,7 @@ async fn a_process_runs_only_inside_the_roots() {
     std::os::unix::fs::symlink(root.path().join("inner"), root.path().join("in")).unwrap();
     std::fs::write(root.path().join("file"), "").unwrap();
     let roots = vec![root.path().to_owned()];
-    let session = desk(Settings { roots: roots.clone(), ..settings() }).session();
+    let session = desk(ProcSettings { roots: roots.clone(), ..settings() }).session();
     let real = std::fs::canonicalize(root.path()).unwrap();
     let inner = root.path().join("inner");
     for (cwd, expected) in [
@@ -301,7 +301,7 @@ async fn a_session_does_not_see_the_processes_of_others() {
 
 #[tokio::test]
 async fn running_and_remembered_processes_are_limited() {
-    let desk = desk(Settings { most: 2, most_in_all: 3, remembered: 1, ..settings() });
+    let desk = desk(ProcSettings { max_running: 2, max_running_total: 3, remembered: 1, ..settings() });
     let (session, other) = (desk.session(), desk.session());
     let (first, _) = bash(&session, "sleep 1000").await;
     bash(&session, "sleep 1000").await;
@@ -329,7 +329,7 @@ async fn a_process_that_ignores_sigterm_is_killed_after_its_timeout() {
     assert_eq!(status(&session, id).await, json!({"proc_id": id, "status": "killed", "error": "timeout"}));
     assert_eq!(status(&session, "").await["procs"][0]["state"], "timedout");
     gone(spawned["pid"].as_u64().unwrap()).await;
-    let session = desk(Settings { longest: Some(Duration::from_millis(100)), ..settings() }).session();
+    let session = desk(ProcSettings { max_duration: Some(Duration::from_millis(100)), ..settings() }).session();
     let (id, _) = bash(&session, "sleep 1000").await;
     until_end(&session, &id).await;
     assert_eq!(status(&session, &id).await["error"], "timeout");
@@ -383,7 +383,7 @@ async fn a_flood_of_output_is_slowed_to_the_client() {
 
 #[tokio::test]
 async fn a_process_over_its_output_limit_is_killed() {
-    let session = desk(Settings { most_output: 10_000, ..settings() }).session();
+    let session = desk(ProcSettings { max_output_bytes: 10_000, ..settings() }).session();
     let spawned = spawn(&session, json!({"cmd": ["yes"]})).await;
     let id = spawned["proc_id"].as_str().unwrap();
     let events = until_end(&session, id).await;
@@ -395,7 +395,7 @@ async fn a_process_over_its_output_limit_is_killed() {
 
 #[tokio::test]
 async fn a_very_long_line_is_split_into_pieces() {
-    let session = desk(Settings { longest_piece: 1000, ..settings() }).session();
+    let session = desk(ProcSettings { max_piece_bytes: 1000, ..settings() }).session();
     let (id, _) = bash(&session, r"head -c 100000 /dev/zero | tr '\0' x; printf '\xff\n'").await;
     let events = until_end(&session, &id).await;
     let text = texts(&events, "stdout");
@@ -405,7 +405,7 @@ async fn a_very_long_line_is_split_into_pieces() {
 
 #[tokio::test]
 async fn a_process_that_never_reads_fills_only_its_own_queue() {
-    let session = desk(Settings { most_waiting: 300_000, ..settings() }).session();
+    let session = desk(ProcSettings { max_queued_bytes: 300_000, ..settings() }).session();
     let (id, pid) = bash(&session, "sleep 1000").await;
     let data = "x".repeat(50_000);
     let mut refusal = None;
@@ -436,7 +436,7 @@ async fn a_process_killed_from_outside_has_failed() {
 
 #[tokio::test]
 async fn a_cancelled_spawn_request_leaves_no_process() {
-    let desk = desk(Settings { most: 1, ..settings() });
+    let desk = desk(ProcSettings { max_running: 1, ..settings() });
     let session = desk.session();
     drop(session.begin("proc/spawn/req", json!({"cmd": ["sleep", "1000"]})));
     // The place is free again.

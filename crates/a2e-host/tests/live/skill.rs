@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use gladhand_a2e_host::skill::{Settings, Skills, Thinker, Thought};
+use gladhand_a2e_host::skill::{SkillSettings, Skills, Thinker, Thought};
 use gladhand_a2e_host::starting::Plain;
 use gladhand_core::operations::Failure;
 use serde_json::{Value, json};
@@ -40,11 +40,11 @@ fn folder(skills: &[(&str, &str)]) -> TempDir {
     folder
 }
 
-fn settings(folder: &TempDir) -> Settings {
-    Settings { folders: vec![folder.path().to_owned()], ..Settings::default() }
+fn settings(folder: &TempDir) -> SkillSettings {
+    SkillSettings { folders: vec![folder.path().to_owned()], ..SkillSettings::default() }
 }
 
-fn desk(settings: Settings) -> Desk {
+fn desk(settings: SkillSettings) -> Desk {
     Desk::with(Skills::new(settings, Arc::new(Plain), None))
 }
 
@@ -157,7 +157,7 @@ async fn a_program_skill_reports_progress_artifacts_logs_and_result() {
         echo "{\"result\": {\"got\": $arguments, \"in\": \"${PWD##*/}\", \"home\": \"${CARGO_HOME-none}\"}, \"summary\": \"well\"}"
     "#;
     let folder = folder(&[("tool", &script(text))]);
-    let session = desk(Settings { largest_chunk: 10, ..settings(&folder) }).session();
+    let session = desk(SkillSettings { max_chunk_chars: 10, ..settings(&folder) }).session();
     let answer = call(&session, json!({"name": "tool", "arguments": {"n": [1, "ä"]}})).await.unwrap();
     let result = &answer["data"];
     assert_eq!(result["data"], json!({"got": {"n": [1, "ä"]}, "in": "tool", "home": "none"}));
@@ -211,7 +211,7 @@ async fn a_failing_skill_sends_one_failure_event() {
         ("missing", "---\nrun: [/no/such/program]\n---\n"),
         ("silent", &script("exec >&-; exit 0")),
     ]);
-    let limits = Settings { longest_line: 10_000, most_output: 50_000, ..settings(&folder) };
+    let limits = SkillSettings { max_line_bytes: 10_000, max_output_bytes: 50_000, ..settings(&folder) };
     let session = desk(limits).session();
     let said = call(&session, json!({"name": "says"})).await.unwrap();
     assert_eq!((&said["data"]["error_code"], &said["data"]["error"]), (&json!("skill_error"), &json!("no luck")));
@@ -276,7 +276,7 @@ async fn a_stalled_skill_ends_with_its_timeout_its_call_or_the_host() {
 #[tokio::test]
 async fn the_operators_limit_caps_every_timeout() {
     let folder = folder(&[("stalls", &script("sleep 1000"))]);
-    let session = desk(Settings { longest: Duration::from_millis(100), ..settings(&folder) }).session();
+    let session = desk(SkillSettings { max_duration: Duration::from_millis(100), ..settings(&folder) }).session();
     for timeout in [0, -1, 100_000] {
         let (code, _) = call(&session, json!({"name": "stalls", "timeout": timeout})).await.unwrap_err();
         assert_eq!(code, "timeout");
@@ -312,7 +312,7 @@ async fn programs_over_the_concurrency_limit_wait() {
         ("waits", &script("echo begun; while [ ! -e go ]; do sleep 0.01; done")),
         ("quick", &script("echo '{\"result\": 1}'")),
     ]);
-    let session = desk(Settings { most_running: 1, ..settings(&folder) }).session();
+    let session = desk(SkillSettings { max_running: 1, ..settings(&folder) }).session();
     let first = tokio::spawn(session.begin("skill/call/req", json!({"name": "waits"})));
     session.heard(|event| event["data"]["message"] == "begun").await;
     let (code, _) = call(&session, json!({"name": "quick", "timeout": 1})).await.unwrap_err();
@@ -342,8 +342,8 @@ impl Thinker for Loud {
 #[tokio::test]
 async fn a_thinker_executes_prompts() {
     let folder = folder(&[("sum", SUMMARISE)]);
-    let thinking = |most_output| {
-        let settings = Settings { most_output, ..settings(&folder) };
+    let thinking = |max_output_bytes| {
+        let settings = SkillSettings { max_output_bytes, ..settings(&folder) };
         Desk::with(Skills::new(settings, Arc::new(Plain), Some(Arc::new(Loud)))).session()
     };
     let session = thinking(1000);

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_a2e_host::env::{self, Env, Program};
-use gladhand_a2e_host::proc::{self, Proc};
-use gladhand_a2e_host::skill::{self, Skills};
+use gladhand_a2e_host::env::{Env, EnvSettings, Program};
+use gladhand_a2e_host::proc::{Proc, ProcSettings};
+use gladhand_a2e_host::skill::{SkillSettings, Skills};
 use gladhand_a2e_host::starting::{Plain, Starter};
 use serde_json::{Value, json};
 
@@ -95,7 +95,7 @@ async fn no_process_is_left_after_a_stress_run() {
     let starter: Arc<dyn Starter> = Arc::new(Plain);
     let grace = Duration::from_millis(100);
     let allowed = vec!["bash".to_owned()];
-    let limits = proc::Settings { allowed, grace, most: 6, most_output: 40_000, ..proc::Settings::default() };
+    let limits = ProcSettings { allowed, grace, max_running: 6, max_output_bytes: 40_000, ..ProcSettings::default() };
     let script = r#"while read -r line; do
         id=${line#*\"id\":}; id=${id%%[,\}]*}
         case $line in
@@ -106,7 +106,7 @@ async fn no_process_is_left_after_a_stress_run() {
         esac
     done"#;
     let command = ["bash", "-c", script].map(str::to_owned).to_vec();
-    let program = Program { grace, patience: 3 * grace, ..Program::new("program", command) };
+    let program = Program { grace, timeout: 3 * grace, ..Program::new("program", command) };
     let folder = tempfile::tempdir().unwrap();
     for (name, script) in SCRIPTS.iter().enumerate() {
         let folder = folder.path().join(name.to_string());
@@ -115,10 +115,10 @@ async fn no_process_is_left_after_a_stress_run() {
         std::fs::write(folder.join("skill.md"), format!("---\nrun: [bash, -c, {run}]\n---\n")).unwrap();
     }
     let folders = vec![folder.path().to_owned()];
-    let of_skills = skill::Settings { folders, most_output: 40_000, ..skill::Settings::default() };
+    let of_skills = SkillSettings { folders, max_output_bytes: 40_000, ..SkillSettings::default() };
     let desks = [
         Desk::with(Proc::new(limits, Arc::clone(&starter))),
-        Desk::with(Env::new(env::Settings { programs: vec![program], ..env::Settings::default() }, &starter)),
+        Desk::with(Env::new(EnvSettings { programs: vec![program], ..EnvSettings::default() }, &starter)),
         Desk::with(Skills::new(of_skills, starter, None)),
     ];
     let mut storm = tokio::task::JoinSet::new();

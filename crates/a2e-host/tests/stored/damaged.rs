@@ -1,8 +1,8 @@
 //! A database that cannot be used: working memory still works, and clients do not learn the paths of our files.
 
-use gladhand_a2e_host::learning::{self, Learning};
-use gladhand_a2e_host::memory::{Memory, Settings};
-use gladhand_a2e_host::planning::{self, Planning};
+use gladhand_a2e_host::learning::{Learning, LearningSettings};
+use gladhand_a2e_host::memory::{Memory, MemorySettings};
+use gladhand_a2e_host::planning::{Planning, PlanningSettings};
 use gladhand_a2e_host::storage::Storage;
 use gladhand_core::operations::Failure;
 use serde_json::{Value, json};
@@ -31,7 +31,8 @@ fn entry(tier: &str) -> Value {
 fn working_memory_works_without_a_database() {
     let folder = damaged();
     let storage = Storage::in_folder(folder.path().to_owned());
-    let house = House::with(storage, |storage, clock| Box::new(Memory::new(storage, Settings::default()).by(clock)));
+    let house =
+        House::with(storage, |storage, clock| Box::new(Memory::new(storage, MemorySettings::default()).by(clock)));
     let mind = Mind::new(house.agent("ann"));
     mind.store(entry("working"));
     assert_eq!(mind.contents(json!({ "tier": "working" })), json!(["tea"]));
@@ -48,16 +49,16 @@ fn database_errors_reveal_no_paths_and_are_not_retryable() {
     let storage = || Storage::in_folder(folder.path().to_owned());
     let told = [
         {
-            let house = House::with(storage(), |storage, _| Box::new(Memory::new(storage, Settings::default())));
+            let house = House::with(storage(), |storage, _| Box::new(Memory::new(storage, MemorySettings::default())));
             let mind = Mind::new(house.agent("ann"));
             failure(&mind.agent, "memory/store/req", json!({ "memory_id": mind.id, "entries": entry("semantic") }))
         },
         {
-            let make = |storage, _| Box::new(Planning::new(storage, planning::Settings::default())) as _;
+            let make = |storage, _| Box::new(Planning::new(storage, PlanningSettings::default())) as _;
             failure(&House::with(storage(), make).agent("ann"), "planning/plan/create", json!({}))
         },
         {
-            let make = |storage, _| Box::new(Learning::new(storage, learning::Settings::default())) as _;
+            let make = |storage, _| Box::new(Learning::new(storage, LearningSettings::default())) as _;
             failure(&House::with(storage(), make).agent("ann"), "learn/stats/req", json!({}))
         },
     ];
@@ -70,7 +71,8 @@ fn database_errors_reveal_no_paths_and_are_not_retryable() {
 fn a_repaired_database_is_used_from_the_next_request_on() {
     let folder = damaged();
     let storage = Storage::in_folder(folder.path().to_owned());
-    let house = House::with(storage, |storage, clock| Box::new(Memory::new(storage, Settings::default()).by(clock)));
+    let house =
+        House::with(storage, |storage, clock| Box::new(Memory::new(storage, MemorySettings::default()).by(clock)));
     let mind = Mind::new(house.agent("ann"));
     mind.refusal(entry("episodic"));
     std::fs::remove_file(folder.path().join("gladhand.db")).unwrap();
@@ -81,8 +83,9 @@ fn a_repaired_database_is_used_from_the_next_request_on() {
 #[test]
 fn refusals_are_not_retryable() {
     let folder = tempdir().unwrap();
-    let house =
-        House::open(folder.path(), |storage, clock| Box::new(Memory::new(storage, Settings::default()).by(clock)));
+    let house = House::open(folder.path(), |storage, clock| {
+        Box::new(Memory::new(storage, MemorySettings::default()).by(clock))
+    });
     let mind = Mind::new(house.agent("ann"));
     for entries in [json!([{ "content": 1 }]), json!(vec![json!({}); 300])] {
         let refused = failure(&mind.agent, "memory/store/req", json!({ "memory_id": mind.id, "entries": entries }));

@@ -1,18 +1,18 @@
 //! `learning`: feedback and experiences, the statistics, and refinements with rollback.
 
-use gladhand_a2e_host::learning::{Learning, Settings};
+use gladhand_a2e_host::learning::{Learning, LearningSettings};
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 
 use super::house::{Agent, House};
 
-fn house(folder: &TempDir, settings: Settings) -> House {
+fn house(folder: &TempDir, settings: LearningSettings) -> House {
     House::open(folder.path(), |storage, clock| Box::new(Learning::new(storage, settings).by(clock)))
 }
 
-/// Settings with which two experiences are enough.
-fn quick() -> Settings {
-    Settings { min_experiences: 2, ..Settings::default() }
+/// LearningSettings with which two experiences are enough.
+fn quick() -> LearningSettings {
+    LearningSettings { min_experiences: 2, ..LearningSettings::default() }
 }
 
 fn feedback(component: &str, score: f64) -> Value {
@@ -144,7 +144,7 @@ fn invalid_records_are_parse_errors() {
 #[test]
 fn statistics_match_the_records() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings { durations: 100, ..quick() });
+    let house = house(&folder, LearningSettings { durations: 100, ..quick() });
     let agent = house.agent("a");
     let timed = |number: u32, reward: f64| json!({ "action": { "component_name": "t", "duration_ms": number }, "reward": reward, "ts": number });
     // The first twenty are slow enough to change the 95th percentile, but they are too old to count for it.
@@ -198,7 +198,7 @@ fn records_are_shared_by_all_agents_and_survive_a_restart() {
 #[test]
 fn too_few_experiences_change_nothing() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, Settings { min_experiences: 3, ..Settings::default() }).agent("a");
+    let agent = house(&folder, LearningSettings { min_experiences: 3, ..LearningSettings::default() }).agent("a");
     tell(&agent, &[experience("c", 0.1), experience("c", 0.1)]);
     agent.get("learn/feedback/req", json!({ "feedbacks": [feedback("c", 0.1), feedback("c", 0.1)] }));
     let adapted = agent.get("learn/adapt/req", json!({}));
@@ -219,7 +219,7 @@ fn too_few_experiences_change_nothing() {
 #[test]
 fn the_host_adapts_after_every_n_experiences() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, Settings { adapt_every: 4, ..quick() }).agent("a");
+    let agent = house(&folder, LearningSettings { adapt_every: 4, ..quick() }).agent("a");
     tell(&agent, &[experience("c", 0.25), experience("c", 0.25), experience("c", 0.25)]);
     assert_eq!(state(&folder), json!({}));
     tell(&agent, &[experience("c", 0.25), experience("d", 0.25)]);
@@ -229,7 +229,7 @@ fn the_host_adapts_after_every_n_experiences() {
 #[test]
 fn a_plan_proposes_edits_for_components_with_poor_scores() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, Settings { proposals: 2, ..quick() }).agent("a");
+    let agent = house(&folder, LearningSettings { proposals: 2, ..quick() }).agent("a");
     let plan = |message: Value| agent.get("learn/refinement/plan/req", message);
     let none = plan(json!({}));
     assert_eq!((&none["status"], &none["proposals"]), (&json!("empty"), &json!([])));
@@ -333,14 +333,14 @@ fn a_rollback_also_undoes_all_later_refinements() {
 #[test]
 fn records_components_and_refinements_are_limited() {
     let folder = tempdir().unwrap();
-    let settings = Settings {
+    let settings = LearningSettings {
         components: 2,
         records: 3,
         record_bytes: 500,
         refinements: 2,
         state_bytes: 100,
         min_experiences: 2,
-        ..Settings::default()
+        ..LearningSettings::default()
     };
     let agent = house(&folder, settings).agent("a");
     tell(&agent, &[experience("a", 1.0), experience("b", 1.0), experience("b", 1.0), experience("b", 1.0)]);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gladhand_a2e_host::memory::Settings;
+use gladhand_a2e_host::memory::MemorySettings;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::tempdir;
@@ -204,7 +204,7 @@ fn compare(found: &Value, expected: &BTreeMap<&str, f64>, has_question: bool) ->
 #[test]
 fn memory_behaves_like_the_model_for_any_requests() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings::default());
+    let house = house(&folder, MemorySettings::default());
     let cases = AtomicUsize::new(0);
     let run = |steps| {
         let case = cases.fetch_add(1, Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! Principals see nothing of each other, even if their agents have the same name.
 
-use gladhand_a2e_host::learning::{self, Learning};
-use gladhand_a2e_host::memory::{self, Memory};
-use gladhand_a2e_host::planning::{self, Planning};
+use gladhand_a2e_host::learning::{Learning, LearningSettings};
+use gladhand_a2e_host::memory::{Memory, MemorySettings};
+use gladhand_a2e_host::planning::{Planning, PlanningSettings};
 use gladhand_store::Database;
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -28,17 +28,17 @@ fn entry(tier: &str, content: &str) -> Value {
 }
 
 fn remembering(folder: &TempDir) -> House {
-    let settings = memory::Settings::default();
+    let settings = MemorySettings::default();
     House::open(folder.path(), |storage, clock| Box::new(Memory::new(storage, settings).by(clock)))
 }
 
 fn learning(folder: &TempDir) -> House {
-    let settings = learning::Settings { min_experiences: 1, ..learning::Settings::default() };
+    let settings = LearningSettings { min_experiences: 1, ..LearningSettings::default() };
     House::open(folder.path(), |storage, clock| Box::new(Learning::new(storage, settings).by(clock)))
 }
 
 fn planning(folder: &TempDir) -> House {
-    let settings = planning::Settings { plans: 2, tasks: 2, ..planning::Settings::default() };
+    let settings = PlanningSettings { plans: 2, tasks: 2, ..PlanningSettings::default() };
     House::open(folder.path(), |storage, _| Box::new(Planning::new(storage, settings)))
 }
 

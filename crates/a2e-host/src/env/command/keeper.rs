@@ -76,8 +76,8 @@ pub(super) fn keep(started: Started, program: &Program, pushes: Pushes) -> (Line
     let hung_up = CancellationToken::new();
     let guard = hung_up.clone().drop_guard();
     let line = Line { questions, answers, asked: 0, hung_up: hung_up.clone(), _guard: guard };
-    let Program { name, longest_line, grace, .. } = program;
-    let keeper = Keeper { name: name.clone(), hung_up, pushes, longest_line: *longest_line, grace: *grace };
+    let Program { name, max_line_bytes, grace, .. } = program;
+    let keeper = Keeper { name: name.clone(), hung_up, pushes, max_line_bytes: *max_line_bytes, grace: *grace };
     (line, keeper.keep(started, asked, answered))
 }
 
@@ -86,7 +86,7 @@ struct Keeper {
     name: String,
     hung_up: CancellationToken,
     pushes: Pushes,
-    longest_line: usize,
+    max_line_bytes: usize,
     grace: Duration,
 }
 
@@ -132,7 +132,7 @@ impl Keeper {
         answered: &mpsc::Sender<Object>,
         left: &CancellationToken,
     ) -> Option<&'static str> {
-        let mut lines = Lines::with_limit(self.longest_line);
+        let mut lines = Lines::with_limit(self.max_line_bytes);
         let (mut is_over, mut unended) = (false, 0);
         loop {
             let read = tokio::select! {
@@ -166,7 +166,7 @@ impl Keeper {
                 }
             }
             // `Lines` reports a line that is too long only when its end arrives, so count here.
-            if unended > self.longest_line {
+            if unended > self.max_line_bytes {
                 return Some(TOO_LONG);
             }
         }
