@@ -9,14 +9,14 @@ use async_trait::async_trait;
 use gladhand_core::wire::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use crate::contract::{Bench, Place, Ran, Run, ToolDescription};
+use crate::contract::{Bench, GuardedPath, Ran, Run, ToolDescription};
 use crate::custom::Custom;
 use crate::desk::Desk;
 use crate::files::bounds::{Bounds, Surroundings};
 use crate::input::Input;
 use crate::outcome::{self, Outcome, Problem};
 use crate::process::programs;
-use crate::settings::Settings;
+use crate::settings::WorkbenchSettings;
 use crate::shell::Shell;
 use crate::web::Searcher;
 use crate::{catalogue, files, scripts, shell};
@@ -24,7 +24,7 @@ use crate::{catalogue, files, scripts, shell};
 /// The built-in tools, and the custom tools of a folder.
 #[derive(Debug)]
 pub struct Workbench {
-    pub(crate) settings: Settings,
+    pub(crate) settings: WorkbenchSettings,
     surroundings: Arc<Surroundings>,
     pub(crate) shell: Option<Shell>,
     pub(crate) searcher: Searcher,
@@ -70,7 +70,7 @@ impl Job<'_> {
 impl Workbench {
     /// Prepares the tools. Custom tools are third-party code, so they are loaded only when they are first needed
     /// ([`Bench::ready`]).
-    pub fn open(settings: Settings) -> Arc<Self> {
+    pub fn open(settings: WorkbenchSettings) -> Arc<Self> {
         let built_in = catalogue::built_in();
         let mut extras = if settings.extras { catalogue::extras() } else { Vec::new() };
         extras.retain(|tool| tool.name != "run_python" || programs::find("python3", &settings.environment).is_some());
@@ -161,7 +161,7 @@ impl Bench for Workbench {
         self.custom.ready().await;
     }
 
-    async fn reach(&self, run: &Run<'_>) -> Vec<Place> {
+    async fn reach(&self, run: &Run<'_>) -> Vec<GuardedPath> {
         if run.edition != 0 {
             return Vec::new();
         }

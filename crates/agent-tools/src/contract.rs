@@ -16,7 +16,7 @@ pub trait Bench: std::fmt::Debug + Send + Sync {
     async fn ready(&self) {}
 
     /// The places that a call would use and that need approval before it runs. Reads the file system.
-    async fn reach(&self, _run: &Run<'_>) -> Vec<Place> {
+    async fn reach(&self, _run: &Run<'_>) -> Vec<GuardedPath> {
         Vec::new()
     }
 
@@ -78,14 +78,14 @@ pub struct Run<'a> {
     /// Whether file tools may use that folder freely.
     pub is_workspace: bool,
     /// The places that were approved for this call ([`Bench::reach`]).
-    pub approved: &'a [Place],
+    pub approved: &'a [GuardedPath],
     /// Cancels the call: processes are terminated, then killed with their whole group.
     pub cancel: &'a CancellationToken,
 }
 
 /// A file or folder that a call uses and that needs approval.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct GuardedPath {
     /// Its real path.
     pub path: PathBuf,
     /// Why it needs approval.

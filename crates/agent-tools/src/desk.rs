@@ -23,7 +23,7 @@ pub(crate) struct Desk {
     /// Started processes that may still have running descendants.
     held: Mutex<Vec<Arc<dyn Held>>>,
     /// The directory and variables of the shell.
-    pub(crate) place: Mutex<Place>,
+    pub(crate) place: Mutex<ShellState>,
     /// Background shells.
     pub(crate) shells: Shelf,
     /// Background scripts.
@@ -34,7 +34,7 @@ pub(crate) struct Desk {
 
 /// The directory and the variables that one command leaves to the next.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Place {
+pub(crate) struct ShellState {
     /// The directory, once a command has changed it.
     pub(crate) folder: Option<PathBuf>,
     /// The variables, once a command has changed them.
@@ -65,7 +65,7 @@ impl Desk {
     }
 
     /// The directory and variables of the shell.
-    pub(crate) fn place(&self) -> MutexGuard<'_, Place> {
+    pub(crate) fn place(&self) -> MutexGuard<'_, ShellState> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -13,7 +13,7 @@ pub type KeyOfExa = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// The paths, permissions and environment of a workbench.
 #[derive(Clone)]
-pub struct Settings {
+pub struct WorkbenchSettings {
     /// The data folder: custom tools are in `tools` below it, scripts in `js-runtime`.
     pub data: PathBuf,
     /// Folders that file tools use freely, in addition to that of the session. Shell and scripts are not limited by it.
@@ -36,7 +36,7 @@ pub struct Settings {
     pub starter: Arc<dyn Starter>,
 }
 
-impl Settings {
+impl WorkbenchSettings {
     /// Defaults: file tools are limited to the session's folder, programs are children of this process with its
     /// environment, and there is no key for web search.
     pub fn new(data: impl Into<PathBuf>) -> Self {
@@ -55,10 +55,10 @@ impl Settings {
     }
 }
 
-impl std::fmt::Debug for Settings {
+impl std::fmt::Debug for WorkbenchSettings {
     // The environment and the key may contain secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settings")
+        f.debug_struct("WorkbenchSettings")
             .field("data", &self.data)
             .field("roots", &self.roots)
             .field("exa_base", &self.exa_base)

@@ -19,7 +19,7 @@ use crate::process::pipes::Pipes;
 use crate::process::starting::{GRACE, Starter, end};
 use crate::process::{Environment, Plan, arguments, pipes};
 use crate::scripts::Runtime;
-use crate::settings::Settings;
+use crate::settings::WorkbenchSettings;
 
 /// The program of the process.
 const DRIVER: &str = include_str!("driver.mjs");
@@ -80,7 +80,7 @@ struct Line<'a> {
 }
 
 impl Helper {
-    pub(super) fn new(runtime: Runtime, settings: &Settings) -> Self {
+    pub(super) fn new(runtime: Runtime, settings: &WorkbenchSettings) -> Self {
         Self {
             runtime,
             folder: settings.data.join("js-runtime"),

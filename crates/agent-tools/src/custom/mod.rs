@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::contract::{Effect, Ran, ToolDescription};
 use crate::outcome::{Outcome, Problem};
 use crate::scripts::Runtime;
-use crate::settings::Settings;
+use crate::settings::WorkbenchSettings;
 use helper::Helper;
 
 /// Maximum number of files that are loaded.
@@ -54,7 +54,7 @@ impl Tool {
 
 impl Custom {
     /// Prepares the tools of the folder without loading them.
-    pub(crate) fn new(settings: &Settings, taken: BTreeSet<String>) -> Self {
+    pub(crate) fn new(settings: &WorkbenchSettings, taken: BTreeSet<String>) -> Self {
         let runtime = Runtime::find("auto", &settings.environment).ok();
         let helper = runtime.map(|runtime| Helper::new(runtime, settings));
         Self {

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::secrets;
-use crate::contract::{Guarded, Place, Run};
+use crate::contract::{Guarded, GuardedPath, Run};
 use crate::outcome::Problem;
-use crate::settings::Settings;
+use crate::settings::WorkbenchSettings;
 
 /// Maximum number of entries that are searched for hard links.
 const ENTRIES: usize = 20_000;
@@ -41,7 +41,7 @@ pub(crate) struct Surroundings {
 
 impl Surroundings {
     /// Resolves the paths of the settings.
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &WorkbenchSettings) -> Self {
         let all = |paths: &[PathBuf]| paths.iter().filter_map(|path| real(path)).collect::<Vec<_>>();
         for root in settings.roots.iter().filter(|root| !root.is_dir()) {
             tracing::warn!(root = %root.display(), "a root that is not a folder");
@@ -113,7 +113,7 @@ pub(crate) struct Bounds {
     /// The folder of the session, if it may be used freely.
     workspace: Option<PathBuf>,
     /// Places that were approved for this call.
-    approved: Vec<Place>,
+    approved: Vec<GuardedPath>,
     linked_secrets: Arc<OnceLock<HashSet<(u64, u64)>>>,
 }
 
@@ -132,7 +132,7 @@ impl Bounds {
 
     /// The place that needs approval before a path is used. A path that does not exist needs none, because reading it
     /// fails.
-    pub(crate) fn reach(&self, path: &Path, access: Access) -> Option<Place> {
+    pub(crate) fn reach(&self, path: &Path, access: Access) -> Option<GuardedPath> {
         let real = match access {
             Access::Read => path.canonicalize().ok()?,
             Access::Write => real(path)?,
@@ -140,7 +140,7 @@ impl Bounds {
         let about = real.symlink_metadata().ok();
         match self.standing(&real, about.as_ref(), access) {
             Standing::Free | Standing::Private => None,
-            Standing::Guarded(why) => Some(Place { path: real, why }),
+            Standing::Guarded(why) => Some(GuardedPath { path: real, why }),
         }
     }
 
@@ -234,7 +234,7 @@ pub struct SecretFiles(Bounds);
 
 impl SecretFiles {
     /// Uses the paths of the settings.
-    pub fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &WorkbenchSettings) -> Self {
         let surroundings = Arc::new(Surroundings::new(settings));
         Self(Bounds { surroundings, workspace: None, approved: Vec::new(), linked_secrets: Arc::default() })
     }
@@ -319,8 +319,8 @@ mod tests {
             self.0.path().canonicalize().unwrap().join(path)
         }
 
-        fn bounds(&self, approved: &[Place]) -> Bounds {
-            let mut settings = Settings::new(self.at("data"));
+        fn bounds(&self, approved: &[GuardedPath]) -> Bounds {
+            let mut settings = WorkbenchSettings::new(self.at("data"));
             settings.environment.insert("HOME".into(), self.at("").into());
             settings.readable = vec![self.at("data/skills")];
             settings.private = vec![self.at("private")];
@@ -413,8 +413,8 @@ mod tests {
     #[test]
     fn only_approved_files_are_read() {
         let home = Home::new();
-        let place = |path: &str, why| Place { path: home.at(path), why };
-        let can_open = |approved: &[Place], path: &str| home.bounds(approved).open(&home.at(path)).is_ok();
+        let place = |path: &str, why| GuardedPath { path: home.at(path), why };
+        let can_open = |approved: &[GuardedPath], path: &str| home.bounds(approved).open(&home.at(path)).is_ok();
         assert!(can_open(&[place("other/file", Guarded::Outside)], "other/file"));
         assert!(can_open(&[place(".ssh/key", Guarded::Secret)], ".ssh/key"));
         assert!(!can_open(&[place("", Guarded::Outside)], ".ssh/key"), "a folder does not open the secrets in it");
@@ -436,10 +436,10 @@ mod tests {
         symlink(home.at("work/real"), home.at("work/link")).unwrap();
         std::fs::hard_link(home.at("work/audit"), home.at("work/hard")).unwrap();
         std::fs::hard_link(home.at("work/audit.1"), home.at("work/hard.1")).unwrap();
-        let mut settings = Settings::new(home.at("data"));
+        let mut settings = WorkbenchSettings::new(home.at("data"));
         settings.private = ["work/audit", "work/link", "work/later"].map(|path| home.at(path)).into();
         let surroundings = Arc::new(Surroundings::new(&settings));
-        let all = vec![Place { path: home.at(""), why: Guarded::Steering }];
+        let all = vec![GuardedPath { path: home.at(""), why: Guarded::Steering }];
         let bounds = || Bounds { surroundings: Arc::clone(&surroundings), approved: all.clone(), ..home.bounds(&[]) };
         for private in ["audit", "audit.1", "audit.20", "real", "link", "hard", "hard.1"] {
             assert!(bounds().open(&home.at("work").join(private)).is_err(), "{private}");
@@ -457,7 +457,7 @@ mod tests {
     #[test]
     fn the_environment_of_a_process_is_private() {
         let home = Home::new();
-        let all = [Place { path: "/".into(), why: Guarded::Secret }];
+        let all = [GuardedPath { path: "/".into(), why: Guarded::Secret }];
         let own = format!("/proc/{}/environ", std::process::id());
         for path in ["/proc/self/environ", "/proc/thread-self/environ", "/proc/self/root/proc/self/environ", &own] {
             assert!(home.bounds(&all).open(Path::new(path)).is_err(), "{path}");

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::state::{StateFile, still_there};
 use super::{Shell, background};
 use crate::bench::Job;
-use crate::desk::Place;
+use crate::desk::ShellState;
 use crate::outcome::{Outcome, Problem, done, failed};
 use crate::process::{Environment, Plan, foreground, shown};
 
@@ -106,7 +106,8 @@ async fn wait_for(job: &Job<'_>, shell: &Shell, command: &str, beginning: Beginn
 /// The initial state of a command: the state after the previous one, changed by the input. The changes are kept,
 /// whatever the result of the command.
 fn begin(job: &Job<'_>) -> Result<Beginning, Problem> {
-    let mut place = if job.input.flag("reset_session", false) { Place::default() } else { job.desk.place().clone() };
+    let mut place =
+        if job.input.flag("reset_session", false) { ShellState::default() } else { job.desk.place().clone() };
     if let Some(cwd) = job.input.word("cwd") {
         let from = still_there(place.folder.as_deref(), job.folder);
         let folder = crate::files::within(&from, cwd);

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::desk::Place;
+use crate::desk::ShellState;
 use crate::process::{Environment, family};
 
 /// Variables that belong to one shell process and are not passed on.
@@ -58,13 +58,13 @@ impl StateFile {
     }
 
     /// The state after the command, if it was written.
-    pub(super) fn read(&self) -> Option<Place> {
+    pub(super) fn read(&self) -> Option<ShellState> {
         let written = fs_err::read(&self.path).ok()?;
         let mut parts = written.split(|byte| *byte == 0);
         let folder = Path::new(OsStr::from_bytes(parts.next()?)).to_owned();
         let environment: Environment = parts.filter_map(variable).collect();
         let is_whole = folder.is_absolute() && !environment.is_empty();
-        is_whole.then_some(Place { folder: Some(folder), environment: Some(environment) })
+        is_whole.then_some(ShellState { folder: Some(folder), environment: Some(environment) })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gladhand_agent_tools::{Bench, Run, Settings};
+use gladhand_agent_tools::{Bench, Run, WorkbenchSettings};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Shop, needs};
 
-fn put(settings: &Settings, files: &[(&str, &str)]) {
+fn put(settings: &WorkbenchSettings, files: &[(&str, &str)]) {
     for (name, text) in files {
         let path = settings.data.join("tools").join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -185,7 +185,7 @@ async fn a_tool_that_the_model_created_is_still_marked_after_a_restart() {
     assert!(shop.call("create_persistent_tool", made).await.ok);
     let extra = json!({"name": "run_python", "description": "x", "handler_code": "return 1;"});
     assert!(shop.call("create_persistent_tool", extra).await.error.unwrap().contains("cannot overwrite"));
-    let again = gladhand_agent_tools::Workbench::open(Settings::new(shop.home.path().join("data")));
+    let again = gladhand_agent_tools::Workbench::open(WorkbenchSettings::new(shop.home.path().join("data")));
     again.ready().await;
     assert!(again.tools().iter().any(|tool| tool.name == "adder" && tool.is_made_by_model));
     again.close().await;

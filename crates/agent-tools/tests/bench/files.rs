@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use gladhand_agent_tools::{Guarded, Place};
+use gladhand_agent_tools::{Guarded, GuardedPath};
 use serde_json::{Value, json};
 
 use tokio_util::sync::CancellationToken;
@@ -213,7 +213,7 @@ async fn searches_and_lists_skip_secrets() {
 async fn a_place_is_read_once_it_is_approved() {
     let shop = with_secrets().await;
     let home = shop.home.path().canonicalize().unwrap();
-    let place = |path: &str, why| Place { path: home.join(path), why };
+    let place = |path: &str, why| GuardedPath { path: home.join(path), why };
     let patch = "*** Begin Patch\n*** Update File: ../.ssh/key\n*** Move to: copy\n@@\n-needle\n+x\n*** End Patch";
     for (tool, input, reached) in [
         ("read_file", json!({"file_path": "<CWD>/plain"}), vec![]),

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gladhand_agent_tools::{Bench, Place, Run, Settings, Workbench};
+use gladhand_agent_tools::{Bench, GuardedPath, Run, Workbench, WorkbenchSettings};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio_util::sync::CancellationToken;
@@ -41,10 +41,10 @@ impl Shop {
     }
 
     /// A workbench with other settings. `change` may also create files.
-    async fn with(change: impl FnOnce(&mut Settings)) -> Self {
+    async fn with(change: impl FnOnce(&mut WorkbenchSettings)) -> Self {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join("cwd")).unwrap();
-        let mut settings = Settings::new(home.path().join("data"));
+        let mut settings = WorkbenchSettings::new(home.path().join("data"));
         // Login shells must not read the real home.
         settings.environment.insert("HOME".into(), home.path().into());
         change(&mut settings);
@@ -74,7 +74,7 @@ impl Shop {
     }
 
     /// Runs a call with approval for everything that it reaches. Returns the result and these places.
-    async fn approving(&self, name: &str, input: Value) -> (Said, Vec<Place>) {
+    async fn approving(&self, name: &str, input: Value) -> (Said, Vec<GuardedPath>) {
         let (folder, cancel) = (self.folder(), CancellationToken::new());
         let input = input.to_string().replace("<CWD>", folder.to_str().unwrap());
         let input = RawValue::from_string(input).unwrap();
