@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::bench::Job;
 use crate::outcome::{Outcome, Problem, done, failed};
-use crate::process::background::{Background, Manner, Stream};
+use crate::process::background::{Background, StopMode, Stream};
 use crate::process::output::Reading;
 
 /// The report of reading a background process.
@@ -36,10 +36,10 @@ pub(crate) fn read_streams(job: &Job<'_>, background: &Background) -> Outcome {
         "stderr" => (false, true),
         _ => return Err(Problem::invalid("`stream` must be one of: both, stdout, stderr.")),
     };
-    let most = job.input.within("max_chars", 8000, 1, 120_000);
+    let max_units = job.input.within("max_chars", 8000, 1, 120_000);
     let is_peek = job.input.flag("peek", false);
     let read = |wanted, stream| -> Reading {
-        if wanted { background.read(stream, most, is_peek) } else { background.skip(stream) }
+        if wanted { background.read(stream, max_units, is_peek) } else { background.skip(stream) }
     };
     // Check the exit first: if the process has ended, the output read below is complete.
     let exit = background.exit();
@@ -101,7 +101,7 @@ pub(crate) async fn write_bytes(
 }
 
 /// Stops a background process. Kills it if the input has `force`.
-pub(crate) async fn stop_it(job: &Job<'_>, background: &Background) -> Outcome {
+pub(crate) async fn stop_process(job: &Job<'_>, background: &Background) -> Outcome {
     #[derive(Serialize)]
     struct Already<'a> {
         status: &'a str,
@@ -127,9 +127,9 @@ pub(crate) async fn stop_it(job: &Job<'_>, background: &Background) -> Outcome {
             signal: exit.signal,
         }));
     }
-    let (manner, name) =
-        if job.input.flag("force", false) { (Manner::Forced, "SIGKILL") } else { (Manner::Asked, "SIGTERM") };
-    background.stop(manner).await;
+    let (mode, name) =
+        if job.input.flag("force", false) { (StopMode::Kill, "SIGKILL") } else { (StopMode::Terminate, "SIGTERM") };
+    background.stop(mode).await;
     let exit = background.exit();
     Ok(done(&Requested {
         status: "stop_requested",

@@ -38,9 +38,9 @@ impl Input {
     }
 
     /// An integer, clamped to a range.
-    pub(crate) fn within(&self, name: &str, default: usize, least: usize, most: usize) -> usize {
+    pub(crate) fn within(&self, name: &str, default: usize, min: usize, max: usize) -> usize {
         match self.whole(name) {
-            Some(number) => usize::try_from(number).unwrap_or(0).clamp(least, most),
+            Some(number) => usize::try_from(number).unwrap_or(0).clamp(min, max),
             None => default,
         }
     }

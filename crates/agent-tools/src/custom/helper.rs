@@ -25,13 +25,13 @@ use crate::settings::WorkbenchSettings;
 const DRIVER: &str = include_str!("driver.mjs");
 
 /// Maximum length of an answer, in bytes.
-const LONGEST: u64 = 32 * 1024 * 1024;
+const MAX_ANSWER_BYTES: u64 = 32 * 1024 * 1024;
 
 /// Timeout for loading a file.
-pub(super) const LOADING: Duration = Duration::from_secs(10);
+pub(super) const LOAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Timeout of a tool call.
-const RUNNING: Duration = Duration::from_secs(1200);
+const CALL_TIMEOUT: Duration = Duration::from_secs(1200);
 
 /// Starts and owns the process that runs custom tools.
 #[derive(Debug)]
@@ -49,10 +49,10 @@ pub(super) struct Helper {
 struct Process {
     stdin: tokio::sync::Mutex<Sender>,
     /// Pending requests, by id.
-    waiting: Mutex<HashMap<u64, oneshot::Sender<Box<RawValue>>>>,
+    pending: Mutex<HashMap<u64, oneshot::Sender<Box<RawValue>>>>,
     next: AtomicU64,
     /// Cancelled to end the process.
-    gone: CancellationToken,
+    stopping: CancellationToken,
     /// Cancelled when the process and all its descendants have ended.
     ended: CancellationToken,
 }
@@ -70,7 +70,7 @@ pub(super) enum Request<'a> {
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct RequestLine<'a> {
     id: u64,
     #[serde(flatten)]
     request: Request<'a>,
@@ -93,7 +93,7 @@ impl Helper {
     /// Ends the process.
     pub(super) async fn close(&self) {
         if let Some(process) = self.process.lock().await.take() {
-            process.gone.cancel();
+            process.stopping.cancel();
             process.ended.cancelled().await;
         }
     }
@@ -102,11 +102,11 @@ impl Helper {
     pub(super) async fn load<T: for<'a> Deserialize<'a>>(&self, path: &Path, version: u64) -> Result<T, String> {
         let process = self.process().await.map_err(|error| error.to_string())?;
         let answer = process.ask(process.number(), Request::Load(path), version, None);
-        match tokio::time::timeout(LOADING, answer).await {
+        match tokio::time::timeout(LOAD_TIMEOUT, answer).await {
             Ok(answer) => serde_json::from_str(answer?.get()).map_err(|error| error.to_string()),
             Err(_) => {
-                process.gone.cancel();
-                Err(format!("it did not load within {} seconds", LOADING.as_secs()))
+                process.stopping.cancel();
+                Err(format!("it did not load within {} seconds", LOAD_TIMEOUT.as_secs()))
             }
         }
     }
@@ -127,16 +127,16 @@ impl Helper {
             biased;
             answer = &mut answer => return read(&answer?),
             () = stop.cancelled() => "the tool was stopped",
-            () = tokio::time::sleep(RUNNING) => "the tool took too long",
+            () = tokio::time::sleep(CALL_TIMEOUT) => "the tool took too long",
         };
-        let asked = async {
+        let stop_call = async {
             process.stop(call).await;
             answer.await
         };
-        match tokio::time::timeout(GRACE, asked).await {
+        match tokio::time::timeout(GRACE, stop_call).await {
             Ok(answer) => read(&answer?),
             Err(_) => {
-                process.gone.cancel();
+                process.stopping.cancel();
                 Err(why.to_owned())
             }
         }
@@ -144,7 +144,7 @@ impl Helper {
 
     async fn process(&self) -> io::Result<Arc<Process>> {
         let mut kept = self.process.lock().await;
-        if let Some(process) = kept.as_ref().filter(|process| !process.gone.is_cancelled()) {
+        if let Some(process) = kept.as_ref().filter(|process| !process.stopping.is_cancelled()) {
             return Ok(Arc::clone(process));
         }
         let process = self.start().await?;
@@ -156,9 +156,9 @@ impl Helper {
         fs_err::create_dir_all(&self.folder)?;
         let driver = self.folder.join("driver.mjs");
         fs_err::write(&driver, DRIVER)?;
-        let word = format!("{}:", moment::random_hex(16)?);
+        let answer_prefix = format!("{}:", moment::random_hex(16)?);
         let mut environment = self.environment.clone();
-        environment.insert("GLADHAND_DRIVER_WORD".into(), word.clone().into());
+        environment.insert("GLADHAND_DRIVER_WORD".into(), answer_prefix.clone().into());
         let plan = Plan {
             program: self.runtime.program.clone(),
             arguments: arguments([&driver]),
@@ -169,23 +169,23 @@ impl Helper {
         let held = self.starter.start(plan.program(), channels).await?;
         let process = Arc::new(Process {
             stdin: tokio::sync::Mutex::new(stdin),
-            waiting: Mutex::default(),
+            pending: Mutex::default(),
             next: AtomicU64::new(0),
-            gone: CancellationToken::new(),
+            stopping: CancellationToken::new(),
             ended: CancellationToken::new(),
         });
         tokio::spawn(log(stderr));
-        let heard = Arc::clone(&process);
+        let reader = Arc::clone(&process);
         tokio::spawn(async move {
             tokio::select! {
-                () = heard.hear(stdout, &word) => {}
-                () = heard.gone.cancelled() => {}
+                () = reader.read_answers(stdout, &answer_prefix) => {}
+                () = reader.stopping.cancelled() => {}
             }
-            heard.gone.cancel();
+            reader.stopping.cancel();
             end(&*held).await;
             // Pending requests get an error.
-            heard.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
-            heard.ended.cancel();
+            reader.pending.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            reader.ended.cancel();
         });
         Ok(process)
     }
@@ -194,7 +194,7 @@ impl Helper {
 impl Drop for Helper {
     fn drop(&mut self) {
         if let Some(process) = self.process.get_mut() {
-            process.gone.cancel();
+            process.stopping.cancel();
         }
     }
 }
@@ -212,15 +212,15 @@ impl Process {
         version: u64,
         input: Option<&RawValue>,
     ) -> Result<Box<RawValue>, String> {
-        const GONE: &str = "the process that runs custom tools has ended";
+        const ENDED: &str = "the process that runs custom tools has ended";
         let (sender, receiver) = oneshot::channel();
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
-        let written = self.write(&Line { id, request, version, input }).await;
-        if written.is_err() || self.gone.is_cancelled() {
-            self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-            return Err(GONE.to_owned());
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
+        let written = self.write(&RequestLine { id, request, version, input }).await;
+        if written.is_err() || self.stopping.is_cancelled() {
+            self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            return Err(ENDED.to_owned());
         }
-        let answer = receiver.await.map_err(|_| GONE.to_owned())?;
+        let answer = receiver.await.map_err(|_| ENDED.to_owned())?;
         #[derive(Deserialize)]
         struct Thrown {
             thrown: String,
@@ -231,7 +231,7 @@ impl Process {
         }
     }
 
-    async fn write(&self, line: &Line<'_>) -> io::Result<()> {
+    async fn write(&self, line: &RequestLine<'_>) -> io::Result<()> {
         let mut bytes = serde_json::to_vec(line)?;
         // The input may contain line breaks between its members.
         bytes.retain(|byte| !matches!(byte, b'\n' | b'\r'));
@@ -241,29 +241,31 @@ impl Process {
 
     async fn stop(&self, call: u64) {
         // If the process no longer reads, it is ended soon anyway.
-        let _ = self.write(&Line { id: self.number(), request: Request::Stop(call), version: 0, input: None }).await;
+        let _ =
+            self.write(&RequestLine { id: self.number(), request: Request::Stop(call), version: 0, input: None }).await;
     }
 
     /// Delivers answers to the pending requests until the output ends.
-    async fn hear(&self, stdout: Receiver, word: &str) {
+    async fn read_answers(&self, stdout: Receiver, answer_prefix: &str) {
         let mut stdout = BufReader::new(stdout);
         let mut line = Vec::new();
         loop {
             line.clear();
-            match (&mut stdout).take(LONGEST).read_until(b'\n', &mut line).await {
+            match (&mut stdout).take(MAX_ANSWER_BYTES).read_until(b'\n', &mut line).await {
                 Ok(1..) if line.ends_with(b"\n") => {}
                 _ => return,
             }
-            let Some((id, answer)) =
-                std::str::from_utf8(&line).ok().and_then(|line| line.trim_end().strip_prefix(word)?.split_once(' '))
+            let Some((id, answer)) = std::str::from_utf8(&line)
+                .ok()
+                .and_then(|line| line.trim_end().strip_prefix(answer_prefix)?.split_once(' '))
             else {
                 continue;
             };
-            let waiting =
-                id.parse().ok().and_then(|id| self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id));
-            if let (Some(waiting), Ok(answer)) = (waiting, serde_json::from_str(answer)) {
+            let pending =
+                id.parse().ok().and_then(|id| self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(&id));
+            if let (Some(pending), Ok(answer)) = (pending, serde_json::from_str(answer)) {
                 // A caller that was cancelled no longer receives it.
-                let _ = waiting.send(answer);
+                let _ = pending.send(answer);
             }
         }
     }

@@ -20,7 +20,7 @@ use crate::settings::WorkbenchSettings;
 use helper::Helper;
 
 /// Maximum number of files that are loaded.
-const MOST: usize = 1000;
+const MAX_FILES: usize = 1000;
 
 /// The custom tools.
 #[derive(Debug)]
@@ -209,12 +209,12 @@ fn files(folder: &Path) -> Vec<PathBuf> {
                 _ => {}
             }
         }
-        if files.len() > MOST {
+        if files.len() > MAX_FILES {
             tracing::warn!(folder = %folder.display(), "too many custom tools; the rest is ignored");
             break;
         }
     }
     files.sort();
-    files.truncate(MOST);
+    files.truncate(MAX_FILES);
     files
 }

@@ -15,7 +15,7 @@ use crate::outcome::Problem;
 use crate::settings::WorkbenchSettings;
 
 /// Maximum number of entries that are searched for hard links.
-const ENTRIES: usize = 20_000;
+const MAX_ENTRIES: usize = 20_000;
 
 /// The purpose for which a path is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) enum Access {
 
 /// Limits that all calls of a workbench share. All paths are real paths.
 #[derive(Debug)]
-pub(crate) struct Surroundings {
+pub(crate) struct AccessRules {
     /// Folders that file tools read and write freely.
     roots: Vec<PathBuf>,
     /// Folders that they only read freely.
@@ -39,7 +39,7 @@ pub(crate) struct Surroundings {
     home: Option<PathBuf>,
 }
 
-impl Surroundings {
+impl AccessRules {
     /// Resolves the paths of the settings.
     pub(crate) fn new(settings: &WorkbenchSettings) -> Self {
         let all = |paths: &[PathBuf]| paths.iter().filter_map(|path| real(path)).collect::<Vec<_>>();
@@ -70,23 +70,23 @@ impl Surroundings {
             places.iter().filter_map(move |place| Some(home?.join(place)))
         };
         // Breadth first: a deep folder must not use up the limit before the others are searched.
-        let mut waiting: VecDeque<PathBuf> = self.private.iter().chain(&self.sensitive).cloned().collect();
-        waiting.extend(self.private.iter().flat_map(|path| numbered_copies(path)));
-        waiting.extend(home(&secrets::FOLDERS).chain(home(&secrets::FILES)));
+        let mut queue: VecDeque<PathBuf> = self.private.iter().chain(&self.sensitive).cloned().collect();
+        queue.extend(self.private.iter().flat_map(|path| numbered_copies(path)));
+        queue.extend(home(&secrets::FOLDERS).chain(home(&secrets::FILES)));
         if let Some(entries) = self.home.as_deref().and_then(|home| std::fs::read_dir(home).ok()) {
-            waiting.extend(entries.flatten().map(|entry| entry.path()).filter(|path| secrets::may_hold_secrets(path)));
+            queue.extend(entries.flatten().map(|entry| entry.path()).filter(|path| secrets::may_hold_secrets(path)));
         }
-        let (mut found, mut looked) = (HashSet::new(), 0);
-        while let Some(path) = waiting.pop_front() {
-            looked += 1;
-            if looked > ENTRIES {
+        let (mut found, mut visited) = (HashSet::new(), 0);
+        while let Some(path) = queue.pop_front() {
+            visited += 1;
+            if visited > MAX_ENTRIES {
                 tracing::warn!("too many files in sensitive places; the rest is not checked for hard links");
                 break;
             }
             let Ok(about) = path.symlink_metadata() else { continue };
             if about.is_dir() {
                 let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
-                waiting.extend(entries.map(|entry| entry.path()));
+                queue.extend(entries.map(|entry| entry.path()));
             } else if about.nlink() > 1 {
                 found.insert((about.dev(), about.ino()));
             }
@@ -97,7 +97,7 @@ impl Surroundings {
 
 /// The access decision for a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum Decision {
     /// It may be used.
     Free,
     /// It may be used once it is approved.
@@ -109,7 +109,7 @@ enum Standing {
 /// Where the file tools of one call may read and write.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
-    surroundings: Arc<Surroundings>,
+    rules: Arc<AccessRules>,
     /// The folder of the session, if it may be used freely.
     workspace: Option<PathBuf>,
     /// Places that were approved for this call.
@@ -119,10 +119,10 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     /// The bounds of a call.
-    pub(crate) fn of(surroundings: &Arc<Surroundings>, run: &Run<'_>) -> Self {
+    pub(crate) fn of(rules: &Arc<AccessRules>, run: &Run<'_>) -> Self {
         let workspace = run.is_workspace.then(|| real(run.folder)).flatten();
         Self {
-            surroundings: Arc::clone(surroundings),
+            rules: Arc::clone(rules),
             // The root directory is never a workspace, even if a service was started in it.
             workspace: workspace.filter(|folder| folder.parent().is_some()),
             approved: run.approved.to_vec(),
@@ -138,9 +138,9 @@ impl Bounds {
             Access::Write => real(path)?,
         };
         let about = real.symlink_metadata().ok();
-        match self.standing(&real, about.as_ref(), access) {
-            Standing::Free | Standing::Private => None,
-            Standing::Guarded(why) => Some(GuardedPath { path: real, why }),
+        match self.decide(&real, about.as_ref(), access) {
+            Decision::Free | Decision::Private => None,
+            Decision::Guarded(why) => Some(GuardedPath { path: real, why }),
         }
     }
 
@@ -191,38 +191,38 @@ impl Bounds {
     fn check(&self, path: &Path, real: &Path, about: Option<&Metadata>, access: Access) -> Result<(), Problem> {
         let covers = |why: Guarded| self.approved.iter().any(|place| place.why >= why && real.starts_with(&place.path));
         let path = path.display();
-        match self.standing(real, about, access) {
-            Standing::Free => Ok(()),
-            Standing::Guarded(why) if covers(why) => Ok(()),
-            Standing::Guarded(why) => Err(Problem::plain(format!("{path} {} and was not approved", why.words()))),
-            Standing::Private => Err(Problem::plain(format!("{path} is private"))),
+        match self.decide(real, about, access) {
+            Decision::Free => Ok(()),
+            Decision::Guarded(why) if covers(why) => Ok(()),
+            Decision::Guarded(why) => Err(Problem::plain(format!("{path} {} and was not approved", why.words()))),
+            Decision::Private => Err(Problem::plain(format!("{path} is private"))),
         }
     }
 
-    fn standing(&self, real: &Path, about: Option<&Metadata>, access: Access) -> Standing {
+    fn decide(&self, real: &Path, about: Option<&Metadata>, access: Access) -> Decision {
         let is_in = |folders: &[PathBuf]| folders.iter().any(|folder| real.starts_with(folder));
-        let Surroundings { roots, readable, sensitive, .. } = &*self.surroundings;
+        let AccessRules { roots, readable, sensitive, .. } = &*self.rules;
         let is_readable = access == Access::Read && is_in(readable);
-        if self.surroundings.is_private(real) || secrets::shows_process(real) {
-            return Standing::Private;
+        if self.rules.is_private(real) || secrets::shows_process(real) {
+            return Decision::Private;
         }
         if secrets::may_hold_secrets(real) || is_in(sensitive) && !is_readable || self.is_linked_secret(about) {
-            return Standing::Guarded(Guarded::Secret);
+            return Decision::Guarded(Guarded::Secret);
         }
         let around = roots.iter().chain(&self.workspace);
         let mut below = around.filter_map(|folder| Some((folder, real.strip_prefix(folder).ok()?))).peekable();
         if below.peek().is_none() {
-            return if is_readable { Standing::Free } else { Standing::Guarded(Guarded::Outside) };
+            return if is_readable { Decision::Free } else { Decision::Guarded(Guarded::Outside) };
         }
         let is_steering =
             access == Access::Write && below.any(|(folder, below)| secrets::steers_programs(folder, below));
-        if is_steering { Standing::Guarded(Guarded::Steering) } else { Standing::Free }
+        if is_steering { Decision::Guarded(Guarded::Steering) } else { Decision::Free }
     }
 
     /// Whether a file is a hard link to a file in a sensitive place.
     fn is_linked_secret(&self, about: Option<&Metadata>) -> bool {
         let Some(about) = about.filter(|about| about.is_file() && about.nlink() > 1) else { return false };
-        let known = self.linked_secrets.get_or_init(|| self.surroundings.linked_secrets());
+        let known = self.linked_secrets.get_or_init(|| self.rules.linked_secrets());
         known.contains(&(about.dev(), about.ino()))
     }
 }
@@ -235,21 +235,18 @@ pub struct SecretFiles(Bounds);
 impl SecretFiles {
     /// Uses the paths of the settings.
     pub fn new(settings: &WorkbenchSettings) -> Self {
-        let surroundings = Arc::new(Surroundings::new(settings));
-        Self(Bounds { surroundings, workspace: None, approved: Vec::new(), linked_secrets: Arc::default() })
+        let rules = Arc::new(AccessRules::new(settings));
+        Self(Bounds { rules, workspace: None, approved: Vec::new(), linked_secrets: Arc::default() })
     }
 
     /// The same rules for another call: hard links are searched again.
-    pub fn anew(&self) -> Self {
+    pub fn for_another_call(&self) -> Self {
         Self(Bounds { linked_secrets: Arc::default(), ..self.0.clone() })
     }
 
     /// Whether the file or folder at a real path is one of them.
     pub fn contain(&self, real: &Path, about: &Metadata) -> bool {
-        matches!(
-            self.0.standing(real, Some(about), Access::Read),
-            Standing::Guarded(Guarded::Secret) | Standing::Private
-        )
+        matches!(self.0.decide(real, Some(about), Access::Read), Decision::Guarded(Guarded::Secret) | Decision::Private)
     }
 }
 
@@ -284,7 +281,7 @@ fn numbered_copies(file: &Path) -> impl Iterator<Item = PathBuf> {
         name.push(format!(".{number}"));
         PathBuf::from(name)
     };
-    (1..ENTRIES).map(copy).take_while(|copy| copy.exists())
+    (1..MAX_ENTRIES).map(copy).take_while(|copy| copy.exists())
 }
 
 #[cfg(test)]
@@ -325,7 +322,7 @@ mod tests {
             settings.readable = vec![self.at("data/skills")];
             settings.private = vec![self.at("private")];
             Bounds {
-                surroundings: Arc::new(Surroundings::new(&settings)),
+                rules: Arc::new(AccessRules::new(&settings)),
                 workspace: Some(self.at("work")),
                 approved: approved.to_vec(),
                 linked_secrets: Arc::default(),
@@ -438,9 +435,9 @@ mod tests {
         std::fs::hard_link(home.at("work/audit.1"), home.at("work/hard.1")).unwrap();
         let mut settings = WorkbenchSettings::new(home.at("data"));
         settings.private = ["work/audit", "work/link", "work/later"].map(|path| home.at(path)).into();
-        let surroundings = Arc::new(Surroundings::new(&settings));
+        let rules = Arc::new(AccessRules::new(&settings));
         let all = vec![GuardedPath { path: home.at(""), why: Guarded::Steering }];
-        let bounds = || Bounds { surroundings: Arc::clone(&surroundings), approved: all.clone(), ..home.bounds(&[]) };
+        let bounds = || Bounds { rules: Arc::clone(&rules), approved: all.clone(), ..home.bounds(&[]) };
         for private in ["audit", "audit.1", "audit.20", "real", "link", "hard", "hard.1"] {
             assert!(bounds().open(&home.at("work").join(private)).is_err(), "{private}");
         }

@@ -25,20 +25,20 @@ use crate::input::Input;
 use crate::outcome::{Outcome, Problem, blocking, done, failed};
 
 /// Timeout of a search.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum length of a pattern, in bytes.
-const LONGEST_PATTERN: usize = 16 * 1024;
+const MAX_PATTERN_BYTES: usize = 16 * 1024;
 
 /// Maximum number of groups in a pattern. A search keeps a memory slot for each group in each state of the pattern.
-const MOST_GROUPS: usize = 50;
+const MAX_GROUPS: usize = 50;
 
 /// Maximum size of a compiled pattern in bytes, and how many bytes of a file are searched at once with it. A longer
 /// line is searched in pieces of that length.
 const SIZES: [(usize, usize); 3] = [(64 << 10, 16 << 10), (512 << 10, 2 << 10), (2 << 20, 512)];
 
 /// Maximum cache size of a pattern during a search, in bytes.
-const CACHE: usize = 1 << 20;
+const MAX_CACHE_BYTES: usize = 1 << 20;
 
 /// Runs the tool.
 pub(crate) async fn run(job: &Job<'_>) -> Outcome {
@@ -66,15 +66,15 @@ struct Pattern {
 
 impl Pattern {
     fn compile(text: &str) -> Result<Self, Problem> {
-        if text.len() > LONGEST_PATTERN {
-            return Err(Problem::plain(format!("pattern is longer than {LONGEST_PATTERN} bytes")));
+        if text.len() > MAX_PATTERN_BYTES {
+            return Err(Problem::plain(format!("pattern is longer than {MAX_PATTERN_BYTES} bytes")));
         }
         // An escaped parenthesis counts too. The count is rough, but never too low.
-        if text.matches('(').count() - text.matches("(?:").count() > MOST_GROUPS {
-            return Err(Problem::plain(format!("pattern has more than {MOST_GROUPS} groups; (?:x) makes none")));
+        if text.matches('(').count() - text.matches("(?:").count() > MAX_GROUPS {
+            return Err(Problem::plain(format!("pattern has more than {MAX_GROUPS} groups; (?:x) makes none")));
         }
         let mut builder = RegexMatcherBuilder::new();
-        builder.line_terminator(Some(b'\n')).dfa_size_limit(CACHE);
+        builder.line_terminator(Some(b'\n')).dfa_size_limit(MAX_CACHE_BYTES);
         let mut tried = Err(String::new());
         for (size, piece) in SIZES {
             tried = builder.size_limit(size).build(text).map_err(|error| error.to_string());
@@ -101,19 +101,19 @@ pub(super) fn path(input: &Input, folder: &Path) -> PathBuf {
 
 /// When a search must stop.
 #[derive(Debug, Clone)]
-struct Ending {
+struct StopCondition {
     stop: CancellationToken,
     until: Instant,
 }
 
-impl Ending {
+impl StopCondition {
     /// Fails once the search must stop.
     fn check(&self) -> Result<(), Problem> {
         if self.stop.is_cancelled() {
             return Err(Problem::plain("the search was stopped"));
         }
         if Instant::now() > self.until {
-            return Err(Problem::plain(format!("the search took longer than {} seconds", PATIENCE.as_secs())));
+            return Err(Problem::plain(format!("the search took longer than {} seconds", TIMEOUT.as_secs())));
         }
         Ok(())
     }
@@ -122,7 +122,7 @@ impl Ending {
 /// A file that is read in pieces, until the search must stop.
 struct Pieces<'e> {
     file: File,
-    ending: &'e Ending,
+    stop_condition: &'e StopCondition,
     /// How many bytes are read at once.
     piece: usize,
     /// Whether it is UTF-16, into which no single byte can be inserted.
@@ -132,16 +132,16 @@ struct Pieces<'e> {
 }
 
 impl<'e> Pieces<'e> {
-    fn of(file: File, piece: usize, ending: &'e Ending) -> Self {
+    fn of(file: File, piece: usize, stop_condition: &'e StopCondition) -> Self {
         let mut mark = [0; 2];
         let is_wide = file.read_exact_at(&mut mark, 0).is_ok() && matches!(mark, [0xff, 0xfe] | [0xfe, 0xff]);
-        Self { file, ending, piece, is_wide, length: 0 }
+        Self { file, stop_condition, piece, is_wide, length: 0 }
     }
 }
 
 impl Read for Pieces<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.ending.check().map_err(|problem| io::Error::other(problem.into_message()))?;
+        self.stop_condition.check().map_err(|problem| io::Error::other(problem.into_message()))?;
         if self.length >= self.piece && !self.is_wide && !buffer.is_empty() {
             // The end of a piece is searched again with the next piece, so that the cut hides no shorter match.
             self.file.seek_relative(-i64::try_from(self.piece / 4).unwrap_or_default())?;
@@ -164,7 +164,7 @@ pub(super) struct Search {
     real: PathBuf,
     bounds: Bounds,
     limit: usize,
-    ending: Ending,
+    stop_condition: StopCondition,
 }
 
 impl Search {
@@ -178,8 +178,8 @@ impl Search {
         let real = place.canonicalize().map_err(inaccessible)?;
         job.bounds.enter(&place, &real)?;
         let limit = job.input.within("limit", 100, 1, 2000);
-        let ending = Ending { stop: job.stop.clone(), until: Instant::now() + PATIENCE };
-        Ok(Self { place, real, bounds: job.bounds.clone(), limit, ending })
+        let stop_condition = StopCondition { stop: job.stop.clone(), until: Instant::now() + TIMEOUT };
+        Ok(Self { place, real, bounds: job.bounds.clone(), limit, stop_condition })
     }
 
     /// All files that are not ignored and that match the glob, if there is one.
@@ -208,7 +208,7 @@ impl Search {
             Ok(false)
         });
         let Ok(file) = self.bounds.open(path) else { return false };
-        let pieces = Pieces::of(file, pattern.piece, &self.ending);
+        let pieces = Pieces::of(file, pattern.piece, &self.stop_condition);
         searcher.search_reader(&pattern.matcher, pieces, stop_at_first).is_ok() && found
     }
 
@@ -217,14 +217,14 @@ impl Search {
         let mut found = Vec::new();
         // Unreadable entries are skipped.
         for entry in walk.filter_map(Result::ok) {
-            self.ending.check()?;
+            self.stop_condition.check()?;
             if entry.file_type().is_some_and(|kind| kind.is_file()) && fulfils(entry.path()) {
                 let changed = entry.metadata().ok().and_then(|data| data.modified().ok());
                 found.push(Found { changed: changed.unwrap_or(SystemTime::UNIX_EPOCH), path: entry.into_path() });
             }
         }
         // A file whose search had to stop seems to contain no match, so report the timeout.
-        self.ending.check()?;
+        self.stop_condition.check()?;
         Ok(if found.is_empty() { nothing() } else { done(&newest_first(found, self.limit)) })
     }
 }

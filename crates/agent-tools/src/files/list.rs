@@ -16,16 +16,16 @@ use crate::outcome::{Outcome, Problem, blocking, done};
 use crate::text;
 
 /// Maximum length of a name, in UTF-16 units.
-const NAME: usize = 500;
+const MAX_NAME_UNITS: usize = 500;
 
 /// Maximum number of visited entries.
-const MOST: usize = 200_000;
+const MAX_ENTRIES: usize = 200_000;
 
 /// Maximum number of directory levels.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Maximum size in bytes of the names in memory, and of the lines.
-const BYTES: usize = 8 << 20;
+const MAX_BYTES: usize = 8 << 20;
 
 /// The directory that the input names.
 pub(super) fn path(input: &Input) -> PathBuf {
@@ -50,9 +50,9 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
         bounds: job.bounds.clone(),
         stop: job.stop.clone(),
         wanted: offset..offset.saturating_add(limit),
-        depth: depth.min(DEEPEST),
+        depth: depth.min(MAX_DEPTH),
         seen: 0,
-        on_the_way: 0,
+        names_size: 0,
         lines: Vec::new(),
         bytes: 0,
         has_more: false,
@@ -96,7 +96,7 @@ struct Listing {
     /// How many entries were visited, shown or not.
     seen: usize,
     /// The size of the names in memory.
-    on_the_way: usize,
+    names_size: usize,
     lines: Vec<String>,
     /// The total length of the lines.
     bytes: usize,
@@ -125,12 +125,12 @@ impl Listing {
     /// The entries of a directory by its real path, sorted, up to the memory limit.
     fn read(&mut self, folder: &Path) -> std::io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
-        let found = fs_err::read_dir(folder)?.take(MOST - self.seen);
+        let found = fs_err::read_dir(folder)?.take(MAX_ENTRIES - self.seen);
         for entry in found.filter_map(|entry| Entry::of(&entry.ok()?).ok()) {
-            if self.on_the_way + entry.size() > BYTES || self.stop.is_cancelled() {
+            if self.names_size + entry.size() > MAX_BYTES || self.stop.is_cancelled() {
                 break;
             }
-            self.on_the_way += entry.size();
+            self.names_size += entry.size();
             entries.push(entry);
         }
         entries.sort();
@@ -141,7 +141,7 @@ impl Listing {
     fn show(&mut self, folder: &Path, entries: Vec<Entry>, level: usize) -> ControlFlow<()> {
         for entry in entries {
             self.take(&entry, level)?;
-            self.on_the_way -= entry.size();
+            self.names_size -= entry.size();
             let path = folder.join(&entry.name);
             if entry.suffix == "/" && level + 1 < self.depth && self.bounds.shows(&path) {
                 // An unreadable directory is listed without its entries.
@@ -154,15 +154,20 @@ impl Listing {
 
     /// Counts an entry, and makes a line of it if it is in the range.
     fn take(&mut self, entry: &Entry, level: usize) -> ControlFlow<()> {
-        if self.seen >= MOST || self.stop.is_cancelled() {
+        if self.seen >= MAX_ENTRIES || self.stop.is_cancelled() {
             return ControlFlow::Break(());
         }
         self.seen += 1;
         if self.seen < self.wanted.start {
             return ControlFlow::Continue(());
         }
-        let line = format!("{}{}{}", "  ".repeat(level), text::cut(&entry.name.to_string_lossy(), NAME), entry.suffix);
-        if self.seen >= self.wanted.end || self.bytes + line.len() > BYTES {
+        let line = format!(
+            "{}{}{}",
+            "  ".repeat(level),
+            text::cut(&entry.name.to_string_lossy(), MAX_NAME_UNITS),
+            entry.suffix
+        );
+        if self.seen >= self.wanted.end || self.bytes + line.len() > MAX_BYTES {
             self.has_more = true;
             return ControlFlow::Break(());
         }

@@ -17,10 +17,10 @@ const LINE: usize = 500;
 const LINE_BYTES: u64 = 4 * LINE as u64;
 
 /// Maximum number of shown lines.
-const MOST: usize = 20_000;
+const MAX_LINES: usize = 20_000;
 
 /// Maximum number of lines of a file that is read by blocks.
-const BLOCK_LINES: usize = 500_000;
+const MAX_BLOCK_FILE_LINES: usize = 500_000;
 
 /// The width of a tab, and of one level of indentation, in columns.
 const LEVEL: usize = 4;
@@ -37,19 +37,19 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
         return Err(Problem::plain("file_path must be an absolute path"));
     }
     let offset = positive(job.input.whole("offset"), 1, "offset must be a line number, counted from 1")?;
-    let limit = positive(job.input.whole("limit"), 2000, "limit must be greater than zero")?.min(MOST);
+    let limit = positive(job.input.whole("limit"), 2000, "limit must be greater than zero")?.min(MAX_LINES);
     let bounds = job.bounds.clone();
     if job.input.word("mode").unwrap_or("slice") != "indentation" {
         return blocking(move || slice(bounds.open(&path)?, offset, limit)).await;
     }
     let options = job.input.inner("indentation");
-    let most = positive(options.whole("max_lines"), limit, "max_lines must be greater than zero")?;
+    let max_lines = positive(options.whole("max_lines"), limit, "max_lines must be greater than zero")?;
     let block = Block {
         anchor: positive(options.whole("anchor_line"), offset, "anchor_line must be a line number, counted from 1")?,
         levels: options.within("max_levels", 0, 0, usize::MAX / LEVEL),
         siblings: options.flag("include_siblings", false),
         header: options.flag("include_header", true),
-        most: limit.min(most),
+        max_lines: limit.min(max_lines),
     };
     blocking(move || block.read(bounds.open(&path)?)).await
 }
@@ -118,7 +118,7 @@ struct Block {
     levels: usize,
     siblings: bool,
     header: bool,
-    most: usize,
+    max_lines: usize,
 }
 
 /// One direction in which a block grows.
@@ -134,9 +134,9 @@ impl Block {
         let mut file = Lines::of(file);
         let mut lines = Vec::new();
         while let Some(line) = file.next()? {
-            if lines.len() >= BLOCK_LINES {
+            if lines.len() >= MAX_BLOCK_FILE_LINES {
                 return Err(Problem::plain(format!(
-                    "files of more than {BLOCK_LINES} lines can only be read by slices"
+                    "files of more than {MAX_BLOCK_FILE_LINES} lines can only be read by slices"
                 )));
             }
             lines.push(line);
@@ -156,7 +156,7 @@ impl Block {
         let mut block = VecDeque::from([anchor]);
         let mut up = Growth { next: anchor.checked_sub(1), has_border: false };
         let mut down = Growth { next: Some(anchor + 1), has_border: false };
-        while block.len() < self.most && (up.next.is_some() || down.next.is_some()) {
+        while block.len() < self.max_lines && (up.next.is_some() || down.next.is_some()) {
             if let Some(at) = up.next.take() {
                 let is_header = self.header && is_comment(&lines[at]);
                 if self.takes(&mut up, indents[at], least, is_header) {
@@ -164,7 +164,7 @@ impl Block {
                     up.next = at.checked_sub(1);
                 }
             }
-            if block.len() < self.most
+            if block.len() < self.max_lines
                 && let Some(at) = down.next.take().filter(|at| *at < lines.len())
                 && self.takes(&mut down, indents[at], least, false)
             {
@@ -225,13 +225,13 @@ mod tests {
 
     #[test]
     fn blocks_grow_by_indentation() {
-        let block = Block { anchor: 4, levels: 1, siblings: false, header: true, most: 100 };
+        let block = Block { anchor: 4, levels: 1, siblings: false, header: true, max_lines: 100 };
         assert_eq!(lines(&block), [2, 3, 4, 5, 6, 7]);
         assert_eq!(lines(&Block { header: false, ..block }), [3, 4, 5, 6, 7]);
-        let block = Block { anchor: 4, levels: 1, siblings: true, header: true, most: 100 };
+        let block = Block { anchor: 4, levels: 1, siblings: true, header: true, max_lines: 100 };
         assert_eq!(lines(&block), [2, 3, 4, 5, 6, 7, 8, 9]);
-        let block = Block { anchor: 4, levels: 0, siblings: true, header: true, most: 100 };
+        let block = Block { anchor: 4, levels: 0, siblings: true, header: true, max_lines: 100 };
         assert_eq!(lines(&block), (1..=10).collect::<Vec<_>>());
-        assert_eq!(lines(&Block { most: 3, ..block }), [3, 4], "blank lines at the ends are removed");
+        assert_eq!(lines(&Block { max_lines: 3, ..block }), [3, 4], "blank lines at the ends are removed");
     }
 }

@@ -1,7 +1,7 @@
 //! Removes terminal escape sequences from text that arrives in pieces.
 
 /// A sequence that does not end within this many characters is treated as text.
-const LONGEST: usize = 4096;
+const MAX_SEQUENCE: usize = 4096;
 
 /// Removes escape sequences from a stream.
 #[derive(Debug, Default)]
@@ -20,11 +20,11 @@ enum State {
     /// `ESC [`: parameters, then one final character.
     Control,
     /// `ESC ]` and similar: a string until BEL or `ESC \`.
-    Telling,
+    StringBody,
     /// ESC inside such a string.
-    TellingEscape,
+    StringEscape,
     /// `ESC (` and similar: one more character.
-    OneMore,
+    OneMoreCharacter,
 }
 
 impl Stripper {
@@ -34,22 +34,22 @@ impl Stripper {
     }
 
     fn is_text(&mut self, c: char) -> bool {
-        if self.length >= LONGEST {
+        if self.length >= MAX_SEQUENCE {
             self.state = State::Text;
         }
         self.length = if self.state == State::Text { 0 } else { self.length + 1 };
         self.state = match (self.state, c) {
-            (State::Telling, '\u{1b}') => State::TellingEscape,
-            (State::Telling, '\u{7}' | '\u{9c}') | (State::TellingEscape, '\\') => State::Text,
-            (State::Telling, _) => State::Telling,
+            (State::StringBody, '\u{1b}') => State::StringEscape,
+            (State::StringBody, '\u{7}' | '\u{9c}') | (State::StringEscape, '\\') => State::Text,
+            (State::StringBody, _) => State::StringBody,
             (_, '\u{1b}') => State::Escape,
             (State::Text, '\u{9b}') => State::Control,
             (State::Text, _) => return true,
-            (State::Escape | State::TellingEscape, '[') => State::Control,
-            (State::Escape | State::TellingEscape, ']' | 'P' | 'X' | '^' | '_') => State::Telling,
-            (State::Escape | State::TellingEscape, ' '..='/') => State::OneMore,
+            (State::Escape | State::StringEscape, '[') => State::Control,
+            (State::Escape | State::StringEscape, ']' | 'P' | 'X' | '^' | '_') => State::StringBody,
+            (State::Escape | State::StringEscape, ' '..='/') => State::OneMoreCharacter,
             (State::Control, '\u{20}'..='\u{3f}') => State::Control,
-            (State::Escape | State::TellingEscape | State::Control | State::OneMore, _) => State::Text,
+            (State::Escape | State::StringEscape | State::Control | State::OneMoreCharacter, _) => State::Text,
         };
         false
     }
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn an_endless_sequence_becomes_text_again() {
         let mut stripper = Stripper::default();
-        let text = stripper.strip(&format!("\u{1b}]{}", "x".repeat(LONGEST + 100)));
+        let text = stripper.strip(&format!("\u{1b}]{}", "x".repeat(MAX_SEQUENCE + 100)));
         assert!(!text.is_empty());
     }
 }

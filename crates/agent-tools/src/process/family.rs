@@ -21,7 +21,7 @@ use crate::moment;
 pub(crate) const MARK: &str = "GLADHAND_BENCH";
 
 /// Polling interval for remaining processes.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Starts programs as children of this process.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl Held for Family {
     async fn gone(&self) {
         let _ = self.ended().await;
         while !self.is_gone() {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 

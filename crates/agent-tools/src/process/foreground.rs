@@ -13,7 +13,7 @@ use super::{Exit, Plan, pipes};
 use crate::bench::Job;
 
 /// How long output is read after the process has ended. Its descendants may hold the pipe open for ever.
-pub(super) const LAST_WORDS: Duration = Duration::from_millis(250);
+pub(super) const OUTPUT_GRACE: Duration = Duration::from_millis(250);
 
 /// The result of a command.
 #[derive(Debug)]
@@ -55,9 +55,9 @@ pub(crate) async fn run(job: &Job<'_>, plan: &Plan) -> io::Result<Finished> {
     let held = job.bench.settings.starter.start(plan.program(), channels).await?;
     // The caller may cancel at any moment; the guard then kills the command.
     let guard = Guard(Some(Arc::clone(&held)));
-    job.desk.hold(Arc::clone(&held));
-    let stdout = listen(stdout);
-    let stderr = listen(stderr);
+    job.session_state.hold(Arc::clone(&held));
+    let stdout = read_stream(stdout);
+    let stderr = read_stream(stderr);
 
     let (mut timed_out, mut aborted) = (false, false);
     let exit = tokio::select! {
@@ -71,7 +71,7 @@ pub(crate) async fn run(job: &Job<'_>, plan: &Plan) -> io::Result<Finished> {
             end(&*held).await
         }
     };
-    guard.let_go();
+    guard.release();
 
     let (stdout, stderr) = tokio::join!(stdout.settle(), stderr.settle());
     Ok(Finished {
@@ -87,26 +87,26 @@ pub(crate) async fn run(job: &Job<'_>, plan: &Plan) -> io::Result<Finished> {
 }
 
 /// A stream that is being read.
-struct Heard {
+struct StreamReader {
     head: Arc<Mutex<Head>>,
     reader: JoinHandle<()>,
 }
 
 /// Reads a stream until it ends, and keeps its beginning.
-fn listen(stream: impl AsyncRead + Unpin + Send + 'static) -> Heard {
+fn read_stream(stream: impl AsyncRead + Unpin + Send + 'static) -> StreamReader {
     let head = Arc::new(Mutex::new(Head::default()));
     let kept = Arc::clone(&head);
     let reader = tokio::spawn(async move {
         read_all(stream, |piece| kept.lock().unwrap_or_else(PoisonError::into_inner).push(piece)).await;
     });
-    Heard { head, reader }
+    StreamReader { head, reader }
 }
 
-impl Heard {
+impl StreamReader {
     /// Waits a moment for more output, and returns the text. The reader goes on, so that no descendant dies of a closed
     /// pipe.
     async fn settle(self) -> (String, bool) {
-        let _ = tokio::time::timeout(LAST_WORDS, self.reader).await;
+        let _ = tokio::time::timeout(OUTPUT_GRACE, self.reader).await;
         self.head.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

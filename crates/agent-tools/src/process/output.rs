@@ -3,7 +3,7 @@
 use crate::text;
 
 /// How many UTF-16 units of a stream are kept.
-pub(crate) const KEPT: usize = 300_000;
+pub(crate) const MAX_KEPT_UNITS: usize = 300_000;
 
 /// How much a tail may grow beyond that before it is shortened.
 const SLACK: usize = 65_536;
@@ -50,7 +50,7 @@ pub(crate) struct Head {
 impl Head {
     /// Appends a piece, as far as there is space.
     pub(crate) fn push(&mut self, piece: &str) {
-        let taken = text::cut(piece, KEPT - self.units);
+        let taken = text::cut(piece, MAX_KEPT_UNITS - self.units);
         self.text.push_str(taken);
         self.units += text::units(taken);
         self.is_cut |= taken.len() < piece.len();
@@ -90,23 +90,23 @@ impl Tail {
     pub(crate) fn push(&mut self, piece: &str) {
         self.text.push_str(piece);
         self.end += text::units(piece);
-        if self.end - self.start > KEPT + SLACK {
+        if self.end - self.start > MAX_KEPT_UNITS + SLACK {
             self.shorten();
         }
     }
 
     /// How much was not read yet.
     pub(crate) fn unread(&self) -> usize {
-        self.end - self.cursor.max(self.start).max(self.end.saturating_sub(KEPT))
+        self.end - self.cursor.max(self.start).max(self.end.saturating_sub(MAX_KEPT_UNITS))
     }
 
-    /// Reads up to `most` units from the cursor, and advances the cursor unless `is_peek`.
-    pub(crate) fn read(&mut self, most: usize, is_peek: bool) -> Reading {
+    /// Reads up to `max_units` units from the cursor, and advances the cursor unless `is_peek`.
+    pub(crate) fn read(&mut self, max_units: usize, is_peek: bool) -> Reading {
         self.shorten();
         let from = self.cursor.max(self.start);
         let dropped = self.cursor < self.start;
         let unread = &self.text[text::offset(&self.text, from - self.start)..];
-        let text = text::cut(unread, most).to_owned();
+        let text = text::cut(unread, max_units).to_owned();
         let cursor = from + text::units(&text);
         if !is_peek {
             self.cursor = cursor;
@@ -120,7 +120,7 @@ impl Tail {
     }
 
     fn shorten(&mut self) {
-        let excess = (self.end - self.start).saturating_sub(KEPT);
+        let excess = (self.end - self.start).saturating_sub(MAX_KEPT_UNITS);
         if excess > 0 {
             let at = text::offset(&self.text, excess);
             self.start += text::units(&self.text[..at]);
@@ -151,12 +151,12 @@ mod tests {
     #[test]
     fn a_head_keeps_the_beginning() {
         let mut head = Head::default();
-        head.push(&"x".repeat(KEPT - 1));
+        head.push(&"x".repeat(MAX_KEPT_UNITS - 1));
         head.push("😀");
         head.push("y");
         let (text, is_cut) = head.take();
         assert!(is_cut);
-        assert!(text.ends_with("xy") && text.len() == KEPT);
+        assert!(text.ends_with("xy") && text.len() == MAX_KEPT_UNITS);
     }
 
     #[test]
@@ -167,10 +167,10 @@ mod tests {
         assert_eq!(tail.read(3, true).text, "got");
         assert_eq!(tail.read(3, false), Reading { text: "got".into(), cursor: 3, has_more: true, dropped: false });
         assert_eq!(tail.read(99, false), Reading { text: ":hey\n".into(), cursor: 8, has_more: false, dropped: false });
-        tail.push(&"z".repeat(KEPT + 10));
+        tail.push(&"z".repeat(MAX_KEPT_UNITS + 10));
         tail.push("!");
         let reading = tail.read(usize::MAX, false);
-        assert_eq!((reading.text.len(), reading.cursor, reading.dropped), (KEPT, KEPT + 19, true));
+        assert_eq!((reading.text.len(), reading.cursor, reading.dropped), (MAX_KEPT_UNITS, MAX_KEPT_UNITS + 19, true));
         assert!(!tail.read(1, false).dropped, "dropped text is reported once");
     }
 }

@@ -108,7 +108,7 @@ pub(crate) struct Guard(pub(crate) Option<Arc<dyn Held>>);
 
 impl Guard {
     /// Releases the processes: they may keep running.
-    pub(crate) fn let_go(mut self) {
+    pub(crate) fn release(mut self) {
         self.0 = None;
     }
 }

@@ -47,7 +47,7 @@ static MANAGERS: [Manager; 4] = [
 /// `install_js_packages`.
 pub(crate) async fn install(job: &Job<'_>) -> Outcome {
     #[derive(Serialize)]
-    struct What<'a> {
+    struct Installation<'a> {
         package_manager: &'a str,
         packages: &'a [String],
     }
@@ -62,16 +62,16 @@ pub(crate) async fn install(job: &Job<'_>) -> Outcome {
     }
     let extra = job.input.list("args");
     words.extend(extra.iter().chain(&packages).map(String::as_str));
-    let what = What { package_manager: manager.name, packages: &packages };
+    let installation = Installation { package_manager: manager.name, packages: &packages };
     // The versions of Yarn have no common flag for this.
     let settings = [("npm_config_ignore_scripts", "true"), ("YARN_ENABLE_SCRIPTS", "false")];
-    run(job, "install_js_packages", &what, program, &words, &settings).await
+    run(job, "install_js_packages", &installation, program, &words, &settings).await
 }
 
 /// `run_js_module`.
 pub(crate) async fn run_module(job: &Job<'_>) -> Outcome {
     #[derive(Serialize)]
-    struct What<'a> {
+    struct ModuleRun<'a> {
         package_manager: &'a str,
         module: &'a str,
     }
@@ -82,8 +82,8 @@ pub(crate) async fn run_module(job: &Job<'_>) -> Outcome {
     let extra = job.input.list("args");
     let words: Vec<&str> =
         manager.run.iter().copied().chain([module]).chain(extra.iter().map(String::as_str)).collect();
-    let what = What { package_manager: manager.name, module };
-    run(job, "run_js_module", &what, program, &words, &[]).await
+    let module_run = ModuleRun { package_manager: manager.name, module };
+    run(job, "run_js_module", &module_run, program, &words, &[]).await
 }
 
 /// The requested manager, or the first whose program is installed.
@@ -101,7 +101,7 @@ fn find(job: &Job<'_>, program: fn(&Manager) -> &'static str) -> Result<(&'stati
 async fn run(
     job: &Job<'_>,
     mode: &str,
-    what: &impl Serialize,
+    target: &impl Serialize,
     program: PathBuf,
     words: &[&str],
     settings: &[(&str, &str)],
@@ -110,5 +110,5 @@ async fn run(
     environment.extend(settings.iter().map(|(name, value)| (name.into(), value.into())));
     let plan = Plan { program, arguments: arguments(words), folder: job.cwd()?, environment };
     let finished = foreground::run(job, &plan).await?;
-    Ok(report(mode, what, &plan, &finished))
+    Ok(report(mode, target, &plan, &finished))
 }

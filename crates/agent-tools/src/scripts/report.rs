@@ -9,12 +9,12 @@ use crate::process::foreground::Finished;
 use crate::process::shown;
 
 #[derive(Serialize)]
-struct Report<'a, What> {
+struct Report<'a, Target> {
     status: &'a str,
     mode: &'a str,
     cwd: String,
     #[serde(flatten)]
-    what: &'a What,
+    target: &'a Target,
     command: String,
     args: Vec<String>,
     exit_code: Option<i32>,
@@ -31,12 +31,12 @@ struct Report<'a, What> {
 }
 
 /// Reports what was run by which plan, and how it ended.
-pub(super) fn report(mode: &str, what: &impl Serialize, plan: &Plan, finished: &Finished) -> Ran {
+pub(super) fn report(mode: &str, target: &impl Serialize, plan: &Plan, finished: &Finished) -> Ran {
     let report = Report {
         status: finished.status(),
         mode,
         cwd: shown(&plan.folder),
-        what,
+        target,
         command: shown(&plan.program),
         args: plan.shown_arguments(),
         exit_code: finished.exit.code,

@@ -12,7 +12,7 @@ use crate::process::{Plan, arguments, foreground, programs, shown};
 
 /// The script that was run.
 #[derive(Serialize)]
-struct What {
+struct ScriptRun {
     #[serde(rename = "scriptPath")]
     script_path: String,
     runtime: &'static str,
@@ -56,8 +56,8 @@ async fn run(
         environment: job.bench.settings.environment.clone(),
     };
     let finished = foreground::run(job, &plan).await?;
-    let what = What { script_path: shown(&script), runtime: runtime.name, format };
-    Ok(report(mode, &what, &plan, &finished))
+    let script_run = ScriptRun { script_path: shown(&script), runtime: runtime.name, format };
+    Ok(report(mode, &script_run, &plan, &finished))
 }
 
 /// The folder where scripts are written.

@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::desk::ShellState;
 use crate::process::{Environment, family};
+use crate::session_state::ShellState;
 
 /// Variables that belong to one shell process and are not passed on.
-const PASSING: [&str; 6] = ["_", "SHLVL", "PWD", "OLDPWD", "gladhand_status", family::MARK];
+const NOT_PASSED_ON: [&str; 6] = ["_", "SHLVL", "PWD", "OLDPWD", "gladhand_status", family::MARK];
 
 /// The prefix of the names of state files.
 const PREFIX: &str = "gladhand-state-";
@@ -72,12 +72,12 @@ impl StateFile {
 pub(crate) fn remove_leftovers(folder: &Path) {
     for entry in fs_err::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().as_bytes().starts_with(PREFIX.as_bytes()) {
-            remove_if_left(&entry.path());
+            remove_if_unowned(&entry.path());
         }
     }
 }
 
-fn remove_if_left(path: &Path) {
+fn remove_if_unowned(path: &Path) {
     let is_ours = |data: &Metadata| data.is_file() && data.uid() == rustix::process::getuid().as_raw();
     // Check before opening: other users can put anything into the temporary folder.
     if !path.symlink_metadata().is_ok_and(|data| is_ours(&data)) {
@@ -104,8 +104,8 @@ fn is_same(file: &File, path: &Path) -> bool {
 fn variable(part: &[u8]) -> Option<(OsString, OsString)> {
     let middle = part.iter().position(|byte| *byte == b'=')?;
     let name = OsString::from_vec(part[..middle].to_vec());
-    let passes = PASSING.iter().any(|passing| name == *passing);
-    (!passes && middle > 0).then(|| (name, OsString::from_vec(part[middle + 1..].to_vec())))
+    let is_excluded = NOT_PASSED_ON.iter().any(|excluded| name == *excluded);
+    (!is_excluded && middle > 0).then(|| (name, OsString::from_vec(part[middle + 1..].to_vec())))
 }
 
 /// Quotes a text as one word for the shell.
@@ -114,7 +114,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// A directory, or the session's folder if the directory no longer exists.
-pub(super) fn still_there(folder: Option<&Path>, otherwise: &Path) -> PathBuf {
+pub(super) fn existing_or(folder: Option<&Path>, otherwise: &Path) -> PathBuf {
     folder.filter(|folder| folder.is_dir()).unwrap_or(otherwise).to_owned()
 }
 
@@ -151,7 +151,7 @@ mod tests {
     fn a_file_in_use_is_removed_only_with_its_owner() {
         let state = StateFile::new().unwrap();
         let path = state.path.to_path_buf();
-        remove_if_left(&path);
+        remove_if_unowned(&path);
         assert!(path.exists());
         drop(state);
         assert!(!path.exists());

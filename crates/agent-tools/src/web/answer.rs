@@ -6,8 +6,8 @@ use serde_json::{Number, Value};
 use crate::text;
 
 /// Maximum length of a page's text and of each highlight, in UTF-16 units.
-const TEXT: usize = 2000;
-const HIGHLIGHT: usize = 400;
+const MAX_TEXT_UNITS: usize = 2000;
+const MAX_HIGHLIGHT_UNITS: usize = 400;
 
 /// The search results.
 #[derive(Debug, Serialize)]
@@ -63,7 +63,7 @@ fn row(page: &Value) -> Option<Row> {
     let url = word("url")?;
     let mut highlights: Vec<String> = Vec::new();
     for highlight in either(&["highlights"]).and_then(Value::as_array).into_iter().flatten() {
-        let highlight = text::cut(text::trim(highlight.as_str().unwrap_or_default()), HIGHLIGHT).to_owned();
+        let highlight = text::cut(text::trim(highlight.as_str().unwrap_or_default()), MAX_HIGHLIGHT_UNITS).to_owned();
         if !highlight.is_empty() && !highlights.contains(&highlight) {
             highlights.push(highlight);
         }
@@ -75,7 +75,7 @@ fn row(page: &Value) -> Option<Row> {
         score: page.get("score").and_then(Value::as_number).cloned(),
         author: word("author"),
         published_date: word("publishedDate"),
-        text: text.map(|text| text::cut(text, TEXT).to_owned()),
+        text: text.map(|text| text::cut(text, MAX_TEXT_UNITS).to_owned()),
         highlights,
         highlight_scores: scores.into_iter().flatten().filter_map(Value::as_number).cloned().collect(),
         url,

@@ -224,7 +224,7 @@ impl Inner {
 
     /// The rule about files for one call.
     fn is_secret(&self) -> Arc<impl Fn(&Path, &Metadata) -> bool + Send + Sync + use<>> {
-        let secrets = self.secrets.anew();
+        let secrets = self.secrets.for_another_call();
         Arc::new(move |real: &Path, about: &Metadata| secrets.contain(real, about))
     }
 

@@ -1,8 +1,8 @@
 //! `apply_patch`: adds, deletes, changes and moves files, section by section. If a section fails, the sections before
 //! it stay applied.
 
+mod locate;
 mod parse;
-mod place;
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ fn apply(sections: &[Section], folder: &Path, bounds: &Bounds) -> Outcome {
                     file.read_to_string(&mut text).map_err(|error| format!("{}: {error}", path.display()))
                 });
                 read.map_err(unread)?;
-                let text = place::replace(&text, chunks).map_err(|missing| Problem::plain(missing.of(&path)))?;
+                let text = locate::replace(&text, chunks).map_err(|missing| Problem::plain(missing.of(&path)))?;
                 match moves_to {
                     None => {
                         write(&path, &real, &text)?;

@@ -12,22 +12,22 @@ use crate::process::background::{Background, Start};
 use crate::process::starting::{Held, end};
 
 /// Maximum number of running background processes of one kind per session.
-const RUNNING: usize = 64;
+const MAX_RUNNING: usize = 64;
 
 /// How many ended background processes are remembered.
-const REMEMBERED: usize = 32;
+const MAX_REMEMBERED: usize = 32;
 
 /// The tool state of a session.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct SessionState {
     /// Started processes that may still have running descendants.
     held: Mutex<Vec<Arc<dyn Held>>>,
     /// The directory and variables of the shell.
-    pub(crate) place: Mutex<ShellState>,
+    pub(crate) shell: Mutex<ShellState>,
     /// Background shells.
-    pub(crate) shells: Shelf,
+    pub(crate) shells: BackgroundProcesses,
     /// Background scripts.
-    pub(crate) scripts: Shelf,
+    pub(crate) scripts: BackgroundProcesses,
     /// Cancelled when the session has ended.
     pub(crate) closing: CancellationToken,
 }
@@ -41,14 +41,14 @@ pub(crate) struct ShellState {
     pub(crate) environment: Option<Environment>,
 }
 
-impl Desk {
+impl SessionState {
     /// Creates an empty state.
     pub(crate) fn new(closing: CancellationToken) -> Self {
         Self {
             held: Mutex::default(),
-            place: Mutex::default(),
-            shells: Shelf::default(),
-            scripts: Shelf::default(),
+            shell: Mutex::default(),
+            shells: BackgroundProcesses::default(),
+            scripts: BackgroundProcesses::default(),
             closing,
         }
     }
@@ -65,8 +65,8 @@ impl Desk {
     }
 
     /// The directory and variables of the shell.
-    pub(crate) fn place(&self) -> MutexGuard<'_, ShellState> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn shell(&self) -> MutexGuard<'_, ShellState> {
+        self.shell.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends all processes of the session.
@@ -80,20 +80,20 @@ impl Desk {
         endings.join_all().await;
         // Later reports must know that the processes have ended.
         for background in self.shells.all().into_iter().chain(self.scripts.all()) {
-            background.has_ended().await;
+            background.wait_for_end().await;
         }
     }
 }
 
 /// Background processes, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Shelf {
+pub(crate) struct BackgroundProcesses {
     all: Mutex<Vec<Arc<Background>>>,
     /// Serializes starts, so that the limit holds.
     starting: tokio::sync::Mutex<()>,
 }
 
-impl Shelf {
+impl BackgroundProcesses {
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Background>>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -119,19 +119,19 @@ impl Shelf {
     /// Starts another process, unless the limit is reached.
     pub(crate) async fn start(&self, start: Start, job: &Job<'_>) -> Result<Arc<Background>, Problem> {
         let _alone = self.starting.lock().await;
-        if self.lock().iter().filter(|one| one.is_running()).count() >= RUNNING {
-            let message = format!("{RUNNING} background processes are running already. stop one of them first.");
+        if self.lock().iter().filter(|one| one.is_running()).count() >= MAX_RUNNING {
+            let message = format!("{MAX_RUNNING} background processes are running already. stop one of them first.");
             return Err(Problem::invalid(message));
         }
         let background = Background::start(start, job).await?;
-        let mut shelf = self.lock();
-        let mut excess = shelf.iter().filter(|one| !one.is_running()).count().saturating_sub(REMEMBERED - 1);
-        shelf.retain(|one| {
-            let goes = excess > 0 && !one.is_running();
-            excess -= usize::from(goes);
-            !goes
+        let mut processes = self.lock();
+        let mut excess = processes.iter().filter(|one| !one.is_running()).count().saturating_sub(MAX_REMEMBERED - 1);
+        processes.retain(|one| {
+            let is_removed = excess > 0 && !one.is_running();
+            excess -= usize::from(is_removed);
+            !is_removed
         });
-        shelf.push(Arc::clone(&background));
+        processes.push(Arc::clone(&background));
         Ok(background)
     }
 }
