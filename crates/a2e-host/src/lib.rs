@@ -4,7 +4,6 @@
 //! the types of the members and writes the envelope. Data of a session is dropped with the session; data that outlives
 //! sessions is in the database.
 
-mod belongings;
 pub mod chains;
 pub mod clock;
 pub mod env;
@@ -16,6 +15,7 @@ pub mod owner;
 pub mod planning;
 pub mod proc;
 pub mod roots;
+mod session_values;
 pub mod skill;
 pub mod starting;
 pub mod storage;

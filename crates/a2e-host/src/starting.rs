@@ -15,7 +15,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 pub use plain::Plain;
 
 /// The search path for programs if our own environment has none.
-const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The variables of our own environment that every program needs and that reveal nothing private.
 const HARMLESS: [&str; 8] = ["HOME", "LANG", "LC_ALL", "LC_CTYPE", "PATH", "TERM", "TMPDIR", "TZ"];
@@ -100,7 +100,7 @@ pub fn minimal_environment() -> Vec<(String, String)> {
     let mut environment: Vec<(String, String)> =
         HARMLESS.into_iter().filter_map(|name| Some((name.to_owned(), ours(name)?))).collect();
     if !environment.iter().any(|(name, _)| name == "PATH") {
-        environment.push(("PATH".to_owned(), USUAL_PATH.to_owned()));
+        environment.push(("PATH".to_owned(), DEFAULT_PATH.to_owned()));
     }
     environment
 }

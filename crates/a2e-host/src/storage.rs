@@ -23,7 +23,7 @@ const READERS: usize = 4;
 /// The database as capabilities share it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Storage {
-    place: Arc<Place>,
+    database: Arc<LazyDatabase>,
     reading: Arc<Semaphore>,
     /// One writer at a time, in order of arrival. SQLite also admits only one writer, but in no particular order.
     changing: Arc<Semaphore>,
@@ -31,7 +31,7 @@ pub struct Storage {
 
 /// The kind of access that a piece of work needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum Access {
     /// Read only.
     Read,
     /// Read and write.
@@ -41,44 +41,44 @@ pub(crate) enum Turn {
 /// The location of the database. It is opened on first use, so that a session that never needs it neither waits for it
 /// nor fails with it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct LazyDatabase {
     folder: PathBuf,
     database: OnceLock<Database>,
 }
 
-impl Place {
+impl LazyDatabase {
     /// Reads within one transaction.
-    pub(crate) fn read<T, E>(&self, work: impl FnOnce(&Transaction<'_>) -> Result<T, E>) -> Result<T, Setback>
+    pub(crate) fn read<T, E>(&self, work: impl FnOnce(&Transaction<'_>) -> Result<T, E>) -> Result<T, StorageError>
     where
-        E: From<rusqlite::Error> + Into<Setback>,
+        E: From<rusqlite::Error> + Into<StorageError>,
     {
         self.database()?.read(work).map_err(E::into)
     }
 
     /// Runs the work in a transaction: commits if the work succeeds, otherwise rolls back.
-    pub(crate) fn change<T, E>(&self, work: impl FnOnce(&Transaction<'_>) -> Result<T, E>) -> Result<T, Setback>
+    pub(crate) fn change<T, E>(&self, work: impl FnOnce(&Transaction<'_>) -> Result<T, E>) -> Result<T, StorageError>
     where
-        E: From<rusqlite::Error> + Into<Setback>,
+        E: From<rusqlite::Error> + Into<StorageError>,
     {
         self.database()?.change(work).map_err(E::into)
     }
 
     /// The database, opened if necessary. If opening fails, the next call tries again.
-    fn database(&self) -> Result<&Database, Setback> {
+    fn database(&self) -> Result<&Database, StorageError> {
         if let Some(database) = self.database.get() {
             return Ok(database);
         }
-        let opened = Database::open(&self.folder).map_err(Setback::Unusable)?;
+        let opened = Database::open(&self.folder).map_err(StorageError::Unusable)?;
         // Two threads may open it at once. Both handles work, and one is kept.
         Ok(self.database.get_or_init(|| opened))
     }
 
     /// The failure that the client sees. Paths of our files and advice go only to the log.
-    fn told(&self, setback: Setback) -> Failure {
-        let error = match setback {
-            Setback::Refused(failure) => return failure,
-            Setback::Broken(error) => DatabaseError::of(&Database::file(&self.folder), error),
-            Setback::Unusable(error) => error,
+    fn failure_of(&self, error: StorageError) -> Failure {
+        let error = match error {
+            StorageError::Refused(failure) => return failure,
+            StorageError::Broken(error) => DatabaseError::of(&Database::file(&self.folder), error),
+            StorageError::Unusable(error) => error,
         };
         let (cause, trouble) = (error.source().map(display), error.trouble());
         tracing::warn!(%error, cause, advice = error.hint(), "the database failed");
@@ -91,28 +91,28 @@ impl Storage {
     /// Shares an open database between capabilities.
     pub fn new(database: Database) -> Self {
         let folder = database.path().parent().map(ToOwned::to_owned).unwrap_or_default();
-        Self::at(Place { folder, database: OnceLock::from(database) })
+        Self::at(LazyDatabase { folder, database: OnceLock::from(database) })
     }
 
     /// Shares the database of a data folder, which is opened or created on first use.
     pub fn in_folder(folder: PathBuf) -> Self {
-        Self::at(Place { folder, database: OnceLock::new() })
+        Self::at(LazyDatabase { folder, database: OnceLock::new() })
     }
 
-    fn at(place: Place) -> Self {
-        let turns = |number| Arc::new(Semaphore::new(number));
-        Self { place: Arc::new(place), reading: turns(READERS), changing: turns(1) }
+    fn at(database: LazyDatabase) -> Self {
+        let permits = |number| Arc::new(Semaphore::new(number));
+        Self { database: Arc::new(database), reading: permits(READERS), changing: permits(1) }
     }
 
     /// Waits until all data is in the database file, so that a clean exit leaves no write-ahead log with data in it.
     /// Waits for running changes first.
     pub(crate) fn closing(&self) -> Settling {
-        let (place, changing) = (Arc::clone(&self.place), Arc::clone(&self.changing));
+        let (database, changing) = (Arc::clone(&self.database), Arc::clone(&self.changing));
         Box::pin(async move {
-            let turn = changing.acquire_owned().await;
+            let permit = changing.acquire_owned().await;
             let close = move || {
-                let _turn = turn;
-                if let Some(Err(error)) = place.database.get().map(Database::close) {
+                let _permit = permit;
+                if let Some(Err(error)) = database.database.get().map(Database::close) {
                     tracing::warn!(%error, cause = error.source().map(display), "could not close the database cleanly");
                 }
             };
@@ -124,19 +124,19 @@ impl Storage {
     /// Answers with the result of the work. Work that has begun is finished even if the caller no longer waits.
     pub(crate) fn answer(
         &self,
-        turn: Turn,
-        work: impl FnOnce(&Place) -> Result<Box<RawValue>, Setback> + Send + 'static,
+        access: Access,
+        work: impl FnOnce(&LazyDatabase) -> Result<Box<RawValue>, StorageError> + Send + 'static,
     ) -> Answer {
-        let room = match turn {
-            Turn::Read => &self.reading,
-            Turn::Change => &self.changing,
+        let permits = match access {
+            Access::Read => &self.reading,
+            Access::Change => &self.changing,
         };
-        let (place, room) = (Arc::clone(&self.place), Arc::clone(room));
+        let (database, permits) = (Arc::clone(&self.database), Arc::clone(permits));
         Answer::Later(Box::pin(async move {
-            let turn = room.acquire_owned().await;
+            let permit = permits.acquire_owned().await;
             let work = move || {
-                let _turn = turn;
-                work(&place).map(Reply::Capability).map_err(|setback| place.told(setback))
+                let _permit = permit;
+                work(&database).map(Reply::Capability).map_err(|error| database.failure_of(error))
             };
             spawn_blocking(work).await.unwrap_or_else(|_| Err(Failure::panicked()))
         }))
@@ -145,7 +145,7 @@ impl Storage {
 
 /// Why a piece of work failed.
 #[derive(Debug)]
-pub(crate) enum Setback {
+pub(crate) enum StorageError {
     /// The request is refused.
     Refused(Failure),
     /// The database failed.
@@ -154,7 +154,7 @@ pub(crate) enum Setback {
     Unusable(DatabaseError),
 }
 
-impl Setback {
+impl StorageError {
     /// A refusal with an error code.
     pub(crate) fn of(code: &'static str, message: impl Into<String>) -> Self {
         Self::Refused(Failure::of_capability(code, message))
@@ -166,13 +166,13 @@ impl Setback {
     }
 }
 
-impl From<Failure> for Setback {
+impl From<Failure> for StorageError {
     fn from(failure: Failure) -> Self {
         Self::Refused(failure)
     }
 }
 
-impl From<rusqlite::Error> for Setback {
+impl From<rusqlite::Error> for StorageError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Broken(error)
     }

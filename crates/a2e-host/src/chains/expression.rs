@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use serde_json::Value;
 
 /// The data that paths are resolved in.
-pub(super) trait Known {
+pub(super) trait PathData {
     /// The top-level value of a name.
     fn named(&self, name: &str) -> Option<&Value>;
 
@@ -18,7 +18,7 @@ pub(super) trait Known {
 
 /// A resolved value.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Meant<'a> {
+pub(super) enum Resolved<'a> {
     /// All data: the path `$`.
     Everything,
     /// One value.
@@ -26,50 +26,50 @@ pub(super) enum Meant<'a> {
 }
 
 /// Resolves a value: a path is looked up, any other value is returned unchanged.
-pub(super) fn meant<'a>(value: &'a Value, known: &'a impl Known) -> Meant<'a> {
+pub(super) fn resolve<'a>(value: &'a Value, known: &'a impl PathData) -> Resolved<'a> {
     match value {
         Value::String(text) if text.starts_with('$') => walk(text, known),
-        value => Meant::Value(Cow::Borrowed(value)),
+        value => Resolved::Value(Cow::Borrowed(value)),
     }
 }
 
 /// Resolves a string: a path is looked up, any other string is returned unchanged.
-pub(super) fn text_meant<'a>(text: &str, known: &'a impl Known) -> Meant<'a> {
-    if text.starts_with('$') { walk(text, known) } else { Meant::Value(Cow::Owned(Value::from(text))) }
+pub(super) fn resolve_text<'a>(text: &str, known: &'a impl PathData) -> Resolved<'a> {
+    if text.starts_with('$') { walk(text, known) } else { Resolved::Value(Cow::Owned(Value::from(text))) }
 }
 
-fn walk<'a>(path: &str, known: &'a impl Known) -> Meant<'a> {
+fn walk<'a>(path: &str, known: &'a impl PathData) -> Resolved<'a> {
     if path == "$" {
-        return Meant::Everything;
+        return Resolved::Everything;
     }
     // Two characters are skipped. The second one is a dot in a correct path, but it is not checked.
     let names = path.char_indices().nth(2).map_or("", |(start, _)| &path[start..]);
     let mut names = names.split('.');
     let first = names.next().and_then(|name| known.named(name));
     let found = names.fold(first, |found, name| found?.as_object()?.get(name));
-    Meant::Value(found.map_or(Cow::Owned(Value::Null), Cow::Borrowed))
+    Resolved::Value(found.map_or(Cow::Owned(Value::Null), Cow::Borrowed))
 }
 
 /// The operators, in the order in which they are searched.
 const OPERATORS: [&str; 6] = ["==", "!=", ">=", "<=", ">", "<"];
 
 /// Evaluates a condition. Returns an error if the two sides cannot be compared.
-pub(super) fn holds(condition: &str, known: &impl Known) -> Result<bool, String> {
+pub(super) fn holds(condition: &str, known: &impl PathData) -> Result<bool, String> {
     if condition.trim().is_empty() {
         return Ok(true);
     }
     let found = OPERATORS.iter().find_map(|operator| Some((*operator, condition.split_once(operator)?)));
     let Some((operator, (left, right))) = found else {
-        return Ok(match text_meant(condition.trim(), known) {
-            Meant::Everything => !known.is_empty(),
-            Meant::Value(value) => is_truthy(&value),
+        return Ok(match resolve_text(condition.trim(), known) {
+            Resolved::Everything => !known.is_empty(),
+            Resolved::Value(value) => is_truthy(&value),
         });
     };
     let right = literal(right.trim());
-    let left = match text_meant(left.trim(), known) {
-        Meant::Value(value) => value,
+    let left = match resolve_text(left.trim(), known) {
+        Resolved::Value(value) => value,
         // No literal is an object, so this is unequal to every literal.
-        Meant::Everything => Cow::Owned(Value::Object(serde_json::Map::new())),
+        Resolved::Everything => Cow::Owned(Value::Object(serde_json::Map::new())),
     };
     let order = compare(&left, &right);
     Ok(match operator {
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    impl Known for Value {
+    impl PathData for Value {
         fn named(&self, name: &str) -> Option<&Value> {
             self.get(name)
         }
@@ -159,9 +159,9 @@ mod tests {
     }
 
     fn found(path: &str, known: &Value) -> Value {
-        match meant(&path.into(), known) {
-            Meant::Everything => known.clone(),
-            Meant::Value(value) => value.into_owned(),
+        match resolve(&path.into(), known) {
+            Resolved::Everything => known.clone(),
+            Resolved::Value(value) => value.into_owned(),
         }
     }
 
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(found("$.", &known), json!(3));
         assert_eq!(found("$ää.b", &known), json!(4));
         assert_eq!(found("plain", &known), json!("plain"));
-        assert_eq!(meant(&json!(["$.a"]), &known), Meant::Value(Cow::Owned(json!(["$.a"]))));
+        assert_eq!(resolve(&json!(["$.a"]), &known), Resolved::Value(Cow::Owned(json!(["$.a"]))));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use crate::grants::{self, Programs};
 use crate::{hex_id, reply};
 use running::Runner;
-use walker::{LATE, Next, Report, Walker};
+use walker::{Next, Report, TIMEOUT_MESSAGE, Walker};
 
 /// Limits of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,13 +140,13 @@ fn respond(chain_id: String, report: Report, took: Duration) -> Outcome {
 }
 
 /// The timeout of a chain.
-fn allowed(timeout: i64, settings: ChainSettings) -> Duration {
+fn timeout_of(timeout: i64, settings: ChainSettings) -> Duration {
     let timeout = u64::try_from(timeout).ok().filter(|timeout| *timeout > 0).unwrap_or(DEFAULT_TIMEOUT);
     Duration::from_secs(timeout).min(settings.max_duration)
 }
 
 async fn walk(request: Request, settings: ChainSettings, runner: Runner) -> Report {
-    let deadline = tokio::time::Instant::now() + allowed(request.timeout, settings);
+    let deadline = tokio::time::Instant::now() + timeout_of(request.timeout, settings);
     let walker = Walker::new(&request.nodes, &request.entry_node, request.initial_input, settings);
     let mut walker = match walker {
         Ok(walker) => walker,
@@ -160,8 +160,8 @@ async fn walk(request: Request, settings: ChainSettings, runner: Runner) -> Repo
                 let node = job.node.clone();
                 events.tell(&node, "start", &Value::Null, "").await;
                 let Ok(outcome) = tokio::time::timeout_at(deadline, runner.run(job, deadline)).await else {
-                    events.tell(&node, "error", &Value::Null, LATE).await;
-                    return Report::broken("timeout", LATE);
+                    events.tell(&node, "error", &Value::Null, TIMEOUT_MESSAGE).await;
+                    return Report::broken("timeout", TIMEOUT_MESSAGE);
                 };
                 match walker.ended(outcome) {
                     Ok(output) => events.tell(&node, "done", &output, "").await,
@@ -208,7 +208,7 @@ mod tests {
     fn the_default_timeout_is_five_minutes_and_the_limit_caps_it() {
         let settings = ChainSettings { max_duration: Duration::from_secs(1000), ..ChainSettings::default() };
         assert_eq!(
-            [0, -5, 7, 1001, i64::MAX].map(|timeout| allowed(timeout, settings).as_secs()),
+            [0, -5, 7, 1001, i64::MAX].map(|timeout| timeout_of(timeout, settings).as_secs()),
             [300, 300, 7, 1000, 1000]
         );
     }

@@ -21,7 +21,7 @@ use super::walker::Job;
 use crate::hex_id;
 
 /// How often the status of a process is polled when no event arrives.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs the nodes of one chain.
 #[derive(Debug)]
@@ -88,48 +88,50 @@ impl Runner {
     async fn tool(&self, name: &str, input: &RawValue, deadline: Instant) -> Result<Value, String> {
         let operation = Operation::CallTool(ToolCall { name: name.into(), arguments: Cow::Borrowed(input) });
         let timeout = Some(deadline.saturating_duration_since(Instant::now()));
-        let answer =
-            self.ask(Call { id: self.call, operation, terms: Terms { timeout, ..self.terms.clone() } }, &self.within());
+        let answer = self.ask(
+            Call { id: self.call, operation, terms: Terms { timeout, ..self.terms.clone() } },
+            &self.node_caller(),
+        );
         match answer.outcome().await {
-            Ok(Reply::Tool(result)) if result.failed => Err(worded(result.joined_text(), "tool failed")),
+            Ok(Reply::Tool(result)) if result.failed => Err(message_or(result.joined_text(), "tool failed")),
             Ok(Reply::Tool(result)) => data(&result),
             Ok(_) => Err("the tool did not answer with a tool result".to_owned()),
-            Err(failure) => Err(worded(failure.message, "tool failed")),
+            Err(failure) => Err(message_or(failure.message, "tool failed")),
         }
     }
 
     async fn skill(&self, name: &str, input: &RawValue) -> Result<Value, String> {
         #[derive(Serialize)]
-        struct Message<'a> {
+        struct SkillRequest<'a> {
             name: &'a str,
             arguments: &'a RawValue,
             streaming: bool,
         }
-        let message = json::to_raw(&Message { name, arguments: input, streaming: self.streaming });
-        let answered = self.capability("skill", "skill/call/req", message, &self.within()).await?;
-        let answered = Members::of(&answered).unwrap_or_default();
-        let data = answered.object("data").unwrap_or_default();
+        let message = json::to_raw(&SkillRequest { name, arguments: input, streaming: self.streaming });
+        let response = self.capability("skill", "skill/call/req", message, &self.node_caller()).await?;
+        let response = Members::of(&response).unwrap_or_default();
+        let data = response.object("data").unwrap_or_default();
         if data.raw("success").is_some_and(|success| success.get() == "true") {
             return data.raw("data").map_or(Ok(Value::Null), parsed);
         }
-        let refused = || answered.object("error").and_then(|error| error.str("message"));
+        let refused = || response.object("error").and_then(|error| error.str("message"));
         let why = data.str("error").or_else(refused).unwrap_or_default();
-        Err(worded(why.into_owned(), "skill failed"))
+        Err(message_or(why.into_owned(), "skill failed"))
     }
 
     async fn process(&self, input: &RawValue) -> Result<Value, String> {
-        let within = self.within();
+        let node_caller = self.node_caller();
         let spawn = json!({"cmd": command(input), "stdin_mode": "null"});
-        let spawned = self.capability("proc", "proc/spawn/req", json::to_raw(&spawn), &within).await?;
+        let spawned = self.capability("proc", "proc/spawn/req", json::to_raw(&spawn), &node_caller).await?;
         let spawned = Members::of(&spawned).unwrap_or_default();
         if spawned.raw("ok").is_none_or(|ok| ok.get() != "true") {
-            return Err(worded(spawned.str("error").unwrap_or_default().into_owned(), "proc failed"));
+            return Err(message_or(spawned.str("error").unwrap_or_default().into_owned(), "proc failed"));
         }
         let id = spawned.str("proc_id").unwrap_or_default().into_owned();
         let mut process = Process { runner: self, id, has_ended: false };
         loop {
-            let asked = json!({"proc_id": process.id});
-            let status = self.capability("proc", "proc/status/req", json::to_raw(&asked), &within).await?;
+            let query = json!({"proc_id": process.id});
+            let status = self.capability("proc", "proc/status/req", json::to_raw(&query), &node_caller).await?;
             let status = Members::of(&status).and_then(|status| status.str("status").map(Cow::into_owned));
             match status.as_deref() {
                 Some("running") => {}
@@ -139,8 +141,8 @@ impl Runner {
                 }
             }
             tokio::select! {
-                () = within.ended.notified() => {}
-                () = tokio::time::sleep(LOOK) => {}
+                () = node_caller.ended.notified() => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
     }
@@ -151,12 +153,12 @@ impl Runner {
         capability: &'static str,
         kind: &'static str,
         message: Box<RawValue>,
-        within: &Arc<Within>,
+        node_caller: &Arc<NodeCaller>,
     ) -> Result<Box<RawValue>, String> {
-        match self.ask(self.request(capability, kind, message), within).outcome().await {
-            Ok(Reply::Capability(answered)) => Ok(answered),
+        match self.ask(self.request(capability, kind, message), node_caller).outcome().await {
+            Ok(Reply::Capability(response)) => Ok(response),
             Ok(_) => Err(format!("{capability} answered with a reply of another kind")),
-            Err(failure) => Err(worded(failure.message, "the call failed")),
+            Err(failure) => Err(message_or(failure.message, "the call failed")),
         }
     }
 
@@ -167,14 +169,14 @@ impl Runner {
         Call { id: self.call, operation, terms: self.terms.clone() }
     }
 
-    fn ask(&self, call: Call<'_>, within: &Arc<Within>) -> Answer {
-        let caller: Arc<dyn Caller> = Arc::clone(within) as _;
+    fn ask(&self, call: Call<'_>, node_caller: &Arc<NodeCaller>) -> Answer {
+        let caller: Arc<dyn Caller> = Arc::clone(node_caller) as _;
         self.hub.answer(call, &self.agreement, &caller)
     }
 
-    fn within(&self) -> Arc<Within> {
+    fn node_caller(&self) -> Arc<NodeCaller> {
         let outer = Arc::clone(&self.caller);
-        Arc::new(Within { outer, call: self.call, streaming: self.streaming, ended: Notify::new() })
+        Arc::new(NodeCaller { outer, call: self.call, streaming: self.streaming, ended: Notify::new() })
     }
 }
 
@@ -199,7 +201,7 @@ impl Drop for Process<'_> {
         }
         let message = json::to_raw(&json!({"proc_id": self.id, "signal": "SIGKILL"}));
         let kill = self.runner.request("proc", "proc/kill/req", message);
-        if let Answer::Later(work) = self.runner.ask(kill, &self.runner.within())
+        if let Answer::Later(work) = self.runner.ask(kill, &self.runner.node_caller())
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(work);
@@ -210,7 +212,7 @@ impl Drop for Process<'_> {
 /// The caller of a chain as the provider of a node sees it. Notices of a node are dropped: the chain reports its own
 /// progress.
 #[derive(Debug)]
-struct Within {
+struct NodeCaller {
     outer: Arc<dyn Caller>,
     call: CallId,
     streaming: bool,
@@ -218,7 +220,7 @@ struct Within {
     ended: Notify,
 }
 
-impl Caller for Within {
+impl Caller for NodeCaller {
     fn tell(&self, _: Notice) {}
 
     fn ask(&self, _: Option<CallId>, questions: Vec<Asking>) {
@@ -252,11 +254,11 @@ impl Caller for Within {
 /// The command of a `proc` node: a list, or a string that is split at whitespace.
 fn command(input: &RawValue) -> Vec<String> {
     let members = Members::of(input).unwrap_or_default();
-    let said = members.some("command").or_else(|| members.some("cmd"));
-    match said {
-        Some(said) if Kind::of(said) == Kind::Array => serde_json::from_str(said.get()).unwrap_or_default(),
-        Some(said) => {
-            json::string(said).map_or_else(Vec::new, |words| words.split_whitespace().map(Into::into).collect())
+    let command = members.some("command").or_else(|| members.some("cmd"));
+    match command {
+        Some(command) if Kind::of(command) == Kind::Array => serde_json::from_str(command.get()).unwrap_or_default(),
+        Some(command) => {
+            json::string(command).map_or_else(Vec::new, |words| words.split_whitespace().map(Into::into).collect())
         }
         None => Vec::new(),
     }
@@ -281,6 +283,6 @@ fn parsed(raw: &RawValue) -> Result<Value, String> {
 }
 
 /// Returns the error message, or a default for an empty one.
-fn worded(why: String, otherwise: &str) -> String {
+fn message_or(why: String, otherwise: &str) -> String {
     if why.is_empty() { otherwise.to_owned() } else { why }
 }

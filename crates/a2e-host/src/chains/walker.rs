@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::ChainSettings;
-use super::expression::{Known, Meant, holds, meant, text_meant};
+use super::expression::{PathData, Resolved, holds, resolve, resolve_text};
 
 /// A node as the chain describes it.
 #[derive(Debug, Clone, Deserialize)]
@@ -74,12 +74,12 @@ pub(super) struct Report {
     pub(super) outputs: Outputs,
     pub(super) final_output: Value,
     pub(super) nodes_run: usize,
-    pub(super) error: Option<Trouble>,
+    pub(super) error: Option<ChainError>,
 }
 
 /// Why a chain failed.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Trouble {
+pub(super) struct ChainError {
     pub(super) code: &'static str,
     pub(super) message: String,
 }
@@ -87,7 +87,7 @@ pub(super) struct Trouble {
 impl Report {
     /// A chain that failed without outputs, even if nodes have run.
     pub(super) fn broken(code: &'static str, message: impl Into<String>) -> Self {
-        Self { error: Some(Trouble { code, message: message.into() }), ..Self::default() }
+        Self { error: Some(ChainError { code, message: message.into() }), ..Self::default() }
     }
 }
 
@@ -131,7 +131,7 @@ struct Context {
     outputs: Outputs,
 }
 
-impl Known for Context {
+impl PathData for Context {
     fn named(&self, name: &str) -> Option<&Value> {
         self.outputs.get(name).or_else(|| self.input.get(name))
     }
@@ -153,7 +153,7 @@ impl Serialize for Context {
 #[derive(Debug)]
 pub(super) struct Walker {
     nodes: HashMap<String, Node>,
-    at: At,
+    position: Position,
     context: Context,
     visited: HashSet<String>,
     /// The last node visited.
@@ -161,12 +161,12 @@ pub(super) struct Walker {
     has_failed: bool,
     settings: ChainSettings,
     /// How many more bytes of output may be kept.
-    room: usize,
+    remaining_bytes: usize,
 }
 
 /// The position of a walk.
 #[derive(Debug)]
-enum At {
+enum Position {
     /// Before this node. The empty name is the end of the chain.
     Before(String),
     /// Inside a map node.
@@ -210,13 +210,13 @@ impl Walker {
         }
         Ok(Self {
             nodes: known,
-            at: At::Before(entry.to_owned()),
+            position: Position::Before(entry.to_owned()),
             context: Context { input, outputs: Outputs::default() },
             visited: HashSet::new(),
             last: String::new(),
             has_failed: false,
             settings,
-            room: settings.bytes,
+            remaining_bytes: settings.bytes,
         })
     }
 
@@ -225,14 +225,14 @@ impl Walker {
     pub(super) fn next(&mut self, is_late: bool) -> Next {
         loop {
             let broken = |code, message: String| Next::Finished(Report::broken(code, message));
-            match std::mem::replace(&mut self.at, At::Before(String::new())) {
-                At::Over(report) => return Next::Finished(*report),
-                At::Before(end) if end.is_empty() => return Next::Finished(self.finish()),
-                At::Before(id) if self.visited.contains(&id) => {
+            match std::mem::replace(&mut self.position, Position::Before(String::new())) {
+                Position::Over(report) => return Next::Finished(*report),
+                Position::Before(end) if end.is_empty() => return Next::Finished(self.finish()),
+                Position::Before(id) if self.visited.contains(&id) => {
                     return broken("chain_cycle", format!("cycle at {id}"));
                 }
-                _ if is_late => return broken("timeout", LATE.to_owned()),
-                At::Before(id) => {
+                _ if is_late => return broken("timeout", TIMEOUT_MESSAGE.to_owned()),
+                Position::Before(id) => {
                     let Some(node) = self.nodes.get(&id) else {
                         return broken("chain_error", format!("unknown node {id:?}"));
                     };
@@ -240,37 +240,37 @@ impl Walker {
                     self.last.clone_from(&id);
                     match node.kind.as_str() {
                         "branch" => match holds(&node.condition, &self.context) {
-                            Ok(true) => self.at = At::Before(node.true_node.clone()),
-                            Ok(false) => self.at = At::Before(node.false_node.clone()),
+                            Ok(true) => self.position = Position::Before(node.true_node.clone()),
+                            Ok(false) => self.position = Position::Before(node.false_node.clone()),
                             Err(problem) => return broken("chain_error", format!("{id}: {problem}")),
                         },
                         "map" => match self.items(node) {
                             Ok(items) => {
                                 let (items, successes) = (items.into_iter(), Vec::new());
-                                self.at = At::Mapping(Mapping { node: id, items, successes });
+                                self.position = Position::Mapping(Mapping { node: id, items, successes });
                             }
                             Err(problem) => return broken("chain_error", format!("{id}: {problem}")),
                         },
                         _ => {
                             let job = self.job(node, self.input(node));
-                            self.at = At::Running(id);
+                            self.position = Position::Running(id);
                             return Next::Run(job);
                         }
                     }
                 }
-                At::Mapping(mut mapping) => match mapping.items.next() {
+                Position::Mapping(mut mapping) => match mapping.items.next() {
                     Some(item) => {
                         let node = &self.nodes[&self.nodes[&mapping.node].map_node];
                         let job = self.job(node, bounded(&serde_json::json!({"item": item}), self.settings.bytes));
-                        self.at = At::Mapping(mapping);
+                        self.position = Position::Mapping(mapping);
                         return Next::Run(job);
                     }
                     None => self.map_ended(mapping),
                 },
                 // The caller asked for the next step without reporting the outcome of the last run. Count that run as
                 // failed.
-                running @ At::Running(_) => {
-                    self.at = running;
+                running @ Position::Running(_) => {
+                    self.position = running;
                     let _ = self.ended(Err("the node did not end".to_owned()));
                 }
             }
@@ -279,17 +279,17 @@ impl Walker {
 
     /// Takes the outcome of the last run. Returns the outcome to report in the event.
     pub(super) fn ended(&mut self, outcome: Result<Value, String>) -> Result<Value, String> {
-        let outcome = outcome.and_then(|output| self.take_in(output));
+        let outcome = outcome.and_then(|output| self.account_for(output));
         self.has_failed |= outcome.is_err();
-        match &mut self.at {
-            At::Mapping(mapping) => {
+        match &mut self.position {
+            Position::Mapping(mapping) => {
                 if let Ok(output) = &outcome {
                     let node = &self.nodes[&mapping.node].map_node;
                     self.context.outputs.set(node, output.clone());
                     mapping.successes.push(output.clone());
                 }
             }
-            At::Running(id) => {
+            Position::Running(id) => {
                 let node = &self.nodes[id];
                 let next = match (&outcome, node.on_error.as_str()) {
                     (Ok(_), _) | (Err(_), "skip") => Some(node.next_node.clone()),
@@ -297,12 +297,12 @@ impl Walker {
                     (Err(_), other) => Some(other.to_owned()),
                 };
                 self.context.outputs.set(id, outcome.clone().unwrap_or_default());
-                self.at = match (next, &outcome) {
-                    (Some(next), _) => At::Before(next),
-                    (None, outcome) => At::Over(Box::new(self.aborted(outcome.as_ref().err()))),
+                self.position = match (next, &outcome) {
+                    (Some(next), _) => Position::Before(next),
+                    (None, outcome) => Position::Over(Box::new(self.aborted(outcome.as_ref().err()))),
                 };
             }
-            At::Before(_) | At::Over(_) => {}
+            Position::Before(_) | Position::Over(_) => {}
         }
         outcome
     }
@@ -310,8 +310,8 @@ impl Walker {
     /// The report of a chain that a failed node aborts.
     fn aborted(&mut self, why: Option<&String>) -> Report {
         let outputs = std::mem::take(&mut self.context.outputs);
-        let trouble = Trouble { code: "chain_node_error", message: why.cloned().unwrap_or_default() };
-        Report { nodes_run: outputs.len(), outputs, error: Some(trouble), ..Report::default() }
+        let error = ChainError { code: "chain_node_error", message: why.cloned().unwrap_or_default() };
+        Report { nodes_run: outputs.len(), outputs, error: Some(error), ..Report::default() }
     }
 
     fn finish(&mut self) -> Report {
@@ -321,7 +321,7 @@ impl Walker {
     }
 
     fn map_ended(&mut self, mapping: Mapping) {
-        self.at = At::Before(self.nodes[&mapping.node].next_node.clone());
+        self.position = Position::Before(self.nodes[&mapping.node].next_node.clone());
         self.context.outputs.set(&mapping.node, mapping.successes.into());
     }
 
@@ -334,7 +334,7 @@ impl Walker {
         if node.input_map.is_empty() {
             return bounded(&node.input, self.settings.bytes);
         }
-        bounded(&Resolved { members: &node.input_map, context: &self.context }, self.settings.bytes)
+        bounded(&ResolvedInput { members: &node.input_map, context: &self.context }, self.settings.bytes)
     }
 
     /// The items of a map node.
@@ -343,9 +343,9 @@ impl Walker {
             return Err(format!("unknown node {:?}", node.map_node));
         }
         let path = if node.items_path.is_empty() { "$" } else { &node.items_path };
-        let items = match text_meant(path, &self.context) {
-            Meant::Everything => vec![serde_json::to_value(&self.context).unwrap_or_default()],
-            Meant::Value(value) => match value.into_owned() {
+        let items = match resolve_text(path, &self.context) {
+            Resolved::Everything => vec![serde_json::to_value(&self.context).unwrap_or_default()],
+            Resolved::Value(value) => match value.into_owned() {
                 Value::Array(items) => items,
                 other => vec![other],
             },
@@ -357,25 +357,25 @@ impl Walker {
     }
 
     /// Accounts for an output. An output inside a map is kept twice.
-    fn take_in(&mut self, output: Value) -> Result<Value, String> {
-        let copies = if matches!(self.at, At::Mapping(_)) { 2 } else { 1 };
-        let size = bounded(&output, self.room / copies)
+    fn account_for(&mut self, output: Value) -> Result<Value, String> {
+        let copies = if matches!(self.position, Position::Mapping(_)) { 2 } else { 1 };
+        let size = bounded(&output, self.remaining_bytes / copies)
             .map_err(|_| format!("the outputs of the chain are larger than {} bytes", self.settings.bytes))?;
-        self.room -= size.get().len() * copies;
+        self.remaining_bytes -= size.get().len() * copies;
         Ok(output)
     }
 }
 
 /// The error message of a chain that exceeded its timeout.
-pub(super) const LATE: &str = "chain exceeded timeout";
+pub(super) const TIMEOUT_MESSAGE: &str = "chain exceeded timeout";
 
 /// An `input_map` with its paths resolved.
-struct Resolved<'a> {
+struct ResolvedInput<'a> {
     members: &'a Map<String, Value>,
     context: &'a Context,
 }
 
-impl Serialize for Resolved<'_> {
+impl Serialize for ResolvedInput<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         #[serde(untagged)]
@@ -384,9 +384,9 @@ impl Serialize for Resolved<'_> {
             Value(Cow<'a, Value>),
         }
         serializer.collect_map(self.members.iter().map(|(name, value)| {
-            let member = match meant(value, self.context) {
-                Meant::Everything => Member::Everything(self.context),
-                Meant::Value(value) => Member::Value(value),
+            let member = match resolve(value, self.context) {
+                Resolved::Everything => Member::Everything(self.context),
+                Resolved::Value(value) => Member::Value(value),
             };
             (name, member)
         }))

@@ -25,7 +25,7 @@
 //! an error is `runtime_error` (the default), `unknown_action` or `reset_denied`. The episode ends if the program times
 //! out, exits, or writes a line that is too long or not JSON. The last part of its stderr is logged then.
 
-mod keeper;
+mod program_task;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,10 +36,10 @@ use gladhand_core::operations::Failure;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::keeper::Line;
+use self::program_task::ProgramConnection;
 use super::environment::{Environment, Episode, Object, Reset, Seen, Space, reset_denied};
-use super::pushing::Pushes;
-use crate::starting::ending::Roster;
+use super::pushes::Pushes;
+use crate::starting::ending::TaskCounter;
 use crate::starting::{Plan, Starter, minimal_environment};
 
 /// Configures a program as an environment.
@@ -87,12 +87,12 @@ impl Program {
 pub(super) struct Command {
     program: Program,
     starter: Arc<dyn Starter>,
-    roster: Roster,
+    task_counter: TaskCounter,
 }
 
 impl Command {
-    pub(super) fn of(program: Program, starter: Arc<dyn Starter>, roster: Roster) -> Self {
-        Self { program, starter, roster }
+    pub(super) fn of(program: Program, starter: Arc<dyn Starter>, task_counter: TaskCounter) -> Self {
+        Self { program, starter, task_counter }
     }
 }
 
@@ -111,22 +111,22 @@ impl Environment for Command {
         let plan = Plan { command: command.clone(), folder: folder.clone(), environment: environment.clone() };
         let started = self.starter.start(&plan).await;
         let started = started.map_err(|error| reset_denied(format!("the environment does not start: {error}")))?;
-        let (line, keeper) = keeper::keep(started, &self.program, pushes.clone());
-        let at_work = self.roster.enter();
+        let (connection, program_task) = program_task::connect(started, &self.program, pushes.clone());
+        let task_guard = self.task_counter.add();
         tokio::spawn(async move {
-            keeper.await;
-            drop(at_work);
+            program_task.await;
+            drop(task_guard);
         });
-        let mut played = Played { line, pushes, timeout: self.program.timeout };
-        let seen = played.observe(json!({"reset": {"seed": reset.seed, "options": reset.options}})).await?;
-        Ok((Box::new(played), seen))
+        let mut episode = ProgramEpisode { connection, pushes, timeout: self.program.timeout };
+        let seen = episode.observe(json!({"reset": {"seed": reset.seed, "options": reset.options}})).await?;
+        Ok((Box::new(episode), seen))
     }
 }
 
 /// An episode that a program runs.
 #[derive(Debug)]
-struct Played {
-    line: Line,
+struct ProgramEpisode {
+    connection: ProgramConnection,
     pushes: Pushes,
     timeout: Duration,
 }
@@ -144,7 +144,7 @@ struct Observation {
 }
 
 #[async_trait]
-impl Episode for Played {
+impl Episode for ProgramEpisode {
     async fn step(&mut self, action: &Object) -> Result<Seen, Failure> {
         self.observe(json!({"step": action})).await
     }
@@ -163,13 +163,13 @@ impl Episode for Played {
     }
 
     async fn close(&mut self) {
-        self.line.close();
+        self.connection.close();
     }
 }
 
-impl Played {
-    async fn observe(&mut self, asking: Value) -> Result<Seen, Failure> {
-        let mut answer = self.ask(asking).await?;
+impl ProgramEpisode {
+    async fn observe(&mut self, request: Value) -> Result<Seen, Failure> {
+        let mut answer = self.ask(request).await?;
         let seen: Observation = answer
             .remove("obs")
             .filter(Value::is_object)
@@ -180,13 +180,13 @@ impl Played {
         Ok(Seen { state, reward: reward.unwrap_or(0.0), done, truncated, info, metadata })
     }
 
-    async fn ask(&mut self, asking: Value) -> Result<Object, Failure> {
-        let answer = match tokio::time::timeout(self.timeout, self.line.ask(asking)).await {
-            Ok(answer) => answer.ok_or_else(|| broken(keeper::ENDED))?,
+    async fn ask(&mut self, request: Value) -> Result<Object, Failure> {
+        let answer = match tokio::time::timeout(self.timeout, self.connection.ask(request)).await {
+            Ok(answer) => answer.ok_or_else(|| broken(program_task::ENDED))?,
             Err(_) => {
-                self.line.hang_up();
+                self.connection.stop();
                 let why = format!("no answer within {} seconds", self.timeout.as_secs_f64());
-                self.pushes.broke(&why);
+                self.pushes.fail(&why);
                 return Err(Failure::of_capability("timeout", why));
             }
         };

@@ -5,7 +5,7 @@ use gladhand_core::operations::Failure;
 use serde_json::json;
 
 use super::environment::{Environment, Episode, Object, Reset, Seen, Space, word};
-use super::pushing::Pushes;
+use super::pushes::Pushes;
 
 /// The count that ends an episode.
 const GOAL: u64 = 5;

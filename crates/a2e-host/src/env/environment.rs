@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use gladhand_core::operations::Failure;
 use serde_json::{Map, Value};
 
-use super::pushing::Pushes;
+use super::pushes::Pushes;
 
 /// A JSON object.
 pub type Object = Map<String, Value>;
@@ -104,10 +104,10 @@ pub(super) fn word(action: &Object) -> Option<&str> {
 pub(super) fn option(
     options: &Object,
     name: &str,
-    usual: u64,
+    default: u64,
     range: std::ops::RangeInclusive<u64>,
 ) -> Result<u64, Failure> {
-    let Some(given) = options.get(name).filter(|given| !given.is_null()) else { return Ok(usual) };
+    let Some(given) = options.get(name).filter(|given| !given.is_null()) else { return Ok(default) };
     let whole = given.as_u64().or_else(|| given.as_f64().filter(|number| number.fract() == 0.0).map(|n| n as u64));
     whole.filter(|number| range.contains(number)).ok_or_else(|| {
         reset_denied(format!("option {name:?} must be a whole number from {} to {}", range.start(), range.end()))

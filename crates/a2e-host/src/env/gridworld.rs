@@ -10,18 +10,18 @@ use gladhand_core::operations::Failure;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::chance::Chance;
 use super::environment::{Environment, Episode, Object, Reset, Seen, Space, option, unknown_action, word};
-use super::pushing::Pushes;
+use super::pushes::Pushes;
+use super::random::Random;
 
 /// Default size of a side, in squares.
-const USUAL_SIZE: u64 = 5;
+const DEFAULT_SIZE: u64 = 5;
 
 /// Maximum size of a side.
-const LARGEST: u64 = 32;
+const MAX_SIZE: u64 = 32;
 
 /// Maximum number of steps in an episode.
-const MOST_STEPS: u64 = 100_000;
+const MAX_STEPS: u64 = 100_000;
 
 /// How many random worlds are tried before one without walls is used.
 const ATTEMPTS: usize = 32;
@@ -80,7 +80,7 @@ impl Environment for Gridworld {
             states: json!({
                 "type": "object",
                 "properties": {
-                    "size": {"type": "integer", "minimum": 2, "maximum": LARGEST},
+                    "size": {"type": "integer", "minimum": 2, "maximum": MAX_SIZE},
                     "agent": square,
                     "goal": square,
                     "walls": {"type": "array", "items": square},
@@ -92,11 +92,11 @@ impl Environment for Gridworld {
     }
 
     async fn reset(&self, reset: Reset, _: Pushes) -> Result<(Box<dyn Episode>, Seen), Failure> {
-        let size = option(&reset.options, "size", USUAL_SIZE, 2..=LARGEST)?;
-        let steps = option(&reset.options, "max_steps", 4 * size * size, 1..=MOST_STEPS)?;
-        let chance = Chance::of(reset.seed);
-        let metadata = [("seed".to_owned(), json!(chance.seed()))].into_iter().collect();
-        let walk = Walk { world: World::made(size, steps, chance), metadata };
+        let size = option(&reset.options, "size", DEFAULT_SIZE, 2..=MAX_SIZE)?;
+        let steps = option(&reset.options, "max_steps", 4 * size * size, 1..=MAX_STEPS)?;
+        let random = Random::of(reset.seed);
+        let metadata = [("seed".to_owned(), json!(random.seed()))].into_iter().collect();
+        let walk = Walk { world: World::made(size, steps, random), metadata };
         let seen = walk.seen(0.0);
         Ok((Box::new(walk), seen))
     }
@@ -165,18 +165,18 @@ fn direction(action: &Object) -> Result<(i64, i64), Failure> {
 
 impl World {
     /// Generates a world in which the goal can be reached.
-    fn made(size: u64, steps_left: u64, mut chance: Chance) -> Self {
-        let square = |chance: &mut Chance| (chance.below(size), chance.below(size));
-        let agent = square(&mut chance);
-        let mut goal = square(&mut chance);
+    fn made(size: u64, steps_left: u64, mut random: Random) -> Self {
+        let square = |random: &mut Random| (random.below(size), random.below(size));
+        let agent = square(&mut random);
+        let mut goal = square(&mut random);
         while goal == agent {
-            goal = square(&mut chance);
+            goal = square(&mut random);
         }
         let mut world = Self { size, agent, goal, walls: Vec::new(), steps_left };
         for _ in 0..ATTEMPTS {
             world.walls = (0..size)
                 .flat_map(|down| (0..size).map(move |across| (across, down)))
-                .filter(|square| *square != agent && *square != goal && chance.below(WALL_IN) == 0)
+                .filter(|square| *square != agent && *square != goal && random.below(WALL_IN) == 0)
                 .collect();
             if world.path().is_some() {
                 return world;
@@ -190,7 +190,7 @@ impl World {
     fn read(state: &Object) -> Option<Self> {
         let world: Self = serde_json::from_value(Value::Object(state.clone())).ok()?;
         let is_inside = |square: &Square| square.0 < world.size && square.1 < world.size;
-        let is_whole = (2..=LARGEST).contains(&world.size) && [&world.agent, &world.goal].into_iter().all(is_inside);
+        let is_whole = (2..=MAX_SIZE).contains(&world.size) && [&world.agent, &world.goal].into_iter().all(is_inside);
         is_whole.then_some(world)
     }
 
@@ -261,9 +261,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_world_can_be_walked_as_planned(seed in any::<i64>(), size in 2u64..=LARGEST) {
-            let mut world = World::made(size, 1, Chance::of(Some(seed)));
-            prop_assert_eq!(&world, &World::made(size, 1, Chance::of(Some(seed))));
+        fn every_world_can_be_walked_as_planned(seed in any::<i64>(), size in 2u64..=MAX_SIZE) {
+            let mut world = World::made(size, 1, Random::of(Some(seed)));
+            prop_assert_eq!(&world, &World::made(size, 1, Random::of(Some(seed))));
             let path = world.path().unwrap();
             prop_assert!(!path.is_empty());
             for way in path {

@@ -4,13 +4,13 @@
 //! they end with it. Environments implement [`Environment`]. This module does what all of them share: counting,
 //! recording, limits, pushes.
 
-mod chance;
 mod command;
 mod counter;
 mod environment;
 mod gridworld;
-mod playing;
-mod pushing;
+mod pushes;
+mod random;
+mod running_episode;
 mod textfiles;
 
 use std::sync::Arc;
@@ -26,12 +26,12 @@ pub use self::counter::Counter;
 use self::environment::reset_denied;
 pub use self::environment::{Environment, Episode, Object, Reset, Seen, Space};
 pub use self::gridworld::Gridworld;
-use self::playing::Played;
-pub use self::pushing::{Push, Pushes};
+pub use self::pushes::{Push, Pushes};
+use self::running_episode::RunningEpisode;
 pub use self::textfiles::Textfiles;
-use crate::belongings::{Belongings, Few, NoPlace, Place};
 use crate::grants::{self, Programs};
 use crate::reply;
+use crate::session_values::{Reservation, ReserveError, SessionValues, ValuesOfSession};
 use crate::starting::Starter;
 
 /// The configured environments and the limits of episodes.
@@ -88,19 +88,19 @@ pub struct Env {
     settings: EnvSettings,
     programs: Programs,
     environments: Vec<Arc<dyn Environment>>,
-    episodes: Belongings<Played>,
+    episodes: SessionValues<RunningEpisode>,
 }
 
 impl Env {
     /// Offers the built-in environments (`gridworld`, `textfiles`, `counter` and its alias `counter_env`) and the
     /// configured programs, which `starter` starts.
     pub fn new(mut settings: EnvSettings, starter: &Arc<dyn Starter>) -> Self {
-        let episodes = Belongings::default();
+        let episodes = SessionValues::default();
         let programs = if settings.programs.is_empty() { Programs::None } else { Programs::Some };
         let mut environments = own();
         for program in std::mem::take(&mut settings.programs) {
-            let roster = episodes.roster().clone();
-            environments.push(Arc::new(command::Command::of(program, Arc::clone(starter), roster)));
+            let task_counter = episodes.task_counter().clone();
+            environments.push(Arc::new(command::Command::of(program, Arc::clone(starter), task_counter)));
         }
         Self { settings, programs, environments, episodes }
     }
@@ -216,16 +216,16 @@ impl Provider for Env {
 
     fn closing(&self) -> Option<Settling> {
         self.episodes.close().iter().for_each(|episode| episode.abandon());
-        let roster = self.episodes.roster().clone();
-        Some(Box::pin(async move { roster.all_left().await }))
+        let task_counter = self.episodes.task_counter().clone();
+        Some(Box::pin(async move { task_counter.all_done().await }))
     }
 }
 
 impl Env {
     fn reset(&self, reset: ResetRequest, context: &Context<'_>) -> Result<Answer, Failure> {
         let environment = Arc::clone(self.environment(&reset.env_name)?);
-        let place = self.place(context.caller.session())?;
-        let bounds = pushing::Bounds {
+        let reservation = self.reserve(context.caller.session())?;
+        let bounds = pushes::Bounds {
             state: self.settings.max_state_bytes,
             records: self.settings.max_records,
             recorded: self.settings.max_record_bytes,
@@ -233,9 +233,9 @@ impl Env {
         let (caller, seed) = (Arc::clone(context.caller), reset.seed.map(|Whole(seed)| seed));
         Ok(Answer::Later(Box::pin(async move {
             let reset = Reset { seed, options: reset.options };
-            let (episode, observation) = Played::begin(&*environment, reset, caller, bounds).await?;
-            // If the session has ended meanwhile, `place` refuses the episode and it is dropped here.
-            place.fill(&Arc::new(episode)).ok_or_else(|| reset_denied("the session has ended"))?;
+            let (episode, observation) = RunningEpisode::begin(&*environment, reset, caller, bounds).await?;
+            // If the session has ended meanwhile, `reservation` refuses the episode and it is dropped here.
+            reservation.fill(&Arc::new(episode)).ok_or_else(|| reset_denied("the session has ended"))?;
             reply(&json!({"obs": observation}))
         })))
     }
@@ -246,32 +246,32 @@ impl Env {
     }
 
     /// Reserves a place for one more episode. Removes the oldest episodes that are over, if necessary.
-    fn place(&self, session: SessionId) -> Result<Place<Played>, Failure> {
+    fn reserve(&self, session: SessionId) -> Result<Reservation<RunningEpisode>, Failure> {
         let settings = &self.settings;
-        let admit = |few: &mut Few<Played>, in_all: crate::belongings::InAll| {
-            while few.coming + few.here.len() >= settings.max_episodes {
-                let over = few.here.iter().position(|episode| episode.is_over());
-                few.here.remove(over.ok_or(settings.max_episodes)?);
+        let admit = |values: &mut ValuesOfSession<RunningEpisode>, total: crate::session_values::TotalCount| {
+            while values.reserved + values.items.len() >= settings.max_episodes {
+                let over = values.items.iter().position(|episode| episode.is_over());
+                values.items.remove(over.ok_or(settings.max_episodes)?);
             }
-            if in_all.0 >= settings.max_total_episodes { Err(settings.max_total_episodes) } else { Ok(()) }
+            if total.0 >= settings.max_total_episodes { Err(settings.max_total_episodes) } else { Ok(()) }
         };
-        self.episodes.place(session, |_| true, admit).map_err(|no| match no {
-            NoPlace::Closed => reset_denied("stopping"),
-            NoPlace::NotAdmitted(most) => {
-                reset_denied(format!("the limit of {most} episodes is reached; close one first"))
+        self.episodes.reserve(session, |_| true, admit).map_err(|error| match error {
+            ReserveError::Closed => reset_denied("stopping"),
+            ReserveError::NotAdmitted(max) => {
+                reset_denied(format!("the limit of {max} episodes is reached; close one first"))
             }
         })
     }
 
-    fn episode(&self, session: SessionId, id: &str) -> Result<Arc<Played>, Failure> {
-        self.episodes.find(session, |episode| episode.id == id).ok_or_else(playing::no_episode)
+    fn episode(&self, session: SessionId, id: &str) -> Result<Arc<RunningEpisode>, Failure> {
+        self.episodes.find(session, |episode| episode.id == id).ok_or_else(running_episode::no_episode)
     }
 
     fn step(&self, step: StepRequest, session: SessionId) -> Result<Answer, Failure> {
         let episode = self.episode(session, &step.episode_id)?;
-        let largest = self.settings.max_state_bytes;
+        let max_bytes = self.settings.max_state_bytes;
         Ok(Answer::Later(Box::pin(async move {
-            let observation = episode.step(&step.action, largest).await?;
+            let observation = episode.step(&step.action, max_bytes).await?;
             reply(&json!({"obs": observation}))
         })))
     }
@@ -283,7 +283,7 @@ impl Env {
 
     fn close(&self, of: &EpisodeRequest, session: SessionId) -> Result<Answer, Failure> {
         let episode = self.episodes.take(session, |episode| episode.id == of.episode_id);
-        let episode = episode.ok_or_else(playing::no_episode)?;
+        let episode = episode.ok_or_else(running_episode::no_episode)?;
         Ok(Answer::Later(Box::pin(async move {
             episode.close().await;
             reply(&json!({"closed": true}))
@@ -304,39 +304,39 @@ impl Env {
     }
 
     fn plan(&self, plan: PlanRequest, session: SessionId) -> Result<Answer, Failure> {
-        let told = |actions: &[Value]| -> Outcome { reply(&json!({"suggested_actions": actions})) };
+        let answer = |actions: &[Value]| -> Outcome { reply(&json!({"suggested_actions": actions})) };
         if let Some(id) = plan.episode_id.filter(|id| !id.is_empty()) {
             let episode = self.episode(session, &id)?;
-            return Ok(Answer::Later(Box::pin(async move { told(&episode.plan(plan.state.as_ref()).await?) })));
+            return Ok(Answer::Later(Box::pin(async move { answer(&episode.plan(plan.state.as_ref()).await?) })));
         }
-        let state = plan.state.ok_or_else(playing::no_episode)?;
+        let state = plan.state.ok_or_else(running_episode::no_episode)?;
         let planned = self.environments.iter().find_map(|environment| environment.plan_from(&state));
         let unknown = || Failure::refused("no environment knows this state; name an episode");
-        Ok(Answer::Now(told(&planned.ok_or_else(unknown)?)))
+        Ok(Answer::Now(answer(&planned.ok_or_else(unknown)?)))
     }
 
     fn batch(&self, batch: BatchRequest, call: &CapabilityCall<'_>, session: SessionId) -> Result<Answer, Failure> {
         let BatchRequest { episode_ids, actions } = batch;
-        let largest = self.settings.max_batch_steps;
+        let max_steps = self.settings.max_batch_steps;
         if episode_ids.len() != actions.len() {
             return Err(Failure::refused(format!("{} episodes and {} actions", episode_ids.len(), actions.len())));
         }
-        if actions.len() > largest {
-            return Err(Failure::refused(format!("at most {largest} steps at once")));
+        if actions.len() > max_steps {
+            return Err(Failure::refused(format!("at most {max_steps} steps at once")));
         }
         let found = episode_ids.iter().map(|id| self.episode(session, id));
         let episodes = found.collect::<Result<Vec<_>, _>>()?;
         if episodes.iter().any(|episode| episode.is_over()) {
-            return Err(playing::is_over());
+            return Err(running_episode::is_over());
         }
         let request = call.request.as_ref().map(|id| json::raw(id.as_json().to_owned()));
-        let largest = self.settings.max_state_bytes;
+        let max_bytes = self.settings.max_state_bytes;
         Ok(Answer::Later(Box::pin(async move {
             let mut results = Vec::with_capacity(actions.len());
             for (episode, action) in episodes.iter().zip(&actions) {
                 // The steps before this one have been made, so one failure does not fail the batch.
                 let observation =
-                    episode.step(action, largest).await.unwrap_or_else(|failure| episode.failed(&failure));
+                    episode.step(action, max_bytes).await.unwrap_or_else(|failure| episode.failed(&failure));
                 results.push(json!({"type": "env/step/resp", "req_id": request, "obs": observation}));
             }
             reply(&json!({"results": results}))
@@ -348,8 +348,8 @@ impl Env {
             "" => self.episodes.of(session),
             id => vec![self.episode(session, id)?],
         };
-        let most = usize::try_from(of.limit).unwrap_or(0);
-        let records = playing::records(&episodes, most, self.settings.max_record_bytes);
+        let max_records = usize::try_from(of.limit).unwrap_or(0);
+        let records = running_episode::records(&episodes, max_records, self.settings.max_record_bytes);
         Ok(Answer::Now(reply(&json!({"episodes": records}))))
     }
 }

@@ -8,14 +8,14 @@ use serde_json::{Map, Value, json};
 use super::proposal::{Edit, at, edits, review};
 use super::statistics::{Performance, Statistics};
 use crate::hex_id;
-use crate::storage::Setback;
+use crate::storage::StorageError;
 
 /// A component with a mean score below this should be called less often.
 const POOR: f64 = 0.5;
 /// Maximum nesting depth of the refined state. Deeper JSON could not be read back.
-const DEEPEST: usize = 100;
+const MAX_DEPTH: usize = 100;
 /// Maximum length of a refinement id, in bytes.
-const LONGEST_ID: usize = 128;
+const MAX_ID_BYTES: usize = 128;
 
 const INSERT: &str = "INSERT INTO learning_refinements (refinement_id, applied_at, applied_edits, failed_edits, proposal, \
     snapshot, principal) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
@@ -44,7 +44,7 @@ pub(super) struct Applied {
 impl History<'_> {
     /// Plans, and applies the proposals that pass review. Returns how many were applied. Does nothing if there are too
     /// few experiences.
-    pub(super) fn adapt(&self, component: &str) -> Result<usize, Setback> {
+    pub(super) fn adapt(&self, component: &str) -> Result<usize, StorageError> {
         let settings = self.statistics.settings;
         if self.statistics.experiences()? < u64::from(settings.min_experiences) {
             return Ok(0);
@@ -62,7 +62,7 @@ impl History<'_> {
     }
 
     /// Proposes an edit for each component with a poor score, the worst first, unless the edit would change nothing.
-    pub(super) fn plan(&self, component: &str, scope: &str) -> Result<Vec<Map<String, Value>>, Setback> {
+    pub(super) fn plan(&self, component: &str, scope: &str) -> Result<Vec<Map<String, Value>>, StorageError> {
         let settings = self.statistics.settings;
         let state = self.state()?;
         let mut poor = self.statistics.performances(component)?;
@@ -104,7 +104,7 @@ impl History<'_> {
     }
 
     /// Applies the valid edits of a proposal, and stores a snapshot of the state before them.
-    pub(super) fn apply(&self, proposal: &Map<String, Value>) -> Result<Applied, Setback> {
+    pub(super) fn apply(&self, proposal: &Map<String, Value>) -> Result<Applied, StorageError> {
         let settings = self.statistics.settings;
         let named = proposal.get("refinement_id").and_then(Value::as_str).filter(|id| !id.is_empty());
         let refinement_id = named.map_or_else(hex_id::<16>, str::to_owned);
@@ -116,8 +116,8 @@ impl History<'_> {
         if kept.get().len() > settings.record_bytes {
             return refused(refinement_id, format!("a proposal must not exceed {} bytes", settings.record_bytes));
         }
-        if refinement_id.len() > LONGEST_ID {
-            return refused(refinement_id, format!("an id must not exceed {LONGEST_ID} bytes"));
+        if refinement_id.len() > MAX_ID_BYTES {
+            return refused(refinement_id, format!("an id must not exceed {MAX_ID_BYTES} bytes"));
         }
         if self.is_applied(&refinement_id)? == Some(true) {
             let error = format!("refinement {refinement_id} is applied already");
@@ -137,7 +137,7 @@ impl History<'_> {
             return refused(refinement_id, error);
         }
         let text = to_raw(&state);
-        if text.get().len() > settings.state_bytes || is_deeper_than(text.get().as_bytes(), DEEPEST) {
+        if text.get().len() > settings.state_bytes || is_deeper_than(text.get().as_bytes(), MAX_DEPTH) {
             return refused(refinement_id, "the refined state would become too large".to_owned());
         }
         let Statistics { rows, principal, .. } = self.statistics;
@@ -161,7 +161,7 @@ impl History<'_> {
 
     /// Restores the state before a refinement, which also undoes all later refinements. The inner error says why it
     /// cannot.
-    pub(super) fn roll_back(&self, refinement_id: &str) -> Result<Result<(), String>, Setback> {
+    pub(super) fn roll_back(&self, refinement_id: &str) -> Result<Result<(), String>, StorageError> {
         match self.is_applied(refinement_id)? {
             None => return Ok(Err(format!("unknown refinement: {refinement_id:.64}"))),
             Some(false) => return Ok(Err(format!("refinement {refinement_id:.64} is rolled back already"))),
@@ -194,7 +194,7 @@ impl History<'_> {
     }
 
     /// All edits that were ever proposed and are still remembered.
-    pub(super) fn edits(&self) -> Result<Vec<Edit>, Setback> {
+    pub(super) fn edits(&self) -> Result<Vec<Edit>, StorageError> {
         let Statistics { rows, principal, .. } = self.statistics;
         let mut proposals = rows.prepare_cached("SELECT proposal FROM learning_refinements WHERE principal = ?1")?;
         let mut proposals = proposals.query([principal])?;

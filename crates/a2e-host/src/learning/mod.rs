@@ -6,8 +6,8 @@
 
 mod history;
 mod proposal;
+mod records;
 mod statistics;
-mod told;
 
 use gladhand_core::operations::{CapabilityCall, Failure};
 use gladhand_core::wire::{RawValue, json};
@@ -19,12 +19,12 @@ use serde_json::{Map, Value, json};
 
 use self::history::History;
 use self::proposal::review;
+use self::records::{Experience, Feedback, Record};
 use self::statistics::Statistics;
-use self::told::{Experience, Feedback, Told};
 use crate::clock::Clock;
 use crate::grants::{self, Programs};
 use crate::owner::Owner;
-use crate::storage::{Place, Setback, Storage, Turn};
+use crate::storage::{Access, LazyDatabase, Storage, StorageError};
 
 /// Limits and thresholds, for each principal.
 #[derive(Debug, Clone)]
@@ -119,8 +119,8 @@ impl Provider for Learning {
 
     fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
         let work = match call.kind {
-            "learn/feedback/req" => Learner::hear_feedback,
-            "learn/experience/req" => Learner::hear_experience,
+            "learn/feedback/req" => Learner::record_feedback,
+            "learn/experience/req" => Learner::record_experience,
             "learn/adapt/req" => Learner::adapt,
             "learn/stats/req" => Learner::show_statistics,
             "learn/refinement/plan/req" => Learner::plan,
@@ -132,12 +132,12 @@ impl Provider for Learning {
                 return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is not a request"))));
             }
         };
-        let turn = match call.kind {
+        let access = match call.kind {
             "learn/stats/req"
             | "learn/refinement/plan/req"
             | "learn/refinement/review/req"
-            | "learn/refinement/history/req" => Turn::Read,
-            _ => Turn::Change,
+            | "learn/refinement/history/req" => Access::Read,
+            _ => Access::Change,
         };
         let learner = Learner {
             call: call.into_owned(),
@@ -145,7 +145,7 @@ impl Provider for Learning {
             settings: self.settings.clone(),
             now: self.clock.now(),
         };
-        self.storage.answer(turn, move |database| work(&learner, database))
+        self.storage.answer(access, move |database| work(&learner, database))
     }
 
     fn closing(&self) -> Option<Settling> {
@@ -183,27 +183,28 @@ impl Learner {
     }
 
     /// Parses the message. An invalid message is a `parse_error`.
-    fn read<T: DeserializeOwned>(&self) -> Result<T, Setback> {
-        self.call.read().map_err(|failure| Setback::of("parse_error", failure.message))
+    fn read<T: DeserializeOwned>(&self) -> Result<T, StorageError> {
+        self.call.read().map_err(|failure| StorageError::of("parse_error", failure.message))
     }
 
-    fn hear_feedback(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn record_feedback(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Feedbacks {
             feedbacks: Vec<Box<RawValue>>,
         }
 
         let Feedbacks { feedbacks } = self.read()?;
-        let told = self.each_told::<Feedback>("feedbacks", &feedbacks)?;
+        let records = self.parse_records::<Feedback>("feedbacks", &feedbacks)?;
         let new_score = database.change(|rows| {
             let statistics = self.statistics(rows);
-            statistics.hear("feedback", self.owner.agent(), self.now, &told)?;
-            statistics.mean_of(told.iter().flat_map(|told| &told.samples).map(|sample| sample.component.as_str()))
+            statistics.add_records("feedback", self.owner.agent(), self.now, &records)?;
+            statistics
+                .mean_of(records.iter().flat_map(|record| &record.samples).map(|sample| sample.component.as_str()))
         })?;
-        Ok(json::to_raw(&json!({ "recorded": told.len(), "new_score": new_score })))
+        Ok(json::to_raw(&json!({ "recorded": records.len(), "new_score": new_score })))
     }
 
-    fn hear_experience(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn record_experience(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Experiences {
             #[serde(default)]
@@ -211,47 +212,48 @@ impl Learner {
         }
 
         let Experiences { experiences } = self.read()?;
-        let told = self.each_told::<Experience>("experiences", &experiences)?;
+        let records = self.parse_records::<Experience>("experiences", &experiences)?;
         database.change(|rows| {
             let statistics = self.statistics(rows);
-            statistics.hear("experience", self.owner.agent(), self.now, &told)?;
-            let (before, after) = statistics.count_experiences(told.len())?;
+            statistics.add_records("experience", self.owner.agent(), self.now, &records)?;
+            let (before, after) = statistics.count_experiences(records.len())?;
             let every = u64::from(self.settings.adapt_every);
             if every > 0 && before / every < after / every {
                 History { statistics, now: self.now }.adapt("")?;
             }
-            Ok::<_, Setback>(())
+            Ok::<_, StorageError>(())
         })?;
-        Ok(json::to_raw(&json!({ "stored": told.len() })))
+        Ok(json::to_raw(&json!({ "stored": records.len() })))
     }
 
     /// Parses all records of one message. One invalid record fails the request.
-    fn each_told<T: DeserializeOwned + Into<Told>>(
+    fn parse_records<T: DeserializeOwned + Into<Record>>(
         &self,
         member: &str,
         all: &[Box<RawValue>],
-    ) -> Result<Vec<Told>, Setback> {
+    ) -> Result<Vec<Record>, StorageError> {
         let LearningSettings { request_items, record_bytes, named, .. } = self.settings;
         if all.len() > request_items {
-            return Err(Setback::refused(format!("a request must not have more than {request_items} {member}")));
+            return Err(StorageError::refused(format!("a request must not have more than {request_items} {member}")));
         }
         let read = |(place, written): (usize, &RawValue)| {
-            let refused = |problem: String| Setback::refused(format!("{member}.{place}: {problem}"));
+            let refused = |problem: String| StorageError::refused(format!("{member}.{place}: {problem}"));
             let size = written.get().len();
             if size > record_bytes {
                 return Err(refused(format!("it has {size} bytes, the limit is {record_bytes}")));
             }
-            let told = told::read::<T>(written, self.now);
-            let told = told.map_err(|problem| Setback::of("parse_error", format!("{member}.{place}: {problem}")))?;
-            if told.samples.len() > named {
-                return Err(refused(format!("it names {} components, the limit is {named}", told.samples.len())));
+            let record = records::read::<T>(written, self.now);
+            let record =
+                record.map_err(|problem| StorageError::of("parse_error", format!("{member}.{place}: {problem}")))?;
+            if record.samples.len() > named {
+                return Err(refused(format!("it names {} components, the limit is {named}", record.samples.len())));
             }
-            Ok(told)
+            Ok(record)
         };
         all.iter().map(|written| &**written).enumerate().map(read).collect()
     }
 
-    fn adapt(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn adapt(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Adapt {
             #[serde(default)]
@@ -264,19 +266,19 @@ impl Learner {
         let (adapted, updated) = database.change(|rows| {
             let history = History { statistics: self.statistics(rows), now: self.now };
             let adapted = history.adapt(&component_name)?;
-            Ok::<_, Setback>((adapted, history.statistics.performances(&component_name)?))
+            Ok::<_, StorageError>((adapted, history.statistics.performances(&component_name)?))
         })?;
         let message = format!("Adapted {adapted} skills using {}", strategy.word());
         Ok(json::to_raw(&json!({ "updated": updated, "message": message })))
     }
 
-    fn show_statistics(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn show_statistics(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         let About { component_name } = self.read()?;
         let components = database.read(|rows| self.statistics(rows).performances(&component_name))?;
         Ok(json::to_raw(&json!({ "components": components })))
     }
 
-    fn plan(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn plan(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Plan {
             #[serde(default)]
@@ -294,11 +296,11 @@ impl Learner {
         Ok(json::to_raw(&json!({ "plan_id": crate::hex_id::<16>(), "proposals": proposals, "status": status })))
     }
 
-    fn review(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn review(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         let Proposed { proposal } = self.read()?;
-        let most = self.settings.record_bytes;
-        if json::to_raw(&proposal).get().len() > most {
-            return Err(Setback::refused(format!("a proposal must not exceed {most} bytes")));
+        let max = self.settings.record_bytes;
+        if json::to_raw(&proposal).get().len() > max {
+            return Err(StorageError::refused(format!("a proposal must not exceed {max} bytes")));
         }
         let made = database.read(|rows| {
             let statistics = self.statistics(rows);
@@ -307,7 +309,7 @@ impl Learner {
         Ok(json::to_raw(&review(&proposal, &made, self.settings.confidence_threshold)))
     }
 
-    fn apply(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn apply(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         let Proposed { proposal } = self.read()?;
         let applied = database.change(|rows| {
             let statistics = self.statistics(rows);
@@ -316,7 +318,7 @@ impl Learner {
         Ok(json::to_raw(&applied))
     }
 
-    fn roll_back(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn roll_back(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct RollBack {
             #[serde(default)]
@@ -332,7 +334,7 @@ impl Learner {
         Ok(json::to_raw(&json!({ "refinement_id": refinement_id, "rolled_back": outcome.is_ok(), "error": error })))
     }
 
-    fn show_history(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn show_history(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         let entries = database.read(|rows| {
             let statistics = self.statistics(rows);
             History { statistics, now: self.now }.entries()

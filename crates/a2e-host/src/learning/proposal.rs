@@ -8,7 +8,7 @@ const OPERATIONS: [&str; 4] = ["replace", "insert", "delete", "update"];
 /// Forbidden beginnings of a path. No edit may look like access to the internals of a program.
 const FORBIDDEN: [&str; 4] = ["__", "os.", "sys.", "subprocess"];
 /// Maximum number of steps in a path.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// One change.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,8 +33,8 @@ impl Edit {
         if path.split('.').any(str::is_empty) {
             return Err("a path must consist of steps separated by dots".to_owned());
         }
-        if path.split('.').count() > DEEPEST {
-            return Err(format!("a path must have at most {DEEPEST} steps"));
+        if path.split('.').count() > MAX_DEPTH {
+            return Err(format!("a path must have at most {MAX_DEPTH} steps"));
         }
         if FORBIDDEN.iter().any(|forbidden| path.starts_with(forbidden)) {
             return Err(format!("forbidden path: {path:.64}"));

@@ -6,11 +6,11 @@ use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 use serde::Serialize;
 
 use super::LearningSettings;
-use super::told::{Sample, Told};
-use crate::storage::Setback;
+use super::records::{Record, Sample};
+use crate::storage::StorageError;
 
 /// Maximum length of a component's name, in bytes.
-const LONGEST_NAME: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 
 const COUNT: &str = "INSERT INTO learning_components VALUES (?8, ?1, 1, ?2, ?3, ?4, ?5, ?6, ?7) \
     ON CONFLICT (principal, name) DO UPDATE SET \
@@ -53,31 +53,37 @@ pub(super) struct Statistics<'a> {
 
 impl Statistics<'_> {
     /// Counts the records, and keeps the latest of them verbatim.
-    pub(super) fn hear(&self, kind: &str, agent: &str, now: f64, told: &[Told]) -> Result<(), Setback> {
+    pub(super) fn add_records(
+        &self,
+        kind: &str,
+        agent: &str,
+        now: f64,
+        records: &[Record],
+    ) -> Result<(), StorageError> {
         self.ensure_state()?;
-        for told in told {
-            let size = i64::try_from(told.body.get().len()).unwrap_or(i64::MAX);
-            let record = params![self.principal, kind, agent, now, size, told.body.get()];
-            self.rows.prepare_cached(RECORD)?.execute(record)?;
-            for sample in &told.samples {
+        for record in records {
+            let size = i64::try_from(record.body.get().len()).unwrap_or(i64::MAX);
+            let row = params![self.principal, kind, agent, now, size, record.body.get()];
+            self.rows.prepare_cached(RECORD)?.execute(row)?;
+            for sample in &record.samples {
                 self.count(sample, now)?;
             }
         }
-        self.make_room()?;
+        self.remove_excess()?;
         let components = "SELECT count(*) FROM learning_components WHERE principal = ?1";
         let components: u32 = self.rows.prepare_cached(components)?.query_row([self.principal], |row| row.get(0))?;
         if components > self.settings.components {
             let problem = format!("the limit of {} components is reached", self.settings.components);
-            return Err(Setback::refused(problem));
+            return Err(StorageError::refused(problem));
         }
         Ok(())
     }
 
-    fn count(&self, sample: &Sample, now: f64) -> Result<(), Setback> {
+    fn count(&self, sample: &Sample, now: f64) -> Result<(), StorageError> {
         let Sample { component, score, duration, at } = sample;
-        if component.len() > LONGEST_NAME {
-            let problem = format!("the name of a component must not exceed {LONGEST_NAME} bytes");
-            return Err(Setback::refused(problem));
+        if component.len() > MAX_NAME_BYTES {
+            let problem = format!("the name of a component must not exceed {MAX_NAME_BYTES} bytes");
+            return Err(StorageError::refused(problem));
         }
         let (success, failed) = (i64::from(*score > 0.0), i64::from(*score < 0.0));
         let timed = i64::from(duration.is_some());
@@ -93,12 +99,12 @@ impl Statistics<'_> {
         Ok(())
     }
 
-    fn make_room(&self) -> rusqlite::Result<()> {
+    fn remove_excess(&self) -> rusqlite::Result<()> {
         loop {
             let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
             let (records, bytes) = self.rows.prepare_cached(RECORDS)?.query_row([self.principal], read)?;
-            let most = i64::try_from(self.settings.records_bytes).unwrap_or(i64::MAX);
-            if records <= i64::from(self.settings.records) && bytes <= most {
+            let max = i64::try_from(self.settings.records_bytes).unwrap_or(i64::MAX);
+            if records <= i64::from(self.settings.records) && bytes <= max {
                 return Ok(());
             }
             if self.rows.prepare_cached(OLDEST_RECORD)?.execute([self.principal])? == 0 {
@@ -160,7 +166,7 @@ impl Statistics<'_> {
     }
 
     /// The mean score over all calls of these components; `None` without calls.
-    pub(super) fn mean_of<'n>(&self, components: impl Iterator<Item = &'n str>) -> Result<Option<f64>, Setback> {
+    pub(super) fn mean_of<'n>(&self, components: impl Iterator<Item = &'n str>) -> Result<Option<f64>, StorageError> {
         let (mut sum, mut calls) = (0.0, 0);
         for component in components.collect::<BTreeSet<_>>() {
             let select = "SELECT score_sum, calls_total FROM learning_components WHERE principal = ?2 AND name = ?1";

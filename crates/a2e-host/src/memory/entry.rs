@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest as _, Sha256};
 
 /// Maximum number of tags of an entry.
-const MOST_TAGS: usize = 256;
+const MAX_TAGS: usize = 256;
 
 /// The memory that a tag takes in addition to its text: the `String` itself and the allocator's overhead.
 const TAG_BYTES: usize = size_of::<String>() + 16;
@@ -20,7 +20,7 @@ pub(super) type Identity = [u8; 32];
 
 /// Why an entry cannot be stored.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unfit {
+pub(super) enum InvalidEntry {
     /// It is not a valid entry.
     Wrong(String),
     /// It is too large.
@@ -59,13 +59,13 @@ pub(super) struct Entry {
 impl Entry {
     /// Parses an entry as a client wrote it, or says what is wrong with it. A score in the entry is ignored: the score
     /// in a response says how well an entry matches a query.
-    pub(super) fn read(written: &RawValue, now: f64) -> Result<Self, Unfit> {
+    pub(super) fn read(written: &RawValue, now: f64) -> Result<Self, InvalidEntry> {
         #[derive(Deserialize)]
         struct Written {
             key: Box<RawValue>,
             content: Box<RawValue>,
             tier: String,
-            #[serde(default, deserialize_with = "few_tags")]
+            #[serde(default, deserialize_with = "limited_tags")]
             tags: Tags,
             #[serde(default)]
             source: String,
@@ -79,15 +79,15 @@ impl Entry {
 
         let written: Written = serde_json::from_str(written.get()).map_err(|error| {
             let problem = error.to_string();
-            Unfit::Wrong(
+            InvalidEntry::Wrong(
                 problem.rsplit_once(" at line ").map_or_else(|| problem.clone(), |(problem, _)| problem.to_owned()),
             )
         })?;
         let Written { key, content, tier, tags, source, ttl, created_at, updated_at, .. } = written;
         if Kind::of(&key) != Kind::Object {
-            return Err(Unfit::Wrong(format!("its key must be an object, not {}", Kind::of(&key).name())));
+            return Err(InvalidEntry::Wrong(format!("its key must be an object, not {}", Kind::of(&key).name())));
         }
-        let Some(tags) = tags.0 else { return Err(Unfit::Large(format!("it has more than {MOST_TAGS} tags"))) };
+        let Some(tags) = tags.0 else { return Err(InvalidEntry::Large(format!("it has more than {MAX_TAGS} tags"))) };
         let tagged: usize = tags.iter().map(|tag| tag.len() + TAG_BYTES).sum();
         Ok(Self {
             identity: identity(&key),
@@ -106,10 +106,10 @@ impl Entry {
 }
 
 /// Parses tags, and drops all of them if there are too many. Even an empty tag takes memory.
-fn few_tags<'de, D: Deserializer<'de>>(from: D) -> Result<Tags, D::Error> {
-    struct Few;
+fn limited_tags<'de, D: Deserializer<'de>>(from: D) -> Result<Tags, D::Error> {
+    struct TagVisitor;
 
-    impl<'de> Visitor<'de> for Few {
+    impl<'de> Visitor<'de> for TagVisitor {
         type Value = Tags;
 
         fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -119,7 +119,7 @@ fn few_tags<'de, D: Deserializer<'de>>(from: D) -> Result<Tags, D::Error> {
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
             let mut tags = Vec::new();
             while let Some(tag) = list.next_element()? {
-                if tags.len() == MOST_TAGS {
+                if tags.len() == MAX_TAGS {
                     while list.next_element::<IgnoredAny>()?.is_some() {}
                     return Ok(Tags(None));
                 }
@@ -129,7 +129,7 @@ fn few_tags<'de, D: Deserializer<'de>>(from: D) -> Result<Tags, D::Error> {
         }
     }
 
-    from.deserialize_seq(Few)
+    from.deserialize_seq(TagVisitor)
 }
 
 /// Parses a time to live: whole seconds, also written as `60.0`.
@@ -182,7 +182,7 @@ fn write_canonical(out: &mut Vec<u8>, value: &RawValue) {
 
 /// An entry in a response.
 #[derive(Debug, Serialize)]
-pub(super) struct Shown<'a> {
+pub(super) struct ReturnedEntry<'a> {
     pub(super) key: &'a RawValue,
     pub(super) content: &'a RawValue,
     pub(super) tier: &'a str,
@@ -215,9 +215,9 @@ mod tests {
             let entry = serde_json::json!({"key": {}, "content": "x", "tier": "working", "tags": tags});
             Entry::read(&json::to_raw(&entry), 0.0)
         };
-        let (none, many) = (read(0).unwrap().bytes, read(MOST_TAGS).unwrap().bytes);
-        assert!(many - none >= MOST_TAGS * size_of::<String>(), "{none} {many}");
-        assert_eq!(read(MOST_TAGS + 9).unwrap_err(), Unfit::Large("it has more than 256 tags".to_owned()));
+        let (none, many) = (read(0).unwrap().bytes, read(MAX_TAGS).unwrap().bytes);
+        assert!(many - none >= MAX_TAGS * size_of::<String>(), "{none} {many}");
+        assert_eq!(read(MAX_TAGS + 9).unwrap_err(), InvalidEntry::Large("it has more than 256 tags".to_owned()));
     }
 
     #[test]

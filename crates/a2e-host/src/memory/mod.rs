@@ -5,7 +5,7 @@
 //! its own name. In every tier, the memories of different principals, namespaces and scopes are separate.
 
 mod entry;
-mod kept;
+mod persistent;
 mod ranking;
 mod search;
 mod words;
@@ -21,15 +21,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use self::entry::{Entry, Identity, Unfit, identity};
-use self::kept::Kept;
-use self::ranking::Wanted;
+use self::entry::{Entry, Identity, InvalidEntry, identity};
+use self::persistent::Persistent;
+use self::ranking::Query;
 use self::search::Search;
 use self::working::Working;
 use crate::clock::Clock;
 use crate::grants::{self, Programs};
 use crate::owner::Owner;
-use crate::storage::{Place, Setback, Storage, Turn};
+use crate::storage::{Access, LazyDatabase, Storage, StorageError};
 use crate::{hex_id, reply};
 
 /// Limits of memory.
@@ -69,7 +69,7 @@ pub struct Bound {
 const MIB: usize = 1024 * 1024;
 
 /// Working memories up to this size do not count towards their party's share.
-const LITTLE: usize = 64 * 1024;
+const FREE_BYTES: usize = 64 * 1024;
 
 impl Default for MemorySettings {
     fn default() -> Self {
@@ -98,21 +98,21 @@ pub struct Memory {
 struct Shared {
     settings: MemorySettings,
     clock: Clock,
-    visitors: Mutex<HashMap<SessionId, Visitor>>,
+    sessions: Mutex<HashMap<SessionId, SessionMemory>>,
     /// The space that all working memories share.
     room: Arc<Portions>,
 }
 
 /// The data of one session.
 #[derive(Debug)]
-struct Visitor {
-    memories: HashMap<String, Arc<Corner>>,
+struct SessionMemory {
+    memories: HashMap<String, Arc<MemoryHandle>>,
     working: Arc<Mutex<Working>>,
 }
 
 /// The part of memory that a memory id opens.
 #[derive(Debug)]
-struct Corner {
+struct MemoryHandle {
     /// The agent that opened it.
     owner: Owner,
     /// The database owners of the agent's own entries, and of those that the agents of its principal share.
@@ -123,7 +123,7 @@ struct Corner {
     working: Space,
 }
 
-impl Corner {
+impl MemoryHandle {
     fn new(owner: Owner, namespace: &str, scope: &BTreeMap<String, String>) -> Self {
         let own = owner.own_memory();
         let space = Sha256::digest(json::to_raw(&(namespace, scope)).get()).into();
@@ -175,13 +175,13 @@ impl Provider for Memory {
                 return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is not a request"))));
             }
         };
-        let turn = if call.kind == "memory/retrieve/req" { Turn::Read } else { Turn::Change };
+        let access = if call.kind == "memory/retrieve/req" { Access::Read } else { Access::Change };
         let (shared, call) = (Arc::clone(&self.shared), call.into_owned());
-        self.storage.answer(turn, move |database| work(&shared, &call, &Guest { session, owner }, database))
+        self.storage.answer(access, move |database| work(&shared, &call, &Requester { session, owner }, database))
     }
 
     fn left(&self, session: SessionId) {
-        self.shared.visitors().remove(&session);
+        self.shared.sessions().remove(&session);
     }
 
     fn closing(&self) -> Option<Settling> {
@@ -191,31 +191,31 @@ impl Provider for Memory {
 
 /// The caller.
 #[derive(Debug)]
-struct Guest {
+struct Requester {
     session: SessionId,
     owner: Owner,
 }
 
 impl Shared {
     fn new(settings: MemorySettings, clock: Clock) -> Self {
-        let room = Portions::lasting(settings.working_total_bytes, LITTLE);
-        Self { settings, clock, visitors: Mutex::default(), room }
+        let room = Portions::lasting(settings.working_total_bytes, FREE_BYTES);
+        Self { settings, clock, sessions: Mutex::default(), room }
     }
 
-    fn visitors(&self) -> MutexGuard<'_, HashMap<SessionId, Visitor>> {
-        self.visitors.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, SessionMemory>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens a part of memory. `metadata` of the request has no effect and is not kept.
     fn init(&self, call: &CapabilityCall<'_>, session: SessionId, owner: Owner, party: Option<Party>) -> Outcome {
         #[derive(Deserialize)]
         struct Init {
-            #[serde(default = "usual")]
+            #[serde(default = "default_namespace")]
             namespace: String,
             #[serde(default)]
             scope: BTreeMap<String, String>,
         }
-        fn usual() -> String {
+        fn default_namespace() -> String {
             "default".to_owned()
         }
 
@@ -223,36 +223,46 @@ impl Shared {
         if session == SessionId::NONE {
             return Err(Failure::refused("memory needs a session"));
         }
-        let mut visitors = self.visitors();
-        let visitor = visitors.entry(session).or_insert_with(|| {
+        let mut sessions = self.sessions();
+        let session_memory = sessions.entry(session).or_insert_with(|| {
             let working = Working::within(party.map(|party| self.room.portion(party)));
-            Visitor { memories: HashMap::new(), working: Arc::new(Mutex::new(working)) }
+            SessionMemory { memories: HashMap::new(), working: Arc::new(Mutex::new(working)) }
         });
-        if visitor.memories.len() >= self.settings.memories {
-            let most = self.settings.memories;
+        if session_memory.memories.len() >= self.settings.memories {
+            let max = self.settings.memories;
             return Err(Failure::of_capability(
                 "memory_full",
-                format!("the limit of {most} memories per session is reached"),
+                format!("the limit of {max} memories per session is reached"),
             ));
         }
         let memory_id = uuid();
-        let corner = Corner::new(owner, &init.namespace, &init.scope);
-        visitor.memories.insert(memory_id.clone(), Arc::new(corner));
+        let handle = MemoryHandle::new(owner, &init.namespace, &init.scope);
+        session_memory.memories.insert(memory_id.clone(), Arc::new(handle));
         reply(&json!({ "memory_id": memory_id, "namespace": init.namespace, "success": true }))
     }
 
     /// The part of memory that a memory id opens. Only the agent that received the id may use it.
-    fn open(&self, memory_id: &str, guest: &Guest) -> Result<(Arc<Corner>, Arc<Mutex<Working>>), Failure> {
-        let visitors = self.visitors();
-        let visitor = visitors.get(&guest.session);
-        let corner = visitor.and_then(|visitor| Some((visitor.memories.get(memory_id)?, &visitor.working)));
-        match corner.filter(|(corner, _)| corner.owner == guest.owner) {
-            Some((corner, working)) => Ok((Arc::clone(corner), Arc::clone(working))),
+    fn open(
+        &self,
+        memory_id: &str,
+        requester: &Requester,
+    ) -> Result<(Arc<MemoryHandle>, Arc<Mutex<Working>>), Failure> {
+        let sessions = self.sessions();
+        let session_memory = sessions.get(&requester.session);
+        let handle = session_memory
+            .and_then(|session_memory| Some((session_memory.memories.get(memory_id)?, &session_memory.working)));
+        match handle.filter(|(handle, _)| handle.owner == requester.owner) {
+            Some((handle, working)) => Ok((Arc::clone(handle), Arc::clone(working))),
             None => Err(Failure::of_capability("memory_not_found", format!("unknown memory id: {memory_id:.64}"))),
         }
     }
 
-    fn store(&self, call: &CapabilityCall<'_>, guest: &Guest, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn store(
+        &self,
+        call: &CapabilityCall<'_>,
+        requester: &Requester,
+        database: &LazyDatabase,
+    ) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Store {
             memory_id: String,
@@ -261,26 +271,28 @@ impl Shared {
         }
 
         let Store { memory_id, entries } = call.read()?;
-        let (corner, working) = self.open(&memory_id, guest)?;
+        let (handle, working) = self.open(&memory_id, requester)?;
         self.check_number(entries.len())?;
         let now = self.clock.now();
         let entries = entries.iter().enumerate().map(|(place, written)| self.check(place, written, now));
         let entries = entries.collect::<Result<Vec<_>, _>>()?;
         let keys = entries.iter().map(|entry| &*entry.key).collect();
         let stored = json::to_raw(&Stored { stored: keys, errors: [] });
-        let (fleeting, lasting): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.tier == "working");
+        let (working_entries, persistent_entries): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|entry| entry.tier == "working");
         // Space is reserved first, so that a request is stored as a whole or not at all.
-        let has_room = lock(&working).reserve(fleeting.iter().map(|entry| entry.bytes).sum());
-        let kept = match has_room {
-            false => Err(Setback::of("memory_full", "working memory is full")),
-            true if lasting.is_empty() => Ok(()),
-            true => database.change(|rows| Kept { rows, corner: &corner, now }.store(&lasting, &self.settings)),
+        let has_room = lock(&working).reserve(working_entries.iter().map(|entry| entry.bytes).sum());
+        let stored_persistent = match has_room {
+            false => Err(StorageError::of("memory_full", "working memory is full")),
+            true if persistent_entries.is_empty() => Ok(()),
+            true => database
+                .change(|rows| Persistent { rows, handle: &handle, now }.store(&persistent_entries, &self.settings)),
         };
-        if let Err(setback) = kept {
+        if let Err(error) = stored_persistent {
             lock(&working).settle();
-            return Err(setback);
+            return Err(error);
         }
-        lock(&working).store(corner.working, fleeting, self.settings.working, now);
+        lock(&working).store(handle.working, working_entries, self.settings.working, now);
         Ok(stored)
     }
 
@@ -290,22 +302,24 @@ impl Shared {
     }
 
     fn check_number(&self, items: usize) -> Result<(), Failure> {
-        let most = self.settings.request_items;
-        if items <= most {
+        let max = self.settings.request_items;
+        if items <= max {
             return Ok(());
         }
-        Err(Failure::refused(format!("a request must not have more than {most} entries or keys")))
+        Err(Failure::refused(format!("a request must not have more than {max} entries or keys")))
     }
 
     /// Parses and checks an entry.
     fn check(&self, place: usize, written: &RawValue, now: f64) -> Result<Entry, Failure> {
-        let entry = Entry::read(written, now).map_err(|unfit| match unfit {
-            Unfit::Wrong(problem) => Failure::refused(format!("entries.{place}: {problem}")),
-            Unfit::Large(problem) => Failure::of_capability("memory_full", format!("entries.{place}: {problem}")),
+        let entry = Entry::read(written, now).map_err(|invalid| match invalid {
+            InvalidEntry::Wrong(problem) => Failure::refused(format!("entries.{place}: {problem}")),
+            InvalidEntry::Large(problem) => {
+                Failure::of_capability("memory_full", format!("entries.{place}: {problem}"))
+            }
         })?;
-        let most = self.bound(&entry.tier).bytes.min(self.settings.entry_bytes);
-        if entry.bytes > most {
-            let problem = format!("entries.{place}: it has {} bytes, the limit is {most}", entry.bytes);
+        let max = self.bound(&entry.tier).bytes.min(self.settings.entry_bytes);
+        if entry.bytes > max {
+            let problem = format!("entries.{place}: it has {} bytes, the limit is {max}", entry.bytes);
             return Err(Failure::of_capability("memory_full", problem));
         }
         Ok(entry)
@@ -319,7 +333,12 @@ impl Shared {
         }
     }
 
-    fn retrieve(&self, call: &CapabilityCall<'_>, guest: &Guest, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn retrieve(
+        &self,
+        call: &CapabilityCall<'_>,
+        requester: &Requester,
+        database: &LazyDatabase,
+    ) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Retrieve {
             memory_id: String,
@@ -340,25 +359,30 @@ impl Shared {
             10
         }
 
-        let asked: Retrieve = call.read()?;
-        let (corner, working) = self.open(&asked.memory_id, guest)?;
+        let request: Retrieve = call.read()?;
+        let (handle, working) = self.open(&request.memory_id, requester)?;
         let now = self.clock.now();
-        let identities = self.identities(&asked.keys)?;
-        let wanted = Wanted::new(asked.tier, identities, asked.tags, &asked.query, asked.min_score);
-        let find = |kept: Option<Kept<'_>>| {
+        let identities = self.identities(&request.keys)?;
+        let query = Query::new(request.tier, identities, request.tags, &request.query, request.min_score);
+        let find = |persistent: Option<Persistent<'_>>| {
             let working = &*lock(&working);
-            let (limit, bytes, space) = (asked.limit, self.settings.reply_bytes, corner.working);
-            Search { wanted: &wanted, limit, bytes, space, working, kept, now }.find()
+            let (limit, bytes, space) = (request.limit, self.settings.reply_bytes, handle.working);
+            Search { query: &query, limit, bytes, space, working, persistent, now }.find()
         };
-        let found = if wanted.wants_kept() {
-            database.read(|rows| find(Some(Kept { rows, corner: &corner, now })))
+        let found = if query.wants_persistent() {
+            database.read(|rows| find(Some(Persistent { rows, handle: &handle, now })))
         } else {
             find(None)
         };
         Ok(json::to_raw(&found?))
     }
 
-    fn forget(&self, call: &CapabilityCall<'_>, guest: &Guest, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn forget(
+        &self,
+        call: &CapabilityCall<'_>,
+        requester: &Requester,
+        database: &LazyDatabase,
+    ) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Forget {
             memory_id: String,
@@ -366,23 +390,23 @@ impl Shared {
             keys: Vec<Box<RawValue>>,
             #[serde(default)]
             tags: HashSet<String>,
-            #[serde(default = "usual")]
+            #[serde(default = "default_tier")]
             tier: String,
         }
-        fn usual() -> String {
+        fn default_tier() -> String {
             "episodic".to_owned()
         }
 
-        let asked: Forget = call.read()?;
-        let (corner, working) = self.open(&asked.memory_id, guest)?;
+        let request: Forget = call.read()?;
+        let (handle, working) = self.open(&request.memory_id, requester)?;
         let now = self.clock.now();
-        let unwanted = Wanted::new(asked.tier, self.identities(&asked.keys)?, asked.tags, "", 0.0);
+        let query = Query::new(request.tier, self.identities(&request.keys)?, request.tags, "", 0.0);
         let mut deleted = 0;
-        if unwanted.wants_kept() {
-            deleted += database.change(|rows| Kept { rows, corner: &corner, now }.forget(&unwanted))?;
+        if query.wants_persistent() {
+            deleted += database.change(|rows| Persistent { rows, handle: &handle, now }.forget(&query))?;
         }
-        if unwanted.wants_working() {
-            deleted += lock(&working).forget(corner.working, &unwanted, now);
+        if query.wants_working() {
+            deleted += lock(&working).forget(handle.working, &query, now);
         }
         Ok(json::to_raw(&json!({ "deleted": deleted })))
     }
@@ -424,9 +448,9 @@ mod tests {
         for session in [1, 1, 2] {
             memory.shared.init(&call, SessionId(session), Owner::local("a"), None).unwrap();
         }
-        assert_eq!(memory.shared.visitors().len(), 2);
+        assert_eq!(memory.shared.sessions().len(), 2);
         memory.left(SessionId(1));
         memory.left(SessionId(2));
-        assert!(memory.shared.visitors().is_empty());
+        assert!(memory.shared.sessions().is_empty());
     }
 }

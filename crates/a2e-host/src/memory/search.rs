@@ -4,15 +4,15 @@ use gladhand_core::wire::RawValue;
 use serde::Serialize;
 
 use super::Space;
-use super::kept::Kept;
-use super::ranking::{Candidate, Place, Wanted};
+use super::persistent::Persistent;
+use super::ranking::{Candidate, EntryLocation, Query};
 use super::working::Working;
-use crate::storage::Setback;
+use crate::storage::StorageError;
 
 /// A search.
 #[derive(Debug)]
 pub(super) struct Search<'a> {
-    pub(super) wanted: &'a Wanted,
+    pub(super) query: &'a Query,
     /// How many entries are returned. A negative limit leaves out that many at the end.
     pub(super) limit: i64,
     /// Maximum size of the returned entries, in bytes.
@@ -21,7 +21,7 @@ pub(super) struct Search<'a> {
     pub(super) space: Space,
     pub(super) working: &'a Working,
     /// The database, if the query needs it.
-    pub(super) kept: Option<Kept<'a>>,
+    pub(super) persistent: Option<Persistent<'a>>,
     pub(super) now: f64,
 }
 
@@ -35,14 +35,14 @@ pub(super) struct Found {
 
 impl Search<'_> {
     /// Finds the matching entries, the best first.
-    pub(super) fn find(&self) -> Result<Found, Setback> {
-        let ranked = self.wanted.rank(self.candidates()?);
+    pub(super) fn find(&self) -> Result<Found, StorageError> {
+        let ranked = self.query.rank(self.candidates()?);
         let total = ranked.len();
-        let (mut entries, mut room) = (Vec::new(), self.bytes);
+        let (mut entries, mut remaining) = (Vec::new(), self.bytes);
         for (place, score) in ranked.into_iter().take(length(self.limit, total)) {
-            let Some(entry) = self.shown(place, score)? else { continue };
-            match room.checked_sub(entry.get().len()) {
-                Some(left) => room = left,
+            let Some(entry) = self.returned(place, score)? else { continue };
+            match remaining.checked_sub(entry.get().len()) {
+                Some(left) => remaining = left,
                 None => break,
             }
             entries.push(entry);
@@ -50,22 +50,22 @@ impl Search<'_> {
         Ok(Found { entries, total })
     }
 
-    fn candidates(&self) -> Result<Vec<Candidate>, Setback> {
+    fn candidates(&self) -> Result<Vec<Candidate>, StorageError> {
         let mut candidates = Vec::new();
-        if self.wanted.wants_working() {
-            candidates.extend(self.working.find(self.space, self.wanted, self.now));
+        if self.query.wants_working() {
+            candidates.extend(self.working.find(self.space, self.query, self.now));
         }
-        if let Some(kept) = &self.kept {
-            candidates.extend(kept.find(self.wanted)?);
+        if let Some(persistent) = &self.persistent {
+            candidates.extend(persistent.find(self.query)?);
         }
         Ok(candidates)
     }
 
-    fn shown(&self, place: Place, score: f64) -> Result<Option<Box<RawValue>>, Setback> {
-        match (place, &self.kept) {
-            (Place::Working(at), _) => Ok(self.working.shown(at, score)),
-            (Place::Kept(id), Some(kept)) => kept.shown(id, score).map(Some),
-            (Place::Kept(_), None) => Ok(None),
+    fn returned(&self, place: EntryLocation, score: f64) -> Result<Option<Box<RawValue>>, StorageError> {
+        match (place, &self.persistent) {
+            (EntryLocation::Working(at), _) => Ok(self.working.returned(at, score)),
+            (EntryLocation::Persistent(id), Some(persistent)) => persistent.returned(id, score).map(Some),
+            (EntryLocation::Persistent(_), None) => Ok(None),
         }
     }
 }

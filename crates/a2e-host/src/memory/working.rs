@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use gladhand_core::wire::{RawValue, json};
 use gladhand_hub::Portion;
 
-use super::entry::{Entry, Shown};
-use super::ranking::{Candidate, Place, Wanted};
+use super::entry::{Entry, ReturnedEntry};
+use super::ranking::{Candidate, EntryLocation, Query};
 use super::words::each_word;
 use super::{Bound, Space};
 
@@ -27,8 +27,8 @@ impl Working {
 
     /// Reserves space for `more` bytes. Returns whether there was enough.
     pub(super) fn reserve(&mut self, more: usize) -> bool {
-        let wanted = self.bytes + more;
-        self.room.as_mut().is_none_or(|room| room.resize(wanted))
+        let total = self.bytes + more;
+        self.room.as_mut().is_none_or(|room| room.resize(total))
     }
 
     /// Reduces the reservation to the size of the entries.
@@ -59,29 +59,29 @@ impl Working {
     }
 
     /// Deletes entries that match the keys or tags. Returns how many.
-    pub(super) fn forget(&mut self, space: Space, unwanted: &Wanted, now: f64) -> usize {
+    pub(super) fn forget(&mut self, space: Space, query: &Query, now: f64) -> usize {
         self.keep(|_, entry| is_current(entry, now));
         let before = self.entries.len();
-        self.keep(|other, entry| *other != space || !unwanted.names(&entry.tier, &entry.identity, &entry.tags));
+        self.keep(|other, entry| *other != space || !query.names(&entry.tier, &entry.identity, &entry.tags));
         before - self.entries.len()
     }
 
     /// The entries that pass all filters except the text query.
-    pub(super) fn find(&self, space: Space, wanted: &Wanted, now: f64) -> Vec<Candidate> {
+    pub(super) fn find(&self, space: Space, query: &Query, now: f64) -> Vec<Candidate> {
         let entries = self.entries.iter().enumerate();
         let here = entries.filter(|(_, (other, entry))| *other == space && is_current(entry, now));
         let candidates = here.filter_map(|(at, (_, entry))| {
-            let base = wanted.base(&entry.tier, &entry.identity, &entry.tags)?;
-            let (words, hits) = if wanted.sought.is_some() { count(entry, wanted) } else { (0, Vec::new()) };
-            Some(Candidate { place: Place::Working(at), words, hits, base })
+            let base = query.base(&entry.tier, &entry.identity, &entry.tags)?;
+            let (words, hits) = if query.query_words.is_some() { count(entry, query) } else { (0, Vec::new()) };
+            Some(Candidate { place: EntryLocation::Working(at), words, hits, base })
         });
         candidates.collect()
     }
 
     /// The entry at an index, as it is returned.
-    pub(super) fn shown(&self, at: usize, score: f64) -> Option<Box<RawValue>> {
+    pub(super) fn returned(&self, at: usize, score: f64) -> Option<Box<RawValue>> {
         let (_, entry) = self.entries.get(at)?;
-        Some(json::to_raw(&Shown {
+        Some(json::to_raw(&ReturnedEntry {
             key: &entry.key,
             content: &entry.content,
             tier: &entry.tier,
@@ -106,13 +106,13 @@ fn is_current(entry: &Entry, now: f64) -> bool {
 }
 
 /// The number of words of an entry, and how often it contains each word of the query.
-fn count(entry: &Entry, wanted: &Wanted) -> (usize, Vec<usize>) {
+fn count(entry: &Entry, query: &Query) -> (usize, Vec<usize>) {
     let mut words = 0;
-    let mut hits = vec![0; wanted.words().len()];
+    let mut hits = vec![0; query.words().len()];
     each_word(&entry.key, &entry.content, &entry.tags, &mut |word| {
         words += 1;
-        for (hits, sought) in hits.iter_mut().zip(wanted.words()) {
-            *hits += usize::from(sought.is(word));
+        for (hits, query_word) in hits.iter_mut().zip(query.words()) {
+            *hits += usize::from(query_word.is(word));
         }
     });
     (words, hits)

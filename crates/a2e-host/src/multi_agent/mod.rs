@@ -4,7 +4,7 @@
 //! The same agent of the same principal may also use it from another session. A delegated task runs by itself:
 //! cancelling an `await` does not stop it.
 
-mod line;
+mod agent_connection;
 mod subagent;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use crate::owner::Owner;
 use crate::{hex_id, reply};
-use line::Line;
+use agent_connection::AgentConnection;
 use subagent::{Config, Status, Subagent, Task};
 
 /// Limits of subagents.
@@ -78,27 +78,27 @@ impl Subagents {
     }
 
     /// Fails if a session may not have one more subagent.
-    fn has_room(&self, session: SessionId, settings: &MultiAgentSettings) -> Result<(), Failure> {
-        room(&self.lock(), session, settings)
+    fn check_limits(&self, session: SessionId, settings: &MultiAgentSettings) -> Result<(), Failure> {
+        check_limits(&self.lock(), session, settings)
     }
 
     fn add(&self, subagent: Arc<Subagent>, settings: &MultiAgentSettings) -> Result<(), Failure> {
         let mut subagents = self.lock();
-        room(&subagents, subagent.session, settings)?;
-        let is_memory = |other: &Arc<Subagent>| other.session == subagent.session && other.is_terminated();
-        let memories = subagents.iter().filter(|other| is_memory(other)).count();
-        let mut excess = memories.saturating_sub(settings.remembered);
+        check_limits(&subagents, subagent.session, settings)?;
+        let is_remembered = |other: &Arc<Subagent>| other.session == subagent.session && other.is_terminated();
+        let remembered = subagents.iter().filter(|other| is_remembered(other)).count();
+        let mut excess = remembered.saturating_sub(settings.remembered);
         subagents.retain(|other| {
-            let goes = excess > 0 && is_memory(other);
-            excess -= usize::from(goes);
-            !goes
+            let is_removed = excess > 0 && is_remembered(other);
+            excess -= usize::from(is_removed);
+            !is_removed
         });
         subagents.push(subagent);
         Ok(())
     }
 }
 
-fn room(subagents: &[Arc<Subagent>], session: SessionId, settings: &MultiAgentSettings) -> Result<(), Failure> {
+fn check_limits(subagents: &[Arc<Subagent>], session: SessionId, settings: &MultiAgentSettings) -> Result<(), Failure> {
     let live = || subagents.iter().filter(|subagent| !subagent.is_terminated());
     if live().filter(|subagent| subagent.session == session).count() >= settings.max_per_session {
         return Err(Failure::refused(format!(
@@ -166,11 +166,11 @@ impl Provider for MultiAgent {
 
     fn left(&self, session: SessionId) {
         self.subagents.lock().retain(|subagent| {
-            let stays = subagent.session != session;
-            if !stays {
+            let is_kept = subagent.session != session;
+            if !is_kept {
                 drop(subagent.terminate());
             }
-            stays
+            is_kept
         });
     }
 
@@ -226,16 +226,16 @@ impl MultiAgent {
         }
         let Spawn { name, role, model, max_steps, metadata } = call.read()?;
         let session = context.caller.session();
-        self.subagents.has_room(session, &self.settings)?;
+        self.subagents.check_limits(session, &self.settings)?;
         let max_steps = u32::try_from(max_steps.max(1)).unwrap_or(u32::MAX).min(self.settings.steps);
         let timeout_seconds = self.settings.max_duration.as_secs();
         let config = Config::new(name, role, model, max_steps, timeout_seconds, metadata);
-        let (line, parent) = (Line::new(&self.agent, context), Owner::of(context));
+        let (connection, parent) = (AgentConnection::new(&self.agent, context), Owner::of(context));
         let (subagents, settings) = (Arc::clone(&self.subagents), self.settings);
         Ok(Answer::later(async move {
-            let line = line.open(&config.name, &config.model).await?;
+            let connection = connection.open(&config.name, &config.model).await?;
             let subagent_id = format!("sub_{}", hex_id::<4>());
-            let subagent = Arc::new(Subagent::new(subagent_id.clone(), session, config, parent, line));
+            let subagent = Arc::new(Subagent::new(subagent_id.clone(), session, config, parent, connection));
             if let Err(failure) = subagents.add(Arc::clone(&subagent), &settings) {
                 subagent.terminated().await;
                 return Err(failure);

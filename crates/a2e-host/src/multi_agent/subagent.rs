@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 
 use super::MultiAgentSettings;
-use super::line::{Line, said};
+use super::agent_connection::{AgentConnection, agent_reply};
 use crate::owner::Owner;
 
 /// Maximum length of a summary, in characters. The summary is the first line of the answer.
@@ -102,19 +102,25 @@ pub(super) struct Subagent {
     /// The agent that spawned it.
     parent: Owner,
     state: watch::Sender<State>,
-    holds: Mutex<Held>,
+    resources: Mutex<Resources>,
 }
 
 /// The resources that a subagent has until it is terminated.
 #[derive(Debug, Default)]
-struct Held {
-    line: Option<Arc<Line>>,
+struct Resources {
+    connection: Option<Arc<AgentConnection>>,
     /// The task that follows the running turn.
-    following: Option<AbortHandle>,
+    follower: Option<AbortHandle>,
 }
 
 impl Subagent {
-    pub(super) fn new(id: String, session: SessionId, config: Config, parent: Owner, line: Line) -> Self {
+    pub(super) fn new(
+        id: String,
+        session: SessionId,
+        config: Config,
+        parent: Owner,
+        connection: AgentConnection,
+    ) -> Self {
         let ready = State { status: Status::Ready, result: None, error: None };
         Self {
             id,
@@ -122,12 +128,12 @@ impl Subagent {
             config,
             parent,
             state: watch::Sender::new(ready),
-            holds: Mutex::new(Held { line: Some(Arc::new(line)), following: None }),
+            resources: Mutex::new(Resources { connection: Some(Arc::new(connection)), follower: None }),
         }
     }
 
-    fn holds(&self) -> MutexGuard<'_, Held> {
-        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    fn resources(&self) -> MutexGuard<'_, Resources> {
+        self.resources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn status(&self) -> Status {
@@ -153,14 +159,16 @@ impl Subagent {
 
     /// Starts a task. Returns false if another task is running or the subagent is terminated.
     pub(super) fn delegate(self: &Arc<Self>, task: &Task, settings: MultiAgentSettings) -> bool {
-        let mut holds = self.holds();
-        let Some(line) = holds.line.clone().filter(|_| self.status() != Status::Running) else { return false };
+        let mut resources = self.resources();
+        let Some(connection) = resources.connection.clone().filter(|_| self.status() != Status::Running) else {
+            return false;
+        };
         self.state.send_replace(State { status: Status::Running, result: None, error: None });
         let (subagent, text, name) = (Arc::clone(self), self.instruct(task), task.task_name.clone());
         // Listen before the call, so that no event before its answer is missed.
-        let events = line.listen();
-        let task = tokio::spawn(async move { subagent.work(&line, name, text, events, settings).await });
-        holds.following = Some(task.abort_handle());
+        let events = connection.listen();
+        let task = tokio::spawn(async move { subagent.work(&connection, name, text, events, settings).await });
+        resources.follower = Some(task.abort_handle());
         true
     }
 
@@ -174,21 +182,21 @@ impl Subagent {
 
     /// Terminates the subagent. Its session is deleted in the background if the agent needs time for that.
     pub(super) fn terminate(&self) -> Option<JoinHandle<()>> {
-        let Held { line, following } = std::mem::take(&mut *self.holds());
+        let Resources { connection, follower } = std::mem::take(&mut *self.resources());
         let before = self.state.send_replace(State { status: Status::Terminated, result: None, error: None });
-        if let Some(following) = following {
-            following.abort();
+        if let Some(follower) = follower {
+            follower.abort();
         }
-        let line = line?;
+        let connection = connection?;
         if before.status == Status::Running {
-            drop(line.ask(AgentCall::Interrupt(line.session().into())));
+            drop(connection.ask(AgentCall::Interrupt(connection.session().into())));
         }
-        let deleted = line.ask(AgentCall::Delete(line.session().into()));
+        let deleted = connection.ask(AgentCall::Delete(connection.session().into()));
         let (Answer::Later(_), Ok(runtime)) = (&deleted, tokio::runtime::Handle::try_current()) else { return None };
         Some(runtime.spawn(async move {
             // A session that no longer exists counts as deleted.
             let _ = deleted.outcome().await;
-            drop(line);
+            drop(connection);
         }))
     }
 
@@ -217,18 +225,25 @@ impl Subagent {
     }
 
     /// Runs a task to its end.
-    async fn work(&self, line: &Line, name: String, text: String, events: Events, settings: MultiAgentSettings) {
-        let turn = self.turn(line, text, events, settings.answer);
+    async fn work(
+        &self,
+        connection: &AgentConnection,
+        name: String,
+        text: String,
+        events: Events,
+        settings: MultiAgentSettings,
+    ) {
+        let turn = self.turn(connection, text, events, settings.answer);
         let ended = match tokio::time::timeout(settings.max_duration, turn).await {
             Ok(ended) => ended,
             Err(_) => Err(format!("the task took longer than {} seconds", settings.max_duration.as_secs())),
         };
         if ended.is_err() {
             // Has no effect if the turn has already ended.
-            let _ = line.ask(AgentCall::Interrupt(line.session().into())).outcome().await;
+            let _ = connection.ask(AgentCall::Interrupt(connection.session().into())).outcome().await;
         }
         let state = match ended {
-            Ok(Heard { text, tools, .. }) => {
+            Ok(TaskProgress { text, tools, .. }) => {
                 let summary: String = text.trim().lines().next().unwrap_or_default().chars().take(SUMMARY).collect();
                 let result = json!({"summary": summary, "text": text, "task_name": name, "tools": tools});
                 State { status: Status::Completed, result: Some(result), error: None }
@@ -244,22 +259,28 @@ impl Subagent {
         });
     }
 
-    async fn turn(&self, line: &Line, text: String, mut events: Events, most: usize) -> Result<Heard, String> {
-        let session = line.session().into();
+    async fn turn(
+        &self,
+        connection: &AgentConnection,
+        text: String,
+        mut events: Events,
+        max_bytes: usize,
+    ) -> Result<TaskProgress, String> {
+        let session = connection.session().into();
         let send = AgentCall::Send { session, text: text.into(), enqueue: true, images: Vec::new() };
-        let sent = said(line.ask(send)).await.map_err(|failure| failure.message)?;
+        let sent = agent_reply(connection.ask(send)).await.map_err(|failure| failure.message)?;
         let turn = Members::of(&sent).and_then(|sent| sent.str("turn_id").map(String::from)).unwrap_or_default();
-        let mut heard = Heard::default();
+        let mut progress = TaskProgress::default();
         while let Some(event) = events.recv().await {
             let Some(payload) = Members::of(&event.payload) else { continue };
             // Skip events of an earlier turn that was stopped.
             if payload.str("turn_id").is_some_and(|of| of != turn) {
                 continue;
             }
-            if heard.hear(event.kind, &payload, most)? {
-                return Ok(heard);
+            if progress.add_event(event.kind, &payload, max_bytes)? {
+                return Ok(progress);
             }
-            if heard.steps > self.config.max_steps {
+            if progress.steps > self.config.max_steps {
                 return Err(format!("the task took more than {} steps", self.config.max_steps));
             }
         }
@@ -269,20 +290,20 @@ impl Subagent {
 
 /// The events of a task, collected.
 #[derive(Debug, Default)]
-struct Heard {
+struct TaskProgress {
     text: String,
     tools: Vec<String>,
     steps: u32,
 }
 
-impl Heard {
+impl TaskProgress {
     /// Processes one event. Returns true at the end of the turn, or an error if the turn failed.
-    fn hear(&mut self, kind: &str, payload: &Members<'_>, most: usize) -> Result<bool, String> {
+    fn add_event(&mut self, kind: &str, payload: &Members<'_>, max_bytes: usize) -> Result<bool, String> {
         match kind {
             "session.stream.chunk" => {
                 let chunk = payload.object("chunk").and_then(|chunk| chunk.str("answerText")).unwrap_or_default();
-                let room = most.saturating_sub(self.text.len());
-                self.text.push_str(&chunk[..chunk.floor_char_boundary(room)]);
+                let remaining = max_bytes.saturating_sub(self.text.len());
+                self.text.push_str(&chunk[..chunk.floor_char_boundary(remaining)]);
             }
             "session.tool.call.started" => {
                 self.steps += 1;

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::grants::{self, Programs};
 use crate::hex_id;
 use crate::owner::Owner;
-use crate::storage::{Place, Setback, Storage, Turn};
+use crate::storage::{Access, LazyDatabase, Storage, StorageError};
 
 /// The columns of a plan that names none.
 const COLUMNS: [&str; 4] = ["backlog", "todo", "in_progress", "done"];
@@ -86,17 +86,17 @@ impl Provider for Planning {
                 return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is not a request"))));
             }
         };
-        let (size, most) = (call.message.get().len(), self.settings.request_bytes);
-        if size > most {
-            let problem = format!("the request has {size} bytes, the limit is {most}");
+        let (size, max) = (call.message.get().len(), self.settings.request_bytes);
+        if size > max {
+            let problem = format!("the request has {size} bytes, the limit is {max}");
             return Answer::Now(Err(Failure::refused(problem)));
         }
-        let turn = match call.kind {
-            "planning/plan/create" | "planning/task/add" | "planning/task/update" => Turn::Change,
-            _ => Turn::Read,
+        let access = match call.kind {
+            "planning/plan/create" | "planning/task/add" | "planning/task/update" => Access::Change,
+            _ => Access::Read,
         };
         let planner = Planner { call: call.into_owned(), owner: Owner::of(context), settings: self.settings.clone() };
-        self.storage.answer(turn, move |database| work(&planner, database))
+        self.storage.answer(access, move |database| work(&planner, database))
     }
 
     fn closing(&self) -> Option<Settling> {
@@ -113,17 +113,17 @@ struct Planner {
 }
 
 impl Planner {
-    fn create_plan(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn create_plan(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Create {
-            #[serde(default = "usual")]
+            #[serde(default = "default_name")]
             name: String,
             #[serde(default)]
             columns: Vec<String>,
             #[serde(default)]
             description: String,
         }
-        fn usual() -> String {
+        fn default_name() -> String {
             "default".to_owned()
         }
 
@@ -132,14 +132,17 @@ impl Planner {
             plan.columns = COLUMNS.map(str::to_owned).to_vec();
         }
         if plan.columns.len() > self.settings.columns {
-            return Err(Setback::refused(format!("a plan must not have more than {} columns", self.settings.columns)));
+            return Err(StorageError::refused(format!(
+                "a plan must not have more than {} columns",
+                self.settings.columns
+            )));
         }
         for name in plan.columns.iter().chain([&plan.name]) {
-            check("a name", name, self.settings.name_bytes)?;
+            check_length("a name", name, self.settings.name_bytes)?;
         }
         let plan_id = hex_id::<6>();
         database.change(|rows| {
-            self.check_room(rows, "planning_plans", self.settings.plans)?;
+            self.check_limit(rows, "planning_plans", self.settings.plans)?;
             let insert = "INSERT INTO planning_plans (principal, plan_id, name, columns, description, created_at) \
                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
             let columns = json::to_raw(&plan.columns);
@@ -148,17 +151,17 @@ impl Planner {
                 insert,
                 params![principal, plan_id, plan.name, columns.get(), plan.description, crate::now()],
             )?;
-            Ok::<_, Setback>(())
+            Ok::<_, StorageError>(())
         })?;
         Ok(json::to_raw(&json!({ "success": true, "plan_id": plan_id, "columns": plan.columns })))
     }
 
-    fn list_plans(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn list_plans(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         let plans = database.read(|rows| self.plans(rows, ""))?;
         Ok(json::to_raw(&json!({ "plans": plans })))
     }
 
-    fn show_boards(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn show_boards(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Show {
             #[serde(default)]
@@ -175,12 +178,12 @@ impl Planner {
         Ok(json::to_raw(&Boards { boards }))
     }
 
-    fn add_task(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn add_task(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Add {
             plan_id: String,
             title: String,
-            #[serde(default = "usual")]
+            #[serde(default = "default_status")]
             status: String,
             #[serde(default)]
             description: String,
@@ -191,20 +194,20 @@ impl Planner {
             #[serde(default)]
             metadata: Option<Box<RawValue>>,
         }
-        fn usual() -> String {
+        fn default_status() -> String {
             "backlog".to_owned()
         }
 
         let task: Add = self.call.read()?;
-        check("a title", &task.title, self.settings.title_bytes)?;
+        check_length("a title", &task.title, self.settings.title_bytes)?;
         for name in [&task.plan_id, &task.status, &task.assignee] {
-            check("a name", name, self.settings.name_bytes)?;
+            check_length("a name", name, self.settings.name_bytes)?;
         }
         let task_id = hex_id::<6>();
         let insert = "INSERT INTO planning_tasks (principal, task_id, plan_id, title, status, description, assignee, deps, \
             metadata, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
         database.change(|rows| {
-            self.check_room(rows, "planning_tasks", self.settings.tasks)?;
+            self.check_limit(rows, "planning_tasks", self.settings.tasks)?;
             rows.execute(
                 insert,
                 params![
@@ -220,13 +223,13 @@ impl Planner {
                     crate::now(),
                 ],
             )?;
-            Ok::<_, Setback>(())
+            Ok::<_, StorageError>(())
         })?;
         Ok(json::to_raw(&json!({ "success": true, "task_id": task_id, "status": task.status })))
     }
 
     /// Changes the members that are not empty. A task that exists counts as updated even if nothing changes.
-    fn update_task(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn update_task(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Update {
             plan_id: String,
@@ -241,7 +244,7 @@ impl Planner {
 
         let task: Update = self.call.read()?;
         for name in [&task.status, &task.assignee] {
-            check("a name", name, self.settings.name_bytes)?;
+            check_length("a name", name, self.settings.name_bytes)?;
         }
         let deps = if task.deps.is_empty() { String::new() } else { json::to_raw(&task.deps).get().to_owned() };
         let updated = database.change(|rows| {
@@ -254,7 +257,7 @@ impl Planner {
         Ok(json::to_raw(&json!({ "success": updated > 0, "task_id": task.task_id })))
     }
 
-    fn list_tasks(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn list_tasks(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct List {
             #[serde(default)]
@@ -296,16 +299,16 @@ impl Planner {
         rows.prepare_cached(select)?.query_map([plan_id, status, self.owner.principal()], read)?.collect()
     }
 
-    fn check_room(&self, rows: &Transaction<'_>, table: &'static str, most: u32) -> Result<(), Setback> {
+    fn check_limit(&self, rows: &Transaction<'_>, table: &'static str, max: u32) -> Result<(), StorageError> {
         let count: u32 = rows.query_row(
             &format!("SELECT count(*) FROM {table} WHERE principal = ?1"),
             [self.owner.principal()],
             |row| row.get(0),
         )?;
-        if count < most {
+        if count < max {
             return Ok(());
         }
-        Err(Setback::refused(format!("the limit of {most} is reached")))
+        Err(StorageError::refused(format!("the limit of {max} is reached")))
     }
 }
 
@@ -374,9 +377,9 @@ impl Serialize for Groups {
     }
 }
 
-fn check(what: &str, text: &str, most: usize) -> Result<(), Setback> {
-    if text.len() <= most {
+fn check_length(member: &str, text: &str, max: usize) -> Result<(), StorageError> {
+    if text.len() <= max {
         return Ok(());
     }
-    Err(Setback::refused(format!("{what} must not exceed {most} bytes")))
+    Err(StorageError::refused(format!("{member} must not exceed {max} bytes")))
 }

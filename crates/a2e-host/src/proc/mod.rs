@@ -4,11 +4,11 @@
 //! output and queued input of each process are limited. When the session ends, its processes and all their descendants
 //! end too. A [`Starter`] starts the processes.
 
-mod asking;
-mod inlet;
-mod pieces;
+mod events;
+mod line_splitter;
 mod process;
-mod telling;
+mod spawn_request;
+mod stdin_queue;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling};
 use serde::Deserialize;
 use serde_json::json;
 
-use self::asking::Spawn;
+use self::events::ProcessEvents;
 use self::process::{Bounds, End, Process};
-use self::telling::Telling;
-use crate::belongings::{Belongings, Few, InAll, NoPlace, Place};
+use self::spawn_request::Spawn;
+use crate::session_values::{Reservation, ReserveError, SessionValues, TotalCount, ValuesOfSession};
 use crate::starting::{Signal, Starter, minimal_environment};
 use crate::{hex_id, reply};
 
@@ -84,13 +84,13 @@ impl Default for ProcSettings {
 pub struct Proc {
     settings: Arc<ProcSettings>,
     starter: Arc<dyn Starter>,
-    processes: Belongings<Process>,
+    processes: SessionValues<Process>,
 }
 
 impl Proc {
     /// Creates the provider. `starter` starts the processes.
     pub fn new(settings: ProcSettings, starter: Arc<dyn Starter>) -> Self {
-        Self { settings: Arc::new(settings), starter, processes: Belongings::default() }
+        Self { settings: Arc::new(settings), starter, processes: SessionValues::default() }
     }
 }
 
@@ -145,8 +145,8 @@ impl Provider for Proc {
 
     fn closing(&self) -> Option<Settling> {
         self.processes.close().iter().for_each(|process| process.abandon());
-        let roster = self.processes.roster().clone();
-        Some(Box::pin(async move { roster.all_left().await }))
+        let task_counter = self.processes.task_counter().clone();
+        Some(Box::pin(async move { task_counter.all_done().await }))
     }
 }
 
@@ -160,8 +160,8 @@ impl Proc {
             Ok(plan) => plan,
             Err(why) => return Answer::Now(not_started(&why)),
         };
-        let place = match self.place(context.caller.session()) {
-            Ok(place) => place,
+        let reservation = match self.reserve(context.caller.session()) {
+            Ok(reservation) => reservation,
             Err(why) => return Answer::Now(not_started(why)),
         };
         let settings = &self.settings;
@@ -172,43 +172,47 @@ impl Proc {
             max_queued_bytes: settings.max_queued_bytes,
             reads,
         };
-        let telling =
-            Telling::to(Arc::clone(context.caller), call.request.clone(), hex_id::<16>(), settings.max_output_bytes);
+        let events = ProcessEvents::to(
+            Arc::clone(context.caller),
+            call.request.clone(),
+            hex_id::<16>(),
+            settings.max_output_bytes,
+        );
         let starter = Arc::clone(&self.starter);
         Answer::Later(Box::pin(async move {
             let started = match starter.start(&plan).await {
                 Ok(started) => started,
                 Err(error) => return not_started(&format!("cannot start: {error}")),
             };
-            let (process, tending) = Process::of(started, spawn.cmd, bounds, telling);
+            let (process, process_task) = Process::of(started, spawn.cmd, bounds, events);
             // If the session has ended meanwhile, the process is dropped here, which kills it.
-            let Some(at_work) = place.fill(&process) else { return not_started("the session has ended") };
+            let Some(task_guard) = reservation.fill(&process) else { return not_started("the session has ended") };
             tokio::spawn(async move {
-                tending.run().await;
-                drop(at_work);
+                process_task.run().await;
+                drop(task_guard);
             });
             reply(&json!({"proc_id": process.id, "ok": true, "pid": process.pid, "error": ""}))
         }))
     }
 
     /// Reserves a place for one more process. Forgets the oldest ended processes, if necessary.
-    fn place(&self, session: SessionId) -> Result<Place<Process>, &'static str> {
+    fn reserve(&self, session: SessionId) -> Result<Reservation<Process>, &'static str> {
         let settings = &self.settings;
         let is_running = |process: &Process| process.end().is_none();
-        let admit = |few: &mut Few<Process>, InAll(in_all): InAll| {
-            let running = few.coming + few.here.iter().filter(|process| is_running(process)).count();
-            if running >= settings.max_running || in_all >= settings.max_running_total {
+        let admit = |values: &mut ValuesOfSession<Process>, TotalCount(total): TotalCount| {
+            let running = values.reserved + values.items.iter().filter(|process| is_running(process)).count();
+            if running >= settings.max_running || total >= settings.max_running_total {
                 return Err("proc_limit");
             }
-            while few.here.iter().filter(|process| !is_running(process)).count() > settings.remembered {
-                let oldest = few.here.iter().position(|process| !is_running(process));
-                oldest.map(|oldest| few.here.remove(oldest));
+            while values.items.iter().filter(|process| !is_running(process)).count() > settings.remembered {
+                let oldest = values.items.iter().position(|process| !is_running(process));
+                oldest.map(|oldest| values.items.remove(oldest));
             }
             Ok(())
         };
-        self.processes.place(session, is_running, admit).map_err(|no| match no {
-            NoPlace::Closed => "stopping",
-            NoPlace::NotAdmitted(why) => why,
+        self.processes.reserve(session, is_running, admit).map_err(|error| match error {
+            ReserveError::Closed => "stopping",
+            ReserveError::NotAdmitted(why) => why,
         })
     }
 
@@ -220,7 +224,7 @@ impl Proc {
         let (pid, error) = match self.find(session, &write.proc_id) {
             None => (0, "session not found".to_owned()),
             Some(process) if process.end().is_some() => (process.pid, "proc_dead".to_owned()),
-            Some(process) => (process.pid, process.inlet.put(&write.data, write.eof).err().unwrap_or_default()),
+            Some(process) => (process.pid, process.stdin_queue.put(&write.data, write.eof).err().unwrap_or_default()),
         };
         reply(&json!({"proc_id": write.proc_id, "ok": error.is_empty(), "pid": pid, "error": error}))
     }
@@ -242,10 +246,10 @@ impl Proc {
             return Ok(Answer::Now(reply(&json!({"ok": false, "state": end.status().0}))));
         }
         process.signal(signal);
-        let patience = self.settings.grace;
+        let grace = self.settings.grace;
         Ok(Answer::Later(Box::pin(async move {
             // Most processes end at once, and then the response says so. A process may also ignore the signal.
-            let _ = tokio::time::timeout(patience, process.ended()).await;
+            let _ = tokio::time::timeout(grace, process.ended()).await;
             reply(&json!({"ok": true, "state": word(process.end())}))
         })))
     }

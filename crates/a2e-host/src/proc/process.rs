@@ -13,17 +13,17 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::inlet::Inlet;
-use super::pieces::Pieces;
-use super::telling::{Stream, Telling};
-use crate::starting::ending::{end, last_words_are_over};
+use super::events::{ProcessEvents, Stream};
+use super::line_splitter::LineSplitter;
+use super::stdin_queue::StdinQueue;
+use crate::starting::ending::{end, output_drained};
 use crate::starting::{Held, Signal, Started};
 
 /// How many bytes one read takes at most.
 const CHUNK: usize = 16 * 1024;
 
 /// Maximum number of output bytes read after the end of the process. No pipe holds more.
-const LEFT_IN_PIPE: usize = 1024 * 1024;
+const MAX_REMAINING_BYTES: usize = 1024 * 1024;
 
 /// The number of SIGKILL.
 const KILLED: i32 = 9;
@@ -38,7 +38,7 @@ pub(super) struct Process {
     pub(super) command: Vec<String>,
     pub(super) pid: u32,
     pub(super) started_at: f64,
-    pub(super) inlet: Inlet,
+    pub(super) stdin_queue: StdinQueue,
     end: Mutex<Option<End>>,
     signals: mpsc::Sender<Signal>,
     /// Cancelled when the session has ended.
@@ -58,13 +58,13 @@ pub(super) struct End {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
     /// It exited by itself.
-    Itself,
+    Exited,
     /// A client sent a signal, or the session ended.
     Signalled,
     /// It exceeded its timeout.
     TimedOut,
     /// It exceeded its output limit.
-    SaidTooMuch,
+    OutputLimit,
 }
 
 /// Limits of a process.
@@ -84,31 +84,36 @@ pub(super) struct Bounds {
 
 /// The task that drives a running process.
 #[derive(Debug)]
-pub(super) struct Tending {
+pub(super) struct ProcessTask {
     process: Arc<Process>,
     started: Started,
     signals: mpsc::Receiver<Signal>,
     bounds: Bounds,
-    telling: Telling,
+    events: ProcessEvents,
 }
 
 impl Process {
     /// Creates a process and the task that drives it.
-    pub(super) fn of(started: Started, command: Vec<String>, bounds: Bounds, telling: Telling) -> (Arc<Self>, Tending) {
+    pub(super) fn of(
+        started: Started,
+        command: Vec<String>,
+        bounds: Bounds,
+        events: ProcessEvents,
+    ) -> (Arc<Self>, ProcessTask) {
         let (to_signals, signals) = mpsc::channel(SIGNALS);
         let process = Arc::new(Self {
-            id: telling.process().to_owned(),
+            id: events.process().to_owned(),
             command,
             pid: started.pid,
             started_at: crate::now(),
-            inlet: Inlet::of_at_most(bounds.max_queued_bytes, bounds.reads),
+            stdin_queue: StdinQueue::with_limit(bounds.max_queued_bytes, bounds.reads),
             end: Mutex::new(None),
             signals: to_signals,
             abandoned: CancellationToken::new(),
             ended: CancellationToken::new(),
         });
-        let tending = Tending { process: Arc::clone(&process), started, signals, bounds, telling };
-        (process, tending)
+        let process_task = ProcessTask { process: Arc::clone(&process), started, signals, bounds, events };
+        (process, process_task)
     }
 
     /// Queues a signal. If the queue is full, the signal is dropped.
@@ -132,35 +137,35 @@ impl Process {
     }
 }
 
-impl Tending {
+impl ProcessTask {
     /// Runs to the end of the process. Dropping the future kills the process.
     pub(super) async fn run(self) {
-        let Self { process, started, mut signals, bounds, telling } = self;
+        let Self { process, started, mut signals, bounds, events } = self;
         let Started { stdin, stdout, stderr, mut held, .. } = started;
         let stdin = Some(stdin).filter(|_| bounds.reads);
-        let life = async {
-            let end = process.live(&mut *held, &mut signals, bounds, &telling).await;
+        let wait_for_end = async {
+            let end = process.wait(&mut *held, &mut signals, bounds, &events).await;
             *process.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
             process.ended.cancel();
             end
         };
         let (end, (), (), ()) = tokio::join!(
-            life,
-            process.hear(Stream::Stdout, stdout, bounds, &telling),
-            process.hear(Stream::Stderr, stderr, bounds, &telling),
-            process.inlet.carry(stdin, &process.ended),
+            wait_for_end,
+            process.read_output(Stream::Stdout, stdout, bounds, &events),
+            process.read_output(Stream::Stderr, stderr, bounds, &events),
+            process.stdin_queue.write_to(stdin, &process.ended),
         );
-        telling.end(end.code);
+        events.end(end.code);
     }
 }
 
 impl Process {
-    async fn live(
+    async fn wait(
         &self,
         held: &mut dyn Held,
         signals: &mut mpsc::Receiver<Signal>,
         bounds: Bounds,
-        telling: &Telling,
+        events: &ProcessEvents,
     ) -> End {
         let time_is_over = async {
             match bounds.time {
@@ -169,7 +174,7 @@ impl Process {
             }
         };
         tokio::pin!(time_is_over);
-        let mut cause = Cause::Itself;
+        let mut cause = Cause::Exited;
         let status = loop {
             tokio::select! {
                 status = held.wait() => break status.ok(),
@@ -178,8 +183,8 @@ impl Process {
                     // This fails only if the process has ended.
                     let _ = held.signal(signal);
                 }
-                () = telling.is_too_much() => {
-                    cause = Cause::SaidTooMuch;
+                () = events.output_limit_exceeded() => {
+                    cause = Cause::OutputLimit;
                     break end(held, Duration::ZERO).await;
                 }
                 () = &mut time_is_over => {
@@ -195,12 +200,18 @@ impl Process {
         // Its descendants end with it.
         let _ = held.signal(Signal::Kill);
         // A killed process may report no status.
-        let killed = || (cause != Cause::Itself).then_some(-KILLED);
+        let killed = || (cause != Cause::Exited).then_some(-KILLED);
         End { code: status.and_then(code).or_else(killed), cause }
     }
 
-    async fn hear(&self, stream: Stream, mut source: impl AsyncRead + Unpin, bounds: Bounds, telling: &Telling) {
-        let mut pieces = Pieces::of_at_most(bounds.max_piece_bytes);
+    async fn read_output(
+        &self,
+        stream: Stream,
+        mut source: impl AsyncRead + Unpin,
+        bounds: Bounds,
+        events: &ProcessEvents,
+    ) {
+        let mut splitter = LineSplitter::with_limit(bounds.max_piece_bytes);
         let mut chunk = vec![0; CHUNK];
         let mut after_the_end = 0;
         loop {
@@ -208,27 +219,27 @@ impl Process {
                 biased;
                 () = self.abandoned.cancelled() => return,
                 read = source.read(&mut chunk) => read,
-                () = last_words_are_over(&self.ended) => break,
+                () = output_drained(&self.ended) => break,
             };
             let Ok(count @ 1..) = read else { break };
             let mut bytes = &chunk[..count];
-            while let Some(piece) = pieces.next(&mut bytes) {
-                if !telling.output(stream, &piece) {
+            while let Some(piece) = splitter.next(&mut bytes) {
+                if !events.output(stream, &piece) {
                     return;
                 }
-                if self.abandoned.run_until_cancelled(telling.keeping_up()).await.is_none() {
+                if self.abandoned.run_until_cancelled(events.keeping_up()).await.is_none() {
                     return;
                 }
             }
             if self.ended.is_cancelled() {
                 after_the_end += count;
-                if after_the_end > LEFT_IN_PIPE {
+                if after_the_end > MAX_REMAINING_BYTES {
                     break;
                 }
             }
         }
-        if let Some(piece) = pieces.last() {
-            telling.output(stream, &piece);
+        if let Some(piece) = splitter.last() {
+            events.output(stream, &piece);
         }
     }
 }
@@ -238,11 +249,11 @@ impl End {
     pub(super) fn status(self) -> (&'static str, String) {
         match (self.cause, self.code) {
             (Cause::TimedOut, _) => ("killed", "timeout".to_owned()),
-            (Cause::SaidTooMuch, _) => ("killed", "output limit".to_owned()),
+            (Cause::OutputLimit, _) => ("killed", "output limit".to_owned()),
             (_, Some(0)) => ("completed", String::new()),
             (Cause::Signalled, _) => ("killed", String::new()),
-            (Cause::Itself, Some(code)) => ("failed", format!("exit code {code}")),
-            (Cause::Itself, None) => ("error", "exit status unknown".to_owned()),
+            (Cause::Exited, Some(code)) => ("failed", format!("exit code {code}")),
+            (Cause::Exited, None) => ("error", "exit status unknown".to_owned()),
         }
     }
 
@@ -250,8 +261,8 @@ impl End {
     pub(super) fn state(self) -> &'static str {
         match (self.cause, self.code) {
             (Cause::TimedOut, _) => "timedout",
-            (Cause::Itself, Some(0)) | (Cause::Signalled, _) => "stopped",
-            (Cause::SaidTooMuch | Cause::Itself, _) => "crashed",
+            (Cause::Exited, Some(0)) | (Cause::Signalled, _) => "stopped",
+            (Cause::OutputLimit | Cause::Exited, _) => "crashed",
         }
     }
 }

@@ -11,13 +11,13 @@ use super::definition::{Skill, Status, newer};
 use crate::roots::inside;
 
 /// Possible names of a skill's file.
-const NAMES: [&str; 2] = ["skill.md", "SKILL.md"];
+const FILE_NAMES: [&str; 2] = ["skill.md", "SKILL.md"];
 
 /// Maximum size of a skill's file, in bytes.
-const LONGEST: u64 = 256 * 1024;
+const MAX_FILE_BYTES: u64 = 256 * 1024;
 
 /// Maximum number of skills.
-const MOST: usize = 500;
+const MAX_SKILLS: usize = 500;
 
 /// The skills in some folders.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Catalog {
                     Some(before) if before.stamp == stamp => before.skill,
                     _ => self.read(folder, &path),
                 };
-                if let Some(skill) = skill.clone().filter(|_| skills.len() < MOST)
+                if let Some(skill) = skill.clone().filter(|_| skills.len() < MAX_SKILLS)
                     && seen.insert((skill.name.clone(), skill.version.clone()))
                 {
                     skills.push(skill);
@@ -116,7 +116,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
         .into_iter()
         .flatten()
         .flatten()
-        .filter_map(|entry| NAMES.iter().map(|name| entry.path().join(name)).find(|path| path.is_file()))
+        .filter_map(|entry| FILE_NAMES.iter().map(|name| entry.path().join(name)).find(|path| path.is_file()))
         .collect();
     found.sort();
     found
@@ -134,10 +134,10 @@ fn read_inside(folder: &Path, path: &Path, roots: &[PathBuf]) -> Result<Skill, S
         return Err("it is outside the roots".to_owned());
     }
     let mut text = String::new();
-    let opened = fs::File::open(&file).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
+    let opened = fs::File::open(&file).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));
     opened.map_err(|error| error.to_string())?;
-    if text.len() as u64 > LONGEST {
-        return Err(format!("it has more than {LONGEST} bytes"));
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(format!("it has more than {MAX_FILE_BYTES} bytes"));
     }
     Skill::read(&text, own)
 }
@@ -176,7 +176,7 @@ mod tests {
         put(root.path(), "c", "---\nname: b\nversion: 0.2.0\n---\n");
         assert_eq!(names(&catalog), ["a@1.0.0", "b@0.2.0"]);
         fs::remove_dir_all(root.path().join("b")).unwrap();
-        put(root.path(), "long", &"x".repeat(LONGEST as usize + 1));
+        put(root.path(), "long", &"x".repeat(MAX_FILE_BYTES as usize + 1));
         assert_eq!(names(&catalog), ["a@1.0.0", "b@0.2.0"]);
         fs::remove_dir_all(root.path().join("c")).unwrap();
         assert_eq!(names(&catalog), ["a@1.0.0"]);

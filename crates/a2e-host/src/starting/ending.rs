@@ -10,15 +10,15 @@ use tokio_util::sync::CancellationToken;
 use super::{Held, Signal};
 
 /// How long a killed process may take to disappear. Only a process stuck in the kernel takes longer.
-const LAST: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long output is read after the process has ended. A descendant that left the group may still hold the pipe open.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const OUTPUT_GRACE: Duration = Duration::from_millis(500);
 
 /// Waits until a process has ended and there was time to read the rest of its output.
-pub(crate) async fn last_words_are_over(ended: &CancellationToken) {
+pub(crate) async fn output_drained(ended: &CancellationToken) {
     ended.cancelled().await;
-    tokio::time::sleep(LAST_WORDS).await;
+    tokio::time::sleep(OUTPUT_GRACE).await;
 }
 
 /// Ends a process and all its descendants: first SIGTERM, after the grace period SIGKILL.
@@ -30,29 +30,29 @@ pub(crate) async fn end(held: &mut dyn Held, grace: Duration) -> Option<ExitStat
     let _ = held.signal(Signal::Kill);
     match left {
         Ok(status) => status.ok(),
-        Err(_) => tokio::time::timeout(LAST, held.wait()).await.ok().and_then(Result::ok),
+        Err(_) => tokio::time::timeout(KILL_TIMEOUT, held.wait()).await.ok().and_then(Result::ok),
     }
 }
 
 /// Counts running tasks, so that shutdown can wait for them.
 #[derive(Debug, Clone)]
-pub(crate) struct Roster(Arc<watch::Sender<usize>>);
+pub(crate) struct TaskCounter(Arc<watch::Sender<usize>>);
 
-impl Default for Roster {
+impl Default for TaskCounter {
     fn default() -> Self {
         Self(Arc::new(watch::Sender::new(0)))
     }
 }
 
-impl Roster {
+impl TaskCounter {
     /// Counts one more task until the returned guard is dropped.
-    pub(crate) fn enter(&self) -> AtWork {
+    pub(crate) fn add(&self) -> TaskGuard {
         self.0.send_modify(|count| *count += 1);
-        AtWork(Arc::clone(&self.0))
+        TaskGuard(Arc::clone(&self.0))
     }
 
     /// Waits until no task is running.
-    pub(crate) async fn all_left(&self) {
+    pub(crate) async fn all_done(&self) {
         // We own the sender, so the channel never closes.
         let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
     }
@@ -60,9 +60,9 @@ impl Roster {
 
 /// Guard of one counted task.
 #[derive(Debug)]
-pub(crate) struct AtWork(Arc<watch::Sender<usize>>);
+pub(crate) struct TaskGuard(Arc<watch::Sender<usize>>);
 
-impl Drop for AtWork {
+impl Drop for TaskGuard {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }

@@ -224,10 +224,10 @@ impl Bundles for Toolkits {
 
 impl Toolkits {
     fn list(&self, call: &CapabilityCall<'_>, context: &Context<'_>) -> Result<Answer, Failure> {
-        let wanted: List = call.read()?;
+        let filter: List = call.read()?;
         let sessions = self.sessions();
         let configured = sessions.get(&context.caller.session());
-        let kits = self.kits.iter().enumerate().filter(|(_, (kit, _))| wanted.shows(kit)).map(|(place, (kit, _))| {
+        let kits = self.kits.iter().enumerate().filter(|(_, (kit, _))| filter.shows(kit)).map(|(place, (kit, _))| {
             json!({
                 "name": kit.name, "alias": kit.alias, "description": kit.description, "category": kit.category,
                 "tags": kit.tags, "icon_svg": kit.icon_svg, "schema": kit.schema, "tools": kit.tools,
@@ -247,8 +247,8 @@ impl Toolkits {
             return Err(Failure::refused(format!("config: larger than {} bytes", self.max_config_bytes)));
         }
         let Configure { toolkit_name, config } = call.read()?;
-        let is_meant = |kit: &Toolkit| kit.name == toolkit_name || (!kit.alias.is_empty() && kit.alias == toolkit_name);
-        let place = self.kits.iter().position(|(kit, _)| is_meant(kit));
+        let matches = |kit: &Toolkit| kit.name == toolkit_name || (!kit.alias.is_empty() && kit.alias == toolkit_name);
+        let place = self.kits.iter().position(|(kit, _)| matches(kit));
         let place = place.ok_or_else(|| Failure::refused(format!("unknown toolkit: {toolkit_name}")))?;
         let (kit, check) = &self.kits[place];
         let config = Value::Object(config);
@@ -261,11 +261,11 @@ impl Toolkits {
         let listed = seen(&hub, context);
         Ok(Answer::later(async move {
             let listed = listed.outcome().await;
-            let is_there = |name: &String| match &listed {
+            let exists = |name: &String| match &listed {
                 Ok(Reply::Tools(seen)) => seen.iter().any(|tool| tool.name == *name),
                 _ => false,
             };
-            let missing: Vec<_> = tools.into_iter().filter(|name| !is_there(name)).collect();
+            let missing: Vec<_> = tools.into_iter().filter(|name| !exists(name)).collect();
             configured(&toolkit_name, &missing)
         }))
     }

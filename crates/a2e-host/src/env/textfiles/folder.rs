@@ -6,14 +6,14 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Maximum size of a file in bytes.
-const LARGEST: u64 = 64 * 1024;
+const MAX_FILE_BYTES: u64 = 64 * 1024;
 
 /// Maximum number of files.
-const MOST: usize = 200;
+const MAX_FILES: usize = 200;
 
 /// Maximum length of a path, and maximum number of its components.
-const LONGEST: usize = 200;
-const DEEPEST: usize = 8;
+const MAX_PATH_BYTES: usize = 200;
+const MAX_COMPONENTS: usize = 8;
 
 /// A folder that is removed when this value is dropped.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Folder {
                 // A symbolic link is neither a folder nor a file.
                 match entry.file_type() {
                     Ok(kind) if kind.is_dir() => folders.push(entry.path()),
-                    Ok(kind) if kind.is_file() && found.len() <= MOST => {
+                    Ok(kind) if kind.is_file() && found.len() <= MAX_FILES => {
                         let path = entry.path();
                         found
                             .extend(path.strip_prefix(&self.root).ok().map(|path| path.to_string_lossy().into_owned()));
@@ -66,7 +66,7 @@ impl Folder {
             return Err(format!("no such file: {path}"));
         }
         let mut bytes = Vec::new();
-        let read = fs::File::open(&at).and_then(|file| file.take(LARGEST).read_to_end(&mut bytes));
+        let read = fs::File::open(&at).and_then(|file| file.take(MAX_FILE_BYTES).read_to_end(&mut bytes));
         read.map_err(|error| format!("{path}: {error}"))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
@@ -79,11 +79,11 @@ impl Folder {
     /// Writes a file and returns its size in bytes.
     pub(super) fn write(&self, path: &str, text: &str) -> Result<usize, String> {
         let at = self.inside(path)?;
-        if text.len() as u64 > LARGEST {
-            return Err(format!("a file has at most {LARGEST} bytes"));
+        if text.len() as u64 > MAX_FILE_BYTES {
+            return Err(format!("a file has at most {MAX_FILE_BYTES} bytes"));
         }
-        if !at.exists() && self.files().len() >= MOST {
-            return Err(format!("there are at most {MOST} files"));
+        if !at.exists() && self.files().len() >= MAX_FILES {
+            return Err(format!("there are at most {MAX_FILES} files"));
         }
         if at.is_dir() {
             return Err(format!("a folder: {path}"));
@@ -110,7 +110,7 @@ impl Folder {
     fn inside(&self, path: &str) -> Result<PathBuf, String> {
         let outside = || format!("not inside the folder: {path}");
         let parts: Vec<Component<'_>> = Path::new(path).components().collect();
-        if parts.is_empty() || parts.len() > DEEPEST || path.len() > LONGEST || path.contains('\0') {
+        if parts.is_empty() || parts.len() > MAX_COMPONENTS || path.len() > MAX_PATH_BYTES || path.contains('\0') {
             return Err(format!("not the path of a file: {path}"));
         }
         let mut at = self.root.clone();
@@ -163,8 +163,8 @@ mod tests {
     #[test]
     fn the_size_and_number_of_files_are_limited() {
         let folder = Folder::make(&std::env::temp_dir()).unwrap();
-        assert!(folder.write("large", &"x".repeat(LARGEST as usize + 1)).is_err());
-        for number in 0..MOST {
+        assert!(folder.write("large", &"x".repeat(MAX_FILE_BYTES as usize + 1)).is_err());
+        for number in 0..MAX_FILES {
             folder.write(&number.to_string(), "").unwrap();
         }
         assert!(folder.write("one more", "").is_err());

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// Sends events to the client that called a skill.
 #[derive(Debug)]
-pub(super) struct Telling {
+pub(super) struct SkillEvents {
     caller: Arc<dyn Caller>,
     request: Option<Id>,
     skill: String,
@@ -18,7 +18,7 @@ pub(super) struct Telling {
     events: Mutex<u64>,
 }
 
-impl Telling {
+impl SkillEvents {
     /// Sends events to a caller, in response to its request.
     pub(super) fn to(caller: Arc<dyn Caller>, request: Option<Id>, skill: String, streams: bool) -> Self {
         Self { caller, request, skill, streams, events: Mutex::new(0) }

@@ -11,8 +11,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Program;
 use crate::env::environment::Object;
-use crate::env::pushing::Pushes;
-use crate::starting::ending::{end, last_words_are_over};
+use crate::env::pushes::Pushes;
+use crate::starting::ending::{end, output_drained};
 use crate::starting::{Held, Started};
 
 /// How many bytes one read takes at most.
@@ -20,37 +20,38 @@ const CHUNK: usize = 16 * 1024;
 
 /// Capacity of the request queue and of the response queue. Each holds at most one entry, unless a caller stopped
 /// waiting.
-const ON_THE_WAY: usize = 4;
+const QUEUE_CAPACITY: usize = 4;
 
 /// How many bytes of stderr are kept: the last ones.
-const LAST_WORDS: usize = 2 * 1024;
+const MAX_STDERR_BYTES: usize = 2 * 1024;
 
 /// How long to wait for the last stderr output of a program that failed.
-const A_MOMENT: Duration = Duration::from_millis(200);
+const STDERR_WAIT: Duration = Duration::from_millis(200);
 
 pub(super) const ENDED: &str = "its program has ended; see the log for its stderr output";
 const TOO_LONG: &str = "it wrote a line that is too long";
 
 /// The connection to a program. Dropping it ends the program.
 #[derive(Debug)]
-pub(super) struct Line {
-    questions: mpsc::Sender<Value>,
-    answers: mpsc::Receiver<Object>,
-    asked: u64,
-    hung_up: CancellationToken,
+pub(super) struct ProgramConnection {
+    requests: mpsc::Sender<Value>,
+    responses: mpsc::Receiver<Object>,
+    /// The id of the last request.
+    last_id: u64,
+    stopped: CancellationToken,
     _guard: DropGuard,
 }
 
-impl Line {
+impl ProgramConnection {
     /// Sends a request and waits for the response; `None` if the program has ended. May be cancelled at any time.
-    pub(super) async fn ask(&mut self, mut asking: Value) -> Option<Object> {
-        self.asked += 1;
-        asking["id"] = self.asked.into();
-        self.questions.send(asking).await.ok()?;
+    pub(super) async fn ask(&mut self, mut request: Value) -> Option<Object> {
+        self.last_id += 1;
+        request["id"] = self.last_id.into();
+        self.requests.send(request).await.ok()?;
         loop {
-            let answer = self.answers.recv().await?;
+            let answer = self.responses.recv().await?;
             // Skip late responses to requests that were cancelled.
-            if answer.get("id").and_then(Value::as_u64) == Some(self.asked) {
+            if answer.get("id").and_then(Value::as_u64) == Some(self.last_id) {
                 return Some(answer);
             }
         }
@@ -59,64 +60,70 @@ impl Line {
     /// Tells the program that the episode is closed. Its grace period begins now.
     pub(super) fn close(&mut self) {
         // If the queue is full, the end of its input tells the program.
-        let _ = self.questions.try_send(json!({"close": true}));
-        self.hang_up();
+        let _ = self.requests.try_send(json!({"close": true}));
+        self.stop();
     }
 
     /// Stops using the program.
-    pub(super) fn hang_up(&self) {
-        self.hung_up.cancel();
+    pub(super) fn stop(&self) {
+        self.stopped.cancel();
     }
 }
 
 /// Creates a connection to a program, and the task that drives it.
-pub(super) fn keep(started: Started, program: &Program, pushes: Pushes) -> (Line, impl Future<Output = ()> + use<>) {
-    let (questions, asked) = mpsc::channel(ON_THE_WAY);
-    let (answered, answers) = mpsc::channel(ON_THE_WAY);
-    let hung_up = CancellationToken::new();
-    let guard = hung_up.clone().drop_guard();
-    let line = Line { questions, answers, asked: 0, hung_up: hung_up.clone(), _guard: guard };
+pub(super) fn connect(
+    started: Started,
+    program: &Program,
+    pushes: Pushes,
+) -> (ProgramConnection, impl Future<Output = ()> + use<>) {
+    let (request_sender, requests) = mpsc::channel(QUEUE_CAPACITY);
+    let (response_sender, responses) = mpsc::channel(QUEUE_CAPACITY);
+    let stopped = CancellationToken::new();
+    let guard = stopped.clone().drop_guard();
+    let connection =
+        ProgramConnection { requests: request_sender, responses, last_id: 0, stopped: stopped.clone(), _guard: guard };
     let Program { name, max_line_bytes, grace, .. } = program;
-    let keeper = Keeper { name: name.clone(), hung_up, pushes, max_line_bytes: *max_line_bytes, grace: *grace };
-    (line, keeper.keep(started, asked, answered))
+    let program_task =
+        ProgramTask { name: name.clone(), stopped, pushes, max_line_bytes: *max_line_bytes, grace: *grace };
+    (connection, program_task.run(started, requests, response_sender))
 }
 
 #[derive(Debug)]
-struct Keeper {
+struct ProgramTask {
     name: String,
-    hung_up: CancellationToken,
+    stopped: CancellationToken,
     pushes: Pushes,
     max_line_bytes: usize,
     grace: Duration,
 }
 
-impl Keeper {
-    async fn keep(self, started: Started, mut asked: mpsc::Receiver<Value>, answered: mpsc::Sender<Object>) {
+impl ProgramTask {
+    async fn run(self, started: Started, mut requests: mpsc::Receiver<Value>, responses: mpsc::Sender<Object>) {
         let Started { mut stdin, stdout, stderr, mut held, .. } = started;
-        let left = CancellationToken::new();
-        let mut complaints = Complaints { stderr, kept: Vec::new() };
+        let exited = CancellationToken::new();
+        let mut stderr_tail = StderrTail { stderr, kept: Vec::new() };
         let why = tokio::select! {
-            () = self.hung_up.cancelled() => None,
-            why = self.hear(stdout, &answered, &left) => why,
-            () = carry_on(&mut asked, &mut stdin) => None,
-            () = complaints.hear_on() => None,
-            () = watch(&mut *held, &left) => None,
+            () = self.stopped.cancelled() => None,
+            why = self.read_stdout(stdout, &responses, &exited) => why,
+            () = write_forever(&mut requests, &mut stdin) => None,
+            () = stderr_tail.read_forever() => None,
+            () = watch(&mut *held, &exited) => None,
         };
         // A caller that waits for a response need not wait for the program to exit.
-        drop(answered);
+        drop(responses);
         if let Some(why) = why {
-            self.pushes.broke(&format!("the environment is broken: {why}"));
-            let complained = complaints.last_words().await;
-            tracing::warn!(environment = self.name, why, complained, "an environment failed");
+            self.pushes.fail(&format!("the environment is broken: {why}"));
+            let stderr_output = stderr_tail.last_output().await;
+            tracing::warn!(environment = self.name, why, stderr_output, "an environment failed");
         }
-        self.see_off(asked, stdin, &mut *held).await;
+        self.finish(requests, stdin, &mut *held).await;
     }
 
     /// Lets the program read the close message, and ends it if it does not exit within the grace period.
-    async fn see_off(&self, mut asked: mpsc::Receiver<Value>, mut stdin: ChildStdin, held: &mut dyn Held) {
-        asked.close();
+    async fn finish(&self, mut requests: mpsc::Receiver<Value>, mut stdin: ChildStdin, held: &mut dyn Held) {
+        requests.close();
         let leaving = async {
-            carry(&mut asked, &mut stdin).await;
+            write_requests(&mut requests, &mut stdin).await;
             drop(stdin);
             let _ = held.wait().await;
         };
@@ -126,23 +133,23 @@ impl Keeper {
 
     /// Reads the output of the program until it ends or breaks the protocol. Returns the reason for the failure, or
     /// `None` if the episode was over by then.
-    async fn hear(
+    async fn read_stdout(
         &self,
         mut stdout: ChildStdout,
-        answered: &mpsc::Sender<Object>,
-        left: &CancellationToken,
+        responses: &mpsc::Sender<Object>,
+        exited: &CancellationToken,
     ) -> Option<&'static str> {
         let mut lines = Lines::with_limit(self.max_line_bytes);
-        let (mut is_over, mut unended) = (false, 0);
+        let (mut episode_is_over, mut unended) = (false, 0);
         loop {
             let read = tokio::select! {
                 biased;
                 read = stdout.read_buf(lines.spare(CHUNK)) => read,
-                () = last_words_are_over(left) => Ok(0),
+                () = output_drained(exited) => Ok(0),
             };
             match read {
                 Ok(count @ 1..) => unended += count,
-                _ => return Some(ENDED).filter(|_| !is_over),
+                _ => return Some(ENDED).filter(|_| !episode_is_over),
             }
             while let Some(line) = lines.next_line() {
                 let lines::Line::Bytes(line) = line else { return Some(TOO_LONG) };
@@ -150,18 +157,19 @@ impl Keeper {
                 if line.trim_ascii().is_empty() {
                     continue;
                 }
-                let Ok(mut said) = serde_json::from_slice::<Object>(line) else {
+                let Ok(mut message) = serde_json::from_slice::<Object>(line) else {
                     return Some("it wrote a line that is not a JSON object");
                 };
-                if let Some(push) = said.remove("push") {
+                if let Some(push) = message.remove("push") {
                     let push = Some(push).filter(Value::is_object).and_then(|push| serde_json::from_value(push).ok());
                     let Some(push) = push else { return Some("it wrote an invalid push") };
                     self.pushes.push(push);
                     self.pushes.keeping_up().await;
                     continue;
                 }
-                is_over |= ["done", "truncated"].iter().any(|end| said.get("obs").is_some_and(|obs| obs[*end] == true));
-                if answered.send(said).await.is_err() {
+                episode_is_over |=
+                    ["done", "truncated"].iter().any(|end| message.get("obs").is_some_and(|obs| obs[*end] == true));
+                if responses.send(message).await.is_err() {
                     return None;
                 }
             }
@@ -174,9 +182,9 @@ impl Keeper {
 }
 
 /// Writes requests to the program until the queue ends or the program stops reading.
-async fn carry(asked: &mut mpsc::Receiver<Value>, stdin: &mut ChildStdin) {
-    while let Some(asking) = asked.recv().await {
-        let line = format!("{asking}\n");
+async fn write_requests(requests: &mut mpsc::Receiver<Value>, stdin: &mut ChildStdin) {
+    while let Some(request) = requests.recv().await {
+        let line = format!("{request}\n");
         if stdin.write_all(line.as_bytes()).await.is_err() {
             return;
         }
@@ -184,46 +192,46 @@ async fn carry(asked: &mut mpsc::Receiver<Value>, stdin: &mut ChildStdin) {
 }
 
 /// Writes requests for as long as the program runs.
-async fn carry_on(asked: &mut mpsc::Receiver<Value>, stdin: &mut ChildStdin) {
-    carry(asked, stdin).await;
+async fn write_forever(requests: &mut mpsc::Receiver<Value>, stdin: &mut ChildStdin) {
+    write_requests(requests, stdin).await;
     // The program may have closed its input and still answer earlier requests.
     std::future::pending().await
 }
 
 /// Signals that the program has exited. Output that it wrote before is still read.
-async fn watch(held: &mut dyn Held, left: &CancellationToken) {
+async fn watch(held: &mut dyn Held, exited: &CancellationToken) {
     let _ = held.wait().await;
-    left.cancel();
+    exited.cancel();
     std::future::pending().await
 }
 
 /// The stderr output of a program: for the operator's log, not for the agent.
-struct Complaints {
+struct StderrTail {
     stderr: ChildStderr,
     /// The last bytes of it.
     kept: Vec<u8>,
 }
 
-impl Complaints {
+impl StderrTail {
     /// Reads until the output ends.
-    async fn hear(&mut self) {
+    async fn read(&mut self) {
         let mut chunk = vec![0; CHUNK];
         while let Ok(count @ 1..) = self.stderr.read(&mut chunk).await {
             self.kept.extend_from_slice(&chunk[..count]);
-            let too_many = self.kept.len().saturating_sub(LAST_WORDS);
+            let too_many = self.kept.len().saturating_sub(MAX_STDERR_BYTES);
             self.kept.drain(..too_many);
         }
     }
 
     /// Reads for as long as the program runs.
-    async fn hear_on(&mut self) {
-        self.hear().await;
+    async fn read_forever(&mut self) {
+        self.read().await;
         std::future::pending().await
     }
 
     /// Returns the last bytes. Another process may hold the pipe open, so the wait is bounded.
-    async fn last_words(mut self) -> String {
-        let _ = tokio::time::timeout(A_MOMENT, self.hear()).await;
+    async fn last_output(mut self) -> String {
+        let _ = tokio::time::timeout(STDERR_WAIT, self.read()).await;
         String::from_utf8_lossy(self.kept.trim_ascii()).into_owned()
     }
 }

@@ -13,14 +13,14 @@ use super::environment::{Object, Seen};
 
 /// The current state of an episode.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct EpisodeState {
     pub(super) steps: u64,
     pub(super) state: Object,
     pub(super) done: bool,
     pub(super) truncated: bool,
     pub(super) metadata: Object,
     /// Whether it has started. Before that, the client does not know the episode.
-    has_begun: bool,
+    has_started: bool,
     records: VecDeque<Box<RawValue>>,
     recorded: usize,
     bounds: Bounds,
@@ -37,8 +37,8 @@ pub(super) struct Bounds {
     pub(super) recorded: usize,
 }
 
-impl Board {
-    /// The board of an episode that has not started.
+impl EpisodeState {
+    /// The state of an episode that has not started.
     pub(super) fn with(bounds: Bounds) -> Self {
         Self {
             steps: 0,
@@ -46,7 +46,7 @@ impl Board {
             done: false,
             truncated: false,
             metadata: Object::new(),
-            has_begun: false,
+            has_started: false,
             records: VecDeque::new(),
             recorded: 0,
             bounds,
@@ -56,7 +56,7 @@ impl Board {
     /// Stores the first observation.
     pub(super) fn begin(&mut self, seen: &Seen) -> Result<(), Failure> {
         self.check(&seen.state)?;
-        self.has_begun = true;
+        self.has_started = true;
         self.show(seen);
         Ok(())
     }
@@ -86,8 +86,8 @@ impl Board {
     }
 
     /// The newest records, oldest first.
-    pub(super) fn records(&self, most: usize) -> impl Iterator<Item = &RawValue> {
-        self.records.iter().skip(self.records.len().saturating_sub(most)).map(|record| &**record)
+    pub(super) fn records(&self, max: usize) -> impl Iterator<Item = &RawValue> {
+        self.records.iter().skip(self.records.len().saturating_sub(max)).map(|record| &**record)
     }
 
     fn show(&mut self, seen: &Seen) {
@@ -97,11 +97,11 @@ impl Board {
     }
 
     fn check(&self, state: &Object) -> Result<(), Failure> {
-        let (size, most) = (size(state), self.bounds.state);
-        if size <= most {
+        let (size, max) = (size(state), self.bounds.state);
+        if size <= max {
             return Ok(());
         }
-        let message = format!("the environment's state of {size} bytes is over the limit of {most}");
+        let message = format!("the environment's state of {size} bytes is over the limit of {max}");
         Err(Failure::of_capability("runtime_error", message))
     }
 }
@@ -111,11 +111,12 @@ pub(super) fn size(object: &Object) -> usize {
     json::to_raw(object).get().len()
 }
 
-/// Reports changes of one episode that no request caused. The board is updated before the client is notified.
+/// Reports changes of one episode that no request caused. The state is updated before the client is
+/// notified.
 #[derive(Debug, Clone)]
 pub struct Pushes {
     episode: String,
-    board: Arc<Mutex<Board>>,
+    episode_state: Arc<Mutex<EpisodeState>>,
     caller: Arc<dyn Caller>,
 }
 
@@ -154,26 +155,26 @@ impl Default for Push {
 }
 
 impl Pushes {
-    pub(super) fn of(episode: String, board: Arc<Mutex<Board>>, caller: Arc<dyn Caller>) -> Self {
-        Self { episode, board, caller }
+    pub(super) fn of(episode: String, episode_state: Arc<Mutex<EpisodeState>>, caller: Arc<dyn Caller>) -> Self {
+        Self { episode, episode_state, caller }
     }
 
-    /// Updates the board and notifies the client. A change that makes the state too large is reported as an error
+    /// Updates the state and notifies the client. A change that makes the state too large is reported as an error
     /// instead.
     pub fn push(&self, mut push: Push) {
-        let mut board = lock(&self.board);
-        let mut state = board.state.clone();
+        let mut episode_state = lock(&self.episode_state);
+        let mut state = episode_state.state.clone();
         state.extend(push.delta.clone());
-        if let Err(failure) = board.check(&state) {
+        if let Err(failure) = episode_state.check(&state) {
             let event_type = "error".to_owned();
             push = Push { event_type, reason: failure.message, terminal: push.terminal, ..Push::default() };
         } else {
-            board.state = state;
+            episode_state.state = state;
         }
-        board.done |= push.terminal;
+        episode_state.done |= push.terminal;
         let fields = json::to_raw(&json!({
             "episode_id": self.episode,
-            "step_id": board.steps,
+            "step_id": episode_state.steps,
             "action_id": push.action_id,
             "event_type": push.event_type,
             "reason": push.reason,
@@ -186,10 +187,10 @@ impl Pushes {
     }
 
     /// Ends the episode with an error. Nothing is reported if it has not started or is over already.
-    pub(super) fn broke(&self, why: &str) {
-        let board = lock(&self.board);
-        if board.has_begun && !board.done {
-            drop(board);
+    pub(super) fn fail(&self, why: &str) {
+        let episode_state = lock(&self.episode_state);
+        if episode_state.has_started && !episode_state.done {
+            drop(episode_state);
             let (event_type, reason) = ("error".to_owned(), why.to_owned());
             self.push(Push { event_type, reason, terminal: true, ..Push::default() });
         }
@@ -205,22 +206,28 @@ impl Pushes {
     }
 }
 
-/// Locks the board.
-pub(super) fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
-    board.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks the state.
+pub(super) fn lock(episode_state: &Mutex<EpisodeState>) -> MutexGuard<'_, EpisodeState> {
+    episode_state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The observation of a board, with the reward and time of the step.
-pub(super) fn observation(episode: &str, board: &Board, reward: f64, created_at: f64, info: Option<&Object>) -> Value {
+/// The observation of a state, with the reward and time of the step.
+pub(super) fn observation(
+    episode: &str,
+    episode_state: &EpisodeState,
+    reward: f64,
+    created_at: f64,
+    info: Option<&Object>,
+) -> Value {
     let mut observation = json!({
         "episode_id": episode,
-        "step_num": board.steps,
-        "state": board.state,
-        "done": board.done,
-        "truncated": board.truncated,
+        "step_num": episode_state.steps,
+        "state": episode_state.state,
+        "done": episode_state.done,
+        "truncated": episode_state.truncated,
         "reward": reward,
         "created_at": created_at,
-        "metadata": board.metadata,
+        "metadata": episode_state.metadata,
     });
     if let Some(info) = info {
         observation["info"] = Value::Object(info.clone());

@@ -17,26 +17,26 @@ pub(super) enum Stream {
 
 /// Sends events to the client that started a process.
 #[derive(Debug)]
-pub(super) struct Telling {
+pub(super) struct ProcessEvents {
     caller: Arc<dyn Caller>,
     request: Option<Id>,
     process: String,
-    most: u64,
-    told: Mutex<Told>,
-    is_too_much: CancellationToken,
+    max_bytes: u64,
+    counts: Mutex<EventCounts>,
+    output_limit_exceeded: CancellationToken,
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct EventCounts {
     events: u64,
     bytes: u64,
 }
 
-impl Telling {
-    /// Sends events to a caller, in response to its request. `most` is the output limit in bytes.
-    pub(super) fn to(caller: Arc<dyn Caller>, request: Option<Id>, process: String, most: u64) -> Self {
-        let (told, is_too_much) = (Mutex::default(), CancellationToken::new());
-        Self { caller, request, process, most, told, is_too_much }
+impl ProcessEvents {
+    /// Sends events to a caller, in response to its request. `max_bytes` is the output limit in bytes.
+    pub(super) fn to(caller: Arc<dyn Caller>, request: Option<Id>, process: String, max_bytes: u64) -> Self {
+        let (counts, output_limit_exceeded) = (Mutex::default(), CancellationToken::new());
+        Self { caller, request, process, max_bytes, counts, output_limit_exceeded }
     }
 
     /// The id of the process.
@@ -46,32 +46,32 @@ impl Telling {
 
     /// Sends a piece of output. Returns false once the output limit is exceeded.
     pub(super) fn output(&self, stream: Stream, text: &str) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.is_too_much.is_cancelled() {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.output_limit_exceeded.is_cancelled() {
             return false;
         }
-        told.bytes += text.len() as u64;
-        if told.bytes > self.most {
-            let message = format!("more than {} bytes of output; the process is ended", self.most);
-            self.push(&mut told, "log", stream, &json!({"level": "error", "message": message}));
-            self.is_too_much.cancel();
+        counts.bytes += text.len() as u64;
+        if counts.bytes > self.max_bytes {
+            let message = format!("more than {} bytes of output; the process is ended", self.max_bytes);
+            self.push(&mut counts, "log", stream, &json!({"level": "error", "message": message}));
+            self.output_limit_exceeded.cancel();
             return false;
         }
-        self.push(&mut told, "status", stream, &json!({"text": text}));
+        self.push(&mut counts, "status", stream, &json!({"text": text}));
         true
     }
 
     /// Sends the end event.
     pub(super) fn end(&self, code: Option<i32>) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let stream = if code == Some(0) { Stream::Stdout } else { Stream::Stderr };
         // The client waits for this event, so send it even if the exit code is unknown.
-        self.push(&mut told, "status", stream, &json!({"code": code.unwrap_or(-1)}));
+        self.push(&mut counts, "status", stream, &json!({"code": code.unwrap_or(-1)}));
     }
 
     /// Waits until the output limit is exceeded.
-    pub(super) async fn is_too_much(&self) {
-        self.is_too_much.cancelled().await;
+    pub(super) async fn output_limit_exceeded(&self) {
+        self.output_limit_exceeded.cancelled().await;
     }
 
     /// Waits until the client has read enough of the events.
@@ -84,7 +84,7 @@ impl Telling {
     }
 
     /// The caller holds the lock, so that events are sent in the order of their numbers.
-    fn push(&self, told: &mut Told, kind: &str, stream: Stream, data: &Value) {
+    fn push(&self, counts: &mut EventCounts, kind: &str, stream: Stream, data: &Value) {
         let stream = match stream {
             Stream::Stdout => "stdout",
             Stream::Stderr => "stderr",
@@ -92,11 +92,11 @@ impl Telling {
         let fields = json::to_raw(&json!({
             "kind": kind,
             "data": data,
-            "seq": told.events,
+            "seq": counts.events,
             "proc_id": self.process,
             "stream_type": stream,
         }));
-        told.events += 1;
+        counts.events += 1;
         self.caller.push(CapabilityEvent { kind: "proc/read/event", request: self.request.clone(), fields });
     }
 }

@@ -8,22 +8,22 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::environment::{Environment, Episode, Object, Reset};
-use super::pushing::{Board, Bounds, Pushes, lock, observation, size};
+use super::pushes::{Bounds, EpisodeState, Pushes, lock, observation, size};
 
 /// A running episode.
 #[derive(Debug)]
-pub(super) struct Played {
+pub(super) struct RunningEpisode {
     pub(super) id: String,
     environment: String,
     created_at: f64,
     /// The current observation. Reading it never waits for a step.
-    board: Arc<Mutex<Board>>,
+    episode_state: Arc<Mutex<EpisodeState>>,
     /// The episode of the environment, until it is closed. The lock allows one step at a time.
     game: tokio::sync::Mutex<Option<Box<dyn Episode>>>,
     abandoned: CancellationToken,
 }
 
-impl Played {
+impl RunningEpisode {
     /// Starts an episode and returns its first observation.
     pub(super) async fn begin(
         environment: &dyn Environment,
@@ -32,27 +32,27 @@ impl Played {
         bounds: Bounds,
     ) -> Result<(Self, Value), Failure> {
         let id = fresh_id();
-        let board = Arc::new(Mutex::new(Board::with(bounds)));
-        let pushes = Pushes::of(id.clone(), Arc::clone(&board), caller);
+        let episode_state = Arc::new(Mutex::new(EpisodeState::with(bounds)));
+        let pushes = Pushes::of(id.clone(), Arc::clone(&episode_state), caller);
         let (game, seen) = environment.reset(reset, pushes).await?;
-        lock(&board).begin(&seen)?;
-        let played = Self {
+        lock(&episode_state).begin(&seen)?;
+        let running = Self {
             id,
             environment: environment.name().to_owned(),
             created_at: crate::now(),
-            board,
+            episode_state,
             game: tokio::sync::Mutex::new(Some(game)),
             abandoned: CancellationToken::new(),
         };
-        let first = observation(&played.id, &lock(&played.board), seen.reward, played.created_at, None);
-        Ok((played, first))
+        let first = observation(&running.id, &lock(&running.episode_state), seen.reward, running.created_at, None);
+        Ok((running, first))
     }
 
     /// Performs a step and returns the observation.
-    pub(super) async fn step(&self, action: &Object, largest: usize) -> Result<Value, Failure> {
+    pub(super) async fn step(&self, action: &Object, max_bytes: usize) -> Result<Value, Failure> {
         let bytes = size(action);
-        if bytes > largest {
-            let message = format!("an action of {bytes} bytes is over the limit of {largest}");
+        if bytes > max_bytes {
+            let message = format!("an action of {bytes} bytes is over the limit of {max_bytes}");
             return Err(Failure::refused(message));
         }
         self.unless_abandoned(async {
@@ -62,16 +62,16 @@ impl Played {
                 return Err(is_over());
             }
             let seen = game.step(action).await?;
-            let mut board = lock(&self.board);
-            board.advance(action, &seen)?;
-            Ok(observation(&self.id, &board, seen.reward, crate::now(), Some(&seen.info)))
+            let mut episode_state = lock(&self.episode_state);
+            episode_state.advance(action, &seen)?;
+            Ok(observation(&self.id, &episode_state, seen.reward, crate::now(), Some(&seen.info)))
         })
         .await
     }
 
     /// Returns the current observation without a step.
     pub(super) fn observe(&self) -> Value {
-        observation(&self.id, &lock(&self.board), 0.0, self.created_at, None)
+        observation(&self.id, &lock(&self.episode_state), 0.0, self.created_at, None)
     }
 
     /// The observation that reports a failed step of a batch.
@@ -93,7 +93,7 @@ impl Played {
         });
         match rendered.await? {
             Some(picture) => Ok(picture),
-            None if mode == "json" => Ok(Value::Object(lock(&self.board).state.clone())),
+            None if mode == "json" => Ok(Value::Object(lock(&self.episode_state).state.clone())),
             None => {
                 let message = format!("the environment {:?} cannot be rendered as {mode:?}", self.environment);
                 Err(Failure::refused(message))
@@ -125,7 +125,7 @@ impl Played {
 
     /// Whether the episode is over.
     pub(super) fn is_over(&self) -> bool {
-        lock(&self.board).done
+        lock(&self.episode_state).done
     }
 
     async fn unless_abandoned<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
@@ -133,15 +133,15 @@ impl Played {
     }
 }
 
-/// The newest records of some episodes: at most `most` records and `most_bytes` bytes.
-pub(super) fn records(episodes: &[Arc<Played>], most: usize, most_bytes: usize) -> Vec<Value> {
+/// The newest records of some episodes: at most `max` records and `max_bytes` bytes.
+pub(super) fn records(episodes: &[Arc<RunningEpisode>], max: usize, max_bytes: usize) -> Vec<Value> {
     let (mut all, mut bytes) = (Vec::new(), 0);
     for episode in episodes.iter().rev() {
-        let board = lock(&episode.board);
-        let newest: Vec<_> = board.records(most.saturating_sub(all.len())).collect();
+        let episode_state = lock(&episode.episode_state);
+        let newest: Vec<_> = episode_state.records(max.saturating_sub(all.len())).collect();
         for record in newest.into_iter().rev() {
             bytes += record.get().len();
-            if bytes > most_bytes {
+            if bytes > max_bytes {
                 break;
             }
             let Ok(mut record) = serde_json::from_str::<Value>(record.get()) else { continue };

@@ -2,12 +2,12 @@
 
 /// Pseudo-random numbers: the same seed gives the same numbers (splitmix64). Not for secrets.
 #[derive(Debug, Clone)]
-pub(super) struct Chance {
+pub(super) struct Random {
     seed: i64,
     state: u64,
 }
 
-impl Chance {
+impl Random {
     /// Starts from the seed, or from a random seed that every JSON implementation can represent.
     pub(super) fn of(seed: Option<i64>) -> Self {
         let seed = seed.unwrap_or_else(|| {

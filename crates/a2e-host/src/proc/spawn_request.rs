@@ -14,7 +14,7 @@ use crate::starting::{Plan, located};
 /// Variables that any agent may set: language, time zone and terminal. Every other variable can change what a program
 /// does (which files it reads, which libraries and helpers it loads), so an agent sets only those that the operator
 /// names.
-const HARMLESS: [&str; 15] = [
+const ALWAYS_ALLOWED: [&str; 15] = [
     "LANG",
     "LC_ALL",
     "LC_COLLATE",
@@ -77,8 +77,8 @@ impl Spawn {
 
     /// The timeout of the process: the shorter of the request's and the operator's.
     pub(super) fn time(&self, max_duration: Option<Duration>) -> Option<Duration> {
-        let asked = u64::try_from(self.timeout).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs);
-        [asked, max_duration].into_iter().flatten().min()
+        let requested = u64::try_from(self.timeout).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs);
+        [requested, max_duration].into_iter().flatten().min()
     }
 
     /// Whether it gets an open stdin.
@@ -105,8 +105,8 @@ impl Spawn {
 
 /// Whether a client may set a variable of a process.
 fn may_be_set(name: &str, value: &str, settings: &ProcSettings) -> bool {
-    let is_harmless = || HARMLESS.contains(&name) && is_plain(value);
-    !value.contains('\0') && (settings.variables.iter().any(|named| named == name) || is_harmless())
+    let is_always_allowed = || ALWAYS_ALLOWED.contains(&name) && is_plain(value);
+    !value.contains('\0') && (settings.variables.iter().any(|named| named == name) || is_always_allowed())
 }
 
 /// Whether a value is a plain word, and not a path to a file of the caller's choice, which some libraries would read.

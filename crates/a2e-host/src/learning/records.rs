@@ -1,4 +1,4 @@
-//! The records that agents send about components: feedback on a turn, and experiences.
+//! The record that agents send about components: feedback on a turn, and experiences.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 /// Scores are clamped to this magnitude, so that their sums stay finite.
-const HIGHEST: f64 = 1e9;
+const MAX_MAGNITUDE: f64 = 1e9;
 
 /// One record, with the samples that it contains.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct Record {
     pub(super) body: Box<RawValue>,
     pub(super) samples: Vec<Sample>,
 }
@@ -29,18 +29,18 @@ pub(super) struct Sample {
 }
 
 /// Parses a record, or says what is wrong with it.
-pub(super) fn read<T: DeserializeOwned + Into<Told>>(written: &RawValue, now: f64) -> Result<Told, String> {
-    let told: T = serde_json::from_str(written.get()).map_err(|error| {
+pub(super) fn read<T: DeserializeOwned + Into<Record>>(written: &RawValue, now: f64) -> Result<Record, String> {
+    let parsed: T = serde_json::from_str(written.get()).map_err(|error| {
         let problem = error.to_string();
         problem.rsplit_once(" at line ").map_or_else(|| problem.clone(), |(problem, _)| problem.to_owned())
     })?;
-    let mut told: Told = told.into();
-    told.body = written.to_owned();
-    for sample in &mut told.samples {
-        sample.score = sample.score.clamp(-HIGHEST, HIGHEST);
+    let mut record: Record = parsed.into();
+    record.body = written.to_owned();
+    for sample in &mut record.samples {
+        sample.score = sample.score.clamp(-MAX_MAGNITUDE, MAX_MAGNITUDE);
         sample.at = sample.at.or(Some(now));
     }
-    Ok(told)
+    Ok(record)
 }
 
 /// A rating of a turn.
@@ -123,7 +123,7 @@ impl TryFrom<WrittenFeedback> for Feedback {
     }
 }
 
-impl From<Feedback> for Told {
+impl From<Feedback> for Record {
     fn from(feedback: Feedback) -> Self {
         let Feedback { component, score, at } = feedback;
         Self { body: RawValue::NULL.to_owned(), samples: vec![Sample { component, score, duration: None, at }] }
@@ -142,7 +142,7 @@ pub(super) struct Experience {
     ts: Option<f64>,
 }
 
-impl From<Experience> for Told {
+impl From<Experience> for Record {
     /// Makes one sample for the component of the action, and one for every other component that the action names. The
     /// duration is `duration_ms` of the action or of the next state.
     fn from(experience: Experience) -> Self {
@@ -151,7 +151,7 @@ impl From<Experience> for Told {
         let names = action.get("component_name").into_iter().chain(lists).filter_map(Value::as_str);
         let names: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
         let duration = [&action, &next_state].into_iter().find_map(|object| object.get("duration_ms")?.as_f64());
-        let duration = duration.filter(|duration| (0.0..=HIGHEST).contains(duration));
+        let duration = duration.filter(|duration| (0.0..=MAX_MAGNITUDE).contains(duration));
         let sample = |name: &str| Sample { component: name.to_owned(), score: reward, duration, at: ts };
         Self { body: RawValue::NULL.to_owned(), samples: names.into_iter().map(sample).collect() }
     }
@@ -163,8 +163,8 @@ mod tests {
     use gladhand_core::wire::json;
 
     fn components(experience: &str) -> Vec<String> {
-        let told = read::<Experience>(&json::raw(experience.to_owned()), 1.0).expect("a valid experience");
-        told.samples.into_iter().map(|sample| sample.component).collect()
+        let record = read::<Experience>(&json::raw(experience.to_owned()), 1.0).expect("a valid experience");
+        record.samples.into_iter().map(|sample| sample.component).collect()
     }
 
     #[test]
@@ -180,9 +180,9 @@ mod tests {
     #[test]
     fn durations_are_found_in_the_next_state_and_scores_are_clamped() {
         let written = r#"{"action":{"component_name":"a"},"reward":1e300,"next_state":{"duration_ms":12},"ts":5}"#;
-        let told = read::<Experience>(&json::raw(written.to_owned()), 1.0).unwrap();
-        let sample = Sample { component: "a".to_owned(), score: HIGHEST, duration: Some(12.0), at: Some(5.0) };
-        assert_eq!(told.samples, [sample]);
-        assert_eq!(told.body.get(), written);
+        let record = read::<Experience>(&json::raw(written.to_owned()), 1.0).unwrap();
+        let sample = Sample { component: "a".to_owned(), score: MAX_MAGNITUDE, duration: Some(12.0), at: Some(5.0) };
+        assert_eq!(record.samples, [sample]);
+        assert_eq!(record.body.get(), written);
     }
 }
