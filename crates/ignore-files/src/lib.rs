@@ -12,7 +12,7 @@ use ignore::{DirEntry, WalkBuilder};
 const NAMES: [&str; 2] = [".ignore", ".gitignore"];
 
 /// Maximum size of a plain ignore file, in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Configures a walk that begins at the real path `root`: it reads only plain ignore files, and returns only entries
 /// that `keeps` accepts.
@@ -30,7 +30,7 @@ pub fn use_plain(builder: &mut WalkBuilder, root: &Path, keeps: impl Fn(&DirEntr
 
 /// Whether all ignore files of a folder are regular files within the size limit.
 fn has_plain(folder: &Path) -> bool {
-    let is_plain = |about: Metadata| about.is_file() && about.len() <= LARGEST;
+    let is_plain = |about: Metadata| about.is_file() && about.len() <= MAX_BYTES;
     NAMES.iter().all(|name| folder.join(name).symlink_metadata().map_or(true, is_plain))
 }
 

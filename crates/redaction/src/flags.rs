@@ -9,7 +9,7 @@ use crate::names::is_sensitive;
 use crate::rules::{self, SCHEMES, quoted, value_end};
 
 /// Words that follow the name of a flag in a sentence, or stand for its value in a description. They are not values.
-const NO_VALUES: [&str; 52] = [
+const NOT_VALUES: [&str; 52] = [
     "a",
     "again",
     "and",
@@ -141,7 +141,7 @@ fn announces(word: &str) -> bool {
 fn is_value(text: &str) -> bool {
     let is_placeholder = text.starts_with(['<', '[', '(', '…']) || !text.contains(char::is_alphanumeric);
     let word = text.trim_end_matches(['.', ':', '?', '!']);
-    !is_placeholder && !NO_VALUES.iter().any(|known| known.eq_ignore_ascii_case(word))
+    !is_placeholder && !NOT_VALUES.iter().any(|known| known.eq_ignore_ascii_case(word))
 }
 
 /// The password in `-pPASSWORD`.

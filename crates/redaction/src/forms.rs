@@ -5,7 +5,7 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use gladhand_core::wire::json;
 
 /// Longer values are not searched for in base64: credentials of Basic authentication are short.
-const LONGEST_IN_BASE64: usize = 512;
+const MAX_BASE64_VALUE_BYTES: usize = 512;
 
 /// Adds all forms of a value.
 pub(crate) fn add(value: &str, forms: &mut Vec<String>) {
@@ -27,7 +27,7 @@ pub(crate) fn add(value: &str, forms: &mut Vec<String>) {
         forms.push(lower_hex(&encoded));
         forms.push(encoded);
     }
-    if value.len() <= LONGEST_IN_BASE64 {
+    if value.len() <= MAX_BASE64_VALUE_BYTES {
         forms.extend((0..3).flat_map(|offset| in_base64(value.as_bytes(), offset)));
     }
 }

@@ -13,16 +13,16 @@ use crate::forms;
 pub const SHORTEST: usize = 8;
 
 /// Maximum length of a value that is searched for, in bytes.
-pub(crate) const LONGEST: usize = 16 * 1024;
+pub(crate) const MAX_BYTES: usize = 16 * 1024;
 
 /// Minimum length in bytes of a line that is searched for, in a value with several lines such as a private key.
-const SHORTEST_LINE: usize = 16;
+const MIN_LINE_BYTES: usize = 16;
 
 /// Maximum number of known values of each lifetime.
-const MOST: usize = 1024;
+const MAX_VALUES: usize = 1024;
 
 /// Maximum size of the known values of each lifetime, in bytes.
-const MOST_BYTES: usize = 256 * 1024;
+const MAX_TOTAL_BYTES: usize = 256 * 1024;
 
 /// How long a value stays known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum Life {
 pub fn learn(value: &str, life: Life) {
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     state.learn(value.trim(), life);
-    for line in value.lines().map(str::trim).filter(|line| value.contains('\n') && line.len() >= SHORTEST_LINE) {
+    for line in value.lines().map(str::trim).filter(|line| value.contains('\n') && line.len() >= MIN_LINE_BYTES) {
         state.learn(line, life);
     }
 }
@@ -78,7 +78,7 @@ impl Search {
 
 impl State {
     fn learn(&mut self, value: &str, life: Life) {
-        if !(SHORTEST..=LONGEST).contains(&value.len()) || self.lasting.has(value) {
+        if !(SHORTEST..=MAX_BYTES).contains(&value.len()) || self.lasting.has(value) {
             return;
         }
         let values = match life {
@@ -129,7 +129,7 @@ impl Values {
         }
         self.bytes += value.len();
         self.all.push_back(Zeroizing::new(value.to_owned()));
-        while self.all.len() > MOST || self.bytes > MOST_BYTES {
+        while self.all.len() > MAX_VALUES || self.bytes > MAX_TOTAL_BYTES {
             self.bytes -= self.all.pop_front().map_or(0, |oldest| oldest.len());
         }
         true
@@ -194,17 +194,19 @@ mod tests {
     fn the_number_of_values_is_limited_and_configured_ones_stay() {
         let mut state = State { lasting: Values::NONE, recent: Values::NONE, search: None };
         state.learn("configured-value", Life::Process);
-        for number in 0..3 * MOST {
+        for number in 0..3 * MAX_VALUES {
             state.learn(&format!("issued-value-{number}"), Life::Recent);
         }
         state.learn("configured-value", Life::Recent);
         assert!(state.lasting.has("configured-value") && !state.recent.has("configured-value"));
-        assert_eq!(state.recent.all.len(), MOST);
-        assert!(state.recent.has(&format!("issued-value-{}", 3 * MOST - 1)) && !state.recent.has("issued-value-0"));
-        let long = "x".repeat(LONGEST);
+        assert_eq!(state.recent.all.len(), MAX_VALUES);
+        assert!(
+            state.recent.has(&format!("issued-value-{}", 3 * MAX_VALUES - 1)) && !state.recent.has("issued-value-0")
+        );
+        let long = "x".repeat(MAX_BYTES);
         (0..100).for_each(|number| state.learn(&format!("{number}{}", &long[8..]), Life::Recent));
-        assert!(state.recent.bytes <= MOST_BYTES);
-        state.learn(&"y".repeat(LONGEST + 1), Life::Process);
+        assert!(state.recent.bytes <= MAX_TOTAL_BYTES);
+        state.learn(&"y".repeat(MAX_BYTES + 1), Life::Process);
         assert_eq!(state.lasting.all.len(), 1);
     }
 

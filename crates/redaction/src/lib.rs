@@ -53,11 +53,11 @@ pub fn redact(text: &str) -> Cow<'_, str> {
 /// The same, and also removes these secrets of the current exchange, even if they are too short to be known in general.
 pub fn redact_with<'t, 's>(text: &'t str, secrets: impl IntoIterator<Item = &'s str>) -> Cow<'t, str> {
     /// A shorter text is not treated as a secret.
-    const SHORTEST_GIVEN: usize = 4;
+    const MIN_GIVEN_BYTES: usize = 4;
     // All searches run on the original text. After a mask has split a secret, another search would not find it.
     let mut places = known::spans(text);
     places.extend(rules::spans(text));
-    for secret in secrets.into_iter().filter(|secret| secret.len() >= SHORTEST_GIVEN) {
+    for secret in secrets.into_iter().filter(|secret| secret.len() >= MIN_GIVEN_BYTES) {
         places.extend(text.match_indices(secret).map(|(at, _)| at..at + secret.len()));
     }
     rules::masked(text, places)
@@ -68,13 +68,14 @@ pub fn redact_cut(text: &str) -> Cow<'_, str> {
     redact_within(text, LONGEST_MESSAGE)
 }
 
-/// The same, cut after `most` bytes. The search continues past the cut, so a known value that the cut splits is found,
-/// also percent-encoded.
-fn redact_within(text: &str, most: usize) -> Cow<'_, str> {
-    if text.len() <= most {
+/// The same, cut after `max_bytes` bytes. The search continues past the cut, so a known value that the cut splits is
+/// found, also percent-encoded.
+fn redact_within(text: &str, max_bytes: usize) -> Cow<'_, str> {
+    if text.len() <= max_bytes {
         return redact(text);
     }
-    let (kept, searched) = (text.floor_char_boundary(most), text.floor_char_boundary(most + 3 * known::LONGEST));
+    let (kept, searched) =
+        (text.floor_char_boundary(max_bytes), text.floor_char_boundary(max_bytes + 3 * known::MAX_BYTES));
     let searched = &text[..searched];
     let mut places = known::spans(searched);
     places.extend(rules::spans(searched));

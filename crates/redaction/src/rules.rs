@@ -16,10 +16,10 @@ const ENDS: &[char] = &[' ', '\t', '\r', '\n', '"', '\'', '`', '<', '>', '\\', '
 const LINE_ENDS: &[char] = &['\r', '\n', '"', '\'', '`', '\\', '\u{fffd}'];
 
 /// Maximum length of a reference, in bytes.
-const LONGEST_REFERENCE: usize = 256;
+const MAX_REFERENCE_BYTES: usize = 256;
 
 /// Maximum length in bytes of a user and password with unusual characters.
-const LONGEST_ADDRESS: usize = 512;
+const MAX_USERINFO_BYTES: usize = 512;
 
 /// Headers whose value is a secret, in addition to `X-` headers with a sensitive name.
 const HEADERS: [&str; 6] = ["authorization", "proxy-authorization", "cookie", "set-cookie", "api-key", "private-token"];
@@ -78,8 +78,8 @@ pub(crate) fn userinfo(text: &str) -> Vec<Range<usize>> {
             // The word of a later URL never ends before that of an earlier one, so the search continues where it
             // stopped.
             searched = searched.max(begin);
-            let most = begin + bounded(rest, LONGEST_ADDRESS).len();
-            let next = text.get(searched..most).unwrap_or_default();
+            let end_of_search = begin + bounded(rest, MAX_USERINFO_BYTES).len();
+            let next = text.get(searched..end_of_search).unwrap_or_default();
             let word = &next[..next.find(is_end).unwrap_or(next.len())];
             last_sign = word.rfind('@').map(|sign| searched + sign).or(last_sign);
             searched += word.len();
@@ -289,10 +289,10 @@ impl<'t> References<'t> {
             return None;
         }
         self.searched = self.searched.max(open);
-        let most = open + bounded(&self.text[open..], LONGEST_REFERENCE).len();
-        let next = self.text.get(self.searched..most).unwrap_or_default();
+        let end_of_search = open + bounded(&self.text[open..], MAX_REFERENCE_BYTES).len();
+        let next = self.text.get(self.searched..end_of_search).unwrap_or_default();
         let found = next.find('}').map(|at| self.searched + at);
-        self.searched = found.unwrap_or_else(|| most.max(self.searched));
+        self.searched = found.unwrap_or_else(|| end_of_search.max(self.searched));
         found
     }
 }

@@ -12,15 +12,15 @@ use aho_corasick::{AhoCorasick, MatchKind};
 struct Form {
     prefix: &'static str,
     /// Minimum number of bytes after the prefix.
-    shortest: usize,
+    min_bytes: usize,
     /// Characters that may follow, in addition to letters and digits.
     also: &'static str,
     /// A further condition on the bytes after the prefix.
     fits: fn(&str) -> bool,
 }
 
-const fn form(prefix: &'static str, shortest: usize, also: &'static str, fits: fn(&str) -> bool) -> Form {
-    Form { prefix, shortest, also, fits }
+const fn form(prefix: &'static str, min_bytes: usize, also: &'static str, fits: fn(&str) -> bool) -> Form {
+    Form { prefix, min_bytes, also, fits }
 }
 
 const FORMS: [Form; 24] = [
@@ -56,10 +56,10 @@ const END: &str = "-----END ";
 const DASHES: &str = "-----";
 
 /// Maximum length of a PEM label, in bytes.
-const LONGEST_LABEL: usize = 64;
+const MAX_LABEL_BYTES: usize = 64;
 
 /// Minimum length in bytes of the first line of a key whose block has no end.
-const SHORTEST_LINE: usize = 16;
+const MIN_LINE_BYTES: usize = 16;
 
 /// Finds tokens and the content of private keys.
 pub(crate) fn spans(text: &str) -> Vec<Range<usize>> {
@@ -80,7 +80,7 @@ pub(crate) fn spans(text: &str) -> Vec<Range<usize>> {
         // A full stop after a token ends a sentence.
         let rest = rest.trim_end_matches('.');
         covered = prefix.end() + rest.len();
-        if rest.len() >= form.shortest && (form.fits)(rest) {
+        if rest.len() >= form.min_bytes && (form.fits)(rest) {
             found.push(begin..covered);
         }
     }
@@ -128,7 +128,7 @@ fn private_keys(text: &str) -> Vec<Range<usize>> {
     let (mut covered, mut has_end) = (0, true);
     for (at, _) in text.match_indices(BEGIN) {
         let label = at + BEGIN.len();
-        let near = &text[label..text.floor_char_boundary(label + LONGEST_LABEL)];
+        let near = &text[label..text.floor_char_boundary(label + MAX_LABEL_BYTES)];
         let Some(length) = near.find(DASHES).filter(|length| near[..*length].contains("PRIVATE KEY")) else { continue };
         let begin = text.len() - without_breaks(&text[label + length + DASHES.len()..]).len();
         if begin < covered {
@@ -144,7 +144,7 @@ fn private_keys(text: &str) -> Vec<Range<usize>> {
             None => {
                 let is_line = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c);
                 let line = text[begin..].find(|c| !is_line(c)).unwrap_or(text.len() - begin);
-                if line >= SHORTEST_LINE {
+                if line >= MIN_LINE_BYTES {
                     found.push(begin..text.len());
                     break;
                 }
