@@ -1,14 +1,14 @@
-//! The time of day, which tests may set.
+//! The time of day, which tests can replace.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Says what time it is, in seconds since 1970.
+/// Returns the time in seconds since 1970.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> f64 + Send + Sync>);
 
 impl Clock {
-    /// A clock that shows what somebody says.
+    /// A clock that returns the result of `time`.
     pub fn showing(time: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
         Self(Arc::new(time))
     }

@@ -1,8 +1,8 @@
-//! What each capability of A2E can reach, and so who may be granted it over a network.
+//! The grant of each A2E capability over a network, which follows from what the capability can reach.
 //!
-//! [`GRANTS`] is the one table of it. The providers of this crate answer [`open`] from it, the edge grants what they
-//! answer, and a test holds the page `docs/a2e.md` to it. On standard streams there is nothing to decide: the user has
-//! started the agent, or this process, and grants everything that is configured.
+//! [`GRANTS`] is the only table of grants. The providers of this crate answer [`open`] from it, the edge grants what
+//! they answer, and a test compares `docs/a2e.md` with it. On standard streams every configured capability is granted,
+//! because the user started the agent or this process.
 
 /// Who is granted a capability over a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(crate) enum Programs {
     Some,
 }
 
-/// What a provider of this crate answers to `Provider::open_capabilities`.
+/// The answer of a provider of this crate to `Provider::open_capabilities`.
 pub(crate) fn open(capability: &'static str, programs: Programs) -> Vec<&'static str> {
     let grant = GRANTS.iter().find(|(name, _)| *name == capability).map_or(Grant::Token, |(_, grant)| *grant);
     let is_open = match grant {

@@ -1,9 +1,9 @@
-//! The capabilities of A2E beside tools, each a provider behind the hub.
+//! The capabilities of A2E other than tools, each a provider behind the hub.
 //!
-//! A capability reads the messages of its namespace and answers with theirs; the dialect has checked their types and
-//! writes the envelope. What belongs to a session goes with it; what outlives sessions is in the database.
+//! A capability reads the messages of its namespace and returns the members of the responses. The dialect has checked
+//! the types of the members and writes the envelope. Data of a session is dropped with the session; data that outlives
+//! sessions is in the database.
 
-mod belongings;
 pub mod chains;
 pub mod clock;
 pub mod env;
@@ -15,6 +15,7 @@ pub mod owner;
 pub mod planning;
 pub mod proc;
 pub mod roots;
+mod session_values;
 pub mod skill;
 pub mod starting;
 pub mod storage;
@@ -24,21 +25,21 @@ use gladhand_core::operations::{Outcome, Reply};
 use gladhand_core::wire::json;
 use serde::{Deserialize, Deserializer};
 
-/// The reply that these members make.
+/// Makes a reply from its members.
 pub(crate) fn reply<T: serde::Serialize + ?Sized>(members: &T) -> Outcome {
     Ok(Reply::Capability(json::to_raw(members)))
 }
 
-/// Seconds since 1970, with fractions, as all times of A2E are.
+/// Seconds since 1970, with fractions: the unit of all times in A2E.
 pub(crate) fn now() -> f64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// A fresh random id of so many bytes, in hexadecimal digits.
+/// A random id of `BYTES` bytes, as hexadecimal digits.
 pub(crate) fn hex_id<const BYTES: usize>() -> String {
     let mut bytes = [0; BYTES];
-    // Without randomness the machine is in no state to serve anybody; an id that repeats is refused where it matters.
+    // If this fails, the machine is in no state to serve any client. A repeated id is refused where it matters.
     let _ = getrandom::fill(&mut bytes);
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

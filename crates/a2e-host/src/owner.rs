@@ -1,8 +1,8 @@
-//! Whom data is kept for.
+//! The owner of stored data.
 //!
-//! An agent says its own id, and any agent can say any id. Data is therefore kept for a principal, which the transport or
-//! a token has proved, and below that for an agent id. Agents of one principal share what is not kept for a single agent;
-//! agents of different principals share nothing.
+//! An agent chooses its own id, and any agent can choose any id. Data is therefore kept for a principal, which the
+//! transport or a token has proved, and below that for an agent id. Agents of one principal share the data that is not
+//! kept for a single agent. Agents of different principals share nothing.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 /// versions wrote without a principal belong to it.
 const LOCAL: &str = "local";
 
-/// The principal of all agents that came over a network and have proved nothing.
+/// The principal of all agents that came over a network without proof of identity.
 const ANONYMOUS: &str = "anonymous";
 
 /// A principal and the id of one of its agents.
@@ -26,13 +26,13 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// The owner of what a caller leaves here.
+    /// The owner of the data that a caller stores.
     pub fn of(context: &Context<'_>) -> Self {
         let (terms, agreement) = (context.terms, context.agreement);
         let principal = match (&terms.principal, &agreement.pass) {
             (None, None) if terms.is_over_network() => ANONYMOUS.to_owned(),
             (None, None) => LOCAL.to_owned(),
-            // A list, so that no name of a principal is one of the words above.
+            // A JSON list, so that no principal's name is equal to one of the words above.
             (proved, pass) => json::to_raw(&(proved.as_deref(), pass.as_deref())).get().to_owned(),
         };
         Self { principal, agent: agreement.client.name.clone() }
@@ -44,18 +44,18 @@ impl Owner {
         Self { principal: LOCAL.to_owned(), agent: agent.to_owned() }
     }
 
-    /// The key of what all agents of the principal share.
+    /// The key of the data that all agents of the principal share.
     pub fn principal(&self) -> &str {
         &self.principal
     }
 
-    /// The id that the agent gave itself.
+    /// The id that the agent chose.
     pub fn agent(&self) -> &str {
         &self.agent
     }
 
-    /// Whether the owner has proved to be the same as another one. Owners that have proved nothing are strangers, even if
-    /// they have the same name.
+    /// Whether both owners are proved to be the same. Owners without proof of identity are never the same, even with
+    /// equal names.
     pub fn is_proved_same(&self, other: &Self) -> bool {
         self == other && ![LOCAL, ANONYMOUS].contains(&self.principal.as_str())
     }
@@ -68,8 +68,8 @@ impl Owner {
         }
     }
 
-    /// What the owners of all entries in memory of the principal begin with. The local user has no such beginning, and may
-    /// use all the room that there is.
+    /// The common prefix of the owners of all memory entries of the principal. `None` for the local user, who may use
+    /// all the space.
     pub(crate) fn memory_of_all(&self) -> Option<String> {
         self.shared_memory().strip_suffix(']').filter(|_| self.principal != LOCAL).map(ToOwned::to_owned)
     }

@@ -1,8 +1,8 @@
-//! Folders that programs and skills keep to.
+//! Folders to which programs and skills are confined.
 
 use std::path::{Path, PathBuf};
 
-/// Where a path really leads, with all links followed, if that is one of these folders or inside one of them.
+/// Resolves a path with all links followed. Returns it if it is inside one of these folders or equal to one of them.
 pub fn inside(path: &Path, roots: &[PathBuf]) -> Option<PathBuf> {
     let real = std::fs::canonicalize(path).ok()?;
     let is_below = |root: &PathBuf| std::fs::canonicalize(root).is_ok_and(|root| real.starts_with(root));
@@ -27,7 +27,7 @@ mod tests {
         for path in [at.join("out"), at.join(".."), at.join("inner/../.."), at.join("none"), "/no/such/root".into()] {
             assert_eq!(inside(&path, &roots), None, "{}", path.display());
         }
-        // A name that begins alike is another folder.
+        // A folder whose name only begins with the root's name is outside.
         let beside = PathBuf::from(format!("{}x", real.display()));
         std::fs::create_dir(&beside).unwrap();
         assert_eq!(inside(&beside, &roots), None);

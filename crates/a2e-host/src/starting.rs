@@ -1,4 +1,4 @@
-//! How processes are started: by whoever sees to it that nothing of them outlives us.
+//! How processes are started. The starter guarantees that no process outlives this one.
 
 pub(crate) mod ending;
 mod plain;
@@ -14,53 +14,53 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 pub use plain::Plain;
 
-/// Where programs are looked for when our own environment does not say.
-const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// The search path for programs if our own environment has none.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// What of our own environment is of use to everybody and says nothing that is not theirs to know.
+/// The variables of our own environment that every program needs and that reveal nothing private.
 const HARMLESS: [&str; 8] = ["HOME", "LANG", "LC_ALL", "LC_CTYPE", "PATH", "TERM", "TMPDIR", "TZ"];
 
-/// A process to be started.
+/// A process to start.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
-    /// The program and its arguments; there is no shell.
+    /// The program and its arguments. No shell is involved.
     pub command: Vec<String>,
-    /// Where it works; `None`: where we do.
+    /// The working directory; `None` for that of this process.
     pub folder: Option<PathBuf>,
-    /// Its whole environment.
+    /// The complete environment variables.
     pub environment: Vec<(String, String)>,
 }
 
-/// A process that was started.
+/// A started process.
 #[derive(Debug)]
 pub struct Started {
-    /// Its id.
+    /// The process id.
     pub pid: u32,
-    /// What it reads.
+    /// Its standard input.
     pub stdin: ChildStdin,
-    /// What it writes.
+    /// Its standard output.
     pub stdout: ChildStdout,
-    /// What it complains.
+    /// Its standard error.
     pub stderr: ChildStderr,
-    /// The process and everything that came of it.
+    /// The process and all its descendants.
     pub held: Box<dyn Held>,
 }
 
 /// Signals that can be sent to a process and its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// Please leave.
+    /// SIGTERM.
     Terminate,
-    /// As Ctrl-C.
+    /// SIGINT, like Ctrl-C.
     Interrupt,
-    /// At once.
+    /// SIGKILL.
     Kill,
 }
 
-/// A process and everything that came of it. When it is dropped, all of that is ended.
+/// A process and all its descendants. Dropping it kills all of them.
 #[async_trait]
 pub trait Held: fmt::Debug + Send + Sync {
-    /// Waits until the process has ended. May be called again after it was cancelled.
+    /// Waits until the process has ended. Cancelling the wait is safe; it can be called again.
     async fn wait(&mut self) -> io::Result<ExitStatus>;
 
     /// Sends a signal to the process and its group.
@@ -74,10 +74,10 @@ pub trait Starter: fmt::Debug + Send + Sync {
     async fn start(&self, plan: &Plan) -> io::Result<Started>;
 }
 
-/// The file of a program that may be started. A name without a folder is looked up in the absolute folders of `path`; a
-/// name with a folder begins in `base`, or else where we were started. The working folder of the process plays no part: the
-/// caller may choose that, and would choose the program with it. A program that is not found keeps its name, and starting
-/// it fails.
+/// Finds the file of a program. A name without a folder is searched in the absolute folders of `path`. A name with a
+/// folder is relative to `base`, or else to our own working directory. The working directory of the new process is not
+/// used: the caller may choose it, and would choose the program with it. A program that is not found keeps its name,
+/// and starting it fails.
 pub fn located(name: &str, path: &OsStr, base: Option<&Path>) -> String {
     let file = if name.contains('/') {
         let base = base.map(Path::to_owned).or_else(|| std::env::current_dir().ok());
@@ -94,13 +94,13 @@ fn is_program(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-/// The environment of whoever is given no other: where programs are, where home is, which language and terminal.
+/// The default environment variables: search path, home, language, time zone and terminal.
 pub fn minimal_environment() -> Vec<(String, String)> {
     let ours = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let mut environment: Vec<(String, String)> =
         HARMLESS.into_iter().filter_map(|name| Some((name.to_owned(), ours(name)?))).collect();
     if !environment.iter().any(|(name, _)| name == "PATH") {
-        environment.push(("PATH".to_owned(), USUAL_PATH.to_owned()));
+        environment.push(("PATH".to_owned(), DEFAULT_PATH.to_owned()));
     }
     environment
 }

@@ -1,7 +1,8 @@
-//! The way to the database, for capabilities.
+//! Access to the database for capabilities.
 //!
-//! A few rows are read in microseconds, but a write may wait for the disk or for another process, so nothing of it is done
-//! on the thread that drives a session: each piece of work takes its turn on a thread that may block.
+//! Reading a few rows takes microseconds, but a write may wait for the disk or for another process. So database work
+//! never runs on the thread that drives a session. Each piece of work waits for a permit and runs on a thread that may
+//! block.
 
 use std::error::Error as _;
 use std::path::PathBuf;
@@ -16,68 +17,68 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tracing::field::display;
 
-/// Readers at once. More would only keep threads from others.
+/// Maximum number of concurrent reads. More would only take threads from other work.
 const READERS: usize = 4;
 
 /// The database as capabilities share it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Storage {
-    place: Arc<Place>,
+    database: Arc<LazyDatabase>,
     reading: Arc<Semaphore>,
-    /// One at a time, first come, first served: SQLite lets one in too, but not in the order in which they came.
+    /// One writer at a time, in order of arrival. SQLite also admits only one writer, but in no particular order.
     changing: Arc<Semaphore>,
 }
 
-/// What a piece of work does with the database.
+/// The kind of access that a piece of work needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// It reads at most.
+pub(crate) enum Access {
+    /// Read only.
     Read,
-    /// It changes something.
+    /// Read and write.
     Change,
 }
 
-/// Where the database is. It is opened when it is first needed, so that who never needs it does not wait for it, nor
-/// suffers from what is wrong with it.
+/// The location of the database. It is opened on first use, so that a session that never needs it neither waits for it
+/// nor fails with it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct LazyDatabase {
     folder: PathBuf,
     database: OnceLock<Database>,
 }
 
-impl Place {
-    /// Reads, from one state of the database.
-    pub(crate) fn read<T, E>(&self, work: impl FnOnce(&Transaction<'_>) -> Result<T, E>) -> Result<T, Setback>
+impl LazyDatabase {
+    /// Reads within one transaction.
+    pub(crate) fn read<T, E>(&self, work: impl FnOnce(&Transaction<'_>) -> Result<T, E>) -> Result<T, StorageError>
     where
-        E: From<rusqlite::Error> + Into<Setback>,
+        E: From<rusqlite::Error> + Into<StorageError>,
     {
         self.database()?.read(work).map_err(E::into)
     }
 
-    /// Changes the database: all of it if the work ends well, else nothing.
-    pub(crate) fn change<T, E>(&self, work: impl FnOnce(&Transaction<'_>) -> Result<T, E>) -> Result<T, Setback>
+    /// Runs the work in a transaction: commits if the work succeeds, otherwise rolls back.
+    pub(crate) fn change<T, E>(&self, work: impl FnOnce(&Transaction<'_>) -> Result<T, E>) -> Result<T, StorageError>
     where
-        E: From<rusqlite::Error> + Into<Setback>,
+        E: From<rusqlite::Error> + Into<StorageError>,
     {
         self.database()?.change(work).map_err(E::into)
     }
 
-    /// The database, opened if need be. What cannot be opened is tried again the next time.
-    fn database(&self) -> Result<&Database, Setback> {
+    /// The database, opened if necessary. If opening fails, the next call tries again.
+    fn database(&self) -> Result<&Database, StorageError> {
         if let Some(database) = self.database.get() {
             return Ok(database);
         }
-        let opened = Database::open(&self.folder).map_err(Setback::Unusable)?;
-        // Two may open it at once; both are good, and one is kept.
+        let opened = Database::open(&self.folder).map_err(StorageError::Unusable)?;
+        // Two threads may open it at once. Both handles work, and one is kept.
         Ok(self.database.get_or_init(|| opened))
     }
 
-    /// What whoever asked gets to know of a setback. Where our files are is for the log alone, with what to do.
-    fn told(&self, setback: Setback) -> Failure {
-        let error = match setback {
-            Setback::Refused(failure) => return failure,
-            Setback::Broken(error) => DatabaseError::of(&Database::file(&self.folder), error),
-            Setback::Unusable(error) => error,
+    /// The failure that the client sees. Paths of our files and advice go only to the log.
+    fn failure_of(&self, error: StorageError) -> Failure {
+        let error = match error {
+            StorageError::Refused(failure) => return failure,
+            StorageError::Broken(error) => DatabaseError::of(&Database::file(&self.folder), error),
+            StorageError::Unusable(error) => error,
         };
         let (cause, trouble) = (error.source().map(display), error.trouble());
         tracing::warn!(%error, cause, advice = error.hint(), "the database failed");
@@ -87,65 +88,65 @@ impl Place {
 }
 
 impl Storage {
-    /// The way to a database, for all capabilities that keep something in it.
+    /// Shares an open database between capabilities.
     pub fn new(database: Database) -> Self {
         let folder = database.path().parent().map(ToOwned::to_owned).unwrap_or_default();
-        Self::at(Place { folder, database: OnceLock::from(database) })
+        Self::at(LazyDatabase { folder, database: OnceLock::from(database) })
     }
 
-    /// The way to the database of a data folder, which is opened or made when it is first needed.
+    /// Shares the database of a data folder, which is opened or created on first use.
     pub fn in_folder(folder: PathBuf) -> Self {
-        Self::at(Place { folder, database: OnceLock::new() })
+        Self::at(LazyDatabase { folder, database: OnceLock::new() })
     }
 
-    fn at(place: Place) -> Self {
-        let turns = |number| Arc::new(Semaphore::new(number));
-        Self { place: Arc::new(place), reading: turns(READERS), changing: turns(1) }
+    fn at(database: LazyDatabase) -> Self {
+        let permits = |number| Arc::new(Semaphore::new(number));
+        Self { database: Arc::new(database), reading: permits(READERS), changing: permits(1) }
     }
 
-    /// Ends when everything is in the database's own file, so that a clean exit leaves no write-ahead log with data in it.
-    /// Changes that are under way are waited for.
+    /// Waits until all data is in the database file, so that a clean exit leaves no write-ahead log with data in it.
+    /// Waits for running changes first.
     pub(crate) fn closing(&self) -> Settling {
-        let (place, changing) = (Arc::clone(&self.place), Arc::clone(&self.changing));
+        let (database, changing) = (Arc::clone(&self.database), Arc::clone(&self.changing));
         Box::pin(async move {
-            let turn = changing.acquire_owned().await;
+            let permit = changing.acquire_owned().await;
             let close = move || {
-                let _turn = turn;
-                if let Some(Err(error)) = place.database.get().map(Database::close) {
-                    tracing::warn!(%error, cause = error.source().map(display), "the database was not closed in order");
+                let _permit = permit;
+                if let Some(Err(error)) = database.database.get().map(Database::close) {
+                    tracing::warn!(%error, cause = error.source().map(display), "could not close the database cleanly");
                 }
             };
-            // If it panicked, the log is still whole, and the next start reads it.
+            // If it panicked, the write-ahead log is still intact, and the next start reads it.
             let _ = spawn_blocking(close).await;
         })
     }
 
-    /// Answers with what the work comes to. Work that has begun is finished, also if nobody waits for it any more.
+    /// Answers with the result of the work. Work that has begun is finished even if the caller no longer waits.
     pub(crate) fn answer(
         &self,
-        turn: Turn,
-        work: impl FnOnce(&Place) -> Result<Box<RawValue>, Setback> + Send + 'static,
+        access: Access,
+        work: impl FnOnce(&LazyDatabase) -> Result<Box<RawValue>, StorageError> + Send + 'static,
     ) -> Answer {
-        let room = match turn {
-            Turn::Read => &self.reading,
-            Turn::Change => &self.changing,
+        let permits = match access {
+            Access::Read => &self.reading,
+            Access::Change => &self.changing,
         };
-        let (place, room) = (Arc::clone(&self.place), Arc::clone(room));
+        let (database, permits) = (Arc::clone(&self.database), Arc::clone(permits));
         Answer::Later(Box::pin(async move {
-            let turn = room.acquire_owned().await;
+            let permit = permits.acquire_owned().await;
             let work = move || {
-                let _turn = turn;
-                work(&place).map(Reply::Capability).map_err(|setback| place.told(setback))
+                let _permit = permit;
+                work(&database).map(Reply::Capability).map_err(|error| database.failure_of(error))
             };
             spawn_blocking(work).await.unwrap_or_else(|_| Err(Failure::panicked()))
         }))
     }
 }
 
-/// Why a piece of work came to nothing.
+/// Why a piece of work failed.
 #[derive(Debug)]
-pub(crate) enum Setback {
-    /// It is not to be done.
+pub(crate) enum StorageError {
+    /// The request is refused.
     Refused(Failure),
     /// The database failed.
     Broken(rusqlite::Error),
@@ -153,25 +154,25 @@ pub(crate) enum Setback {
     Unusable(DatabaseError),
 }
 
-impl Setback {
-    /// A refusal that has a word of its own.
+impl StorageError {
+    /// A refusal with an error code.
     pub(crate) fn of(code: &'static str, message: impl Into<String>) -> Self {
         Self::Refused(Failure::of_capability(code, message))
     }
 
-    /// A refusal that has none, and will be the same the next time.
+    /// A refusal without an error code. A retry would be refused again.
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         Self::Refused(Failure::refused(message))
     }
 }
 
-impl From<Failure> for Setback {
+impl From<Failure> for StorageError {
     fn from(failure: Failure) -> Self {
         Self::Refused(failure)
     }
 }
 
-impl From<rusqlite::Error> for Setback {
+impl From<rusqlite::Error> for StorageError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Broken(error)
     }

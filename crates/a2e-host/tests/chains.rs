@@ -1,4 +1,4 @@
-//! Chains: the recorded ones, every refusal, and what holds for any graph.
+//! Chains: recorded chains, every refusal, and properties that hold for any graph.
 
 mod mesh;
 
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gladhand_a2e_host::chains::{Chains, Settings};
+use gladhand_a2e_host::chains::{ChainSettings, Chains};
 use gladhand_core::operations::{CapabilityCall, Failure, Reply, Tool, ToolResult};
 use gladhand_core::wire::json;
 use gladhand_hub::{Answer, Caller, Context, Hub, Kit, Provider};
@@ -41,10 +41,10 @@ fn fixture() -> Kit {
         })
 }
 
-/// The process of the recording.
+/// The process id of the recording.
 const P1: &str = "43763df573934e62abac859440ea0ed4";
 
-/// Stands for the capabilities that nodes use beside tools.
+/// Stands in for the capabilities other than tools that nodes use.
 #[derive(Debug, Default)]
 struct Others {
     /// The messages that arrived.
@@ -58,8 +58,8 @@ impl Provider for Others {
     }
 
     fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
-        let message: Value = call.read().expect("messages are JSON");
-        self.asked.lock().expect("nobody panics with it").push((call.kind, message.clone()));
+        let message: Value = call.read().expect("a valid JSON message");
+        self.asked.lock().expect("the lock is not poisoned").push((call.kind, message.clone()));
         let answer = match call.kind {
             "skill/call/req" if message["name"] == "shorten" => {
                 context.caller.push(call.event("skill/event", json::raw(r#"{"kind":"skill.started"}"#.to_owned())));
@@ -84,7 +84,7 @@ impl Provider for Others {
             }
             "proc/status/req" if message["proc_id"] == "endless" => json!({"status": "running"}),
             "proc/status/req" => {
-                // The end is told before it can be looked up.
+                // The end event comes before the status changes.
                 let is_first = self.looks.fetch_add(1, Ordering::Relaxed) == 0;
                 json!({"proc_id": P1, "status": if is_first { "running" } else { "completed" }, "error": ""})
             }
@@ -96,19 +96,19 @@ impl Provider for Others {
 
 const ALL: [&str; 4] = ["chains", "tools", "skill", "proc"];
 
-fn hub_with(settings: Settings, others: Others) -> Hub {
-    Hub::new(vec![Box::new(fixture()), Box::new(others), Box::new(Chains::new(settings))]).expect("no name twice")
+fn hub_with(settings: ChainSettings, others: Others) -> Hub {
+    Hub::new(vec![Box::new(fixture()), Box::new(others), Box::new(Chains::new(settings))])
+        .expect("unique provider names")
 }
 
 fn hub() -> Hub {
-    hub_with(Settings::default(), Others::default())
+    hub_with(ChainSettings::default(), Others::default())
 }
 
-/// Runs a chain: the answer without what varies, and the events as `node phase`.
+/// Runs a chain. Returns the answer without the members that vary, and the events as `node phase`.
 async fn run(hub: &Hub, grants: &[&str], message: &Value) -> (Value, Vec<String>) {
     let agent = Agent::of(1);
-    let mut answer =
-        ask(hub, &granted(grants), &agent, call("chains", "chain/req", message)).await.expect("it is answered");
+    let mut answer = ask(hub, &granted(grants), &agent, call("chains", "chain/req", message)).await.expect("an answer");
     assert!(answer["duration_ms"].take().is_u64());
     let events = agent.events();
     for (place, (_, event)) in events.iter().filter(|(kind, _)| *kind == "chain/event").enumerate() {
@@ -151,7 +151,7 @@ async fn a_chain_without_a_name_gets_one() {
 }
 
 #[tokio::test]
-async fn what_a_tool_returns_is_its_data() {
+async fn the_result_of_a_tool_is_the_output_of_its_node() {
     let hub = hub();
     let cases = [
         ("text", json!({"value": "only text"})),
@@ -166,7 +166,7 @@ async fn what_a_tool_returns_is_its_data() {
 }
 
 #[tokio::test]
-async fn the_whole_context_is_what_is_put_out_over_what_came_in() {
+async fn the_whole_context_is_the_outputs_over_the_initial_input() {
     let nodes = json!([
         {"node_id": "a", "kind": "tool", "name": "echo", "input": {"text": "new"}, "next_node": "b"},
         {"node_id": "b", "kind": "tool", "name": "all", "input": {"not": "used"}, "input_map": {"all": "$", "n": 3}},
@@ -198,7 +198,7 @@ async fn a_failing_item_fails_the_chain_and_does_not_stop_it() {
 }
 
 #[tokio::test]
-async fn one_thing_is_mapped_as_a_list_of_one() {
+async fn a_single_value_is_mapped_as_a_list_of_one() {
     let nodes = json!([
         {"node_id": "a", "kind": "map", "map_node": "o"},
         {"node_id": "o", "kind": "tool", "name": "all"},
@@ -210,7 +210,7 @@ async fn one_thing_is_mapped_as_a_list_of_one() {
 }
 
 #[tokio::test]
-async fn a_map_of_what_cannot_be_run_fails_each_item() {
+async fn a_map_over_a_node_that_cannot_run_fails_each_item() {
     let nodes = json!([{"node_id": "a", "kind": "map", "items_path": "$.n", "map_node": "a"}]);
     let (answer, events) = run(&hub(), &ALL, &chain(&nodes)).await;
     assert_eq!((&answer["success"], &answer["outputs"]), (&json!(false), &json!({"a": []})));
@@ -218,7 +218,7 @@ async fn a_map_of_what_cannot_be_run_fails_each_item() {
 }
 
 #[tokio::test]
-async fn chains_that_make_no_sense_come_to_nothing() {
+async fn invalid_chains_fail_without_outputs() {
     let hub = hub();
     let cases = [
         (json!([{"node_id": "a", "kind": "branch", "condition": "$.n > x"}]), "chain_error"),
@@ -243,7 +243,7 @@ async fn chains_that_make_no_sense_come_to_nothing() {
 }
 
 #[tokio::test]
-async fn nodes_of_what_was_not_granted_fail() {
+async fn nodes_that_need_an_ungranted_capability_fail() {
     let hub = hub();
     for (kind, capability) in [("tool", "tools"), ("skill", "skill"), ("proc", "proc")] {
         let nodes = json!([{"node_id": "a", "kind": kind, "name": "echo", "input": {"cmd": ["x"]}}]);
@@ -257,7 +257,7 @@ async fn nodes_of_what_was_not_granted_fail() {
 }
 
 #[tokio::test]
-async fn skills_are_called_and_their_failures_named() {
+async fn skills_are_called_and_their_errors_reported() {
     let hub = hub();
     let node = |name: &str| chain(&json!([{"node_id": "a", "kind": "skill", "name": name, "input": {"args": "q"}}]));
     let (answer, events) = run(&hub, &ALL, &node("shorten")).await;
@@ -269,7 +269,7 @@ async fn skills_are_called_and_their_failures_named() {
 }
 
 #[tokio::test]
-async fn whoever_wants_no_events_gets_none() {
+async fn a_client_without_streaming_gets_no_events() {
     let mut message = chain(&json!([{"node_id": "a", "kind": "skill", "name": "shorten"}]));
     message["streaming"] = json!(false);
     let (answer, events) = run(&hub(), &ALL, &message).await;
@@ -280,7 +280,7 @@ async fn whoever_wants_no_events_gets_none() {
 async fn a_process_is_waited_for() {
     let others = Others::default();
     let asked = Arc::clone(&others.asked);
-    let hub = hub_with(Settings::default(), others);
+    let hub = hub_with(ChainSettings::default(), others);
     let node = |input: Value| chain(&json!([{"node_id": "a", "kind": "proc", "input": input}]));
     let (answer, events) = run(&hub, &ALL, &node(json!({"cmd": "echo  hi"}))).await;
     assert_eq!(answer["final_output"], json!({"proc_id": P1, "status": "completed"}));
@@ -296,14 +296,17 @@ async fn a_process_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_node_that_takes_too_long_is_stopped_whatever_the_chain_asks_for() {
+async fn a_node_is_stopped_at_the_operators_limit_despite_a_longer_timeout() {
     let nodes = json!([
         {"node_id": "a", "kind": "tool", "name": "sleep", "input": {"ms": 600_000}, "on_error": "skip", "next_node": "b"},
         {"node_id": "b", "kind": "tool", "name": "echo"},
     ]);
     let mut message = chain(&nodes);
     message["timeout"] = json!(600.0);
-    let hub = hub_with(Settings { longest: Duration::from_millis(20), ..Settings::default() }, Others::default());
+    let hub = hub_with(
+        ChainSettings { max_duration: Duration::from_millis(20), ..ChainSettings::default() },
+        Others::default(),
+    );
     let (answer, events) = run(&hub, &ALL, &message).await;
     assert_eq!(answer["error"], json!({"code": "timeout", "message": "chain exceeded timeout"}));
     assert_eq!((&answer["outputs"], &answer["nodes_run"]), (&json!({}), &json!(0)));
@@ -314,34 +317,34 @@ async fn a_node_that_takes_too_long_is_stopped_whatever_the_chain_asks_for() {
 async fn a_process_ends_with_the_chain_that_waits_for_it() {
     let others = Others::default();
     let asked = Arc::clone(&others.asked);
-    let hub = hub_with(Settings::default(), others);
+    let hub = hub_with(ChainSettings::default(), others);
     let message = chain(&json!([{"node_id": "a", "kind": "proc", "input": {"cmd": "endless"}}]));
     let agent: Arc<dyn Caller> = Agent::of(1);
     let answer = hub.answer(call("chains", "chain/req", &message), &granted(&ALL), &agent);
-    // Whoever stops waiting drops the work.
+    // Cancelling the request drops the chain.
     assert!(tokio::time::timeout(Duration::from_millis(50), answer.outcome()).await.is_err());
     let last = asked.lock().unwrap().last().cloned();
     assert_eq!(last, Some(("proc/kill/req", json!({"proc_id": "endless", "signal": "SIGKILL"}))));
 }
 
 #[tokio::test]
-async fn what_is_too_much_is_refused() {
-    let small = Settings { nodes: 3, items: 2, bytes: 400, ..Settings::default() };
+async fn chains_over_the_limits_are_refused() {
+    let small = ChainSettings { nodes: 3, items: 2, bytes: 400, ..ChainSettings::default() };
     let hub = hub_with(small, Others::default());
     let echo = |id: &str| json!({"node_id": id, "kind": "tool", "name": "echo"});
     let (answer, _) = run(&hub, &ALL, &chain(&json!([echo("a"), echo("b"), echo("c"), echo("d")]))).await;
-    assert_eq!(answer["error"]["message"], "4 nodes are more than the 3 that are taken");
+    assert_eq!(answer["error"]["message"], "the chain has 4 nodes, the limit is 3");
     let mapped = json!([{"node_id": "a", "kind": "map", "items_path": "$.n", "map_node": "b"}, echo("b")]);
     let mut message = chain(&mapped);
     message["initial_input"] = json!({"n": [1, 2, 3]});
     let (answer, _) = run(&hub, &ALL, &message).await;
-    assert_eq!(answer["error"]["message"], "a: 3 items are more than the 2 that are taken");
+    assert_eq!(answer["error"]["message"], "a: the map has 3 items, the limit is 2");
     let (answer, _) = run(&hub, &ALL, &chain(&json!([{"node_id": "a", "kind": "x".repeat(400)}]))).await;
     assert_eq!(answer["error"]["message"], "the chain is larger than 400 bytes");
 }
 
 #[tokio::test]
-async fn what_doubles_with_each_node_does_not_grow_without_bound() {
+async fn outputs_that_double_with_each_node_stay_bounded() {
     let node = |at: usize| {
         let (id, next) = (format!("n{at}"), format!("n{}", at + 1));
         let map = json!({"x": "$", "y": "$"});
@@ -349,7 +352,7 @@ async fn what_doubles_with_each_node_does_not_grow_without_bound() {
     };
     let mut nodes: Vec<_> = (0..40).map(node).collect();
     nodes.push(json!({"node_id": "n40", "kind": "tool", "name": "echo"}));
-    let hub = hub_with(Settings { bytes: 100_000, ..Settings::default() }, Others::default());
+    let hub = hub_with(ChainSettings { bytes: 100_000, ..ChainSettings::default() }, Others::default());
     let message = json!({"entry_node": "n0", "nodes": nodes});
     let (answer, _) = run(&hub, &ALL, &message).await;
     assert_eq!((&answer["success"], &answer["nodes_run"]), (&json!(false), &json!(41)));
@@ -393,12 +396,12 @@ proptest! {
         prop_assert_eq!(answer["outputs"].as_object().unwrap().len() as u64, answer["nodes_run"].as_u64().unwrap());
         prop_assert!(answer["success"] == json!(false) || answer["error"].is_null());
         let events: Vec<_> = events.iter().filter_map(|event| event.split_once(' ')).collect();
-        // Each start has its end before anything else starts.
+        // Each start has its end before the next start.
         for pair in events.chunks(2) {
             let [(node, "start"), (same, "done" | "error")] = pair else { return Err(TestCaseError::fail(format!("{events:?}"))) };
             prop_assert_eq!(node, same);
         }
-        // Nothing runs twice but what a map goes over.
+        // Only the node of a map runs more than once.
         let mapped: HashSet<_> = nodes.iter().filter(|node| node["kind"] == "map").filter_map(|node| node["map_node"].as_str()).collect();
         let mut ran = HashSet::new();
         for pair in events.chunks(2) {

@@ -1,13 +1,14 @@
-//! Chains with the processes and skills that they are run with, and nobody standing in for them.
+//! Chains with real processes and skills instead of stand-ins.
 
 mod mesh;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_a2e_host::chains::{Chains, Settings};
+use gladhand_a2e_host::chains::{ChainSettings, Chains};
+use gladhand_a2e_host::proc::{Proc, ProcSettings};
+use gladhand_a2e_host::skill::{SkillSettings, Skills};
 use gladhand_a2e_host::starting::Plain;
-use gladhand_a2e_host::{proc, skill};
 use gladhand_hub::Hub;
 use mesh::{Agent, ask, call, granted};
 use serde_json::{Value, json};
@@ -16,14 +17,14 @@ const ALL: [&str; 4] = ["chains", "tools", "skill", "proc"];
 
 fn hub(skills: &std::path::Path) -> Hub {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-    let processes = proc::Settings { allowed: words(&["/bin/echo", "/bin/sh", "/bin/sleep"]), ..Default::default() };
-    let skills = skill::Settings { folders: vec![skills.to_owned()], ..Default::default() };
+    let processes = ProcSettings { allowed: words(&["/bin/echo", "/bin/sh", "/bin/sleep"]), ..Default::default() };
+    let skills = SkillSettings { folders: vec![skills.to_owned()], ..Default::default() };
     Hub::new(vec![
-        Box::new(proc::Proc::new(processes, Arc::new(Plain))),
-        Box::new(skill::Skills::new(skills, Arc::new(Plain), None)),
-        Box::new(Chains::new(Settings::default())),
+        Box::new(Proc::new(processes, Arc::new(Plain))),
+        Box::new(Skills::new(skills, Arc::new(Plain), None)),
+        Box::new(Chains::new(ChainSettings::default())),
     ])
-    .expect("no name twice")
+    .expect("unique provider names")
 }
 
 fn node(kind: &str, name: &str, input: Value) -> Value {
@@ -31,7 +32,7 @@ fn node(kind: &str, name: &str, input: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_process_is_run_to_its_end_and_heard() {
+async fn a_process_runs_to_its_end_and_its_output_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let (hub, agent) = (hub(folder.path()), Agent::of(1));
     let run = |input| ask_chain(&hub, &agent, node("proc", "", input));
@@ -69,11 +70,11 @@ async fn a_process_is_ended_with_its_chain() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), ended).await.expect("the process is ended");
+    tokio::time::timeout(Duration::from_secs(20), ended).await.expect("the process ends with its chain");
 }
 
 #[tokio::test]
-async fn a_skill_is_called_and_one_that_is_not_there_fails() {
+async fn a_skill_is_called_and_an_unknown_one_fails() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("sum")).unwrap();
     let text = "---\nname: summarise\ndescription: x\n---\nShorten this: {args}";
@@ -90,5 +91,5 @@ async fn a_skill_is_called_and_one_that_is_not_there_fails() {
 }
 
 async fn ask_chain(hub: &Hub, agent: &Arc<Agent>, message: Value) -> Value {
-    ask(hub, &granted(&ALL), agent, call("chains", "chain/req", &message)).await.expect("it is answered")
+    ask(hub, &granted(&ALL), agent, call("chains", "chain/req", &message)).await.expect("an answer")
 }

@@ -1,11 +1,11 @@
-//! Subagents: the recorded exchange, every refusal, and what becomes of them at the end.
+//! Subagents: the recorded exchange, every refusal, and how they end.
 
 mod mesh;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gladhand_a2e_host::multi_agent::{MultiAgent, Settings};
+use gladhand_a2e_host::multi_agent::{MultiAgent, MultiAgentSettings};
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{AgentCall, AgentEvent, Call, Failure, FailureKind, Reply};
 use gladhand_core::wire::json;
@@ -13,10 +13,10 @@ use gladhand_hub::{Agent, Answer, Caller, Context, Hub, SessionId, Settling};
 use mesh::{Agent as Session, ask, call, granted_to, refused};
 use serde_json::{Value, json};
 
-/// An agent that does what it is told in a word of its instruction.
+/// An agent whose behaviour is selected by a word in its instruction.
 #[derive(Debug, Default)]
 struct Actor {
-    /// Everything that it was asked.
+    /// All calls that it received.
     asked: Mutex<Vec<String>>,
     sessions: Mutex<Vec<String>>,
     followers: Mutex<Vec<Arc<dyn Caller>>>,
@@ -24,21 +24,21 @@ struct Actor {
 
 impl Actor {
     fn tell(&self, kind: &'static str, payload: Value) {
-        let followers = self.followers.lock().expect("nobody panics with it");
+        let followers = self.followers.lock().expect("the lock is not poisoned");
         for follower in followers.iter() {
             follower.event(AgentEvent { kind, payload: json::to_raw(&payload) });
         }
     }
 
     fn act(&self, session: &str, text: &str) -> Result<Value, Failure> {
-        let number = self.asked.lock().expect("nobody panics with it").len();
+        let number = self.asked.lock().expect("the lock is not poisoned").len();
         let turn = format!("turn{number}");
         let of = |more: Value| {
             let mut payload = json!({"session_id": session, "turn_id": turn});
-            payload.as_object_mut().expect("it is one").extend(more.as_object().expect("it is one").clone());
+            payload.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
             payload
         };
-        // What others do is not heard, nor what an earlier turn did.
+        // Events of other sessions and of earlier turns must be ignored.
         self.tell("session.stream.chunk", json!({"session_id": "other", "chunk": {"answerText": "not this"}}));
         self.tell("session.error", json!({"session_id": session, "turn_id": "turn-1", "message": "not this"}));
         let tool = || of(json!({"data": {"call": {"name": "look"}}}));
@@ -60,13 +60,13 @@ impl Actor {
 
 impl Agent for Actor {
     fn ask(&self, call: AgentCall<'_>, context: &Context<'_>) -> Answer {
-        let mut followers = self.followers.lock().expect("nobody panics with it");
+        let mut followers = self.followers.lock().expect("the lock is not poisoned");
         if !followers.iter().any(|follower| follower.session() == context.caller.session()) {
             followers.push(Arc::clone(context.caller));
         }
         drop(followers);
-        self.asked.lock().expect("nobody panics with it").push(format!("{call:?}"));
-        let mut sessions = self.sessions.lock().expect("nobody panics with it");
+        self.asked.lock().expect("the lock is not poisoned").push(format!("{call:?}"));
+        let mut sessions = self.sessions.lock().expect("the lock is not poisoned");
         let said = match call {
             AgentCall::Create { .. } => {
                 let id = format!("session{}", sessions.len());
@@ -79,7 +79,7 @@ impl Agent for Actor {
             }
             AgentCall::Delete(session) => {
                 sessions.retain(|id| *id != session);
-                // Those that run take a while to end.
+                // Deleting a running session takes a while.
                 return Answer::later(async { Ok::<_, Failure>(Reply::Agent(json::raw("{}".to_owned()))) });
             }
             AgentCall::Models { .. } => {
@@ -91,7 +91,7 @@ impl Agent for Actor {
     }
 
     fn left(&self, session: SessionId) {
-        self.followers.lock().expect("nobody panics with it").retain(|follower| follower.session() != session);
+        self.followers.lock().expect("the lock is not poisoned").retain(|follower| follower.session() != session);
     }
 
     fn closing(&self) -> Settling {
@@ -107,10 +107,10 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: MultiAgentSettings) -> Self {
         let actor = Arc::new(Actor::default());
         let multi_agent = MultiAgent::new(Arc::clone(&actor) as _, settings);
-        let hub = Hub::new(vec![Box::new(multi_agent)]).expect("no name twice");
+        let hub = Hub::new(vec![Box::new(multi_agent)]).expect("unique provider names");
         Self { actor, hub, agreement: granted_to("probe", &["multi_agent"]), session: Session::of(1) }
     }
 
@@ -119,26 +119,26 @@ impl Stage {
     }
 
     async fn spawn(&self) -> String {
-        let spawned = self.ask("multi_agent/spawn", json!({"name": "worker"})).await.expect("it is spawned");
-        spawned["subagent_id"].as_str().expect("it has an id").to_owned()
+        let spawned = self.ask("multi_agent/spawn", json!({"name": "worker"})).await.expect("a subagent");
+        spawned["subagent_id"].as_str().expect("an id").to_owned()
     }
 
     async fn delegate(&self, id: &str, instruction: &str) -> Value {
         let message = json!({"subagent_id": id, "task_name": "t1", "instruction": instruction});
-        self.ask("multi_agent/delegate", message).await.expect("it is answered")
+        self.ask("multi_agent/delegate", message).await.expect("an answer")
     }
 
     async fn awaited(&self, id: &str) -> Value {
-        self.ask("multi_agent/await", json!({"subagent_id": id})).await.expect("it is answered")
+        self.ask("multi_agent/await", json!({"subagent_id": id})).await.expect("an answer")
     }
 }
 
 fn stage() -> Stage {
-    Stage::new(Settings::default())
+    Stage::new(MultiAgentSettings::default())
 }
 
 #[tokio::test]
-async fn a_subagent_lives_as_recorded() {
+async fn the_recorded_subagent_session_is_reproduced() {
     let stage = stage();
     let message =
         json!({"name": "researcher", "role": "research", "model": "default", "max_steps": 20, "metadata": {"a": 1}});
@@ -181,7 +181,7 @@ async fn a_subagent_lives_as_recorded() {
 }
 
 #[tokio::test]
-async fn nobody_knows_other_ids() {
+async fn unknown_ids_are_refused() {
     let stage = stage();
     for kind in ["multi_agent/await", "multi_agent/delegate", "multi_agent/terminate"] {
         let message = json!({"subagent_id": "nope", "task_name": "t", "instruction": "i"});
@@ -192,7 +192,7 @@ async fn nobody_knows_other_ids() {
 }
 
 #[tokio::test]
-async fn a_task_that_fails_says_why_and_another_may_follow() {
+async fn a_failed_task_has_a_reason_and_another_may_follow() {
     let stage = stage();
     let id = stage.spawn().await;
     for (instruction, why) in [("refuse", "no model is chosen"), ("break", "the model failed")] {
@@ -205,7 +205,7 @@ async fn a_task_that_fails_says_why_and_another_may_follow() {
 }
 
 #[tokio::test]
-async fn one_task_at_a_time_and_none_for_the_dead() {
+async fn a_subagent_runs_one_task_at_a_time_and_none_after_its_end() {
     let stage = stage();
     let id = stage.spawn().await;
     stage.delegate(&id, "hang").await;
@@ -221,8 +221,12 @@ async fn one_task_at_a_time_and_none_for_the_dead() {
 }
 
 #[tokio::test]
-async fn a_task_takes_as_many_steps_as_it_may_and_as_long() {
-    let stage = Stage::new(Settings { longest: Duration::from_millis(20), steps: 8, ..Settings::default() });
+async fn the_steps_and_duration_of_a_task_are_limited() {
+    let stage = Stage::new(MultiAgentSettings {
+        max_duration: Duration::from_millis(20),
+        steps: 8,
+        ..MultiAgentSettings::default()
+    });
     let spawned = stage.ask("multi_agent/spawn", json!({"name": "w", "max_steps": 5.0})).await.unwrap();
     let id = spawned["subagent_id"].as_str().unwrap();
     stage.delegate(id, "toil").await;
@@ -238,13 +242,19 @@ async fn a_task_takes_as_many_steps_as_it_may_and_as_long() {
 }
 
 #[tokio::test]
-async fn there_are_as_many_as_there_may_be() {
-    let stage = Stage::new(Settings { of_session: 2, all: 3, remembered: 1, description: 200, ..Settings::default() });
+async fn the_number_of_subagents_is_limited() {
+    let stage = Stage::new(MultiAgentSettings {
+        max_per_session: 2,
+        max_total: 3,
+        remembered: 1,
+        description: 200,
+        ..MultiAgentSettings::default()
+    });
     let (one, _) = (stage.spawn().await, stage.spawn().await);
     let spawn = || stage.ask("multi_agent/spawn", json!({"name": "w"}));
     assert_eq!(
         refused(spawn().await),
-        ("runtime_error", "a session has at most 2 subagents: terminate one".to_owned())
+        ("runtime_error", "the limit of 2 subagents per session is reached: terminate one".to_owned())
     );
     stage.ask("multi_agent/terminate", json!({"subagent_id": one})).await.unwrap();
     for _ in 0..5 {
@@ -256,12 +266,18 @@ async fn there_are_as_many_as_there_may_be() {
     let listed = listed["subagents"].as_array().unwrap();
     let statuses: Vec<_> = listed.iter().filter_map(|subagent| subagent["status"].as_str()).collect();
     assert_eq!(statuses, ["READY", "TERMINATED", "READY"]);
-    assert_eq!(stage.actor.followers.lock().unwrap().len(), 2, "what is terminated listens no more");
+    assert_eq!(stage.actor.followers.lock().unwrap().len(), 2, "terminated subagents do not receive events");
     let other = Stage { session: Session::of(2), ..stage };
     other.spawn().await;
-    assert_eq!(refused(other.ask("multi_agent/spawn", json!({"name": "w"})).await).1, "there are at most 3 subagents");
+    assert_eq!(
+        refused(other.ask("multi_agent/spawn", json!({"name": "w"})).await).1,
+        "the limit of 3 subagents is reached"
+    );
     let long = json!({"name": "w".repeat(300)});
-    assert_eq!(refused(other.ask("multi_agent/spawn", long).await).1, "a subagent is described in at most 200 bytes");
+    assert_eq!(
+        refused(other.ask("multi_agent/spawn", long).await).1,
+        "the description of a subagent must not exceed 200 bytes"
+    );
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
-//! Toolkits: what is there before they are configured and after, every refusal, and whose configuration it is.
+//! Toolkits: their tools before and after configuration, every refusal, and the scope of a configuration.
 
 mod mesh;
 
 use std::sync::Arc;
 
-use gladhand_a2e_host::toolkits::{Settings, SettingsError, Toolkit, Toolkits};
+use gladhand_a2e_host::toolkits::{Toolkit, ToolkitSettings, ToolkitSettingsError, Toolkits};
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Failure, Tool, ToolResult};
 use gladhand_hub::{Hub, Kit};
@@ -36,14 +36,14 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: ToolkitSettings) -> Self {
         let mut kit = Kit::new();
         for name in ["read_file", "write_file", "fetch", "plain"] {
             let tool = Tool::plain(name, "").with("toolkit", &json!("somebody else's"));
             kit = kit.tool(tool, |call, _| Ok(ToolResult::structured(call.arguments.into_owned())));
         }
-        let toolkits = Toolkits::new(settings).expect("they can be used");
-        let hub = Hub::new(vec![Box::new(kit), Box::new(toolkits)]).expect("no name twice");
+        let toolkits = Toolkits::new(settings).expect("valid toolkits");
+        let hub = Hub::new(vec![Box::new(kit), Box::new(toolkits)]).expect("unique provider names");
         Self { hub, agreement: granted(&["toolkits", "tools"]), agent: Agent::of(1) }
     }
 
@@ -59,7 +59,7 @@ impl Stage {
         self.ask("toolkit/configure/req", json!({"toolkit_name": toolkit, "config": config})).await
     }
 
-    /// The names of the tools that are seen, with their toolkits where those are ours.
+    /// The names of the listed tools, each with its toolkit.
     async fn seen(&self) -> Vec<String> {
         let tools = tools(&self.hub, &self.agreement, &self.agent).await;
         let toolkit = |tool: &Tool| {
@@ -70,8 +70,8 @@ impl Stage {
     }
 
     async fn listed(&self, filter: Value) -> Vec<String> {
-        let listed = self.ask("toolkit/list/req", filter).await.expect("it is answered");
-        let listed = listed["toolkits"].as_array().expect("it is a list");
+        let listed = self.ask("toolkit/list/req", filter).await.expect("an answer");
+        let listed = listed["toolkits"].as_array().expect("a list");
         listed.iter().filter_map(|kit| kit["name"].as_str().map(Into::into)).collect()
     }
 
@@ -81,12 +81,12 @@ impl Stage {
 }
 
 fn stage() -> Stage {
-    Stage::new(Settings { toolkits: vec![filesystem(), web()], ..Settings::default() })
+    Stage::new(ToolkitSettings { toolkits: vec![filesystem(), web()], ..ToolkitSettings::default() })
 }
 
 #[tokio::test]
 async fn toolkits_are_listed_and_configured_as_recorded() {
-    let stage = Stage::new(Settings { toolkits: vec![filesystem()], ..Settings::default() });
+    let stage = Stage::new(ToolkitSettings { toolkits: vec![filesystem()], ..ToolkitSettings::default() });
     let listed = |is_configured: bool| {
         json!({"toolkits": [{
             "name": "filesystem", "alias": "fs", "description": "File tools", "category": "io", "tags": ["fs", "Local"],
@@ -106,7 +106,7 @@ async fn toolkits_are_listed_and_configured_as_recorded() {
 }
 
 #[tokio::test]
-async fn tools_are_there_for_the_session_that_configured_them() {
+async fn bundled_tools_are_visible_only_to_the_session_that_configured_them() {
     let stage = stage();
     let plain = ["plain of somebody else's"];
     assert_eq!(stage.seen().await, plain);
@@ -120,16 +120,16 @@ async fn tools_are_there_for_the_session_that_configured_them() {
 }
 
 #[tokio::test]
-async fn tools_that_nobody_has_are_named() {
+async fn missing_tools_are_named() {
     let stage = stage();
     let configured = stage.configure("web", json!({})).await.unwrap();
-    let expected = json!({"toolkit_name": "web", "status": "partial", "message": "these tools are not there: nowhere"});
+    let expected = json!({"toolkit_name": "web", "status": "partial", "message": "these tools do not exist: nowhere"});
     assert_eq!(configured, expected);
     assert_eq!(stage.seen().await, ["read_file of web", "fetch of web", "plain of somebody else's"]);
 }
 
 #[tokio::test]
-async fn what_was_configured_is_added_where_the_caller_says_nothing() {
+async fn configured_arguments_are_added_unless_the_client_gives_them() {
     let stage = stage();
     let arguments = json!({"read_file": {"root": "/data", "limit": 5}});
     stage.configure("fs", json!({"root_dir": "/", "arguments": arguments})).await.unwrap();
@@ -142,13 +142,13 @@ async fn what_was_configured_is_added_where_the_caller_says_nothing() {
 }
 
 #[tokio::test]
-async fn a_wrong_configuration_is_refused_with_its_place_and_without_its_values() {
+async fn an_invalid_configuration_is_refused_with_its_path_and_without_its_values() {
     let stage = stage();
     let cases = [
         (json!({}), r#"config: "root_dir" is a required property"#),
         (json!({"root_dir": 4711}), r#"config.root_dir: value is not of type "string""#),
-        (json!({"root_dir": "", "arguments": 1}), "config.arguments: it is to be an object"),
-        (json!({"root_dir": "", "arguments": {"read_file": 1}}), "config.arguments.read_file: it is to be an object"),
+        (json!({"root_dir": "", "arguments": 1}), "config.arguments: must be an object"),
+        (json!({"root_dir": "", "arguments": {"read_file": 1}}), "config.arguments.read_file: must be an object"),
         (json!({"root_dir": "", "arguments": {"fetch": {}}}), "config.arguments.fetch: the toolkit has no such tool"),
     ];
     for (config, problem) in cases {
@@ -156,10 +156,10 @@ async fn a_wrong_configuration_is_refused_with_its_place_and_without_its_values(
     }
     assert_eq!(stage.seen().await, ["plain of somebody else's"]);
     let long = json!({"root_dir": "x".repeat(70_000)});
-    assert_eq!(refused(stage.configure("fs", long).await).1, "config: it is larger than 65536 bytes");
+    assert_eq!(refused(stage.configure("fs", long).await).1, "config: larger than 65536 bytes");
     assert_eq!(refused(stage.ask("toolkit/forget/req", json!({})).await).0, "runtime_error");
     let nobody = stage.other(0).configure("web", json!({})).await;
-    assert_eq!(refused(nobody).1, "a toolkit is configured for a session, and there is none");
+    assert_eq!(refused(nobody).1, "a toolkit can only be configured within a session");
 }
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn toolkits_are_found_by_kind_and_tags() {
 }
 
 #[tokio::test]
-async fn a_configuration_goes_with_its_session() {
+async fn a_configuration_ends_with_its_session() {
     let stage = stage();
     let visit = stage.hub.visit();
     let guest = stage.other(visit.id().0);
@@ -184,9 +184,9 @@ async fn a_configuration_goes_with_its_session() {
 }
 
 #[test]
-fn toolkits_that_cannot_be_are_refused() {
-    let new = |toolkits| Toolkits::new(Settings { toolkits, ..Settings::default() }).unwrap_err();
-    assert_eq!(new(vec![web(), web()]), SettingsError::Twice("web".to_owned()));
+fn invalid_toolkits_are_refused() {
+    let new = |toolkits| Toolkits::new(ToolkitSettings { toolkits, ..ToolkitSettings::default() }).unwrap_err();
+    assert_eq!(new(vec![web(), web()]), ToolkitSettingsError::Twice("web".to_owned()));
     let wrong = |schema| new(vec![Toolkit { schema, ..web() }]).to_string();
     assert!(wrong(json!({"type": "nothing"})).starts_with("the schema of the toolkit `web` cannot be used: "));
     assert!(wrong(json!({"$ref": "http://localhost/schema"})).contains("cannot be used"));

@@ -1,4 +1,4 @@
-//! What the tools for shells and scripts in the background have in common.
+//! Shared parts of the tools for background shells and background scripts.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use crate::bench::Job;
 use crate::outcome::{Outcome, Problem, done, failed};
-use crate::process::background::{Background, Manner, Stream};
+use crate::process::background::{Background, StopMode, Stream};
 use crate::process::output::Reading;
 
-/// What both kinds of background processes say when they are read.
+/// The report of reading a background process.
 #[derive(Serialize)]
 struct Read<'a> {
     status: &'a str,
@@ -36,12 +36,12 @@ pub(crate) fn read_streams(job: &Job<'_>, background: &Background) -> Outcome {
         "stderr" => (false, true),
         _ => return Err(Problem::invalid("`stream` must be one of: both, stdout, stderr.")),
     };
-    let most = job.input.within("max_chars", 8000, 1, 120_000);
+    let max_units = job.input.within("max_chars", 8000, 1, 120_000);
     let is_peek = job.input.flag("peek", false);
     let read = |wanted, stream| -> Reading {
-        if wanted { background.read(stream, most, is_peek) } else { background.skip(stream) }
+        if wanted { background.read(stream, max_units, is_peek) } else { background.skip(stream) }
     };
-    // How it ended is looked at first: what is then read is complete.
+    // Check the exit first: if the process has ended, the output read below is complete.
     let exit = background.exit();
     let (stdout, stderr) = (read(out, Stream::Stdout), read(err, Stream::Stderr));
     Ok(done(&Read {
@@ -62,7 +62,7 @@ pub(crate) fn read_streams(job: &Job<'_>, background: &Background) -> Outcome {
     }))
 }
 
-/// What is reported of writing.
+/// The report of writing to a background process.
 #[derive(Serialize)]
 struct Written<'a> {
     status: &'a str,
@@ -100,8 +100,8 @@ pub(crate) async fn write_bytes(
     })
 }
 
-/// Stops a background process, by force if the input says so.
-pub(crate) async fn stop_it(job: &Job<'_>, background: &Background) -> Outcome {
+/// Stops a background process. Kills it if the input has `force`.
+pub(crate) async fn stop_process(job: &Job<'_>, background: &Background) -> Outcome {
     #[derive(Serialize)]
     struct Already<'a> {
         status: &'a str,
@@ -127,9 +127,9 @@ pub(crate) async fn stop_it(job: &Job<'_>, background: &Background) -> Outcome {
             signal: exit.signal,
         }));
     }
-    let (manner, name) =
-        if job.input.flag("force", false) { (Manner::Forced, "SIGKILL") } else { (Manner::Asked, "SIGTERM") };
-    background.stop(manner).await;
+    let (mode, name) =
+        if job.input.flag("force", false) { (StopMode::Kill, "SIGKILL") } else { (StopMode::Terminate, "SIGTERM") };
+    background.stop(mode).await;
     let exit = background.exit();
     Ok(done(&Requested {
         status: "stop_requested",
@@ -140,7 +140,7 @@ pub(crate) async fn stop_it(job: &Job<'_>, background: &Background) -> Outcome {
     }))
 }
 
-/// Those that a list shows.
+/// The processes that a list shows.
 pub(crate) fn listed(job: &Job<'_>, mut all: Vec<Arc<Background>>) -> Vec<Arc<Background>> {
     let include_exited = job.input.flag("include_exited", false);
     all.retain(|background| include_exited || background.is_running());

@@ -1,4 +1,4 @@
-//! The bench: who has which tool, and what they share.
+//! The workbench: dispatches tool calls, and holds the state that tools share.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -9,54 +9,54 @@ use async_trait::async_trait;
 use gladhand_core::wire::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use crate::contract::{Bench, Place, Ran, Run, ToolDescription};
+use crate::contract::{Bench, GuardedPath, Ran, Run, ToolDescription};
 use crate::custom::Custom;
-use crate::desk::Desk;
-use crate::files::bounds::{Bounds, Surroundings};
+use crate::files::bounds::{AccessRules, Bounds};
 use crate::input::Input;
 use crate::outcome::{self, Outcome, Problem};
 use crate::process::programs;
-use crate::settings::Settings;
+use crate::session_state::SessionState;
+use crate::settings::WorkbenchSettings;
 use crate::shell::Shell;
 use crate::web::Searcher;
 use crate::{catalogue, files, scripts, shell};
 
-/// The built-in tools and those of a folder.
+/// The built-in tools, and the custom tools of a folder.
 #[derive(Debug)]
 pub struct Workbench {
-    pub(crate) settings: Settings,
-    surroundings: Arc<Surroundings>,
+    pub(crate) settings: WorkbenchSettings,
+    access_rules: Arc<AccessRules>,
     pub(crate) shell: Option<Shell>,
     pub(crate) searcher: Searcher,
     custom: Custom,
     built_in: Vec<ToolDescription>,
     extras: Vec<ToolDescription>,
-    desks: Mutex<HashMap<String, Arc<Desk>>>,
+    session_states: Mutex<HashMap<String, Arc<SessionState>>>,
     closing: CancellationToken,
 }
 
-/// One call, with what it needs of the bench.
+/// One call, with everything that a tool needs.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
     pub(crate) bench: &'a Workbench,
-    pub(crate) desk: &'a Desk,
+    pub(crate) session_state: &'a SessionState,
     pub(crate) input: Input,
     pub(crate) raw: &'a RawValue,
-    /// Where the session works.
+    /// The working directory of the session.
     pub(crate) folder: &'a Path,
-    /// Where its file tools may go.
+    /// Where its file tools may read and write.
     pub(crate) bounds: Bounds,
-    /// The caller or the bench wants an end.
+    /// Cancelled when the caller or the workbench stops the call.
     pub(crate) stop: &'a CancellationToken,
 }
 
 impl Job<'_> {
-    /// A path as the session means it.
+    /// Resolves a path relative to the session's folder.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         files::within(self.folder, path)
     }
 
-    /// The directory that the input names, or where the session works.
+    /// The directory that the input names, or the session's folder.
     pub(crate) fn cwd(&self) -> Result<PathBuf, Problem> {
         let folder = self.input.word("cwd").map_or_else(|| self.folder.to_owned(), |cwd| self.path(cwd));
         if folder.is_dir() {
@@ -68,21 +68,22 @@ impl Job<'_> {
 }
 
 impl Workbench {
-    /// Lays out the tools. Custom tools are code of other people: they are loaded when they are first wanted ([`Bench::ready`]).
-    pub fn open(settings: Settings) -> Arc<Self> {
+    /// Prepares the tools. Custom tools are third-party code, so they are loaded only when they are first needed
+    /// ([`Bench::ready`]).
+    pub fn open(settings: WorkbenchSettings) -> Arc<Self> {
         let built_in = catalogue::built_in();
         let mut extras = if settings.extras { catalogue::extras() } else { Vec::new() };
         extras.retain(|tool| tool.name != "run_python" || programs::find("python3", &settings.environment).is_some());
         let taken = built_in.iter().cloned().chain(catalogue::extras()).map(|tool| tool.name).collect();
         let custom = Custom::new(&settings, taken);
         Arc::new(Self {
-            surroundings: Arc::new(Surroundings::new(&settings)),
+            access_rules: Arc::new(AccessRules::new(&settings)),
             shell: Shell::find(&settings.environment),
             searcher: Searcher::default(),
             custom,
             built_in,
             extras,
-            desks: Mutex::default(),
+            session_states: Mutex::default(),
             closing: CancellationToken::new(),
             settings,
         })
@@ -93,21 +94,21 @@ impl Workbench {
         self.custom.may_have_more()
     }
 
-    fn desks(&self) -> MutexGuard<'_, HashMap<String, Arc<Desk>>> {
-        self.desks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn session_states(&self) -> MutexGuard<'_, HashMap<String, Arc<SessionState>>> {
+        self.session_states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn desk(&self, session: &str) -> Arc<Desk> {
-        let mut desks = self.desks();
-        if let Some(desk) = desks.get(session) {
-            return Arc::clone(desk);
+    fn session_state(&self, session: &str) -> Arc<SessionState> {
+        let mut session_states = self.session_states();
+        if let Some(session_state) = session_states.get(session) {
+            return Arc::clone(session_state);
         }
-        let desk = Arc::new(Desk::new(self.closing.child_token()));
-        desks.insert(session.to_owned(), Arc::clone(&desk));
-        desk
+        let session_state = Arc::new(SessionState::new(self.closing.child_token()));
+        session_states.insert(session.to_owned(), Arc::clone(&session_state));
+        session_state
     }
 
-    async fn dispatch(&self, run: &Run<'_>, desk: &Desk, stop: &CancellationToken) -> Option<Outcome> {
+    async fn dispatch(&self, run: &Run<'_>, session_state: &SessionState, stop: &CancellationToken) -> Option<Outcome> {
         if run.edition != 0 {
             return self.custom.run(run.name, run.edition, run.input, stop).await;
         }
@@ -115,8 +116,8 @@ impl Workbench {
         if !is_known {
             return None;
         }
-        let (input, bounds) = (Input::read(run.input), Bounds::of(&self.surroundings, run));
-        let job = Job { bench: self, desk, input, raw: run.input, folder: run.folder, bounds, stop };
+        let (input, bounds) = (Input::read(run.input), Bounds::of(&self.access_rules, run));
+        let job = Job { bench: self, session_state, input, raw: run.input, folder: run.folder, bounds, stop };
         Some(match run.name {
             "bash" => shell::bash::run(&job).await,
             "read_background_bash" => shell::background::read(&job),
@@ -160,7 +161,7 @@ impl Bench for Workbench {
         self.custom.ready().await;
     }
 
-    async fn reach(&self, run: &Run<'_>) -> Vec<Place> {
+    async fn reach(&self, run: &Run<'_>) -> Vec<GuardedPath> {
         if run.edition != 0 {
             return Vec::new();
         }
@@ -168,17 +169,17 @@ impl Bench for Workbench {
         if used.is_empty() {
             return Vec::new();
         }
-        let bounds = Bounds::of(&self.surroundings, run);
+        let bounds = Bounds::of(&self.access_rules, run);
         let look = move || used.iter().filter_map(|(path, access)| bounds.reach(path, *access)).collect();
-        // Where nothing can be looked at, nothing counts as approved, and the tool finds out itself.
+        // If the lookup fails, no place is reported for approval, and the tool itself refuses the path.
         tokio::task::spawn_blocking(look).await.unwrap_or_default()
     }
 
     async fn run(&self, run: Run<'_>) -> Ran {
-        let desk = self.desk(run.session);
-        let stop = desk.closing.child_token();
+        let session_state = self.session_state(run.session);
+        let stop = session_state.closing.child_token();
         if stop.is_cancelled() {
-            return Problem::Broke("the tools are being put away".to_owned()).into_ran(run.call_id, run.name);
+            return Problem::Broke("the tools are shutting down".to_owned()).into_ran(run.call_id, run.name);
         }
         let relay = async {
             run.cancel.cancelled().await;
@@ -186,10 +187,10 @@ impl Bench for Workbench {
             std::future::pending::<Infallible>().await
         };
         let outcome = tokio::select! {
-            // The relay first: a call that was cancelled before it began sees that.
+            // The relay comes first, so that a call that was cancelled before it started sees that.
             biased;
             never = relay => match never {},
-            outcome = Box::pin(self.dispatch(&run, &desk, &stop)) => outcome,
+            outcome = Box::pin(self.dispatch(&run, &session_state, &stop)) => outcome,
         };
         match outcome {
             Some(Ok(ran)) => ran,
@@ -199,18 +200,18 @@ impl Bench for Workbench {
     }
 
     async fn forget(&self, session: &str) {
-        let desk = self.desks().remove(session);
-        if let Some(desk) = desk {
-            desk.clear().await;
+        let session_state = self.session_states().remove(session);
+        if let Some(session_state) = session_state {
+            session_state.clear().await;
         }
     }
 
     async fn close(&self) {
         self.closing.cancel();
-        let desks = std::mem::take(&mut *self.desks());
+        let session_states = std::mem::take(&mut *self.session_states());
         let mut endings = tokio::task::JoinSet::new();
-        for desk in desks.into_values() {
-            endings.spawn(async move { desk.clear().await });
+        for session_state in session_states.into_values() {
+            endings.spawn(async move { session_state.clear().await });
         }
         endings.join_all().await;
         self.custom.close().await;

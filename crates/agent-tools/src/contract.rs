@@ -1,4 +1,4 @@
-//! What the agent asks of a tool, and what it hears.
+//! The interface between the agent and its tools.
 
 use std::path::{Path, PathBuf};
 
@@ -6,105 +6,105 @@ use async_trait::async_trait;
 use gladhand_core::wire::RawValue;
 use tokio_util::sync::CancellationToken;
 
-/// A set of tools and what they share.
+/// A set of tools and their shared state.
 #[async_trait]
 pub trait Bench: std::fmt::Debug + Send + Sync {
-    /// Its tools, sorted by name. The list may grow (tools that the model makes itself).
+    /// The tools, sorted by name. The list may grow when the model creates tools.
     fn tools(&self) -> Vec<ToolDescription>;
 
-    /// Gets ready what takes a while and is not needed before somebody asks for tools. Does nothing the second time.
+    /// Prepares what takes a while and is needed only when tools are first listed. Further calls do nothing.
     async fn ready(&self) {}
 
     /// The places that a call would use and that need approval before it runs. Reads the file system.
-    async fn reach(&self, _run: &Run<'_>) -> Vec<Place> {
+    async fn reach(&self, _run: &Run<'_>) -> Vec<GuardedPath> {
         Vec::new()
     }
 
-    /// Runs one tool. Unknown tools, wrong input and tools that break down are results too: nothing here fails.
+    /// Runs one tool. Unknown tools, invalid input and failures of a tool are results too: this never fails.
     async fn run(&self, run: Run<'_>) -> Ran;
 
-    /// A session has ended: what its tools left running ends.
+    /// Ends everything that the tools of an ended session left running.
     async fn forget(&self, session: &str);
 
-    /// Everything ends: whatever still runs, in whatever group or session of processes, is ended. Bounded.
+    /// Ends everything that still runs, in every process group and session. The time for this is bounded.
     async fn close(&self);
 }
 
-/// A tool, as models and clients are told of it.
+/// The description of a tool, for models and clients.
 #[derive(Debug, Clone)]
 pub struct ToolDescription {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it does.
+    /// The description.
     pub description: String,
-    /// What it takes; none where a custom tool gave no usable schema.
+    /// The schema of its input; `None` if a custom tool has no usable schema.
     pub input_schema: Option<Box<RawValue>>,
-    /// What it may do to the world: what approval is decided by.
+    /// The effect, by which approval is decided.
     pub effect: Effect,
-    /// Which edition of the tool this is: a tool that was made anew under the same name has another. 0 for a built-in tool.
+    /// The edition: a tool that is created again under the same name has another one. 0 for a built-in tool.
     pub edition: u64,
-    /// Whether a model made it since this program started. A rule that allows its name was not meant for it.
+    /// Whether a model created it since this program started. A rule that allows its name was not meant for it.
     pub is_made_by_model: bool,
 }
 
-/// What a tool may do to the world.
+/// The effect of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// It reads. Outside of the workspace that needs approval ([`Bench::reach`]).
+    /// It reads. Reading outside of the workspace needs approval ([`Bench::reach`]).
     Reads,
     /// It changes files.
     Writes,
     /// It runs programs, which may do anything.
     Runs,
-    /// It talks to the network.
+    /// It accesses the network.
     Network,
 }
 
 /// One call of a tool.
 #[derive(Debug)]
 pub struct Run<'a> {
-    /// The tool.
+    /// The name of the tool.
     pub name: &'a str,
-    /// The edition of it that was decided about. Another one is not run.
+    /// The edition that was approved. Another edition is not run.
     pub edition: u64,
-    /// The call's id, for reports of failure.
+    /// The id of the call, for error reports.
     pub call_id: &'a str,
-    /// A JSON object.
+    /// The input: a JSON object.
     pub input: &'a RawValue,
-    /// The session that it is for: working directory and environment of the shell are kept per session.
+    /// The session of the call. Working directory and environment of the shell are kept per session.
     pub session: &'a str,
-    /// Where that session works.
+    /// The working directory of that session.
     pub folder: &'a Path,
-    /// Whether file tools use that folder freely.
+    /// Whether file tools may use that folder freely.
     pub is_workspace: bool,
     /// The places that were approved for this call ([`Bench::reach`]).
-    pub approved: &'a [Place],
-    /// Ends the call: processes are told to stop, then killed with their whole group.
+    pub approved: &'a [GuardedPath],
+    /// Cancels the call: processes are terminated, then killed with their whole group.
     pub cancel: &'a CancellationToken,
 }
 
-/// A file or a folder that a call uses and that has to be approved.
+/// A file or folder that a call uses and that needs approval.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct GuardedPath {
     /// Its real path.
     pub path: PathBuf,
-    /// Why it has to be approved.
+    /// Why it needs approval.
     pub why: Guarded,
 }
 
-/// Why a place has to be approved. An approval for one reason covers those before it.
+/// Why a place needs approval. An approval for one reason also covers the reasons before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Guarded {
     /// It is outside of the workspace.
     Outside,
-    /// It is in the workspace, is to be written, and says which programs run.
+    /// It is in the workspace, the call writes it, and it decides which programs run.
     Steering,
     /// It may hold secrets.
     Secret,
 }
 
 impl Guarded {
-    /// The reason in words that follow the path.
+    /// The reason, as words that follow the path.
     pub fn words(self) -> &'static str {
         match self {
             Self::Outside => "is outside of the workspace",
@@ -114,13 +114,13 @@ impl Guarded {
     }
 }
 
-/// How a call of a tool ended.
+/// The result of a tool call.
 #[derive(Debug, Clone)]
 pub struct Ran {
-    /// Whether it did what it was asked for.
+    /// Whether it succeeded.
     pub ok: bool,
-    /// What came out: any JSON.
+    /// The output: any JSON.
     pub output: Box<RawValue>,
-    /// Why it did not.
+    /// The error, if it failed.
     pub error: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What a tool was given. Nothing is validated against a schema: what has the wrong type counts as absent.
+//! The input of a tool call. It is not validated against a schema: a member of the wrong type counts as absent.
 
 use gladhand_core::wire::RawValue;
 use serde_json::{Map, Value};
@@ -10,42 +10,42 @@ use crate::text;
 pub(crate) struct Input(Map<String, Value>);
 
 impl Input {
-    /// Reads a JSON object; anything else has no members.
+    /// Parses a JSON object. Any other value has no members.
     pub(crate) fn read(raw: &RawValue) -> Self {
         Self(serde_json::from_str(raw.get()).unwrap_or_default())
     }
 
-    /// A text, as given.
+    /// A string, unchanged.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.as_str()
     }
 
-    /// A text without blanks at its ends, if anything is left of it.
+    /// A string without whitespace at its ends; `None` if it is empty.
     pub(crate) fn word(&self, name: &str) -> Option<&str> {
         self.text(name).map(text::trim).filter(|word| !word.is_empty())
     }
 
-    /// Whether something is true; `default` if it is not said.
+    /// A boolean, or `default` if it is absent.
     pub(crate) fn flag(&self, name: &str, default: bool) -> bool {
         self.0.get(name).and_then(Value::as_bool).unwrap_or(default)
     }
 
-    /// A whole number, possibly outside of what makes sense.
+    /// An integer, not limited to a range.
     pub(crate) fn whole(&self, name: &str) -> Option<i64> {
         let number = self.0.get(name)?.as_f64()?;
-        // The cast saturates, which is all that is wanted of numbers beyond it.
+        // The cast saturates, which is fine for numbers out of range.
         Some(number.floor() as i64)
     }
 
-    /// A whole number within bounds; beyond them, the nearest one.
-    pub(crate) fn within(&self, name: &str, default: usize, least: usize, most: usize) -> usize {
+    /// An integer, clamped to a range.
+    pub(crate) fn within(&self, name: &str, default: usize, min: usize, max: usize) -> usize {
         match self.whole(name) {
-            Some(number) => usize::try_from(number).unwrap_or(0).clamp(least, most),
+            Some(number) => usize::try_from(number).unwrap_or(0).clamp(min, max),
             None => default,
         }
     }
 
-    /// A list of texts: an array, an array written as a text, or words separated by blanks.
+    /// A list of strings: an array, an array as JSON text, or words separated by whitespace.
     pub(crate) fn list(&self, name: &str) -> Vec<String> {
         let texts = |array: &[Value]| array.iter().filter_map(Value::as_str).map(str::to_owned).collect();
         match self.0.get(name) {
@@ -63,7 +63,7 @@ impl Input {
         Self(self.0.get(name).and_then(Value::as_object).cloned().unwrap_or_default())
     }
 
-    /// All members whose value can be written as a text.
+    /// All members whose value can be converted to a string.
     pub(crate) fn texts(&self) -> impl Iterator<Item = (&str, String)> {
         self.0.iter().filter_map(|(name, value)| match value {
             Value::String(text) => Some((name.as_str(), text.clone())),
@@ -72,7 +72,7 @@ impl Input {
         })
     }
 
-    /// How long the call may take: `timeout_seconds`, from a second to twenty minutes.
+    /// The timeout of the call: `timeout_seconds`, from 1 second to 20 minutes.
     pub(crate) fn limit(&self) -> std::time::Duration {
         std::time::Duration::from_secs(self.within("timeout_seconds", 120, 1, 1200) as u64)
     }

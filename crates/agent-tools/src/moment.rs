@@ -1,8 +1,8 @@
-//! Times and random names, as reports and files have them.
+//! Times and random names in reports and files.
 
 use std::io;
 
-/// Now, as reports show it.
+/// The current time, as in reports.
 pub(crate) fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
@@ -12,7 +12,7 @@ pub(crate) fn milliseconds() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
 
-/// Some random hexadecimal digits, at most sixteen.
+/// Random hexadecimal digits, at most sixteen.
 pub(crate) fn random_hex(digits: usize) -> io::Result<String> {
     let mut bits = [0; 8];
     getrandom::fill(&mut bits).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! How a call of a tool ends, before it is known which call it was.
+//! The outcome of a tool call, independent of the call.
 
 use std::io;
 
@@ -7,39 +7,39 @@ use serde::Serialize;
 
 use crate::contract::Ran;
 
-/// What a tool gives back.
+/// The outcome of a tool.
 pub(crate) type Outcome = Result<Ran, Problem>;
 
-/// Why a tool has nothing to report.
+/// Why a tool has no result.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// The input makes no sense; reported as an object with a status.
+    /// The input is invalid. Reported as an object with a status.
     Invalid(String),
-    /// A file tool could not do it; reported as plain text.
+    /// A file tool failed. Reported as plain text.
     Plain(String),
-    /// The tool broke down.
+    /// The tool failed unexpectedly.
     Broke(String),
 }
 
 impl Problem {
-    /// A message about the input.
+    /// An error about the input.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid(message.into())
     }
 
-    /// A message of a file tool.
+    /// An error of a file tool.
     pub(crate) fn plain(message: impl Into<String>) -> Self {
         Self::Plain(message.into())
     }
 
-    /// The words alone.
+    /// The message.
     pub(crate) fn into_message(self) -> String {
         match self {
             Self::Invalid(message) | Self::Plain(message) | Self::Broke(message) => message,
         }
     }
 
-    /// The result that says so.
+    /// The result that reports the problem.
     pub(crate) fn into_ran(self, call_id: &str, tool: &str) -> Ran {
         match self {
             Self::Invalid(message) => {
@@ -62,7 +62,7 @@ impl From<io::Error> for Problem {
     }
 }
 
-/// What is said of a call that never came to a result of its own.
+/// The output of a call that has no result.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct CallStatus<'a> {
@@ -71,17 +71,17 @@ struct CallStatus<'a> {
     status: &'a str,
 }
 
-/// There is no such tool.
+/// The result for an unknown tool.
 pub(crate) fn not_found(call_id: &str, tool: &str) -> Ran {
     failed(&CallStatus { call_id, tool, status: "not_found" }, format!("unknown tool: {tool}"))
 }
 
-/// It did what it was asked for.
+/// A success.
 pub(crate) fn done(output: &(impl Serialize + ?Sized)) -> Ran {
     Ran { ok: true, output: raw(output), error: None }
 }
 
-/// It did not.
+/// A failure.
 pub(crate) fn failed(output: &(impl Serialize + ?Sized), error: impl Into<String>) -> Ran {
     Ran { ok: false, output: raw(output), error: Some(error.into()) }
 }
@@ -90,7 +90,7 @@ fn raw(output: &(impl Serialize + ?Sized)) -> Box<RawValue> {
     serde_json::value::to_raw_value(output).expect("outputs are plain data with text keys")
 }
 
-/// Runs what blocks, such as reading files, beside the runtime.
+/// Runs blocking work, such as reading files, on a blocking thread.
 pub(crate) async fn blocking(work: impl FnOnce() -> Outcome + Send + 'static) -> Outcome {
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => outcome,

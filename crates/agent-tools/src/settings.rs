@@ -1,4 +1,4 @@
-//! What a workbench is told about its surroundings.
+//! The settings of a workbench.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,36 +8,37 @@ use std::sync::Arc;
 use crate::process::family::Parent;
 use crate::process::starting::Starter;
 
-/// Gives the key for web search, when there is one. Asked at each search, because the key may come and go.
+/// Returns the key for web search, if there is one. Called for each search, because the key may change.
 pub type KeyOfExa = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// Where a workbench finds and puts things, and what it may touch.
+/// The paths, permissions and environment of a workbench.
 #[derive(Clone)]
-pub struct Settings {
-    /// Custom tools are in `tools` below it, scripts in `js-runtime`.
+pub struct WorkbenchSettings {
+    /// The data folder: custom tools are in `tools` below it, scripts in `js-runtime`.
     pub data: PathBuf,
-    /// Folders that file tools use freely besides that of the session. Shell and scripts are not bound by it.
+    /// Folders that file tools use freely, in addition to that of the session. Shell and scripts are not limited by it.
     pub roots: Vec<PathBuf>,
     /// Folders that file tools only read freely.
     pub readable: Vec<PathBuf>,
-    /// Paths that file tools use only with approval, besides `data` and the known places of secrets.
+    /// Paths that file tools use only with approval, in addition to `data` and the known places of secrets.
     pub sensitive: Vec<PathBuf>,
-    /// What no file tool reads or writes, wherever it is: our own keys.
+    /// Paths that no file tool ever reads or writes: our own keys.
     pub private: Vec<PathBuf>,
-    /// The variables that processes are given at first.
+    /// The initial environment variables of processes.
     pub environment: BTreeMap<OsString, OsString>,
-    /// Where web search is asked, without `/search`.
+    /// The base URL of web search, without `/search`.
     pub exa_base: String,
-    /// The key for it.
+    /// The key for web search.
     pub exa_key: KeyOfExa,
-    /// Whether there are tools beyond those that every client expects.
+    /// Whether to offer tools in addition to those that every client expects.
     pub extras: bool,
     /// How programs are started.
     pub starter: Arc<dyn Starter>,
 }
 
-impl Settings {
-    /// File tools keep to the session's folder, programs are our own children in our own environment, and there is no key for web search.
+impl WorkbenchSettings {
+    /// Defaults: file tools are limited to the session's folder, programs are children of this process with its
+    /// environment, and there is no key for web search.
     pub fn new(data: impl Into<PathBuf>) -> Self {
         Self {
             data: data.into(),
@@ -54,10 +55,10 @@ impl Settings {
     }
 }
 
-impl std::fmt::Debug for Settings {
-    // The environment and the key may hold secrets.
+impl std::fmt::Debug for WorkbenchSettings {
+    // The environment and the key may contain secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settings")
+        f.debug_struct("WorkbenchSettings")
             .field("data", &self.data)
             .field("roots", &self.roots)
             .field("exa_base", &self.exa_base)

@@ -1,17 +1,17 @@
-//! Text as JavaScript counts and trims it, because limits and lengths on the wire are in its units.
+//! Counts and trims text as JavaScript does, because limits and lengths on the wire are in UTF-16 units.
 
-/// How long a text is, in UTF-16 code units.
+/// The length of a text in UTF-16 code units.
 pub(crate) fn units(text: &str) -> usize {
     text.chars().map(char::len_utf16).sum()
 }
 
-/// The longest beginning of a text that has at most `limit` UTF-16 code units.
+/// The longest prefix of a text with at most `limit` UTF-16 code units.
 pub(crate) fn cut(text: &str, limit: usize) -> &str {
-    // A UTF-16 unit never takes less than one byte of UTF-8.
+    // A UTF-16 unit takes at least one byte of UTF-8.
     if text.len() <= limit { text } else { &text[..offset(text, limit)] }
 }
 
-/// Where, in bytes, the code unit number `units` is. One inside a character counts as before it.
+/// The byte offset of the code unit number `units`. A unit inside a character counts as before it.
 pub(crate) fn offset(text: &str, units: usize) -> usize {
     let mut left = units;
     for (at, character) in text.char_indices() {
@@ -23,7 +23,7 @@ pub(crate) fn offset(text: &str, units: usize) -> usize {
     text.len()
 }
 
-/// Without the blanks at both ends, as JavaScript sees them.
+/// Removes whitespace at both ends, by the rules of JavaScript.
 pub(crate) fn trim(text: &str) -> &str {
     text.trim_matches(|c: char| (c.is_whitespace() && c != '\u{85}') || c == '\u{feff}')
 }
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_are_those_of_javascript() {
+    fn whitespace_is_that_of_javascript() {
         assert_eq!(trim("\u{feff}\u{2028} a b \u{a0}\n"), "a b");
         assert_eq!(trim("\u{85}a"), "\u{85}a");
     }

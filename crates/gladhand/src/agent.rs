@@ -189,8 +189,8 @@ impl Inner {
         None
     }
 
-    fn workbench(&self, folder: &Path, accounts: &Arc<Accounts>) -> gladhand_agent_tools::Settings {
-        let mut settings = gladhand_agent_tools::Settings::new(folder);
+    fn workbench(&self, folder: &Path, accounts: &Arc<Accounts>) -> gladhand_agent_tools::WorkbenchSettings {
+        let mut settings = gladhand_agent_tools::WorkbenchSettings::new(folder);
         settings.roots.clone_from(&self.config.roots);
         #[cfg(unix)]
         if let Some(starter) = crate::edges::tools::starter() {

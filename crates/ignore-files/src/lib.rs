@@ -1,7 +1,7 @@
-//! Walks folders with their ignore files (`.ignore`, `.gitignore`) and reads only ignore files that are plain.
+//! Walks folders with their ignore files (`.ignore`, `.gitignore`), but reads only plain ones.
 //!
-//! A stranger's folder may hold an ignore file that is a link to a device, which a walk would read without end. This crate
-//! decides which ignore files a walk reads. It walks nothing itself, and the other settings of a walk are the caller's.
+//! An untrusted folder may contain an ignore file that is a link to a device, which a walk would read without end. This
+//! crate decides which ignore files a walk reads. It does not walk, and the caller sets all other options of the walk.
 
 use std::fs::Metadata;
 use std::path::Path;
@@ -11,12 +11,14 @@ use ignore::{DirEntry, WalkBuilder};
 /// The names of ignore files.
 const NAMES: [&str; 2] = [".ignore", ".gitignore"];
 
-/// A plain ignore file has no more bytes.
-const LARGEST: u64 = 1 << 20;
+/// Maximum size of a plain ignore file, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
 
-/// Lets a walk that begins at the real path `root` read only plain ignore files, and pass only entries that `keeps` accepts.
+/// Configures a walk that begins at the real path `root`: it reads only plain ignore files, and returns only entries
+/// that `keeps` accepts.
 ///
-/// A folder below it with another ignore file is left out. If `root` or a folder around it has one, the walk reads none.
+/// A folder below `root` with an ignore file that is not plain is left out. If `root` or a folder above it has one, the
+/// walk reads no ignore files at all.
 pub fn use_plain(builder: &mut WalkBuilder, root: &Path, keeps: impl Fn(&DirEntry) -> bool + Send + Sync + 'static) {
     let are_plain = root.ancestors().all(has_plain);
     builder.git_exclude(false).git_ignore(are_plain).ignore(are_plain);
@@ -26,9 +28,9 @@ pub fn use_plain(builder: &mut WalkBuilder, root: &Path, keeps: impl Fn(&DirEntr
     });
 }
 
-/// Whether the ignore files of a folder are regular files of a usual size.
+/// Whether all ignore files of a folder are regular files within the size limit.
 fn has_plain(folder: &Path) -> bool {
-    let is_plain = |about: Metadata| about.is_file() && about.len() <= LARGEST;
+    let is_plain = |about: Metadata| about.is_file() && about.len() <= MAX_BYTES;
     NAMES.iter().all(|name| folder.join(name).symlink_metadata().map_or(true, is_plain))
 }
 
@@ -47,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_reads_plain_ignore_files_and_no_others() {
+    fn a_walk_reads_only_plain_ignore_files() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         for inner in ["a", "b", "left"] {
@@ -58,9 +60,9 @@ mod tests {
         std::fs::write(root.join(".gitignore"), "ignored\n").unwrap();
         assert_eq!(walked(&root), ["a", "a/file", "b", "b/file"]);
         symlink("/dev/zero", root.join("b/.ignore")).unwrap();
-        assert_eq!(walked(&root), ["a", "a/file"], "a folder with an endless one is left out");
+        assert_eq!(walked(&root), ["a", "a/file"], "a folder with an endless ignore file is left out");
         symlink("/dev/zero", root.join(".ignore")).unwrap();
-        assert_eq!(walked(&root), ["a", "a/file", "b", "b/file", "ignored"], "none is read");
+        assert_eq!(walked(&root), ["a", "a/file", "b", "b/file", "ignored"], "no ignore file is read");
         assert_eq!(walked(&root.join("b")), ["file"]);
     }
 }

@@ -1,15 +1,15 @@
-//! Values that a flag announces: `--token x`, `--header 'Name: x'`, and `-px` of MySQL.
+//! Values that follow a flag: `--token x`, `--header 'Name: x'`, and `-px` of MySQL.
 //!
-//! In a command line, a word is what it is. In free text, words of a sentence follow a flag, too (`--token is missing`), and
-//! these are no values.
+//! In a command line, the word after such a flag is its value. In free text, the flag may be part of a sentence
+//! (`--token is missing`), and then the next word is not a value.
 
 use std::ops::Range;
 
 use crate::names::is_sensitive;
 use crate::rules::{self, SCHEMES, quoted, value_end};
 
-/// Words that follow the name of a flag in a sentence or stand for its value in a description of it, and are none.
-const NO_VALUES: [&str; 52] = [
+/// Words that follow the name of a flag in a sentence, or stand for its value in a description. They are not values.
+const NOT_VALUES: [&str; 52] = [
     "a",
     "again",
     "and",
@@ -82,7 +82,7 @@ const MYSQL: [&str; 14] = [
     "mariadb-show",
 ];
 
-/// Where values of flags are in free text.
+/// Finds values of flags in free text.
 pub(crate) fn in_text(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let (mut covered, mut is_mysql) = (0, false);
@@ -96,7 +96,7 @@ pub(crate) fn in_text(text: &str) -> Vec<Range<usize>> {
         }
         let flag = word.trim_start_matches(['"', '\'', '`', '(', '[']);
         let behind = at + word.len();
-        // The value of a flag follows on the same line.
+        // The value of a flag is on the same line.
         let begin = text.len() - text[behind..].trim_start_matches(' ').len();
         if !announces(flag) || begin == behind || text[begin..].starts_with(['-', '\n', '\r']) {
             continue;
@@ -110,7 +110,7 @@ pub(crate) fn in_text(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Where values of flags are in each word of a command line.
+/// Finds values of flags in each word of a command line.
 pub(crate) fn in_words(words: &[String]) -> Vec<Vec<Range<usize>>> {
     let (mut before, mut is_mysql) = ("", false);
     let places = words.iter().map(|word| {
@@ -137,11 +137,11 @@ fn announces(word: &str) -> bool {
     is_flag && !word.ends_with('.') && is_sensitive(word)
 }
 
-/// Whether a text after a flag is its value, and not a word of a sentence or a placeholder.
+/// Whether the text after a flag is its value, and not a word of a sentence or a placeholder.
 fn is_value(text: &str) -> bool {
     let is_placeholder = text.starts_with(['<', '[', '(', '…']) || !text.contains(char::is_alphanumeric);
     let word = text.trim_end_matches(['.', ':', '?', '!']);
-    !is_placeholder && !NO_VALUES.iter().any(|known| known.eq_ignore_ascii_case(word))
+    !is_placeholder && !NOT_VALUES.iter().any(|known| known.eq_ignore_ascii_case(word))
 }
 
 /// The password in `-pPASSWORD`.
@@ -156,7 +156,7 @@ fn is_mysql_program(word: &str) -> bool {
     MYSQL.contains(&name)
 }
 
-/// The words between white space, with their places.
+/// The words between whitespace, with their byte offsets.
 fn words_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split_whitespace().map(|word| (word.as_ptr().addr() - text.as_ptr().addr(), word))
 }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_takes_no_longer_than_its_length() {
+    fn the_search_time_is_linear_in_the_length_of_the_text() {
         for piece in ["--token ", "--token", "-", "- ", "--token '", "mysql -p ", "-p"] {
             let text = piece.repeat(1 << 15);
             assert!(in_text(&text).len() <= text.len());

@@ -1,17 +1,17 @@
-//! The forms in which a value appears in text: as it is, and as URLs, JSON and base64 write it.
+//! The forms in which a value appears in text: verbatim, and encoded for URLs, JSON and base64.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use gladhand_core::wire::json;
 
 /// Longer values are not searched for in base64: credentials of Basic authentication are short.
-const LONGEST_IN_BASE64: usize = 512;
+const MAX_BASE64_VALUE_BYTES: usize = 512;
 
 /// Adds all forms of a value.
 pub(crate) fn add(value: &str, forms: &mut Vec<String>) {
     forms.push(value.to_owned());
     let mut escaped = value.to_owned();
-    // JSON inside a string of JSON is escaped twice.
+    // JSON inside a JSON string is escaped twice.
     for _ in 0..2 {
         forms.push(in_ascii(&escaped));
         escaped = inside(json::to_raw(&escaped).get());
@@ -19,7 +19,7 @@ pub(crate) fn add(value: &str, forms: &mut Vec<String>) {
         forms.push(escaped.clone());
     }
     let unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    // As the URL standard encodes a query, and the user and password.
+    // The encodings of the URL standard for a query, and for user and password.
     let query = |byte: u8| byte.is_ascii_graphic() && !b"\"#<>'".contains(&byte);
     let userinfo = |byte: u8| query(byte) && !b"/:;=@[\\]^|`{}?".contains(&byte);
     for encoded in [percent(value, unreserved), percent(value, query), percent(value, userinfo)] {
@@ -27,7 +27,7 @@ pub(crate) fn add(value: &str, forms: &mut Vec<String>) {
         forms.push(lower_hex(&encoded));
         forms.push(encoded);
     }
-    if value.len() <= LONGEST_IN_BASE64 {
+    if value.len() <= MAX_BASE64_VALUE_BYTES {
         forms.extend((0..3).flat_map(|offset| in_base64(value.as_bytes(), offset)));
     }
 }
@@ -48,7 +48,7 @@ fn percent(value: &str, keeps: impl Fn(u8) -> bool) -> String {
     value.bytes().map(encoded).collect()
 }
 
-/// The same with escapes in lower case.
+/// The same with lower-case escapes.
 fn lower_hex(encoded: &str) -> String {
     let mut letters_to_lower = 0;
     let lower = |letter: char| {
@@ -63,7 +63,7 @@ fn lower_hex(encoded: &str) -> String {
     encoded.chars().map(lower).collect()
 }
 
-/// The characters of base64 that depend on the value alone, if `offset` bytes (modulo 3) stand before it.
+/// The base64 characters that depend on the value alone, if `offset` bytes (modulo 3) precede it.
 fn in_base64(value: &[u8], offset: usize) -> [String; 2] {
     let padded = [&[0; 2][..offset], value].concat();
     let (first, end) = ((offset * 8).div_ceil(6), padded.len() * 8 / 6);

@@ -9,40 +9,40 @@ use zeroize::Zeroizing;
 
 use crate::forms;
 
-/// A value with fewer bytes is not searched for.
+/// Minimum length of a value that is searched for, in bytes.
 pub const SHORTEST: usize = 8;
 
-/// A value with more bytes is not searched for.
-pub(crate) const LONGEST: usize = 16 * 1024;
+/// Maximum length of a value that is searched for, in bytes.
+pub(crate) const MAX_BYTES: usize = 16 * 1024;
 
-/// A line of a value with several lines, such as a private key, is searched for if it has at least so many bytes.
-const SHORTEST_LINE: usize = 16;
+/// Minimum length in bytes of a line that is searched for, in a value with several lines such as a private key.
+const MIN_LINE_BYTES: usize = 16;
 
-/// How many values of each life are known.
-const MOST: usize = 1024;
+/// Maximum number of known values of each lifetime.
+const MAX_VALUES: usize = 1024;
 
-/// How many bytes the values of each life have at most.
-const MOST_BYTES: usize = 256 * 1024;
+/// Maximum size of the known values of each lifetime, in bytes.
+const MAX_TOTAL_BYTES: usize = 256 * 1024;
 
 /// How long a value stays known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
     /// As long as the process: the operator configured it.
     Process,
-    /// Until 1024 newer ones are known: it is issued again and again, or a peer chose it.
+    /// Until 1024 newer values are known: it is issued repeatedly, or a peer chose it.
     Recent,
 }
 
-/// Makes a value known. A value that is too short to be told from ordinary text is ignored.
+/// Makes a value known. Ignores a value that is too short to distinguish it from ordinary text.
 pub fn learn(value: &str, life: Life) {
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     state.learn(value.trim(), life);
-    for line in value.lines().map(str::trim).filter(|line| value.contains('\n') && line.len() >= SHORTEST_LINE) {
+    for line in value.lines().map(str::trim).filter(|line| value.contains('\n') && line.len() >= MIN_LINE_BYTES) {
         state.learn(line, life);
     }
 }
 
-/// Where known values are.
+/// Finds the known values in a text.
 pub(crate) fn spans(text: &str) -> Vec<Range<usize>> {
     let search = STATE.lock().unwrap_or_else(PoisonError::into_inner).search();
     search.spans(text)
@@ -54,7 +54,7 @@ static STATE: Mutex<State> =
 struct State {
     lasting: Values,
     recent: Values,
-    /// Made when it is first needed after a change.
+    /// Built on first use after a change.
     search: Option<Search>,
 }
 
@@ -70,7 +70,7 @@ impl Search {
         match self {
             Self::Nothing => Vec::new(),
             Self::Values(values) => values.find_iter(text).map(|found| found.range()).collect(),
-            // A text that cannot be searched may hold any secret.
+            // A text that cannot be searched may contain any secret.
             Self::Impossible => std::iter::once(0..text.len()).collect(),
         }
     }
@@ -78,7 +78,7 @@ impl Search {
 
 impl State {
     fn learn(&mut self, value: &str, life: Life) {
-        if !(SHORTEST..=LONGEST).contains(&value.len()) || self.lasting.has(value) {
+        if !(SHORTEST..=MAX_BYTES).contains(&value.len()) || self.lasting.has(value) {
             return;
         }
         let values = match life {
@@ -102,7 +102,7 @@ fn search_for<'v>(values: impl Iterator<Item = &'v Zeroizing<String>>) -> Search
     all.sort_unstable();
     all.dedup();
     let mut builder = AhoCorasick::builder();
-    // The longest, so that none is left half replaced; and the kind that needs little memory.
+    // The longest match, so that no value is replaced only in part; and the automaton that needs little memory.
     builder.match_kind(MatchKind::LeftmostLongest).kind(Some(AhoCorasickKind::ContiguousNFA));
     builder.build(all).map_or(Search::Impossible, |values| Search::Values(Arc::new(values)))
 }
@@ -120,7 +120,7 @@ impl Values {
         self.all.iter().any(|known| known.as_str() == value)
     }
 
-    /// Adds a value, in place of the oldest if there are too many; false if it is known already.
+    /// Adds a value, and removes the oldest if there are too many. Returns false if it is already known.
     fn add(&mut self, value: &str) -> bool {
         if let Some(at) = self.all.iter().position(|known| known.as_str() == value) {
             let known = self.all.remove(at);
@@ -129,7 +129,7 @@ impl Values {
         }
         self.bytes += value.len();
         self.all.push_back(Zeroizing::new(value.to_owned()));
-        while self.all.len() > MOST || self.bytes > MOST_BYTES {
+        while self.all.len() > MAX_VALUES || self.bytes > MAX_TOTAL_BYTES {
             self.bytes -= self.all.pop_front().map_or(0, |oldest| oldest.len());
         }
         true
@@ -146,7 +146,7 @@ mod tests {
     use crate::rules::masked;
     use crate::{MASK, redact};
 
-    /// A state of its own, so that tests do not see each other's values.
+    /// A separate state, so that tests do not see each other's values.
     fn knowing(values: &[&str]) -> impl Fn(&str) -> String + use<> {
         let mut state = State { lasting: Values::NONE, recent: Values::NONE, search: None };
         values.iter().for_each(|value| state.learn(value, Life::Recent));
@@ -180,31 +180,33 @@ mod tests {
     }
 
     #[test]
-    fn short_values_do_not_shred_texts() {
+    fn short_values_are_not_masked() {
         let hidden = knowing(&["a", "true", "secret", ""]);
         assert_eq!(hidden("a secret is true"), "a secret is true");
     }
 
     #[test]
-    fn the_longer_of_two_values_is_hidden_whole() {
+    fn the_longer_of_two_values_is_masked_completely() {
         assert_eq!(knowing(&["abcdefgh", "abcdefghijkl"])("xabcdefghijkl abcdefghi"), "x*** ***i");
     }
 
     #[test]
-    fn the_number_of_values_is_bounded_and_lasting_ones_stay() {
+    fn the_number_of_values_is_limited_and_configured_ones_stay() {
         let mut state = State { lasting: Values::NONE, recent: Values::NONE, search: None };
         state.learn("configured-value", Life::Process);
-        for number in 0..3 * MOST {
+        for number in 0..3 * MAX_VALUES {
             state.learn(&format!("issued-value-{number}"), Life::Recent);
         }
         state.learn("configured-value", Life::Recent);
         assert!(state.lasting.has("configured-value") && !state.recent.has("configured-value"));
-        assert_eq!(state.recent.all.len(), MOST);
-        assert!(state.recent.has(&format!("issued-value-{}", 3 * MOST - 1)) && !state.recent.has("issued-value-0"));
-        let long = "x".repeat(LONGEST);
+        assert_eq!(state.recent.all.len(), MAX_VALUES);
+        assert!(
+            state.recent.has(&format!("issued-value-{}", 3 * MAX_VALUES - 1)) && !state.recent.has("issued-value-0")
+        );
+        let long = "x".repeat(MAX_BYTES);
         (0..100).for_each(|number| state.learn(&format!("{number}{}", &long[8..]), Life::Recent));
-        assert!(state.recent.bytes <= MOST_BYTES);
-        state.learn(&"y".repeat(LONGEST + 1), Life::Process);
+        assert!(state.recent.bytes <= MAX_TOTAL_BYTES);
+        state.learn(&"y".repeat(MAX_BYTES + 1), Life::Process);
         assert_eq!(state.lasting.all.len(), 1);
     }
 
@@ -225,7 +227,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_can_be_redacted(text in "[ -~\"\\\\=:?&@/$\\{\\}ä…]{0,80}") {
+        fn redacting_twice_changes_nothing(text in "[ -~\"\\\\=:?&@/$\\{\\}ä…]{0,80}") {
             let once = redact(&text).into_owned();
             prop_assert_eq!(redact(&once), once.as_str());
         }

@@ -1,18 +1,18 @@
 //! Keeps secrets out of text that people and logs see.
 //!
-//! [`redact`] is the one function for it. It removes two kinds of text and puts [`MASK`] in their place:
+//! [`redact`] is the main function. It replaces two kinds of text with [`MASK`]:
 //!
-//! - **Known values.** Each part of the program tells [`learn`] a secret when it starts to use it. A known value is
-//!   found as it is, percent-encoded, escaped for JSON, and in base64 (alone or inside a longer encoding, as in Basic
-//!   authentication). A value with fewer than [`SHORTEST`] bytes is not searched for: it would be found in ordinary
-//!   words. The number and the size of the known values are bounded.
+//! - **Known values.** Each part of the program passes a secret to [`learn`] when it starts to use it. A known value is
+//!   found verbatim, percent-encoded, escaped for JSON, and in base64 (alone or inside a longer encoding, as in Basic
+//!   authentication). A value with fewer than [`SHORTEST`] bytes is not searched for: it would match ordinary words.
+//!   The number and the size of the known values are limited.
 //! - **Secrets by their form**, known or not: user and password in a URL, the value of `?api_key=…`, `--password …` and
-//!   `"token":"…"`, what follows `Authorization:` or `Bearer`, tokens with the prefix of their issuer (`ghp_…`), signed
-//!   tokens (`eyJ….….…`), and private keys in PEM.
+//!   `"token":"…"`, the text after `Authorization:` or `Bearer`, tokens with the prefix of their issuer
+//!   (`ghp_…`), signed tokens (`eyJ….….…`), and private keys in PEM.
 //!
-//! The border: error texts, refusals, log lines, instructions and status reports are redacted. The content of a tool's
-//! result, of a resource or of a prompt is data, and passes unchanged. References such as `${secret:NAME}` are no
-//! secrets and stay as they are written.
+//! Error texts, refusals, log lines, instructions and status reports are redacted. The content of a tool's result, of a
+//! resource or of a prompt is data, and passes unchanged. References such as `${secret:NAME}` are not secrets and stay
+//! as written.
 //!
 //! The known values belong to the process, because log lines and errors of all its sessions end in the same places.
 //! This crate reads no clock, no file and no environment, and logs nothing.
@@ -36,46 +36,46 @@ pub use shown::{
     redact_words, redact_written,
 };
 
-/// Stands in place of a secret.
+/// Replaces a secret.
 pub const MASK: &str = "***";
 
-/// How many bytes of an error or a log message of a peer are shown. Longer ones are cut and end with [`CUT`].
+/// Maximum length in bytes of an error or log message of a peer. Longer ones are cut and end with [`CUT`].
 pub const LONGEST_MESSAGE: usize = 64 * 1024;
 
-/// Stands in place of text that was cut.
+/// Marks text that was cut.
 pub const CUT: &str = "… (cut)";
 
-/// The text without secrets.
+/// Removes secrets from a text.
 pub fn redact(text: &str) -> Cow<'_, str> {
     redact_with(text, [])
 }
 
-/// The same, without these secrets of the exchange that the text comes from: they are removed even where they are too
-/// short to be known in general.
+/// The same, and also removes these secrets of the current exchange, even if they are too short to be known in general.
 pub fn redact_with<'t, 's>(text: &'t str, secrets: impl IntoIterator<Item = &'s str>) -> Cow<'t, str> {
-    /// A shorter text is no secret.
-    const SHORTEST_GIVEN: usize = 4;
-    // All of them are looked for in the text as it came: what one mask cuts in two, another search would not find.
+    /// A shorter text is not treated as a secret.
+    const MIN_GIVEN_BYTES: usize = 4;
+    // All searches run on the original text. After a mask has split a secret, another search would not find it.
     let mut places = known::spans(text);
     places.extend(rules::spans(text));
-    for secret in secrets.into_iter().filter(|secret| secret.len() >= SHORTEST_GIVEN) {
+    for secret in secrets.into_iter().filter(|secret| secret.len() >= MIN_GIVEN_BYTES) {
         places.extend(text.match_indices(secret).map(|(at, _)| at..at + secret.len()));
     }
     rules::masked(text, places)
 }
 
-/// The same for a message of a peer, which is cut after [`LONGEST_MESSAGE`] bytes: a peer chooses its length.
+/// The same for a message of a peer, cut after [`LONGEST_MESSAGE`] bytes, because the peer chooses its length.
 pub fn redact_cut(text: &str) -> Cow<'_, str> {
     redact_within(text, LONGEST_MESSAGE)
 }
 
-/// The same, cut after this many bytes. A known value that the cut divides is found, also percent-encoded, because the search
-/// goes on behind the cut.
-fn redact_within(text: &str, most: usize) -> Cow<'_, str> {
-    if text.len() <= most {
+/// The same, cut after `max_bytes` bytes. The search continues past the cut, so a known value that the cut splits is
+/// found, also percent-encoded.
+fn redact_within(text: &str, max_bytes: usize) -> Cow<'_, str> {
+    if text.len() <= max_bytes {
         return redact(text);
     }
-    let (kept, searched) = (text.floor_char_boundary(most), text.floor_char_boundary(most + 3 * known::LONGEST));
+    let (kept, searched) =
+        (text.floor_char_boundary(max_bytes), text.floor_char_boundary(max_bytes + 3 * known::MAX_BYTES));
     let searched = &text[..searched];
     let mut places = known::spans(searched);
     places.extend(rules::spans(searched));

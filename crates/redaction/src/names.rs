@@ -1,6 +1,6 @@
-//! Names that say that their value is a secret.
+//! Names that indicate that their value is a secret.
 
-/// Words that make a name sensitive wherever they stand in it.
+/// Words that make a name sensitive at any position.
 const WORDS: [&str; 17] = [
     "auth",
     "authorization",
@@ -24,11 +24,11 @@ const WORDS: [&str; 17] = [
 /// The same, also at the end of a word, as in `accesstoken`.
 const ENDINGS: [&str; 6] = ["token", "secret", "password", "apikey", "accesskey", "privatekey"];
 
-/// A name with one of these at its end speaks of something about a secret, and not of the secret.
+/// A name that ends with one of these describes something about a secret, not the secret itself.
 const ABOUT: [&str; 12] =
     ["count", "dir", "endpoint", "expires", "file", "limit", "name", "path", "ttl", "type", "uri", "url"];
 
-/// Whether a name (of a header, a variable, a flag, a query parameter or a member) says that its value is a secret.
+/// Whether a name (of a header, a variable, a flag, a query parameter or a member) indicates a secret value.
 pub fn is_sensitive(name: &str) -> bool {
     let words = words(name);
     let Some(last) = words.last().map(String::as_str) else { return false };
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_secrets_are_told_from_others() {
+    fn names_of_secrets_are_recognised() {
         for name in [
             "token",
             "api_key",

@@ -1,6 +1,6 @@
-//! Where secrets stand in settings that are written out, so that they can be moved to a store.
+//! Finds secrets in configuration values, so that they can be moved to a secret store.
 //!
-//! Places do not overlap and come in order. References such as `${NAME}` are no secrets.
+//! The places do not overlap and are in order. References such as `${NAME}` are not secrets.
 
 use std::iter::once;
 use std::ops::Range;
@@ -23,7 +23,7 @@ pub fn places_in_text(text: &str) -> Vec<Range<usize>> {
     merged(text, rules::spans(text))
 }
 
-/// The secrets in a variable of a program's environment: all of it if its name says so.
+/// The secrets in an environment variable of a program: the whole value if its name is sensitive.
 pub fn places_in_variable(name: &str, value: &str) -> Vec<Range<usize>> {
     if is_sensitive(name) && !value.contains("${") {
         return merged(value, once(0..value.len()));
@@ -31,7 +31,7 @@ pub fn places_in_variable(name: &str, value: &str) -> Vec<Range<usize>> {
     places_in_text(value)
 }
 
-/// The secrets in a header. A scheme such as `Bearer` is none.
+/// The secrets in a header. A scheme such as `Bearer` is not one.
 pub fn places_in_header(name: &str, value: &str) -> Vec<Range<usize>> {
     if !is_sensitive(name) || value.contains("${") {
         return places_in_text(value);
@@ -41,7 +41,7 @@ pub fn places_in_header(name: &str, value: &str) -> Vec<Range<usize>> {
     merged(value, once(scheme.map_or(0, |scheme| scheme.len() + 1)..value.len()))
 }
 
-/// The same places in order; one for those that overlap or touch, and none that is empty.
+/// Sorts the places, merges those that overlap or touch, and removes empty ones.
 fn merged(text: &str, places: impl IntoIterator<Item = Range<usize>>) -> Vec<Range<usize>> {
     let is_secret =
         |place: &Range<usize>| text.get(place.clone()).is_some_and(|text| !text.is_empty() && !text.contains("${"));
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_found_where_they_stand_and_references_are_none() {
+    fn secrets_are_found_in_place_and_references_are_not_secrets() {
         let words = ["x", "--token", "hush-1", "--url=https://ann:pw@h/?api_key=hush-2&a=1", "--key", "${secret:k}"];
         let words = words.map(str::to_owned);
         fn at(text: &str, places: Vec<Range<usize>>) -> Vec<&str> {

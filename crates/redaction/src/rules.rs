@@ -1,8 +1,7 @@
-//! Secrets that the form of a text shows, whether their value is known or not.
+//! Finds secrets by the form of the text, whether their value is known or not.
 //!
-//! Each rule finds the places of values, in a time that grows with the length of the text and no faster: an upstream chooses
-//! it. References (`${NAME}`) in a value are no secrets; the default in `${NAME:-default}`
-//! may be one.
+//! Each rule finds the places of values in linear time, because an upstream chooses the text. References (`${NAME}`) in
+//! a value are not secrets; the default in `${NAME:-default}` may be one.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,19 +15,19 @@ const ENDS: &[char] = &[' ', '\t', '\r', '\n', '"', '\'', '`', '<', '>', '\\', '
 /// The characters that end the value of a header.
 const LINE_ENDS: &[char] = &['\r', '\n', '"', '\'', '`', '\\', '\u{fffd}'];
 
-/// A reference has no more bytes.
-const LONGEST_REFERENCE: usize = 256;
+/// Maximum length of a reference, in bytes.
+const MAX_REFERENCE_BYTES: usize = 256;
 
-/// A user and a password with unusual characters have no more bytes.
-const LONGEST_ADDRESS: usize = 512;
+/// Maximum length in bytes of a user and password with unusual characters.
+const MAX_USERINFO_BYTES: usize = 512;
 
-/// Headers whose value is a secret, beside `X-` headers with a sensitive name.
+/// Headers whose value is a secret, in addition to `X-` headers with a sensitive name.
 const HEADERS: [&str; 6] = ["authorization", "proxy-authorization", "cookie", "set-cookie", "api-key", "private-token"];
 
-/// Schemes of authentication.
+/// Authentication schemes.
 pub(crate) const SCHEMES: [&str; 7] = ["bearer", "basic", "dpop", "token", "apikey", "digest", "aws4-hmac-sha256"];
 
-/// The text with the mask in these places; one for those that overlap or touch.
+/// Replaces these places with the mask. Places that overlap or touch share one mask.
 pub(crate) fn masked(text: &str, mut spans: Vec<Range<usize>>) -> Cow<'_, str> {
     spans.retain(|span| !matches!(text.get(span.clone()), None | Some("" | MASK)));
     if spans.is_empty() {
@@ -48,7 +47,7 @@ pub(crate) fn masked(text: &str, mut spans: Vec<Range<usize>>) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Where secrets are.
+/// Finds all secrets in a text.
 pub(crate) fn spans(text: &str) -> Vec<Range<usize>> {
     let Joined { places: mut found, hidden } = joined(text, userinfo(text));
     found.extend(assigned(text));
@@ -59,27 +58,28 @@ pub(crate) fn spans(text: &str) -> Vec<Range<usize>> {
     found.into_iter().flat_map(|span| literals(text, span)).chain(hidden).collect()
 }
 
-/// Users and passwords in URLs: `scheme://user:password@host`. Each byte is looked at a few times, whatever the text is.
+/// Users and passwords in URLs: `scheme://user:password@host`. Each byte is checked only a few times, for any text.
 pub(crate) fn userinfo(text: &str) -> Vec<Range<usize>> {
     let is_end = |c: char| c.is_whitespace() || "\"'`<>\\?#".contains(c);
     let mut found = Vec::new();
-    // The part of the text that was searched for the end of a word, and the last `@` in it.
+    // How far the text was searched for the end of a word, and the last `@` in that part.
     let (mut searched, mut last_sign) = (0, None);
     for (at, _) in text.match_indices("://") {
         let begin = at + 3;
         let rest = &text[begin..];
         let authority = &rest[..rest.find(|c| c == '/' || is_end(c)).unwrap_or(rest.len())];
-        // A password may hold a slash that should be encoded. In the address of a page, an `@` may stand behind a slash; a
-        // port is made of digits.
+        // A password may contain a slash that should have been encoded. But in the URL of a page, an `@` may come after
+        // the slash. There, the part before the slash is a host if its port consists of digits.
         let is_page = ["http", "https"].iter().any(|scheme| text[..at].ends_with(scheme));
         let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
         let is_host = is_page && (port.bytes().all(|byte| byte.is_ascii_digit()) || authority.ends_with(']'));
         let mut end = None;
         if !is_host && authority.contains(':') {
-            // The word of a later URL never ends before that of an earlier one, so the search goes on where it stopped.
+            // The word of a later URL never ends before that of an earlier one, so the search continues where it
+            // stopped.
             searched = searched.max(begin);
-            let most = begin + bounded(rest, LONGEST_ADDRESS).len();
-            let next = text.get(searched..most).unwrap_or_default();
+            let end_of_search = begin + bounded(rest, MAX_USERINFO_BYTES).len();
+            let next = text.get(searched..end_of_search).unwrap_or_default();
             let word = &next[..next.find(is_end).unwrap_or(next.len())];
             last_sign = word.rfind('@').map(|sign| searched + sign).or(last_sign);
             searched += word.len();
@@ -93,12 +93,12 @@ pub(crate) fn userinfo(text: &str) -> Vec<Range<usize>> {
 /// Places that do not overlap.
 struct Joined {
     places: Vec<Range<usize>>,
-    /// Parts of references that are secrets all the same, because a place began inside of the reference.
+    /// Parts of references that are secrets all the same, because a place begins inside the reference.
     hidden: Vec<Range<usize>>,
 }
 
-/// Joins places that overlap, which are in the order of their beginnings, so that no byte is searched for references more
-/// than once.
+/// Joins overlapping places, which are sorted by their start, so that no byte is searched for references more than
+/// once.
 fn joined(text: &str, found: Vec<Range<usize>>) -> Joined {
     let (mut places, mut hidden): (Vec<Range<usize>>, _) = (Vec::new(), Vec::new());
     let mut references = References::new(text);
@@ -135,7 +135,7 @@ fn assigned(text: &str) -> Vec<Range<usize>> {
         let begin = named.rfind(|c: char| !is_name(c)).map_or(0, |last| last + last_length(named, last));
         let name = &named[begin..];
         let is_parameter = name.starts_with('-') || named[..begin].ends_with(['?', '&', '#', ';']);
-        // Log lines have keys that are no secrets.
+        // The field `key` of a log line is not a secret.
         if !is_sensitive(name) || (!is_parameter && name.eq_ignore_ascii_case("key")) {
             continue;
         }
@@ -163,7 +163,7 @@ fn headers(text: &str) -> Vec<Range<usize>> {
         let secret = match is_member {
             true => quoted(text, value).filter(|_| is_sensitive(name)),
             false if is_header(name) => {
-                // The word that was looked at is not looked at again.
+                // This word is not checked again.
                 let word = value_end(text, value);
                 covered = word;
                 header_value(text, value..word, name)
@@ -181,7 +181,7 @@ fn is_header(name: &str) -> bool {
     HEADERS.iter().any(|header| header.eq_ignore_ascii_case(name)) || (is_own && is_sensitive(name))
 }
 
-/// The secret in the value of a header, whose first word is here.
+/// The secret in the value of a header, given its first word.
 fn header_value(text: &str, first: Range<usize>, name: &str) -> Option<Range<usize>> {
     let Range { start: begin, end } = first;
     let line_end = || begin + text[begin..].find(LINE_ENDS).unwrap_or(text.len() - begin);
@@ -195,7 +195,7 @@ fn header_value(text: &str, first: Range<usize>, name: &str) -> Option<Range<usi
     if name.to_ascii_lowercase().ends_with("cookie") {
         return word.contains('=').then(|| begin..line_end());
     }
-    // A word of a sentence is no secret.
+    // A word of a sentence is not a secret.
     (is_opaque(word) || word.starts_with("${")).then_some(begin..end)
 }
 
@@ -230,7 +230,7 @@ fn is_opaque(text: &str) -> bool {
     text.len() >= 8 && text.chars().skip(1).any(is_odd)
 }
 
-/// The parts of a place that are no references.
+/// The parts of a place that are not references.
 pub(crate) fn literals(text: &str, place: Range<usize>) -> Vec<Range<usize>> {
     let (mut found, mut begin) = (Vec::new(), place.start);
     let mut rest = begin;
@@ -246,7 +246,7 @@ pub(crate) fn literals(text: &str, place: Range<usize>) -> Vec<Range<usize>> {
         (begin, rest) = (close + 1, close + 1);
     }
     found.push(begin..place.end.max(begin));
-    // Where only separators are left, there are only references.
+    // If only separators remain, the place contains only references.
     let is_secret =
         |place: &Range<usize>| text.get(place.clone()).is_some_and(|text| text.contains(char::is_alphanumeric));
     if found.len() > 1 {
@@ -255,7 +255,7 @@ pub(crate) fn literals(text: &str, place: Range<usize>) -> Vec<Range<usize>> {
     found
 }
 
-/// Where the value that begins here ends. A reference belongs to it.
+/// The end of the value that begins here. A reference is part of it.
 pub(crate) fn value_end(text: &str, begin: usize) -> usize {
     let mut at = begin;
     let mut references = References::new(text);
@@ -271,10 +271,10 @@ pub(crate) fn value_end(text: &str, begin: usize) -> usize {
     }
 }
 
-/// Finds where references close, from left to right. A brace that closes none is searched for once.
+/// Finds the closing braces of references, from left to right. A missing brace is searched for only once.
 struct References<'t> {
     text: &'t str,
-    /// Before this, no brace closes a reference that is open.
+    /// Before this, no brace closes an open reference.
     searched: usize,
 }
 
@@ -289,20 +289,20 @@ impl<'t> References<'t> {
             return None;
         }
         self.searched = self.searched.max(open);
-        let most = open + bounded(&self.text[open..], LONGEST_REFERENCE).len();
-        let next = self.text.get(self.searched..most).unwrap_or_default();
+        let end_of_search = open + bounded(&self.text[open..], MAX_REFERENCE_BYTES).len();
+        let next = self.text.get(self.searched..end_of_search).unwrap_or_default();
         let found = next.find('}').map(|at| self.searched + at);
-        self.searched = found.unwrap_or_else(|| most.max(self.searched));
+        self.searched = found.unwrap_or_else(|| end_of_search.max(self.searched));
         found
     }
 }
 
-/// The beginning of a text, of about this length.
+/// A prefix of a text, of about this length.
 fn bounded(text: &str, length: usize) -> &str {
     &text[..text.floor_char_boundary(length)]
 }
 
-/// The first byte from here on that is no quote and no escape of one.
+/// The first byte from here on that is neither a quote nor an escape of one.
 fn skip_quotes(text: &str, begin: usize) -> usize {
     text.len() - text[begin..].trim_start_matches(['"', '\'', '\\']).len()
 }
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_a_secret_is_masked() {
+    fn text_in_the_form_of_a_secret_is_masked() {
         for (text, shown) in [
             ("postgres://ann:hush@db/x", "postgres://***@db/x"),
             ("postgres://ann:hu/sh@db/x", "postgres://***@db/x"),
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_an_upstream_made_long_takes_no_longer_than_its_length() {
+    fn the_search_time_is_linear_in_the_length_of_the_text() {
         for piece in
             ["token=", "://", "a://b:c/", "x-token:", "cookie: ", "bearer ", "${", "token=${", "\"token\":", "x-key:a "]
         {
@@ -372,9 +372,9 @@ mod tests {
         }
     }
 
-    /// With 512 steps for each address, these texts take minutes.
+    /// With 512 steps for each URL, these texts would take minutes.
     #[test]
-    fn addresses_inside_of_addresses_are_looked_at_once() {
+    fn urls_inside_urls_are_searched_once() {
         let length = 1 << 24;
         for (piece, places) in [("a://", 0), ("a://b:c@", 1), ("a://b:${@", 1)] {
             let text = piece.repeat(length / piece.len());
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_of_an_address_is_the_same_wherever_the_search_for_another_stopped() {
+    fn the_word_of_a_url_does_not_depend_on_earlier_urls() {
         let end = |text: &str| userinfo(text).last().cloned().map(|place| text[place].to_owned());
         for (text, last) in [
             ("a://b:c d://e:f/g@h", Some("e:f/g")),
@@ -394,7 +394,7 @@ mod tests {
         ] {
             assert_eq!(end(text).as_deref(), last, "{text}");
         }
-        // An `@` that is too far from the first address is near enough to the second.
+        // An `@` that is too far from the first URL is near enough to the second.
         let far = format!("a://b:{}d://e:/{}@", "c".repeat(300), "f".repeat(300));
         assert_eq!(end(&far), Some(format!("e:/{}", "f".repeat(300))));
         assert_eq!(without_secrets("a://b:${x://hush:c}@d"), "a://***${x://***@d", "a place begins in a reference");

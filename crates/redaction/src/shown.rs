@@ -1,4 +1,4 @@
-//! Command lines, headers, JSON and settings: what of them is secret, and how they are shown.
+//! Redacts command lines, headers, JSON and settings, and learns the secrets in them.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::names::is_sensitive;
 use crate::rules::{self, SCHEMES};
 use crate::{CUT, LONGEST_MESSAGE, MASK, redact, redact_within};
 
-/// Headers whose values are no secrets.
+/// Headers whose values are not secrets.
 const HARMLESS: [&str; 8] =
     ["accept", "accept-encoding", "accept-language", "content-type", "host", "origin", "referer", "user-agent"];
 
@@ -22,7 +22,7 @@ pub fn learn_text(text: &str, life: Life) {
         learn_encoded(&text[place], life);
     }
     for place in rules::userinfo(text) {
-        // The name of the user is none if there is a password.
+        // If there is a password, the user name is not a secret.
         if let Some((_, password)) = text[place].split_once(':') {
             learn_encoded(password, life);
         }
@@ -56,7 +56,7 @@ pub fn learn_header(name: &str, value: &str, life: Life) {
     }
 }
 
-/// Learns what is secret in a variable of a program's environment: all of it if its name says so.
+/// Learns the secrets in an environment variable of a program: the whole value if its name is sensitive.
 pub fn learn_variable(name: &str, value: &str, life: Life) {
     learn_text(value, life);
     if is_sensitive(name) {
@@ -64,7 +64,7 @@ pub fn learn_variable(name: &str, value: &str, life: Life) {
     }
 }
 
-/// A command line as it can be shown.
+/// Redacts a command line.
 pub fn redact_words(words: &[String]) -> Vec<String> {
     let shown = |(word, mut places): (&String, Vec<Range<usize>>)| {
         places.extend(rules::spans(word));
@@ -73,8 +73,8 @@ pub fn redact_words(words: &[String]) -> Vec<String> {
     words.iter().zip(in_words(words)).map(shown).collect()
 }
 
-/// A setting whose value is a secret, as it can be shown: references and the scheme of a header stay, and everything else
-/// is masked.
+/// Redacts a setting whose value is a secret. References and the scheme of a header stay, and everything else is
+/// masked.
 pub fn redact_written(value: &str) -> String {
     let scheme = value.split_once(' ').map(|(scheme, _)| scheme);
     let scheme = scheme.filter(|scheme| SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme)));
@@ -85,33 +85,33 @@ pub fn redact_written(value: &str) -> String {
     rules::masked(value, rules::literals(value, begin..value.len())).into_owned()
 }
 
-/// Redacts each string and each member's name in a JSON value, each list of strings as a command line, and what a member's
-/// name says is secret.
+/// Redacts a JSON value: each string, each member's name, each list of strings as a command line, and each member with
+/// a sensitive name.
 pub fn redact_json(value: &mut Value) {
     Walk::new(is_sensitive).value(value);
 }
 
-/// The same for settings, whose secrets have a type of their own and whose names do not count: `auth = "oauth"` is none.
+/// The same for settings. Their secrets have their own type, so names do not count: `auth = "oauth"` is not a secret.
 pub fn redact_settings(value: &mut Value) {
     Walk::new(|_| false).value(value);
 }
 
-/// The same for JSON that is carried as it is written; nothing if there is nothing to redact. JSON that is too deep to be
-/// read is masked as a whole.
+/// The same for raw JSON. Returns `None` if there is nothing to redact. JSON that is nested too deeply to be parsed is
+/// masked as a whole.
 pub fn redact_raw(raw: &RawValue) -> Option<Box<RawValue>> {
     Walk::new(is_sensitive).raw(raw)
 }
 
-/// The same for JSON in a message of a peer. Of its strings, [`LONGEST_MESSAGE`] bytes are shown.
+/// The same for JSON in a message of a peer. At most [`LONGEST_MESSAGE`] bytes of its strings are shown.
 pub fn redact_raw_cut(raw: &RawValue) -> Option<Box<RawValue>> {
     Walk { left: LONGEST_MESSAGE, ..Walk::new(is_sensitive) }.raw(raw)
 }
 
-/// The way through a JSON value.
+/// Walks through a JSON value.
 struct Walk {
-    /// Whether the name of a member says that the member is secret.
+    /// Whether the name of a member makes the member secret.
     is_secret: fn(&str) -> bool,
-    /// How many more bytes of strings are shown.
+    /// How many more bytes of strings may be shown.
     left: usize,
     has_changed: bool,
 }
@@ -194,7 +194,7 @@ impl Walk {
             let is_secret = (self.is_secret)(&name);
             self.text(&mut name);
             match &mut member {
-                // An empty one says that there is none.
+                // An empty value means that there is no secret.
                 Value::String(text) if is_secret && !text.is_empty() && !text.contains("${") => {
                     self.change(text, MASK.to_owned());
                 }
@@ -213,7 +213,7 @@ impl Walk {
     }
 }
 
-/// Learns a value that may be percent-encoded, as it is and as it is meant.
+/// Learns a value that may be percent-encoded, both encoded and decoded.
 fn learn_encoded(value: &str, life: Life) {
     learn(value, life);
     if value.contains('%') {
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_secret_setting_only_references_are_shown() {
+    fn only_the_references_of_a_secret_setting_are_shown() {
         for (written, shown) in [
             ("hush", "***"),
             ("Bearer hush", "***"),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn json_stays_json() {
+    fn redacted_json_is_valid_json() {
         let mut value = json!({"a": ["x", "--token", "hush"], "b": {"password": "hush", "token": "", "n": 12345678},
             "c": [{"url": "http://u:hush@x/"}, 1]});
         redact_json(&mut value);
@@ -301,11 +301,15 @@ mod tests {
         let shown = |value: &Value| redact_raw(&json::to_raw(value)).unwrap().get().to_owned();
         assert_eq!(shown(&json!({"http://u:hush@x/": 1})), r#"{"http://***@x/":1}"#);
         let two = shown(&json!({"http://u:hush@x/": 1, "http://u:other@x/": 2}));
-        assert_eq!(serde_json::from_str::<Value>(&two).unwrap().as_object().unwrap().len(), 2, "none is lost: {two}");
+        assert_eq!(
+            serde_json::from_str::<Value>(&two).unwrap().as_object().unwrap().len(),
+            2,
+            "no member is lost: {two}"
+        );
     }
 
     #[test]
-    fn the_strings_of_a_long_message_are_cut_and_its_form_stays() {
+    fn the_strings_of_a_long_message_are_cut_and_its_structure_stays() {
         let shown = |value: &Value| {
             let cut = redact_raw_cut(&json::to_raw(value)).map(|raw| raw.get().to_owned());
             cut.map(|text| serde_json::from_str::<Value>(&text).unwrap())
@@ -323,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_learned_from_an_address_and_a_command_is_found_elsewhere() {
+    fn secrets_learned_from_a_url_and_a_command_are_found_elsewhere() {
         learn_text("https://ann:pass%2Fword-1@x/?api_key=url-key-1234&profile=visible-profile", Life::Recent);
         learn_words(&words(&["srv", "--token", "argument-token-1", "postgres://u:dsn-password-1@h/d"]), Life::Recent);
         learn_header("X-Own", "header-value-1", Life::Recent);

@@ -1,8 +1,7 @@
-//! Tokens and private keys that show by their own form what they are, wherever they stand.
+//! Recognises tokens and private keys by their own form, in any text.
 //!
-//! Issuers give their tokens a prefix for exactly this purpose. A prefix that ordinary words and names have too (`sk-`, `npm_`,
-//! `hf_`) needs what follows to look random. Like the other rules, the search takes a time that grows with the length of
-//! the text and no faster.
+//! Issuers give their tokens a prefix for this purpose. A prefix that ordinary words and names have too (`sk-`, `npm_`,
+//! `hf_`) counts only if the rest looks random. Like the other rules, the search takes linear time.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -12,16 +11,16 @@ use aho_corasick::{AhoCorasick, MatchKind};
 /// The form of one kind of token.
 struct Form {
     prefix: &'static str,
-    /// How many bytes follow the prefix at least.
-    shortest: usize,
-    /// Characters that follow it beside letters and digits.
+    /// Minimum number of bytes after the prefix.
+    min_bytes: usize,
+    /// Characters that may follow, in addition to letters and digits.
     also: &'static str,
-    /// A further condition on the bytes that follow.
+    /// A further condition on the bytes after the prefix.
     fits: fn(&str) -> bool,
 }
 
-const fn form(prefix: &'static str, shortest: usize, also: &'static str, fits: fn(&str) -> bool) -> Form {
-    Form { prefix, shortest, also, fits }
+const fn form(prefix: &'static str, min_bytes: usize, also: &'static str, fits: fn(&str) -> bool) -> Form {
+    Form { prefix, min_bytes, also, fits }
 }
 
 const FORMS: [Form; 24] = [
@@ -51,18 +50,18 @@ const FORMS: [Form; 24] = [
     form("eyJ", 20, "_-.", is_jwt),
 ];
 
-/// The first line of a block in PEM begins with this, and with [`DASHES`] it ends.
+/// The first line of a PEM block begins with this and ends with [`DASHES`].
 const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
 const DASHES: &str = "-----";
 
-/// A label in PEM has no more bytes.
-const LONGEST_LABEL: usize = 64;
+/// Maximum length of a PEM label, in bytes.
+const MAX_LABEL_BYTES: usize = 64;
 
-/// The first line of a key has at least so many bytes, if the end of its block is missing.
-const SHORTEST_LINE: usize = 16;
+/// Minimum length in bytes of the first line of a key whose block has no end.
+const MIN_LINE_BYTES: usize = 16;
 
-/// Where tokens and the content of private keys are.
+/// Finds tokens and the content of private keys.
 pub(crate) fn spans(text: &str) -> Vec<Range<usize>> {
     static PREFIXES: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
         let prefixes = FORMS.iter().map(|form| form.prefix);
@@ -78,17 +77,17 @@ pub(crate) fn spans(text: &str) -> Vec<Range<usize>> {
         let rest = &text[prefix.end()..];
         let belongs = |c: char| c.is_ascii_alphanumeric() || form.also.contains(c);
         let rest = &rest[..rest.find(|c| !belongs(c)).unwrap_or(rest.len())];
-        // The full stop behind a token ends a sentence.
+        // A full stop after a token ends a sentence.
         let rest = rest.trim_end_matches('.');
         covered = prefix.end() + rest.len();
-        if rest.len() >= form.shortest && (form.fits)(rest) {
+        if rest.len() >= form.min_bytes && (form.fits)(rest) {
             found.push(begin..covered);
         }
     }
     found
 }
 
-/// Whether a token can begin after this text. An escape (`\n`, `%3D`) before it belongs to the text around it.
+/// Whether a token can begin after this text. An escape (`\n`, `%3D`) before it belongs to the preceding text.
 fn is_apart(before: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let bytes = before.as_bytes();
@@ -105,7 +104,7 @@ fn has_digit(rest: &str) -> bool {
     rest.bytes().any(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a long part between separators has a digit among its letters: `task-list-of-the-week-12` has none.
+/// Whether a long part between separators contains a digit among letters: `task-list-of-the-week-12` has no such part.
 fn has_random_part(rest: &str) -> bool {
     let is_random =
         |part: &str| part.len() >= 12 && has_digit(part) && part.contains(|c: char| c.is_ascii_alphabetic());
@@ -116,7 +115,7 @@ fn is_key_id(rest: &str) -> bool {
     rest.len() == 16 && rest.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
 }
 
-/// Whether the parts of a signed or encrypted token follow its first letters.
+/// Whether the parts of a signed or encrypted token follow the prefix.
 fn is_jwt(rest: &str) -> bool {
     let mut parts = rest.split('.');
     let long = |part: Option<&str>| part.is_some_and(|part| part.len() >= 8);
@@ -129,7 +128,7 @@ fn private_keys(text: &str) -> Vec<Range<usize>> {
     let (mut covered, mut has_end) = (0, true);
     for (at, _) in text.match_indices(BEGIN) {
         let label = at + BEGIN.len();
-        let near = &text[label..text.floor_char_boundary(label + LONGEST_LABEL)];
+        let near = &text[label..text.floor_char_boundary(label + MAX_LABEL_BYTES)];
         let Some(length) = near.find(DASHES).filter(|length| near[..*length].contains("PRIVATE KEY")) else { continue };
         let begin = text.len() - without_breaks(&text[label + length + DASHES.len()..]).len();
         if begin < covered {
@@ -145,7 +144,7 @@ fn private_keys(text: &str) -> Vec<Range<usize>> {
             None => {
                 let is_line = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c);
                 let line = text[begin..].find(|c| !is_line(c)).unwrap_or(text.len() - begin);
-                if line >= SHORTEST_LINE {
+                if line >= MIN_LINE_BYTES {
                     found.push(begin..text.len());
                     break;
                 }
@@ -155,7 +154,7 @@ fn private_keys(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// A text without the line breaks before it, escaped or not.
+/// A text without the line breaks at its start, escaped or not.
 fn without_breaks(mut text: &str) -> &str {
     loop {
         text = text.trim_start();
@@ -166,7 +165,7 @@ fn without_breaks(mut text: &str) -> &str {
     }
 }
 
-/// The same behind it.
+/// The same at its end.
 fn without_breaks_behind(mut text: &str) -> &str {
     loop {
         text = text.trim_end();
@@ -185,7 +184,7 @@ mod tests {
     use crate::redact;
 
     #[test]
-    fn a_key_of_line_breaks_alone_takes_no_stack() {
+    fn many_line_breaks_in_a_key_do_not_overflow_the_stack() {
         let breaks = "\\n".repeat(1 << 20);
         let text = format!("-----BEGIN PRIVATE KEY-----{breaks}hush{breaks}-----END PRIVATE KEY-----");
         let found: Vec<_> = spans(&text).into_iter().map(|place| &text[place]).collect();
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_known_by_their_form_alone() {
+    fn tokens_are_recognised_by_their_form() {
         let random = "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1dE3gH5";
         for token in [
             format!("ghp_{random}"),
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_names_and_arguments_are_no_tokens() {
+    fn ordinary_names_and_arguments_are_not_tokens() {
         for text in [
             "npm_config_registry npm_package_dependencies_typescript npm_lifecycle_event",
             "risk-assessment-of-the-project-2024 task-runner-with-a-very-long-name",
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_takes_no_longer_than_its_length() {
+    fn the_search_time_is_linear_in_the_length_of_the_text() {
         for piece in [
             "ghp_",
             "sk-",

@@ -1,75 +1,75 @@
-//! Paths and conditions (a2e §16.4).
+//! Paths and conditions of chain nodes (a2e §16.4).
 //!
-//! A text that begins with `$` is a path into what is known so far; any other value stands for itself.
+//! A string that begins with `$` is a path into the data of the chain. Any other value stands for itself.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use serde_json::Value;
 
-/// What paths lead into.
-pub(super) trait Known {
-    /// What goes by a name.
+/// The data that paths are resolved in.
+pub(super) trait PathData {
+    /// The top-level value of a name.
     fn named(&self, name: &str) -> Option<&Value>;
 
-    /// Whether nothing is known at all.
+    /// Whether there is no data at all.
     fn is_empty(&self) -> bool;
 }
 
-/// What a value means.
+/// A resolved value.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Meant<'a> {
-    /// Everything that is known: the path `$`.
+pub(super) enum Resolved<'a> {
+    /// All data: the path `$`.
     Everything,
-    /// This.
+    /// One value.
     Value(Cow<'a, Value>),
 }
 
-/// What a value means: itself, or what its path leads to.
-pub(super) fn meant<'a>(value: &'a Value, known: &'a impl Known) -> Meant<'a> {
+/// Resolves a value: a path is looked up, any other value is returned unchanged.
+pub(super) fn resolve<'a>(value: &'a Value, known: &'a impl PathData) -> Resolved<'a> {
     match value {
         Value::String(text) if text.starts_with('$') => walk(text, known),
-        value => Meant::Value(Cow::Borrowed(value)),
+        value => Resolved::Value(Cow::Borrowed(value)),
     }
 }
 
-/// What a text means: itself, or what its path leads to.
-pub(super) fn text_meant<'a>(text: &str, known: &'a impl Known) -> Meant<'a> {
-    if text.starts_with('$') { walk(text, known) } else { Meant::Value(Cow::Owned(Value::from(text))) }
+/// Resolves a string: a path is looked up, any other string is returned unchanged.
+pub(super) fn resolve_text<'a>(text: &str, known: &'a impl PathData) -> Resolved<'a> {
+    if text.starts_with('$') { walk(text, known) } else { Resolved::Value(Cow::Owned(Value::from(text))) }
 }
 
-fn walk<'a>(path: &str, known: &'a impl Known) -> Meant<'a> {
+fn walk<'a>(path: &str, known: &'a impl PathData) -> Resolved<'a> {
     if path == "$" {
-        return Meant::Everything;
+        return Resolved::Everything;
     }
-    // The second character is a dot where the path is meant to be one; nobody looks.
+    // Two characters are skipped. The second one is a dot in a correct path, but it is not checked.
     let names = path.char_indices().nth(2).map_or("", |(start, _)| &path[start..]);
     let mut names = names.split('.');
     let first = names.next().and_then(|name| known.named(name));
     let found = names.fold(first, |found, name| found?.as_object()?.get(name));
-    Meant::Value(found.map_or(Cow::Owned(Value::Null), Cow::Borrowed))
+    Resolved::Value(found.map_or(Cow::Owned(Value::Null), Cow::Borrowed))
 }
 
-/// The operators, in the order in which they are looked for.
+/// The operators, in the order in which they are searched.
 const OPERATORS: [&str; 6] = ["==", "!=", ">=", "<=", ">", "<"];
 
-/// Whether a condition holds, or why that cannot be said.
-pub(super) fn holds(condition: &str, known: &impl Known) -> Result<bool, String> {
+/// Evaluates a condition. Returns an error if the two sides cannot be compared.
+pub(super) fn holds(condition: &str, known: &impl PathData) -> Result<bool, String> {
     if condition.trim().is_empty() {
         return Ok(true);
     }
     let found = OPERATORS.iter().find_map(|operator| Some((*operator, condition.split_once(operator)?)));
     let Some((operator, (left, right))) = found else {
-        return Ok(match text_meant(condition.trim(), known) {
-            Meant::Everything => !known.is_empty(),
-            Meant::Value(value) => is_truthy(&value),
+        return Ok(match resolve_text(condition.trim(), known) {
+            Resolved::Everything => !known.is_empty(),
+            Resolved::Value(value) => is_truthy(&value),
         });
     };
     let right = literal(right.trim());
-    let left = match text_meant(left.trim(), known) {
-        Meant::Value(value) => value,
-        // No literal is an object.
-        Meant::Everything => Cow::Owned(Value::Object(serde_json::Map::new())),
+    let left = match resolve_text(left.trim(), known) {
+        Resolved::Value(value) => value,
+        // No literal is an object, so this is unequal to every literal.
+        Resolved::Everything => Cow::Owned(Value::Object(serde_json::Map::new())),
     };
     let order = compare(&left, &right);
     Ok(match operator {
@@ -89,7 +89,7 @@ pub(super) fn holds(condition: &str, known: &impl Known) -> Result<bool, String>
     })
 }
 
-/// What the right side of a condition says.
+/// Parses the right side of a condition.
 fn literal(text: &str) -> Value {
     if let Ok(number) = text.parse::<i64>() {
         return number.into();
@@ -104,7 +104,7 @@ fn literal(text: &str) -> Value {
     }
 }
 
-/// How two values stand to each other; `None` for values of different types.
+/// Compares two values; `None` for values of different types.
 fn compare(left: &Value, right: &Value) -> Option<Ordering> {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => match (whole(left), whole(right)) {
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    impl Known for Value {
+    impl PathData for Value {
         fn named(&self, name: &str) -> Option<&Value> {
             self.get(name)
         }
@@ -159,14 +159,14 @@ mod tests {
     }
 
     fn found(path: &str, known: &Value) -> Value {
-        match meant(&path.into(), known) {
-            Meant::Everything => known.clone(),
-            Meant::Value(value) => value.into_owned(),
+        match resolve(&path.into(), known) {
+            Resolved::Everything => known.clone(),
+            Resolved::Value(value) => value.into_owned(),
         }
     }
 
     #[test]
-    fn paths_lead_into_objects_and_end_in_nothing() {
+    fn paths_reach_into_objects_and_are_null_when_not_found() {
         let known = json!({"a": {"b": [1], "": 2}, "": 3, "ä": {"b": 4}});
         assert_eq!(found("$", &known), known);
         assert_eq!(found("$.a.b", &known), json!([1]));
@@ -176,11 +176,11 @@ mod tests {
         assert_eq!(found("$.", &known), json!(3));
         assert_eq!(found("$ää.b", &known), json!(4));
         assert_eq!(found("plain", &known), json!("plain"));
-        assert_eq!(meant(&json!(["$.a"]), &known), Meant::Value(Cow::Owned(json!(["$.a"]))));
+        assert_eq!(resolve(&json!(["$.a"]), &known), Resolved::Value(Cow::Owned(json!(["$.a"]))));
     }
 
     #[test]
-    fn conditions_hold_or_do_not() {
+    fn conditions_are_evaluated() {
         let known = json!({"n": 5, "f": 2.5, "mode": "fast", "yes": true, "no": false, "list": [], "big": u64::MAX});
         let hold = [
             "",
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_is_said() {
+    fn values_that_cannot_be_compared_are_an_error() {
         let known = json!({"n": 5, "mode": "fast", "list": []});
         for condition in ["$.n > text", "$.mode < 3", "5 > 3", "$.list >= 1", "$ > 1", "$.n < true"] {
             assert!(holds(condition, &known).is_err(), "{condition}");
@@ -223,9 +223,9 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_that_is_looked_for_first_splits() {
+    fn the_first_operator_in_search_order_splits_the_condition() {
         let known = json!({"a": "x>y"});
         assert_eq!(holds("$.a == x>y", &known), Ok(true));
-        assert_eq!(holds("$.a > w==", &known), Ok(false), "`$.a > w` is no path that leads anywhere");
+        assert_eq!(holds("$.a > w==", &known), Ok(false), "the path `$.a > w` finds nothing");
     }
 }

@@ -1,7 +1,8 @@
 //! The capability `chains`: one request runs a small graph of nodes (a2e §16).
 //!
-//! Nodes call tools and skills and start processes in the name of whoever sent the chain, through the hub: whatever holds
-//! for calls of its own holds for them. Whoever gives up waiting stops the chain, and a process that it waits for.
+//! Nodes call tools and skills and start processes through the hub on behalf of the client that sent the chain. The
+//! same rules apply to them as to the client's own calls. If the client cancels the request, the chain stops, and so
+//! does the process that it waits for.
 
 mod expression;
 mod running;
@@ -19,41 +20,41 @@ use serde_json::{Map, Value};
 use crate::grants::{self, Programs};
 use crate::{hex_id, reply};
 use running::Runner;
-use walker::{LATE, Next, Report, Walker};
+use walker::{Next, Report, TIMEOUT_MESSAGE, Walker};
 
-/// What chains may cost.
+/// Limits of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    /// How many nodes a chain may have.
+pub struct ChainSettings {
+    /// Maximum number of nodes in a chain.
     pub nodes: usize,
-    /// How many items a map may go over.
+    /// Maximum number of items in a map node.
     pub items: usize,
-    /// How many bytes a chain may have, the input of a node, and all outputs of a chain together.
+    /// Maximum size in bytes of a chain, of the input of one node, and of all outputs together.
     pub bytes: usize,
-    /// How long a chain may take, whatever it asks for.
-    pub longest: Duration,
+    /// Maximum duration of a chain. A longer `timeout` in the request is reduced to this.
+    pub max_duration: Duration,
 }
 
-impl Default for Settings {
+impl Default for ChainSettings {
     fn default() -> Self {
-        Self { nodes: 1000, items: 10_000, bytes: 4 * 1024 * 1024, longest: Duration::from_secs(3600) }
+        Self { nodes: 1000, items: 10_000, bytes: 4 * 1024 * 1024, max_duration: Duration::from_secs(3600) }
     }
 }
 
 /// Runs chains.
 #[derive(Debug)]
 pub struct Chains {
-    settings: Settings,
+    settings: ChainSettings,
 }
 
 impl Chains {
-    /// Chains that may cost this much.
-    pub fn new(settings: Settings) -> Self {
+    /// Creates the provider with these limits.
+    pub fn new(settings: ChainSettings) -> Self {
         Self { settings }
     }
 }
 
-/// How long a chain may take that says 0.
+/// Timeout in seconds of a chain whose `timeout` is not positive.
 const DEFAULT_TIMEOUT: u64 = 300;
 
 #[derive(Debug, Deserialize)]
@@ -121,7 +122,7 @@ impl Chains {
             return Ok(Answer::Now(respond(named.unwrap_or_else(hex_id::<4>), report, Duration::ZERO)));
         }
         let request: Request = call.read()?;
-        let gone = || Failure::of_capability("runtime_error", "there is nobody to run the nodes of a chain");
+        let gone = || Failure::of_capability("runtime_error", "the hub is gone, so the nodes of a chain cannot run");
         let hub = context.notifier.hub().ok_or_else(gone)?;
         let runner = Runner::new(hub, call.into_owned(), context, request.streaming);
         Ok(Answer::later(async move {
@@ -138,14 +139,14 @@ fn respond(chain_id: String, report: Report, took: Duration) -> Outcome {
     reply(&Response { chain_id, report, duration_ms })
 }
 
-/// How long a chain may take.
-fn allowed(timeout: i64, settings: Settings) -> Duration {
+/// The timeout of a chain.
+fn timeout_of(timeout: i64, settings: ChainSettings) -> Duration {
     let timeout = u64::try_from(timeout).ok().filter(|timeout| *timeout > 0).unwrap_or(DEFAULT_TIMEOUT);
-    Duration::from_secs(timeout).min(settings.longest)
+    Duration::from_secs(timeout).min(settings.max_duration)
 }
 
-async fn walk(request: Request, settings: Settings, runner: Runner) -> Report {
-    let deadline = tokio::time::Instant::now() + allowed(request.timeout, settings);
+async fn walk(request: Request, settings: ChainSettings, runner: Runner) -> Report {
+    let deadline = tokio::time::Instant::now() + timeout_of(request.timeout, settings);
     let walker = Walker::new(&request.nodes, &request.entry_node, request.initial_input, settings);
     let mut walker = match walker {
         Ok(walker) => walker,
@@ -159,14 +160,14 @@ async fn walk(request: Request, settings: Settings, runner: Runner) -> Report {
                 let node = job.node.clone();
                 events.tell(&node, "start", &Value::Null, "").await;
                 let Ok(outcome) = tokio::time::timeout_at(deadline, runner.run(job, deadline)).await else {
-                    events.tell(&node, "error", &Value::Null, LATE).await;
-                    return Report::broken("timeout", LATE);
+                    events.tell(&node, "error", &Value::Null, TIMEOUT_MESSAGE).await;
+                    return Report::broken("timeout", TIMEOUT_MESSAGE);
                 };
                 match walker.ended(outcome) {
                     Ok(output) => events.tell(&node, "done", &output, "").await,
                     Err(error) => events.tell(&node, "error", &Value::Null, &error).await,
                 }
-                // A chain of tools that answer at once is not to keep others waiting.
+                // A chain of tools that answer at once must not block other tasks.
                 tokio::task::yield_now().await;
             }
         }
@@ -184,7 +185,7 @@ struct Event<'a> {
     error: &'a str,
 }
 
-/// What whoever follows a chain is told.
+/// Sends the events of a chain to its client.
 struct Events<'a> {
     runner: &'a Runner,
     sent: u64,
@@ -204,10 +205,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_time_said_is_five_minutes_and_no_chain_has_more_than_it_may() {
-        let settings = Settings { longest: Duration::from_secs(1000), ..Settings::default() };
+    fn the_default_timeout_is_five_minutes_and_the_limit_caps_it() {
+        let settings = ChainSettings { max_duration: Duration::from_secs(1000), ..ChainSettings::default() };
         assert_eq!(
-            [0, -5, 7, 1001, i64::MAX].map(|timeout| allowed(timeout, settings).as_secs()),
+            [0, -5, 7, 1001, i64::MAX].map(|timeout| timeout_of(timeout, settings).as_secs()),
             [300, 300, 7, 1000, 1000]
         );
     }

@@ -1,4 +1,4 @@
-//! Runs the nodes of a chain through the hub, in the name of whoever sent the chain (a2e §16.3).
+//! Runs the nodes of a chain through the hub, on behalf of the client that sent the chain (a2e §16.3).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use tokio::time::Instant;
 use super::walker::Job;
 use crate::hex_id;
 
-/// How often it is looked whether a process has ended of which nothing is heard.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often the status of a process is polled when no event arrives.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs the nodes of one chain.
 #[derive(Debug)]
@@ -31,9 +31,9 @@ pub(super) struct Runner {
     call: CallId,
     agreement: Arc<Agreement>,
     caller: Arc<dyn Caller>,
-    /// On whose behalf the nodes are run.
+    /// The terms under which the nodes run: those of the client.
     terms: Terms<'static>,
-    /// Whether the caller wants to hear how it is going.
+    /// Whether the client asked for events.
     streaming: bool,
 }
 
@@ -50,7 +50,7 @@ impl Runner {
         }
     }
 
-    /// Tells whoever sent the chain of it, if that was wanted, as fast as it reads.
+    /// Sends an event to the client if it asked for events. Waits while the client is behind with reading.
     pub(super) async fn tell(&self, kind: &'static str, fields: Box<RawValue>) {
         if !self.streaming {
             return;
@@ -61,7 +61,7 @@ impl Runner {
         self.caller.push(self.chain.event(kind, fields));
     }
 
-    /// Runs a node; it is dropped when the time is over.
+    /// Runs a node. The caller drops the future at the deadline.
     pub(super) async fn run(&self, job: Job, deadline: Instant) -> Result<Value, String> {
         let (capability, request, kind) = match job.kind.as_str() {
             "tool" => ("tools", "tool/call/req", Run::Tool),
@@ -88,48 +88,50 @@ impl Runner {
     async fn tool(&self, name: &str, input: &RawValue, deadline: Instant) -> Result<Value, String> {
         let operation = Operation::CallTool(ToolCall { name: name.into(), arguments: Cow::Borrowed(input) });
         let timeout = Some(deadline.saturating_duration_since(Instant::now()));
-        let answer =
-            self.ask(Call { id: self.call, operation, terms: Terms { timeout, ..self.terms.clone() } }, &self.within());
+        let answer = self.ask(
+            Call { id: self.call, operation, terms: Terms { timeout, ..self.terms.clone() } },
+            &self.node_caller(),
+        );
         match answer.outcome().await {
-            Ok(Reply::Tool(result)) if result.failed => Err(worded(result.joined_text(), "tool failed")),
+            Ok(Reply::Tool(result)) if result.failed => Err(message_or(result.joined_text(), "tool failed")),
             Ok(Reply::Tool(result)) => data(&result),
-            Ok(_) => Err("the tool answered something else than a result".to_owned()),
-            Err(failure) => Err(worded(failure.message, "tool failed")),
+            Ok(_) => Err("the tool did not answer with a tool result".to_owned()),
+            Err(failure) => Err(message_or(failure.message, "tool failed")),
         }
     }
 
     async fn skill(&self, name: &str, input: &RawValue) -> Result<Value, String> {
         #[derive(Serialize)]
-        struct Message<'a> {
+        struct SkillRequest<'a> {
             name: &'a str,
             arguments: &'a RawValue,
             streaming: bool,
         }
-        let message = json::to_raw(&Message { name, arguments: input, streaming: self.streaming });
-        let answered = self.capability("skill", "skill/call/req", message, &self.within()).await?;
-        let answered = Members::of(&answered).unwrap_or_default();
-        let data = answered.object("data").unwrap_or_default();
+        let message = json::to_raw(&SkillRequest { name, arguments: input, streaming: self.streaming });
+        let response = self.capability("skill", "skill/call/req", message, &self.node_caller()).await?;
+        let response = Members::of(&response).unwrap_or_default();
+        let data = response.object("data").unwrap_or_default();
         if data.raw("success").is_some_and(|success| success.get() == "true") {
             return data.raw("data").map_or(Ok(Value::Null), parsed);
         }
-        let refused = || answered.object("error").and_then(|error| error.str("message"));
+        let refused = || response.object("error").and_then(|error| error.str("message"));
         let why = data.str("error").or_else(refused).unwrap_or_default();
-        Err(worded(why.into_owned(), "skill failed"))
+        Err(message_or(why.into_owned(), "skill failed"))
     }
 
     async fn process(&self, input: &RawValue) -> Result<Value, String> {
-        let within = self.within();
+        let node_caller = self.node_caller();
         let spawn = json!({"cmd": command(input), "stdin_mode": "null"});
-        let spawned = self.capability("proc", "proc/spawn/req", json::to_raw(&spawn), &within).await?;
+        let spawned = self.capability("proc", "proc/spawn/req", json::to_raw(&spawn), &node_caller).await?;
         let spawned = Members::of(&spawned).unwrap_or_default();
         if spawned.raw("ok").is_none_or(|ok| ok.get() != "true") {
-            return Err(worded(spawned.str("error").unwrap_or_default().into_owned(), "proc failed"));
+            return Err(message_or(spawned.str("error").unwrap_or_default().into_owned(), "proc failed"));
         }
         let id = spawned.str("proc_id").unwrap_or_default().into_owned();
         let mut process = Process { runner: self, id, has_ended: false };
         loop {
-            let asked = json!({"proc_id": process.id});
-            let status = self.capability("proc", "proc/status/req", json::to_raw(&asked), &within).await?;
+            let query = json!({"proc_id": process.id});
+            let status = self.capability("proc", "proc/status/req", json::to_raw(&query), &node_caller).await?;
             let status = Members::of(&status).and_then(|status| status.str("status").map(Cow::into_owned));
             match status.as_deref() {
                 Some("running") => {}
@@ -139,24 +141,24 @@ impl Runner {
                 }
             }
             tokio::select! {
-                () = within.ended.notified() => {}
-                () = tokio::time::sleep(LOOK) => {}
+                () = node_caller.ended.notified() => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
     }
 
-    /// Asks a capability, and returns what it answered.
+    /// Sends a request to a capability and returns the response.
     async fn capability(
         &self,
         capability: &'static str,
         kind: &'static str,
         message: Box<RawValue>,
-        within: &Arc<Within>,
+        node_caller: &Arc<NodeCaller>,
     ) -> Result<Box<RawValue>, String> {
-        match self.ask(self.request(capability, kind, message), within).outcome().await {
-            Ok(Reply::Capability(answered)) => Ok(answered),
-            Ok(_) => Err(format!("{capability} answered something else")),
-            Err(failure) => Err(worded(failure.message, "it failed")),
+        match self.ask(self.request(capability, kind, message), node_caller).outcome().await {
+            Ok(Reply::Capability(response)) => Ok(response),
+            Ok(_) => Err(format!("{capability} answered with a reply of another kind")),
+            Err(failure) => Err(message_or(failure.message, "the call failed")),
         }
     }
 
@@ -167,25 +169,25 @@ impl Runner {
         Call { id: self.call, operation, terms: self.terms.clone() }
     }
 
-    fn ask(&self, call: Call<'_>, within: &Arc<Within>) -> Answer {
-        let caller: Arc<dyn Caller> = Arc::clone(within) as _;
+    fn ask(&self, call: Call<'_>, node_caller: &Arc<NodeCaller>) -> Answer {
+        let caller: Arc<dyn Caller> = Arc::clone(node_caller) as _;
         self.hub.answer(call, &self.agreement, &caller)
     }
 
-    fn within(&self) -> Arc<Within> {
+    fn node_caller(&self) -> Arc<NodeCaller> {
         let outer = Arc::clone(&self.caller);
-        Arc::new(Within { outer, call: self.call, streaming: self.streaming, ended: Notify::new() })
+        Arc::new(NodeCaller { outer, call: self.call, streaming: self.streaming, ended: Notify::new() })
     }
 }
 
-/// What kind of thing is run.
+/// The kinds of nodes that are run.
 enum Run {
     Tool,
     Skill,
     Process,
 }
 
-/// A process that a node waits for: whoever stops waiting ends it.
+/// A process that a node waits for. Dropping it kills the process.
 struct Process<'a> {
     runner: &'a Runner,
     id: String,
@@ -199,7 +201,7 @@ impl Drop for Process<'_> {
         }
         let message = json::to_raw(&json!({"proc_id": self.id, "signal": "SIGKILL"}));
         let kill = self.runner.request("proc", "proc/kill/req", message);
-        if let Answer::Later(work) = self.runner.ask(kill, &self.runner.within())
+        if let Answer::Later(work) = self.runner.ask(kill, &self.runner.node_caller())
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(work);
@@ -207,17 +209,18 @@ impl Drop for Process<'_> {
     }
 }
 
-/// The caller of a chain, as whoever runs a node sees it. How a node is coming along is the chain's business.
+/// The caller of a chain as the provider of a node sees it. Notices of a node are dropped: the chain reports its own
+/// progress.
 #[derive(Debug)]
-struct Within {
+struct NodeCaller {
     outer: Arc<dyn Caller>,
     call: CallId,
     streaming: bool,
-    /// Whether a process was heard to have ended.
+    /// Signals that an event reported the end of the process.
     ended: Notify,
 }
 
-impl Caller for Within {
+impl Caller for NodeCaller {
     fn tell(&self, _: Notice) {}
 
     fn ask(&self, _: Option<CallId>, questions: Vec<Asking>) {
@@ -248,20 +251,20 @@ impl Caller for Within {
     }
 }
 
-/// The command that a `proc` node names: a list, or a text with blanks between its words.
+/// The command of a `proc` node: a list, or a string that is split at whitespace.
 fn command(input: &RawValue) -> Vec<String> {
     let members = Members::of(input).unwrap_or_default();
-    let said = members.some("command").or_else(|| members.some("cmd"));
-    match said {
-        Some(said) if Kind::of(said) == Kind::Array => serde_json::from_str(said.get()).unwrap_or_default(),
-        Some(said) => {
-            json::string(said).map_or_else(Vec::new, |words| words.split_whitespace().map(Into::into).collect())
+    let command = members.some("command").or_else(|| members.some("cmd"));
+    match command {
+        Some(command) if Kind::of(command) == Kind::Array => serde_json::from_str(command.get()).unwrap_or_default(),
+        Some(command) => {
+            json::string(command).map_or_else(Vec::new, |words| words.split_whitespace().map(Into::into).collect())
         }
         None => Vec::new(),
     }
 }
 
-/// A tool's result as a node's output: what `tool/call/resp` would have as its `data`.
+/// The result of a tool as the output of a node: the same as `data` of `tool/call/resp`.
 fn data(result: &ToolResult) -> Result<Value, String> {
     match (&result.structured, result.content.as_slice()) {
         (Some(data), _) if Kind::of(data) == Kind::Object => parsed(data),
@@ -276,10 +279,10 @@ fn data(result: &ToolResult) -> Result<Value, String> {
 }
 
 fn parsed(raw: &RawValue) -> Result<Value, String> {
-    serde_json::from_str(raw.get()).map_err(|_| "what it put out is nested too deeply".to_owned())
+    serde_json::from_str(raw.get()).map_err(|_| "the output is nested too deeply".to_owned())
 }
 
-/// What went wrong, where nobody says: that something did.
-fn worded(why: String, otherwise: &str) -> String {
+/// Returns the error message, or a default for an empty one.
+fn message_or(why: String, otherwise: &str) -> String {
     if why.is_empty() { otherwise.to_owned() } else { why }
 }

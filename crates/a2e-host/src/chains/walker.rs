@@ -1,6 +1,6 @@
-//! The walk along the nodes of a chain: what to run next, and what came of it (a2e §16.2).
+//! Walks along the nodes of a chain: decides which node runs next, and records the outputs (a2e §16.2).
 //!
-//! Runs nothing itself, knows no clock, and ends for every graph: no node is visited twice.
+//! The walker runs nothing itself and reads no clock. It terminates for every graph, because no node is visited twice.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -11,10 +11,10 @@ use gladhand_core::wire::{RawValue, json};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::Settings;
-use super::expression::{Known, Meant, holds, meant, text_meant};
+use super::ChainSettings;
+use super::expression::{PathData, Resolved, holds, resolve, resolve_text};
 
-/// A node as its chain describes it.
+/// A node as the chain describes it.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Node {
     node_id: String,
@@ -45,53 +45,53 @@ fn abort() -> String {
     "abort".to_owned()
 }
 
-/// Something to be run.
+/// One run of a node.
 #[derive(Debug)]
 pub(super) struct Job {
-    /// The node whose job it is.
+    /// The id of the node.
     pub(super) node: String,
-    /// What kind of thing it is: `tool`, `skill`, `proc`, or something that nobody knows.
+    /// The kind of the node: `tool`, `skill`, `proc`, or an unknown kind.
     pub(super) kind: String,
-    /// What it is called.
+    /// The name of the tool or skill.
     pub(super) name: String,
-    /// What it is run with: a JSON object; or why there is none.
+    /// The input, a JSON object, or why it could not be made.
     pub(super) input: Result<Box<RawValue>, String>,
 }
 
-/// What comes next.
+/// The next step of a walk.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Run this, then say how it [ended](Walker::ended).
+    /// Run this, then report the outcome with [`Walker::ended`].
     Run(Job),
-    /// That was all.
+    /// The chain has finished.
     Finished(Report),
 }
 
-/// What came of a chain: the members of a `chain/resp`, but for its name and how long it took.
+/// The result of a chain: the members of `chain/resp` except the chain id and the duration.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
     pub(super) success: bool,
     pub(super) outputs: Outputs,
     pub(super) final_output: Value,
     pub(super) nodes_run: usize,
-    pub(super) error: Option<Trouble>,
+    pub(super) error: Option<ChainError>,
 }
 
-/// Why a chain did not come to its end.
+/// Why a chain failed.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Trouble {
+pub(super) struct ChainError {
     pub(super) code: &'static str,
     pub(super) message: String,
 }
 
 impl Report {
-    /// A chain that came to nothing, whatever was run.
+    /// A chain that failed without outputs, even if nodes have run.
     pub(super) fn broken(code: &'static str, message: impl Into<String>) -> Self {
-        Self { error: Some(Trouble { code, message: message.into() }), ..Self::default() }
+        Self { error: Some(ChainError { code, message: message.into() }), ..Self::default() }
     }
 }
 
-/// What nodes put out, in the order in which they first did.
+/// The outputs of nodes, in the order in which the nodes first ended.
 #[derive(Debug, Default)]
 pub(super) struct Outputs {
     entries: Vec<(String, Value)>,
@@ -124,14 +124,14 @@ impl Serialize for Outputs {
     }
 }
 
-/// What the nodes of a chain see: what it began with, overlaid with what was put out.
+/// The data that nodes see: the initial input, overlaid with the outputs.
 #[derive(Debug, Default)]
 struct Context {
     input: Map<String, Value>,
     outputs: Outputs,
 }
 
-impl Known for Context {
+impl PathData for Context {
     fn named(&self, name: &str) -> Option<&Value> {
         self.outputs.get(name).or_else(|| self.input.get(name))
     }
@@ -149,31 +149,31 @@ impl Serialize for Context {
     }
 }
 
-/// A walk.
+/// The state of one chain.
 #[derive(Debug)]
 pub(super) struct Walker {
     nodes: HashMap<String, Node>,
-    at: At,
+    position: Position,
     context: Context,
     visited: HashSet<String>,
-    /// The node that was visited last.
+    /// The last node visited.
     last: String,
     has_failed: bool,
-    settings: Settings,
-    /// How many bytes of output there is still room for.
-    room: usize,
+    settings: ChainSettings,
+    /// How many more bytes of output may be kept.
+    remaining_bytes: usize,
 }
 
-/// Where a walk is.
+/// The position of a walk.
 #[derive(Debug)]
-enum At {
-    /// Before this node; empty: behind the last one.
+enum Position {
+    /// Before this node. The empty name is the end of the chain.
     Before(String),
-    /// In the middle of a map.
+    /// Inside a map node.
     Mapping(Mapping),
-    /// While this node runs.
+    /// This node is running.
     Running(String),
-    /// It was over before its end.
+    /// The chain has failed.
     Over(Box<Report>),
 }
 
@@ -185,15 +185,15 @@ struct Mapping {
 }
 
 impl Walker {
-    /// A walk from this node on. A report: there is nothing to walk along.
+    /// Starts at the node `entry`. Returns a report if the chain is invalid.
     pub(super) fn new(
         nodes: &[Box<RawValue>],
         entry: &str,
         input: Map<String, Value>,
-        settings: Settings,
+        settings: ChainSettings,
     ) -> Result<Self, Box<Report>> {
         if nodes.len() > settings.nodes {
-            let message = format!("{} nodes are more than the {} that are taken", nodes.len(), settings.nodes);
+            let message = format!("the chain has {} nodes, the limit is {}", nodes.len(), settings.nodes);
             return Err(Box::new(Report::broken("chain_error", message)));
         }
         let mut known = HashMap::new();
@@ -210,85 +210,86 @@ impl Walker {
         }
         Ok(Self {
             nodes: known,
-            at: At::Before(entry.to_owned()),
+            position: Position::Before(entry.to_owned()),
             context: Context { input, outputs: Outputs::default() },
             visited: HashSet::new(),
             last: String::new(),
             has_failed: false,
             settings,
-            room: settings.bytes,
+            remaining_bytes: settings.bytes,
         })
     }
 
-    /// What comes next; `is_late`: whether the time that the chain has is over. To be called once for each thing that was
-    /// run, and once more.
+    /// Returns the next step. `is_late` says whether the chain's deadline has passed. Must be called once for each run
+    /// of a node, and once more.
     pub(super) fn next(&mut self, is_late: bool) -> Next {
         loop {
             let broken = |code, message: String| Next::Finished(Report::broken(code, message));
-            match std::mem::replace(&mut self.at, At::Before(String::new())) {
-                At::Over(report) => return Next::Finished(*report),
-                At::Before(end) if end.is_empty() => return Next::Finished(self.finish()),
-                At::Before(id) if self.visited.contains(&id) => {
+            match std::mem::replace(&mut self.position, Position::Before(String::new())) {
+                Position::Over(report) => return Next::Finished(*report),
+                Position::Before(end) if end.is_empty() => return Next::Finished(self.finish()),
+                Position::Before(id) if self.visited.contains(&id) => {
                     return broken("chain_cycle", format!("cycle at {id}"));
                 }
-                _ if is_late => return broken("timeout", LATE.to_owned()),
-                At::Before(id) => {
+                _ if is_late => return broken("timeout", TIMEOUT_MESSAGE.to_owned()),
+                Position::Before(id) => {
                     let Some(node) = self.nodes.get(&id) else {
-                        return broken("chain_error", format!("there is no node {id:?}"));
+                        return broken("chain_error", format!("unknown node {id:?}"));
                     };
                     self.visited.insert(id.clone());
                     self.last.clone_from(&id);
                     match node.kind.as_str() {
                         "branch" => match holds(&node.condition, &self.context) {
-                            Ok(true) => self.at = At::Before(node.true_node.clone()),
-                            Ok(false) => self.at = At::Before(node.false_node.clone()),
+                            Ok(true) => self.position = Position::Before(node.true_node.clone()),
+                            Ok(false) => self.position = Position::Before(node.false_node.clone()),
                             Err(problem) => return broken("chain_error", format!("{id}: {problem}")),
                         },
                         "map" => match self.items(node) {
                             Ok(items) => {
                                 let (items, successes) = (items.into_iter(), Vec::new());
-                                self.at = At::Mapping(Mapping { node: id, items, successes });
+                                self.position = Position::Mapping(Mapping { node: id, items, successes });
                             }
                             Err(problem) => return broken("chain_error", format!("{id}: {problem}")),
                         },
                         _ => {
                             let job = self.job(node, self.input(node));
-                            self.at = At::Running(id);
+                            self.position = Position::Running(id);
                             return Next::Run(job);
                         }
                     }
                 }
-                At::Mapping(mut mapping) => match mapping.items.next() {
+                Position::Mapping(mut mapping) => match mapping.items.next() {
                     Some(item) => {
                         let node = &self.nodes[&self.nodes[&mapping.node].map_node];
                         let job = self.job(node, bounded(&serde_json::json!({"item": item}), self.settings.bytes));
-                        self.at = At::Mapping(mapping);
+                        self.position = Position::Mapping(mapping);
                         return Next::Run(job);
                     }
                     None => self.map_ended(mapping),
                 },
-                // Whoever asks before it said how the last one ended is told that it failed.
-                running @ At::Running(_) => {
-                    self.at = running;
-                    let _ = self.ended(Err("it did not end".to_owned()));
+                // The caller asked for the next step without reporting the outcome of the last run. Count that run as
+                // failed.
+                running @ Position::Running(_) => {
+                    self.position = running;
+                    let _ = self.ended(Err("the node did not end".to_owned()));
                 }
             }
         }
     }
 
-    /// How what was run last ended. Returns that as whoever follows the chain is to be told of it.
+    /// Takes the outcome of the last run. Returns the outcome to report in the event.
     pub(super) fn ended(&mut self, outcome: Result<Value, String>) -> Result<Value, String> {
-        let outcome = outcome.and_then(|output| self.take_in(output));
+        let outcome = outcome.and_then(|output| self.account_for(output));
         self.has_failed |= outcome.is_err();
-        match &mut self.at {
-            At::Mapping(mapping) => {
+        match &mut self.position {
+            Position::Mapping(mapping) => {
                 if let Ok(output) = &outcome {
                     let node = &self.nodes[&mapping.node].map_node;
                     self.context.outputs.set(node, output.clone());
                     mapping.successes.push(output.clone());
                 }
             }
-            At::Running(id) => {
+            Position::Running(id) => {
                 let node = &self.nodes[id];
                 let next = match (&outcome, node.on_error.as_str()) {
                     (Ok(_), _) | (Err(_), "skip") => Some(node.next_node.clone()),
@@ -296,21 +297,21 @@ impl Walker {
                     (Err(_), other) => Some(other.to_owned()),
                 };
                 self.context.outputs.set(id, outcome.clone().unwrap_or_default());
-                self.at = match (next, &outcome) {
-                    (Some(next), _) => At::Before(next),
-                    (None, outcome) => At::Over(Box::new(self.aborted(outcome.as_ref().err()))),
+                self.position = match (next, &outcome) {
+                    (Some(next), _) => Position::Before(next),
+                    (None, outcome) => Position::Over(Box::new(self.aborted(outcome.as_ref().err()))),
                 };
             }
-            At::Before(_) | At::Over(_) => {}
+            Position::Before(_) | Position::Over(_) => {}
         }
         outcome
     }
 
-    /// The report of a chain in which a node failed that it could not do without.
+    /// The report of a chain that a failed node aborts.
     fn aborted(&mut self, why: Option<&String>) -> Report {
         let outputs = std::mem::take(&mut self.context.outputs);
-        let trouble = Trouble { code: "chain_node_error", message: why.cloned().unwrap_or_default() };
-        Report { nodes_run: outputs.len(), outputs, error: Some(trouble), ..Report::default() }
+        let error = ChainError { code: "chain_node_error", message: why.cloned().unwrap_or_default() };
+        Report { nodes_run: outputs.len(), outputs, error: Some(error), ..Report::default() }
     }
 
     fn finish(&mut self) -> Report {
@@ -320,7 +321,7 @@ impl Walker {
     }
 
     fn map_ended(&mut self, mapping: Mapping) {
-        self.at = At::Before(self.nodes[&mapping.node].next_node.clone());
+        self.position = Position::Before(self.nodes[&mapping.node].next_node.clone());
         self.context.outputs.set(&mapping.node, mapping.successes.into());
     }
 
@@ -328,54 +329,53 @@ impl Walker {
         Job { node: node.node_id.clone(), kind: node.kind.clone(), name: node.name.clone(), input }
     }
 
-    /// What a node is run with.
+    /// Makes the input of a node.
     fn input(&self, node: &Node) -> Result<Box<RawValue>, String> {
         if node.input_map.is_empty() {
             return bounded(&node.input, self.settings.bytes);
         }
-        bounded(&Resolved { members: &node.input_map, context: &self.context }, self.settings.bytes)
+        bounded(&ResolvedInput { members: &node.input_map, context: &self.context }, self.settings.bytes)
     }
 
-    /// What a map goes over.
+    /// The items of a map node.
     fn items(&self, node: &Node) -> Result<Vec<Value>, String> {
         if !self.nodes.contains_key(&node.map_node) {
-            return Err(format!("there is no node {:?}", node.map_node));
+            return Err(format!("unknown node {:?}", node.map_node));
         }
         let path = if node.items_path.is_empty() { "$" } else { &node.items_path };
-        let items = match text_meant(path, &self.context) {
-            Meant::Everything => vec![serde_json::to_value(&self.context).unwrap_or_default()],
-            Meant::Value(value) => match value.into_owned() {
+        let items = match resolve_text(path, &self.context) {
+            Resolved::Everything => vec![serde_json::to_value(&self.context).unwrap_or_default()],
+            Resolved::Value(value) => match value.into_owned() {
                 Value::Array(items) => items,
                 other => vec![other],
             },
         };
         if items.len() > self.settings.items {
-            return Err(format!("{} items are more than the {} that are taken", items.len(), self.settings.items));
+            return Err(format!("the map has {} items, the limit is {}", items.len(), self.settings.items));
         }
         Ok(items)
     }
 
-    /// An output that there is room for. What is in a map is kept twice.
-    fn take_in(&mut self, output: Value) -> Result<Value, String> {
-        let copies = if matches!(self.at, At::Mapping(_)) { 2 } else { 1 };
-        let size = bounded(&output, self.room / copies).map_err(|_| {
-            format!("the outputs of the chain are larger than the {} bytes that are kept", self.settings.bytes)
-        })?;
-        self.room -= size.get().len() * copies;
+    /// Accounts for an output. An output inside a map is kept twice.
+    fn account_for(&mut self, output: Value) -> Result<Value, String> {
+        let copies = if matches!(self.position, Position::Mapping(_)) { 2 } else { 1 };
+        let size = bounded(&output, self.remaining_bytes / copies)
+            .map_err(|_| format!("the outputs of the chain are larger than {} bytes", self.settings.bytes))?;
+        self.remaining_bytes -= size.get().len() * copies;
         Ok(output)
     }
 }
 
-/// What is said of a chain whose time is over.
-pub(super) const LATE: &str = "chain exceeded timeout";
+/// The error message of a chain that exceeded its timeout.
+pub(super) const TIMEOUT_MESSAGE: &str = "chain exceeded timeout";
 
-/// An `input_map`, each path replaced by what it leads to.
-struct Resolved<'a> {
+/// An `input_map` with its paths resolved.
+struct ResolvedInput<'a> {
     members: &'a Map<String, Value>,
     context: &'a Context,
 }
 
-impl Serialize for Resolved<'_> {
+impl Serialize for ResolvedInput<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         #[serde(untagged)]
@@ -384,24 +384,24 @@ impl Serialize for Resolved<'_> {
             Value(Cow<'a, Value>),
         }
         serializer.collect_map(self.members.iter().map(|(name, value)| {
-            let member = match meant(value, self.context) {
-                Meant::Everything => Member::Everything(self.context),
-                Meant::Value(value) => Member::Value(value),
+            let member = match resolve(value, self.context) {
+                Resolved::Everything => Member::Everything(self.context),
+                Resolved::Value(value) => Member::Value(value),
             };
             (name, member)
         }))
     }
 }
 
-/// A value as JSON of at most so many bytes.
+/// Serializes a value as JSON of at most `limit` bytes.
 fn bounded(value: &impl Serialize, limit: usize) -> Result<Box<RawValue>, String> {
     let mut text = Bounded { text: Vec::new(), limit };
-    let too_large = |_| format!("what it would be given is larger than {limit} bytes");
+    let too_large = |_| format!("the value is larger than {limit} bytes");
     serde_json::to_writer(&mut text, value).map_err(too_large)?;
     Ok(json::raw(String::from_utf8(text.text).unwrap_or_default()))
 }
 
-/// Takes so many bytes and no more.
+/// A writer that fails beyond `limit` bytes.
 struct Bounded {
     text: Vec<u8>,
     limit: usize,

@@ -1,16 +1,16 @@
-//! Environments that are programs: any command that speaks lines of JSON.
+//! Environments that are programs: any command that reads and writes lines of JSON.
 //!
-//! The program is started for each episode, and ends with it. What it reads, one object on each line:
+//! The program is started for each episode and ends with it. It reads one object per line:
 //!
 //! ```text
 //! {"id": 1, "reset": {"seed": 7, "options": {…}}}     first, and once
 //! {"id": 2, "step": {…}}                               an action
 //! {"id": 3, "render": "text"}                          a mode
-//! {"id": 4, "plan": {…}}                               a state, or null for its own
+//! {"id": 4, "plan": {…}}                               a state, or null for the current one
 //! {"close": true}                                      last; then its input ends
 //! ```
 //!
-//! What it writes, each answer with the id of what it answers:
+//! It writes responses, each with the id of its request, and pushes:
 //!
 //! ```text
 //! {"id": 1, "obs": {"state": {…}}}
@@ -21,12 +21,11 @@
 //! {"push": {"event_type": "status", "reason": "…", "delta": {…}, "reward": 0.1, "terminal": false}}
 //! ```
 //!
-//! Lines with `push` may come at any time and become `env/state/push`. Of an observation only `state` is needed; an error
-//! has the code `runtime_error`, `unknown_action` or `reset_denied`, the first if it has none. A program that takes too
-//! long, writes a line that is too long or no JSON, or ends, ends its episode. The end of what it wrote to its error output
-//! goes into the log then.
+//! Lines with `push` may come at any time and become `env/state/push`. An observation needs only `state`. The code of
+//! an error is `runtime_error` (the default), `unknown_action` or `reset_denied`. The episode ends if the program times
+//! out, exits, or writes a line that is too long or not JSON. The last part of its stderr is logged then.
 
-mod keeper;
+mod program_task;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,37 +36,37 @@ use gladhand_core::operations::Failure;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::keeper::Line;
+use self::program_task::ProgramConnection;
 use super::environment::{Environment, Episode, Object, Reset, Seen, Space, reset_denied};
-use super::pushing::Pushes;
-use crate::starting::ending::Roster;
+use super::pushes::Pushes;
+use crate::starting::ending::TaskCounter;
 use crate::starting::{Plan, Starter, minimal_environment};
 
-/// How a program is made an environment.
+/// Configures a program as an environment.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// What `env_name` calls it.
+    /// The name of the environment, as in `env_name`.
     pub name: String,
-    /// The program and its arguments; there is no shell.
+    /// The program and its arguments. No shell is involved.
     pub command: Vec<String>,
-    /// Where it works; none: where we do.
+    /// The working directory; `None` for that of this process.
     pub folder: Option<PathBuf>,
-    /// Its whole environment.
+    /// The complete environment variables.
     pub environment: Vec<(String, String)>,
-    /// What can be done in it: a JSON Schema.
+    /// The JSON Schema of an action.
     pub actions: Value,
-    /// What is seen of it: a JSON Schema.
+    /// The JSON Schema of a state.
     pub states: Value,
-    /// How long it may take for an answer, also for the first.
-    pub patience: Duration,
-    /// How long it may take to leave when its episode is closed.
+    /// Timeout of each response, including the first.
+    pub timeout: Duration,
+    /// How long the program may run after its episode is closed.
     pub grace: Duration,
-    /// How many bytes one of its lines may have.
-    pub longest_line: usize,
+    /// Maximum length of a line in bytes.
+    pub max_line_bytes: usize,
 }
 
 impl Program {
-    /// A program as an environment, with the usual limits.
+    /// Creates a program environment with default limits.
     pub fn new(name: impl Into<String>, command: Vec<String>) -> Self {
         Self {
             name: name.into(),
@@ -76,9 +75,9 @@ impl Program {
             environment: minimal_environment(),
             actions: json!({"type": "object"}),
             states: json!({"type": "object"}),
-            patience: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
             grace: Duration::from_secs(1),
-            longest_line: 1024 * 1024,
+            max_line_bytes: 1024 * 1024,
         }
     }
 }
@@ -88,12 +87,12 @@ impl Program {
 pub(super) struct Command {
     program: Program,
     starter: Arc<dyn Starter>,
-    roster: Roster,
+    task_counter: TaskCounter,
 }
 
 impl Command {
-    pub(super) fn of(program: Program, starter: Arc<dyn Starter>, roster: Roster) -> Self {
-        Self { program, starter, roster }
+    pub(super) fn of(program: Program, starter: Arc<dyn Starter>, task_counter: TaskCounter) -> Self {
+        Self { program, starter, task_counter }
     }
 }
 
@@ -112,27 +111,27 @@ impl Environment for Command {
         let plan = Plan { command: command.clone(), folder: folder.clone(), environment: environment.clone() };
         let started = self.starter.start(&plan).await;
         let started = started.map_err(|error| reset_denied(format!("the environment does not start: {error}")))?;
-        let (line, keeper) = keeper::keep(started, &self.program, pushes.clone());
-        let at_work = self.roster.enter();
+        let (connection, program_task) = program_task::connect(started, &self.program, pushes.clone());
+        let task_guard = self.task_counter.add();
         tokio::spawn(async move {
-            keeper.await;
-            drop(at_work);
+            program_task.await;
+            drop(task_guard);
         });
-        let mut played = Played { line, pushes, patience: self.program.patience };
-        let seen = played.observe(json!({"reset": {"seed": reset.seed, "options": reset.options}})).await?;
-        Ok((Box::new(played), seen))
+        let mut episode = ProgramEpisode { connection, pushes, timeout: self.program.timeout };
+        let seen = episode.observe(json!({"reset": {"seed": reset.seed, "options": reset.options}})).await?;
+        Ok((Box::new(episode), seen))
     }
 }
 
-/// An episode that a program plays.
+/// An episode that a program runs.
 #[derive(Debug)]
-struct Played {
-    line: Line,
+struct ProgramEpisode {
+    connection: ProgramConnection,
     pushes: Pushes,
-    patience: Duration,
+    timeout: Duration,
 }
 
-/// `obs`, as a program writes it.
+/// The member `obs` of a response.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Observation {
@@ -145,7 +144,7 @@ struct Observation {
 }
 
 #[async_trait]
-impl Episode for Played {
+impl Episode for ProgramEpisode {
     async fn step(&mut self, action: &Object) -> Result<Seen, Failure> {
         self.observe(json!({"step": action})).await
     }
@@ -159,35 +158,35 @@ impl Episode for Played {
         let mut answer = self.ask(json!({"plan": state})).await?;
         match answer.remove("plan") {
             Some(Value::Array(actions)) if actions.iter().all(Value::is_object) => Ok(actions),
-            _ => Err(broken("its plan is no list of actions")),
+            _ => Err(broken("its plan is not a list of actions")),
         }
     }
 
     async fn close(&mut self) {
-        self.line.close();
+        self.connection.close();
     }
 }
 
-impl Played {
-    async fn observe(&mut self, asking: Value) -> Result<Seen, Failure> {
-        let mut answer = self.ask(asking).await?;
+impl ProgramEpisode {
+    async fn observe(&mut self, request: Value) -> Result<Seen, Failure> {
+        let mut answer = self.ask(request).await?;
         let seen: Observation = answer
             .remove("obs")
             .filter(Value::is_object)
             .and_then(|seen| serde_json::from_value(seen).ok())
-            .ok_or_else(|| broken("its observation is none"))?;
+            .ok_or_else(|| broken("its observation is invalid"))?;
         let Observation { state, reward, done, truncated, info, metadata } = seen;
         let done = done || truncated;
         Ok(Seen { state, reward: reward.unwrap_or(0.0), done, truncated, info, metadata })
     }
 
-    async fn ask(&mut self, asking: Value) -> Result<Object, Failure> {
-        let answer = match tokio::time::timeout(self.patience, self.line.ask(asking)).await {
-            Ok(answer) => answer.ok_or_else(|| broken(keeper::ENDED))?,
+    async fn ask(&mut self, request: Value) -> Result<Object, Failure> {
+        let answer = match tokio::time::timeout(self.timeout, self.connection.ask(request)).await {
+            Ok(answer) => answer.ok_or_else(|| broken(program_task::ENDED))?,
             Err(_) => {
-                self.line.hang_up();
-                let why = format!("no answer within {} seconds", self.patience.as_secs_f64());
-                self.pushes.broke(&why);
+                self.connection.stop();
+                let why = format!("no answer within {} seconds", self.timeout.as_secs_f64());
+                self.pushes.fail(&why);
                 return Err(Failure::of_capability("timeout", why));
             }
         };

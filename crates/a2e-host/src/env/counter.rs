@@ -5,19 +5,19 @@ use gladhand_core::operations::Failure;
 use serde_json::json;
 
 use super::environment::{Environment, Episode, Object, Reset, Seen, Space, word};
-use super::pushing::Pushes;
+use super::pushes::Pushes;
 
-/// How far is to be counted.
+/// The count that ends an episode.
 const GOAL: u64 = 5;
 
-/// Counts to five: `{"type": "inc"}` adds one, anything else nothing.
+/// Counts to five: `{"type": "inc"}` adds one, every other action adds nothing.
 #[derive(Debug)]
 pub struct Counter {
     name: String,
 }
 
 impl Counter {
-    /// A counter of this name.
+    /// Creates a counter with this name.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into() }
     }

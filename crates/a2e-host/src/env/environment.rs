@@ -1,4 +1,4 @@
-//! What an environment is, and what an episode of one.
+//! The traits that an environment and its episodes implement.
 
 use std::fmt;
 
@@ -6,109 +6,110 @@ use async_trait::async_trait;
 use gladhand_core::operations::Failure;
 use serde_json::{Map, Value};
 
-use super::pushing::Pushes;
+use super::pushes::Pushes;
 
 /// A JSON object.
 pub type Object = Map<String, Value>;
 
-/// Something that episodes can be played in.
+/// A kind of world in which episodes run.
 #[async_trait]
 pub trait Environment: fmt::Debug + Send + Sync {
-    /// What `env_name` calls it.
+    /// The name of the environment, as in `env_name`.
     fn name(&self) -> &str;
 
-    /// What can be done in it, and what is seen of it.
+    /// The schemas of actions and states.
     fn space(&self) -> Space;
 
-    /// Begins an episode. What changes by itself is told through `pushes`.
+    /// Starts an episode. The environment reports its own changes through `pushes`.
     async fn reset(&self, reset: Reset, pushes: Pushes) -> Result<(Box<dyn Episode>, Seen), Failure>;
 
-    /// What to do in a state that no episode is known to be in; none if it is no state of this environment.
+    /// Suggests actions for a state that belongs to no episode; `None` if it is not a state of this environment.
     fn plan_from(&self, _state: &Object) -> Option<Vec<Value>> {
         None
     }
 }
 
-/// A game that is being played. When it is dropped, everything that belongs to it goes.
+/// A running episode. Dropping it releases everything that belongs to it.
 #[async_trait]
 pub trait Episode: fmt::Debug + Send {
-    /// Does something.
+    /// Performs an action.
     async fn step(&mut self, action: &Object) -> Result<Seen, Failure>;
 
-    /// A picture of it; none if it cannot be had in this mode. `json` is the state for who has no other.
+    /// Renders the episode; `None` if it does not support this mode. For `json` the caller then falls back to the
+    /// state.
     async fn render(&mut self, _mode: &str) -> Result<Option<Value>, Failure> {
         Ok(None)
     }
 
-    /// What to do next, in its own state or in another.
+    /// Suggests the next actions, in the current state or in `state`.
     async fn plan(&mut self, _state: Option<&Object>) -> Result<Vec<Value>, Failure> {
         Ok(Vec::new())
     }
 
-    /// It is not played any more.
+    /// Closes the episode.
     async fn close(&mut self) {}
 }
 
-/// How an episode begins.
+/// How an episode starts.
 #[derive(Debug, Clone, Default)]
 pub struct Reset {
-    /// What chance is made of; the same seed makes the same episode.
+    /// The seed for random numbers; the same seed makes the same episode.
     pub seed: Option<i64>,
-    /// What the environment is told beside that.
+    /// Further options of the environment.
     pub options: Object,
 }
 
-/// What is seen after a reset or a step.
+/// The observation after a reset or a step.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Seen {
-    /// How everything stands.
+    /// The state.
     pub state: Object,
-    /// What the last step was worth.
+    /// The reward of the last step.
     pub reward: f64,
-    /// It is over.
+    /// The episode is over.
     pub done: bool,
-    /// It is over because there is an end to everything, not because anything was reached.
+    /// The episode is over because of a step limit, not because the goal was reached.
     pub truncated: bool,
-    /// More of the last step.
+    /// More about the last step.
     pub info: Object,
-    /// More of the episode.
+    /// More about the episode.
     pub metadata: Object,
 }
 
-/// What can be done in an environment, and what is seen of it: two JSON Schemas.
+/// The JSON Schemas of actions and states.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Space {
-    /// What an action is.
+    /// The schema of an action.
     pub actions: Value,
-    /// What a state is.
+    /// The schema of a state.
     pub states: Value,
 }
 
-/// An environment does not know such an action.
+/// The error for an action that the environment does not know.
 pub(super) fn unknown_action(why: impl Into<String>) -> Failure {
     Failure::of_capability("unknown_action", why)
 }
 
-/// An environment does not begin such an episode.
+/// The error for an episode that cannot be started.
 pub(super) fn reset_denied(why: impl Into<String>) -> Failure {
     Failure::of_capability("reset_denied", why)
 }
 
-/// The word that says what an action is: `action_type`, or `type` for short.
+/// The name of an action: `action_type`, or `type` for short.
 pub(super) fn word(action: &Object) -> Option<&str> {
     action.get("action_type").or_else(|| action.get("type"))?.as_str()
 }
 
-/// An option that is a whole number in a range, or its usual value.
+/// Reads an integer option in a range, or returns its default.
 pub(super) fn option(
     options: &Object,
     name: &str,
-    usual: u64,
+    default: u64,
     range: std::ops::RangeInclusive<u64>,
 ) -> Result<u64, Failure> {
-    let Some(given) = options.get(name).filter(|given| !given.is_null()) else { return Ok(usual) };
+    let Some(given) = options.get(name).filter(|given| !given.is_null()) else { return Ok(default) };
     let whole = given.as_u64().or_else(|| given.as_f64().filter(|number| number.fract() == 0.0).map(|n| n as u64));
     whole.filter(|number| range.contains(number)).ok_or_else(|| {
-        reset_denied(format!("option {name:?} is a whole number from {} to {}", range.start(), range.end()))
+        reset_denied(format!("option {name:?} must be a whole number from {} to {}", range.start(), range.end()))
     })
 }

@@ -1,6 +1,7 @@
-//! A small world of squares: walk round the walls to the goal.
+//! A small grid world: walk around the walls to the goal.
 //!
-//! The same seed makes the same world. Each step costs a little, running into a wall costs more, the goal is worth one.
+//! The same seed makes the same world. Each step costs a little, a step into a wall costs more, and reaching the goal
+//! is worth 1.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -9,41 +10,41 @@ use gladhand_core::operations::Failure;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::chance::Chance;
 use super::environment::{Environment, Episode, Object, Reset, Seen, Space, option, unknown_action, word};
-use super::pushing::Pushes;
+use super::pushes::Pushes;
+use super::random::Random;
 
-/// How many squares a side has unless the options say otherwise.
-const USUAL_SIZE: u64 = 5;
+/// Default size of a side, in squares.
+const DEFAULT_SIZE: u64 = 5;
 
-/// How many squares a side may have.
-const LARGEST: u64 = 32;
+/// Maximum size of a side.
+const MAX_SIZE: u64 = 32;
 
-/// How many steps an episode may have.
-const MOST_STEPS: u64 = 100_000;
+/// Maximum number of steps in an episode.
+const MAX_STEPS: u64 = 100_000;
 
-/// How often a world is thought up before one without walls is taken.
+/// How many random worlds are tried before one without walls is used.
 const ATTEMPTS: usize = 32;
 
 /// One square in this many is a wall.
 const WALL_IN: u64 = 4;
 
-/// What a step costs.
+/// The reward of a step.
 const STEP: f64 = -0.01;
 
-/// What running into a wall costs.
+/// The reward of a step into a wall.
 const BUMP: f64 = -0.1;
 
-/// The world of squares. Options: `size` of a side, `max_steps`.
+/// The grid world. Options: `size` of a side, `max_steps`.
 #[derive(Debug, Default)]
 pub struct Gridworld;
 
-/// A square: across, then down.
+/// A square: column, row.
 type Square = (u64, u64);
 
 const DIRECTIONS: [(&str, (i64, i64)); 4] = [("up", (0, -1)), ("down", (0, 1)), ("left", (-1, 0)), ("right", (1, 0))];
 
-/// How the world stands; this is the state, too.
+/// The state of the world, and the `state` of observations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct World {
     size: u64,
@@ -79,7 +80,7 @@ impl Environment for Gridworld {
             states: json!({
                 "type": "object",
                 "properties": {
-                    "size": {"type": "integer", "minimum": 2, "maximum": LARGEST},
+                    "size": {"type": "integer", "minimum": 2, "maximum": MAX_SIZE},
                     "agent": square,
                     "goal": square,
                     "walls": {"type": "array", "items": square},
@@ -91,11 +92,11 @@ impl Environment for Gridworld {
     }
 
     async fn reset(&self, reset: Reset, _: Pushes) -> Result<(Box<dyn Episode>, Seen), Failure> {
-        let size = option(&reset.options, "size", USUAL_SIZE, 2..=LARGEST)?;
-        let steps = option(&reset.options, "max_steps", 4 * size * size, 1..=MOST_STEPS)?;
-        let chance = Chance::of(reset.seed);
-        let metadata = [("seed".to_owned(), json!(chance.seed()))].into_iter().collect();
-        let walk = Walk { world: World::made(size, steps, chance), metadata };
+        let size = option(&reset.options, "size", DEFAULT_SIZE, 2..=MAX_SIZE)?;
+        let steps = option(&reset.options, "max_steps", 4 * size * size, 1..=MAX_STEPS)?;
+        let random = Random::of(reset.seed);
+        let metadata = [("seed".to_owned(), json!(random.seed()))].into_iter().collect();
+        let walk = Walk { world: World::made(size, steps, random), metadata };
         let seen = walk.seen(0.0);
         Ok((Box::new(walk), seen))
     }
@@ -133,7 +134,7 @@ impl Episode for Walk {
     async fn plan(&mut self, state: Option<&Object>) -> Result<Vec<Value>, Failure> {
         let Some(state) = state else { return Ok(self.world.plan()) };
         let world = World::read(state);
-        let world = world.ok_or_else(|| Failure::refused("this is no state of a gridworld"))?;
+        let world = world.ok_or_else(|| Failure::refused("this is not a state of a gridworld"))?;
         Ok(world.plan())
     }
 }
@@ -148,7 +149,8 @@ impl Walk {
     }
 }
 
-/// Where an action leads: `{"action_type": "move", "payload": {"direction": "up"}}`, or `{"type": "up"}` for short.
+/// The direction of an action: `{"action_type": "move", "payload": {"direction": "up"}}`, or `{"type": "up"}` for
+/// short.
 fn direction(action: &Object) -> Result<(i64, i64), Failure> {
     let named = |name: &str| DIRECTIONS.iter().find(|(direction, _)| *direction == name).map(|(_, way)| *way);
     match word(action) {
@@ -162,19 +164,19 @@ fn direction(action: &Object) -> Result<(i64, i64), Failure> {
 }
 
 impl World {
-    /// A world in which the goal can be reached.
-    fn made(size: u64, steps_left: u64, mut chance: Chance) -> Self {
-        let square = |chance: &mut Chance| (chance.below(size), chance.below(size));
-        let agent = square(&mut chance);
-        let mut goal = square(&mut chance);
+    /// Generates a world in which the goal can be reached.
+    fn made(size: u64, steps_left: u64, mut random: Random) -> Self {
+        let square = |random: &mut Random| (random.below(size), random.below(size));
+        let agent = square(&mut random);
+        let mut goal = square(&mut random);
         while goal == agent {
-            goal = square(&mut chance);
+            goal = square(&mut random);
         }
         let mut world = Self { size, agent, goal, walls: Vec::new(), steps_left };
         for _ in 0..ATTEMPTS {
             world.walls = (0..size)
                 .flat_map(|down| (0..size).map(move |across| (across, down)))
-                .filter(|square| *square != agent && *square != goal && chance.below(WALL_IN) == 0)
+                .filter(|square| *square != agent && *square != goal && random.below(WALL_IN) == 0)
                 .collect();
             if world.path().is_some() {
                 return world;
@@ -184,22 +186,22 @@ impl World {
         world
     }
 
-    /// The world that a state describes, if it describes one.
+    /// Parses a state; `None` if it does not describe a world.
     fn read(state: &Object) -> Option<Self> {
         let world: Self = serde_json::from_value(Value::Object(state.clone())).ok()?;
         let is_inside = |square: &Square| square.0 < world.size && square.1 < world.size;
-        let is_whole = (2..=LARGEST).contains(&world.size) && [&world.agent, &world.goal].into_iter().all(is_inside);
+        let is_whole = (2..=MAX_SIZE).contains(&world.size) && [&world.agent, &world.goal].into_iter().all(is_inside);
         is_whole.then_some(world)
     }
 
-    /// The square next to one, unless there is a wall or the end of the world.
+    /// The neighbouring square in a direction, unless it is a wall or outside the world.
     fn beside(&self, (across, down): Square, (right, below): (i64, i64)) -> Option<Square> {
         let square = (across.checked_add_signed(right)?, down.checked_add_signed(below)?);
         let is_inside = square.0 < self.size && square.1 < self.size;
         (is_inside && !self.walls.contains(&square)).then_some(square)
     }
 
-    /// The shortest way to the goal.
+    /// The shortest path to the goal.
     fn path(&self) -> Option<Vec<&'static str>> {
         let walls: HashSet<Square> = self.walls.iter().copied().collect();
         let open = Self { walls: Vec::new(), ..self.clone() };
@@ -232,7 +234,7 @@ impl World {
         moves.iter().map(|way| json!({"action_type": "move", "payload": {"direction": way}})).collect()
     }
 
-    /// A picture: `A` is the agent, `G` the goal, `#` a wall.
+    /// Draws the world: `A` is the agent, `G` the goal, `#` a wall.
     fn drawn(&self) -> String {
         let mut picture = String::new();
         for down in 0..self.size {
@@ -259,9 +261,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_world_can_be_walked_as_planned(seed in any::<i64>(), size in 2u64..=LARGEST) {
-            let mut world = World::made(size, 1, Chance::of(Some(seed)));
-            prop_assert_eq!(&world, &World::made(size, 1, Chance::of(Some(seed))));
+        fn every_world_can_be_walked_as_planned(seed in any::<i64>(), size in 2u64..=MAX_SIZE) {
+            let mut world = World::made(size, 1, Random::of(Some(seed)));
+            prop_assert_eq!(&world, &World::made(size, 1, Random::of(Some(seed))));
             let path = world.path().unwrap();
             prop_assert!(!path.is_empty());
             for way in path {

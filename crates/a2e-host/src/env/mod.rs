@@ -1,15 +1,16 @@
-//! The capability `env`: episodes that are played step by step (`a2e` §12).
+//! The capability `env`: episodes that run step by step (`a2e` §12).
 //!
-//! There may be several environments, and a session may play several episodes; it sees no others, and they go with it.
-//! What an environment is says [`Environment`]; here is what all have in common: counting, recording, limits, pushes.
+//! There may be several environments, and a session may run several episodes. A session sees only its own episodes, and
+//! they end with it. Environments implement [`Environment`]. This module does what all of them share: counting,
+//! recording, limits, pushes.
 
-mod chance;
 mod command;
 mod counter;
 mod environment;
 mod gridworld;
-mod playing;
-mod pushing;
+mod pushes;
+mod random;
+mod running_episode;
 mod textfiles;
 
 use std::sync::Arc;
@@ -25,48 +26,48 @@ pub use self::counter::Counter;
 use self::environment::reset_denied;
 pub use self::environment::{Environment, Episode, Object, Reset, Seen, Space};
 pub use self::gridworld::Gridworld;
-use self::playing::Played;
-pub use self::pushing::{Push, Pushes};
+pub use self::pushes::{Push, Pushes};
+use self::running_episode::RunningEpisode;
 pub use self::textfiles::Textfiles;
-use crate::belongings::{Belongings, Few, NoPlace, Place};
 use crate::grants::{self, Programs};
 use crate::reply;
+use crate::session_values::{Reservation, ReserveError, SessionValues, ValuesOfSession};
 use crate::starting::Starter;
 
-/// What is played, and how much of it.
+/// The configured environments and the limits of episodes.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// Programs that are environments, beside those that are always there.
+pub struct EnvSettings {
+    /// Programs that are environments, in addition to the built-in ones.
     pub programs: Vec<Program>,
-    /// How many episodes a session may have at once. Those that are over make room for others.
-    pub most_episodes: usize,
-    /// How many episodes all sessions may have at once.
-    pub most_in_all: usize,
-    /// How many bytes of JSON a state or an action may have.
-    pub largest_state: usize,
-    /// How many steps of an episode are recorded; of more, the newest.
-    pub most_records: usize,
-    /// How many bytes of JSON the records of an episode may have, and an answer with records.
-    pub most_recorded: usize,
-    /// How many steps may be asked for at once.
-    pub largest_batch: usize,
+    /// Maximum number of episodes of a session. Episodes that are over make room for new ones.
+    pub max_episodes: usize,
+    /// Maximum number of episodes of all sessions together.
+    pub max_total_episodes: usize,
+    /// Maximum size of a state or an action, in bytes of JSON.
+    pub max_state_bytes: usize,
+    /// Maximum number of recorded steps of an episode. The newest are kept.
+    pub max_records: usize,
+    /// Maximum size in bytes of JSON of the records of an episode, and of a response with records.
+    pub max_record_bytes: usize,
+    /// Maximum number of steps in one batch request.
+    pub max_batch_steps: usize,
 }
 
-impl Default for Settings {
+impl Default for EnvSettings {
     fn default() -> Self {
         Self {
             programs: Vec::new(),
-            most_episodes: 16,
-            most_in_all: 256,
-            largest_state: 1024 * 1024,
-            most_records: 1000,
-            most_recorded: 1024 * 1024,
-            largest_batch: 64,
+            max_episodes: 16,
+            max_total_episodes: 256,
+            max_state_bytes: 1024 * 1024,
+            max_records: 1000,
+            max_record_bytes: 1024 * 1024,
+            max_batch_steps: 64,
         }
     }
 }
 
-/// The environments that are always there.
+/// The built-in environments.
 fn own() -> Vec<Arc<dyn Environment>> {
     vec![
         Arc::new(Gridworld),
@@ -76,7 +77,7 @@ fn own() -> Vec<Arc<dyn Environment>> {
     ]
 }
 
-/// Whether an environment that is always there has this name, so that a program of the same would never be played.
+/// Whether a built-in environment has this name, so that a program of the same name would never be used.
 pub fn is_own(name: &str) -> bool {
     own().iter().any(|environment| environment.name() == name)
 }
@@ -84,27 +85,28 @@ pub fn is_own(name: &str) -> bool {
 /// The capability `env`.
 #[derive(Debug)]
 pub struct Env {
-    settings: Settings,
+    settings: EnvSettings,
     programs: Programs,
     environments: Vec<Arc<dyn Environment>>,
-    episodes: Belongings<Played>,
+    episodes: SessionValues<RunningEpisode>,
 }
 
 impl Env {
-    /// The environments that are always there (`gridworld`, `textfiles`, `counter`, which is also called `counter_env`),
-    /// and the programs of the settings, which somebody starts.
-    pub fn new(mut settings: Settings, starter: &Arc<dyn Starter>) -> Self {
-        let episodes = Belongings::default();
+    /// Offers the built-in environments (`gridworld`, `textfiles`, `counter` and its alias `counter_env`) and the
+    /// configured programs, which `starter` starts.
+    pub fn new(mut settings: EnvSettings, starter: &Arc<dyn Starter>) -> Self {
+        let episodes = SessionValues::default();
         let programs = if settings.programs.is_empty() { Programs::None } else { Programs::Some };
         let mut environments = own();
         for program in std::mem::take(&mut settings.programs) {
-            let roster = episodes.roster().clone();
-            environments.push(Arc::new(command::Command::of(program, Arc::clone(starter), roster)));
+            let task_counter = episodes.task_counter().clone();
+            environments.push(Arc::new(command::Command::of(program, Arc::clone(starter), task_counter)));
         }
         Self { settings, programs, environments, episodes }
     }
 
-    /// One more environment. It goes before one of the same name. What it does is not known here, so it counts as a program.
+    /// Adds an environment, which takes precedence over one of the same name. It is unknown what the environment does,
+    /// so it counts as a program.
     pub fn with(mut self, environment: Arc<dyn Environment>) -> Self {
         self.programs = Programs::Some;
         self.environments.insert(0, environment);
@@ -112,7 +114,7 @@ impl Env {
     }
 }
 
-/// A whole number or none, which may be written as `5.0`.
+/// An integer that may be written as `5.0`.
 #[derive(Debug, Deserialize)]
 struct Whole(#[serde(deserialize_with = "crate::integer")] i64);
 
@@ -214,26 +216,26 @@ impl Provider for Env {
 
     fn closing(&self) -> Option<Settling> {
         self.episodes.close().iter().for_each(|episode| episode.abandon());
-        let roster = self.episodes.roster().clone();
-        Some(Box::pin(async move { roster.all_left().await }))
+        let task_counter = self.episodes.task_counter().clone();
+        Some(Box::pin(async move { task_counter.all_done().await }))
     }
 }
 
 impl Env {
     fn reset(&self, reset: ResetRequest, context: &Context<'_>) -> Result<Answer, Failure> {
         let environment = Arc::clone(self.environment(&reset.env_name)?);
-        let place = self.place(context.caller.session())?;
-        let bounds = pushing::Bounds {
-            state: self.settings.largest_state,
-            records: self.settings.most_records,
-            recorded: self.settings.most_recorded,
+        let reservation = self.reserve(context.caller.session())?;
+        let bounds = pushes::Bounds {
+            state: self.settings.max_state_bytes,
+            records: self.settings.max_records,
+            recorded: self.settings.max_record_bytes,
         };
         let (caller, seed) = (Arc::clone(context.caller), reset.seed.map(|Whole(seed)| seed));
         Ok(Answer::Later(Box::pin(async move {
             let reset = Reset { seed, options: reset.options };
-            let (episode, observation) = Played::begin(&*environment, reset, caller, bounds).await?;
-            // If the session has ended meanwhile, the episode goes with what is dropped here.
-            place.fill(&Arc::new(episode)).ok_or_else(|| reset_denied("the session has ended"))?;
+            let (episode, observation) = RunningEpisode::begin(&*environment, reset, caller, bounds).await?;
+            // If the session has ended meanwhile, `reservation` refuses the episode and it is dropped here.
+            reservation.fill(&Arc::new(episode)).ok_or_else(|| reset_denied("the session has ended"))?;
             reply(&json!({"obs": observation}))
         })))
     }
@@ -243,31 +245,33 @@ impl Env {
         found.ok_or_else(|| reset_denied(format!("unknown environment: {name:?}")))
     }
 
-    /// A place for one more episode, made by forgetting the oldest that are over.
-    fn place(&self, session: SessionId) -> Result<Place<Played>, Failure> {
+    /// Reserves a place for one more episode. Removes the oldest episodes that are over, if necessary.
+    fn reserve(&self, session: SessionId) -> Result<Reservation<RunningEpisode>, Failure> {
         let settings = &self.settings;
-        let admit = |few: &mut Few<Played>, in_all: crate::belongings::InAll| {
-            while few.coming + few.here.len() >= settings.most_episodes {
-                let over = few.here.iter().position(|episode| episode.is_over());
-                few.here.remove(over.ok_or(settings.most_episodes)?);
+        let admit = |values: &mut ValuesOfSession<RunningEpisode>, total: crate::session_values::TotalCount| {
+            while values.reserved + values.items.len() >= settings.max_episodes {
+                let over = values.items.iter().position(|episode| episode.is_over());
+                values.items.remove(over.ok_or(settings.max_episodes)?);
             }
-            if in_all.0 >= settings.most_in_all { Err(settings.most_in_all) } else { Ok(()) }
+            if total.0 >= settings.max_total_episodes { Err(settings.max_total_episodes) } else { Ok(()) }
         };
-        self.episodes.place(session, |_| true, admit).map_err(|no| match no {
-            NoPlace::Closed => reset_denied("stopping"),
-            NoPlace::NotAdmitted(most) => reset_denied(format!("there are {most} episodes already; close one first")),
+        self.episodes.reserve(session, |_| true, admit).map_err(|error| match error {
+            ReserveError::Closed => reset_denied("stopping"),
+            ReserveError::NotAdmitted(max) => {
+                reset_denied(format!("the limit of {max} episodes is reached; close one first"))
+            }
         })
     }
 
-    fn episode(&self, session: SessionId, id: &str) -> Result<Arc<Played>, Failure> {
-        self.episodes.find(session, |episode| episode.id == id).ok_or_else(playing::no_episode)
+    fn episode(&self, session: SessionId, id: &str) -> Result<Arc<RunningEpisode>, Failure> {
+        self.episodes.find(session, |episode| episode.id == id).ok_or_else(running_episode::no_episode)
     }
 
     fn step(&self, step: StepRequest, session: SessionId) -> Result<Answer, Failure> {
         let episode = self.episode(session, &step.episode_id)?;
-        let largest = self.settings.largest_state;
+        let max_bytes = self.settings.max_state_bytes;
         Ok(Answer::Later(Box::pin(async move {
-            let observation = episode.step(&step.action, largest).await?;
+            let observation = episode.step(&step.action, max_bytes).await?;
             reply(&json!({"obs": observation}))
         })))
     }
@@ -279,7 +283,7 @@ impl Env {
 
     fn close(&self, of: &EpisodeRequest, session: SessionId) -> Result<Answer, Failure> {
         let episode = self.episodes.take(session, |episode| episode.id == of.episode_id);
-        let episode = episode.ok_or_else(playing::no_episode)?;
+        let episode = episode.ok_or_else(running_episode::no_episode)?;
         Ok(Answer::Later(Box::pin(async move {
             episode.close().await;
             reply(&json!({"closed": true}))
@@ -300,39 +304,39 @@ impl Env {
     }
 
     fn plan(&self, plan: PlanRequest, session: SessionId) -> Result<Answer, Failure> {
-        let told = |actions: &[Value]| -> Outcome { reply(&json!({"suggested_actions": actions})) };
+        let answer = |actions: &[Value]| -> Outcome { reply(&json!({"suggested_actions": actions})) };
         if let Some(id) = plan.episode_id.filter(|id| !id.is_empty()) {
             let episode = self.episode(session, &id)?;
-            return Ok(Answer::Later(Box::pin(async move { told(&episode.plan(plan.state.as_ref()).await?) })));
+            return Ok(Answer::Later(Box::pin(async move { answer(&episode.plan(plan.state.as_ref()).await?) })));
         }
-        let state = plan.state.ok_or_else(playing::no_episode)?;
+        let state = plan.state.ok_or_else(running_episode::no_episode)?;
         let planned = self.environments.iter().find_map(|environment| environment.plan_from(&state));
-        let unknown = || Failure::refused("no environment knows such a state; name an episode");
-        Ok(Answer::Now(told(&planned.ok_or_else(unknown)?)))
+        let unknown = || Failure::refused("no environment knows this state; name an episode");
+        Ok(Answer::Now(answer(&planned.ok_or_else(unknown)?)))
     }
 
     fn batch(&self, batch: BatchRequest, call: &CapabilityCall<'_>, session: SessionId) -> Result<Answer, Failure> {
         let BatchRequest { episode_ids, actions } = batch;
-        let largest = self.settings.largest_batch;
+        let max_steps = self.settings.max_batch_steps;
         if episode_ids.len() != actions.len() {
             return Err(Failure::refused(format!("{} episodes and {} actions", episode_ids.len(), actions.len())));
         }
-        if actions.len() > largest {
-            return Err(Failure::refused(format!("at most {largest} steps at once")));
+        if actions.len() > max_steps {
+            return Err(Failure::refused(format!("at most {max_steps} steps at once")));
         }
         let found = episode_ids.iter().map(|id| self.episode(session, id));
         let episodes = found.collect::<Result<Vec<_>, _>>()?;
         if episodes.iter().any(|episode| episode.is_over()) {
-            return Err(playing::is_over());
+            return Err(running_episode::is_over());
         }
         let request = call.request.as_ref().map(|id| json::raw(id.as_json().to_owned()));
-        let largest = self.settings.largest_state;
+        let max_bytes = self.settings.max_state_bytes;
         Ok(Answer::Later(Box::pin(async move {
             let mut results = Vec::with_capacity(actions.len());
             for (episode, action) in episodes.iter().zip(&actions) {
-                // Those before have been made, so one that fails does not fail all.
+                // The steps before this one have been made, so one failure does not fail the batch.
                 let observation =
-                    episode.step(action, largest).await.unwrap_or_else(|failure| episode.failed(&failure));
+                    episode.step(action, max_bytes).await.unwrap_or_else(|failure| episode.failed(&failure));
                 results.push(json!({"type": "env/step/resp", "req_id": request, "obs": observation}));
             }
             reply(&json!({"results": results}))
@@ -344,8 +348,8 @@ impl Env {
             "" => self.episodes.of(session),
             id => vec![self.episode(session, id)?],
         };
-        let most = usize::try_from(of.limit).unwrap_or(0);
-        let records = playing::records(&episodes, most, self.settings.most_recorded);
+        let max_records = usize::try_from(of.limit).unwrap_or(0);
+        let records = running_episode::records(&episodes, max_records, self.settings.max_record_bytes);
         Ok(Answer::Now(reply(&json!({"episodes": records}))))
     }
 }

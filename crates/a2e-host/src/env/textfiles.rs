@@ -1,7 +1,7 @@
-//! A folder of notes and a task: find what is asked for, and put it where it is wanted.
+//! A folder of notes and a task: find the key in one of the notes, and write it down or rename the note.
 //!
-//! Each episode has a folder of its own, made from the seed, which nobody leaves and which goes with the episode. All files
-//! are small, so nothing here waits for long.
+//! Each episode has its own folder, made from the seed and removed with the episode. Actions cannot reach outside it.
+//! All files are small, so synchronous file access does not block for long.
 
 mod folder;
 
@@ -12,21 +12,21 @@ use gladhand_core::operations::Failure;
 use serde_json::{Value, json};
 
 use self::folder::Folder;
-use super::chance::Chance;
 use super::environment::{
     Environment, Episode, Object, Reset, Seen, Space, option, reset_denied, unknown_action, word,
 };
-use super::pushing::Pushes;
+use super::pushes::Pushes;
+use super::random::Random;
 
-/// How many steps an episode has unless the options say otherwise, and how many it may have.
-const USUAL_STEPS: u64 = 50;
-const MOST_STEPS: u64 = 1000;
+/// Default and maximum number of steps in an episode.
+const DEFAULT_STEPS: u64 = 50;
+const MAX_STEPS: u64 = 1000;
 
-/// How many notes there are unless the options say otherwise, and how many there may be.
-const USUAL_NOTES: u64 = 8;
-const MOST_NOTES: u64 = 50;
+/// Default and maximum number of notes.
+const DEFAULT_NOTES: u64 = 8;
+const MAX_NOTES: u64 = 50;
 
-/// What a step costs, and one that came to nothing.
+/// The reward of a step, and of a step that fails.
 const STEP: f64 = -0.01;
 const MISTAKE: f64 = -0.05;
 
@@ -36,7 +36,7 @@ const THINGS: [&str; 8] = ["apple", "barrel", "candle", "drum", "engine", "feath
 /// A folder of notes and a task. Options: `task` (`collect`, `rename`), `files`, `max_steps`.
 #[derive(Debug, Clone)]
 pub struct Textfiles {
-    /// Where the folders are made.
+    /// Where the folders are created.
     pub within: PathBuf,
 }
 
@@ -46,12 +46,12 @@ impl Default for Textfiles {
     }
 }
 
-/// What is to be done.
+/// The task of an episode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Task {
     /// Write the key to a file.
     Collect,
-    /// Give the note with the key another name.
+    /// Rename the note that contains the key.
     Rename,
 }
 
@@ -91,36 +91,36 @@ impl Environment for Textfiles {
     }
 
     async fn reset(&self, reset: Reset, _: Pushes) -> Result<(Box<dyn Episode>, Seen), Failure> {
-        let steps_left = option(&reset.options, "max_steps", USUAL_STEPS, 1..=MOST_STEPS)?;
-        let notes = option(&reset.options, "files", USUAL_NOTES, 1..=MOST_NOTES)?;
-        let mut chance = Chance::of(reset.seed);
+        let steps_left = option(&reset.options, "max_steps", DEFAULT_STEPS, 1..=MAX_STEPS)?;
+        let notes = option(&reset.options, "files", DEFAULT_NOTES, 1..=MAX_NOTES)?;
+        let mut random = Random::of(reset.seed);
         let task = match reset.options.get("task").filter(|task| !task.is_null()) {
-            None => [Task::Collect, Task::Rename][usize::from(chance.below(2) == 1)],
+            None => [Task::Collect, Task::Rename][usize::from(random.below(2) == 1)],
             Some(Value::String(word)) if word == "collect" => Task::Collect,
             Some(Value::String(word)) if word == "rename" => Task::Rename,
-            Some(_) => return Err(reset_denied("option \"task\" is \"collect\" or \"rename\"")),
+            Some(_) => return Err(reset_denied("option \"task\" must be \"collect\" or \"rename\"")),
         };
-        let cannot = |error: std::io::Error| reset_denied(format!("the folder cannot be made: {error}"));
+        let cannot = |error: std::io::Error| reset_denied(format!("could not create the folder: {error}"));
         let folder = Folder::make(&self.within).map_err(cannot)?;
-        let metadata = [("seed".to_owned(), json!(chance.seed()))].into_iter().collect();
-        let (key, keeper) = fill(&folder, notes, &mut chance).map_err(cannot)?;
+        let metadata = [("seed".to_owned(), json!(random.seed()))].into_iter().collect();
+        let (key, keeper) = fill(&folder, notes, &mut random).map_err(cannot)?;
         let errand = Errand { folder, task, key, keeper, steps_left, metadata };
         let seen = errand.seen(Value::Null, 0.0);
         Ok((Box::new(errand), seen))
     }
 }
 
-/// Writes the notes; gives the key and the path of the note that has it.
-fn fill(folder: &Folder, notes: u64, chance: &mut Chance) -> std::io::Result<(String, String)> {
-    let keeper = chance.below(notes);
-    let key = format!("{:08x}", chance.below(1 << 32));
+/// Writes the notes. Returns the key and the path of the note that contains it.
+fn fill(folder: &Folder, notes: u64, random: &mut Random) -> std::io::Result<(String, String)> {
+    let keeper = random.below(notes);
+    let key = format!("{:08x}", random.below(1 << 32));
     let mut kept_in = String::new();
     for number in 0..notes {
-        let room = ROOMS[chance.below(ROOMS.len() as u64) as usize];
+        let room = ROOMS[random.below(ROOMS.len() as u64) as usize];
         let path = format!("{room}/note-{number}.txt");
         let mut text = String::new();
-        for _ in 0..=chance.below(4) {
-            let thing = THINGS[chance.below(THINGS.len() as u64) as usize];
+        for _ in 0..=random.below(4) {
+            let thing = THINGS[random.below(THINGS.len() as u64) as usize];
             text.push_str(&format!("There is a {thing} in the {room}.\n"));
         }
         if number == keeper {
@@ -137,7 +137,7 @@ struct Errand {
     folder: Folder,
     task: Task,
     key: String,
-    /// Where the key was at the beginning.
+    /// The path of the note that contained the key at the start.
     keeper: String,
     steps_left: u64,
     metadata: Object,

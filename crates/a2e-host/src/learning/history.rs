@@ -1,4 +1,4 @@
-//! Refinements: what follows from the statistics, what was made of it, and the way back.
+//! Refinements: proposals derived from the statistics, the edits that were applied, and rollback.
 
 use gladhand_core::wire::json::{is_deeper_than, to_raw};
 use rusqlite::{OptionalExtension as _, Row, params};
@@ -8,14 +8,14 @@ use serde_json::{Map, Value, json};
 use super::proposal::{Edit, at, edits, review};
 use super::statistics::{Performance, Statistics};
 use crate::hex_id;
-use crate::storage::Setback;
+use crate::storage::StorageError;
 
-/// Mean score below which a component is to be called less often.
+/// A component with a mean score below this should be called less often.
 const POOR: f64 = 0.5;
-/// How deep what refinements change may nest; deeper JSON is not read back.
-const DEEPEST: usize = 100;
-/// The longest id of a refinement, in bytes.
-const LONGEST_ID: usize = 128;
+/// Maximum nesting depth of the refined state. Deeper JSON could not be read back.
+const MAX_DEPTH: usize = 100;
+/// Maximum length of a refinement id, in bytes.
+const MAX_ID_BYTES: usize = 128;
 
 const INSERT: &str = "INSERT INTO learning_refinements (refinement_id, applied_at, applied_edits, failed_edits, proposal, \
     snapshot, principal) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
@@ -24,14 +24,14 @@ const OLD: &str = "DELETE FROM learning_refinements WHERE principal = ?2 AND id 
 const ENTRIES: &str = "SELECT refinement_id, applied_at, rolled_back_at, applied_edits, failed_edits, proposal \
     FROM learning_refinements WHERE principal = ?1 ORDER BY id";
 
-/// The refinements, and what they changed, at a moment.
+/// The refinements of a principal and the state that they change, at one point in time.
 #[derive(Debug)]
 pub(super) struct History<'a> {
     pub(super) statistics: Statistics<'a>,
     pub(super) now: f64,
 }
 
-/// What became of a proposal.
+/// The result of applying a proposal.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(super) struct Applied {
     refinement_id: String,
@@ -42,8 +42,9 @@ pub(super) struct Applied {
 }
 
 impl History<'_> {
-    /// Plans, and applies what stands up to review. Says how many proposals that was; too few experiences teach nothing.
-    pub(super) fn adapt(&self, component: &str) -> Result<usize, Setback> {
+    /// Plans, and applies the proposals that pass review. Returns how many were applied. Does nothing if there are too
+    /// few experiences.
+    pub(super) fn adapt(&self, component: &str) -> Result<usize, StorageError> {
         let settings = self.statistics.settings;
         if self.statistics.experiences()? < u64::from(settings.min_experiences) {
             return Ok(0);
@@ -60,8 +61,8 @@ impl History<'_> {
         Ok(adapted)
     }
 
-    /// A proposal for each component that does poorly, the worst first, unless what it would change is so already.
-    pub(super) fn plan(&self, component: &str, scope: &str) -> Result<Vec<Map<String, Value>>, Setback> {
+    /// Proposes an edit for each component with a poor score, the worst first, unless the edit would change nothing.
+    pub(super) fn plan(&self, component: &str, scope: &str) -> Result<Vec<Map<String, Value>>, StorageError> {
         let settings = self.statistics.settings;
         let state = self.state()?;
         let mut poor = self.statistics.performances(component)?;
@@ -79,7 +80,7 @@ impl History<'_> {
         if old == weight {
             return None;
         }
-        // The more calls there were beyond the few that it takes, the surer we are.
+        // Confidence grows with the number of calls.
         let confidence = calls as f64 / (calls as f64 + f64::from(self.statistics.settings.min_experiences));
         let summary = format!("mean score {mean:.3} over {calls} calls");
         let proposal = json!({
@@ -102,8 +103,8 @@ impl History<'_> {
         proposal.as_object().cloned()
     }
 
-    /// Makes the edits of a proposal that can be made, and remembers how it was before.
-    pub(super) fn apply(&self, proposal: &Map<String, Value>) -> Result<Applied, Setback> {
+    /// Applies the valid edits of a proposal, and stores a snapshot of the state before them.
+    pub(super) fn apply(&self, proposal: &Map<String, Value>) -> Result<Applied, StorageError> {
         let settings = self.statistics.settings;
         let named = proposal.get("refinement_id").and_then(Value::as_str).filter(|id| !id.is_empty());
         let refinement_id = named.map_or_else(hex_id::<16>, str::to_owned);
@@ -113,10 +114,10 @@ impl History<'_> {
         };
         let kept = to_raw(proposal);
         if kept.get().len() > settings.record_bytes {
-            return refused(refinement_id, format!("a proposal has at most {} bytes", settings.record_bytes));
+            return refused(refinement_id, format!("a proposal must not exceed {} bytes", settings.record_bytes));
         }
-        if refinement_id.len() > LONGEST_ID {
-            return refused(refinement_id, format!("an id has at most {LONGEST_ID} bytes"));
+        if refinement_id.len() > MAX_ID_BYTES {
+            return refused(refinement_id, format!("an id must not exceed {MAX_ID_BYTES} bytes"));
         }
         if self.is_applied(&refinement_id)? == Some(true) {
             let error = format!("refinement {refinement_id} is applied already");
@@ -136,8 +137,8 @@ impl History<'_> {
             return refused(refinement_id, error);
         }
         let text = to_raw(&state);
-        if text.get().len() > settings.state_bytes || is_deeper_than(text.get().as_bytes(), DEEPEST) {
-            return refused(refinement_id, "it would make too much of what there is".to_owned());
+        if text.get().len() > settings.state_bytes || is_deeper_than(text.get().as_bytes(), MAX_DEPTH) {
+            return refused(refinement_id, "the refined state would become too large".to_owned());
         }
         let Statistics { rows, principal, .. } = self.statistics;
         self.statistics.ensure_state()?;
@@ -158,8 +159,9 @@ impl History<'_> {
         })
     }
 
-    /// Goes back to how it was before a refinement, and so also before all that came after it; or says why not.
-    pub(super) fn roll_back(&self, refinement_id: &str) -> Result<Result<(), String>, Setback> {
+    /// Restores the state before a refinement, which also undoes all later refinements. The inner error says why it
+    /// cannot.
+    pub(super) fn roll_back(&self, refinement_id: &str) -> Result<Result<(), String>, StorageError> {
         match self.is_applied(refinement_id)? {
             None => return Ok(Err(format!("unknown refinement: {refinement_id:.64}"))),
             Some(false) => return Ok(Err(format!("refinement {refinement_id:.64} is rolled back already"))),
@@ -175,7 +177,7 @@ impl History<'_> {
         Ok(Ok(()))
     }
 
-    /// Whether a refinement is in force; none if there is no such refinement.
+    /// Whether a refinement is in force; `None` if the id is unknown.
     fn is_applied(&self, refinement_id: &str) -> rusqlite::Result<Option<bool>> {
         let Statistics { rows, principal, .. } = self.statistics;
         let select =
@@ -183,7 +185,7 @@ impl History<'_> {
         rows.query_row(select, [refinement_id, principal], |row| row.get(0)).optional()
     }
 
-    /// What refinements have made of it so far.
+    /// The state that the refinements have produced so far.
     fn state(&self) -> rusqlite::Result<Map<String, Value>> {
         let Statistics { rows, principal, .. } = self.statistics;
         let select = "SELECT state FROM learning_state WHERE principal = ?1";
@@ -191,8 +193,8 @@ impl History<'_> {
         Ok(state.and_then(|state| serde_json::from_str(&state).ok()).unwrap_or_default())
     }
 
-    /// All edits that were ever made, as far as they are remembered.
-    pub(super) fn edits(&self) -> Result<Vec<Edit>, Setback> {
+    /// All edits that were ever proposed and are still remembered.
+    pub(super) fn edits(&self) -> Result<Vec<Edit>, StorageError> {
         let Statistics { rows, principal, .. } = self.statistics;
         let mut proposals = rows.prepare_cached("SELECT proposal FROM learning_refinements WHERE principal = ?1")?;
         let mut proposals = proposals.query([principal])?;
@@ -205,7 +207,7 @@ impl History<'_> {
         Ok(made)
     }
 
-    /// The refinements as they are shown, the oldest first.
+    /// The refinements as they are listed, the oldest first.
     pub(super) fn entries(&self) -> rusqlite::Result<Vec<Value>> {
         let read = |row: &Row<'_>| {
             let proposal: String = row.get(5)?;

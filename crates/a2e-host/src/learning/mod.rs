@@ -1,12 +1,13 @@
-//! The capability `learning`: what was told of components, how they did, and refinements that follow from it.
+//! The capability `learning`: feedback and experiences about components, statistics of them, and refinements derived
+//! from these.
 //!
-//! Feedback and experiences of all agents of a principal count together, as in one log; what refinements change is one
-//! object of that principal. Both are in the database. Principals see nothing of each other.
+//! The feedback and experiences of all agents of a principal count together. Refinements change one JSON object of that
+//! principal. Both are in the database. Principals see nothing of each other.
 
 mod history;
 mod proposal;
+mod records;
 mod statistics;
-mod told;
 
 use gladhand_core::operations::{CapabilityCall, Failure};
 use gladhand_core::wire::{RawValue, json};
@@ -18,47 +19,47 @@ use serde_json::{Map, Value, json};
 
 use self::history::History;
 use self::proposal::review;
+use self::records::{Experience, Feedback, Record};
 use self::statistics::Statistics;
-use self::told::{Experience, Feedback, Told};
 use crate::clock::Clock;
 use crate::grants::{self, Programs};
 use crate::owner::Owner;
-use crate::storage::{Place, Setback, Storage, Turn};
+use crate::storage::{Access, LazyDatabase, Storage, StorageError};
 
-/// How much is learned from how much, for each principal.
+/// Limits and thresholds, for each principal.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// After how many experiences the host adapts by itself; 0: never.
+pub struct LearningSettings {
+    /// The host adapts by itself after this many experiences; 0 disables it.
     pub adapt_every: u32,
-    /// Experiences without which nothing is adapted, and calls of a component without which nothing is proposed for it.
+    /// Minimum number of experiences for any adaptation, and of calls of a component for a proposal about it.
     pub min_experiences: u32,
-    /// Confidence below which a proposal is not approved.
+    /// A proposal with a lower confidence is not approved.
     pub confidence_threshold: f64,
-    /// The scope of proposals that are made when nobody asked for any.
+    /// The scope of proposals that the host makes by itself.
     pub scope: String,
-    /// Components that are known; telling of more fails.
+    /// Maximum number of components. Records that would add more are refused.
     pub components: u32,
-    /// Durations of a component that the 95th percentile is taken of: the latest.
+    /// How many durations of a component are kept for the 95th percentile: the latest.
     pub durations: u32,
-    /// Records of feedback and experience that are kept: the latest.
+    /// Maximum number of kept records of feedback and experience: the latest.
     pub records: u32,
-    /// Bytes of all of them.
+    /// Maximum size of all kept records together, in bytes.
     pub records_bytes: usize,
-    /// Bytes of one of them, and of a proposal; a larger one is refused.
+    /// Maximum size of one record or proposal, in bytes. Larger ones are refused.
     pub record_bytes: usize,
-    /// Feedbacks or experiences in one request; more are refused, because others wait meanwhile.
+    /// Maximum number of records in one request. More are refused, because other requests wait meanwhile.
     pub request_items: usize,
-    /// Components that one experience may name.
+    /// Maximum number of components that one experience may name.
     pub named: usize,
-    /// Proposals in one plan: for the components that do worst.
+    /// Maximum number of proposals in one plan: for the components with the worst scores.
     pub proposals: usize,
-    /// Refinements that are remembered and can be rolled back: the latest.
+    /// How many refinements are remembered and can be rolled back: the latest.
     pub refinements: u32,
-    /// Bytes of what refinements change.
+    /// Maximum size of the state that refinements change, in bytes.
     pub state_bytes: usize,
 }
 
-impl Default for Settings {
+impl Default for LearningSettings {
     fn default() -> Self {
         Self {
             adapt_every: 100,
@@ -79,21 +80,21 @@ impl Default for Settings {
     }
 }
 
-/// Serves `learning`.
+/// Provider of the capability `learning`.
 #[derive(Debug)]
 pub struct Learning {
     storage: Storage,
-    settings: Settings,
+    settings: LearningSettings,
     clock: Clock,
 }
 
 impl Learning {
-    /// Learning in a database.
-    pub fn new(storage: Storage, settings: Settings) -> Self {
+    /// Keeps the data in a database.
+    pub fn new(storage: Storage, settings: LearningSettings) -> Self {
         Self { storage, settings, clock: Clock::default() }
     }
 
-    /// The same, by another clock.
+    /// Replaces the clock.
     pub fn by(self, clock: Clock) -> Self {
         Self { clock, ..self }
     }
@@ -118,8 +119,8 @@ impl Provider for Learning {
 
     fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
         let work = match call.kind {
-            "learn/feedback/req" => Learner::hear_feedback,
-            "learn/experience/req" => Learner::hear_experience,
+            "learn/feedback/req" => Learner::record_feedback,
+            "learn/experience/req" => Learner::record_experience,
             "learn/adapt/req" => Learner::adapt,
             "learn/stats/req" => Learner::show_statistics,
             "learn/refinement/plan/req" => Learner::plan,
@@ -128,15 +129,15 @@ impl Provider for Learning {
             "learn/refinement/rollback/req" => Learner::roll_back,
             "learn/refinement/history/req" => Learner::show_history,
             kind => {
-                return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is no request"))));
+                return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is not a request"))));
             }
         };
-        let turn = match call.kind {
+        let access = match call.kind {
             "learn/stats/req"
             | "learn/refinement/plan/req"
             | "learn/refinement/review/req"
-            | "learn/refinement/history/req" => Turn::Read,
-            _ => Turn::Change,
+            | "learn/refinement/history/req" => Access::Read,
+            _ => Access::Change,
         };
         let learner = Learner {
             call: call.into_owned(),
@@ -144,7 +145,7 @@ impl Provider for Learning {
             settings: self.settings.clone(),
             now: self.clock.now(),
         };
-        self.storage.answer(turn, move |database| work(&learner, database))
+        self.storage.answer(access, move |database| work(&learner, database))
     }
 
     fn closing(&self) -> Option<Settling> {
@@ -152,23 +153,23 @@ impl Provider for Learning {
     }
 }
 
-/// One request, with all that is needed to answer it.
+/// One request, with everything needed to answer it.
 #[derive(Debug)]
 struct Learner {
     call: CapabilityCall<'static>,
     owner: Owner,
-    settings: Settings,
+    settings: LearningSettings,
     now: f64,
 }
 
-/// Which component is meant, if not all.
+/// Names a component; empty for all of them.
 #[derive(Debug, Deserialize)]
 struct About {
     #[serde(default)]
     component_name: String,
 }
 
-/// A proposal, of which nothing is sure but that it is an object.
+/// A proposal. Only its being an object has been checked.
 #[derive(Debug, Deserialize)]
 struct Proposed {
     #[serde(default)]
@@ -176,33 +177,34 @@ struct Proposed {
 }
 
 impl Learner {
-    /// What is known in the database, for the principal of the request.
+    /// The statistics of the principal of the request.
     fn statistics<'a>(&'a self, rows: &'a Transaction<'a>) -> Statistics<'a> {
         Statistics { rows, settings: &self.settings, principal: self.owner.principal() }
     }
 
-    /// The message; what is not as it is to be makes it no message.
-    fn read<T: DeserializeOwned>(&self) -> Result<T, Setback> {
-        self.call.read().map_err(|failure| Setback::of("parse_error", failure.message))
+    /// Parses the message. An invalid message is a `parse_error`.
+    fn read<T: DeserializeOwned>(&self) -> Result<T, StorageError> {
+        self.call.read().map_err(|failure| StorageError::of("parse_error", failure.message))
     }
 
-    fn hear_feedback(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn record_feedback(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Feedbacks {
             feedbacks: Vec<Box<RawValue>>,
         }
 
         let Feedbacks { feedbacks } = self.read()?;
-        let told = self.each_told::<Feedback>("feedbacks", &feedbacks)?;
+        let records = self.parse_records::<Feedback>("feedbacks", &feedbacks)?;
         let new_score = database.change(|rows| {
             let statistics = self.statistics(rows);
-            statistics.hear("feedback", self.owner.agent(), self.now, &told)?;
-            statistics.mean_of(told.iter().flat_map(|told| &told.samples).map(|sample| sample.component.as_str()))
+            statistics.add_records("feedback", self.owner.agent(), self.now, &records)?;
+            statistics
+                .mean_of(records.iter().flat_map(|record| &record.samples).map(|sample| sample.component.as_str()))
         })?;
-        Ok(json::to_raw(&json!({ "recorded": told.len(), "new_score": new_score })))
+        Ok(json::to_raw(&json!({ "recorded": records.len(), "new_score": new_score })))
     }
 
-    fn hear_experience(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn record_experience(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Experiences {
             #[serde(default)]
@@ -210,47 +212,48 @@ impl Learner {
         }
 
         let Experiences { experiences } = self.read()?;
-        let told = self.each_told::<Experience>("experiences", &experiences)?;
+        let records = self.parse_records::<Experience>("experiences", &experiences)?;
         database.change(|rows| {
             let statistics = self.statistics(rows);
-            statistics.hear("experience", self.owner.agent(), self.now, &told)?;
-            let (before, after) = statistics.count_experiences(told.len())?;
+            statistics.add_records("experience", self.owner.agent(), self.now, &records)?;
+            let (before, after) = statistics.count_experiences(records.len())?;
             let every = u64::from(self.settings.adapt_every);
             if every > 0 && before / every < after / every {
                 History { statistics, now: self.now }.adapt("")?;
             }
-            Ok::<_, Setback>(())
+            Ok::<_, StorageError>(())
         })?;
-        Ok(json::to_raw(&json!({ "stored": told.len() })))
+        Ok(json::to_raw(&json!({ "stored": records.len() })))
     }
 
-    /// Everything that was told in one message; one that is not as it is to be fails all.
-    fn each_told<T: DeserializeOwned + Into<Told>>(
+    /// Parses all records of one message. One invalid record fails the request.
+    fn parse_records<T: DeserializeOwned + Into<Record>>(
         &self,
         member: &str,
         all: &[Box<RawValue>],
-    ) -> Result<Vec<Told>, Setback> {
-        let Settings { request_items, record_bytes, named, .. } = self.settings;
+    ) -> Result<Vec<Record>, StorageError> {
+        let LearningSettings { request_items, record_bytes, named, .. } = self.settings;
         if all.len() > request_items {
-            return Err(Setback::refused(format!("a request has at most {request_items} {member}")));
+            return Err(StorageError::refused(format!("a request must not have more than {request_items} {member}")));
         }
         let read = |(place, written): (usize, &RawValue)| {
-            let refused = |problem: String| Setback::refused(format!("{member}.{place}: {problem}"));
+            let refused = |problem: String| StorageError::refused(format!("{member}.{place}: {problem}"));
             let size = written.get().len();
             if size > record_bytes {
-                return Err(refused(format!("it has {size} bytes, and may have {record_bytes}")));
+                return Err(refused(format!("it has {size} bytes, the limit is {record_bytes}")));
             }
-            let told = told::read::<T>(written, self.now);
-            let told = told.map_err(|problem| Setback::of("parse_error", format!("{member}.{place}: {problem}")))?;
-            if told.samples.len() > named {
-                return Err(refused(format!("it names {} components, and may name {named}", told.samples.len())));
+            let record = records::read::<T>(written, self.now);
+            let record =
+                record.map_err(|problem| StorageError::of("parse_error", format!("{member}.{place}: {problem}")))?;
+            if record.samples.len() > named {
+                return Err(refused(format!("it names {} components, the limit is {named}", record.samples.len())));
             }
-            Ok(told)
+            Ok(record)
         };
         all.iter().map(|written| &**written).enumerate().map(read).collect()
     }
 
-    fn adapt(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn adapt(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Adapt {
             #[serde(default)]
@@ -263,19 +266,19 @@ impl Learner {
         let (adapted, updated) = database.change(|rows| {
             let history = History { statistics: self.statistics(rows), now: self.now };
             let adapted = history.adapt(&component_name)?;
-            Ok::<_, Setback>((adapted, history.statistics.performances(&component_name)?))
+            Ok::<_, StorageError>((adapted, history.statistics.performances(&component_name)?))
         })?;
         let message = format!("Adapted {adapted} skills using {}", strategy.word());
         Ok(json::to_raw(&json!({ "updated": updated, "message": message })))
     }
 
-    fn show_statistics(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn show_statistics(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         let About { component_name } = self.read()?;
         let components = database.read(|rows| self.statistics(rows).performances(&component_name))?;
         Ok(json::to_raw(&json!({ "components": components })))
     }
 
-    fn plan(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn plan(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Plan {
             #[serde(default)]
@@ -293,11 +296,11 @@ impl Learner {
         Ok(json::to_raw(&json!({ "plan_id": crate::hex_id::<16>(), "proposals": proposals, "status": status })))
     }
 
-    fn review(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn review(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         let Proposed { proposal } = self.read()?;
-        let most = self.settings.record_bytes;
-        if json::to_raw(&proposal).get().len() > most {
-            return Err(Setback::refused(format!("a proposal has at most {most} bytes")));
+        let max = self.settings.record_bytes;
+        if json::to_raw(&proposal).get().len() > max {
+            return Err(StorageError::refused(format!("a proposal must not exceed {max} bytes")));
         }
         let made = database.read(|rows| {
             let statistics = self.statistics(rows);
@@ -306,7 +309,7 @@ impl Learner {
         Ok(json::to_raw(&review(&proposal, &made, self.settings.confidence_threshold)))
     }
 
-    fn apply(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn apply(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         let Proposed { proposal } = self.read()?;
         let applied = database.change(|rows| {
             let statistics = self.statistics(rows);
@@ -315,7 +318,7 @@ impl Learner {
         Ok(json::to_raw(&applied))
     }
 
-    fn roll_back(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn roll_back(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct RollBack {
             #[serde(default)]
@@ -331,7 +334,7 @@ impl Learner {
         Ok(json::to_raw(&json!({ "refinement_id": refinement_id, "rolled_back": outcome.is_ok(), "error": error })))
     }
 
-    fn show_history(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn show_history(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         let entries = database.read(|rows| {
             let statistics = self.statistics(rows);
             History { statistics, now: self.now }.entries()
@@ -340,7 +343,7 @@ impl Learner {
     }
 }
 
-/// What an agent calls the way in which it wants to adapt. Whatever it is, the same statistics speak.
+/// The adaptation strategy that an agent names. It is echoed only: every strategy uses the same statistics.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Strategy {

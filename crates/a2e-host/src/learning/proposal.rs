@@ -1,14 +1,14 @@
-//! Proposals: edits of what the host works by, how they are reviewed, and what they make of it. Nothing here is stored.
+//! Proposals: their edits, how they are reviewed, and how an edit changes the state. Nothing here is stored.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 const TARGETS: [&str; 5] = ["prompt", "tool", "router_weight", "verifier", "router"];
 const OPERATIONS: [&str; 4] = ["replace", "insert", "delete", "update"];
-/// What a path must not begin with: nothing that is edited is to look like the insides of a program.
+/// Forbidden beginnings of a path. No edit may look like access to the internals of a program.
 const FORBIDDEN: [&str; 4] = ["__", "os.", "sys.", "subprocess"];
-/// Steps of a path.
-const DEEPEST: usize = 32;
+/// Maximum number of steps in a path.
+const MAX_DEPTH: usize = 32;
 
 /// One change.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +20,7 @@ pub(super) struct Edit {
 }
 
 impl Edit {
-    /// Reads an edit of a proposal, or says why it cannot be made.
+    /// Parses an edit of a proposal, or says why it is invalid.
     pub(super) fn read(edit: &Value) -> Result<Self, String> {
         let text = |name: &str| edit.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (target, operation, path) = (text("target"), text("op"), text("path"));
@@ -31,22 +31,22 @@ impl Edit {
             return Err(format!("unknown op: {operation:.64}"));
         }
         if path.split('.').any(str::is_empty) {
-            return Err("a path has steps with dots between them".to_owned());
+            return Err("a path must consist of steps separated by dots".to_owned());
         }
-        if path.split('.').count() > DEEPEST {
-            return Err(format!("a path has at most {DEEPEST} steps"));
+        if path.split('.').count() > MAX_DEPTH {
+            return Err(format!("a path must have at most {MAX_DEPTH} steps"));
         }
         if FORBIDDEN.iter().any(|forbidden| path.starts_with(forbidden)) {
             return Err(format!("forbidden path: {path:.64}"));
         }
         let new_value = edit.get("new_value").cloned().unwrap_or_default();
         if new_value.is_null() && operation != "delete" {
-            return Err("there is no new_value".to_owned());
+            return Err("new_value is missing".to_owned());
         }
         Ok(Self { target, operation, path, new_value })
     }
 
-    /// Makes the change, or says why it cannot be made.
+    /// Applies the change, or says why it cannot be applied.
     pub(super) fn apply(&self, state: &mut Map<String, Value>) -> Result<(), String> {
         let mut steps: Vec<&str> = self.path.split('.').collect();
         let last = steps.pop().unwrap_or_default();
@@ -56,7 +56,7 @@ impl Edit {
                 return Err(format!("there is nothing at {:.64}", self.path));
             }
             let inner = object.entry(step).or_insert_with(|| json!({}));
-            object = inner.as_object_mut().ok_or_else(|| format!("{step:.64} is no object"))?;
+            object = inner.as_object_mut().ok_or_else(|| format!("{step:.64} is not an object"))?;
         }
         match (self.operation.as_str(), object.get_mut(last), &self.new_value) {
             ("delete", None, _) => return Err(format!("there is nothing at {:.64}", self.path)),
@@ -68,7 +68,7 @@ impl Edit {
     }
 }
 
-/// The edits of a proposal, as they were written.
+/// The edits of a proposal, unparsed.
 pub(super) fn edits(proposal: &Map<String, Value>) -> &[Value] {
     proposal.get("edits").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
@@ -80,7 +80,7 @@ pub(super) fn at<'v>(state: &'v Map<String, Value>, path: &str) -> Option<&'v Va
     steps.fold(first, |value, step| value?.get(step))
 }
 
-/// What a review came to.
+/// The result of a review.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Verdict {
     pub(super) approved: bool,
@@ -89,7 +89,7 @@ pub(super) struct Verdict {
     pub(super) risk_level: &'static str,
 }
 
-/// Judges a proposal, in the light of the edits that were made before.
+/// Reviews a proposal against the edits that were made before.
 pub(super) fn review(proposal: &Map<String, Value>, made: &[Edit], threshold: f64) -> Verdict {
     let confidence = proposal.get("confidence").and_then(Value::as_f64).unwrap_or(0.0);
     let written = edits(proposal);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_make_what_is_missing_and_leave_the_rest() {
+    fn edits_create_missing_objects_and_keep_the_rest() {
         let state = || json!({ "a": { "b": 1, "o": { "x": 1 } }, "c": 2 });
         let set = |operation, path, value| after(state(), edit(operation, path, value));
         assert_eq!(set("replace", "a.b", json!(5)), Ok(json!({ "a": { "b": 5, "o": { "x": 1 } }, "c": 2 })));
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn edits_that_cannot_be_made_say_why() {
-        let refused = |edit: Value| after(json!({ "a": 1 }), edit).expect_err("it cannot be made");
+        let refused = |edit: Value| after(json!({ "a": 1 }), edit).expect_err("the edit must be refused");
         assert!(refused(json!({})).contains("target"));
         assert!(refused(json!({ "target": "router", "op": "bend", "path": "a" })).contains("op"));
         assert!(refused(edit("replace", "", json!(1))).contains("path"));
@@ -169,14 +169,14 @@ mod tests {
             assert!(refused(edit("replace", path, json!(1))).contains("forbidden"), "{path}");
         }
         assert!(refused(edit("update", "b", json!(null))).contains("new_value"));
-        assert!(refused(edit("insert", "a.b", json!(1))).contains("no object"));
+        assert!(refused(edit("insert", "a.b", json!(1))).contains("not an object"));
         assert!(refused(edit("delete", "b", json!(null))).contains("nothing"));
         assert!(refused(edit("delete", "b.c", json!(null))).contains("nothing"));
     }
 
     fn judged(confidence: f64, edits: &[Value], made: &[Value]) -> (bool, f64, &'static str) {
         let Value::Object(proposal) = json!({ "confidence": confidence, "edits": edits }) else { panic!("an object") };
-        let made: Vec<_> = made.iter().map(|edit| Edit::read(edit).expect("it was made")).collect();
+        let made: Vec<_> = made.iter().map(|edit| Edit::read(edit).expect("the edit is valid")).collect();
         let verdict = review(&proposal, &made, 0.3);
         assert_eq!(verdict.approved && verdict.risk_level == "low", verdict.reasons.is_empty(), "{verdict:?}");
         (verdict.approved, verdict.confidence_adjusted, verdict.risk_level)

@@ -1,16 +1,16 @@
-//! How components did, counted from all that agents of one principal ever told of them.
+//! How components performed, counted from all records of the agents of one principal.
 
 use std::collections::BTreeSet;
 
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 use serde::Serialize;
 
-use super::Settings;
-use super::told::{Sample, Told};
-use crate::storage::Setback;
+use super::LearningSettings;
+use super::records::{Record, Sample};
+use crate::storage::StorageError;
 
-/// The longest name of a component, in bytes.
-const LONGEST_NAME: usize = 256;
+/// Maximum length of a component's name, in bytes.
+const MAX_NAME_BYTES: usize = 256;
 
 const COUNT: &str = "INSERT INTO learning_components VALUES (?8, ?1, 1, ?2, ?3, ?4, ?5, ?6, ?7) \
     ON CONFLICT (principal, name) DO UPDATE SET \
@@ -30,7 +30,7 @@ const RECORDS: &str = "SELECT records, records_bytes FROM learning_state WHERE p
 const OLDEST_RECORD: &str = "DELETE FROM learning_records WHERE id = \
     (SELECT min(id) FROM learning_records WHERE principal = ?1)";
 
-/// How a component did, as it is shown.
+/// The performance of a component, as it is reported.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Performance {
     pub(super) component_name: String,
@@ -43,41 +43,47 @@ pub(super) struct Performance {
     pub(super) p95_duration_ms: f64,
 }
 
-/// What is known of components to one principal.
+/// The component statistics of one principal.
 #[derive(Debug)]
 pub(super) struct Statistics<'a> {
     pub(super) rows: &'a Transaction<'a>,
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a LearningSettings,
     pub(super) principal: &'a str,
 }
 
 impl Statistics<'_> {
-    /// Counts what was told, and keeps the latest of it as it was told.
-    pub(super) fn hear(&self, kind: &str, agent: &str, now: f64, told: &[Told]) -> Result<(), Setback> {
+    /// Counts the records, and keeps the latest of them verbatim.
+    pub(super) fn add_records(
+        &self,
+        kind: &str,
+        agent: &str,
+        now: f64,
+        records: &[Record],
+    ) -> Result<(), StorageError> {
         self.ensure_state()?;
-        for told in told {
-            let size = i64::try_from(told.body.get().len()).unwrap_or(i64::MAX);
-            let record = params![self.principal, kind, agent, now, size, told.body.get()];
-            self.rows.prepare_cached(RECORD)?.execute(record)?;
-            for sample in &told.samples {
+        for record in records {
+            let size = i64::try_from(record.body.get().len()).unwrap_or(i64::MAX);
+            let row = params![self.principal, kind, agent, now, size, record.body.get()];
+            self.rows.prepare_cached(RECORD)?.execute(row)?;
+            for sample in &record.samples {
                 self.count(sample, now)?;
             }
         }
-        self.make_room()?;
+        self.remove_excess()?;
         let components = "SELECT count(*) FROM learning_components WHERE principal = ?1";
         let components: u32 = self.rows.prepare_cached(components)?.query_row([self.principal], |row| row.get(0))?;
         if components > self.settings.components {
-            let problem = format!("no more than {} components are known", self.settings.components);
-            return Err(Setback::refused(problem));
+            let problem = format!("the limit of {} components is reached", self.settings.components);
+            return Err(StorageError::refused(problem));
         }
         Ok(())
     }
 
-    fn count(&self, sample: &Sample, now: f64) -> Result<(), Setback> {
+    fn count(&self, sample: &Sample, now: f64) -> Result<(), StorageError> {
         let Sample { component, score, duration, at } = sample;
-        if component.len() > LONGEST_NAME {
-            let problem = format!("the name of a component has at most {LONGEST_NAME} bytes");
-            return Err(Setback::refused(problem));
+        if component.len() > MAX_NAME_BYTES {
+            let problem = format!("the name of a component must not exceed {MAX_NAME_BYTES} bytes");
+            return Err(StorageError::refused(problem));
         }
         let (success, failed) = (i64::from(*score > 0.0), i64::from(*score < 0.0));
         let timed = i64::from(duration.is_some());
@@ -93,12 +99,12 @@ impl Statistics<'_> {
         Ok(())
     }
 
-    fn make_room(&self) -> rusqlite::Result<()> {
+    fn remove_excess(&self) -> rusqlite::Result<()> {
         loop {
             let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
             let (records, bytes) = self.rows.prepare_cached(RECORDS)?.query_row([self.principal], read)?;
-            let most = i64::try_from(self.settings.records_bytes).unwrap_or(i64::MAX);
-            if records <= i64::from(self.settings.records) && bytes <= most {
+            let max = i64::try_from(self.settings.records_bytes).unwrap_or(i64::MAX);
+            if records <= i64::from(self.settings.records) && bytes <= max {
                 return Ok(());
             }
             if self.rows.prepare_cached(OLDEST_RECORD)?.execute([self.principal])? == 0 {
@@ -107,7 +113,7 @@ impl Statistics<'_> {
         }
     }
 
-    /// Adds to the number of experiences. Says how many there were, and are.
+    /// Adds to the number of experiences. Returns the number before and after.
     pub(super) fn count_experiences(&self, more: usize) -> rusqlite::Result<(u64, u64)> {
         let before = self.experiences()?;
         let after = before + more as u64;
@@ -117,20 +123,20 @@ impl Statistics<'_> {
         Ok((before, after))
     }
 
-    /// Makes the row of the principal in `learning_state`, if there is none yet. Every change needs it.
+    /// Creates the row of the principal in `learning_state` if it is missing. Every change needs it.
     pub(super) fn ensure_state(&self) -> rusqlite::Result<()> {
         let insert = "INSERT OR IGNORE INTO learning_state (principal) VALUES (?1)";
         self.rows.prepare_cached(insert)?.execute([self.principal]).map(drop)
     }
 
-    /// How many experiences were ever told.
+    /// How many experiences were ever recorded.
     pub(super) fn experiences(&self) -> rusqlite::Result<u64> {
         let mut count = self.rows.prepare_cached("SELECT experiences FROM learning_state WHERE principal = ?1")?;
         let count = count.query_row([self.principal], |row| row.get::<_, i64>(0)).optional()?;
         Ok(count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0))
     }
 
-    /// How a component did, or all of them if it is not named.
+    /// The performance of a component, or of all components if the name is empty.
     pub(super) fn performances(&self, component: &str) -> rusqlite::Result<Vec<Performance>> {
         let mut components = self.rows.prepare_cached(COMPONENTS)?;
         let read = |row: &Row<'_>| {
@@ -149,7 +155,7 @@ impl Statistics<'_> {
         components.query_map([component, self.principal], read)?.collect()
     }
 
-    /// The duration that 95 of 100 of the latest calls of a component kept within.
+    /// The 95th percentile of the latest durations of a component.
     fn percentile(&self, component: &str) -> rusqlite::Result<f64> {
         let mut durations = self.rows.prepare_cached(DURATIONS)?;
         let durations = durations
@@ -159,8 +165,8 @@ impl Statistics<'_> {
         Ok(durations.get(rank.saturating_sub(1)).copied().unwrap_or(0.0))
     }
 
-    /// The mean score over all calls of these components; none without calls.
-    pub(super) fn mean_of<'n>(&self, components: impl Iterator<Item = &'n str>) -> Result<Option<f64>, Setback> {
+    /// The mean score over all calls of these components; `None` without calls.
+    pub(super) fn mean_of<'n>(&self, components: impl Iterator<Item = &'n str>) -> Result<Option<f64>, StorageError> {
         let (mut sum, mut calls) = (0.0, 0);
         for component in components.collect::<BTreeSet<_>>() {
             let select = "SELECT score_sum, calls_total FROM learning_components WHERE principal = ?2 AND name = ?1";

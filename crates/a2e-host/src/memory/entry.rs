@@ -1,4 +1,4 @@
-//! An entry of memory: how it is read, what it is identified by, how it is shown.
+//! An entry of memory: how it is parsed, identified and returned.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,25 +9,25 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// How many tags an entry may have.
-const MOST_TAGS: usize = 256;
+/// Maximum number of tags of an entry.
+const MAX_TAGS: usize = 256;
 
-/// What a tag takes in memory beside its text: the string that owns it, and what the allocator adds.
+/// The memory that a tag takes in addition to its text: the `String` itself and the allocator's overhead.
 const TAG_BYTES: usize = size_of::<String>() + 16;
 
-/// What an entry is identified by: its key, whatever the order of its members.
+/// Identifies an entry: a digest of its key that does not depend on the order of members.
 pub(super) type Identity = [u8; 32];
 
 /// Why an entry cannot be stored.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unfit {
-    /// It is not written as an entry.
+pub(super) enum InvalidEntry {
+    /// It is not a valid entry.
     Wrong(String),
     /// It is too large.
     Large(String),
 }
 
-/// The tags of an entry; none if they are too many.
+/// The tags of an entry; `None` if there are too many.
 #[derive(Debug)]
 struct Tags(Option<Vec<String>>);
 
@@ -47,25 +47,25 @@ pub(super) struct Entry {
     pub(super) tags: Vec<String>,
     pub(super) source: String,
     pub(super) ttl: i64,
-    /// When it ends, by our clock.
+    /// When it expires, by our clock.
     pub(super) expires_at: Option<f64>,
-    /// When it was first stored, if its caller says so.
+    /// When it was first stored, if the client says so.
     pub(super) created_at: Option<f64>,
     pub(super) updated_at: f64,
-    /// What it weighs.
+    /// Its size, which counts towards the limits.
     pub(super) bytes: usize,
 }
 
 impl Entry {
-    /// Reads an entry as a caller wrote it, or says what is wrong with it. A score that it came with is of no use: the one
-    /// that is shown says how well an entry fits a question.
-    pub(super) fn read(written: &RawValue, now: f64) -> Result<Self, Unfit> {
+    /// Parses an entry as a client wrote it, or says what is wrong with it. A score in the entry is ignored: the score
+    /// in a response says how well an entry matches a query.
+    pub(super) fn read(written: &RawValue, now: f64) -> Result<Self, InvalidEntry> {
         #[derive(Deserialize)]
         struct Written {
             key: Box<RawValue>,
             content: Box<RawValue>,
             tier: String,
-            #[serde(default, deserialize_with = "few_tags")]
+            #[serde(default, deserialize_with = "limited_tags")]
             tags: Tags,
             #[serde(default)]
             source: String,
@@ -79,15 +79,15 @@ impl Entry {
 
         let written: Written = serde_json::from_str(written.get()).map_err(|error| {
             let problem = error.to_string();
-            Unfit::Wrong(
+            InvalidEntry::Wrong(
                 problem.rsplit_once(" at line ").map_or_else(|| problem.clone(), |(problem, _)| problem.to_owned()),
             )
         })?;
         let Written { key, content, tier, tags, source, ttl, created_at, updated_at, .. } = written;
         if Kind::of(&key) != Kind::Object {
-            return Err(Unfit::Wrong(format!("its key is no object but of type {}", Kind::of(&key).name())));
+            return Err(InvalidEntry::Wrong(format!("its key must be an object, not {}", Kind::of(&key).name())));
         }
-        let Some(tags) = tags.0 else { return Err(Unfit::Large(format!("it has more than {MOST_TAGS} tags"))) };
+        let Some(tags) = tags.0 else { return Err(InvalidEntry::Large(format!("it has more than {MAX_TAGS} tags"))) };
         let tagged: usize = tags.iter().map(|tag| tag.len() + TAG_BYTES).sum();
         Ok(Self {
             identity: identity(&key),
@@ -105,11 +105,11 @@ impl Entry {
     }
 }
 
-/// Reads tags, and keeps none if they are too many: an empty one takes more memory than text.
-fn few_tags<'de, D: Deserializer<'de>>(from: D) -> Result<Tags, D::Error> {
-    struct Few;
+/// Parses tags, and drops all of them if there are too many. Even an empty tag takes memory.
+fn limited_tags<'de, D: Deserializer<'de>>(from: D) -> Result<Tags, D::Error> {
+    struct TagVisitor;
 
-    impl<'de> Visitor<'de> for Few {
+    impl<'de> Visitor<'de> for TagVisitor {
         type Value = Tags;
 
         fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -119,7 +119,7 @@ fn few_tags<'de, D: Deserializer<'de>>(from: D) -> Result<Tags, D::Error> {
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
             let mut tags = Vec::new();
             while let Some(tag) = list.next_element()? {
-                if tags.len() == MOST_TAGS {
+                if tags.len() == MAX_TAGS {
                     while list.next_element::<IgnoredAny>()?.is_some() {}
                     return Ok(Tags(None));
                 }
@@ -129,27 +129,27 @@ fn few_tags<'de, D: Deserializer<'de>>(from: D) -> Result<Tags, D::Error> {
         }
     }
 
-    from.deserialize_seq(Few)
+    from.deserialize_seq(TagVisitor)
 }
 
-/// Reads a time to live: whole seconds, also as `60.0`.
+/// Parses a time to live: whole seconds, also written as `60.0`.
 fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
     let seconds = f64::deserialize(from)?;
     if seconds.fract() == 0.0 && seconds >= 0.0 {
         Ok(seconds as i64)
     } else {
-        Err(serde::de::Error::custom(format!("its ttl is not a number of whole seconds: {seconds}")))
+        Err(serde::de::Error::custom(format!("its ttl must be a whole number of seconds, not {seconds}")))
     }
 }
 
-/// What a key identifies.
+/// The identity of a key.
 pub(super) fn identity(key: &RawValue) -> Identity {
     let mut canonical = Vec::new();
     write_canonical(&mut canonical, key);
     Sha256::digest(canonical).into()
 }
 
-/// Writes a value with the members of objects in order and without blanks. Numbers stay as they were written, however large.
+/// Writes a value with sorted members and without whitespace. Numbers stay as written, however large they are.
 fn write_canonical(out: &mut Vec<u8>, value: &RawValue) {
     match Kind::of(value) {
         Kind::Object => {
@@ -180,9 +180,9 @@ fn write_canonical(out: &mut Vec<u8>, value: &RawValue) {
     }
 }
 
-/// An entry as it is shown.
+/// An entry in a response.
 #[derive(Debug, Serialize)]
-pub(super) struct Shown<'a> {
+pub(super) struct ReturnedEntry<'a> {
     pub(super) key: &'a RawValue,
     pub(super) content: &'a RawValue,
     pub(super) tier: &'a str,
@@ -203,25 +203,25 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_members_and_the_way_of_writing_do_not_matter() {
+    fn the_identity_ignores_member_order_and_formatting() {
         assert!(same(r#"{"a":1,"b":{"c":[1,2],"d":null}}"#, r#"{ "b": {"d":null, "c": [1, 2]}, "a": 1 }"#));
         assert!(same(r#"{"é":"\n"}"#, r#"{"\u00e9":"\u000a"}"#));
     }
 
     #[test]
-    fn tags_weigh_what_they_take_and_are_few() {
+    fn tags_count_with_their_memory_and_their_number_is_limited() {
         let read = |tags: usize| {
             let tags = vec![""; tags];
             let entry = serde_json::json!({"key": {}, "content": "x", "tier": "working", "tags": tags});
             Entry::read(&json::to_raw(&entry), 0.0)
         };
-        let (none, many) = (read(0).unwrap().bytes, read(MOST_TAGS).unwrap().bytes);
-        assert!(many - none >= MOST_TAGS * size_of::<String>(), "{none} {many}");
-        assert_eq!(read(MOST_TAGS + 9).unwrap_err(), Unfit::Large("it has more than 256 tags".to_owned()));
+        let (none, many) = (read(0).unwrap().bytes, read(MAX_TAGS).unwrap().bytes);
+        assert!(many - none >= MAX_TAGS * size_of::<String>(), "{none} {many}");
+        assert_eq!(read(MAX_TAGS + 9).unwrap_err(), InvalidEntry::Large("it has more than 256 tags".to_owned()));
     }
 
     #[test]
-    fn different_values_do() {
+    fn different_values_have_different_identities() {
         assert!(!same(r#"{"a":1}"#, r#"{"a":"1"}"#));
         assert!(!same(r#"{"a":[1,2]}"#, r#"{"a":[2,1]}"#));
         assert!(!same(r#"{"a":123456789012345678901}"#, r#"{"a":123456789012345678902}"#));

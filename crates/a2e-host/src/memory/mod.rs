@@ -1,11 +1,11 @@
 //! The capability `memory`: entries under composite keys, found again by key, tag, tier and text.
 //!
-//! Working memory belongs to a session and ends with it. Episodic memory belongs to an agent of a principal, semantic memory
-//! to all agents of a principal; both are in the database. Any other tier is kept with the episodic ones, under its own word.
-//! Whatever the tier, memories of different principals, namespaces or scopes never meet.
+//! Working memory belongs to a session and ends with it. Episodic memory belongs to one agent of a principal, semantic
+//! memory to all agents of a principal; both are in the database. Any other tier is stored like episodic memory, under
+//! its own name. In every tier, the memories of different principals, namespaces and scopes are separate.
 
 mod entry;
-mod kept;
+mod persistent;
 mod ranking;
 mod search;
 mod words;
@@ -21,61 +21,61 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use self::entry::{Entry, Identity, Unfit, identity};
-use self::kept::Kept;
-use self::ranking::Wanted;
+use self::entry::{Entry, Identity, InvalidEntry, identity};
+use self::persistent::Persistent;
+use self::ranking::Query;
 use self::search::Search;
 use self::working::Working;
 use crate::clock::Clock;
 use crate::grants::{self, Programs};
 use crate::owner::Owner;
-use crate::storage::{Place, Setback, Storage, Turn};
+use crate::storage::{Access, LazyDatabase, Storage, StorageError};
 use crate::{hex_id, reply};
 
-/// How much is remembered.
+/// Limits of memory.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// What a session may have in working memory. The oldest entries make room.
+pub struct MemorySettings {
+    /// Working memory of a session. The oldest entries are removed to make room.
     pub working: Bound,
-    /// Bytes that the working memories of all sessions may have together, shared fairly between parties. Storing fails with
-    /// `memory_full` beyond.
-    pub working_in_all: usize,
-    /// What an agent may have in episodic memory, and in tiers of its own. The oldest entries make room.
+    /// Maximum size in bytes of the working memories of all sessions together, shared fairly between parties. Beyond
+    /// it, storing fails with `memory_full`.
+    pub working_total_bytes: usize,
+    /// Episodic memory and own tiers of an agent. The oldest entries are removed to make room.
     pub episodic: Bound,
-    /// What all agents of a principal together may have in semantic memory. Nothing makes room, because no agent may push
-    /// out what others know: when it is full, storing fails with `memory_full`.
+    /// Semantic memory of all agents of a principal together. Nothing is removed, because no agent may push out the
+    /// knowledge of others. When it is full, storing fails with `memory_full`.
     pub semantic: Bound,
-    /// Bytes of one entry; a larger one fails with `memory_full`.
+    /// Maximum size of one entry in bytes. Storing a larger one fails with `memory_full`.
     pub entry_bytes: usize,
-    /// Bytes of everything in the database together, beyond which storing fails with `memory_full`.
+    /// Maximum size in bytes of all entries in the database. Beyond it, storing fails with `memory_full`.
     pub total_bytes: usize,
-    /// Bytes of the entries in one answer; what is beyond is counted in `total` only.
+    /// Maximum size in bytes of the entries in one response. Entries beyond it are only counted in `total`.
     pub reply_bytes: usize,
-    /// Entries or keys in one request; more are refused, because others wait meanwhile.
+    /// Maximum number of entries or keys in one request. More are refused, because other requests wait meanwhile.
     pub request_items: usize,
-    /// Memory ids of one session; beyond, `init` fails with `memory_full`.
+    /// Maximum number of memory ids of one session. Beyond it, `init` fails with `memory_full`.
     pub memories: usize,
 }
 
-/// How much there may be of something.
+/// A limit of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
-    /// Entries.
+    /// Maximum number of entries.
     pub entries: usize,
-    /// Their bytes.
+    /// Maximum size of all entries, in bytes.
     pub bytes: usize,
 }
 
 const MIB: usize = 1024 * 1024;
 
-/// Working memories up to this size do not count for their party.
-const LITTLE: usize = 64 * 1024;
+/// Working memories up to this size do not count towards their party's share.
+const FREE_BYTES: usize = 64 * 1024;
 
-impl Default for Settings {
+impl Default for MemorySettings {
     fn default() -> Self {
         Self {
             working: Bound { entries: 1_000, bytes: 8 * MIB },
-            working_in_all: 256 * MIB,
+            working_total_bytes: 256 * MIB,
             episodic: Bound { entries: 10_000, bytes: 64 * MIB },
             semantic: Bound { entries: 10_000, bytes: 256 * MIB },
             entry_bytes: MIB,
@@ -87,7 +87,7 @@ impl Default for Settings {
     }
 }
 
-/// Serves `memory`.
+/// Provider of the capability `memory`.
 #[derive(Debug)]
 pub struct Memory {
     storage: Storage,
@@ -96,34 +96,34 @@ pub struct Memory {
 
 #[derive(Debug)]
 struct Shared {
-    settings: Settings,
+    settings: MemorySettings,
     clock: Clock,
-    visitors: Mutex<HashMap<SessionId, Visitor>>,
-    /// The room of all working memories.
+    sessions: Mutex<HashMap<SessionId, SessionMemory>>,
+    /// The space that all working memories share.
     room: Arc<Portions>,
 }
 
-/// What is kept of a session.
+/// The data of one session.
 #[derive(Debug)]
-struct Visitor {
-    memories: HashMap<String, Arc<Corner>>,
+struct SessionMemory {
+    memories: HashMap<String, Arc<MemoryHandle>>,
     working: Arc<Mutex<Working>>,
 }
 
 /// The part of memory that a memory id opens.
 #[derive(Debug)]
-struct Corner {
+struct MemoryHandle {
     /// The agent that opened it.
     owner: Owner,
-    /// The owners of entries in the database: of its own, and of those that agents of its principal share.
+    /// The database owners of the agent's own entries, and of those that the agents of its principal share.
     own: String,
     shared: String,
     space: Space,
-    /// The space in working memory, which no other agent of the session has.
+    /// The space in working memory, which is separate for each agent of the session.
     working: Space,
 }
 
-impl Corner {
+impl MemoryHandle {
     fn new(owner: Owner, namespace: &str, scope: &BTreeMap<String, String>) -> Self {
         let own = owner.own_memory();
         let space = Sha256::digest(json::to_raw(&(namespace, scope)).get()).into();
@@ -132,16 +132,16 @@ impl Corner {
     }
 }
 
-/// A namespace with its scope.
+/// A digest of a namespace and its scope.
 type Space = [u8; 32];
 
 impl Memory {
-    /// Memory in a database.
-    pub fn new(storage: Storage, settings: Settings) -> Self {
+    /// Keeps persistent memory in a database.
+    pub fn new(storage: Storage, settings: MemorySettings) -> Self {
         Self { storage, shared: Arc::new(Shared::new(settings, Clock::default())) }
     }
 
-    /// The same memory, by another clock.
+    /// Replaces the clock.
     pub fn by(self, clock: Clock) -> Self {
         Self { shared: Arc::new(Shared::new(self.shared.settings.clone(), clock)), ..self }
     }
@@ -172,16 +172,16 @@ impl Provider for Memory {
             "memory/retrieve/req" => Shared::retrieve,
             "memory/forget/req" => Shared::forget,
             kind => {
-                return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is no request"))));
+                return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is not a request"))));
             }
         };
-        let turn = if call.kind == "memory/retrieve/req" { Turn::Read } else { Turn::Change };
+        let access = if call.kind == "memory/retrieve/req" { Access::Read } else { Access::Change };
         let (shared, call) = (Arc::clone(&self.shared), call.into_owned());
-        self.storage.answer(turn, move |database| work(&shared, &call, &Guest { session, owner }, database))
+        self.storage.answer(access, move |database| work(&shared, &call, &Requester { session, owner }, database))
     }
 
     fn left(&self, session: SessionId) {
-        self.shared.visitors().remove(&session);
+        self.shared.sessions().remove(&session);
     }
 
     fn closing(&self) -> Option<Settling> {
@@ -189,33 +189,33 @@ impl Provider for Memory {
     }
 }
 
-/// Who asks.
+/// The caller.
 #[derive(Debug)]
-struct Guest {
+struct Requester {
     session: SessionId,
     owner: Owner,
 }
 
 impl Shared {
-    fn new(settings: Settings, clock: Clock) -> Self {
-        let room = Portions::lasting(settings.working_in_all, LITTLE);
-        Self { settings, clock, visitors: Mutex::default(), room }
+    fn new(settings: MemorySettings, clock: Clock) -> Self {
+        let room = Portions::lasting(settings.working_total_bytes, FREE_BYTES);
+        Self { settings, clock, sessions: Mutex::default(), room }
     }
 
-    fn visitors(&self) -> MutexGuard<'_, HashMap<SessionId, Visitor>> {
-        self.visitors.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, SessionMemory>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a part of memory. What the caller says about it otherwise (`metadata`) is of no consequence and not kept.
+    /// Opens a part of memory. `metadata` of the request has no effect and is not kept.
     fn init(&self, call: &CapabilityCall<'_>, session: SessionId, owner: Owner, party: Option<Party>) -> Outcome {
         #[derive(Deserialize)]
         struct Init {
-            #[serde(default = "usual")]
+            #[serde(default = "default_namespace")]
             namespace: String,
             #[serde(default)]
             scope: BTreeMap<String, String>,
         }
-        fn usual() -> String {
+        fn default_namespace() -> String {
             "default".to_owned()
         }
 
@@ -223,33 +223,46 @@ impl Shared {
         if session == SessionId::NONE {
             return Err(Failure::refused("memory needs a session"));
         }
-        let mut visitors = self.visitors();
-        let visitor = visitors.entry(session).or_insert_with(|| {
+        let mut sessions = self.sessions();
+        let session_memory = sessions.entry(session).or_insert_with(|| {
             let working = Working::within(party.map(|party| self.room.portion(party)));
-            Visitor { memories: HashMap::new(), working: Arc::new(Mutex::new(working)) }
+            SessionMemory { memories: HashMap::new(), working: Arc::new(Mutex::new(working)) }
         });
-        if visitor.memories.len() >= self.settings.memories {
-            let most = self.settings.memories;
-            return Err(Failure::of_capability("memory_full", format!("a session has at most {most} memories")));
+        if session_memory.memories.len() >= self.settings.memories {
+            let max = self.settings.memories;
+            return Err(Failure::of_capability(
+                "memory_full",
+                format!("the limit of {max} memories per session is reached"),
+            ));
         }
         let memory_id = uuid();
-        let corner = Corner::new(owner, &init.namespace, &init.scope);
-        visitor.memories.insert(memory_id.clone(), Arc::new(corner));
+        let handle = MemoryHandle::new(owner, &init.namespace, &init.scope);
+        session_memory.memories.insert(memory_id.clone(), Arc::new(handle));
         reply(&json!({ "memory_id": memory_id, "namespace": init.namespace, "success": true }))
     }
 
-    /// What a memory id opens for a guest, who must be the agent that it was given to.
-    fn open(&self, memory_id: &str, guest: &Guest) -> Result<(Arc<Corner>, Arc<Mutex<Working>>), Failure> {
-        let visitors = self.visitors();
-        let visitor = visitors.get(&guest.session);
-        let corner = visitor.and_then(|visitor| Some((visitor.memories.get(memory_id)?, &visitor.working)));
-        match corner.filter(|(corner, _)| corner.owner == guest.owner) {
-            Some((corner, working)) => Ok((Arc::clone(corner), Arc::clone(working))),
+    /// The part of memory that a memory id opens. Only the agent that received the id may use it.
+    fn open(
+        &self,
+        memory_id: &str,
+        requester: &Requester,
+    ) -> Result<(Arc<MemoryHandle>, Arc<Mutex<Working>>), Failure> {
+        let sessions = self.sessions();
+        let session_memory = sessions.get(&requester.session);
+        let handle = session_memory
+            .and_then(|session_memory| Some((session_memory.memories.get(memory_id)?, &session_memory.working)));
+        match handle.filter(|(handle, _)| handle.owner == requester.owner) {
+            Some((handle, working)) => Ok((Arc::clone(handle), Arc::clone(working))),
             None => Err(Failure::of_capability("memory_not_found", format!("unknown memory id: {memory_id:.64}"))),
         }
     }
 
-    fn store(&self, call: &CapabilityCall<'_>, guest: &Guest, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn store(
+        &self,
+        call: &CapabilityCall<'_>,
+        requester: &Requester,
+        database: &LazyDatabase,
+    ) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Store {
             memory_id: String,
@@ -258,26 +271,28 @@ impl Shared {
         }
 
         let Store { memory_id, entries } = call.read()?;
-        let (corner, working) = self.open(&memory_id, guest)?;
+        let (handle, working) = self.open(&memory_id, requester)?;
         self.check_number(entries.len())?;
         let now = self.clock.now();
         let entries = entries.iter().enumerate().map(|(place, written)| self.check(place, written, now));
         let entries = entries.collect::<Result<Vec<_>, _>>()?;
         let keys = entries.iter().map(|entry| &*entry.key).collect();
         let stored = json::to_raw(&Stored { stored: keys, errors: [] });
-        let (fleeting, lasting): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.tier == "working");
-        // Taken first, so that a request is stored as a whole or not at all.
-        let has_room = lock(&working).reserve(fleeting.iter().map(|entry| entry.bytes).sum());
-        let kept = match has_room {
-            false => Err(Setback::of("memory_full", "there is no room left in working memory")),
-            true if lasting.is_empty() => Ok(()),
-            true => database.change(|rows| Kept { rows, corner: &corner, now }.store(&lasting, &self.settings)),
+        let (working_entries, persistent_entries): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|entry| entry.tier == "working");
+        // Space is reserved first, so that a request is stored as a whole or not at all.
+        let has_room = lock(&working).reserve(working_entries.iter().map(|entry| entry.bytes).sum());
+        let stored_persistent = match has_room {
+            false => Err(StorageError::of("memory_full", "working memory is full")),
+            true if persistent_entries.is_empty() => Ok(()),
+            true => database
+                .change(|rows| Persistent { rows, handle: &handle, now }.store(&persistent_entries, &self.settings)),
         };
-        if let Err(setback) = kept {
+        if let Err(error) = stored_persistent {
             lock(&working).settle();
-            return Err(setback);
+            return Err(error);
         }
-        lock(&working).store(corner.working, fleeting, self.settings.working, now);
+        lock(&working).store(handle.working, working_entries, self.settings.working, now);
         Ok(stored)
     }
 
@@ -287,22 +302,24 @@ impl Shared {
     }
 
     fn check_number(&self, items: usize) -> Result<(), Failure> {
-        let most = self.settings.request_items;
-        if items <= most {
+        let max = self.settings.request_items;
+        if items <= max {
             return Ok(());
         }
-        Err(Failure::refused(format!("a request has at most {most} entries or keys")))
+        Err(Failure::refused(format!("a request must not have more than {max} entries or keys")))
     }
 
-    /// An entry that can be stored as it is.
+    /// Parses and checks an entry.
     fn check(&self, place: usize, written: &RawValue, now: f64) -> Result<Entry, Failure> {
-        let entry = Entry::read(written, now).map_err(|unfit| match unfit {
-            Unfit::Wrong(problem) => Failure::refused(format!("entries.{place}: {problem}")),
-            Unfit::Large(problem) => Failure::of_capability("memory_full", format!("entries.{place}: {problem}")),
+        let entry = Entry::read(written, now).map_err(|invalid| match invalid {
+            InvalidEntry::Wrong(problem) => Failure::refused(format!("entries.{place}: {problem}")),
+            InvalidEntry::Large(problem) => {
+                Failure::of_capability("memory_full", format!("entries.{place}: {problem}"))
+            }
         })?;
-        let most = self.bound(&entry.tier).bytes.min(self.settings.entry_bytes);
-        if entry.bytes > most {
-            let problem = format!("entries.{place}: it has {} bytes, and an entry may have {most}", entry.bytes);
+        let max = self.bound(&entry.tier).bytes.min(self.settings.entry_bytes);
+        if entry.bytes > max {
+            let problem = format!("entries.{place}: it has {} bytes, the limit is {max}", entry.bytes);
             return Err(Failure::of_capability("memory_full", problem));
         }
         Ok(entry)
@@ -316,7 +333,12 @@ impl Shared {
         }
     }
 
-    fn retrieve(&self, call: &CapabilityCall<'_>, guest: &Guest, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn retrieve(
+        &self,
+        call: &CapabilityCall<'_>,
+        requester: &Requester,
+        database: &LazyDatabase,
+    ) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Retrieve {
             memory_id: String,
@@ -337,25 +359,30 @@ impl Shared {
             10
         }
 
-        let asked: Retrieve = call.read()?;
-        let (corner, working) = self.open(&asked.memory_id, guest)?;
+        let request: Retrieve = call.read()?;
+        let (handle, working) = self.open(&request.memory_id, requester)?;
         let now = self.clock.now();
-        let identities = self.identities(&asked.keys)?;
-        let wanted = Wanted::new(asked.tier, identities, asked.tags, &asked.query, asked.min_score);
-        let find = |kept: Option<Kept<'_>>| {
+        let identities = self.identities(&request.keys)?;
+        let query = Query::new(request.tier, identities, request.tags, &request.query, request.min_score);
+        let find = |persistent: Option<Persistent<'_>>| {
             let working = &*lock(&working);
-            let (limit, bytes, space) = (asked.limit, self.settings.reply_bytes, corner.working);
-            Search { wanted: &wanted, limit, bytes, space, working, kept, now }.find()
+            let (limit, bytes, space) = (request.limit, self.settings.reply_bytes, handle.working);
+            Search { query: &query, limit, bytes, space, working, persistent, now }.find()
         };
-        let found = if wanted.wants_kept() {
-            database.read(|rows| find(Some(Kept { rows, corner: &corner, now })))
+        let found = if query.wants_persistent() {
+            database.read(|rows| find(Some(Persistent { rows, handle: &handle, now })))
         } else {
             find(None)
         };
         Ok(json::to_raw(&found?))
     }
 
-    fn forget(&self, call: &CapabilityCall<'_>, guest: &Guest, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn forget(
+        &self,
+        call: &CapabilityCall<'_>,
+        requester: &Requester,
+        database: &LazyDatabase,
+    ) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Forget {
             memory_id: String,
@@ -363,33 +390,33 @@ impl Shared {
             keys: Vec<Box<RawValue>>,
             #[serde(default)]
             tags: HashSet<String>,
-            #[serde(default = "usual")]
+            #[serde(default = "default_tier")]
             tier: String,
         }
-        fn usual() -> String {
+        fn default_tier() -> String {
             "episodic".to_owned()
         }
 
-        let asked: Forget = call.read()?;
-        let (corner, working) = self.open(&asked.memory_id, guest)?;
+        let request: Forget = call.read()?;
+        let (handle, working) = self.open(&request.memory_id, requester)?;
         let now = self.clock.now();
-        let unwanted = Wanted::new(asked.tier, self.identities(&asked.keys)?, asked.tags, "", 0.0);
+        let query = Query::new(request.tier, self.identities(&request.keys)?, request.tags, "", 0.0);
         let mut deleted = 0;
-        if unwanted.wants_kept() {
-            deleted += database.change(|rows| Kept { rows, corner: &corner, now }.forget(&unwanted))?;
+        if query.wants_persistent() {
+            deleted += database.change(|rows| Persistent { rows, handle: &handle, now }.forget(&query))?;
         }
-        if unwanted.wants_working() {
-            deleted += lock(&working).forget(corner.working, &unwanted, now);
+        if query.wants_working() {
+            deleted += lock(&working).forget(handle.working, &query, now);
         }
         Ok(json::to_raw(&json!({ "deleted": deleted })))
     }
 }
 
-/// The answer to a request to store. Keys are as they were written.
+/// The response to a store request. Keys are returned as they were written.
 #[derive(Debug, Serialize)]
 struct Stored<'a> {
     stored: Vec<&'a RawValue>,
-    /// What is wrong fails the whole request, so there is nothing to say here.
+    /// Always empty: any error fails the whole request.
     errors: [&'static str; 0],
 }
 
@@ -413,17 +440,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_left_of_a_session_that_left() {
+    fn an_ended_session_leaves_no_data() {
         let folder = tempfile::tempdir().unwrap();
-        let memory = Memory::new(Storage::new(Database::open(folder.path()).unwrap()), Settings::default());
+        let memory = Memory::new(Storage::new(Database::open(folder.path()).unwrap()), MemorySettings::default());
         let message = Cow::Owned(json::raw("{}".to_owned()));
         let call = CapabilityCall { kind: "memory/init/req", capability: "memory", request: None, message };
         for session in [1, 1, 2] {
             memory.shared.init(&call, SessionId(session), Owner::local("a"), None).unwrap();
         }
-        assert_eq!(memory.shared.visitors().len(), 2);
+        assert_eq!(memory.shared.sessions().len(), 2);
         memory.left(SessionId(1));
         memory.left(SessionId(2));
-        assert!(memory.shared.visitors().is_empty());
+        assert!(memory.shared.sessions().is_empty());
     }
 }

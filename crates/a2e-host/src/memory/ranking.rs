@@ -1,76 +1,81 @@
-//! What is wanted of memory, and how well entries fit it.
+//! Filters of a memory query, and the score of entries.
 //!
-//! Filters are ANDed. The score of an entry is 0.25 if a tier was asked for, and 1 if its key was, and the share of the
-//! wanted tags that it has, and how well its text answers the question, from 0 to 1, by BM25. The counts behind BM25 are of
-//! what the caller may see and nothing else, so that no agent can read from its scores what others remember.
+//! Filters are ANDed. The score of an entry is the sum of these parts:
+//!
+//! - 0.25 if the query names a tier,
+//! - 1 if the query names keys,
+//! - the share of the requested tags that the entry has,
+//! - the BM25 score of its text, from 0 to 1.
+//!
+//! BM25 counts only entries that the caller may see, so no agent can infer from its scores what others have stored.
 
 use std::collections::HashSet;
 
 use super::entry::Identity;
-use super::words::Sought;
+use super::words::QueryWord;
 
-/// How soon more of the same word counts less, and how much long texts are held against their words.
+/// BM25 parameters: how quickly repetitions of a word count less, and how much long texts are penalised.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
-/// What is wanted.
+/// A query.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct Query {
     pub(super) tier: String,
     pub(super) identities: HashSet<Identity>,
     pub(super) tags: HashSet<String>,
-    /// The words of the question; none: nothing is asked.
-    pub(super) sought: Option<Vec<Sought>>,
+    /// The words of the text query; `None` if there is no text query.
+    pub(super) query_words: Option<Vec<QueryWord>>,
     min_score: f64,
 }
 
-/// Where an entry is.
+/// The location of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// In working memory, at this place of the list.
+pub(super) enum EntryLocation {
+    /// In working memory, at this index.
     Working(usize),
-    /// In the database, under this id.
-    Kept(i64),
+    /// In the database, with this id.
+    Persistent(i64),
 }
 
-/// An entry that passes all filters but the question.
+/// An entry that passes all filters except the text query.
 #[derive(Debug)]
 pub(super) struct Candidate {
-    pub(super) place: Place,
-    /// How many words it has.
+    pub(super) place: EntryLocation,
+    /// Its number of words.
     pub(super) words: usize,
-    /// How many of them are each of those that are asked for.
+    /// For each word of the query, how often the entry contains it.
     pub(super) hits: Vec<usize>,
-    /// The score apart from its text.
+    /// The score without the text part.
     pub(super) base: f64,
 }
 
-impl Wanted {
+impl Query {
     pub(super) fn new(
         tier: String,
         identities: HashSet<Identity>,
         tags: HashSet<String>,
-        question: &str,
+        text: &str,
         min_score: f64,
     ) -> Self {
-        let sought = (!question.trim().is_empty()).then(|| Sought::in_question(question));
-        Self { tier, identities, tags, sought, min_score }
+        let query_words = (!text.trim().is_empty()).then(|| QueryWord::of_query(text));
+        Self { tier, identities, tags, query_words, min_score }
     }
 
     pub(super) fn wants_working(&self) -> bool {
         matches!(self.tier.as_str(), "" | "working")
     }
 
-    pub(super) fn wants_kept(&self) -> bool {
+    pub(super) fn wants_persistent(&self) -> bool {
         self.tier != "working"
     }
 
-    /// The words that are asked for, if any are.
-    pub(super) fn words(&self) -> &[Sought] {
-        self.sought.as_deref().unwrap_or_default()
+    /// The words of the text query, if any.
+    pub(super) fn words(&self) -> &[QueryWord] {
+        self.query_words.as_deref().unwrap_or_default()
     }
 
-    /// The score of an entry apart from its text, if it passes all filters but the question.
+    /// The score without the text part, if the entry passes all filters except the text query.
     pub(super) fn base(&self, tier: &str, identity: &Identity, tags: &[String]) -> Option<f64> {
         let by_tier = if self.tier.is_empty() { 0.0 } else { 0.25 };
         let by_key = if self.identities.is_empty() { 0.0 } else { 1.0 };
@@ -82,7 +87,7 @@ impl Wanted {
         is_wanted.then_some(by_tier + by_key + by_tags)
     }
 
-    /// Whether an entry is to be forgotten: for its key or for one of its tags.
+    /// Whether a forget request matches an entry: by its key or by one of its tags.
     pub(super) fn names(&self, tier: &str, identity: &Identity, tags: &[String]) -> bool {
         (self.tier.is_empty() || self.tier == tier)
             && (self.identities.contains(identity) || self.tags_in_common(tags) > 0)
@@ -92,9 +97,9 @@ impl Wanted {
         tags.iter().filter(|tag| self.tags.contains(*tag)).collect::<HashSet<_>>().len()
     }
 
-    /// Those that answer the question well enough, the best first; among equals the order stays.
-    pub(super) fn rank(&self, candidates: Vec<Candidate>) -> Vec<(Place, f64)> {
-        let texts = self.sought.as_ref().map(|sought| Texts::new(sought.len(), &candidates));
+    /// The entries with a sufficient score, the best first. The sort is stable.
+    pub(super) fn rank(&self, candidates: Vec<Candidate>) -> Vec<(EntryLocation, f64)> {
+        let texts = self.query_words.as_ref().map(|query_words| Texts::new(query_words.len(), &candidates));
         let scored = candidates.iter().filter_map(|candidate| {
             let text = match &texts {
                 Some(texts) => texts.score(candidate)?,
@@ -108,25 +113,26 @@ impl Wanted {
     }
 }
 
-/// What must be known of all texts to judge one.
+/// Statistics of all texts that the score of one text needs.
 struct Texts {
     average: f64,
-    /// How telling each word is that is asked for.
+    /// The weight of each word of the query: rare words weigh more.
     weights: Vec<f64>,
 }
 
 impl Texts {
-    fn new(sought: usize, candidates: &[Candidate]) -> Self {
+    fn new(query_words: usize, candidates: &[Candidate]) -> Self {
         let count = candidates.len() as f64;
         let words: usize = candidates.iter().map(|candidate| candidate.words).sum();
         let weight = |word: usize| {
             let with = candidates.iter().filter(|candidate| candidate.hits[word] > 0).count() as f64;
             (1.0 + (count - with + 0.5) / (with + 0.5)).ln()
         };
-        Self { average: words as f64 / count.max(1.0), weights: (0..sought).map(weight).collect() }
+        Self { average: words as f64 / count.max(1.0), weights: (0..query_words).map(weight).collect() }
     }
 
-    /// BM25 as a share of what a text could reach that consists of nothing but the question; `None` if it has none of it.
+    /// BM25 as a share of the maximum that the words of the query can reach. `None` if the text contains none of the
+    /// words.
     fn score(&self, candidate: &Candidate) -> Option<f64> {
         if candidate.hits.iter().all(|&hits| hits == 0) {
             return None;
@@ -144,25 +150,25 @@ impl Texts {
 mod tests {
     use super::*;
 
-    fn question(text: &str, min_score: f64) -> Wanted {
-        Wanted::new(String::new(), HashSet::new(), HashSet::new(), text, min_score)
+    fn text_query(text: &str, min_score: f64) -> Query {
+        Query::new(String::new(), HashSet::new(), HashSet::new(), text, min_score)
     }
 
     fn candidate(id: i64, words: usize, hits: &[usize]) -> Candidate {
-        Candidate { place: Place::Kept(id), words, hits: hits.to_vec(), base: 0.0 }
+        Candidate { place: EntryLocation::Persistent(id), words, hits: hits.to_vec(), base: 0.0 }
     }
 
-    fn order(ranked: &[(Place, f64)]) -> Vec<i64> {
-        let id = |(place, _): &(Place, f64)| match place {
-            Place::Kept(id) => *id,
-            Place::Working(_) => panic!("nothing is in working memory"),
+    fn order(ranked: &[(EntryLocation, f64)]) -> Vec<i64> {
+        let id = |(place, _): &(EntryLocation, f64)| match place {
+            EntryLocation::Persistent(id) => *id,
+            EntryLocation::Working(_) => panic!("no entry is in working memory"),
         };
         ranked.iter().map(id).collect()
     }
 
     #[test]
     fn rare_words_short_texts_and_repetition_count_more() {
-        let ranked = question("rare common", 0.0).rank(vec![
+        let ranked = text_query("rare common", 0.0).rank(vec![
             candidate(1, 10, &[0, 1]),
             candidate(2, 10, &[0, 3]),
             candidate(3, 10, &[1, 0]),
@@ -175,31 +181,31 @@ mod tests {
     }
 
     #[test]
-    fn what_scores_too_little_is_left_out() {
+    fn entries_below_the_minimum_score_are_left_out() {
         let all = || vec![candidate(1, 5, &[1]), candidate(2, 500, &[1])];
-        assert_eq!(order(&question("word", 0.0).rank(all())), [1, 2]);
-        assert_eq!(order(&question("word", 0.4).rank(all())), [1]);
+        assert_eq!(order(&text_query("word", 0.0).rank(all())), [1, 2]);
+        assert_eq!(order(&text_query("word", 0.4).rank(all())), [1]);
     }
 
     #[test]
-    fn a_question_without_words_finds_nothing_and_no_question_finds_all() {
+    fn a_query_without_words_finds_nothing_and_no_query_finds_all() {
         let all = || vec![candidate(2, 5, &[]), candidate(1, 5, &[])];
-        assert_eq!(order(&question("?!", 0.0).rank(all())), [] as [i64; 0]);
-        assert_eq!(order(&question("  ", 0.0).rank(all())), [2, 1]);
+        assert_eq!(order(&text_query("?!", 0.0).rank(all())), [] as [i64; 0]);
+        assert_eq!(order(&text_query("  ", 0.0).rank(all())), [2, 1]);
     }
 
     #[test]
     fn tier_key_and_tags_add_up() {
         let tags = |tags: &[&str]| tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>();
-        let wanted =
-            Wanted::new("t".to_owned(), HashSet::from([[1; 32]]), tags(&["a", "b"]).into_iter().collect(), "", 0.0);
-        assert_eq!(wanted.base("t", &[1; 32], &tags(&["b", "c"])), Some(1.75));
-        assert_eq!(wanted.base("t", &[1; 32], &tags(&["b", "b"])), Some(1.75));
-        assert_eq!(wanted.base("t", &[1; 32], &tags(&["b", "a"])), Some(2.25));
-        assert_eq!(wanted.base("t", &[1; 32], &tags(&["c"])), None);
-        assert_eq!(wanted.base("t", &[2; 32], &tags(&["a"])), None);
-        assert_eq!(wanted.base("u", &[1; 32], &tags(&["a"])), None);
-        assert!(wanted.names("t", &[2; 32], &tags(&["a"])) && wanted.names("t", &[1; 32], &[]));
-        assert!(!wanted.names("t", &[2; 32], &[]) && !wanted.names("u", &[1; 32], &[]));
+        let query =
+            Query::new("t".to_owned(), HashSet::from([[1; 32]]), tags(&["a", "b"]).into_iter().collect(), "", 0.0);
+        assert_eq!(query.base("t", &[1; 32], &tags(&["b", "c"])), Some(1.75));
+        assert_eq!(query.base("t", &[1; 32], &tags(&["b", "b"])), Some(1.75));
+        assert_eq!(query.base("t", &[1; 32], &tags(&["b", "a"])), Some(2.25));
+        assert_eq!(query.base("t", &[1; 32], &tags(&["c"])), None);
+        assert_eq!(query.base("t", &[2; 32], &tags(&["a"])), None);
+        assert_eq!(query.base("u", &[1; 32], &tags(&["a"])), None);
+        assert!(query.names("t", &[2; 32], &tags(&["a"])) && query.names("t", &[1; 32], &[]));
+        assert!(!query.names("t", &[2; 32], &[]) && !query.names("u", &[1; 32], &[]));
     }
 }

@@ -1,48 +1,48 @@
-//! A search through working memory and what lasts, whose answer has an end.
+//! A search through working memory and the database, with a bounded response.
 
 use gladhand_core::wire::RawValue;
 use serde::Serialize;
 
 use super::Space;
-use super::kept::Kept;
-use super::ranking::{Candidate, Place, Wanted};
+use super::persistent::Persistent;
+use super::ranking::{Candidate, EntryLocation, Query};
 use super::working::Working;
-use crate::storage::Setback;
+use crate::storage::StorageError;
 
 /// A search.
 #[derive(Debug)]
 pub(super) struct Search<'a> {
-    pub(super) wanted: &'a Wanted,
-    /// How many entries are shown. A negative limit leaves out so many at the end.
+    pub(super) query: &'a Query,
+    /// How many entries are returned. A negative limit leaves out that many at the end.
     pub(super) limit: i64,
-    /// How many bytes of them are shown.
+    /// Maximum size of the returned entries, in bytes.
     pub(super) bytes: usize,
     /// The space in working memory.
     pub(super) space: Space,
     pub(super) working: &'a Working,
-    /// What lasts, if it is wanted.
-    pub(super) kept: Option<Kept<'a>>,
+    /// The database, if the query needs it.
+    pub(super) persistent: Option<Persistent<'a>>,
     pub(super) now: f64,
 }
 
-/// What was found, as it is answered.
+/// The result of a search, as it is returned.
 #[derive(Debug, Serialize)]
 pub(super) struct Found {
     entries: Vec<Box<RawValue>>,
-    /// How many there are, shown or not.
+    /// The number of matches, returned or not.
     total: usize,
 }
 
 impl Search<'_> {
-    /// Finds the entries that are wanted, the best first.
-    pub(super) fn find(&self) -> Result<Found, Setback> {
-        let ranked = self.wanted.rank(self.candidates()?);
+    /// Finds the matching entries, the best first.
+    pub(super) fn find(&self) -> Result<Found, StorageError> {
+        let ranked = self.query.rank(self.candidates()?);
         let total = ranked.len();
-        let (mut entries, mut room) = (Vec::new(), self.bytes);
+        let (mut entries, mut remaining) = (Vec::new(), self.bytes);
         for (place, score) in ranked.into_iter().take(length(self.limit, total)) {
-            let Some(entry) = self.shown(place, score)? else { continue };
-            match room.checked_sub(entry.get().len()) {
-                Some(left) => room = left,
+            let Some(entry) = self.returned(place, score)? else { continue };
+            match remaining.checked_sub(entry.get().len()) {
+                Some(left) => remaining = left,
                 None => break,
             }
             entries.push(entry);
@@ -50,27 +50,27 @@ impl Search<'_> {
         Ok(Found { entries, total })
     }
 
-    fn candidates(&self) -> Result<Vec<Candidate>, Setback> {
+    fn candidates(&self) -> Result<Vec<Candidate>, StorageError> {
         let mut candidates = Vec::new();
-        if self.wanted.wants_working() {
-            candidates.extend(self.working.find(self.space, self.wanted, self.now));
+        if self.query.wants_working() {
+            candidates.extend(self.working.find(self.space, self.query, self.now));
         }
-        if let Some(kept) = &self.kept {
-            candidates.extend(kept.find(self.wanted)?);
+        if let Some(persistent) = &self.persistent {
+            candidates.extend(persistent.find(self.query)?);
         }
         Ok(candidates)
     }
 
-    fn shown(&self, place: Place, score: f64) -> Result<Option<Box<RawValue>>, Setback> {
-        match (place, &self.kept) {
-            (Place::Working(at), _) => Ok(self.working.shown(at, score)),
-            (Place::Kept(id), Some(kept)) => kept.shown(id, score).map(Some),
-            (Place::Kept(_), None) => Ok(None),
+    fn returned(&self, place: EntryLocation, score: f64) -> Result<Option<Box<RawValue>>, StorageError> {
+        match (place, &self.persistent) {
+            (EntryLocation::Working(at), _) => Ok(self.working.returned(at, score)),
+            (EntryLocation::Persistent(id), Some(persistent)) => persistent.returned(id, score).map(Some),
+            (EntryLocation::Persistent(_), None) => Ok(None),
         }
     }
 }
 
-/// How many of so many are shown.
+/// How many of `total` matches are returned.
 fn length(limit: i64, total: usize) -> usize {
     let size = usize::try_from(limit.unsigned_abs()).unwrap_or(usize::MAX);
     if limit < 0 { total.saturating_sub(size) } else { size }

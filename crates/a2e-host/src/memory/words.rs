@@ -1,113 +1,114 @@
-//! The words of a text, for finding entries again.
+//! The words of a text, for searching entries.
 //!
-//! A word is a run of letters and digits in lower case. Where writing has no blanks between words, each character is one.
+//! A word is a run of letters and digits, in lower case. In scripts without spaces between words, each character is a
+//! word.
 
 use gladhand_core::wire::RawValue;
 use serde_json::Value;
 
-/// Characters of a word that count; what is longer is no word of a language anyway.
-const LONGEST: usize = 64;
-/// Words of an entry that can be found: the first ones.
-const MOST_OF_ENTRY: usize = 1_000;
-/// Words of a question that count.
-const MOST_OF_QUESTION: usize = 32;
-/// From how many characters on a word of a question finds longer words that begin with it.
-const STEM: usize = 3;
+/// Maximum number of characters of a word. The rest is ignored.
+const MAX_WORD_CHARS: usize = 64;
+/// Maximum number of indexed words of an entry: the first ones.
+const MAX_ENTRY_WORDS: usize = 1_000;
+/// Maximum number of words of a query that count.
+const MAX_QUERY_WORDS: usize = 32;
+/// A query word of at least this many characters also finds longer words that begin with it.
+const MIN_PREFIX: usize = 3;
 
-/// Tells each word of an entry: those of its tags, its key and its content, names of members included.
-pub(super) fn each_word(key: &RawValue, content: &RawValue, tags: &[String], tell: &mut dyn FnMut(&str)) {
-    let mut left = MOST_OF_ENTRY;
-    let mut tell = |word: &str| {
+/// Calls `emit` with each word of an entry: of its tags, its key and its content, names of members included.
+pub(super) fn each_word(key: &RawValue, content: &RawValue, tags: &[String], emit: &mut dyn FnMut(&str)) {
+    let mut left = MAX_ENTRY_WORDS;
+    let mut emit = |word: &str| {
         if left > 0 {
             left -= 1;
-            tell(word);
+            emit(word);
         }
     };
     for tag in tags {
-        each_word_of_text(tag, &mut tell);
+        each_word_of_text(tag, &mut emit);
     }
     for json in [key, content] {
         match serde_json::from_str(json.get()) {
-            Ok(value) => each_word_of_value(&value, &mut tell),
-            Err(_) => each_word_of_text(json.get(), &mut tell),
+            Ok(value) => each_word_of_value(&value, &mut emit),
+            Err(_) => each_word_of_text(json.get(), &mut emit),
         }
     }
 }
 
-fn each_word_of_value(value: &Value, tell: &mut dyn FnMut(&str)) {
+fn each_word_of_value(value: &Value, emit: &mut dyn FnMut(&str)) {
     match value {
         Value::Null => {}
-        Value::String(text) => each_word_of_text(text, tell),
-        Value::Bool(_) | Value::Number(_) => each_word_of_text(&value.to_string(), tell),
-        Value::Array(elements) => elements.iter().for_each(|element| each_word_of_value(element, tell)),
+        Value::String(text) => each_word_of_text(text, emit),
+        Value::Bool(_) | Value::Number(_) => each_word_of_text(&value.to_string(), emit),
+        Value::Array(elements) => elements.iter().for_each(|element| each_word_of_value(element, emit)),
         Value::Object(members) => {
             for (name, member) in members {
-                each_word_of_text(name, tell);
-                each_word_of_value(member, tell);
+                each_word_of_text(name, emit);
+                each_word_of_value(member, emit);
             }
         }
     }
 }
 
-fn each_word_of_text(text: &str, tell: &mut dyn FnMut(&str)) {
+fn each_word_of_text(text: &str, emit: &mut dyn FnMut(&str)) {
     let mut word = String::new();
     let mut length = 0;
     for character in text.chars() {
-        let alone = is_word_of_its_own(character);
-        if (alone || !character.is_alphanumeric()) && length > 0 {
-            tell(&word);
+        let is_single = is_single_character_word(character);
+        if (is_single || !character.is_alphanumeric()) && length > 0 {
+            emit(&word);
             word.clear();
             length = 0;
         }
-        if alone {
-            tell(character.encode_utf8(&mut [0; 4]));
+        if is_single {
+            emit(character.encode_utf8(&mut [0; 4]));
         } else if character.is_alphanumeric() {
-            if length < LONGEST {
+            if length < MAX_WORD_CHARS {
                 word.extend(character.to_lowercase());
             }
             length += 1;
         }
     }
     if length > 0 {
-        tell(&word);
+        emit(&word);
     }
 }
 
-/// Whether a character is one of a writing that has no blanks: Chinese and Japanese.
-fn is_word_of_its_own(character: char) -> bool {
+/// Whether a character belongs to a script without spaces: Chinese or Japanese.
+fn is_single_character_word(character: char) -> bool {
     matches!(character, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'
         | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
         && character.is_alphanumeric()
 }
 
-/// A word that is asked for.
+/// A word of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Sought {
+pub(super) struct QueryWord {
     word: String,
-    /// Whether longer words that begin with it will do.
-    is_stem: bool,
+    /// Whether longer words that begin with it match too.
+    is_prefix: bool,
 }
 
-impl Sought {
-    /// The words of a question, each once.
-    pub(super) fn in_question(question: &str) -> Vec<Self> {
-        let mut sought: Vec<Self> = Vec::new();
-        each_word_of_text(question, &mut |word| {
-            if sought.len() < MOST_OF_QUESTION && sought.iter().all(|known| known.word != word) {
-                sought.push(Self { word: word.to_owned(), is_stem: word.chars().count() >= STEM });
+impl QueryWord {
+    /// The words of a query, each once.
+    pub(super) fn of_query(query: &str) -> Vec<Self> {
+        let mut query_words: Vec<Self> = Vec::new();
+        each_word_of_text(query, &mut |word| {
+            if query_words.len() < MAX_QUERY_WORDS && query_words.iter().all(|known| known.word != word) {
+                query_words.push(Self { word: word.to_owned(), is_prefix: word.chars().count() >= MIN_PREFIX });
             }
         });
-        sought
+        query_words
     }
 
-    /// Whether a word is what is asked for.
+    /// Whether a word matches.
     pub(super) fn is(&self, word: &str) -> bool {
-        if self.is_stem { word.starts_with(&self.word) } else { word == self.word }
+        if self.is_prefix { word.starts_with(&self.word) } else { word == self.word }
     }
 
-    /// The first and the last word, by their bytes, that are what is asked for.
+    /// The first and the last matching word, in byte order.
     pub(super) fn range(&self) -> (String, String) {
-        let last = if self.is_stem { format!("{}{}", self.word, char::MAX) } else { self.word.clone() };
+        let last = if self.is_prefix { format!("{}{}", self.word, char::MAX) } else { self.word.clone() };
         (self.word.clone(), last)
     }
 }
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_of_names_values_and_tags_in_lower_case() {
+    fn words_come_from_names_values_and_tags_in_lower_case() {
         let content = r#"{"fav_colour":["Ol\u00e9-GREEN",7,true,null,"a\nb"]}"#;
         assert_eq!(words(content, &["To Do"]), ["to", "do", "fav", "colour", "olé", "green", "7", "true", "a", "b"]);
     }
@@ -137,20 +138,20 @@ mod tests {
     }
 
     #[test]
-    fn no_word_is_without_end() {
-        assert_eq!(words(&format!("{:?}", "x".repeat(9_999)), &[]), ["x".repeat(LONGEST)]);
+    fn long_words_are_cut() {
+        assert_eq!(words(&format!("{:?}", "x".repeat(9_999)), &[]), ["x".repeat(MAX_WORD_CHARS)]);
     }
 
     #[test]
-    fn there_is_an_end_to_the_words_of_an_entry() {
-        assert_eq!(words(&format!("{:?}", "x ".repeat(MOST_OF_ENTRY * 2)), &["tag"]).len(), MOST_OF_ENTRY);
+    fn the_number_of_words_of_an_entry_is_limited() {
+        assert_eq!(words(&format!("{:?}", "x ".repeat(MAX_ENTRY_WORDS * 2)), &["tag"]).len(), MAX_ENTRY_WORDS);
     }
 
     #[test]
-    fn a_short_word_is_meant_as_it_is_and_a_long_one_may_go_on() {
-        let sought = Sought::in_question("Py pyth py");
-        assert_eq!(sought.len(), 2);
-        assert!(sought[0].is("py") && !sought[0].is("python"));
-        assert!(sought[1].is("python") && !sought[1].is("py"));
+    fn a_short_word_matches_exactly_and_a_long_one_as_a_prefix() {
+        let query_words = QueryWord::of_query("Py pyth py");
+        assert_eq!(query_words.len(), 2);
+        assert!(query_words[0].is("py") && !query_words[0].is("python"));
+        assert!(query_words[1].is("python") && !query_words[1].is("py"));
     }
 }

@@ -1,12 +1,12 @@
-//! Working memory: what a session remembers while it lasts.
+//! Working memory: entries that last as long as their session.
 
 use std::collections::VecDeque;
 
 use gladhand_core::wire::{RawValue, json};
 use gladhand_hub::Portion;
 
-use super::entry::{Entry, Shown};
-use super::ranking::{Candidate, Place, Wanted};
+use super::entry::{Entry, ReturnedEntry};
+use super::ranking::{Candidate, EntryLocation, Query};
 use super::words::each_word;
 use super::{Bound, Space};
 
@@ -15,30 +15,30 @@ use super::{Bound, Space};
 pub(super) struct Working {
     entries: VecDeque<(Space, Entry)>,
     bytes: usize,
-    /// What it has of the room of all sessions; none for the user who started us.
+    /// Its part of the space that all sessions share; `None` for the user who started this process.
     room: Option<Portion>,
 }
 
 impl Working {
-    /// An empty memory, within the room of all sessions.
+    /// Creates an empty memory within the shared space.
     pub(super) fn within(room: Option<Portion>) -> Self {
         Self { entries: VecDeque::new(), bytes: 0, room }
     }
 
-    /// Takes room for more; says whether there is so much.
+    /// Reserves space for `more` bytes. Returns whether there was enough.
     pub(super) fn reserve(&mut self, more: usize) -> bool {
-        let wanted = self.bytes + more;
-        self.room.as_mut().is_none_or(|room| room.resize(wanted))
+        let total = self.bytes + more;
+        self.room.as_mut().is_none_or(|room| room.resize(total))
     }
 
-    /// Has as much room as its entries take.
+    /// Reduces the reservation to the size of the entries.
     pub(super) fn settle(&mut self) {
         if let Some(room) = &mut self.room {
             room.resize(self.bytes);
         }
     }
 
-    /// Stores entries in place of those of the same key. The oldest make room.
+    /// Stores entries, and replaces those with the same key. The oldest are removed to make room.
     pub(super) fn store(&mut self, space: Space, entries: Vec<Entry>, bound: Bound, now: f64) {
         self.keep(|_, entry| is_current(entry, now));
         for mut entry in entries {
@@ -58,30 +58,30 @@ impl Working {
         self.settle();
     }
 
-    /// Forgets entries for their keys or tags, and says how many.
-    pub(super) fn forget(&mut self, space: Space, unwanted: &Wanted, now: f64) -> usize {
+    /// Deletes entries that match the keys or tags. Returns how many.
+    pub(super) fn forget(&mut self, space: Space, query: &Query, now: f64) -> usize {
         self.keep(|_, entry| is_current(entry, now));
         let before = self.entries.len();
-        self.keep(|other, entry| *other != space || !unwanted.names(&entry.tier, &entry.identity, &entry.tags));
+        self.keep(|other, entry| *other != space || !query.names(&entry.tier, &entry.identity, &entry.tags));
         before - self.entries.len()
     }
 
-    /// The entries that pass all filters but the question.
-    pub(super) fn find(&self, space: Space, wanted: &Wanted, now: f64) -> Vec<Candidate> {
+    /// The entries that pass all filters except the text query.
+    pub(super) fn find(&self, space: Space, query: &Query, now: f64) -> Vec<Candidate> {
         let entries = self.entries.iter().enumerate();
         let here = entries.filter(|(_, (other, entry))| *other == space && is_current(entry, now));
         let candidates = here.filter_map(|(at, (_, entry))| {
-            let base = wanted.base(&entry.tier, &entry.identity, &entry.tags)?;
-            let (words, hits) = if wanted.sought.is_some() { count(entry, wanted) } else { (0, Vec::new()) };
-            Some(Candidate { place: Place::Working(at), words, hits, base })
+            let base = query.base(&entry.tier, &entry.identity, &entry.tags)?;
+            let (words, hits) = if query.query_words.is_some() { count(entry, query) } else { (0, Vec::new()) };
+            Some(Candidate { place: EntryLocation::Working(at), words, hits, base })
         });
         candidates.collect()
     }
 
-    /// The entry at a place of the list.
-    pub(super) fn shown(&self, at: usize, score: f64) -> Option<Box<RawValue>> {
+    /// The entry at an index, as it is returned.
+    pub(super) fn returned(&self, at: usize, score: f64) -> Option<Box<RawValue>> {
         let (_, entry) = self.entries.get(at)?;
-        Some(json::to_raw(&Shown {
+        Some(json::to_raw(&ReturnedEntry {
             key: &entry.key,
             content: &entry.content,
             tier: &entry.tier,
@@ -105,14 +105,14 @@ fn is_current(entry: &Entry, now: f64) -> bool {
     entry.expires_at.is_none_or(|end| end > now)
 }
 
-/// How many words an entry has, and how many of them are each of those that are asked for.
-fn count(entry: &Entry, wanted: &Wanted) -> (usize, Vec<usize>) {
+/// The number of words of an entry, and how often it contains each word of the query.
+fn count(entry: &Entry, query: &Query) -> (usize, Vec<usize>) {
     let mut words = 0;
-    let mut hits = vec![0; wanted.words().len()];
+    let mut hits = vec![0; query.words().len()];
     each_word(&entry.key, &entry.content, &entry.tags, &mut |word| {
         words += 1;
-        for (hits, sought) in hits.iter_mut().zip(wanted.words()) {
-            *hits += usize::from(sought.is(word));
+        for (hits, query_word) in hits.iter_mut().zip(query.words()) {
+            *hits += usize::from(query_word.is(word));
         }
     });
     (words, hits)

@@ -1,10 +1,10 @@
-//! The capability `multi_agent`: subagents that work on tasks of their own (a2e §19.1).
+//! The capability `multi_agent`: subagents that work on their own tasks (a2e §19.1).
 //!
-//! A subagent is a session of this process's agent. It belongs to the session that it was spawned in and ends with it; the
-//! same agent of the same principal may use it from another session too. A task that was delegated runs on its own: whoever awaits
-//! it may stop doing so.
+//! A subagent is a session of this process's agent. It belongs to the client session that spawned it and ends with it.
+//! The same agent of the same principal may also use it from another session. A delegated task runs by itself:
+//! cancelling an `await` does not stop it.
 
-mod line;
+mod agent_connection;
 mod subagent;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,53 +17,53 @@ use serde_json::{Map, Value, json};
 
 use crate::owner::Owner;
 use crate::{hex_id, reply};
-use line::Line;
+use agent_connection::AgentConnection;
 use subagent::{Config, Status, Subagent, Task};
 
-/// What subagents may cost.
+/// Limits of subagents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    /// How many subagents one session may have at a time.
-    pub of_session: usize,
-    /// How many subagents there may be at a time.
-    pub all: usize,
-    /// How many terminated ones of one session are still listed.
+pub struct MultiAgentSettings {
+    /// Maximum number of live subagents of one session.
+    pub max_per_session: usize,
+    /// Maximum number of live subagents of all sessions together.
+    pub max_total: usize,
+    /// How many terminated subagents of one session are still listed.
     pub remembered: usize,
-    /// How many steps (calls of tools) a task may take, whatever was asked for.
+    /// Maximum number of steps (tool calls) of a task. A larger `max_steps` in the request is reduced to this.
     pub steps: u32,
-    /// How long a task may take.
-    pub longest: Duration,
-    /// How many bytes the description of a subagent may have.
+    /// Maximum duration of a task.
+    pub max_duration: Duration,
+    /// Maximum size of a spawn request, in bytes.
     pub description: usize,
-    /// How many bytes of what a subagent says are kept.
+    /// Maximum number of bytes kept of a subagent's answer.
     pub answer: usize,
 }
 
-impl Default for Settings {
+impl Default for MultiAgentSettings {
     fn default() -> Self {
         Self {
-            of_session: 16,
-            all: 64,
+            max_per_session: 16,
+            max_total: 64,
             remembered: 64,
             steps: 200,
-            longest: Duration::from_secs(600),
+            max_duration: Duration::from_secs(600),
             description: 64 * 1024,
             answer: 1024 * 1024,
         }
     }
 }
 
-/// Subagents of the agent of this process.
+/// Provider of the capability `multi_agent`, with the agent of this process.
 #[derive(Debug)]
 pub struct MultiAgent {
     agent: Arc<dyn Agent>,
-    settings: Settings,
+    settings: MultiAgentSettings,
     subagents: Arc<Subagents>,
 }
 
 impl MultiAgent {
-    /// Subagents of this agent. Where there is no agent, this is not to be offered.
-    pub fn new(agent: Arc<dyn Agent>, settings: Settings) -> Self {
+    /// Creates the provider for this agent. Without an agent, do not offer the capability.
+    pub fn new(agent: Arc<dyn Agent>, settings: MultiAgentSettings) -> Self {
         Self { agent, settings, subagents: Arc::default() }
     }
 }
@@ -77,38 +77,38 @@ impl Subagents {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is room for one more in a session.
-    fn has_room(&self, session: SessionId, settings: &Settings) -> Result<(), Failure> {
-        room(&self.lock(), session, settings)
+    /// Fails if a session may not have one more subagent.
+    fn check_limits(&self, session: SessionId, settings: &MultiAgentSettings) -> Result<(), Failure> {
+        check_limits(&self.lock(), session, settings)
     }
 
-    fn add(&self, subagent: Arc<Subagent>, settings: &Settings) -> Result<(), Failure> {
+    fn add(&self, subagent: Arc<Subagent>, settings: &MultiAgentSettings) -> Result<(), Failure> {
         let mut subagents = self.lock();
-        room(&subagents, subagent.session, settings)?;
-        let is_memory = |other: &Arc<Subagent>| other.session == subagent.session && other.is_terminated();
-        let memories = subagents.iter().filter(|other| is_memory(other)).count();
-        let mut excess = memories.saturating_sub(settings.remembered);
+        check_limits(&subagents, subagent.session, settings)?;
+        let is_remembered = |other: &Arc<Subagent>| other.session == subagent.session && other.is_terminated();
+        let remembered = subagents.iter().filter(|other| is_remembered(other)).count();
+        let mut excess = remembered.saturating_sub(settings.remembered);
         subagents.retain(|other| {
-            let goes = excess > 0 && is_memory(other);
-            excess -= usize::from(goes);
-            !goes
+            let is_removed = excess > 0 && is_remembered(other);
+            excess -= usize::from(is_removed);
+            !is_removed
         });
         subagents.push(subagent);
         Ok(())
     }
 }
 
-fn room(subagents: &[Arc<Subagent>], session: SessionId, settings: &Settings) -> Result<(), Failure> {
+fn check_limits(subagents: &[Arc<Subagent>], session: SessionId, settings: &MultiAgentSettings) -> Result<(), Failure> {
     let live = || subagents.iter().filter(|subagent| !subagent.is_terminated());
-    if live().filter(|subagent| subagent.session == session).count() >= settings.of_session {
+    if live().filter(|subagent| subagent.session == session).count() >= settings.max_per_session {
         return Err(Failure::refused(format!(
-            "a session has at most {} subagents: terminate one",
-            settings.of_session
+            "the limit of {} subagents per session is reached: terminate one",
+            settings.max_per_session
         )));
     }
-    if live().count() >= settings.all {
-        // Those of others may end.
-        let message = format!("there are at most {} subagents", settings.all);
+    if live().count() >= settings.max_total {
+        // Retryable: subagents of other sessions may end.
+        let message = format!("the limit of {} subagents is reached", settings.max_total);
         return Err(Failure::of_capability("runtime_error", message));
     }
     Ok(())
@@ -166,11 +166,11 @@ impl Provider for MultiAgent {
 
     fn left(&self, session: SessionId) {
         self.subagents.lock().retain(|subagent| {
-            let stays = subagent.session != session;
-            if !stays {
+            let is_kept = subagent.session != session;
+            if !is_kept {
                 drop(subagent.terminate());
             }
-            stays
+            is_kept
         });
     }
 
@@ -213,29 +213,29 @@ impl MultiAgent {
                     reply(&json!({"success": true, "subagent_id": subagent_id}))
                 })
             }
-            kind => return Err(Failure::refused(format!("multi_agent does not answer {kind}"))),
+            kind => return Err(Failure::refused(format!("{kind} is not a request of multi_agent"))),
         })
     }
 
     fn spawn(&self, call: &CapabilityCall<'_>, context: &Context<'_>) -> Result<Answer, Failure> {
         if call.message.get().len() > self.settings.description {
             return Err(Failure::refused(format!(
-                "a subagent is described in at most {} bytes",
+                "the description of a subagent must not exceed {} bytes",
                 self.settings.description
             )));
         }
         let Spawn { name, role, model, max_steps, metadata } = call.read()?;
         let session = context.caller.session();
-        self.subagents.has_room(session, &self.settings)?;
+        self.subagents.check_limits(session, &self.settings)?;
         let max_steps = u32::try_from(max_steps.max(1)).unwrap_or(u32::MAX).min(self.settings.steps);
-        let timeout_seconds = self.settings.longest.as_secs();
+        let timeout_seconds = self.settings.max_duration.as_secs();
         let config = Config::new(name, role, model, max_steps, timeout_seconds, metadata);
-        let (line, parent) = (Line::new(&self.agent, context), Owner::of(context));
+        let (connection, parent) = (AgentConnection::new(&self.agent, context), Owner::of(context));
         let (subagents, settings) = (Arc::clone(&self.subagents), self.settings);
         Ok(Answer::later(async move {
-            let line = line.open(&config.name, &config.model).await?;
+            let connection = connection.open(&config.name, &config.model).await?;
             let subagent_id = format!("sub_{}", hex_id::<4>());
-            let subagent = Arc::new(Subagent::new(subagent_id.clone(), session, config, parent, line));
+            let subagent = Arc::new(Subagent::new(subagent_id.clone(), session, config, parent, connection));
             if let Err(failure) = subagents.add(Arc::clone(&subagent), &settings) {
                 subagent.terminated().await;
                 return Err(failure);
@@ -251,7 +251,7 @@ impl MultiAgent {
         reply(&json!({"subagents": seen.map(|subagent| subagent.describe()).collect::<Vec<_>>()}))
     }
 
-    /// The subagent of an id, if the caller may know of it.
+    /// Finds a subagent by its id, if the caller may see it.
     fn find(&self, id: &str, context: &Context<'_>) -> Result<Arc<Subagent>, Failure> {
         let (session, caller) = (context.caller.session(), Owner::of(context));
         let subagents = self.subagents.lock();

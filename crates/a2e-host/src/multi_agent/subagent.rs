@@ -1,4 +1,4 @@
-//! One subagent: what it is, and the task that it works on.
+//! One subagent: its configuration, its state, and the task that it works on.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,20 +11,20 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 
-use super::Settings;
-use super::line::{Line, said};
+use super::MultiAgentSettings;
+use super::agent_connection::{AgentConnection, agent_reply};
 use crate::owner::Owner;
 
-/// How many characters of an answer are its summary, where its first line has more.
+/// Maximum length of a summary, in characters. The summary is the first line of the answer.
 const SUMMARY: usize = 200;
 
-/// How many names of tools are told.
+/// Maximum number of tool names in a result.
 const TOOLS: usize = 1000;
 
-/// What is heard of a subagent's session.
+/// The events of a subagent's session.
 type Events = mpsc::UnboundedReceiver<AgentEvent>;
 
-/// How a subagent stands.
+/// The status of a subagent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(super) enum Status {
@@ -35,7 +35,7 @@ pub(super) enum Status {
     Terminated,
 }
 
-/// How a subagent stands, and what came of its last task.
+/// The status of a subagent, and the result of its last task.
 #[derive(Debug, Clone)]
 pub(super) struct State {
     pub(super) status: Status,
@@ -43,7 +43,7 @@ pub(super) struct State {
     pub(super) error: Option<String>,
 }
 
-/// What a subagent was spawned as.
+/// The configuration with which a subagent was spawned.
 #[derive(Debug, Serialize)]
 pub(super) struct Config {
     pub(super) name: String,
@@ -76,14 +76,14 @@ impl Config {
             metadata,
             system_prompt: None,
             capabilities: Vec::new(),
-            // It remembers its own conversation, and may do what the agent's rules allow.
+            // A subagent remembers its own conversation, and the agent's policy limits its tools.
             memory_scope: "isolated",
             tool_scope: "restricted",
         }
     }
 }
 
-/// Something to be done.
+/// A task.
 #[derive(Debug, Deserialize)]
 pub(super) struct Task {
     task_name: String,
@@ -96,25 +96,31 @@ pub(super) struct Task {
 #[derive(Debug)]
 pub(super) struct Subagent {
     pub(super) id: String,
-    /// The session that it was spawned in.
+    /// The session that spawned it.
     pub(super) session: SessionId,
     config: Config,
     /// The agent that spawned it.
     parent: Owner,
     state: watch::Sender<State>,
-    holds: Mutex<Held>,
+    resources: Mutex<Resources>,
 }
 
-/// What there is only until it is terminated.
+/// The resources that a subagent has until it is terminated.
 #[derive(Debug, Default)]
-struct Held {
-    line: Option<Arc<Line>>,
-    /// Who follows the task that runs.
-    following: Option<AbortHandle>,
+struct Resources {
+    connection: Option<Arc<AgentConnection>>,
+    /// The task that follows the running turn.
+    follower: Option<AbortHandle>,
 }
 
 impl Subagent {
-    pub(super) fn new(id: String, session: SessionId, config: Config, parent: Owner, line: Line) -> Self {
+    pub(super) fn new(
+        id: String,
+        session: SessionId,
+        config: Config,
+        parent: Owner,
+        connection: AgentConnection,
+    ) -> Self {
         let ready = State { status: Status::Ready, result: None, error: None };
         Self {
             id,
@@ -122,12 +128,12 @@ impl Subagent {
             config,
             parent,
             state: watch::Sender::new(ready),
-            holds: Mutex::new(Held { line: Some(Arc::new(line)), following: None }),
+            resources: Mutex::new(Resources { connection: Some(Arc::new(connection)), follower: None }),
         }
     }
 
-    fn holds(&self) -> MutexGuard<'_, Held> {
-        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    fn resources(&self) -> MutexGuard<'_, Resources> {
+        self.resources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn status(&self) -> Status {
@@ -138,12 +144,12 @@ impl Subagent {
         self.status() == Status::Terminated
     }
 
-    /// Whether it is of a caller's own session, or of the same agent of the same principal.
+    /// Whether the caller's session spawned it, or the same agent of the same principal did.
     pub(super) fn is_seen_by(&self, session: SessionId, caller: &Owner) -> bool {
         session == self.session || caller.is_proved_same(&self.parent)
     }
 
-    /// As it is listed. It was spawned by the agent at the other end of its session, which nobody here spawned.
+    /// The entry of a list. The parent is the agent at the other end of the session, which is also the root.
     pub(super) fn describe(&self) -> Value {
         json!({
             "subagent_id": self.id, "name": self.config.name, "status": self.status(),
@@ -151,58 +157,60 @@ impl Subagent {
         })
     }
 
-    /// Begins a task; false if it works on another one, or is no more.
-    pub(super) fn delegate(self: &Arc<Self>, task: &Task, settings: Settings) -> bool {
-        let mut holds = self.holds();
-        let Some(line) = holds.line.clone().filter(|_| self.status() != Status::Running) else { return false };
+    /// Starts a task. Returns false if another task is running or the subagent is terminated.
+    pub(super) fn delegate(self: &Arc<Self>, task: &Task, settings: MultiAgentSettings) -> bool {
+        let mut resources = self.resources();
+        let Some(connection) = resources.connection.clone().filter(|_| self.status() != Status::Running) else {
+            return false;
+        };
         self.state.send_replace(State { status: Status::Running, result: None, error: None });
         let (subagent, text, name) = (Arc::clone(self), self.instruct(task), task.task_name.clone());
-        // From here on, so that nothing is missed of what is told before the answer.
-        let events = line.listen();
-        let task = tokio::spawn(async move { subagent.work(&line, name, text, events, settings).await });
-        holds.following = Some(task.abort_handle());
+        // Listen before the call, so that no event before its answer is missed.
+        let events = connection.listen();
+        let task = tokio::spawn(async move { subagent.work(&connection, name, text, events, settings).await });
+        resources.follower = Some(task.abort_handle());
         true
     }
 
-    /// How it stands once it works on nothing.
+    /// Waits until no task is running, and returns the state.
     pub(super) async fn ended(&self) -> State {
         let mut states = self.state.subscribe();
         let ended = states.wait_for(|state| state.status != Status::Running).await;
-        // It cannot go away while it is borrowed.
+        // `self` owns the sender, so the channel cannot close.
         ended.map_or_else(|_| self.state.borrow().clone(), |state| state.clone())
     }
 
-    /// Ends it; its session goes in the background, if there is anything to be done for that.
+    /// Terminates the subagent. Its session is deleted in the background if the agent needs time for that.
     pub(super) fn terminate(&self) -> Option<JoinHandle<()>> {
-        let Held { line, following } = std::mem::take(&mut *self.holds());
+        let Resources { connection, follower } = std::mem::take(&mut *self.resources());
         let before = self.state.send_replace(State { status: Status::Terminated, result: None, error: None });
-        if let Some(following) = following {
-            following.abort();
+        if let Some(follower) = follower {
+            follower.abort();
         }
-        let line = line?;
+        let connection = connection?;
         if before.status == Status::Running {
-            drop(line.ask(AgentCall::Interrupt(line.session().into())));
+            drop(connection.ask(AgentCall::Interrupt(connection.session().into())));
         }
-        let deleted = line.ask(AgentCall::Delete(line.session().into()));
+        let deleted = connection.ask(AgentCall::Delete(connection.session().into()));
         let (Answer::Later(_), Ok(runtime)) = (&deleted, tokio::runtime::Handle::try_current()) else { return None };
         Some(runtime.spawn(async move {
-            // A session that is gone already is as good as deleted.
+            // A session that no longer exists counts as deleted.
             let _ = deleted.outcome().await;
-            drop(line);
+            drop(connection);
         }))
     }
 
-    /// Ends it, and waits until its session is gone.
+    /// Terminates the subagent, and waits until its session is deleted.
     pub(super) async fn terminated(&self) {
         if let Some(deleting) = self.terminate() {
             let _ = deleting.await;
         }
     }
 
-    /// What the agent is told to do.
+    /// The prompt for a task.
     fn instruct(&self, task: &Task) -> String {
         let mut text = format!("You are the subagent {:?}.", self.config.name);
-        // Writing into a string cannot fail.
+        // Writing to a string cannot fail.
         if !self.config.role.is_empty() {
             let _ = write!(text, " Your role: {}.", self.config.role.trim_end_matches('.'));
         }
@@ -216,19 +224,26 @@ impl Subagent {
         text
     }
 
-    /// Works on a task to its end.
-    async fn work(&self, line: &Line, name: String, text: String, events: Events, settings: Settings) {
-        let turn = self.turn(line, text, events, settings.answer);
-        let ended = match tokio::time::timeout(settings.longest, turn).await {
+    /// Runs a task to its end.
+    async fn work(
+        &self,
+        connection: &AgentConnection,
+        name: String,
+        text: String,
+        events: Events,
+        settings: MultiAgentSettings,
+    ) {
+        let turn = self.turn(connection, text, events, settings.answer);
+        let ended = match tokio::time::timeout(settings.max_duration, turn).await {
             Ok(ended) => ended,
-            Err(_) => Err(format!("the task took longer than {} seconds", settings.longest.as_secs())),
+            Err(_) => Err(format!("the task took longer than {} seconds", settings.max_duration.as_secs())),
         };
         if ended.is_err() {
-            // If it ended by itself there is nothing to stop.
-            let _ = line.ask(AgentCall::Interrupt(line.session().into())).outcome().await;
+            // Has no effect if the turn has already ended.
+            let _ = connection.ask(AgentCall::Interrupt(connection.session().into())).outcome().await;
         }
         let state = match ended {
-            Ok(Heard { text, tools, .. }) => {
+            Ok(TaskProgress { text, tools, .. }) => {
                 let summary: String = text.trim().lines().next().unwrap_or_default().chars().take(SUMMARY).collect();
                 let result = json!({"summary": summary, "text": text, "task_name": name, "tools": tools});
                 State { status: Status::Completed, result: Some(result), error: None }
@@ -244,22 +259,28 @@ impl Subagent {
         });
     }
 
-    async fn turn(&self, line: &Line, text: String, mut events: Events, most: usize) -> Result<Heard, String> {
-        let session = line.session().into();
+    async fn turn(
+        &self,
+        connection: &AgentConnection,
+        text: String,
+        mut events: Events,
+        max_bytes: usize,
+    ) -> Result<TaskProgress, String> {
+        let session = connection.session().into();
         let send = AgentCall::Send { session, text: text.into(), enqueue: true, images: Vec::new() };
-        let sent = said(line.ask(send)).await.map_err(|failure| failure.message)?;
+        let sent = agent_reply(connection.ask(send)).await.map_err(|failure| failure.message)?;
         let turn = Members::of(&sent).and_then(|sent| sent.str("turn_id").map(String::from)).unwrap_or_default();
-        let mut heard = Heard::default();
+        let mut progress = TaskProgress::default();
         while let Some(event) = events.recv().await {
             let Some(payload) = Members::of(&event.payload) else { continue };
-            // What has a turn is of ours, or of one that was stopped before.
+            // Skip events of an earlier turn that was stopped.
             if payload.str("turn_id").is_some_and(|of| of != turn) {
                 continue;
             }
-            if heard.hear(event.kind, &payload, most)? {
-                return Ok(heard);
+            if progress.add_event(event.kind, &payload, max_bytes)? {
+                return Ok(progress);
             }
-            if heard.steps > self.config.max_steps {
+            if progress.steps > self.config.max_steps {
                 return Err(format!("the task took more than {} steps", self.config.max_steps));
             }
         }
@@ -267,22 +288,22 @@ impl Subagent {
     }
 }
 
-/// What was heard of a task.
+/// The events of a task, collected.
 #[derive(Debug, Default)]
-struct Heard {
+struct TaskProgress {
     text: String,
     tools: Vec<String>,
     steps: u32,
 }
 
-impl Heard {
-    /// Takes an event in; true at the end, or why there is none.
-    fn hear(&mut self, kind: &str, payload: &Members<'_>, most: usize) -> Result<bool, String> {
+impl TaskProgress {
+    /// Processes one event. Returns true at the end of the turn, or an error if the turn failed.
+    fn add_event(&mut self, kind: &str, payload: &Members<'_>, max_bytes: usize) -> Result<bool, String> {
         match kind {
             "session.stream.chunk" => {
                 let chunk = payload.object("chunk").and_then(|chunk| chunk.str("answerText")).unwrap_or_default();
-                let room = most.saturating_sub(self.text.len());
-                self.text.push_str(&chunk[..chunk.floor_char_boundary(room)]);
+                let remaining = max_bytes.saturating_sub(self.text.len());
+                self.text.push_str(&chunk[..chunk.floor_char_boundary(remaining)]);
             }
             "session.tool.call.started" => {
                 self.steps += 1;

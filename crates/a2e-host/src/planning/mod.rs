@@ -1,7 +1,8 @@
 //! The capability `planning`: plans with columns, tasks in them, and boards that show both.
 //!
-//! All agents of a principal share what is in the database, and see nothing of other principals. A task may name a plan that nobody knows and a status that is no column: it
-//! is kept as it is, and a board shows such a status after the columns.
+//! All agents of a principal share the plans in the database. Principals see nothing of each other. A task may name an
+//! unknown plan, or a status that is not a column. It is stored unchanged, and a board shows such a status after the
+//! columns.
 
 use gladhand_core::operations::{CapabilityCall, Failure};
 use gladhand_core::wire::{RawValue, json};
@@ -14,44 +15,44 @@ use serde_json::json;
 use crate::grants::{self, Programs};
 use crate::hex_id;
 use crate::owner::Owner;
-use crate::storage::{Place, Setback, Storage, Turn};
+use crate::storage::{Access, LazyDatabase, Storage, StorageError};
 
 /// The columns of a plan that names none.
 const COLUMNS: [&str; 4] = ["backlog", "todo", "in_progress", "done"];
 
-/// How much a principal may plan. What is beyond fails with `runtime_error`.
+/// Limits for each principal. Requests beyond them fail with `runtime_error`.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// Plans.
+pub struct PlanningSettings {
+    /// Maximum number of plans.
     pub plans: u32,
-    /// Tasks of all plans together.
+    /// Maximum number of tasks of all plans together.
     pub tasks: u32,
-    /// Columns of one plan.
+    /// Maximum number of columns of one plan.
     pub columns: usize,
-    /// Bytes of a name: of a plan, a column, a status, an assignee or an id.
+    /// Maximum length in bytes of the name of a plan, a column, a status, an assignee or an id.
     pub name_bytes: usize,
-    /// Bytes of the title of a task.
+    /// Maximum length of the title of a task, in bytes.
     pub title_bytes: usize,
-    /// Bytes of a whole request.
+    /// Maximum size of a request, in bytes.
     pub request_bytes: usize,
 }
 
-impl Default for Settings {
+impl Default for PlanningSettings {
     fn default() -> Self {
         Self { plans: 1_000, tasks: 10_000, columns: 64, name_bytes: 256, title_bytes: 1_024, request_bytes: 64 * 1024 }
     }
 }
 
-/// Serves `planning`.
+/// Provider of the capability `planning`.
 #[derive(Debug)]
 pub struct Planning {
     storage: Storage,
-    settings: Settings,
+    settings: PlanningSettings,
 }
 
 impl Planning {
-    /// Plans in a database.
-    pub fn new(storage: Storage, settings: Settings) -> Self {
+    /// Keeps the plans in a database.
+    pub fn new(storage: Storage, settings: PlanningSettings) -> Self {
         Self { storage, settings }
     }
 }
@@ -82,20 +83,20 @@ impl Provider for Planning {
             "planning/task/update" => Planner::update_task,
             "planning/task/list" => Planner::list_tasks,
             kind => {
-                return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is no request"))));
+                return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is not a request"))));
             }
         };
-        let (size, most) = (call.message.get().len(), self.settings.request_bytes);
-        if size > most {
-            let problem = format!("the request has {size} bytes, and may have {most}");
+        let (size, max) = (call.message.get().len(), self.settings.request_bytes);
+        if size > max {
+            let problem = format!("the request has {size} bytes, the limit is {max}");
             return Answer::Now(Err(Failure::refused(problem)));
         }
-        let turn = match call.kind {
-            "planning/plan/create" | "planning/task/add" | "planning/task/update" => Turn::Change,
-            _ => Turn::Read,
+        let access = match call.kind {
+            "planning/plan/create" | "planning/task/add" | "planning/task/update" => Access::Change,
+            _ => Access::Read,
         };
         let planner = Planner { call: call.into_owned(), owner: Owner::of(context), settings: self.settings.clone() };
-        self.storage.answer(turn, move |database| work(&planner, database))
+        self.storage.answer(access, move |database| work(&planner, database))
     }
 
     fn closing(&self) -> Option<Settling> {
@@ -103,26 +104,26 @@ impl Provider for Planning {
     }
 }
 
-/// One request, with all that is needed to answer it.
+/// One request, with everything needed to answer it.
 #[derive(Debug)]
 struct Planner {
     call: CapabilityCall<'static>,
     owner: Owner,
-    settings: Settings,
+    settings: PlanningSettings,
 }
 
 impl Planner {
-    fn create_plan(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn create_plan(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Create {
-            #[serde(default = "usual")]
+            #[serde(default = "default_name")]
             name: String,
             #[serde(default)]
             columns: Vec<String>,
             #[serde(default)]
             description: String,
         }
-        fn usual() -> String {
+        fn default_name() -> String {
             "default".to_owned()
         }
 
@@ -131,14 +132,17 @@ impl Planner {
             plan.columns = COLUMNS.map(str::to_owned).to_vec();
         }
         if plan.columns.len() > self.settings.columns {
-            return Err(Setback::refused(format!("a plan has at most {} columns", self.settings.columns)));
+            return Err(StorageError::refused(format!(
+                "a plan must not have more than {} columns",
+                self.settings.columns
+            )));
         }
         for name in plan.columns.iter().chain([&plan.name]) {
-            check("a name", name, self.settings.name_bytes)?;
+            check_length("a name", name, self.settings.name_bytes)?;
         }
         let plan_id = hex_id::<6>();
         database.change(|rows| {
-            self.check_room(rows, "planning_plans", self.settings.plans)?;
+            self.check_limit(rows, "planning_plans", self.settings.plans)?;
             let insert = "INSERT INTO planning_plans (principal, plan_id, name, columns, description, created_at) \
                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
             let columns = json::to_raw(&plan.columns);
@@ -147,17 +151,17 @@ impl Planner {
                 insert,
                 params![principal, plan_id, plan.name, columns.get(), plan.description, crate::now()],
             )?;
-            Ok::<_, Setback>(())
+            Ok::<_, StorageError>(())
         })?;
         Ok(json::to_raw(&json!({ "success": true, "plan_id": plan_id, "columns": plan.columns })))
     }
 
-    fn list_plans(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn list_plans(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         let plans = database.read(|rows| self.plans(rows, ""))?;
         Ok(json::to_raw(&json!({ "plans": plans })))
     }
 
-    fn show_boards(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn show_boards(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Show {
             #[serde(default)]
@@ -174,12 +178,12 @@ impl Planner {
         Ok(json::to_raw(&Boards { boards }))
     }
 
-    fn add_task(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn add_task(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Add {
             plan_id: String,
             title: String,
-            #[serde(default = "usual")]
+            #[serde(default = "default_status")]
             status: String,
             #[serde(default)]
             description: String,
@@ -190,20 +194,20 @@ impl Planner {
             #[serde(default)]
             metadata: Option<Box<RawValue>>,
         }
-        fn usual() -> String {
+        fn default_status() -> String {
             "backlog".to_owned()
         }
 
         let task: Add = self.call.read()?;
-        check("a title", &task.title, self.settings.title_bytes)?;
+        check_length("a title", &task.title, self.settings.title_bytes)?;
         for name in [&task.plan_id, &task.status, &task.assignee] {
-            check("a name", name, self.settings.name_bytes)?;
+            check_length("a name", name, self.settings.name_bytes)?;
         }
         let task_id = hex_id::<6>();
         let insert = "INSERT INTO planning_tasks (principal, task_id, plan_id, title, status, description, assignee, deps, \
             metadata, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
         database.change(|rows| {
-            self.check_room(rows, "planning_tasks", self.settings.tasks)?;
+            self.check_limit(rows, "planning_tasks", self.settings.tasks)?;
             rows.execute(
                 insert,
                 params![
@@ -219,13 +223,13 @@ impl Planner {
                     crate::now(),
                 ],
             )?;
-            Ok::<_, Setback>(())
+            Ok::<_, StorageError>(())
         })?;
         Ok(json::to_raw(&json!({ "success": true, "task_id": task_id, "status": task.status })))
     }
 
-    /// Changes what is not empty. A task that is there is updated also if there is nothing to change.
-    fn update_task(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    /// Changes the members that are not empty. A task that exists counts as updated even if nothing changes.
+    fn update_task(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct Update {
             plan_id: String,
@@ -240,7 +244,7 @@ impl Planner {
 
         let task: Update = self.call.read()?;
         for name in [&task.status, &task.assignee] {
-            check("a name", name, self.settings.name_bytes)?;
+            check_length("a name", name, self.settings.name_bytes)?;
         }
         let deps = if task.deps.is_empty() { String::new() } else { json::to_raw(&task.deps).get().to_owned() };
         let updated = database.change(|rows| {
@@ -253,7 +257,7 @@ impl Planner {
         Ok(json::to_raw(&json!({ "success": updated > 0, "task_id": task.task_id })))
     }
 
-    fn list_tasks(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+    fn list_tasks(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
         #[derive(Deserialize)]
         struct List {
             #[serde(default)]
@@ -267,7 +271,7 @@ impl Planner {
         Ok(json::to_raw(&json!({ "tasks": tasks })))
     }
 
-    /// The plan of that id, or all of them if it is empty, in the order in which they were made.
+    /// The plan with this id, or all plans if it is empty, in order of creation.
     fn plans(&self, rows: &Transaction<'_>, plan_id: &str) -> rusqlite::Result<Vec<Plan>> {
         let select = "SELECT plan_id, name, columns FROM planning_plans WHERE principal = ?2 \
             AND (?1 = '' OR plan_id = ?1) ORDER BY id";
@@ -279,7 +283,7 @@ impl Planner {
         rows.prepare_cached(select)?.query_map([plan_id, self.owner.principal()], read)?.collect()
     }
 
-    /// The tasks of that plan and status, each of which may be empty, in the order in which they were added.
+    /// The tasks of a plan and a status, in order of creation. An empty plan or status matches all.
     fn tasks(&self, rows: &Transaction<'_>, plan_id: &str, status: &str) -> rusqlite::Result<Vec<Task>> {
         let select = "SELECT task_id, title, status, assignee, plan_id FROM planning_tasks \
             WHERE (?1 = '' OR plan_id = ?1) AND (?2 = '' OR status = ?2) AND principal = ?3 ORDER BY id";
@@ -295,16 +299,16 @@ impl Planner {
         rows.prepare_cached(select)?.query_map([plan_id, status, self.owner.principal()], read)?.collect()
     }
 
-    fn check_room(&self, rows: &Transaction<'_>, table: &'static str, most: u32) -> Result<(), Setback> {
+    fn check_limit(&self, rows: &Transaction<'_>, table: &'static str, max: u32) -> Result<(), StorageError> {
         let count: u32 = rows.query_row(
             &format!("SELECT count(*) FROM {table} WHERE principal = ?1"),
             [self.owner.principal()],
             |row| row.get(0),
         )?;
-        if count < most {
+        if count < max {
             return Ok(());
         }
-        Err(Setback::refused(format!("there are already {most} of them")))
+        Err(StorageError::refused(format!("the limit of {max} is reached")))
     }
 }
 
@@ -321,12 +325,12 @@ struct Task {
     title: String,
     status: String,
     assignee: String,
-    /// A board leaves it out.
+    /// Left out on a board.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan_id: Option<String>,
 }
 
-/// The answer to a request to show boards, which keeps the order of columns.
+/// The response to a board request. It keeps the order of columns.
 #[derive(Debug, Serialize)]
 struct Boards {
     boards: Vec<Board>,
@@ -340,7 +344,7 @@ struct Board {
     tasks: Groups,
 }
 
-/// Tasks by their status: those of the columns first, then those that are no column.
+/// Tasks by status: the columns first, then statuses that are not columns.
 #[derive(Debug)]
 struct Groups(Vec<(String, Vec<Task>)>);
 
@@ -373,9 +377,9 @@ impl Serialize for Groups {
     }
 }
 
-fn check(what: &str, text: &str, most: usize) -> Result<(), Setback> {
-    if text.len() <= most {
+fn check_length(member: &str, text: &str, max: usize) -> Result<(), StorageError> {
+    if text.len() <= max {
         return Ok(());
     }
-    Err(Setback::refused(format!("{what} has at most {most} bytes")))
+    Err(StorageError::refused(format!("{member} must not exceed {max} bytes")))
 }

@@ -1,14 +1,14 @@
-//! The capability `proc`: processes that live as long as their session, with output as it comes (`a2e` §13).
+//! The capability `proc`: processes that live as long as their session and stream their output (`a2e` §13).
 //!
-//! Nobody starts anything that was not allowed by name, nor works outside the folders that were given. Each process is
-//! bounded in time, in what it says and in what waits for it to be read; with its session it ends, and everything that came
-//! of it. How processes are started is somebody else's business ([`Starter`]).
+//! A client can start only programs that the operator allows by name, and only in the configured folders. Run time,
+//! output and queued input of each process are limited. When the session ends, its processes and all their descendants
+//! end too. A [`Starter`] starts the processes.
 
-mod asking;
-mod inlet;
-mod pieces;
+mod events;
+mod line_splitter;
 mod process;
-mod telling;
+mod spawn_request;
+mod stdin_queue;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,46 +19,47 @@ use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling};
 use serde::Deserialize;
 use serde_json::json;
 
-use self::asking::Spawn;
+use self::events::ProcessEvents;
 use self::process::{Bounds, End, Process};
-use self::telling::Telling;
-use crate::belongings::{Belongings, Few, InAll, NoPlace, Place};
+use self::spawn_request::Spawn;
+use crate::session_values::{Reservation, ReserveError, SessionValues, TotalCount, ValuesOfSession};
 use crate::starting::{Signal, Starter, minimal_environment};
 use crate::{hex_id, reply};
 
-/// What processes may be started, and what they may do.
+/// Which processes may be started, and their limits.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// The words that may be the first of a command, literally. None: nothing may be started.
+pub struct ProcSettings {
+    /// The words that are allowed as the first word of a command, compared literally. Empty: nothing may be started.
     pub allowed: Vec<String>,
-    /// The folder in which an allowed word with a folder (`./run.sh`) begins. None: where we were started.
+    /// The folder to which an allowed word with a folder (`./run.sh`) is relative. `None`: our own working directory.
     pub base: Option<PathBuf>,
-    /// The folders that processes may work in; the first is where they work if they are not told. None: where we do, and
-    /// nowhere else.
+    /// The folders in which processes may run. The first is the default. Empty: our own working directory, and no
+    /// other.
     pub roots: Vec<PathBuf>,
-    /// Names of variables that callers may set, beside those of language, time zone and terminal.
+    /// Names of variables that clients may set, in addition to those of language, time zone and terminal.
     pub variables: Vec<String>,
-    /// What each process finds in its environment, beside what its caller gives it.
+    /// The environment variables of each process, in addition to those that the client sets.
     pub environment: Vec<(String, String)>,
-    /// How many processes of one session may run at once.
-    pub most: usize,
-    /// How many processes of all sessions may run at once.
-    pub most_in_all: usize,
-    /// How many processes that have ended are remembered for each session.
+    /// Maximum number of running processes of one session.
+    pub max_running: usize,
+    /// Maximum number of running processes of all sessions together.
+    pub max_running_total: usize,
+    /// How many ended processes are remembered for each session.
     pub remembered: usize,
-    /// How long a process may run, whatever its caller says. None: as long as its session.
-    pub longest: Option<Duration>,
-    /// How many bytes of output a process may make before it is ended.
-    pub most_output: u64,
-    /// How many bytes of a line are told at once.
-    pub longest_piece: usize,
-    /// How many bytes may wait for a process to read them.
-    pub most_waiting: usize,
-    /// How long a process may take to leave when it is told to, before it is killed.
+    /// Maximum run time of a process. A longer timeout in the request is reduced to this. `None`: as long as the
+    /// session.
+    pub max_duration: Option<Duration>,
+    /// Maximum output of a process in bytes. A process that exceeds it is killed.
+    pub max_output_bytes: u64,
+    /// Maximum size of the text in one event, in bytes. Longer lines are split.
+    pub max_piece_bytes: usize,
+    /// Maximum number of queued input bytes of a process.
+    pub max_queued_bytes: usize,
+    /// How long a process may take to end after SIGTERM before it is killed.
     pub grace: Duration,
 }
 
-impl Default for Settings {
+impl Default for ProcSettings {
     fn default() -> Self {
         Self {
             allowed: Vec::new(),
@@ -66,30 +67,30 @@ impl Default for Settings {
             roots: Vec::new(),
             variables: Vec::new(),
             environment: minimal_environment(),
-            most: 8,
-            most_in_all: 64,
+            max_running: 8,
+            max_running_total: 64,
             remembered: 64,
-            longest: None,
-            most_output: 64 * 1024 * 1024,
-            longest_piece: 16 * 1024,
-            most_waiting: 4 * 1024 * 1024,
+            max_duration: None,
+            max_output_bytes: 64 * 1024 * 1024,
+            max_piece_bytes: 16 * 1024,
+            max_queued_bytes: 4 * 1024 * 1024,
             grace: Duration::from_secs(2),
         }
     }
 }
 
-/// The capability `proc`.
+/// Provider of the capability `proc`.
 #[derive(Debug)]
 pub struct Proc {
-    settings: Arc<Settings>,
+    settings: Arc<ProcSettings>,
     starter: Arc<dyn Starter>,
-    processes: Belongings<Process>,
+    processes: SessionValues<Process>,
 }
 
 impl Proc {
-    /// Processes as the settings say, started by somebody.
-    pub fn new(settings: Settings, starter: Arc<dyn Starter>) -> Self {
-        Self { settings: Arc::new(settings), starter, processes: Belongings::default() }
+    /// Creates the provider. `starter` starts the processes.
+    pub fn new(settings: ProcSettings, starter: Arc<dyn Starter>) -> Self {
+        Self { settings: Arc::new(settings), starter, processes: SessionValues::default() }
     }
 }
 
@@ -144,8 +145,8 @@ impl Provider for Proc {
 
     fn closing(&self) -> Option<Settling> {
         self.processes.close().iter().for_each(|process| process.abandon());
-        let roster = self.processes.roster().clone();
-        Some(Box::pin(async move { roster.all_left().await }))
+        let task_counter = self.processes.task_counter().clone();
+        Some(Box::pin(async move { task_counter.all_done().await }))
     }
 }
 
@@ -159,55 +160,59 @@ impl Proc {
             Ok(plan) => plan,
             Err(why) => return Answer::Now(not_started(&why)),
         };
-        let place = match self.place(context.caller.session()) {
-            Ok(place) => place,
+        let reservation = match self.reserve(context.caller.session()) {
+            Ok(reservation) => reservation,
             Err(why) => return Answer::Now(not_started(why)),
         };
         let settings = &self.settings;
         let bounds = Bounds {
-            time: spawn.time(settings.longest),
+            time: spawn.time(settings.max_duration),
             grace: settings.grace,
-            longest_piece: settings.longest_piece,
-            most_waiting: settings.most_waiting,
+            max_piece_bytes: settings.max_piece_bytes,
+            max_queued_bytes: settings.max_queued_bytes,
             reads,
         };
-        let telling =
-            Telling::to(Arc::clone(context.caller), call.request.clone(), hex_id::<16>(), settings.most_output);
+        let events = ProcessEvents::to(
+            Arc::clone(context.caller),
+            call.request.clone(),
+            hex_id::<16>(),
+            settings.max_output_bytes,
+        );
         let starter = Arc::clone(&self.starter);
         Answer::Later(Box::pin(async move {
             let started = match starter.start(&plan).await {
                 Ok(started) => started,
                 Err(error) => return not_started(&format!("cannot start: {error}")),
             };
-            let (process, tending) = Process::of(started, spawn.cmd, bounds, telling);
-            // The session may have ended meanwhile; then the process goes with what is dropped here.
-            let Some(at_work) = place.fill(&process) else { return not_started("the session has ended") };
+            let (process, process_task) = Process::of(started, spawn.cmd, bounds, events);
+            // If the session has ended meanwhile, the process is dropped here, which kills it.
+            let Some(task_guard) = reservation.fill(&process) else { return not_started("the session has ended") };
             tokio::spawn(async move {
-                tending.run().await;
-                drop(at_work);
+                process_task.run().await;
+                drop(task_guard);
             });
             reply(&json!({"proc_id": process.id, "ok": true, "pid": process.pid, "error": ""}))
         }))
     }
 
-    /// A place for one more process, made by forgetting the oldest that have ended.
-    fn place(&self, session: SessionId) -> Result<Place<Process>, &'static str> {
+    /// Reserves a place for one more process. Forgets the oldest ended processes, if necessary.
+    fn reserve(&self, session: SessionId) -> Result<Reservation<Process>, &'static str> {
         let settings = &self.settings;
         let is_running = |process: &Process| process.end().is_none();
-        let admit = |few: &mut Few<Process>, InAll(in_all): InAll| {
-            let running = few.coming + few.here.iter().filter(|process| is_running(process)).count();
-            if running >= settings.most || in_all >= settings.most_in_all {
+        let admit = |values: &mut ValuesOfSession<Process>, TotalCount(total): TotalCount| {
+            let running = values.reserved + values.items.iter().filter(|process| is_running(process)).count();
+            if running >= settings.max_running || total >= settings.max_running_total {
                 return Err("proc_limit");
             }
-            while few.here.iter().filter(|process| !is_running(process)).count() > settings.remembered {
-                let oldest = few.here.iter().position(|process| !is_running(process));
-                oldest.map(|oldest| few.here.remove(oldest));
+            while values.items.iter().filter(|process| !is_running(process)).count() > settings.remembered {
+                let oldest = values.items.iter().position(|process| !is_running(process));
+                oldest.map(|oldest| values.items.remove(oldest));
             }
             Ok(())
         };
-        self.processes.place(session, is_running, admit).map_err(|no| match no {
-            NoPlace::Closed => "stopping",
-            NoPlace::NotAdmitted(why) => why,
+        self.processes.reserve(session, is_running, admit).map_err(|error| match error {
+            ReserveError::Closed => "stopping",
+            ReserveError::NotAdmitted(why) => why,
         })
     }
 
@@ -219,7 +224,7 @@ impl Proc {
         let (pid, error) = match self.find(session, &write.proc_id) {
             None => (0, "session not found".to_owned()),
             Some(process) if process.end().is_some() => (process.pid, "proc_dead".to_owned()),
-            Some(process) => (process.pid, process.inlet.put(&write.data, write.eof).err().unwrap_or_default()),
+            Some(process) => (process.pid, process.stdin_queue.put(&write.data, write.eof).err().unwrap_or_default()),
         };
         reply(&json!({"proc_id": write.proc_id, "ok": error.is_empty(), "pid": pid, "error": error}))
     }
@@ -230,7 +235,7 @@ impl Proc {
             Some("SIGKILL") => Signal::Kill,
             Some("SIGINT") => Signal::Interrupt,
             Some(other) => {
-                let message = format!("unknown signal: {other:?}; it is one of SIGTERM, SIGKILL, SIGINT");
+                let message = format!("unknown signal: {other:?}; expected SIGTERM, SIGKILL or SIGINT");
                 return Err(Failure::refused(message));
             }
         };
@@ -241,10 +246,10 @@ impl Proc {
             return Ok(Answer::Now(reply(&json!({"ok": false, "state": end.status().0}))));
         }
         process.signal(signal);
-        let patience = self.settings.grace;
+        let grace = self.settings.grace;
         Ok(Answer::Later(Box::pin(async move {
-            // Most leave at once, and then the answer says so. Some do not, as is their right.
-            let _ = tokio::time::timeout(patience, process.ended()).await;
+            // Most processes end at once, and then the response says so. A process may also ignore the signal.
+            let _ = tokio::time::timeout(grace, process.ended()).await;
             reply(&json!({"ok": true, "state": word(process.end())}))
         })))
     }

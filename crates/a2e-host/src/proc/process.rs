@@ -1,7 +1,8 @@
-//! One process: what it says is told, what it is sent is carried to it, and it ends when its time has come.
+//! One process: forwards its output and input, and ends it when a limit is reached.
 //!
-//! All of that is one task. It waits for whoever listens to keep up, so that a process which floods is slowed down by its
-//! own pipe. When the process has ended, what it started ends too; then what is left of its output is told, then its end.
+//! All of that is one task. It waits while the client is behind with reading events, so the full pipe slows down a
+//! process that writes too fast. When the process has ended, its descendants are killed. Then the rest of its output is
+//! reported, and then its end.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -12,22 +13,22 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::inlet::Inlet;
-use super::pieces::Pieces;
-use super::telling::{Stream, Telling};
-use crate::starting::ending::{end, last_words_are_over};
+use super::events::{ProcessEvents, Stream};
+use super::line_splitter::LineSplitter;
+use super::stdin_queue::StdinQueue;
+use crate::starting::ending::{end, output_drained};
 use crate::starting::{Held, Signal, Started};
 
-/// How much is read at once.
+/// How many bytes one read takes at most.
 const CHUNK: usize = 16 * 1024;
 
-/// How much output is told after the end. No pipe holds more.
-const LEFT_IN_PIPE: usize = 1024 * 1024;
+/// Maximum number of output bytes read after the end of the process. No pipe holds more.
+const MAX_REMAINING_BYTES: usize = 1024 * 1024;
 
-/// The number of the signal that nobody survives.
+/// The number of SIGKILL.
 const KILLED: i32 = 9;
 
-/// How many signals may wait to be sent.
+/// Capacity of the signal queue.
 const SIGNALS: usize = 8;
 
 /// A process, as requests see it.
@@ -37,10 +38,10 @@ pub(super) struct Process {
     pub(super) command: Vec<String>,
     pub(super) pid: u32,
     pub(super) started_at: f64,
-    pub(super) inlet: Inlet,
+    pub(super) stdin_queue: StdinQueue,
     end: Mutex<Option<End>>,
     signals: mpsc::Sender<Signal>,
-    /// Whoever had it started is gone.
+    /// Cancelled when the session has ended.
     abandoned: CancellationToken,
     ended: CancellationToken,
 }
@@ -48,7 +49,7 @@ pub(super) struct Process {
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct End {
-    /// Its code, negative for a signal; none if that was not to be seen.
+    /// Its exit code, or the negative signal number; `None` if unknown.
     pub(super) code: Option<i32>,
     pub(super) cause: Cause,
 }
@@ -56,71 +57,76 @@ pub(super) struct End {
 /// Why a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// As it saw fit.
-    Itself,
-    /// Somebody sent it a signal.
+    /// It exited by itself.
+    Exited,
+    /// A client sent a signal, or the session ended.
     Signalled,
-    /// Its time was over.
+    /// It exceeded its timeout.
     TimedOut,
-    /// It said too much.
-    SaidTooMuch,
+    /// It exceeded its output limit.
+    OutputLimit,
 }
 
-/// What a process may do.
+/// Limits of a process.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// How long it may run.
+    /// Maximum run time.
     pub(super) time: Option<Duration>,
-    /// How long it may take to leave when it is told to.
+    /// How long it may take to end after SIGTERM.
     pub(super) grace: Duration,
-    /// How long a piece of its output may be.
-    pub(super) longest_piece: usize,
-    /// How many bytes may wait for it to read them.
-    pub(super) most_waiting: usize,
-    /// Whether it is given anything to read.
+    /// Maximum length of a piece of output, in bytes.
+    pub(super) max_piece_bytes: usize,
+    /// Maximum number of queued input bytes.
+    pub(super) max_queued_bytes: usize,
+    /// Whether it gets an open stdin.
     pub(super) reads: bool,
 }
 
-/// The work that a process makes while it runs.
+/// The task that drives a running process.
 #[derive(Debug)]
-pub(super) struct Tending {
+pub(super) struct ProcessTask {
     process: Arc<Process>,
     started: Started,
     signals: mpsc::Receiver<Signal>,
     bounds: Bounds,
-    telling: Telling,
+    events: ProcessEvents,
 }
 
 impl Process {
-    /// A process that was started, and the work that it makes from now on.
-    pub(super) fn of(started: Started, command: Vec<String>, bounds: Bounds, telling: Telling) -> (Arc<Self>, Tending) {
+    /// Creates a process and the task that drives it.
+    pub(super) fn of(
+        started: Started,
+        command: Vec<String>,
+        bounds: Bounds,
+        events: ProcessEvents,
+    ) -> (Arc<Self>, ProcessTask) {
         let (to_signals, signals) = mpsc::channel(SIGNALS);
         let process = Arc::new(Self {
-            id: telling.process().to_owned(),
+            id: events.process().to_owned(),
             command,
             pid: started.pid,
             started_at: crate::now(),
-            inlet: Inlet::of_at_most(bounds.most_waiting, bounds.reads),
+            stdin_queue: StdinQueue::with_limit(bounds.max_queued_bytes, bounds.reads),
             end: Mutex::new(None),
             signals: to_signals,
             abandoned: CancellationToken::new(),
             ended: CancellationToken::new(),
         });
-        let tending = Tending { process: Arc::clone(&process), started, signals, bounds, telling };
-        (process, tending)
+        let process_task = ProcessTask { process: Arc::clone(&process), started, signals, bounds, events };
+        (process, process_task)
     }
 
-    /// Sends it a signal. Those that come faster than they can be sent are one.
+    /// Queues a signal. If the queue is full, the signal is dropped.
     pub(super) fn signal(&self, signal: Signal) {
         let _ = self.signals.try_send(signal);
     }
 
-    /// Nobody wants it any more.
+    /// Ends the process because its session has ended.
     pub(super) fn abandon(&self) {
         self.abandoned.cancel();
     }
 
-    /// Ends when it has ended.
+    /// Waits until it has ended.
     pub(super) async fn ended(&self) {
         self.ended.cancelled().await;
     }
@@ -131,35 +137,35 @@ impl Process {
     }
 }
 
-impl Tending {
-    /// Does all of it. Whoever drops this ends the process at once.
+impl ProcessTask {
+    /// Runs to the end of the process. Dropping the future kills the process.
     pub(super) async fn run(self) {
-        let Self { process, started, mut signals, bounds, telling } = self;
+        let Self { process, started, mut signals, bounds, events } = self;
         let Started { stdin, stdout, stderr, mut held, .. } = started;
         let stdin = Some(stdin).filter(|_| bounds.reads);
-        let life = async {
-            let end = process.live(&mut *held, &mut signals, bounds, &telling).await;
+        let wait_for_end = async {
+            let end = process.wait(&mut *held, &mut signals, bounds, &events).await;
             *process.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
             process.ended.cancel();
             end
         };
         let (end, (), (), ()) = tokio::join!(
-            life,
-            process.hear(Stream::Stdout, stdout, bounds, &telling),
-            process.hear(Stream::Stderr, stderr, bounds, &telling),
-            process.inlet.carry(stdin, &process.ended),
+            wait_for_end,
+            process.read_output(Stream::Stdout, stdout, bounds, &events),
+            process.read_output(Stream::Stderr, stderr, bounds, &events),
+            process.stdin_queue.write_to(stdin, &process.ended),
         );
-        telling.end(end.code);
+        events.end(end.code);
     }
 }
 
 impl Process {
-    async fn live(
+    async fn wait(
         &self,
         held: &mut dyn Held,
         signals: &mut mpsc::Receiver<Signal>,
         bounds: Bounds,
-        telling: &Telling,
+        events: &ProcessEvents,
     ) -> End {
         let time_is_over = async {
             match bounds.time {
@@ -168,17 +174,17 @@ impl Process {
             }
         };
         tokio::pin!(time_is_over);
-        let mut cause = Cause::Itself;
+        let mut cause = Cause::Exited;
         let status = loop {
             tokio::select! {
                 status = held.wait() => break status.ok(),
                 Some(signal) = signals.recv() => {
                     cause = Cause::Signalled;
-                    // Who has left need not be told.
+                    // This fails only if the process has ended.
                     let _ = held.signal(signal);
                 }
-                () = telling.is_too_much() => {
-                    cause = Cause::SaidTooMuch;
+                () = events.output_limit_exceeded() => {
+                    cause = Cause::OutputLimit;
                     break end(held, Duration::ZERO).await;
                 }
                 () = &mut time_is_over => {
@@ -191,15 +197,21 @@ impl Process {
                 }
             }
         };
-        // What it started ends with it.
+        // Its descendants end with it.
         let _ = held.signal(Signal::Kill);
-        // Who is ended by force may leave nobody behind to say so.
-        let killed = || (cause != Cause::Itself).then_some(-KILLED);
+        // A killed process may report no status.
+        let killed = || (cause != Cause::Exited).then_some(-KILLED);
         End { code: status.and_then(code).or_else(killed), cause }
     }
 
-    async fn hear(&self, stream: Stream, mut source: impl AsyncRead + Unpin, bounds: Bounds, telling: &Telling) {
-        let mut pieces = Pieces::of_at_most(bounds.longest_piece);
+    async fn read_output(
+        &self,
+        stream: Stream,
+        mut source: impl AsyncRead + Unpin,
+        bounds: Bounds,
+        events: &ProcessEvents,
+    ) {
+        let mut splitter = LineSplitter::with_limit(bounds.max_piece_bytes);
         let mut chunk = vec![0; CHUNK];
         let mut after_the_end = 0;
         loop {
@@ -207,55 +219,55 @@ impl Process {
                 biased;
                 () = self.abandoned.cancelled() => return,
                 read = source.read(&mut chunk) => read,
-                () = last_words_are_over(&self.ended) => break,
+                () = output_drained(&self.ended) => break,
             };
             let Ok(count @ 1..) = read else { break };
             let mut bytes = &chunk[..count];
-            while let Some(piece) = pieces.next(&mut bytes) {
-                if !telling.output(stream, &piece) {
+            while let Some(piece) = splitter.next(&mut bytes) {
+                if !events.output(stream, &piece) {
                     return;
                 }
-                if self.abandoned.run_until_cancelled(telling.keeping_up()).await.is_none() {
+                if self.abandoned.run_until_cancelled(events.keeping_up()).await.is_none() {
                     return;
                 }
             }
             if self.ended.is_cancelled() {
                 after_the_end += count;
-                if after_the_end > LEFT_IN_PIPE {
+                if after_the_end > MAX_REMAINING_BYTES {
                     break;
                 }
             }
         }
-        if let Some(piece) = pieces.last() {
-            telling.output(stream, &piece);
+        if let Some(piece) = splitter.last() {
+            events.output(stream, &piece);
         }
     }
 }
 
 impl End {
-    /// The word for it, and what there is to say.
+    /// The status word and the error text of a response.
     pub(super) fn status(self) -> (&'static str, String) {
         match (self.cause, self.code) {
             (Cause::TimedOut, _) => ("killed", "timeout".to_owned()),
-            (Cause::SaidTooMuch, _) => ("killed", "output limit".to_owned()),
+            (Cause::OutputLimit, _) => ("killed", "output limit".to_owned()),
             (_, Some(0)) => ("completed", String::new()),
             (Cause::Signalled, _) => ("killed", String::new()),
-            (Cause::Itself, Some(code)) => ("failed", format!("exit code {code}")),
-            (Cause::Itself, None) => ("error", "how it ended was not to be seen".to_owned()),
+            (Cause::Exited, Some(code)) => ("failed", format!("exit code {code}")),
+            (Cause::Exited, None) => ("error", "exit status unknown".to_owned()),
         }
     }
 
-    /// The word for it in lists.
+    /// The state word in lists.
     pub(super) fn state(self) -> &'static str {
         match (self.cause, self.code) {
             (Cause::TimedOut, _) => "timedout",
-            (Cause::Itself, Some(0)) | (Cause::Signalled, _) => "stopped",
-            (Cause::SaidTooMuch | Cause::Itself, _) => "crashed",
+            (Cause::Exited, Some(0)) | (Cause::Signalled, _) => "stopped",
+            (Cause::OutputLimit | Cause::Exited, _) => "crashed",
         }
     }
 }
 
-/// The code of an end; that of a signal is its number below zero.
+/// The exit code, or the negative signal number.
 fn code(status: ExitStatus) -> Option<i32> {
     status.code().or_else(|| Some(-status.signal()?))
 }

@@ -1,4 +1,4 @@
-//! The skills that there are, looked for anew each time somebody asks; only files that have changed are read again.
+//! The available skills. The folders are scanned for every request, and only changed files are read again.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, Metadata};
@@ -10,34 +10,34 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::definition::{Skill, Status, newer};
 use crate::roots::inside;
 
-/// How a skill's file may be called.
-const NAMES: [&str; 2] = ["skill.md", "SKILL.md"];
+/// Possible names of a skill's file.
+const FILE_NAMES: [&str; 2] = ["skill.md", "SKILL.md"];
 
-/// How long a skill's file may be.
-const LONGEST: u64 = 256 * 1024;
+/// Maximum size of a skill's file, in bytes.
+const MAX_FILE_BYTES: u64 = 256 * 1024;
 
-/// How many skills there may be.
-const MOST: usize = 500;
+/// Maximum number of skills.
+const MAX_SKILLS: usize = 500;
 
 /// The skills in some folders.
 #[derive(Debug)]
 pub(super) struct Catalog {
     folders: Vec<PathBuf>,
-    /// Where skills must be, if that is said.
+    /// The folders that skills must be inside of; empty for any.
     roots: Vec<PathBuf>,
-    /// What was read, by the path of the file.
+    /// Files that were read, by path.
     known: Mutex<BTreeMap<PathBuf, Known>>,
 }
 
-/// What was read of a file, and what the file was like then.
+/// The content of a file, and its stamp at that time.
 #[derive(Debug)]
 struct Known {
     stamp: Stamp,
-    /// None: it was refused, and that is not told again.
+    /// `None`: the file is invalid, which was logged once.
     skill: Option<Arc<Skill>>,
 }
 
-/// What tells that a file has changed.
+/// Changes whenever the file changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     size: u64,
@@ -58,14 +58,15 @@ impl Stamp {
 }
 
 impl Catalog {
-    /// Looks for skills in these folders, for the first time.
+    /// Scans these folders for the first time.
     pub(super) fn of(folders: Vec<PathBuf>, roots: Vec<PathBuf>) -> Self {
         let catalog = Self { folders, roots, known: Mutex::default() };
         catalog.skills();
         catalog
     }
 
-    /// All skills, in the order of the folders and then of their paths. Of those with the same name and version the first.
+    /// All skills, in the order of the folders and then of their paths. If several have the same name and version, the
+    /// first wins.
     pub(super) fn skills(&self) -> Vec<Arc<Skill>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut now = BTreeMap::new();
@@ -77,7 +78,7 @@ impl Catalog {
                     Some(before) if before.stamp == stamp => before.skill,
                     _ => self.read(folder, &path),
                 };
-                if let Some(skill) = skill.clone().filter(|_| skills.len() < MOST)
+                if let Some(skill) = skill.clone().filter(|_| skills.len() < MAX_SKILLS)
                     && seen.insert((skill.name.clone(), skill.version.clone()))
                 {
                     skills.push(skill);
@@ -91,11 +92,11 @@ impl Catalog {
 
     fn read(&self, folder: &Path, path: &Path) -> Option<Arc<Skill>> {
         let skill = read_inside(folder, path, &self.roots);
-        skill.map(Arc::new).inspect_err(|why| tracing::warn!(skill = %path.display(), why, "this is no skill")).ok()
+        skill.map(Arc::new).inspect_err(|why| tracing::warn!(skill = %path.display(), why, "invalid skill file")).ok()
     }
 }
 
-/// The skill that a name means: `name`, or `name@version`; the newest that may be called, or else the newest.
+/// Finds a skill by `name` or `name@version`. Without a version, the newest published one, or else the newest.
 pub(super) fn find(skills: &[Arc<Skill>], name: &str) -> Option<Arc<Skill>> {
     let exact = skills.iter().filter(|skill| skill.name == name);
     let newest = exact.max_by(|one, other| {
@@ -109,13 +110,13 @@ pub(super) fn find(skills: &[Arc<Skill>], name: &str) -> Option<Arc<Skill>> {
     newest.or_else(of_version).cloned()
 }
 
-/// The files of skills in a folder: one in each of its own folders.
+/// The skill files in a folder: at most one in each subfolder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = fs::read_dir(folder)
         .into_iter()
         .flatten()
         .flatten()
-        .filter_map(|entry| NAMES.iter().map(|name| entry.path().join(name)).find(|path| path.is_file()))
+        .filter_map(|entry| FILE_NAMES.iter().map(|name| entry.path().join(name)).find(|path| path.is_file()))
         .collect();
     found.sort();
     found
@@ -125,18 +126,18 @@ fn read_inside(folder: &Path, path: &Path, roots: &[PathBuf]) -> Result<Skill, S
     let real = |path: &Path| fs::canonicalize(path).map_err(|error| error.to_string());
     let own = path.parent().ok_or("it is in no folder")?;
     let (root, own, file) = (real(folder)?, real(own)?, real(path)?);
-    // What is in it is told to whoever asks, so it must be what was put there to be told.
+    // Clients can read the content of a skill, so a link must not pull in other files.
     if own == root || !own.starts_with(&root) || !file.starts_with(&own) {
-        return Err("it is a link that leads elsewhere".to_owned());
+        return Err("it is a link to a place outside its folder".to_owned());
     }
     if !roots.is_empty() && inside(&own, roots).is_none() {
         return Err("it is outside the roots".to_owned());
     }
     let mut text = String::new();
-    let opened = fs::File::open(&file).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
+    let opened = fs::File::open(&file).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));
     opened.map_err(|error| error.to_string())?;
-    if text.len() as u64 > LONGEST {
-        return Err(format!("it has more than {LONGEST} bytes"));
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(format!("it has more than {MAX_FILE_BYTES} bytes"));
     }
     Skill::read(&text, own)
 }
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_seen_and_links_elsewhere_are_not() {
+    fn changed_files_are_read_again_and_outside_links_are_ignored() {
         let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         put(root.path(), "b", "---\nversion: 0.1.0\n---\n");
         put(root.path(), "broken", "---\nname: [\n---\n");
@@ -175,14 +176,14 @@ mod tests {
         put(root.path(), "c", "---\nname: b\nversion: 0.2.0\n---\n");
         assert_eq!(names(&catalog), ["a@1.0.0", "b@0.2.0"]);
         fs::remove_dir_all(root.path().join("b")).unwrap();
-        put(root.path(), "long", &"x".repeat(LONGEST as usize + 1));
+        put(root.path(), "long", &"x".repeat(MAX_FILE_BYTES as usize + 1));
         assert_eq!(names(&catalog), ["a@1.0.0", "b@0.2.0"]);
         fs::remove_dir_all(root.path().join("c")).unwrap();
         assert_eq!(names(&catalog), ["a@1.0.0"]);
     }
 
     #[test]
-    fn skills_outside_the_roots_are_not_there() {
+    fn skills_outside_the_roots_are_ignored() {
         let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         put(root.path(), "skills/a", "x");
         put(outside.path(), "b", "x");
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_that_may_be_called_is_meant() {
+    fn a_name_finds_the_newest_published_version() {
         let root = tempfile::tempdir().unwrap();
         put(root.path(), "one", "---\nname: s\nversion: '0.9'\n---\n");
         put(root.path(), "two", "---\nname: s\nversion: '0.10'\n---\n");

@@ -1,4 +1,4 @@
-//! A skill as its file says: settings between two lines of dashes, then what to do.
+//! Parses a skill's file: settings between two lines of dashes, then the instructions.
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
@@ -14,23 +14,23 @@ pub(super) struct Skill {
     pub(super) version: String,
     pub(super) tools: Vec<Value>,
     pub(super) max_turns: Option<u64>,
-    /// How long it may take by its own account, in seconds.
+    /// Its own timeout, in seconds.
     pub(super) timeout: Option<u64>,
     pub(super) tags: Vec<String>,
     pub(super) category: Option<String>,
     pub(super) status: Status,
     pub(super) instructions: String,
-    /// The command that does it, if it is no prompt.
+    /// The command that runs it; `None` if it is a prompt.
     pub(super) run: Option<Vec<String>>,
-    /// Where its file is.
+    /// The folder of its file.
     pub(super) folder: PathBuf,
-    /// What its arguments are, if it says so.
+    /// The schema of its arguments, if it has one.
     arguments: Option<Check>,
-    /// How it is listed.
+    /// Its entry in a list.
     pub(super) listed: Value,
 }
 
-/// What became of a skill.
+/// The publication status of a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default)]
 pub(super) enum Status {
     Created,
@@ -69,21 +69,21 @@ struct Front {
 }
 
 impl Skill {
-    /// Reads a skill from the text of its file; or says what is wrong with it.
+    /// Parses the text of a skill's file, or says what is wrong with it.
     pub(super) fn read(text: &str, folder: PathBuf) -> Result<Self, String> {
         let (front, instructions) = parts(text)?;
         let front: Value = serde_saphyr::from_str(front).map_err(|error| first_line(&error.to_string()))?;
         let front = match front {
             Value::Null => json!({}),
-            // A setting without a value is none.
+            // A setting without a value counts as absent.
             Value::Object(front) => front.into_iter().filter(|(_, value)| !value.is_null()).collect(),
-            _ => return Err("its settings are no names with values".to_owned()),
+            _ => return Err("its settings are not a mapping".to_owned()),
         };
         let front: Front = serde_json::from_value(front).map_err(|error| error.to_string())?;
         let named_after = folder.file_name().map(|name| name.to_string_lossy().into_owned());
         let name = front.name.or(named_after).filter(|name| !name.is_empty()).ok_or("it has no name")?;
         if front.run.as_ref().is_some_and(Vec::is_empty) {
-            return Err("there is nothing in run".to_owned());
+            return Err("run is empty".to_owned());
         }
         let arguments = front.input_schema.as_ref().map(compiled).transpose()?;
         let version = front.version.unwrap_or_else(|| "1.0.0".to_owned());
@@ -105,7 +105,7 @@ impl Skill {
             "input_schema": front.input_schema.map_or_else(takes_text, Value::Object),
             "output_schema": front.output_schema.unwrap_or_default(),
             "instructions": instructions,
-            // Where it is on this machine is nobody's business.
+            // Clients need not know paths of this machine.
             "file_path": null,
             "llm_config": null,
             "arguments": front.arguments,
@@ -136,13 +136,13 @@ impl Skill {
         })
     }
 
-    /// What is wrong with arguments, if anything is.
+    /// What is wrong with the arguments, if anything.
     pub(super) fn problems(&self, arguments: &Value) -> Option<String> {
         let checked = self.arguments.as_ref()?.check_value("arguments", arguments);
         checked.err().map(|problem| problem.to_string())
     }
 
-    /// What to do, with the arguments filled in.
+    /// The instructions with the arguments inserted.
     pub(super) fn prompt(&self, arguments: &Map<String, Value>) -> String {
         let filled = match arguments.get("args") {
             Some(Value::String(text)) => text.clone(),
@@ -153,13 +153,13 @@ impl Skill {
     }
 }
 
-/// Which of two versions is newer: number by number, then by their spelling.
+/// Compares two versions: number by number, then as text.
 pub(super) fn newer(one: &str, other: &str) -> Ordering {
     let numbers = |version: &str| -> Vec<u64> { version.split('.').map(|part| part.parse().unwrap_or(0)).collect() };
     numbers(one).cmp(&numbers(other)).then_with(|| one.cmp(other))
 }
 
-/// The settings and the rest. A text without settings is all rest.
+/// Splits the settings from the instructions. The settings may be absent.
 fn parts(text: &str) -> Result<(&str, &str), String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let Some(rest) = text.strip_prefix("---").filter(|rest| rest.trim_start_matches([' ', '\r']).starts_with('\n'))
@@ -173,7 +173,7 @@ fn parts(text: &str) -> Result<(&str, &str), String> {
         }
         at += line.len();
     }
-    Err("its settings do not end".to_owned())
+    Err("the closing line of dashes is missing".to_owned())
 }
 
 fn compiled(schema: &Map<String, Value>) -> Result<Check, String> {
@@ -185,7 +185,7 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// A text, which may look like a number.
+/// A string that may look like a number.
 fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     Ok(Some(match Value::deserialize(from)? {
         Value::String(text) => text,
@@ -193,7 +193,7 @@ fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> 
     }))
 }
 
-/// One word or several.
+/// One word or a list of words.
 fn words<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_and_instructions_are_told_apart() {
+    fn settings_and_instructions_are_separated() {
         let skill = read("---\nname: a\nversion: 1.5\ntags: one\n---\nDo {args}\n---\nand more\n").unwrap();
         assert_eq!((&*skill.name, &*skill.version, &*skill.tags), ("a", "1.5", &["one".to_owned()][..]));
         assert_eq!(skill.instructions, "\nDo {args}\n---\nand more\n");
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_skill_is_refused() {
+    fn invalid_skill_files_are_refused() {
         for text in [
             "---\nname: a\n",
             "---\nname: [1\n---\n",
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_what_the_schema_says() {
+    fn arguments_are_checked_against_the_schema() {
         let skill = read("---\ninput_schema: {type: object, required: [city]}\n---\n").unwrap();
         assert_eq!(skill.problems(&json!({"city": 1})), None);
         assert!(skill.problems(&json!({})).unwrap().contains("city"));

@@ -1,13 +1,13 @@
-//! The capability `skill`: procedures that are kept as files, and carried out on demand (`a2e` §11).
+//! The capability `skill`: procedures that are stored as files and run on demand (`a2e` §11).
 //!
-//! A skill is a folder with a `skill.md`. It is a prompt, which somebody who can think carries out ([`Thinker`]) or which
-//! the caller gets filled in; or it is a program (`run`), which we start. Nothing of a call outlives it: whoever drops the
-//! work of one ends its program.
+//! A skill is a folder with a `skill.md`. It is either a prompt or a program (`run`). A [`Thinker`] executes a prompt;
+//! without one, the client gets the completed prompt. This module starts the programs. Nothing of a call outlives it:
+//! dropping the call ends its program.
 
 mod catalog;
 mod definition;
+mod events;
 mod running;
-mod telling;
 mod thinking;
 
 use std::collections::HashMap;
@@ -24,82 +24,82 @@ use tokio_util::sync::CancellationToken;
 
 use self::catalog::Catalog;
 use self::definition::{Skill, Status};
-use self::telling::Telling;
+use self::events::SkillEvents;
 pub use self::thinking::{Thinker, Thought};
 use crate::reply;
-use crate::starting::ending::Roster;
+use crate::starting::ending::TaskCounter;
 use crate::starting::{Starter, minimal_environment};
 
-/// How many characters of a prompt are shown before it is carried out.
-const PREVIEW: usize = 200;
+/// How many characters of a prompt are shown in the `skill.prompt.ready` event.
+const PREVIEW_CHARS: usize = 200;
 
-/// How many tokens may wait to be told.
-const TOKENS: usize = 64;
+/// Capacity of the token queue.
+const TOKEN_QUEUE: usize = 64;
 
-/// Where skills are, and what they may do.
+/// Where skills are, and their limits.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// The folders that have a folder for each skill.
+pub struct SkillSettings {
+    /// The folders that contain one subfolder for each skill.
     pub folders: Vec<PathBuf>,
-    /// Folders that skills must be inside of. None: any folder will do.
+    /// The folders that skills must be inside of. Empty: any folder.
     pub roots: Vec<PathBuf>,
-    /// The whole environment of skills that are programs.
+    /// The complete environment variables of skills that are programs.
     pub environment: Vec<(String, String)>,
-    /// How long a call may take, whatever its caller or the skill says.
-    pub longest: Duration,
-    /// How many bytes a skill may say before it is ended; more than that of a thought is cut off.
-    pub most_output: u64,
-    /// How many bytes one of its lines may have.
-    pub longest_line: usize,
-    /// How many characters of an artifact are told at once.
-    pub largest_chunk: usize,
-    /// How many programs of skills run at once; others wait.
-    pub most_running: usize,
+    /// Maximum duration of a call. Longer timeouts of the client or the skill are reduced to this.
+    pub max_duration: Duration,
+    /// Maximum output in bytes. A program that exceeds it is ended; the answer to a prompt is truncated.
+    pub max_output_bytes: u64,
+    /// Maximum length of a line, in bytes.
+    pub max_line_bytes: usize,
+    /// Maximum number of characters of an artifact in one event.
+    pub max_chunk_chars: usize,
+    /// Maximum number of skill programs that run at once. Further calls wait.
+    pub max_running: usize,
 }
 
-impl Default for Settings {
+impl Default for SkillSettings {
     fn default() -> Self {
         Self {
             folders: Vec::new(),
             roots: Vec::new(),
             environment: minimal_environment(),
-            longest: Duration::from_secs(600),
-            most_output: 64 * 1024 * 1024,
-            longest_line: 4 * 1024 * 1024,
-            largest_chunk: 64 * 1024,
-            most_running: 8,
+            max_duration: Duration::from_secs(600),
+            max_output_bytes: 64 * 1024 * 1024,
+            max_line_bytes: 4 * 1024 * 1024,
+            max_chunk_chars: 64 * 1024,
+            max_running: 8,
         }
     }
 }
 
-/// The capability `skill`.
+/// Provider of the capability `skill`.
 #[derive(Debug, Clone)]
 pub struct Skills(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    settings: Settings,
+    settings: SkillSettings,
     catalog: Catalog,
     starter: Arc<dyn Starter>,
     thinker: Option<Arc<dyn Thinker>>,
     running: Semaphore,
-    roster: Roster,
-    /// Those who have called something, and how their calls are given up.
+    task_counter: TaskCounter,
+    /// Sessions that have called a skill, with the token that cancels their calls.
     sessions: Mutex<HashMap<SessionId, CancellationToken>>,
     stopping: CancellationToken,
 }
 
 impl Skills {
-    /// The skills in the folders of the settings. Programs are started by somebody; prompts are carried out by somebody else,
-    /// or only filled in.
-    pub fn new(settings: Settings, starter: Arc<dyn Starter>, thinker: Option<Arc<dyn Thinker>>) -> Self {
+    /// Offers the skills in the configured folders. `starter` starts programs. `thinker` executes prompts; without it,
+    /// prompts are only completed.
+    pub fn new(settings: SkillSettings, starter: Arc<dyn Starter>, thinker: Option<Arc<dyn Thinker>>) -> Self {
         Self(Arc::new(Inner {
             catalog: Catalog::of(settings.folders.clone(), settings.roots.clone()),
-            running: Semaphore::new(settings.most_running),
+            running: Semaphore::new(settings.max_running),
             settings,
             starter,
             thinker,
-            roster: Roster::default(),
+            task_counter: TaskCounter::default(),
             sessions: Mutex::default(),
             stopping: CancellationToken::new(),
         }))
@@ -114,7 +114,7 @@ struct Discover {
     filter_categories: Vec<String>,
 }
 
-/// `skill/call/req`. What it says of models is for those who have some.
+/// `skill/call/req`. Its members about models are ignored here.
 #[derive(Debug, Deserialize)]
 #[serde(default)]
 struct SkillCall {
@@ -131,21 +131,21 @@ impl Default for SkillCall {
     }
 }
 
-/// What a skill came to.
+/// The result of a skill.
 #[derive(Debug, Default)]
-struct Came {
+struct SkillResult {
     data: Value,
     summary: Option<Value>,
     truncated: bool,
 }
 
-/// Why a skill came to nothing.
+/// Why a skill failed.
 #[derive(Debug)]
-enum Trouble {
-    /// It says so itself.
-    Said(String),
-    /// It could not go on.
-    Broke(String),
+enum SkillError {
+    /// The skill reported an error.
+    Reported(String),
+    /// The skill could not be run to its end.
+    Failed(String),
 }
 
 impl Provider for Skills {
@@ -165,12 +165,12 @@ impl Provider for Skills {
                 Err(failure) => Answer::Now(Err(failure)),
             },
             "skill/call/req" => match call.read::<SkillCall>() {
-                Ok(asked) => {
+                Ok(request) => {
                     let caller = Arc::clone(context.caller);
                     let session = caller.session();
-                    let given_up = inner.given_up(session);
-                    let telling = Telling::to(caller, call.request, asked.name.clone(), asked.streaming);
-                    Answer::Later(Box::pin(async move { inner.call(asked, session, &given_up, &telling).await }))
+                    let cancelled = inner.cancelled(session);
+                    let events = SkillEvents::to(caller, call.request, request.name.clone(), request.streaming);
+                    Answer::Later(Box::pin(async move { inner.call(request, session, &cancelled, &events).await }))
                 }
                 Err(failure) => Answer::Now(Err(failure)),
             },
@@ -182,15 +182,15 @@ impl Provider for Skills {
     }
 
     fn left(&self, session: SessionId) {
-        if let Some(given_up) = self.0.sessions().remove(&session) {
-            given_up.cancel();
+        if let Some(cancelled) = self.0.sessions().remove(&session) {
+            cancelled.cancel();
         }
     }
 
     fn closing(&self) -> Option<Settling> {
         self.0.stopping.cancel();
-        let roster = self.0.roster.clone();
-        Some(Box::pin(async move { roster.all_left().await }))
+        let task_counter = self.0.task_counter.clone();
+        Some(Box::pin(async move { task_counter.all_done().await }))
     }
 }
 
@@ -199,8 +199,8 @@ impl Inner {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cancelled when a session has ended, and when everything does.
-    fn given_up(&self, session: SessionId) -> CancellationToken {
+    /// A token that is cancelled when the session ends or the host stops.
+    fn cancelled(&self, session: SessionId) -> CancellationToken {
         self.sessions().entry(session).or_insert_with(|| self.stopping.child_token()).clone()
     }
 
@@ -216,7 +216,7 @@ impl Inner {
         reply(&json!({"skills": listed}))
     }
 
-    /// The skills that there are now. Looking for them takes the time of some files.
+    /// The current skills. Scanning reads files, so it runs on a blocking thread.
     async fn skills(self: &Arc<Self>) -> Vec<Arc<Skill>> {
         let inner = Arc::clone(self);
         tokio::task::spawn_blocking(move || inner.catalog.skills()).await.unwrap_or_default()
@@ -224,44 +224,44 @@ impl Inner {
 
     async fn call(
         self: Arc<Self>,
-        asked: SkillCall,
+        request: SkillCall,
         session: SessionId,
-        given_up: &CancellationToken,
-        telling: &Telling,
+        cancelled: &CancellationToken,
+        events: &SkillEvents,
     ) -> Outcome {
         let began = Instant::now();
-        let _at_work = self.roster.enter();
-        let failed = |code: &str, why: &str| telling.tell("skill.failed", json!({"error": why, "error_code": code}));
+        let _task_guard = self.task_counter.add();
+        let failed = |code: &str, why: &str| events.tell("skill.failed", json!({"error": why, "error_code": code}));
         let unsuccessful = |code: &str, why: &str| {
             failed(code, why);
-            answer(telling.skill(), began, Err((code, why)))
+            answer(events.skill(), began, Err((code, why)))
         };
-        let Some(skill) = catalog::find(&self.skills().await, &asked.name) else {
-            return unsuccessful("unknown_skill", &format!("Skill not found: {}", asked.name));
+        let Some(skill) = catalog::find(&self.skills().await, &request.name) else {
+            return unsuccessful("unknown_skill", &format!("Skill not found: {}", request.name));
         };
         if skill.status != Status::Published {
             return unsuccessful("skill_error", &format!("the skill is not published but {}", skill.listed["status"]));
         }
-        let arguments = Value::Object(asked.arguments);
+        let arguments = Value::Object(request.arguments);
         if let Some(problems) = skill.problems(&arguments) {
             return unsuccessful("schema_violation", &problems);
         }
-        telling.tell("skill.started", json!({"arguments": arguments, "tools": skill.tools}));
-        telling.tell("skill.preparing", json!({}));
-        let time = self.time(asked.timeout, &skill);
+        events.tell("skill.started", json!({"arguments": arguments, "tools": skill.tools}));
+        events.tell("skill.preparing", json!({}));
+        let time = self.time(request.timeout, &skill);
         let Value::Object(arguments) = arguments else { return Err(Failure::panicked()) };
-        let work = tokio::time::timeout(time, self.carry_out(&skill, &arguments, session, telling));
-        let Some(outcome) = given_up.run_until_cancelled(work).await else {
+        let work = tokio::time::timeout(time, self.execute(&skill, &arguments, session, events));
+        let Some(outcome) = cancelled.run_until_cancelled(work).await else {
             failed("skill_error", "stopping");
             return Err(Failure::new(FailureKind::Stopping, "stopping"));
         };
         match outcome {
-            Ok(Ok(came)) => {
-                telling.tell("skill.completed", json!({"duration_ms": milliseconds(began)}));
-                answer(telling.skill(), began, Ok(came))
+            Ok(Ok(result)) => {
+                events.tell("skill.completed", json!({"duration_ms": milliseconds(began)}));
+                answer(events.skill(), began, Ok(result))
             }
-            Ok(Err(Trouble::Said(why))) => unsuccessful("skill_error", &why),
-            Ok(Err(Trouble::Broke(why))) => {
+            Ok(Err(SkillError::Reported(why))) => unsuccessful("skill_error", &why),
+            Ok(Err(SkillError::Failed(why))) => {
                 failed("skill_error", &why);
                 Err(Failure::of_capability("skill_error", why))
             }
@@ -273,33 +273,33 @@ impl Inner {
         }
     }
 
-    /// How long a call may take: what its caller, the skill and we say, whichever is least.
-    fn time(&self, asked: i64, skill: &Skill) -> Duration {
-        let asked = u64::try_from(asked).ok();
-        let spoken = [asked, skill.timeout].into_iter().flatten().filter(|seconds| *seconds > 0);
-        spoken.map(Duration::from_secs).fold(self.settings.longest, Duration::min)
+    /// The timeout of a call: the shortest of the client's, the skill's and the operator's.
+    fn time(&self, requested: i64, skill: &Skill) -> Duration {
+        let requested = u64::try_from(requested).ok();
+        let given = [requested, skill.timeout].into_iter().flatten().filter(|seconds| *seconds > 0);
+        given.map(Duration::from_secs).fold(self.settings.max_duration, Duration::min)
     }
 
-    async fn carry_out(
+    async fn execute(
         &self,
         skill: &Skill,
         arguments: &Map<String, Value>,
         session: SessionId,
-        telling: &Telling,
-    ) -> Result<Came, Trouble> {
+        events: &SkillEvents,
+    ) -> Result<SkillResult, SkillError> {
         if let Some(command) = &skill.run {
-            // Nobody closes it.
+            // The semaphore is never closed.
             let _permit = self.running.acquire().await;
-            return running::run(command, skill, arguments, &self.settings, &*self.starter, telling).await;
+            return running::run(command, skill, arguments, &self.settings, &*self.starter, events).await;
         }
         let prompt = skill.prompt(arguments);
-        let preview: String = prompt.chars().take(PREVIEW).collect();
-        telling.tell("skill.prompt.ready", json!({"prompt_preview": preview}));
+        let preview: String = prompt.chars().take(PREVIEW_CHARS).collect();
+        events.tell("skill.prompt.ready", json!({"prompt_preview": preview}));
         let Some(thinker) = &self.thinker else {
-            telling.tell("llm.skipped", json!({"reason": "no_llm_available"}));
-            return Ok(Came { data: json!({"prompt": prompt, "tools": {}}), ..Came::default() });
+            events.tell("llm.skipped", json!({"reason": "no_llm_available"}));
+            return Ok(SkillResult { data: json!({"prompt": prompt, "tools": {}}), ..SkillResult::default() });
         };
-        telling.tell("llm.started", json!({}));
+        events.tell("llm.started", json!({}));
         let thought = Thought {
             session,
             skill: skill.name.clone(),
@@ -307,27 +307,27 @@ impl Inner {
             tools: skill.tools.clone(),
             max_turns: skill.max_turns,
         };
-        let (tokens, mut said) = mpsc::channel::<String>(TOKENS);
-        let told = async {
-            while let Some(token) = said.recv().await {
-                telling.stream("llm.token", json!({"token": token})).await;
+        let (tokens, mut received) = mpsc::channel::<String>(TOKEN_QUEUE);
+        let forward = async {
+            while let Some(token) = received.recv().await {
+                events.stream("llm.token", json!({"token": token})).await;
             }
         };
-        let (thought, ()) = tokio::join!(thinker.think(thought, tokens), told);
-        let mut output = thought.map_err(|failure| Trouble::Broke(failure.message))?;
-        let most = usize::try_from(self.settings.most_output).unwrap_or(usize::MAX);
-        let truncated = output.len() > most;
-        output.truncate(output.floor_char_boundary(most));
-        telling.tell("llm.completed", json!({"length": output.len()}));
-        Ok(Came { data: json!({"output": output, "prompt": prompt, "tools": {}}), summary: None, truncated })
+        let (thought, ()) = tokio::join!(thinker.think(thought, tokens), forward);
+        let mut output = thought.map_err(|failure| SkillError::Failed(failure.message))?;
+        let max_bytes = usize::try_from(self.settings.max_output_bytes).unwrap_or(usize::MAX);
+        let truncated = output.len() > max_bytes;
+        output.truncate(output.floor_char_boundary(max_bytes));
+        events.tell("llm.completed", json!({"length": output.len()}));
+        Ok(SkillResult { data: json!({"output": output, "prompt": prompt, "tools": {}}), summary: None, truncated })
     }
 }
 
 /// `skill/call/resp`.
-fn answer(name: &str, began: Instant, outcome: Result<Came, (&str, &str)>) -> Outcome {
+fn answer(name: &str, began: Instant, outcome: Result<SkillResult, (&str, &str)>) -> Outcome {
     let succeeded = || json!("Skill executed successfully");
     let result = match outcome {
-        Ok(Came { data, summary, truncated }) => json!({
+        Ok(SkillResult { data, summary, truncated }) => json!({
             "success": true,
             "data": data,
             "summary": summary.unwrap_or_else(succeeded),

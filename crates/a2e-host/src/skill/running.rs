@@ -1,6 +1,6 @@
 //! Skills that are programs.
 //!
-//! A skill with `run` in its settings is carried out by that command, in the folder of the skill. It reads its arguments as
+//! A skill with `run` in its settings runs that command in the folder of the skill. The program reads its arguments as
 //! one line of JSON, and writes lines of JSON:
 //!
 //! ```text
@@ -11,8 +11,9 @@
 //! {"error": "why it could not be done"}
 //! ```
 //!
-//! The first three become events; long artifacts come in chunks. The last result is what the skill came to. Any other line,
-//! and each line of its error output, is a log line. It has failed if it says an error or ends with a code other than 0.
+//! The first three become events; long artifacts are sent in chunks. The last `result` is the result of the skill. Any
+//! other line, and each line of stderr, is a log line. The skill has failed if it writes an `error` or exits with a
+//! code other than 0.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,23 +25,23 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
 use super::definition::Skill;
-use super::telling::Telling;
-use super::{Came, Settings, Trouble};
-use crate::starting::ending::last_words_are_over;
+use super::events::SkillEvents;
+use super::{SkillError, SkillResult, SkillSettings};
+use crate::starting::ending::output_drained;
 use crate::starting::{Held, Plan, Signal, Started, Starter};
 
-/// How much is read at once.
+/// How many bytes one read takes at most.
 const CHUNK: usize = 16 * 1024;
 
-/// Runs the command of a skill. Whoever drops this ends it at once.
+/// Runs the command of a skill. Dropping the future kills the program.
 pub(super) async fn run(
     command: &[String],
     skill: &Skill,
     arguments: &Map<String, Value>,
-    settings: &Settings,
+    settings: &SkillSettings,
     starter: &dyn Starter,
-    telling: &Telling,
-) -> Result<Came, Trouble> {
+    events: &SkillEvents,
+) -> Result<SkillResult, SkillError> {
     let plan = Plan {
         command: beginning_with(located(&command[0], &skill.folder), &command[1..]),
         folder: Some(skill.folder.clone()),
@@ -48,31 +49,31 @@ pub(super) async fn run(
     };
     let started = starter.start(&plan).await;
     let Started { mut stdin, stdout, stderr, mut held, .. } =
-        started.map_err(|error| Trouble::Broke(format!("it does not start: {error}")))?;
-    let listening = Listening { settings, telling, heard: AtomicU64::new(0), ended: CancellationToken::new() };
-    let feeding = async {
-        // It need not read them.
+        started.map_err(|error| SkillError::Failed(format!("could not start the program: {error}")))?;
+    let output = OutputReader { settings, events, bytes_read: AtomicU64::new(0), ended: CancellationToken::new() };
+    let write_arguments = async {
+        // The program need not read its arguments.
         let _ = stdin.write_all(format!("{}\n", json!(arguments)).as_bytes()).await;
         drop(stdin);
         Ok(())
     };
-    let mut came = Came::default();
+    let mut result = SkillResult::default();
     let mut failed = None;
     let (_, (), (), code) = tokio::try_join!(
-        feeding,
-        listening.results(stdout, &mut came, &mut failed),
-        listening.complaints(stderr),
-        listening.end(&mut *held),
+        write_arguments,
+        output.read_stdout(stdout, &mut result, &mut failed),
+        output.read_stderr(stderr),
+        output.end(&mut *held),
     )?;
     match (failed, code) {
-        (Some(why), _) => Err(Trouble::Said(why)),
-        (None, Some(0)) => Ok(came),
-        (None, Some(code)) => Err(Trouble::Broke(format!("it ended with code {code}"))),
-        (None, None) => Err(Trouble::Broke("it was killed".to_owned())),
+        (Some(why), _) => Err(SkillError::Reported(why)),
+        (None, Some(0)) => Ok(result),
+        (None, Some(code)) => Err(SkillError::Failed(format!("the program exited with code {code}"))),
+        (None, None) => Err(SkillError::Failed("the program was killed".to_owned())),
     }
 }
 
-/// A program that is given with a path is looked for from the folder of the skill.
+/// A program with a path is relative to the folder of the skill.
 fn located(program: &str, folder: &Path) -> String {
     if program.contains('/') { folder.join(program).to_string_lossy().into_owned() } else { program.to_owned() }
 }
@@ -81,20 +82,20 @@ fn beginning_with(first: String, rest: &[String]) -> Vec<String> {
     std::iter::once(first).chain(rest.iter().cloned()).collect()
 }
 
-/// Listens to a skill that runs.
+/// Reads the output of a running skill.
 #[derive(Debug)]
-struct Listening<'l> {
-    settings: &'l Settings,
-    telling: &'l Telling,
-    /// How many bytes it has said.
-    heard: AtomicU64,
+struct OutputReader<'l> {
+    settings: &'l SkillSettings,
+    events: &'l SkillEvents,
+    /// How many bytes it has written.
+    bytes_read: AtomicU64,
     ended: CancellationToken,
 }
 
-/// A line that a skill says.
+/// A line that a skill writes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Said {
+struct OutputLine {
     progress: Option<Progress>,
     artifact: Option<Artifact>,
     log: Option<Log>,
@@ -135,63 +136,68 @@ fn info() -> String {
     "info".to_owned()
 }
 
-impl Listening<'_> {
-    async fn end(&self, held: &mut dyn Held) -> Result<Option<i32>, Trouble> {
+impl OutputReader<'_> {
+    async fn end(&self, held: &mut dyn Held) -> Result<Option<i32>, SkillError> {
         let status = held.wait().await;
-        // What it started ends with it.
+        // Its descendants end with it.
         let _ = held.signal(Signal::Kill);
         self.ended.cancel();
         Ok(status.ok().and_then(|status| status.code()))
     }
 
-    async fn results(
+    async fn read_stdout(
         &self,
         stdout: impl AsyncRead + Unpin,
-        came: &mut Came,
+        result: &mut SkillResult,
         failed: &mut Option<String>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), SkillError> {
         let mut lines = self.lines(stdout);
         while let Some(line) = lines.next().await? {
-            match serde_json::from_str::<Said>(&line) {
-                Ok(said) if line.trim_start().starts_with('{') => self.take(said, came, failed).await?,
+            match serde_json::from_str::<OutputLine>(&line) {
+                Ok(output) if line.trim_start().starts_with('{') => self.take(output, result, failed).await?,
                 _ => self.log("info", &line).await,
             }
         }
         Ok(())
     }
 
-    async fn take(&self, said: Said, came: &mut Came, failed: &mut Option<String>) -> Result<(), Trouble> {
-        if let Some(Progress { pct, message }) = said.progress {
+    async fn take(
+        &self,
+        line: OutputLine,
+        result: &mut SkillResult,
+        failed: &mut Option<String>,
+    ) -> Result<(), SkillError> {
+        if let Some(Progress { pct, message }) = line.progress {
             let pct = pct.clamp(0.0, 100.0).round() as u8;
-            self.telling.stream("progress", json!({"pct": pct, "message": message})).await;
+            self.events.stream("progress", json!({"pct": pct, "message": message})).await;
         }
-        if let Some(artifact) = said.artifact {
-            self.hand_on(&artifact).await?;
+        if let Some(artifact) = line.artifact {
+            self.send_artifact(&artifact).await?;
         }
-        if let Some(Log { level, message }) = said.log {
+        if let Some(Log { level, message }) = line.log {
             self.log(&level, &message).await;
         }
-        if let Some(result) = said.result {
-            *came = Came { data: result, summary: said.summary, truncated: false };
+        if let Some(data) = line.result {
+            *result = SkillResult { data, summary: line.summary, truncated: false };
         }
-        if said.error.is_some() {
-            *failed = said.error;
+        if line.error.is_some() {
+            *failed = line.error;
         }
         Ok(())
     }
 
-    /// Hands an artifact on in chunks, each of which can be decoded by itself.
-    async fn hand_on(&self, artifact: &Artifact) -> Result<(), Trouble> {
+    /// Sends an artifact in chunks, each of which can be decoded by itself.
+    async fn send_artifact(&self, artifact: &Artifact) -> Result<(), SkillError> {
         let Artifact { name, mime, chunk, is_final } = artifact;
         if !is_base64(chunk) {
-            return Err(Trouble::Broke(format!("the artifact {name:?} is no base64")));
+            return Err(SkillError::Failed(format!("the artifact {name:?} is not base64")));
         }
-        let most = (self.settings.largest_chunk / 4).max(1) * 4;
+        let max_bytes = (self.settings.max_chunk_chars / 4).max(1) * 4;
         let mut rest = chunk.as_str();
         loop {
-            let (now, later) = rest.split_at(rest.len().min(most));
+            let (now, later) = rest.split_at(rest.len().min(max_bytes));
             let data = json!({"name": name, "mime": mime, "chunk": now, "final": *is_final && later.is_empty()});
-            self.telling.stream("artifact", data).await;
+            self.events.stream("artifact", data).await;
             if later.is_empty() {
                 return Ok(());
             }
@@ -199,7 +205,7 @@ impl Listening<'_> {
         }
     }
 
-    async fn complaints(&self, stderr: impl AsyncRead + Unpin) -> Result<(), Trouble> {
+    async fn read_stderr(&self, stderr: impl AsyncRead + Unpin) -> Result<(), SkillError> {
         let mut lines = self.lines(stderr);
         while let Some(line) = lines.next().await? {
             self.log("warning", &line).await;
@@ -209,34 +215,34 @@ impl Listening<'_> {
 
     async fn log(&self, level: &str, message: &str) {
         if !message.trim().is_empty() {
-            self.telling.stream("log", json!({"level": level, "message": message})).await;
+            self.events.stream("log", json!({"level": level, "message": message})).await;
         }
     }
 
-    fn lines<R>(&self, source: R) -> Reading<'_, R> {
-        let lines = Lines::with_limit(self.settings.longest_line);
-        Reading { source, lines, listening: self, has_ended: false }
+    fn lines<R>(&self, source: R) -> LineReader<'_, R> {
+        let lines = Lines::with_limit(self.settings.max_line_bytes);
+        LineReader { source, lines, output: self, has_ended: false }
     }
 }
 
 /// Reads a stream line by line.
 #[derive(Debug)]
-struct Reading<'r, R> {
+struct LineReader<'r, R> {
     source: R,
     lines: Lines,
-    listening: &'r Listening<'r>,
+    output: &'r OutputReader<'r>,
     has_ended: bool,
 }
 
-impl<R: AsyncRead + Unpin> Reading<'_, R> {
-    /// The next line, or none at the end.
-    async fn next(&mut self) -> Result<Option<String>, Trouble> {
+impl<R: AsyncRead + Unpin> LineReader<'_, R> {
+    /// The next line, or `None` at the end.
+    async fn next(&mut self) -> Result<Option<String>, SkillError> {
         loop {
             let line = if self.has_ended { self.lines.last_line() } else { self.lines.next_line() };
             match line {
                 Some(Line::Bytes(line)) => return Ok(Some(String::from_utf8_lossy(line).into_owned())),
                 Some(Line::TooLong { limit }) => {
-                    return Err(Trouble::Broke(format!("it said a line of more than {limit} bytes")));
+                    return Err(SkillError::Failed(format!("it wrote a line of more than {limit} bytes")));
                 }
                 None if self.has_ended => return Ok(None),
                 None => self.fill().await?,
@@ -244,23 +250,23 @@ impl<R: AsyncRead + Unpin> Reading<'_, R> {
         }
     }
 
-    async fn fill(&mut self) -> Result<(), Trouble> {
-        let Listening { settings, heard, ended, .. } = self.listening;
+    async fn fill(&mut self) -> Result<(), SkillError> {
+        let OutputReader { settings, bytes_read, ended, .. } = self.output;
         let read = tokio::select! {
             biased;
             read = self.source.read_buf(self.lines.spare(CHUNK)) => read.unwrap_or(0),
-            () = last_words_are_over(ended) => 0,
+            () = output_drained(ended) => 0,
         };
         self.has_ended = read == 0;
-        let (read, most) = (read as u64, settings.most_output);
-        if heard.fetch_add(read, Ordering::Relaxed) + read > most {
-            return Err(Trouble::Broke(format!("it said more than {most} bytes")));
+        let (read, max_bytes) = (read as u64, settings.max_output_bytes);
+        if bytes_read.fetch_add(read, Ordering::Relaxed) + read > max_bytes {
+            return Err(SkillError::Failed(format!("it wrote more than {max_bytes} bytes")));
         }
         Ok(())
     }
 }
 
-/// Whether a text is base64 of the usual alphabet, with padding.
+/// Whether a text is standard base64 with padding.
 fn is_base64(text: &str) -> bool {
     let digits = text.trim_end_matches('=');
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
@@ -272,7 +278,7 @@ mod tests {
     use super::is_base64;
 
     #[test]
-    fn base64_is_known() {
+    fn base64_is_recognised() {
         assert!(["", "aGk=", "aA==", "aGkh", "+/+/"].into_iter().all(is_base64));
         assert!(!["a", "aGk", "a===", "====", "aG k", "aG=k", "_-_-"].into_iter().any(is_base64));
     }

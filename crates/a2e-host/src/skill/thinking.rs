@@ -1,4 +1,4 @@
-//! Whoever carries out the skills that are prompts.
+//! The interface to the model or agent that executes prompt skills.
 
 use std::fmt;
 
@@ -8,25 +8,25 @@ use gladhand_hub::SessionId;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-/// Somebody who does what a prompt says: a model, or an agent with one.
+/// Executes prompts: a model, or an agent with one.
 #[async_trait]
 pub trait Thinker: fmt::Debug + Send + Sync {
-    /// Does what the prompt says, and gives what it came to. What is said on the way is put into `tokens`, and becomes
-    /// events. This is dropped when the skill's time is over or its caller has left.
+    /// Executes the prompt and returns the final text. Intermediate text goes to `tokens` and becomes events. The
+    /// future is dropped when the skill times out or the client's session ends.
     async fn think(&self, thought: Thought, tokens: mpsc::Sender<String>) -> Result<String, Failure>;
 }
 
-/// What is to be thought about.
+/// A prompt to execute.
 #[derive(Debug, Clone)]
 pub struct Thought {
-    /// The session that the skill was called in.
+    /// The session that called the skill.
     pub session: SessionId,
     /// The name of the skill.
     pub skill: String,
-    /// What to do.
+    /// The prompt.
     pub prompt: String,
-    /// The tools that the skill names, in its own words.
+    /// The tools that the skill names, as it names them.
     pub tools: Vec<Value>,
-    /// How many turns it may take, if the skill says so.
+    /// Maximum number of turns, if the skill has one.
     pub max_turns: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! How processes are ended, and how is known that all of them are.
+//! How processes are ended, and how the host waits until all of them are gone.
 
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -9,60 +9,60 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Held, Signal};
 
-/// How long what is killed may take to be gone. Only what the kernel itself holds back takes longer.
-const LAST: Duration = Duration::from_secs(5);
+/// How long a killed process may take to disappear. Only a process stuck in the kernel takes longer.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long output may be awaited after the end: somebody who left the group may still hold on to the pipe.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long output is read after the process has ended. A descendant that left the group may still hold the pipe open.
+const OUTPUT_GRACE: Duration = Duration::from_millis(500);
 
-/// Ends when a process has ended and whatever is still in its pipes could have been read.
-pub(crate) async fn last_words_are_over(ended: &CancellationToken) {
+/// Waits until a process has ended and there was time to read the rest of its output.
+pub(crate) async fn output_drained(ended: &CancellationToken) {
     ended.cancelled().await;
-    tokio::time::sleep(LAST_WORDS).await;
+    tokio::time::sleep(OUTPUT_GRACE).await;
 }
 
-/// Ends a process and everything that came of it: first a request, then force.
+/// Ends a process and all its descendants: first SIGTERM, after the grace period SIGKILL.
 pub(crate) async fn end(held: &mut dyn Held, grace: Duration) -> Option<ExitStatus> {
-    // Whoever cannot be told has left already.
+    // The signal fails only if the process has already ended.
     let _ = held.signal(Signal::Terminate);
     let left = tokio::time::timeout(grace, held.wait()).await;
-    // Those that it started may have stayed.
+    // Descendants may still be running.
     let _ = held.signal(Signal::Kill);
     match left {
         Ok(status) => status.ok(),
-        Err(_) => tokio::time::timeout(LAST, held.wait()).await.ok().and_then(Result::ok),
+        Err(_) => tokio::time::timeout(KILL_TIMEOUT, held.wait()).await.ok().and_then(Result::ok),
     }
 }
 
-/// Who is still at work. At the end they are waited for.
+/// Counts running tasks, so that shutdown can wait for them.
 #[derive(Debug, Clone)]
-pub(crate) struct Roster(Arc<watch::Sender<usize>>);
+pub(crate) struct TaskCounter(Arc<watch::Sender<usize>>);
 
-impl Default for Roster {
+impl Default for TaskCounter {
     fn default() -> Self {
         Self(Arc::new(watch::Sender::new(0)))
     }
 }
 
-impl Roster {
-    /// Somebody begins to work, until what is returned is dropped.
-    pub(crate) fn enter(&self) -> AtWork {
+impl TaskCounter {
+    /// Counts one more task until the returned guard is dropped.
+    pub(crate) fn add(&self) -> TaskGuard {
         self.0.send_modify(|count| *count += 1);
-        AtWork(Arc::clone(&self.0))
+        TaskGuard(Arc::clone(&self.0))
     }
 
-    /// Ends when nobody is at work.
-    pub(crate) async fn all_left(&self) {
-        // The sender is ours, so the channel does not close.
+    /// Waits until no task is running.
+    pub(crate) async fn all_done(&self) {
+        // We own the sender, so the channel never closes.
         let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
     }
 }
 
-/// Somebody at work.
+/// Guard of one counted task.
 #[derive(Debug)]
-pub(crate) struct AtWork(Arc<watch::Sender<usize>>);
+pub(crate) struct TaskGuard(Arc<watch::Sender<usize>>);
 
-impl Drop for AtWork {
+impl Drop for TaskGuard {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }

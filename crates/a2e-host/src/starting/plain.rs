@@ -1,6 +1,8 @@
-//! Processes in groups of their own, without more ado: for tests, and for programs that have nothing better.
+//! Starts processes in their own process groups and does nothing more: for tests, and for embedders without a better
+//! starter.
 //!
-//! A process that leaves its group, as a daemon does, is not found again. Whoever needs that starts them otherwise.
+//! A process that leaves its group, as a daemon does, is not found again. An embedder that must end daemons needs
+//! another [`Starter`].
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -11,7 +13,7 @@ use tokio::process::{Child, Command};
 
 use super::{Held, Plan, Signal, Started, Starter};
 
-/// Starts each process as the leader of a group, which ends with it.
+/// Starts each process as the leader of a group, and ends the group with it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Plain;
 
@@ -41,7 +43,7 @@ impl Starter for Plain {
 #[derive(Debug)]
 struct Group {
     child: Child,
-    /// None once the process has been waited for: its number may be somebody else's from then on.
+    /// `None` once the process has been waited for: its id may belong to another process from then on.
     group: Option<Pid>,
 }
 
@@ -60,10 +62,10 @@ impl Held for Group {
 }
 
 impl Group {
-    /// Ends whoever is left in the group.
+    /// Kills the remaining processes of the group.
     fn end(&mut self) {
         if let Some(group) = self.group.take() {
-            // Nobody is left: that is what is wanted.
+            // This fails if no process is left, which is the goal.
             let _ = kill_process_group(group, number(Signal::Kill));
         }
     }

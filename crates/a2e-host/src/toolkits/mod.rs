@@ -1,9 +1,9 @@
-//! The capability `toolkits`: bundles of tools that are there once they are configured (a2e §10).
+//! The capability `toolkits`: bundles of tools that a session must configure before it sees them (a2e §10).
 //!
-//! Which there are is configured. A tool of a toolkit is hidden from a session until that session has configured the
-//! toolkit, with what the toolkit's JSON Schema asks for; from then on it is listed with its `toolkit`. The configuration
-//! is the session's own and goes with it. What it has in `arguments` is added to the calls of the bundled tools, where the
-//! caller does not say otherwise:
+//! The operator defines the toolkits. A tool of a toolkit is hidden from a session until the session configures the
+//! toolkit, with a configuration that the toolkit's JSON Schema accepts. From then on the tool is listed with its
+//! `toolkit`. The configuration belongs to the session and is dropped with it. Its `arguments` are added to calls of
+//! the bundled tools, unless the client gives these arguments itself:
 //!
 //! ```json
 //! {"arguments": {"read_file": {"root": "/data"}}}
@@ -22,41 +22,41 @@ use serde_json::{Map, Value, json};
 use crate::grants::{self, Programs};
 use crate::reply;
 
-/// Which toolkits there are.
+/// The toolkits and their limits.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ToolkitSettings {
     /// The toolkits, in the order in which they are listed.
     pub toolkits: Vec<Toolkit>,
-    /// How many bytes a configuration may have.
-    pub largest: usize,
+    /// Maximum size of a configuration, in bytes.
+    pub max_config_bytes: usize,
 }
 
-impl Default for Settings {
+impl Default for ToolkitSettings {
     fn default() -> Self {
-        Self { toolkits: Vec::new(), largest: 64 * 1024 }
+        Self { toolkits: Vec::new(), max_config_bytes: 64 * 1024 }
     }
 }
 
 /// A bundle of tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Toolkit {
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// A shorter name for it, which does as well; may be empty.
+    /// A shorter name that works as well; may be empty.
     pub alias: String,
-    /// What it is for.
+    /// The description.
     pub description: String,
-    /// What kind of thing it is.
+    /// The category.
     pub category: String,
-    /// Words to find it by.
+    /// Tags for filtering.
     pub tags: Vec<String>,
-    /// A picture of it.
+    /// An icon.
     pub icon_svg: Option<String>,
-    /// Which version it is.
+    /// The version.
     pub version: String,
     /// The JSON Schema that a configuration must satisfy.
     pub schema: Value,
-    /// The tools, by the names that they are shown under.
+    /// The tools, by the names under which they are listed.
     pub tools: Vec<String>,
 }
 
@@ -76,55 +76,55 @@ impl Default for Toolkit {
     }
 }
 
-/// Why there are no such toolkits.
+/// Why the settings are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SettingsError {
-    /// Two have the same name.
+pub enum ToolkitSettingsError {
+    /// Two toolkits have the same name.
     #[error("there are two toolkits `{0}`")]
     Twice(String),
-    /// A schema that cannot be used.
+    /// A schema is invalid.
     #[error("the schema of the toolkit `{toolkit}` cannot be used: {problem}")]
     Schema {
-        /// Whose.
+        /// The name of the toolkit.
         toolkit: String,
         /// What is wrong with it.
         problem: String,
     },
 }
 
-/// Bundles tools.
+/// Provider of the capability `toolkits`.
 #[derive(Debug)]
 pub struct Toolkits {
     kits: Vec<(Toolkit, Check)>,
-    /// The places of the toolkits that a tool belongs to.
+    /// For each tool, the indices of the toolkits that it belongs to.
     of_tool: HashMap<String, Vec<usize>>,
-    largest: usize,
+    max_config_bytes: usize,
     sessions: Arc<Mutex<HashMap<SessionId, Configured>>>,
 }
 
-/// What a session has configured: what is added to the arguments of each tool, by the places of the toolkits.
+/// The configuration of a session: for each toolkit index, the default arguments of each tool.
 type Configured = HashMap<usize, HashMap<String, Defaults>>;
 
-/// Arguments that a caller need not give.
+/// Arguments that are added to a call.
 type Defaults = Vec<(String, Box<RawValue>)>;
 
 impl Toolkits {
-    /// These toolkits.
-    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+    /// Creates the provider, or says why the settings are invalid.
+    pub fn new(settings: ToolkitSettings) -> Result<Self, ToolkitSettingsError> {
         let mut kits: Vec<(Toolkit, Check)> = Vec::new();
         let mut of_tool: HashMap<String, Vec<usize>> = HashMap::new();
         for kit in settings.toolkits {
             if kits.iter().any(|(other, _)| other.name == kit.name) {
-                return Err(SettingsError::Twice(kit.name));
+                return Err(ToolkitSettingsError::Twice(kit.name));
             }
             let check = Check::compile(&kit.schema.to_string())
-                .map_err(|problem| SettingsError::Schema { toolkit: kit.name.clone(), problem })?;
+                .map_err(|problem| ToolkitSettingsError::Schema { toolkit: kit.name.clone(), problem })?;
             for tool in &kit.tools {
                 of_tool.entry(tool.clone()).or_default().push(kits.len());
             }
             kits.push((kit, check));
         }
-        Ok(Self { kits, of_tool, largest: settings.largest, sessions: Arc::default() })
+        Ok(Self { kits, of_tool, max_config_bytes: settings.max_config_bytes, sessions: Arc::default() })
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Configured>> {
@@ -140,7 +140,7 @@ struct List {
 }
 
 impl List {
-    /// Whether a toolkit is listed: it is of the kind, and has all tags.
+    /// Whether a toolkit is listed: it has the category and all tags of the filter.
     fn shows(&self, kit: &Toolkit) -> bool {
         let same = |one: &str, other: &str| one.to_lowercase() == other.to_lowercase();
         let is_kind = self.filter_kind.is_empty() || same(&self.filter_kind, &kit.category);
@@ -165,7 +165,7 @@ impl Provider for Toolkits {
     }
 
     fn features(&self) -> Features {
-        // What a session configures concerns nobody else, and its dialect has no word for a list that changed.
+        // A configuration concerns only its own session, and A2E has no message for a changed list.
         Features { silent: true, ..Features::default() }
     }
 
@@ -185,7 +185,7 @@ impl Provider for Toolkits {
         let answer = match call.kind {
             "toolkit/list/req" => self.list(&call, context),
             "toolkit/configure/req" => self.configure(&call, context),
-            kind => Err(Failure::refused(format!("toolkits do not answer {kind}"))),
+            kind => Err(Failure::refused(format!("{kind} is not a request of toolkits"))),
         };
         answer.unwrap_or_else(|failure| Answer::Now(Err(failure)))
     }
@@ -212,7 +212,7 @@ impl Bundles for Toolkits {
         let configured = sessions.get(&session);
         let kit = configured.and_then(|configured| kits.iter().find_map(|kit| configured.get(kit)));
         let Some(defaults) = kit.and_then(|kit| kit.get(&*call.name)) else { return call };
-        // Arguments that are no object are for the tool to refuse.
+        // The tool refuses arguments that are not an object.
         let Some(given) = Members::of(&call.arguments) else { return call };
         let added = defaults.iter().filter(|(name, _)| !given.has(name));
         let added = added.map(|(name, value)| format!("{}:{}", json::to_raw(name), value.get()));
@@ -224,10 +224,10 @@ impl Bundles for Toolkits {
 
 impl Toolkits {
     fn list(&self, call: &CapabilityCall<'_>, context: &Context<'_>) -> Result<Answer, Failure> {
-        let wanted: List = call.read()?;
+        let filter: List = call.read()?;
         let sessions = self.sessions();
         let configured = sessions.get(&context.caller.session());
-        let kits = self.kits.iter().enumerate().filter(|(_, (kit, _))| wanted.shows(kit)).map(|(place, (kit, _))| {
+        let kits = self.kits.iter().enumerate().filter(|(_, (kit, _))| filter.shows(kit)).map(|(place, (kit, _))| {
             json!({
                 "name": kit.name, "alias": kit.alias, "description": kit.description, "category": kit.category,
                 "tags": kit.tags, "icon_svg": kit.icon_svg, "schema": kit.schema, "tools": kit.tools,
@@ -241,14 +241,14 @@ impl Toolkits {
     fn configure(&self, call: &CapabilityCall<'_>, context: &Context<'_>) -> Result<Answer, Failure> {
         let session = context.caller.session();
         if session == SessionId::NONE {
-            return Err(Failure::refused("a toolkit is configured for a session, and there is none"));
+            return Err(Failure::refused("a toolkit can only be configured within a session"));
         }
-        if call.message.get().len() > self.largest {
-            return Err(Failure::refused(format!("config: it is larger than {} bytes", self.largest)));
+        if call.message.get().len() > self.max_config_bytes {
+            return Err(Failure::refused(format!("config: larger than {} bytes", self.max_config_bytes)));
         }
         let Configure { toolkit_name, config } = call.read()?;
-        let is_meant = |kit: &Toolkit| kit.name == toolkit_name || (!kit.alias.is_empty() && kit.alias == toolkit_name);
-        let place = self.kits.iter().position(|(kit, _)| is_meant(kit));
+        let matches = |kit: &Toolkit| kit.name == toolkit_name || (!kit.alias.is_empty() && kit.alias == toolkit_name);
+        let place = self.kits.iter().position(|(kit, _)| matches(kit));
         let place = place.ok_or_else(|| Failure::refused(format!("unknown toolkit: {toolkit_name}")))?;
         let (kit, check) = &self.kits[place];
         let config = Value::Object(config);
@@ -261,11 +261,11 @@ impl Toolkits {
         let listed = seen(&hub, context);
         Ok(Answer::later(async move {
             let listed = listed.outcome().await;
-            let is_there = |name: &String| match &listed {
+            let exists = |name: &String| match &listed {
                 Ok(Reply::Tools(seen)) => seen.iter().any(|tool| tool.name == *name),
                 _ => false,
             };
-            let missing: Vec<_> = tools.into_iter().filter(|name| !is_there(name)).collect();
+            let missing: Vec<_> = tools.into_iter().filter(|name| !exists(name)).collect();
             configured(&toolkit_name, &missing)
         }))
     }
@@ -277,17 +277,17 @@ fn seen(hub: &Hub, context: &Context<'_>) -> Answer {
     hub.answer(call, context.agreement, context.caller)
 }
 
-/// The answer to a configuration that was taken.
+/// The response to an accepted configuration.
 fn configured(toolkit: &str, missing: &[String]) -> Outcome {
     let status = if missing.is_empty() { "ok" } else { "partial" };
-    let message = (!missing.is_empty()).then(|| format!("these tools are not there: {}", missing.join(", ")));
+    let message = (!missing.is_empty()).then(|| format!("these tools do not exist: {}", missing.join(", ")));
     reply(&json!({"toolkit_name": toolkit, "status": status, "message": message}))
 }
 
-/// What a configuration adds to the arguments of each tool.
+/// The default arguments of each tool in a configuration.
 fn defaults(config: &Value, kit: &Toolkit) -> Result<HashMap<String, Defaults>, Failure> {
     let Some(arguments) = config.get("arguments") else { return Ok(HashMap::new()) };
-    let no_object = |path: &str| Failure::refused(format!("config.{path}: it is to be an object"));
+    let no_object = |path: &str| Failure::refused(format!("config.{path}: must be an object"));
     let arguments = arguments.as_object().ok_or_else(|| no_object("arguments"))?;
     let mut all = HashMap::new();
     for (tool, given) in arguments {

@@ -1,4 +1,4 @@
-//! A hub with one capability, and sessions that ask it and hear what it tells.
+//! A hub with one capability, and sessions that send requests and collect events.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use gladhand_hub::{Asking, Caller, Hub, Provider, SessionId, Settling, Visit};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// Far longer than anything here takes.
+/// Test timeout, far longer than any step takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A hub with one capability.
@@ -34,15 +34,15 @@ impl Desk {
         };
         let offer = Offer::new(Peer::default(), ["1"]);
         let agreement = Arc::new(agree(&rules, &offer, &offer).expect("one version on both sides"));
-        Self { hub: Hub::new(vec![Box::new(provider)]).expect("nobody has the same names"), agreement }
+        Self { hub: Hub::new(vec![Box::new(provider)]).expect("unique provider names"), agreement }
     }
 
-    /// A session that reads all that it is told.
+    /// A session that keeps up with all events.
     pub(crate) fn session(&self) -> Session {
         self.session_that_reads(usize::MAX)
     }
 
-    /// A session that is behind when it has been told more events than this since it last read.
+    /// A session that counts as behind after more unread events than `window`.
     pub(crate) fn session_that_reads(&self, window: usize) -> Session {
         let visit = self.hub.visit();
         let ear = Ear { session: visit.id(), heard: watch::Sender::new(Heard::default()), window };
@@ -55,9 +55,9 @@ impl Desk {
         }
     }
 
-    /// Everything ends.
+    /// Closes the hub.
     pub(crate) async fn closed(&self) {
-        tokio::time::timeout(PATIENCE, self.hub.closed()).await.expect("closing ends");
+        tokio::time::timeout(PATIENCE, self.hub.closed()).await.expect("the hub closes in time");
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Session {
     calls: AtomicU64,
 }
 
-/// What a session has heard.
+/// The events of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     pub(crate) events: Vec<Value>,
@@ -79,23 +79,26 @@ pub(crate) struct Heard {
 }
 
 impl Session {
-    /// Asks something, and waits for the answer: the members of the response, or the code and the text of the error.
+    /// Sends a request and waits: the members of the response, or the code and the text of the error.
     pub(crate) async fn ask(&self, kind: &'static str, message: Value) -> Result<Value, (String, String)> {
         let answer = self.begin(kind, message);
-        tokio::time::timeout(PATIENCE, answer).await.expect("every request is answered")
+        tokio::time::timeout(PATIENCE, answer).await.expect("an answer in time")
     }
 
-    /// Asks something; what is returned gives the answer. The request is served before this returns.
+    /// Sends a request and returns the future of its answer. The request is served before this returns.
     pub(crate) fn begin(
         &self,
         kind: &'static str,
         message: Value,
     ) -> impl Future<Output = Result<Value, (String, String)>> + Send + use<> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
-        let capability = kind.split_once('/').expect("kinds have parts").0;
+        let capability = kind.split_once('/').expect("a kind with a slash").0;
         let call = CapabilityCall {
             kind,
-            capability: ["proc", "env", "skill"].into_iter().find(|one| *one == capability).expect("one of ours"),
+            capability: ["proc", "env", "skill"]
+                .into_iter()
+                .find(|one| *one == capability)
+                .expect("a known capability"),
             request: Some(Id::of(&json::to_raw(&format!("r{number}")))),
             message: Cow::Owned(json::to_raw(&message)),
         };
@@ -105,17 +108,22 @@ impl Session {
         async move { told(answer.outcome().await) }
     }
 
-    /// Waits until an event is like this, and returns it.
+    /// Waits for an event that matches, and returns it.
     pub(crate) async fn heard(&self, is_it: impl Fn(&Value) -> bool) -> Value {
         self.until(|heard| heard.events.iter().any(&is_it)).await;
-        self.events().into_iter().find(is_it).expect("it is there")
+        self.events().into_iter().find(is_it).expect("the event that was awaited")
     }
 
-    /// Waits until this holds of what was heard.
+    /// Waits until the condition holds for the events.
     pub(crate) async fn until(&self, holds: impl Fn(&Heard) -> bool) {
         let mut changes = self.ear.heard.subscribe();
         let waiting = changes.wait_for(|heard| holds(heard));
-        drop(tokio::time::timeout(PATIENCE, waiting).await.expect("it comes").expect("we hold the sender"));
+        drop(
+            tokio::time::timeout(PATIENCE, waiting)
+                .await
+                .expect("the condition holds in time")
+                .expect("we hold the sender"),
+        );
     }
 
     /// All events so far.
@@ -123,21 +131,21 @@ impl Session {
         self.ear.heard.borrow().events.clone()
     }
 
-    /// Reads all that it was told so far, so that it is not behind.
+    /// Marks all events as read, so that the session is not behind.
     pub(crate) fn catch_up(&self) {
         self.ear.heard.send_modify(|heard| heard.read = heard.events.len());
     }
 
-    /// The session ends.
+    /// Ends the session.
     pub(crate) fn leave(&self) {
-        drop(self.visit.lock().expect("nobody panics with it").take());
+        drop(self.visit.lock().expect("the lock is not poisoned").take());
     }
 }
 
 fn told(outcome: Outcome) -> Result<Value, (String, String)> {
     match outcome {
-        Ok(Reply::Capability(members)) => Ok(serde_json::from_str(members.get()).expect("a reply is JSON")),
-        Ok(other) => panic!("no reply of a capability: {other:?}"),
+        Ok(Reply::Capability(members)) => Ok(serde_json::from_str(members.get()).expect("a valid JSON reply")),
+        Ok(other) => panic!("expected the reply of a capability, got {other:?}"),
         Err(failure) => match failure.kind {
             FailureKind::Capability(code) => Err((code.to_owned(), failure.message)),
             other => Err((other.word().to_owned(), failure.message)),
@@ -182,7 +190,7 @@ impl Caller for Ear {
     }
 }
 
-/// Ends when a process is gone. One that nobody has waited for does not count as being there.
+/// Waits until a process is gone. A zombie counts as gone.
 pub(crate) async fn gone(pid: u64) {
     let is_gone = || match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])),
@@ -193,5 +201,5 @@ pub(crate) async fn gone(pid: u64) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("process {pid} is still there"));
+    tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("process {pid} is still running"));
 }

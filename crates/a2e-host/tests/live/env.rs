@@ -1,15 +1,15 @@
-//! Requests to environments, their refusals, and environments that behave badly.
+//! Requests to environments, their refusals, and environments that misbehave.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_a2e_host::env::{Env, Program, Settings, Textfiles};
+use gladhand_a2e_host::env::{Env, EnvSettings, Program, Textfiles};
 use gladhand_a2e_host::starting::{Plain, Starter};
 use serde_json::{Value, json};
 
 use crate::desk::{Desk, Session, gone};
 
-/// A program that does as its actions say, also what it should not.
+/// A program that obeys its actions, including wrong ones.
 const PROGRAM: &str = r#"
 count=0
 while read -r line; do
@@ -46,17 +46,17 @@ fn program() -> Program {
     Program { grace, actions: json!({"enum": [1]}), ..Program::new("program", command) }
 }
 
-fn settings() -> Settings {
-    Settings { programs: vec![program()], ..Settings::default() }
+fn settings() -> EnvSettings {
+    EnvSettings { programs: vec![program()], ..EnvSettings::default() }
 }
 
-fn desk(settings: Settings) -> Desk {
+fn desk(settings: EnvSettings) -> Desk {
     let starter: Arc<dyn Starter> = Arc::new(Plain);
     Desk::with(Env::new(settings, &starter))
 }
 
 async fn reset(session: &Session, message: Value) -> Value {
-    session.ask("env/reset/req", message).await.expect("it begins")["obs"].clone()
+    session.ask("env/reset/req", message).await.expect("the episode starts")["obs"].clone()
 }
 
 async fn step(session: &Session, id: &Value, action: Value) -> Result<Value, (String, String)> {
@@ -64,10 +64,10 @@ async fn step(session: &Session, id: &Value, action: Value) -> Result<Value, (St
     stepped.map(|answer| answer["obs"].clone())
 }
 
-/// An episode of the program, and its process.
+/// Starts an episode of the program. Returns the episode id and the process id.
 async fn played(session: &Session) -> (Value, u64) {
     let seen = reset(session, json!({"env_name": "program"})).await;
-    (seen["episode_id"].clone(), seen["state"]["pid"].as_u64().expect("it says who it is"))
+    (seen["episode_id"].clone(), seen["state"]["pid"].as_u64().expect("the state has the process id"))
 }
 
 fn no_episode() -> (String, String) {
@@ -111,7 +111,7 @@ async fn the_counter_counts_to_five() {
 }
 
 #[tokio::test]
-async fn who_names_no_episode_of_its_own_is_told_so() {
+async fn episodes_of_other_sessions_and_unknown_ids_are_refused() {
     let desk = desk(settings());
     let (session, other) = (desk.session(), desk.session());
     let theirs = reset(&other, json!({"env_name": "counter"})).await["episode_id"].clone();
@@ -168,7 +168,7 @@ async fn a_gridworld_is_walked_as_planned() {
 }
 
 #[tokio::test]
-async fn a_gridworld_refuses_what_it_does_not_know_and_has_an_end() {
+async fn a_gridworld_refuses_unknown_actions_and_ends_after_its_steps() {
     let session = desk(settings()).session();
     for options in [json!({"size": 1}), json!({"size": 1000}), json!({"size": "5"}), json!({"max_steps": 0.5})] {
         let (code, _) =
@@ -185,7 +185,7 @@ async fn a_gridworld_refuses_what_it_does_not_know_and_has_an_end() {
     ] {
         assert_eq!(step(&session, id, action).await.unwrap_err().0, "unknown_action");
     }
-    // Away from the goal there is none in two steps.
+    // Two steps away from the goal cannot reach it.
     let away = if seen["state"]["goal"][0].as_u64() > seen["state"]["agent"][0].as_u64() { "left" } else { "right" };
     step(&session, id, json!({"type": away})).await.unwrap();
     let last = step(&session, id, json!({"type": away})).await.unwrap();
@@ -248,7 +248,7 @@ async fn spaces_are_schemas() {
 
 #[tokio::test]
 async fn several_episodes_are_stepped_at_once_and_recorded() {
-    let session = desk(Settings { most_records: 3, largest_batch: 5, ..settings() }).session();
+    let session = desk(EnvSettings { max_records: 3, max_batch_steps: 5, ..settings() }).session();
     let one = reset(&session, json!({"env_name": "counter"})).await["episode_id"].clone();
     let other = reset(&session, json!({"env_name": "counter"})).await["episode_id"].clone();
     let inc = json!({"type": "inc"});
@@ -258,7 +258,7 @@ async fn several_episodes_are_stepped_at_once_and_recorded() {
     let counts: Vec<_> = results.iter().map(|result| &result["obs"]["state"]["count"]).collect();
     assert_eq!(counts, [1, 0, 2]);
     assert_eq!((&results[0]["type"], &results[0]["req_id"]), (&json!("env/step/resp"), &json!("r3")));
-    // One that comes too late says so; the others are made.
+    // A step after the end reports an error; the other steps are made.
     let batch = json!({"episode_ids": [one, one, one, one, other], "actions": [inc, inc, inc, inc, inc]});
     let stepped = session.ask("env/batch_step/req", batch).await.unwrap();
     let late = &stepped["results"][3]["obs"];
@@ -289,20 +289,25 @@ async fn several_episodes_are_stepped_at_once_and_recorded() {
 }
 
 #[tokio::test]
-async fn there_is_an_end_to_episodes_states_and_records() {
-    let desk =
-        desk(Settings { most_episodes: 2, most_in_all: 3, largest_state: 1000, most_recorded: 500, ..settings() });
+async fn episodes_states_and_records_are_limited() {
+    let desk = desk(EnvSettings {
+        max_episodes: 2,
+        max_total_episodes: 3,
+        max_state_bytes: 1000,
+        max_record_bytes: 500,
+        ..settings()
+    });
     let session = desk.session();
     let first = reset(&session, json!({"env_name": "counter"})).await["episode_id"].clone();
     reset(&session, json!({"env_name": "counter"})).await;
     let (code, why) = session.ask("env/reset/req", json!({"env_name": "counter"})).await.unwrap_err();
-    assert_eq!((code.as_str(), why.as_str()), ("reset_denied", "there are 2 episodes already; close one first"));
+    assert_eq!((code.as_str(), why.as_str()), ("reset_denied", "the limit of 2 episodes is reached; close one first"));
     for _ in 0..5 {
         step(&session, &first, json!({"type": "inc"})).await.unwrap();
     }
     let records = session.ask("env/exp/list/req", json!({"episode_id": first})).await.unwrap();
     assert!(records["episodes"].as_array().unwrap().len() < 5);
-    // One that is over makes room.
+    // An episode that is over makes room.
     reset(&session, json!({"env_name": "counter"})).await;
     assert_eq!(step(&session, &first, json!({})).await.unwrap_err(), no_episode());
     let other = desk.session();
@@ -346,7 +351,7 @@ async fn a_program_is_an_environment() {
 }
 
 #[tokio::test]
-async fn what_changes_by_itself_is_pushed_and_seen() {
+async fn changes_without_a_request_are_pushed_and_observed() {
     let session = desk(settings()).session();
     let (id, pid) = played(&session).await;
     step(&session, &id, json!({"type": "later"})).await.unwrap();
@@ -360,7 +365,7 @@ async fn what_changes_by_itself_is_pushed_and_seen() {
 }
 
 #[tokio::test]
-async fn a_program_that_breaks_ends_its_episode_and_nothing_else() {
+async fn a_program_that_fails_ends_only_its_episode() {
     let session = desk(settings()).session();
     for action in ["die", "garbage", "endless"] {
         let (id, pid) = played(&session).await;
@@ -377,12 +382,12 @@ async fn a_program_that_breaks_ends_its_episode_and_nothing_else() {
     }
     assert_eq!(session.events().len(), 3);
     let missing = Program::new("missing", vec!["/no/such/program".to_owned()]);
-    let session = desk(Settings { programs: vec![missing], ..Settings::default() }).session();
+    let session = desk(EnvSettings { programs: vec![missing], ..EnvSettings::default() }).session();
     assert_eq!(session.ask("env/reset/req", json!({"env_name": "missing"})).await.unwrap_err().0, "reset_denied");
 }
 
 #[tokio::test]
-async fn a_program_that_has_said_its_last_word_is_not_broken() {
+async fn a_program_that_exits_after_its_last_observation_has_not_failed() {
     let session = desk(settings()).session();
     let (id, pid) = played(&session).await;
     assert_eq!(step(&session, &id, json!({"type": "bye"})).await.unwrap()["done"], true);
@@ -392,9 +397,10 @@ async fn a_program_that_has_said_its_last_word_is_not_broken() {
 }
 
 #[tokio::test]
-async fn a_program_that_stalls_is_given_up() {
-    let patience = Duration::from_millis(300);
-    let session = desk(Settings { programs: vec![Program { patience, ..program() }], ..Settings::default() }).session();
+async fn a_program_that_stalls_times_out() {
+    let timeout = Duration::from_millis(300);
+    let session =
+        desk(EnvSettings { programs: vec![Program { timeout, ..program() }], ..EnvSettings::default() }).session();
     let (id, pid) = played(&session).await;
     assert_eq!(step(&session, &id, json!({"type": "stall"})).await.unwrap_err().0, "timeout");
     gone(pid).await;
@@ -402,13 +408,13 @@ async fn a_program_that_stalls_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_step_that_stalls_ends_with_its_episode_or_its_session() {
+async fn a_stalled_step_ends_with_its_episode_or_its_session() {
     let desk = desk(settings());
     let session = desk.session();
     let (id, pid) = played(&session).await;
     let stalled = session.begin("env/step/req", json!({"episode_id": id, "action": {"type": "stall"}}));
     let stalled = tokio::spawn(stalled);
-    // Looking at it does not wait for the step.
+    // Observing does not wait for the step.
     session.ask("env/observe/req", json!({"episode_id": id})).await.unwrap();
     session.ask("env/close/req", json!({"episode_id": id})).await.unwrap();
     assert_eq!(stalled.await.unwrap().unwrap_err(), no_episode());
@@ -422,7 +428,7 @@ async fn a_step_that_stalls_ends_with_its_episode_or_its_session() {
 }
 
 #[tokio::test]
-async fn a_step_that_is_given_up_does_not_confuse_the_next() {
+async fn a_cancelled_step_does_not_disturb_the_next_one() {
     let session = desk(settings()).session();
     let (id, _) = played(&session).await;
     let given_up = session.begin("env/step/req", json!({"episode_id": id, "action": {"type": "twice"}}));
@@ -432,7 +438,7 @@ async fn a_step_that_is_given_up_does_not_confuse_the_next() {
 }
 
 #[tokio::test]
-async fn a_program_that_floods_waits_for_who_listens() {
+async fn a_program_that_floods_is_slowed_to_the_client() {
     let window = 20;
     let desk = desk(settings());
     let session = desk.session_that_reads(window);

@@ -1,4 +1,4 @@
-//! The capabilities that start things: processes, environments and skills, through a hub and with real processes.
+//! The capabilities that start processes: `proc`, `env` and `skill`, through a hub and with real processes.
 
 mod desk;
 mod env;

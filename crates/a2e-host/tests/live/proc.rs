@@ -1,39 +1,39 @@
-//! Requests to processes, their refusals, and processes that behave badly.
+//! Requests to processes, their refusals, and processes that misbehave.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_a2e_host::proc::{Proc, Settings};
+use gladhand_a2e_host::proc::{Proc, ProcSettings};
 use gladhand_a2e_host::starting::Plain;
 use serde_json::{Value, json};
 
 use crate::desk::{Desk, Session, gone};
 
-fn settings() -> Settings {
+fn settings() -> ProcSettings {
     let allowed = ["bash", "cat", "echo", "sleep", "yes", "ls", "head", "no-such-program"].map(str::to_owned).to_vec();
-    Settings { allowed, grace: Duration::from_millis(300), ..Settings::default() }
+    ProcSettings { allowed, grace: Duration::from_millis(300), ..ProcSettings::default() }
 }
 
-fn desk(settings: Settings) -> Desk {
+fn desk(settings: ProcSettings) -> Desk {
     Desk::with(Proc::new(settings, Arc::new(Plain)))
 }
 
 async fn spawn(session: &Session, message: Value) -> Value {
-    session.ask("proc/spawn/req", message).await.expect("a refusal is an answer, too")
+    session.ask("proc/spawn/req", message).await.expect("a response, also for a refusal")
 }
 
 async fn bash(session: &Session, script: &str) -> (String, u64) {
     let spawned = spawn(session, json!({"cmd": ["bash", "-c", script]})).await;
     assert_eq!((&spawned["ok"], &spawned["error"]), (&json!(true), &json!("")), "{spawned}");
     let id = spawned["proc_id"].as_str().expect("an id is a string");
-    (id.to_owned(), spawned["pid"].as_u64().expect("so is a pid a number"))
+    (id.to_owned(), spawned["pid"].as_u64().expect("a pid is a number"))
 }
 
 async fn status(session: &Session, id: &str) -> Value {
-    session.ask("proc/status/req", json!({"proc_id": id})).await.expect("it is never an error")
+    session.ask("proc/status/req", json!({"proc_id": id})).await.expect("a status request never fails")
 }
 
-/// Waits for the end of the process that was started last, and gives all events.
+/// Waits for the end of a process, and returns all its events.
 async fn until_end(session: &Session, id: &str) -> Vec<Value> {
     session.heard(|event| event["proc_id"] == id && event["data"]["code"].is_number()).await;
     session.events().into_iter().filter(|event| event["proc_id"] == id).collect()
@@ -45,7 +45,7 @@ fn texts(events: &[Value], stream: &str) -> String {
 }
 
 #[tokio::test]
-async fn output_is_told_line_by_line_and_the_end_last() {
+async fn output_is_reported_line_by_line_and_the_end_last() {
     let session = desk(settings()).session();
     let (id, _) = bash(&session, "echo out; echo err >&2; printf rest; exit 3").await;
     let events = until_end(&session, &id).await;
@@ -64,7 +64,7 @@ async fn output_is_told_line_by_line_and_the_end_last() {
 }
 
 #[tokio::test]
-async fn a_process_that_ends_well_says_so_on_stdout() {
+async fn a_successful_end_is_reported_on_stdout() {
     let session = desk(settings()).session();
     let spawned = spawn(&session, json!({"cmd": ["echo", "done"]})).await;
     let id = spawned["proc_id"].as_str().unwrap();
@@ -76,7 +76,7 @@ async fn a_process_that_ends_well_says_so_on_stdout() {
 }
 
 #[tokio::test]
-async fn what_is_written_is_read_and_the_end_of_it_too() {
+async fn a_process_reads_its_input_and_the_end_of_input() {
     let session = desk(settings()).session();
     let spawned = spawn(&session, json!({"cmd": ["cat"]})).await;
     let id = spawned["proc_id"].as_str().unwrap();
@@ -93,7 +93,7 @@ async fn what_is_written_is_read_and_the_end_of_it_too() {
 }
 
 #[tokio::test]
-async fn without_stdin_there_is_nothing_to_read() {
+async fn without_stdin_a_process_has_no_input() {
     let session = desk(settings()).session();
     let spawned = spawn(&session, json!({"cmd": ["bash", "-c", "cat; sleep 100"], "stdin_mode": "null"})).await;
     let id = &spawned["proc_id"];
@@ -104,7 +104,7 @@ async fn without_stdin_there_is_nothing_to_read() {
 }
 
 #[tokio::test]
-async fn only_what_is_allowed_by_name_is_started() {
+async fn only_programs_allowed_by_name_are_started() {
     let refusal = |error: &str| json!({"proc_id": "", "ok": false, "pid": 0, "error": error});
     let session = desk(settings()).session();
     for (cmd, error) in [
@@ -118,7 +118,7 @@ async fn only_what_is_allowed_by_name_is_started() {
     assert!(missing["error"].as_str().unwrap().starts_with("cannot start: "), "{missing}");
     let odd = spawn(&session, json!({"cmd": ["echo", "a\0b"]})).await;
     assert_eq!(odd["ok"], false);
-    let session = desk(Settings::default()).session();
+    let session = desk(ProcSettings::default()).session();
     assert_eq!(spawn(&session, json!({"cmd": ["ls"]})).await, refusal("Command not allowed"));
 }
 
@@ -133,10 +133,10 @@ async fn a_callers_path_does_not_change_which_program_was_allowed() {
 }
 
 #[tokio::test]
-async fn its_environment_is_small_and_what_the_caller_adds() {
+async fn the_environment_is_minimal_plus_the_clients_variables() {
     let environment = vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned()), ("LANG".to_owned(), "C".to_owned())];
     let variables = vec!["FOO".to_owned()];
-    let session = desk(Settings { environment, variables, ..settings() }).session();
+    let session = desk(ProcSettings { environment, variables, ..settings() }).session();
     let script = r#"echo "$FOO $LANG ${HOME-none} ${CARGO_MANIFEST_DIR-none}""#;
     let spawned = spawn(&session, json!({"cmd": ["bash", "-c", script], "env": {"FOO": "bar", "LANG": "de"}})).await;
     let events = until_end(&session, spawned["proc_id"].as_str().unwrap()).await;
@@ -145,7 +145,7 @@ async fn its_environment_is_small_and_what_the_caller_adds() {
 
 #[tokio::test]
 async fn variables_that_change_what_a_program_does_are_refused() {
-    let session = desk(Settings { variables: vec!["FOO".to_owned()], ..settings() }).session();
+    let session = desk(ProcSettings { variables: vec!["FOO".to_owned()], ..settings() }).session();
     let not_named = [
         "LD_PRELOAD",
         "DYLD_INSERT_LIBRARIES",
@@ -221,14 +221,14 @@ async fn variables_that_change_what_a_program_does_are_refused() {
 }
 
 #[tokio::test]
-async fn it_works_inside_the_roots_and_nowhere_else() {
+async fn a_process_runs_only_inside_the_roots() {
     let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     std::fs::create_dir(root.path().join("inner")).unwrap();
     std::os::unix::fs::symlink(outside.path(), root.path().join("out")).unwrap();
     std::os::unix::fs::symlink(root.path().join("inner"), root.path().join("in")).unwrap();
     std::fs::write(root.path().join("file"), "").unwrap();
     let roots = vec![root.path().to_owned()];
-    let session = desk(Settings { roots: roots.clone(), ..settings() }).session();
+    let session = desk(ProcSettings { roots: roots.clone(), ..settings() }).session();
     let real = std::fs::canonicalize(root.path()).unwrap();
     let inner = root.path().join("inner");
     for (cwd, expected) in [
@@ -250,9 +250,9 @@ async fn it_works_inside_the_roots_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn signals_reach_it_and_the_answer_says_what_came_of_them() {
+async fn signals_are_sent_and_the_answer_has_the_resulting_state() {
     let session = desk(settings()).session();
-    // A test that was told to ignore a signal hands that down to what it starts.
+    // A signal that the test process ignores is also ignored by its children.
     let status_of_ours = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status_of_ours.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
@@ -279,7 +279,7 @@ async fn signals_reach_it_and_the_answer_says_what_came_of_them() {
 }
 
 #[tokio::test]
-async fn nobody_knows_the_processes_of_others() {
+async fn a_session_does_not_see_the_processes_of_others() {
     let desk = desk(settings());
     let (session, other) = (desk.session(), desk.session());
     let (id, pid) = bash(&session, "sleep 1000").await;
@@ -300,8 +300,8 @@ async fn nobody_knows_the_processes_of_others() {
 }
 
 #[tokio::test]
-async fn there_is_an_end_to_how_many_run_and_how_many_are_remembered() {
-    let desk = desk(Settings { most: 2, most_in_all: 3, remembered: 1, ..settings() });
+async fn running_and_remembered_processes_are_limited() {
+    let desk = desk(ProcSettings { max_running: 2, max_running_total: 3, remembered: 1, ..settings() });
     let (session, other) = (desk.session(), desk.session());
     let (first, _) = bash(&session, "sleep 1000").await;
     bash(&session, "sleep 1000").await;
@@ -319,7 +319,7 @@ async fn there_is_an_end_to_how_many_run_and_how_many_are_remembered() {
 }
 
 #[tokio::test]
-async fn its_time_ends_also_for_who_does_not_want_to_leave() {
+async fn a_process_that_ignores_sigterm_is_killed_after_its_timeout() {
     let session = desk(settings()).session();
     let script = "trap '' TERM; echo ready; while :; do sleep 0.1; done";
     let spawned = spawn(&session, json!({"cmd": ["bash", "-c", script], "timeout": 1.0})).await;
@@ -329,14 +329,14 @@ async fn its_time_ends_also_for_who_does_not_want_to_leave() {
     assert_eq!(status(&session, id).await, json!({"proc_id": id, "status": "killed", "error": "timeout"}));
     assert_eq!(status(&session, "").await["procs"][0]["state"], "timedout");
     gone(spawned["pid"].as_u64().unwrap()).await;
-    let session = desk(Settings { longest: Some(Duration::from_millis(100)), ..settings() }).session();
+    let session = desk(ProcSettings { max_duration: Some(Duration::from_millis(100)), ..settings() }).session();
     let (id, _) = bash(&session, "sleep 1000").await;
     until_end(&session, &id).await;
     assert_eq!(status(&session, &id).await["error"], "timeout");
 }
 
 #[tokio::test]
-async fn grandchildren_end_with_it() {
+async fn descendants_end_with_their_process() {
     let session = desk(settings()).session();
     let (id, _) = bash(&session, "sleep 1000 & echo $!").await;
     let events = until_end(&session, &id).await;
@@ -345,7 +345,7 @@ async fn grandchildren_end_with_it() {
 }
 
 #[tokio::test]
-async fn when_the_session_ends_nothing_is_left() {
+async fn all_processes_end_with_their_session() {
     let desk = desk(settings());
     let (session, other) = (desk.session(), desk.session());
     let script = "trap '' TERM; sleep 1000 & echo $!; while :; do sleep 0.1; done";
@@ -363,14 +363,14 @@ async fn when_the_session_ends_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn a_flood_waits_for_who_listens() {
+async fn a_flood_of_output_is_slowed_to_the_client() {
     let window = 20;
     let session = desk(settings()).session_that_reads(window);
     let (id, pid) = bash(&session, "yes flood").await;
     session.until(|heard| heard.events.len() > window).await;
-    // Other requests are served while it waits.
+    // Other requests are served meanwhile.
     assert_eq!(status(&session, &id).await["status"], "running");
-    // Each of the two streams may tell one more before it waits.
+    // Each of the two streams may send one more event before it waits.
     assert!(session.events().len() <= window + 2);
     session.catch_up();
     session.until(|heard| heard.events.len() > 2 * window).await;
@@ -382,8 +382,8 @@ async fn a_flood_waits_for_who_listens() {
 }
 
 #[tokio::test]
-async fn who_says_too_much_is_ended() {
-    let session = desk(Settings { most_output: 10_000, ..settings() }).session();
+async fn a_process_over_its_output_limit_is_killed() {
+    let session = desk(ProcSettings { max_output_bytes: 10_000, ..settings() }).session();
     let spawned = spawn(&session, json!({"cmd": ["yes"]})).await;
     let id = spawned["proc_id"].as_str().unwrap();
     let events = until_end(&session, id).await;
@@ -394,8 +394,8 @@ async fn who_says_too_much_is_ended() {
 }
 
 #[tokio::test]
-async fn a_line_without_end_comes_in_pieces() {
-    let session = desk(Settings { longest_piece: 1000, ..settings() }).session();
+async fn a_very_long_line_is_split_into_pieces() {
+    let session = desk(ProcSettings { max_piece_bytes: 1000, ..settings() }).session();
     let (id, _) = bash(&session, r"head -c 100000 /dev/zero | tr '\0' x; printf '\xff\n'").await;
     let events = until_end(&session, &id).await;
     let text = texts(&events, "stdout");
@@ -404,8 +404,8 @@ async fn a_line_without_end_comes_in_pieces() {
 }
 
 #[tokio::test]
-async fn who_never_reads_fills_only_its_own_inlet() {
-    let session = desk(Settings { most_waiting: 300_000, ..settings() }).session();
+async fn a_process_that_never_reads_fills_only_its_own_queue() {
+    let session = desk(ProcSettings { max_queued_bytes: 300_000, ..settings() }).session();
     let (id, pid) = bash(&session, "sleep 1000").await;
     let data = "x".repeat(50_000);
     let mut refusal = None;
@@ -416,7 +416,7 @@ async fn who_never_reads_fills_only_its_own_inlet() {
             break;
         }
     }
-    let refusal = refusal.expect("there is an end to what waits");
+    let refusal = refusal.expect("the queue is limited");
     assert!(refusal["error"].as_str().unwrap().starts_with("stdin is full: "), "{refusal}");
     let spawned = spawn(&session, json!({"cmd": ["echo", "meanwhile"]})).await;
     until_end(&session, spawned["proc_id"].as_str().unwrap()).await;
@@ -425,7 +425,7 @@ async fn who_never_reads_fills_only_its_own_inlet() {
 }
 
 #[tokio::test]
-async fn who_is_killed_from_outside_has_failed() {
+async fn a_process_killed_from_outside_has_failed() {
     let session = desk(settings()).session();
     let (id, pid) = bash(&session, "sleep 1000").await;
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
@@ -435,22 +435,22 @@ async fn who_is_killed_from_outside_has_failed() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_given_up_leaves_nothing() {
-    let desk = desk(Settings { most: 1, ..settings() });
+async fn a_cancelled_spawn_request_leaves_no_process() {
+    let desk = desk(ProcSettings { max_running: 1, ..settings() });
     let session = desk.session();
     drop(session.begin("proc/spawn/req", json!({"cmd": ["sleep", "1000"]})));
-    // Its place is free again.
+    // The place is free again.
     bash(&session, "sleep 1000").await;
     desk.closed().await;
 }
 
 #[tokio::test]
-async fn who_leaves_the_group_does_not_hold_up_the_end() {
+async fn a_process_that_leaves_the_group_does_not_delay_the_end() {
     let session = desk(settings()).session();
     let (id, _) = bash(&session, "setsid sleep 1000 & echo $!").await;
     let events = until_end(&session, &id).await;
     assert_eq!(events.last().unwrap()["data"], json!({"code": 0}));
-    // A plain starter does not find it again, so we end it ourselves.
+    // The plain starter cannot find the process, so the test kills it.
     let pid = rustix::process::Pid::from_raw(texts(&events, "stdout").trim().parse().unwrap()).unwrap();
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
 }

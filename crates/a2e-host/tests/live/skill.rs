@@ -1,11 +1,11 @@
-//! Requests to skills, their refusals, and skills that behave badly.
+//! Requests to skills, their refusals, and skills that misbehave.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use gladhand_a2e_host::skill::{Settings, Skills, Thinker, Thought};
+use gladhand_a2e_host::skill::{SkillSettings, Skills, Thinker, Thought};
 use gladhand_a2e_host::starting::Plain;
 use gladhand_core::operations::Failure;
 use serde_json::{Value, json};
@@ -26,25 +26,25 @@ tags: [text, short]
 Shorten this: {args}
 ";
 
-/// A skill that is a script.
+/// A skill that runs a script.
 fn script(text: &str) -> String {
     format!("---\nrun: [bash, -c, {}]\n---\n", json!(text))
 }
 
 fn folder(skills: &[(&str, &str)]) -> TempDir {
-    let folder = tempfile::tempdir().expect("there is room");
+    let folder = tempfile::tempdir().expect("a temporary folder");
     for (name, text) in skills {
-        std::fs::create_dir(folder.path().join(name)).expect("it is new");
-        std::fs::write(folder.path().join(name).join("skill.md"), text).expect("it is new");
+        std::fs::create_dir(folder.path().join(name)).expect("a new folder");
+        std::fs::write(folder.path().join(name).join("skill.md"), text).expect("a new file");
     }
     folder
 }
 
-fn settings(folder: &TempDir) -> Settings {
-    Settings { folders: vec![folder.path().to_owned()], ..Settings::default() }
+fn settings(folder: &TempDir) -> SkillSettings {
+    SkillSettings { folders: vec![folder.path().to_owned()], ..SkillSettings::default() }
 }
 
-fn desk(settings: Settings) -> Desk {
+fn desk(settings: SkillSettings) -> Desk {
     Desk::with(Skills::new(settings, Arc::new(Plain), None))
 }
 
@@ -86,7 +86,7 @@ async fn skills_are_listed_and_filtered() {
 }
 
 #[tokio::test]
-async fn a_prompt_is_filled_in_where_nobody_thinks() {
+async fn without_a_thinker_the_completed_prompt_is_returned() {
     let folder = folder(&[("sum", SUMMARISE)]);
     let session = desk(settings(&folder)).session();
     let answer = call(&session, json!({"name": "summarise", "arguments": {"args": "AI agents"}})).await.unwrap();
@@ -118,7 +118,7 @@ async fn a_prompt_is_filled_in_where_nobody_thinks() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_called_says_why() {
+async fn a_skill_that_cannot_be_called_returns_the_reason() {
     let folder = folder(&[
         ("blocked", "---\nstatus: Blocked\n---\n"),
         ("strict", "---\ninput_schema: {type: object, required: [city]}\n---\n"),
@@ -145,7 +145,7 @@ async fn what_cannot_be_called_says_why() {
 }
 
 #[tokio::test]
-async fn a_skill_that_is_a_program_tells_what_comes_of_it() {
+async fn a_program_skill_reports_progress_artifacts_logs_and_result() {
     let text = r#"
         read -r arguments
         echo '{"progress": {"pct": 140.2, "message": "half"}}'
@@ -157,7 +157,7 @@ async fn a_skill_that_is_a_program_tells_what_comes_of_it() {
         echo "{\"result\": {\"got\": $arguments, \"in\": \"${PWD##*/}\", \"home\": \"${CARGO_HOME-none}\"}, \"summary\": \"well\"}"
     "#;
     let folder = folder(&[("tool", &script(text))]);
-    let session = desk(Settings { largest_chunk: 10, ..settings(&folder) }).session();
+    let session = desk(SkillSettings { max_chunk_chars: 10, ..settings(&folder) }).session();
     let answer = call(&session, json!({"name": "tool", "arguments": {"n": [1, "ä"]}})).await.unwrap();
     let result = &answer["data"];
     assert_eq!(result["data"], json!({"got": {"n": [1, "ä"]}, "in": "tool", "home": "none"}));
@@ -200,7 +200,7 @@ async fn a_program_in_the_folder_of_its_skill_is_found() {
 }
 
 #[tokio::test]
-async fn a_skill_that_fails_says_so_once() {
+async fn a_failing_skill_sends_one_failure_event() {
     let folder = folder(&[
         ("says", &script(r#"echo '{"error": "no luck"}'; exit 1"#)),
         ("ends", &script("exit 3")),
@@ -211,17 +211,17 @@ async fn a_skill_that_fails_says_so_once() {
         ("missing", "---\nrun: [/no/such/program]\n---\n"),
         ("silent", &script("exec >&-; exit 0")),
     ]);
-    let limits = Settings { longest_line: 10_000, most_output: 50_000, ..settings(&folder) };
+    let limits = SkillSettings { max_line_bytes: 10_000, max_output_bytes: 50_000, ..settings(&folder) };
     let session = desk(limits).session();
     let said = call(&session, json!({"name": "says"})).await.unwrap();
     assert_eq!((&said["data"]["error_code"], &said["data"]["error"]), (&json!("skill_error"), &json!("no luck")));
     for (name, why) in [
-        ("ends", "it ended with code 3"),
-        ("dies", "it was killed"),
-        ("odd", "the artifact \"x\" is no base64"),
-        ("long", "it said a line of more than 10000 bytes"),
-        ("floods", "it said more than 50000 bytes"),
-        ("missing", "it does not start: No such file or directory (os error 2)"),
+        ("ends", "the program exited with code 3"),
+        ("dies", "the program was killed"),
+        ("odd", "the artifact \"x\" is not base64"),
+        ("long", "it wrote a line of more than 10000 bytes"),
+        ("floods", "it wrote more than 50000 bytes"),
+        ("missing", "could not start the program: No such file or directory (os error 2)"),
     ] {
         let failure = call(&session, json!({"name": name})).await.unwrap_err();
         assert_eq!(failure, ("skill_error".to_owned(), why.to_owned()));
@@ -233,14 +233,14 @@ async fn a_skill_that_fails_says_so_once() {
     assert_eq!((&silent["data"]["success"], &silent["data"]["data"]), (&json!(true), &json!(null)));
 }
 
-/// Waits for the process that a script tells of in its log.
+/// Waits for the process id that a script writes to its log.
 async fn told_pid(session: &Session) -> u64 {
     let event = session.heard(|event| event["kind"] == "log").await;
-    event["data"]["message"].as_str().and_then(|pid| pid.parse().ok()).expect("it says who it is")
+    event["data"]["message"].as_str().and_then(|pid| pid.parse().ok()).expect("the log line has the process id")
 }
 
 #[tokio::test]
-async fn a_skill_that_stalls_ends_with_its_time_its_call_or_everything() {
+async fn a_stalled_skill_ends_with_its_timeout_its_call_or_the_host() {
     let stall = script("trap '' TERM; sleep 1000 & echo $!; while :; do sleep 0.1; done");
     let own_time = stall.replacen("---\n", "---\ntimeout_seconds: 1\n", 1);
     let folder = folder(&[("stalls", &stall), ("hurries", &own_time)]);
@@ -252,13 +252,13 @@ async fn a_skill_that_stalls_ends_with_its_time_its_call_or_everything() {
         assert_eq!(kinds(&session).last().unwrap(), "skill.failed");
         gone(told_pid(&session).await).await;
     }
-    // Whoever drops the work ends it.
+    // Dropping the call ends the skill.
     let session = desk.session();
     let given_up = tokio::spawn(session.begin("skill/call/req", json!({"name": "stalls"})));
     let pid = told_pid(&session).await;
     given_up.abort();
     gone(pid).await;
-    // So does whoever ends the session.
+    // So does the end of the session.
     let session = desk.session();
     let left = tokio::spawn(session.begin("skill/call/req", json!({"name": "stalls"})));
     let pid = told_pid(&session).await;
@@ -274,9 +274,9 @@ async fn a_skill_that_stalls_ends_with_its_time_its_call_or_everything() {
 }
 
 #[tokio::test]
-async fn our_own_limit_holds_whatever_is_asked_for() {
+async fn the_operators_limit_caps_every_timeout() {
     let folder = folder(&[("stalls", &script("sleep 1000"))]);
-    let session = desk(Settings { longest: Duration::from_millis(100), ..settings(&folder) }).session();
+    let session = desk(SkillSettings { max_duration: Duration::from_millis(100), ..settings(&folder) }).session();
     for timeout in [0, -1, 100_000] {
         let (code, _) = call(&session, json!({"name": "stalls", "timeout": timeout})).await.unwrap_err();
         assert_eq!(code, "timeout");
@@ -284,7 +284,7 @@ async fn our_own_limit_holds_whatever_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_skill_that_floods_waits_for_who_listens() {
+async fn a_skill_that_floods_is_slowed_to_the_client() {
     let window = 10;
     let folder = folder(&[("floods", &script("echo $$; yes"))]);
     let desk = desk(settings(&folder));
@@ -298,7 +298,7 @@ async fn a_skill_that_floods_waits_for_who_listens() {
 }
 
 #[tokio::test]
-async fn a_skill_that_does_not_read_its_arguments_is_not_waited_for() {
+async fn a_skill_that_does_not_read_its_arguments_does_not_block() {
     let folder = folder(&[("deaf", &script(r#"echo '{"result": true}'"#))]);
     let session = desk(settings(&folder)).session();
     let arguments = json!({"args": "x".repeat(1_000_000)});
@@ -307,12 +307,12 @@ async fn a_skill_that_does_not_read_its_arguments_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn programs_wait_for_their_turn() {
+async fn programs_over_the_concurrency_limit_wait() {
     let folder = folder(&[
         ("waits", &script("echo begun; while [ ! -e go ]; do sleep 0.01; done")),
         ("quick", &script("echo '{\"result\": 1}'")),
     ]);
-    let session = desk(Settings { most_running: 1, ..settings(&folder) }).session();
+    let session = desk(SkillSettings { max_running: 1, ..settings(&folder) }).session();
     let first = tokio::spawn(session.begin("skill/call/req", json!({"name": "waits"})));
     session.heard(|event| event["data"]["message"] == "begun").await;
     let (code, _) = call(&session, json!({"name": "quick", "timeout": 1})).await.unwrap_err();
@@ -322,7 +322,7 @@ async fn programs_wait_for_their_turn() {
     assert_eq!(call(&session, json!({"name": "quick"})).await.unwrap()["data"]["data"], 1);
 }
 
-/// Somebody who thinks aloud.
+/// A thinker that streams tokens.
 #[derive(Debug)]
 struct Loud;
 
@@ -333,17 +333,17 @@ impl Thinker for Loud {
             return Err(Failure::of_capability("runtime_error", "too hard"));
         }
         for word in ["a ", "b"] {
-            tokens.send(word.to_owned()).await.expect("somebody listens");
+            tokens.send(word.to_owned()).await.expect("a receiver of tokens");
         }
         Ok(format!("{} {:?}: {}", thought.skill, thought.tools, thought.prompt.trim()))
     }
 }
 
 #[tokio::test]
-async fn who_can_think_carries_prompts_out() {
+async fn a_thinker_executes_prompts() {
     let folder = folder(&[("sum", SUMMARISE)]);
-    let thinking = |most_output| {
-        let settings = Settings { most_output, ..settings(&folder) };
+    let thinking = |max_output_bytes| {
+        let settings = SkillSettings { max_output_bytes, ..settings(&folder) };
         Desk::with(Skills::new(settings, Arc::new(Plain), Some(Arc::new(Loud)))).session()
     };
     let session = thinking(1000);

@@ -1,11 +1,12 @@
-//! Everything at once: processes, environments and skills that are killed, stall and flood, in sessions that come and go.
+//! Everything at once: processes, environments and skills that are killed, stall and flood, in sessions that open and
+//! close.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_a2e_host::env::{self, Env, Program};
-use gladhand_a2e_host::proc::{self, Proc};
-use gladhand_a2e_host::skill::{self, Skills};
+use gladhand_a2e_host::env::{Env, EnvSettings, Program};
+use gladhand_a2e_host::proc::{Proc, ProcSettings};
+use gladhand_a2e_host::skill::{SkillSettings, Skills};
 use gladhand_a2e_host::starting::{Plain, Starter};
 use serde_json::{Value, json};
 
@@ -14,7 +15,7 @@ use crate::desk::{Desk, Session, gone};
 const SESSIONS: u64 = 6;
 const ROUNDS: u64 = 12;
 
-/// Each says first who it is. Then it ends, stalls, floods, fills a line, or starts others.
+/// Each script first writes its process id. Then it exits, stalls, floods, writes a long line, or starts children.
 const SCRIPTS: [&str; 6] = [
     "exit 0",
     "trap '' TERM INT; while :; do sleep 0.05; done",
@@ -24,13 +25,13 @@ const SCRIPTS: [&str; 6] = [
     "sleep 1000 & sleep 1000 & wait",
 ];
 
-/// Numbers that look random, the same each time.
+/// Pseudo-random numbers, the same in each run.
 fn chance(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *seed >> 33
 }
 
-/// What the skills of a session have said about who they are.
+/// The process ids that the skills of a session have logged.
 fn pids(session: &Session) -> Vec<u64> {
     let of = |event: &Value| event["data"]["message"].as_str()?.parse().ok();
     session.events().iter().filter_map(of).collect()
@@ -42,19 +43,19 @@ async fn processes(session: Arc<Session>, mut seed: u64) -> Vec<u64> {
         let script = format!("echo $$; {}", SCRIPTS[(chance(&mut seed) % 6) as usize]);
         let timeout = chance(&mut seed) % 2;
         let asked = json!({"cmd": ["bash", "-c", script], "timeout": timeout});
-        let spawned = session.ask("proc/spawn/req", asked).await.expect("a refusal is an answer, too");
+        let spawned = session.ask("proc/spawn/req", asked).await.expect("a response, also for a refusal");
         if spawned["ok"] == false {
             assert_eq!(spawned["error"], "proc_limit");
         }
         started.extend(spawned["pid"].as_u64().filter(|pid| *pid > 0));
         let id = &spawned["proc_id"];
         let written = json!({"proc_id": id, "data": "x".repeat(100_000), "eof": chance(&mut seed).is_multiple_of(2)});
-        session.ask("proc/write/req", written).await.expect("it is never an error");
+        session.ask("proc/write/req", written).await.expect("a write request never fails");
         if chance(&mut seed).is_multiple_of(2) {
             let signal = ["SIGTERM", "SIGKILL", "SIGINT"][(chance(&mut seed) % 3) as usize];
             session.ask("proc/kill/req", json!({"proc_id": id, "signal": signal})).await.expect("a known signal");
         }
-        session.ask("proc/status/req", json!({"proc_id": ""})).await.expect("it is never an error");
+        session.ask("proc/status/req", json!({"proc_id": ""})).await.expect("a status request never fails");
         session.catch_up();
     }
     session.leave();
@@ -68,10 +69,10 @@ async fn environments(session: Arc<Session>, mut seed: u64) -> Vec<u64> {
         started.extend(begun["obs"]["state"]["pid"].as_u64());
         let id = &begun["obs"]["episode_id"];
         let word = ["die", "stall", "flood", "step"][(chance(&mut seed) % 4) as usize];
-        // Whatever comes of it, something does.
+        // Any outcome is fine, but there must be one.
         let _ = session.ask("env/step/req", json!({"episode_id": id, "action": {"type": word}})).await;
         if chance(&mut seed).is_multiple_of(2) {
-            session.ask("env/close/req", json!({"episode_id": id})).await.expect("it is there");
+            session.ask("env/close/req", json!({"episode_id": id})).await.expect("the episode exists");
         }
         session.catch_up();
     }
@@ -90,11 +91,11 @@ async fn skills(session: Arc<Session>, mut seed: u64) -> Vec<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_left_after_a_storm() {
+async fn no_process_is_left_after_a_stress_run() {
     let starter: Arc<dyn Starter> = Arc::new(Plain);
     let grace = Duration::from_millis(100);
     let allowed = vec!["bash".to_owned()];
-    let limits = proc::Settings { allowed, grace, most: 6, most_output: 40_000, ..proc::Settings::default() };
+    let limits = ProcSettings { allowed, grace, max_running: 6, max_output_bytes: 40_000, ..ProcSettings::default() };
     let script = r#"while read -r line; do
         id=${line#*\"id\":}; id=${id%%[,\}]*}
         case $line in
@@ -105,7 +106,7 @@ async fn nothing_is_left_after_a_storm() {
         esac
     done"#;
     let command = ["bash", "-c", script].map(str::to_owned).to_vec();
-    let program = Program { grace, patience: 3 * grace, ..Program::new("program", command) };
+    let program = Program { grace, timeout: 3 * grace, ..Program::new("program", command) };
     let folder = tempfile::tempdir().unwrap();
     for (name, script) in SCRIPTS.iter().enumerate() {
         let folder = folder.path().join(name.to_string());
@@ -114,15 +115,15 @@ async fn nothing_is_left_after_a_storm() {
         std::fs::write(folder.join("skill.md"), format!("---\nrun: [bash, -c, {run}]\n---\n")).unwrap();
     }
     let folders = vec![folder.path().to_owned()];
-    let of_skills = skill::Settings { folders, most_output: 40_000, ..skill::Settings::default() };
+    let of_skills = SkillSettings { folders, max_output_bytes: 40_000, ..SkillSettings::default() };
     let desks = [
         Desk::with(Proc::new(limits, Arc::clone(&starter))),
-        Desk::with(Env::new(env::Settings { programs: vec![program], ..env::Settings::default() }, &starter)),
+        Desk::with(Env::new(EnvSettings { programs: vec![program], ..EnvSettings::default() }, &starter)),
         Desk::with(Skills::new(of_skills, starter, None)),
     ];
     let mut storm = tokio::task::JoinSet::new();
     for seed in 0..SESSIONS {
-        // Half of them read slowly.
+        // Half of the sessions read slowly.
         let window = if seed.is_multiple_of(2) { 50 } else { usize::MAX };
         let [one, two, three] = desks.each_ref().map(|desk| Arc::new(desk.session_that_reads(window)));
         storm.spawn(processes(one, seed));

@@ -1,4 +1,4 @@
-//! What the tests of capabilities that work together have in common: a session that was granted something, a hub to ask.
+//! Shared parts of the tests of cooperating capabilities: a session with grants, and a hub.
 #![allow(dead_code, reason = "each test uses its own part of it")]
 
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ use gladhand_core::wire::{Id, json};
 use gladhand_hub::{Answer, Asking, Caller, Hub, SessionId};
 use serde_json::Value;
 
-/// A session that listens.
+/// A session that records what it receives.
 #[derive(Debug, Default)]
 pub(crate) struct Agent {
     pub(crate) session: u64,
@@ -24,15 +24,15 @@ pub(crate) struct Agent {
 
 impl Caller for Agent {
     fn tell(&self, notice: Notice) {
-        self.told.lock().expect("nobody panics with it").push(notice);
+        self.told.lock().expect("the lock is not poisoned").push(notice);
     }
 
     fn ask(&self, _: Option<CallId>, questions: Vec<Asking>) {
-        self.asked.lock().expect("nobody panics with it").extend(questions);
+        self.asked.lock().expect("the lock is not poisoned").extend(questions);
     }
 
     fn push(&self, event: CapabilityEvent) {
-        self.heard.lock().expect("nobody panics with it").push(event);
+        self.heard.lock().expect("the lock is not poisoned").push(event);
     }
 
     fn session(&self) -> SessionId {
@@ -45,22 +45,22 @@ impl Agent {
         Arc::new(Self { session, ..Self::default() })
     }
 
-    /// What was heard: the messages and their members.
+    /// The received events: their kinds and members.
     pub(crate) fn events(&self) -> Vec<(&'static str, Value)> {
-        let heard = self.heard.lock().expect("nobody panics with it");
+        let heard = self.heard.lock().expect("the lock is not poisoned");
         heard
             .iter()
-            .map(|event| (event.kind, serde_json::from_str(event.fields.get()).expect("events are JSON")))
+            .map(|event| (event.kind, serde_json::from_str(event.fields.get()).expect("a valid JSON event")))
             .collect()
     }
 }
 
-/// What was agreed with an agent that was granted this.
+/// The agreement with an agent that has these grants.
 pub(crate) fn granted(capabilities: &[&str]) -> Arc<Agreement> {
     granted_to("probe", capabilities)
 }
 
-/// What was agreed with an agent of this name that was granted this.
+/// The agreement with an agent of this name that has these grants.
 pub(crate) fn granted_to(agent: &str, capabilities: &[&str]) -> Arc<Agreement> {
     let rules = Rules {
         dialect: "a2e",
@@ -83,7 +83,7 @@ pub(crate) fn call(capability: &'static str, kind: &'static str, message: &Value
     Call::new(CallId(7), Operation::Capability(CapabilityCall { kind, capability, request, message }))
 }
 
-/// Asks a capability and waits for what it answers.
+/// Sends a request to a capability and waits for the answer.
 pub(crate) async fn ask(
     hub: &Hub,
     agreement: &Arc<Agreement>,
@@ -92,14 +92,14 @@ pub(crate) async fn ask(
 ) -> Result<Value, Failure> {
     let caller: Arc<dyn Caller> = Arc::clone(agent) as _;
     match hub.answer(call, agreement, &caller).outcome().await? {
-        Reply::Capability(said) => Ok(serde_json::from_str(said.get()).expect("answers are JSON")),
-        other => panic!("something else was answered: {other:?}"),
+        Reply::Capability(said) => Ok(serde_json::from_str(said.get()).expect("a valid JSON answer")),
+        other => panic!("expected the reply of a capability, got {other:?}"),
     }
 }
 
-/// The word and the text of a failure.
+/// The code and the text of a failure.
 pub(crate) fn refused(outcome: Result<Value, Failure>) -> (&'static str, String) {
-    let failure = outcome.expect_err("it is to be refused");
+    let failure = outcome.expect_err("expected a refusal");
     match failure.kind {
         FailureKind::Capability(code) => (code, failure.message),
         other => (other.word(), failure.message),
@@ -111,7 +111,7 @@ pub(crate) async fn tools(hub: &Hub, agreement: &Arc<Agreement>, agent: &Arc<Age
     let caller: Arc<dyn Caller> = Arc::clone(agent) as _;
     match hub.answer(Call::new(CallId(8), Operation::ListTools), agreement, &caller).outcome().await {
         Ok(Reply::Tools(tools)) => tools.to_vec(),
-        other => panic!("no tools: {other:?}"),
+        other => panic!("expected a list of tools, got {other:?}"),
     }
 }
 
@@ -129,11 +129,11 @@ pub(crate) async fn call_tool(
     let call = Call { id: CallId(9), operation, terms: Terms::default() };
     match hub.answer(call, agreement, &caller).outcome().await? {
         Reply::Tool(result) => Ok(result),
-        other => panic!("something else was answered: {other:?}"),
+        other => panic!("expected the result of a tool, got {other:?}"),
     }
 }
 
-/// Whether an answer came at once.
+/// Whether an answer is available at once.
 pub(crate) fn is_immediate(answer: &Answer) -> bool {
     matches!(answer, Answer::Now(_))
 }

@@ -1,8 +1,8 @@
-//! A database that cannot be used: what needs none goes on, and nobody hears where our files are.
+//! A database that cannot be used: working memory still works, and clients do not learn the paths of our files.
 
-use gladhand_a2e_host::learning::{self, Learning};
-use gladhand_a2e_host::memory::{Memory, Settings};
-use gladhand_a2e_host::planning::{self, Planning};
+use gladhand_a2e_host::learning::{Learning, LearningSettings};
+use gladhand_a2e_host::memory::{Memory, MemorySettings};
+use gladhand_a2e_host::planning::{Planning, PlanningSettings};
 use gladhand_a2e_host::storage::Storage;
 use gladhand_core::operations::Failure;
 use serde_json::{Value, json};
@@ -11,16 +11,16 @@ use tempfile::{TempDir, tempdir};
 use super::house::{Agent, House};
 use super::memory::Mind;
 
-/// A data folder in which there is something else in place of the database.
+/// A data folder with a file that is not a database in place of the database.
 fn damaged() -> TempDir {
-    let folder = tempdir().expect("there is room");
-    std::fs::write(folder.path().join("gladhand.db"), "dear diary, ".repeat(500)).expect("there is room");
+    let folder = tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("gladhand.db"), "dear diary, ".repeat(500)).expect("a writable folder");
     folder
 }
 
 #[track_caller]
 fn failure(agent: &Agent, kind: &'static str, message: Value) -> Failure {
-    agent.outcome(kind, message.to_string()).expect_err("there is no database")
+    agent.outcome(kind, message.to_string()).expect_err("the database is unusable")
 }
 
 fn entry(tier: &str) -> Value {
@@ -28,36 +28,37 @@ fn entry(tier: &str) -> Value {
 }
 
 #[test]
-fn working_memory_goes_on_without_a_database() {
+fn working_memory_works_without_a_database() {
     let folder = damaged();
     let storage = Storage::in_folder(folder.path().to_owned());
-    let house = House::with(storage, |storage, clock| Box::new(Memory::new(storage, Settings::default()).by(clock)));
+    let house =
+        House::with(storage, |storage, clock| Box::new(Memory::new(storage, MemorySettings::default()).by(clock)));
     let mind = Mind::new(house.agent("ann"));
     mind.store(entry("working"));
     assert_eq!(mind.contents(json!({ "tier": "working" })), json!(["tea"]));
     assert_eq!(mind.refusal(entry("episodic")), ("runtime_error".to_owned(), "the database is damaged".to_owned()));
-    // What there may be in the other tiers cannot be left away in silence.
+    // A query over all tiers fails, because leaving out the database tiers silently would be wrong.
     failure(&mind.agent, "memory/retrieve/req", json!({ "memory_id": mind.id }));
     assert_eq!(mind.forget(json!({ "tier": "working", "keys": [{ "k": 1 }] })), json!(1));
     assert_eq!(mind.contents(json!({ "tier": "working" })), json!([]));
 }
 
 #[test]
-fn nobody_hears_where_our_files_are_or_is_told_to_try_again() {
+fn database_errors_reveal_no_paths_and_are_not_retryable() {
     let folder = damaged();
     let storage = || Storage::in_folder(folder.path().to_owned());
     let told = [
         {
-            let house = House::with(storage(), |storage, _| Box::new(Memory::new(storage, Settings::default())));
+            let house = House::with(storage(), |storage, _| Box::new(Memory::new(storage, MemorySettings::default())));
             let mind = Mind::new(house.agent("ann"));
             failure(&mind.agent, "memory/store/req", json!({ "memory_id": mind.id, "entries": entry("semantic") }))
         },
         {
-            let make = |storage, _| Box::new(Planning::new(storage, planning::Settings::default())) as _;
+            let make = |storage, _| Box::new(Planning::new(storage, PlanningSettings::default())) as _;
             failure(&House::with(storage(), make).agent("ann"), "planning/plan/create", json!({}))
         },
         {
-            let make = |storage, _| Box::new(Learning::new(storage, learning::Settings::default())) as _;
+            let make = |storage, _| Box::new(Learning::new(storage, LearningSettings::default())) as _;
             failure(&House::with(storage(), make).agent("ann"), "learn/stats/req", json!({}))
         },
     ];
@@ -67,10 +68,11 @@ fn nobody_hears_where_our_files_are_or_is_told_to_try_again() {
 }
 
 #[test]
-fn a_database_that_is_repaired_is_used_from_the_next_request_on() {
+fn a_repaired_database_is_used_from_the_next_request_on() {
     let folder = damaged();
     let storage = Storage::in_folder(folder.path().to_owned());
-    let house = House::with(storage, |storage, clock| Box::new(Memory::new(storage, Settings::default()).by(clock)));
+    let house =
+        House::with(storage, |storage, clock| Box::new(Memory::new(storage, MemorySettings::default()).by(clock)));
     let mind = Mind::new(house.agent("ann"));
     mind.refusal(entry("episodic"));
     std::fs::remove_file(folder.path().join("gladhand.db")).unwrap();
@@ -79,10 +81,11 @@ fn a_database_that_is_repaired_is_used_from_the_next_request_on() {
 }
 
 #[test]
-fn what_is_refused_is_not_worth_a_retry() {
+fn refusals_are_not_retryable() {
     let folder = tempdir().unwrap();
-    let house =
-        House::open(folder.path(), |storage, clock| Box::new(Memory::new(storage, Settings::default()).by(clock)));
+    let house = House::open(folder.path(), |storage, clock| {
+        Box::new(Memory::new(storage, MemorySettings::default()).by(clock))
+    });
     let mind = Mind::new(house.agent("ann"));
     for entries in [json!([{ "content": 1 }]), json!(vec![json!({}); 300])] {
         let refused = failure(&mind.agent, "memory/store/req", json!({ "memory_id": mind.id, "entries": entries }));

@@ -1,4 +1,4 @@
-//! A hub with one capability, in a folder of its own, and agents that ask it.
+//! A hub with one capability and its own folder, and agents that send requests to it.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(crate) struct House {
 }
 
 impl House {
-    /// Opens the database in a folder, with what is made to use it. The clock stands at 1000 seconds.
+    /// Opens the database in a folder, and the provider that uses it. The clock shows 1000 seconds.
     pub(crate) fn open(folder: &Path, make: impl FnOnce(Storage, Clock) -> Box<dyn Provider>) -> Self {
         Self::with(Storage::new(Database::open(folder).expect("the folder is writable")), make)
     }
@@ -33,17 +33,17 @@ impl House {
         let time = Arc::new(AtomicU64::new(1000));
         let shown = Arc::clone(&time);
         let clock = Clock::showing(move || shown.load(Ordering::Relaxed) as f64);
-        let hub = Hub::new(vec![make(storage, clock)]).expect("one provider is unlike any other");
-        let runtime = Builder::new_current_thread().build().expect("there are threads");
+        let hub = Hub::new(vec![make(storage, clock)]).expect("unique provider names");
+        let runtime = Builder::new_current_thread().build().expect("a runtime");
         Self { hub, runtime: Arc::new(runtime), time }
     }
 
-    /// An agent in a session of its own, on standard streams.
+    /// An agent in its own session, on standard streams.
     pub(crate) fn agent(&self, name: &str) -> Agent {
         self.agent_of(name, Proof::Local)
     }
 
-    /// An agent in a session of its own, with what it has proved.
+    /// An agent in its own session, with this proof of identity.
     pub(crate) fn agent_of(&self, name: &str, proof: Proof) -> Agent {
         let visit = self.hub.visit();
         let caller: Arc<dyn Caller> = Arc::new(Session(visit.id()));
@@ -51,23 +51,23 @@ impl House {
         Agent { hub, runtime, agreement: agreement(name, proof), proof, caller, _visit: visit }
     }
 
-    /// An agent that has no session to remember anything by.
+    /// An agent without a session.
     pub(crate) fn passer_by(&self) -> Agent {
         Agent { caller: Arc::new(Session(SessionId::NONE)), ..self.agent("") }
     }
 
-    /// Everything ends.
+    /// Closes the hub.
     pub(crate) fn close(&self) {
         self.runtime.block_on(self.hub.closed());
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub(crate) fn pass(&self, seconds: u64) {
         self.time.fetch_add(seconds, Ordering::Relaxed);
     }
 }
 
-/// What an agent has proved, and how it came.
+/// What an agent has proved, and its transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Proof {
     /// Nothing, on standard streams.
@@ -82,7 +82,7 @@ pub(crate) enum Proof {
     Both(&'static str, &'static str),
 }
 
-/// An agent in a session of its own.
+/// An agent in its own session.
 pub(crate) struct Agent {
     hub: Hub,
     runtime: Arc<Runtime>,
@@ -96,10 +96,10 @@ impl Agent {
     /// The answer to a request, or the code and the text of the error.
     pub(crate) fn ask(&self, kind: &'static str, message: Value) -> Result<Value, (String, String)> {
         let answer = self.ask_in_text(kind, message.to_string())?;
-        Ok(serde_json::from_str(&answer).expect("an answer is JSON"))
+        Ok(serde_json::from_str(&answer).expect("a valid JSON answer"))
     }
 
-    /// The same in text, whose every character counts.
+    /// The same as text, so that a test can compare every character.
     pub(crate) fn ask_in_text(&self, kind: &'static str, message: String) -> Result<String, (String, String)> {
         self.outcome(kind, message).map_err(|failure| match failure.kind {
             FailureKind::Capability(code) => (code.to_owned(), failure.message),
@@ -107,7 +107,7 @@ impl Agent {
         })
     }
 
-    /// The answer in text, or the failure as a whole.
+    /// The answer as text, or the whole failure.
     pub(crate) fn outcome(&self, kind: &'static str, message: String) -> Result<String, Failure> {
         let capability = match kind.split_once('/') {
             Some(("memory", _)) => "memory",
@@ -133,7 +133,7 @@ impl Agent {
         }
     }
 
-    /// The answer to a request that is to go well.
+    /// The answer to a request that must succeed.
     #[track_caller]
     pub(crate) fn get(&self, kind: &'static str, message: Value) -> Value {
         self.ask(kind, message).unwrap_or_else(|error| panic!("{kind}: {error:?}"))
@@ -142,7 +142,7 @@ impl Agent {
     /// The code of the error that answers a request.
     #[track_caller]
     pub(crate) fn refused(&self, kind: &'static str, message: Value) -> String {
-        self.ask(kind, message).expect_err("it is to be refused").0
+        self.ask(kind, message).expect_err("expected a refusal").0
     }
 
     /// The same session after another handshake, under another name.

@@ -1,18 +1,18 @@
-//! `learning`: what was told of components, what the figures say, and refinements there and back.
+//! `learning`: feedback and experiences, the statistics, and refinements with rollback.
 
-use gladhand_a2e_host::learning::{Learning, Settings};
+use gladhand_a2e_host::learning::{Learning, LearningSettings};
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 
 use super::house::{Agent, House};
 
-fn house(folder: &TempDir, settings: Settings) -> House {
+fn house(folder: &TempDir, settings: LearningSettings) -> House {
     House::open(folder.path(), |storage, clock| Box::new(Learning::new(storage, settings).by(clock)))
 }
 
-/// Two experiences are enough.
-fn quick() -> Settings {
-    Settings { min_experiences: 2, ..Settings::default() }
+/// LearningSettings with which two experiences are enough.
+fn quick() -> LearningSettings {
+    LearningSettings { min_experiences: 2, ..LearningSettings::default() }
 }
 
 fn feedback(component: &str, score: f64) -> Value {
@@ -39,11 +39,11 @@ fn statuses(agent: &Agent) -> Vec<Value> {
     entries.iter().map(|entry| json!([entry["refinement_id"], entry["status"]])).collect()
 }
 
-/// What refinements have made of it, which no message shows.
+/// The state that refinements have produced, which no message shows.
 fn state(folder: &TempDir) -> Value {
-    let kept = rusqlite::Connection::open(folder.path().join("gladhand.db")).expect("it is there");
+    let kept = rusqlite::Connection::open(folder.path().join("gladhand.db")).expect("a database");
     let state: String = kept.query_row("SELECT state FROM learning_state", [], |row| row.get(0)).expect("one row");
-    serde_json::from_str(&state).expect("it is JSON")
+    serde_json::from_str(&state).expect("valid JSON")
 }
 
 fn proposal(id: &str, edits: Value) -> Value {
@@ -54,9 +54,10 @@ fn set(path: &str, value: Value) -> Value {
     json!({ "target": "router", "op": "replace", "path": path, "new_value": value })
 }
 
-/// The recording `learning`, where almost everything of the reference breaks: we do what it was meant to do.
+/// The recording `learning`, in which most requests to the reference fail. Gladhand implements what they were meant to
+/// do.
 #[test]
-fn the_recorded_session_goes_as_recommended() {
+fn the_recorded_session_follows_the_recommendations() {
     let folder = tempdir().unwrap();
     let house = house(&folder, quick());
     let agent = house.agent("probe");
@@ -103,7 +104,7 @@ fn the_recorded_session_goes_as_recommended() {
 
 /// The recording `learning_validation`.
 #[test]
-fn what_is_not_as_it_is_to_be_is_no_message() {
+fn invalid_records_are_parse_errors() {
     let folder = tempdir().unwrap();
     let agent = house(&folder, quick()).agent("a");
     let turn = json!({ "prompt": "p", "response": "r", "model": "m" });
@@ -124,7 +125,7 @@ fn what_is_not_as_it_is_to_be_is_no_message() {
         assert_eq!(code, "parse_error");
         assert!(message.starts_with("feedbacks.1: "), "{message}");
     }
-    assert_eq!(statistics(&agent, ""), json!([]), "none of it counts");
+    assert_eq!(statistics(&agent, ""), json!([]), "no record counts");
     assert_eq!(agent.refused("learn/feedback/req", json!({})), "parse_error");
     assert_eq!(agent.refused("learn/adapt/req", json!({ "strategy": "magic" })), "parse_error");
     assert_eq!(agent.refused("learn/adapt/resp", json!({})), "invalid_message");
@@ -141,12 +142,12 @@ fn what_is_not_as_it_is_to_be_is_no_message() {
 }
 
 #[test]
-fn figures_are_those_of_what_was_told() {
+fn statistics_match_the_records() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings { durations: 100, ..quick() });
+    let house = house(&folder, LearningSettings { durations: 100, ..quick() });
     let agent = house.agent("a");
     let timed = |number: u32, reward: f64| json!({ "action": { "component_name": "t", "duration_ms": number }, "reward": reward, "ts": number });
-    // The first twenty are so slow that they would be the 95th percentile, and too old to count for it.
+    // The first twenty are slow enough to change the 95th percentile, but they are too old to count for it.
     let slow: Vec<_> = (0..20).map(|_| timed(10_000, -1.0)).collect();
     let usual: Vec<_> = (1..=100).map(|number| timed(number, 1.0)).collect();
     tell(&agent, &slow);
@@ -183,7 +184,7 @@ fn figures_are_those_of_what_was_told() {
 }
 
 #[test]
-fn what_was_told_is_everybodys_and_outlives_us() {
+fn records_are_shared_by_all_agents_and_survive_a_restart() {
     let folder = tempdir().unwrap();
     let first = house(&folder, quick());
     tell(&first.agent("ada"), &[experience("c", 0.2)]);
@@ -195,9 +196,9 @@ fn what_was_told_is_everybodys_and_outlives_us() {
 }
 
 #[test]
-fn too_few_experiences_teach_nothing() {
+fn too_few_experiences_change_nothing() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, Settings { min_experiences: 3, ..Settings::default() }).agent("a");
+    let agent = house(&folder, LearningSettings { min_experiences: 3, ..LearningSettings::default() }).agent("a");
     tell(&agent, &[experience("c", 0.1), experience("c", 0.1)]);
     agent.get("learn/feedback/req", json!({ "feedbacks": [feedback("c", 0.1), feedback("c", 0.1)] }));
     let adapted = agent.get("learn/adapt/req", json!({}));
@@ -208,13 +209,17 @@ fn too_few_experiences_teach_nothing() {
     assert_eq!(state(&folder), json!({}));
     tell(&agent, &[json!({})]);
     assert_eq!(agent.get("learn/adapt/req", json!({}))["message"], "Adapted 1 skills using ppo");
-    assert_eq!(agent.get("learn/adapt/req", json!({}))["message"], "Adapted 0 skills using ppo", "it is so already");
+    assert_eq!(
+        agent.get("learn/adapt/req", json!({}))["message"],
+        "Adapted 0 skills using ppo",
+        "the weight is set already"
+    );
 }
 
 #[test]
-fn experiences_adapt_by_themselves_every_so_often() {
+fn the_host_adapts_after_every_n_experiences() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, Settings { adapt_every: 4, ..quick() }).agent("a");
+    let agent = house(&folder, LearningSettings { adapt_every: 4, ..quick() }).agent("a");
     tell(&agent, &[experience("c", 0.25), experience("c", 0.25), experience("c", 0.25)]);
     assert_eq!(state(&folder), json!({}));
     tell(&agent, &[experience("c", 0.25), experience("d", 0.25)]);
@@ -222,9 +227,9 @@ fn experiences_adapt_by_themselves_every_so_often() {
 }
 
 #[test]
-fn a_plan_is_for_those_who_do_poorly() {
+fn a_plan_proposes_edits_for_components_with_poor_scores() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, Settings { proposals: 2, ..quick() }).agent("a");
+    let agent = house(&folder, LearningSettings { proposals: 2, ..quick() }).agent("a");
     let plan = |message: Value| agent.get("learn/refinement/plan/req", message);
     let none = plan(json!({}));
     assert_eq!((&none["status"], &none["proposals"]), (&json!("empty"), &json!([])));
@@ -236,7 +241,7 @@ fn a_plan_is_for_those_who_do_poorly() {
     assert_eq!(all["status"], "ready");
     let components: Vec<_> =
         all["proposals"].as_array().unwrap().iter().map(|proposal| &proposal["component_name"]).collect();
-    assert_eq!(components, ["poorest", "poorer"], "the worst first, and not too many");
+    assert_eq!(components, ["poorest", "poorer"], "the worst first, up to the limit");
     let one = plan(json!({ "component_name": "poor", "scope": "team" }));
     assert!(one["plan_id"].as_str().is_some_and(|id| !id.is_empty()));
     let proposal = &one["proposals"][0];
@@ -262,14 +267,14 @@ fn a_plan_is_for_those_who_do_poorly() {
         "rollback_available": true, "error": "" })
     );
     assert_eq!(state(&folder), json!({ "router": { "weights": { "poor": 0.5 } } }));
-    assert_eq!(plan(json!({ "component_name": "poor" }))["status"], "empty", "it is so already");
+    assert_eq!(plan(json!({ "component_name": "poor" }))["status"], "empty", "the weight is set already");
     let again = agent.get("learn/refinement/review/req", json!({ "proposal": proposal }));
     assert_eq!((&again["risk_level"], &again["confidence_adjusted"]), (&json!("medium"), &json!(0.4)));
     assert_eq!(again["approved"], true);
 }
 
 #[test]
-fn what_can_be_applied_is_and_the_rest_is_counted() {
+fn valid_edits_are_applied_and_the_others_are_counted() {
     let folder = tempdir().unwrap();
     let agent = house(&folder, quick()).agent("a");
     let edits = json!([set("a.b", json!(1)), set("__a", json!(1)), { "target": "moon" }, 7]);
@@ -291,7 +296,7 @@ fn what_can_be_applied_is_and_the_rest_is_counted() {
 }
 
 #[test]
-fn a_refinement_is_rolled_back_with_all_that_came_after_it() {
+fn a_rollback_also_undoes_all_later_refinements() {
     let folder = tempdir().unwrap();
     let first = house(&folder, quick());
     let agent = first.agent("a");
@@ -326,16 +331,16 @@ fn a_refinement_is_rolled_back_with_all_that_came_after_it() {
 }
 
 #[test]
-fn there_is_an_end_to_everything() {
+fn records_components_and_refinements_are_limited() {
     let folder = tempdir().unwrap();
-    let settings = Settings {
+    let settings = LearningSettings {
         components: 2,
         records: 3,
         record_bytes: 500,
         refinements: 2,
         state_bytes: 100,
         min_experiences: 2,
-        ..Settings::default()
+        ..LearningSettings::default()
     };
     let agent = house(&folder, settings).agent("a");
     tell(&agent, &[experience("a", 1.0), experience("b", 1.0), experience("b", 1.0), experience("b", 1.0)]);
@@ -361,7 +366,7 @@ fn there_is_an_end_to_everything() {
         assert_eq!(apply(id, json!([set("x", json!(id))]))["applied_edits"], 1);
     }
     assert_eq!(statuses(&agent), [json!(["2", "applied"]), json!(["3", "applied"])]);
-    for (edit, why) in [(set("y", json!("x".repeat(200))), "too much"), (set("y", json!("x".repeat(600))), "bytes")] {
+    for (edit, why) in [(set("y", json!("x".repeat(200))), "too large"), (set("y", json!("x".repeat(600))), "bytes")] {
         let refused = apply("4", json!([edit]));
         assert_eq!(
             (&refused["applied_edits"], refused["error"].as_str().unwrap().contains(why)),
@@ -374,7 +379,7 @@ fn there_is_an_end_to_everything() {
 }
 
 #[test]
-fn what_would_be_too_deep_to_read_back_is_not_made() {
+fn an_edit_that_nests_too_deeply_is_refused() {
     let folder = tempdir().unwrap();
     let agent = house(&folder, quick()).agent("a");
     let deep = (0..90).fold(json!(1), |inner, _| json!([inner]));

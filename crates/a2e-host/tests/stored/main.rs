@@ -1,4 +1,4 @@
-//! The capabilities that keep something in the database, asked as an agent asks them, against real files.
+//! The capabilities that keep data in the database, tested through requests against real files.
 
 mod damaged;
 mod house;

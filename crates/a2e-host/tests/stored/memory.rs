@@ -1,16 +1,16 @@
-//! `memory`: what is stored is found again, by those who may, as it was asked for.
+//! `memory`: entries are stored, found and deleted, by the agents that may see them.
 
-use gladhand_a2e_host::memory::{Memory, Settings};
+use gladhand_a2e_host::memory::{Memory, MemorySettings};
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 
 use super::house::{Agent, House};
 
-pub(crate) fn house(folder: &TempDir, settings: Settings) -> House {
+pub(crate) fn house(folder: &TempDir, settings: MemorySettings) -> House {
     House::open(folder.path(), |storage, clock| Box::new(Memory::new(storage, settings).by(clock)))
 }
 
-/// An agent and a memory of its.
+/// An agent and one of its memories.
 pub(crate) struct Mind {
     pub(crate) agent: Agent,
     pub(crate) id: String,
@@ -39,7 +39,7 @@ impl Mind {
 
     pub(crate) fn refusal(&self, entries: Value) -> (String, String) {
         let refused = self.agent.ask("memory/store/req", self.with_id(json!({ "entries": entries })));
-        refused.expect_err("it is to be refused")
+        refused.expect_err("expected a refusal")
     }
 
     #[track_caller]
@@ -47,7 +47,7 @@ impl Mind {
         self.agent.get("memory/retrieve/req", self.with_id(wanted))
     }
 
-    /// The contents of what is found, with their scores left out.
+    /// The contents of the entries found, without their scores.
     #[track_caller]
     pub(crate) fn contents(&self, wanted: Value) -> Value {
         let found = self.retrieve(wanted);
@@ -68,7 +68,7 @@ fn entry(tier: &str, key: &str, content: impl Into<Value>) -> Value {
 #[test]
 fn a_memory_id_is_a_uuid_and_another_one_each_time() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, Settings::default()).agent("a");
+    let agent = house(&folder, MemorySettings::default()).agent("a");
     let opened =
         agent.get("memory/init/req", json!({ "namespace": "proj", "scope": { "a": "b" }, "metadata": { "k": 1 } }));
     assert_eq!((&opened["namespace"], &opened["success"]), (&json!("proj"), &json!(true)));
@@ -81,12 +81,12 @@ fn a_memory_id_is_a_uuid_and_another_one_each_time() {
     assert_ne!(again["memory_id"], opened["memory_id"]);
 }
 
-/// The recording `memory_basic`, where the reference does otherwise: the keys that were written are answered, text and
-/// scores are looked at, all matches are counted, and an unknown id has a code of its own.
+/// The recording `memory_basic`, with these differences from the reference: the stored keys are returned as written,
+/// text and scores are used, all matches are counted, and an unknown id has its own error code.
 #[test]
-fn the_recorded_session_goes_as_recommended() {
+fn the_recorded_session_follows_the_recommendations() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings::default());
+    let house = house(&folder, MemorySettings::default());
     let agent = house.agent("probe");
     assert_eq!(agent.refused("memory/store/req", json!({ "memory_id": "nope", "entries": [] })), "memory_not_found");
     let mind = Mind::in_space(agent, json!({ "namespace": "proj", "scope": { "agent": "a1" } }));
@@ -115,9 +115,9 @@ fn the_recorded_session_goes_as_recommended() {
 }
 
 #[test]
-fn working_memory_goes_with_the_session_and_the_rest_stays() {
+fn working_memory_ends_with_the_session_and_the_rest_stays() {
     let folder = tempdir().unwrap();
-    let first = house(&folder, Settings::default());
+    let first = house(&folder, MemorySettings::default());
     let ada = Mind::new(first.agent("ada"));
     ada.store(json!([
         entry("working", "w", 1),
@@ -135,14 +135,14 @@ fn working_memory_goes_with_the_session_and_the_rest_stays() {
     assert_eq!(bob.contents(json!({})), json!([3]), "another agent");
     drop((ada, beside, bob, first));
 
-    let second = house(&folder, Settings::default());
+    let second = house(&folder, MemorySettings::default());
     assert_eq!(Mind::new(second.agent("ada")).contents(json!({})), json!([2, 4, 3]), "after a restart");
 }
 
 #[test]
-fn hosts_that_share_a_folder_share_what_lasts() {
+fn hosts_that_share_a_folder_share_persistent_memory() {
     let folder = tempdir().unwrap();
-    let (here, there) = (house(&folder, Settings::default()), house(&folder, Settings::default()));
+    let (here, there) = (house(&folder, MemorySettings::default()), house(&folder, MemorySettings::default()));
     let (ada, bob) = (Mind::new(here.agent("ada")), Mind::new(there.agent("bob")));
     ada.store(json!([entry("semantic", "s", "known here"), entry("working", "w", "mine")]));
     assert_eq!(bob.contents(json!({ "query": "known" })), json!(["known here"]));
@@ -153,7 +153,7 @@ fn hosts_that_share_a_folder_share_what_lasts() {
 #[test]
 fn a_memory_id_is_good_for_its_session_and_its_agent_only() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings::default());
+    let house = house(&folder, MemorySettings::default());
     let ada = Mind::new(house.agent("ada"));
     let stolen = Mind { agent: house.agent("ada"), id: ada.id.clone() };
     for kind in ["memory/store/req", "memory/retrieve/req", "memory/forget/req"] {
@@ -164,9 +164,9 @@ fn a_memory_id_is_good_for_its_session_and_its_agent_only() {
 }
 
 #[test]
-fn namespaces_and_scopes_never_meet() {
+fn namespaces_and_scopes_are_separate() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings::default());
+    let house = house(&folder, MemorySettings::default());
     let spaces = [
         json!({}),
         json!({ "namespace": "n" }),
@@ -195,9 +195,9 @@ fn namespaces_and_scopes_never_meet() {
 }
 
 #[test]
-fn storing_again_replaces_and_keeps_when_it_was_created() {
+fn storing_again_replaces_the_entry_and_keeps_its_creation_time() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings::default());
+    let house = house(&folder, MemorySettings::default());
     let mind = Mind::new(house.agent("ada"));
     for tier in ["working", "episodic", "semantic"] {
         mind.store(json!([{ "tier": tier, "key": { "a": 1, "b": [2] }, "content": "old", "tags": ["x"] }]));
@@ -216,7 +216,7 @@ fn storing_again_replaces_and_keeps_when_it_was_created() {
 #[test]
 fn a_bad_entry_fails_the_whole_request_and_is_named() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings::default());
+    let house = house(&folder, MemorySettings::default());
     let mind = Mind::new(house.agent("ada"));
     let bad = [
         (json!({ "content": 1, "tier": "working" }), "key"),
@@ -242,9 +242,9 @@ fn a_bad_entry_fails_the_whole_request_and_is_named() {
 }
 
 #[test]
-fn entries_end_with_their_time() {
+fn entries_expire() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings::default());
+    let house = house(&folder, MemorySettings::default());
     let mind = Mind::new(house.agent("ada"));
     for tier in ["working", "episodic", "semantic"] {
         mind.store(json!([
@@ -258,15 +258,15 @@ fn entries_end_with_their_time() {
     house.pass(1);
     assert_eq!(mind.retrieve(json!({}))["total"], 6);
     assert_eq!(mind.retrieve(json!({ "query": "short" }))["total"], 0);
-    assert_eq!(mind.forget(json!({ "tags": ["t"], "tier": "" })), 0, "what has ended cannot be forgotten");
+    assert_eq!(mind.forget(json!({ "tags": ["t"], "tier": "" })), 0, "expired entries cannot be deleted");
     house.pass(10);
     assert_eq!(mind.contents(json!({})), json!(["for ever", "for ever", "for ever"]));
 }
 
 #[test]
-fn filters_are_all_to_be_met() {
+fn an_entry_must_pass_all_filters() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings::default());
+    let house = house(&folder, MemorySettings::default());
     let mind = Mind::new(house.agent("ada"));
     mind.store(json!([
         { "tier": "episodic", "key": { "k": 1 }, "content": "one", "tags": ["x", "y"] },
@@ -292,9 +292,9 @@ fn filters_are_all_to_be_met() {
 }
 
 #[test]
-fn limits_cut_and_the_total_does_not() {
+fn a_limit_cuts_the_entries_but_not_the_total() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings::default());
+    let house = house(&folder, MemorySettings::default());
     let mind = Mind::new(house.agent("ada"));
     let entries: Vec<_> = (0..12).map(|number| entry("episodic", &number.to_string(), number)).collect();
     mind.store(json!(entries));
@@ -308,9 +308,9 @@ fn limits_cut_and_the_total_does_not() {
 }
 
 #[test]
-fn text_is_found_whatever_its_case_and_the_best_comes_first() {
+fn text_is_found_in_any_case_and_the_best_match_comes_first() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings::default());
+    let house = house(&folder, MemorySettings::default());
     let mind = Mind::new(house.agent("ada"));
     mind.store(json!([
         { "tier": "episodic", "key": { "topic": "weather" }, "content": "It rains in Bergen, as on most days" },
@@ -335,9 +335,9 @@ fn text_is_found_whatever_its_case_and_the_best_comes_first() {
 }
 
 #[test]
-fn scores_say_nothing_of_what_others_remember() {
+fn scores_reveal_nothing_about_the_memory_of_others() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings::default());
+    let house = house(&folder, MemorySettings::default());
     let ada = Mind::new(house.agent("ada"));
     ada.store(json!([
         entry("episodic", "1", "red fish"),
@@ -354,7 +354,7 @@ fn scores_say_nothing_of_what_others_remember() {
 #[test]
 fn forgetting_takes_a_key_or_a_tag_and_a_tier() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings::default());
+    let house = house(&folder, MemorySettings::default());
     let mind = Mind::new(house.agent("ada"));
     for tier in ["working", "episodic", "semantic", "dream"] {
         mind.store(json!([
@@ -374,16 +374,16 @@ fn forgetting_takes_a_key_or_a_tag_and_a_tier() {
 }
 
 #[test]
-fn what_is_no_request_is_told_so() {
+fn a_message_that_is_not_a_request_is_refused() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, Settings::default()).agent("ada");
+    let agent = house(&folder, MemorySettings::default()).agent("ada");
     assert_eq!(agent.refused("memory/store/resp", json!({})), "invalid_message");
 }
 
 #[test]
-fn what_is_stored_comes_back_as_it_was_written() {
+fn entries_are_returned_as_they_were_written() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings::default());
+    let house = house(&folder, MemorySettings::default());
     let mind = Mind::new(house.agent("ada"));
     let ask =
         |kind, rest: &str| mind.agent.ask_in_text(kind, format!(r#"{{"memory_id":"{}",{rest}}}"#, mind.id)).unwrap();
@@ -398,8 +398,8 @@ fn what_is_stored_comes_back_as_it_was_written() {
 }
 
 #[test]
-fn who_has_no_session_has_no_memory() {
+fn memory_needs_a_session() {
     let folder = tempdir().unwrap();
-    let passer_by = house(&folder, Settings::default()).passer_by();
+    let passer_by = house(&folder, MemorySettings::default()).passer_by();
     assert_eq!(passer_by.refused("memory/init/req", json!({})), "runtime_error");
 }

@@ -1,6 +1,6 @@
-//! `memory`: what is too much, and what goes on when the database does not.
+//! `memory`: limits, and working memory while the database fails.
 
-use gladhand_a2e_host::memory::{Bound, Settings};
+use gladhand_a2e_host::memory::{Bound, MemorySettings};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
@@ -22,9 +22,9 @@ fn keys(mind: &Mind, tier: &str) -> Vec<u64> {
 }
 
 #[test]
-fn fifty_megabytes_are_refused_and_the_session_goes_on() {
+fn an_entry_of_fifty_megabytes_is_refused_and_the_session_continues() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings::default());
+    let house = house(&folder, MemorySettings::default());
     let mind = Mind::new(house.agent("ada"));
     for (tier, megabytes) in [("working", 2), ("episodic", 50), ("semantic", 2)] {
         let (code, message) = mind.refusal(json!([entry(tier, 1, 3), entry(tier, 2, megabytes * 1024 * 1024)]));
@@ -37,10 +37,10 @@ fn fifty_megabytes_are_refused_and_the_session_goes_on() {
 }
 
 #[test]
-fn the_oldest_make_room_where_they_are_ones_own() {
+fn the_oldest_entries_of_the_same_agent_make_room() {
     let folder = tempdir().unwrap();
     let three = Bound { entries: 3, bytes: 500 };
-    let settings = Settings { working: three, episodic: three, ..Settings::default() };
+    let settings = MemorySettings { working: three, episodic: three, ..MemorySettings::default() };
     let house = house(&folder, settings);
     let (ada, bob) = (Mind::new(house.agent("ada")), Mind::new(house.agent("bob")));
     for tier in ["working", "episodic"] {
@@ -51,20 +51,20 @@ fn the_oldest_make_room_where_they_are_ones_own() {
         assert_eq!(keys(&ada, tier), [2, 3, 4], "{tier}");
         ada.store(json!([entry(tier, 2, 1)]));
         ada.store(json!([entry(tier, 5, 1)]));
-        assert_eq!(keys(&ada, tier), [4, 2, 5], "what was written again is new: {tier}");
+        assert_eq!(keys(&ada, tier), [4, 2, 5], "a rewritten entry counts as new: {tier}");
         ada.store(json!([entry(tier, 6, 480)]));
         assert_eq!(keys(&ada, tier), [6], "{tier}");
         assert_eq!(ada.refusal(json!([entry(tier, 7, 600)])).0, "memory_full");
         assert_eq!(keys(&bob, tier), [9], "{tier}");
     }
     ada.store(json!([entry("dream", 1, 1), entry("dream", 2, 1), entry("dream", 3, 1)]));
-    assert_eq!(keys(&ada, "episodic"), [] as [u64; 0], "tiers of one's own share the room of the episodic one");
+    assert_eq!(keys(&ada, "episodic"), [] as [u64; 0], "own tiers share the limit of episodic memory");
 }
 
 #[test]
-fn nobody_pushes_out_what_everybody_knows() {
+fn shared_entries_are_never_removed_to_make_room() {
     let folder = tempdir().unwrap();
-    let settings = Settings { semantic: Bound { entries: 2, bytes: 10_000 }, ..Settings::default() };
+    let settings = MemorySettings { semantic: Bound { entries: 2, bytes: 10_000 }, ..MemorySettings::default() };
     let house = house(&folder, settings);
     let (ada, bob) = (Mind::new(house.agent("ada")), Mind::new(house.agent("bob")));
     ada.store(json!([entry("semantic", 1, 1), entry("semantic", 2, 1)]));
@@ -77,9 +77,9 @@ fn nobody_pushes_out_what_everybody_knows() {
 }
 
 #[test]
-fn there_is_an_end_to_everything_together() {
+fn the_total_size_is_limited() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings { total_bytes: 2000, ..Settings::default() });
+    let house = house(&folder, MemorySettings { total_bytes: 2000, ..MemorySettings::default() });
     Mind::new(house.agent("ada")).store(json!([entry("episodic", 1, 900)]));
     Mind::new(house.agent("bob")).store(json!([entry("episodic", 1, 900)]));
     let eve = Mind::new(house.agent("eve"));
@@ -90,7 +90,7 @@ fn there_is_an_end_to_everything_together() {
 #[test]
 fn agents_that_invent_ids_leave_room_for_others() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings { total_bytes: 8000, ..Settings::default() });
+    let house = house(&folder, MemorySettings { total_bytes: 8000, ..MemorySettings::default() });
     let agent = |name: &str, proof| Mind::new(house.agent_of(name, proof));
     for (proof, most) in [(Proof::Anonymous, 4000), (Proof::Principal("ann"), 2500), (Proof::Pass("ann"), 2000)] {
         let mut ids = 0;
@@ -109,9 +109,10 @@ fn agents_that_invent_ids_leave_room_for_others() {
 }
 
 #[test]
-fn what_ended_makes_room_first() {
+fn expired_entries_make_room_first() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings { semantic: Bound { entries: 1, bytes: 10_000 }, ..Settings::default() });
+    let house =
+        house(&folder, MemorySettings { semantic: Bound { entries: 1, bytes: 10_000 }, ..MemorySettings::default() });
     let mind = Mind::new(house.agent("ada"));
     mind.store(json!([{ "tier": "semantic", "key": { "k": 1 }, "content": 1, "ttl": 5 }]));
     assert_eq!(mind.refusal(json!([entry("semantic", 2, 1)])).0, "memory_full");
@@ -121,9 +122,9 @@ fn what_ended_makes_room_first() {
 }
 
 #[test]
-fn a_request_has_so_many_entries_or_keys() {
+fn the_entries_and_keys_of_a_request_are_limited() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings { request_items: 2, ..Settings::default() });
+    let house = house(&folder, MemorySettings { request_items: 2, ..MemorySettings::default() });
     let mind = Mind::new(house.agent("ada"));
     let entries = |tier| json!([entry(tier, 1, 1), entry(tier, 2, 1), entry(tier, 3, 1)]);
     assert_eq!(mind.refusal(entries("working")).0, "runtime_error");
@@ -136,9 +137,9 @@ fn a_request_has_so_many_entries_or_keys() {
 }
 
 #[test]
-fn tags_weigh_what_they_take_however_short() {
+fn even_empty_tags_count_towards_the_size() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings::default());
+    let house = house(&folder, MemorySettings::default());
     let mind = Mind::new(house.agent("ada"));
     let tags = vec![""; 400_000];
     let refused = mind.refusal(json!([{ "tier": "episodic", "key": {}, "content": 1, "tags": tags }]));
@@ -146,9 +147,9 @@ fn tags_weigh_what_they_take_however_short() {
 }
 
 #[test]
-fn a_session_has_so_many_memories() {
+fn the_memories_of_a_session_are_limited() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings { memories: 2, ..Settings::default() });
+    let house = house(&folder, MemorySettings { memories: 2, ..MemorySettings::default() });
     let agent = house.agent("ada");
     agent.get("memory/init/req", json!({}));
     agent.get("memory/init/req", json!({}));
@@ -157,9 +158,9 @@ fn a_session_has_so_many_memories() {
 }
 
 #[test]
-fn an_answer_has_an_end_and_counts_what_is_beyond() {
+fn a_response_is_limited_and_its_total_counts_the_rest() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings { reply_bytes: 3500, ..Settings::default() });
+    let house = house(&folder, MemorySettings { reply_bytes: 3500, ..MemorySettings::default() });
     let mind = Mind::new(house.agent("ada"));
     let entries: Vec<_> = (0..9).map(|key| entry(["working", "episodic", "semantic"][key % 3], key, 1000)).collect();
     mind.store(json!(entries));
@@ -168,9 +169,9 @@ fn an_answer_has_an_end_and_counts_what_is_beyond() {
 }
 
 #[test]
-fn a_database_that_breaks_fails_its_calls_and_working_memory_goes_on() {
+fn a_failing_database_fails_its_calls_and_working_memory_still_works() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings::default());
+    let house = house(&folder, MemorySettings::default());
     let mind = Mind::new(house.agent("ada"));
     mind.store(json!([entry("episodic", 1, 1)]));
     let meddler = rusqlite::Connection::open(folder.path().join("gladhand.db")).unwrap();

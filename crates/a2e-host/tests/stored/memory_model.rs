@@ -1,9 +1,9 @@
-//! `memory` against a model that is plain enough to be right: whatever is done in whatever order, both find the same.
+//! `memory` compared with a simple model: after any sequence of requests, both find the same entries.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gladhand_a2e_host::memory::Settings;
+use gladhand_a2e_host::memory::MemorySettings;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::tempdir;
@@ -23,7 +23,7 @@ enum Step {
     Pass(u64),
 }
 
-/// A small key, and whether its members are written the other way round.
+/// A small key, and whether its members are written in reverse order.
 #[derive(Debug, Clone)]
 struct Key {
     number: u8,
@@ -32,7 +32,7 @@ struct Key {
 }
 
 impl Key {
-    /// In text, because what makes JSON from values puts members in an order of its own.
+    /// As text, because `serde_json` values would reorder the members.
     fn written(&self) -> String {
         let (number, text) = (self.number, if self.text { "\"t\"" } else { "null" });
         if self.turned {
@@ -65,7 +65,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Who sees an entry: a session, an agent, or everybody; then the tier and the key.
+/// Who sees an entry (a session, an agent, or all agents), then the tier and the key.
 type Address = (String, usize, (u8, bool));
 
 #[derive(Debug, Clone)]
@@ -84,7 +84,7 @@ struct Model {
 }
 
 impl Model {
-    /// Two sessions of one agent, and one of another.
+    /// Sessions 0 and 1 belong to one agent, session 2 to another.
     fn owner(who: usize, tier: usize) -> String {
         match TIERS[tier] {
             "working" => format!("session {who}"),
@@ -118,12 +118,12 @@ fn written(keys: &[Key]) -> String {
     keys.iter().map(Key::written).collect::<Vec<_>>().join(",")
 }
 
-/// Sends a message that begins with what keeps its order, and goes on with the members of an object.
+/// Sends a message: `begin` as text whose order is kept, then the members of `rest`.
 fn ask(mind: &Mind, kind: &'static str, begin: &str, rest: Value) -> Value {
     let rest = rest.to_string();
     let message = format!(r#"{{"memory_id":"{}",{begin},{}"#, mind.id, rest.trim_start_matches('{'));
-    let answer = mind.agent.ask_in_text(kind, message).expect("it is a good message");
-    serde_json::from_str(&answer).expect("an answer is JSON")
+    let answer = mind.agent.ask_in_text(kind, message).expect("a valid message");
+    serde_json::from_str(&answer).expect("a valid JSON answer")
 }
 
 fn check(minds: &[Mind; 3], pass: &dyn Fn(u64), steps: Vec<Step>) -> Result<(), TestCaseError> {
@@ -159,7 +159,7 @@ fn check(minds: &[Mind; 3], pass: &dyn Fn(u64), steps: Vec<Step>) -> Result<(), 
                 gone.iter().for_each(|address| drop(model.known.remove(address)));
             }
             Step::Retrieve { who, tier, keys, tags, query, high } => {
-                // What the text adds is not the model's business, so a bound on the score is tried without a question.
+                // The model does not compute text scores, so a minimum score is tested only without a text query.
                 let min_score = if high && query == 0 { 0.75 } else { 0.0 };
                 let base = |known: &Known| {
                     let common = tags.iter().filter(|tag| known.tags.contains(tag)).count();
@@ -184,7 +184,7 @@ fn check(minds: &[Mind; 3], pass: &dyn Fn(u64), steps: Vec<Step>) -> Result<(), 
     Ok(())
 }
 
-/// Compares what was found with what is expected: contents, and their scores apart from their text.
+/// Compares the entries found with the expected ones: contents, and scores without the text part.
 fn compare(found: &Value, expected: &BTreeMap<&str, f64>, has_question: bool) -> Result<(), TestCaseError> {
     prop_assert_eq!(&found["total"], &json!(expected.len()));
     let entries = found["entries"].as_array().expect("a list").iter();
@@ -202,9 +202,9 @@ fn compare(found: &Value, expected: &BTreeMap<&str, f64>, has_question: bool) ->
 }
 
 #[test]
-fn whatever_is_done_memory_is_as_the_model() {
+fn memory_behaves_like_the_model_for_any_requests() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings::default());
+    let house = house(&folder, MemorySettings::default());
     let cases = AtomicUsize::new(0);
     let run = |steps| {
         let case = cases.fetch_add(1, Ordering::Relaxed);

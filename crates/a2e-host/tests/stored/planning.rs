@@ -1,12 +1,12 @@
-//! `planning`: plans, tasks and boards, shared by everybody.
+//! `planning`: plans, tasks and boards, shared by all agents.
 
-use gladhand_a2e_host::planning::{Planning, Settings};
+use gladhand_a2e_host::planning::{Planning, PlanningSettings};
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 
 use super::house::{Agent, House};
 
-fn house(folder: &TempDir, settings: Settings) -> House {
+fn house(folder: &TempDir, settings: PlanningSettings) -> House {
     House::open(folder.path(), |storage, _| Box::new(Planning::new(storage, settings)))
 }
 
@@ -26,12 +26,12 @@ fn titles(agent: &Agent, wanted: Value) -> Vec<Value> {
     found["tasks"].as_array().expect("a list").iter().map(|task| task["title"].clone()).collect()
 }
 
-/// The recording `planning`, where the reference does otherwise: an update of nothing is answered, and a status alone
-/// chooses tasks.
+/// The recording `planning`, with these differences from the reference: an update of an unknown task is answered, and a
+/// status alone selects tasks.
 #[test]
-fn the_recorded_session_goes_as_recommended() {
+fn the_recorded_session_follows_the_recommendations() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, Settings::default());
+    let house = house(&folder, PlanningSettings::default());
     let agent = house.agent("probe");
     let made = agent.get("planning/plan/create", json!({ "name": "release", "columns": [], "description": "ship" }));
     assert_eq!(made["columns"], json!(["backlog", "todo", "in_progress", "done"]));
@@ -88,7 +88,7 @@ fn the_recorded_session_goes_as_recommended() {
 #[test]
 fn a_board_keeps_the_order_of_columns() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, Settings::default()).agent("a");
+    let agent = house(&folder, PlanningSettings::default()).agent("a");
     let id = plan(&agent, "p", &["z", "a", "m"]);
     task(&agent, &id, "t", "b");
     let board = agent.ask_in_text("planning/plan/board", "{}".to_owned()).unwrap();
@@ -98,7 +98,7 @@ fn a_board_keeps_the_order_of_columns() {
 #[test]
 fn everything_has_a_default() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, Settings::default()).agent("a");
+    let agent = house(&folder, PlanningSettings::default()).agent("a");
     let made = agent.get("planning/plan/create", json!({}));
     assert_eq!(agent.get("planning/plan/list", json!({}))["plans"][0]["name"], "default");
     let added = agent.get("planning/task/add", json!({ "plan_id": made["plan_id"], "title": "t" }));
@@ -106,13 +106,13 @@ fn everything_has_a_default() {
 }
 
 #[test]
-fn plans_are_everybodys_and_outlive_us() {
+fn plans_are_shared_by_all_agents_and_survive_a_restart() {
     let folder = tempdir().unwrap();
-    let first = house(&folder, Settings::default());
+    let first = house(&folder, PlanningSettings::default());
     let id = plan(&first.agent("ada"), "ours", &["a, b", "a, b", "c"]);
     let of_bob = task(&first.agent("bob"), &id, "t", "c");
     drop(first);
-    let second = house(&folder, Settings::default()).agent("eve");
+    let second = house(&folder, PlanningSettings::default()).agent("eve");
     assert_eq!(titles(&second, json!({ "plan_id": id })), ["t"]);
     let board = second.get("planning/plan/board", json!({ "plan_id": id }));
     assert_eq!(board["boards"][0]["columns"], json!(["a, b", "a, b", "c"]));
@@ -121,9 +121,9 @@ fn plans_are_everybodys_and_outlive_us() {
 }
 
 #[test]
-fn an_update_changes_what_is_not_empty_and_only_in_its_plan() {
+fn an_update_changes_only_non_empty_members_of_a_task_in_its_plan() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, Settings::default()).agent("a");
+    let agent = house(&folder, PlanningSettings::default()).agent("a");
     let (here, there) = (plan(&agent, "here", &[]), plan(&agent, "there", &[]));
     let id = task(&agent, &here, "t", "todo");
     let elsewhere = json!({ "plan_id": there, "task_id": id, "status": "done" });
@@ -138,9 +138,10 @@ fn an_update_changes_what_is_not_empty_and_only_in_its_plan() {
 }
 
 #[test]
-fn what_is_too_much_is_refused() {
+fn requests_over_the_limits_are_refused() {
     let folder = tempdir().unwrap();
-    let settings = Settings { plans: 1, tasks: 1, columns: 2, name_bytes: 20, title_bytes: 9, request_bytes: 200 };
+    let settings =
+        PlanningSettings { plans: 1, tasks: 1, columns: 2, name_bytes: 20, title_bytes: 9, request_bytes: 200 };
     let agent = house(&folder, settings).agent("a");
     let long = "x".repeat(21);
     let refused = |kind, message| assert_eq!(agent.refused(kind, message), "runtime_error", "{kind}");

@@ -1,8 +1,8 @@
 //! Principals see nothing of each other, even if their agents have the same name.
 
-use gladhand_a2e_host::learning::{self, Learning};
-use gladhand_a2e_host::memory::{self, Memory};
-use gladhand_a2e_host::planning::{self, Planning};
+use gladhand_a2e_host::learning::{Learning, LearningSettings};
+use gladhand_a2e_host::memory::{Memory, MemorySettings};
+use gladhand_a2e_host::planning::{Planning, PlanningSettings};
 use gladhand_store::Database;
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -28,28 +28,28 @@ fn entry(tier: &str, content: &str) -> Value {
 }
 
 fn remembering(folder: &TempDir) -> House {
-    let settings = memory::Settings::default();
+    let settings = MemorySettings::default();
     House::open(folder.path(), |storage, clock| Box::new(Memory::new(storage, settings).by(clock)))
 }
 
 fn learning(folder: &TempDir) -> House {
-    let settings = learning::Settings { min_experiences: 1, ..learning::Settings::default() };
+    let settings = LearningSettings { min_experiences: 1, ..LearningSettings::default() };
     House::open(folder.path(), |storage, clock| Box::new(Learning::new(storage, settings).by(clock)))
 }
 
 fn planning(folder: &TempDir) -> House {
-    let settings = planning::Settings { plans: 2, tasks: 2, ..planning::Settings::default() };
+    let settings = PlanningSettings { plans: 2, tasks: 2, ..PlanningSettings::default() };
     House::open(folder.path(), |storage, _| Box::new(Planning::new(storage, settings)))
 }
 
 #[test]
-fn agents_of_different_principals_with_one_name_remember_nothing_of_each_other() {
+fn agents_of_different_principals_with_one_name_share_no_memory() {
     let folder = tempdir().unwrap();
     let first = remembering(&folder);
     for proof in PROOFS {
         let name = format!("{proof:?}");
         let mind = Mind::new(first.agent_of("ann", proof));
-        assert_eq!(mind.contents(json!({})), json!([]), "{name} sees nothing of those before");
+        assert_eq!(mind.contents(json!({})), json!([]), "{name} sees no entries of the others");
         mind.store(json!([entry("episodic", &name), entry("semantic", &name), entry("dream", &name)]));
         assert_eq!(mind.retrieve(json!({ "query": "known" }))["total"], 3, "words of others are not found");
     }
@@ -81,7 +81,7 @@ fn another_handshake_in_a_session_opens_nothing_of_the_agent_before() {
     assert_eq!(ann.contents(json!({})), json!(["w", "e"]));
 }
 
-/// Tells that a component did badly.
+/// Reports a bad result of a component.
 fn complain(agent: &Agent, component: &str) {
     let action = json!({ "component_name": component, "duration_ms": 5 });
     agent.get("learn/experience/req", json!({ "experiences": [{ "action": action, "reward": -1.0 }] }));
@@ -98,7 +98,7 @@ fn components(agent: &Agent) -> Vec<(String, i64)> {
 }
 
 #[test]
-fn what_one_principal_tells_teaches_no_other() {
+fn the_records_of_a_principal_affect_no_other() {
     let folder = tempdir().unwrap();
     let house = learning(&folder);
     for (number, proof) in PROOFS.into_iter().enumerate() {
@@ -118,7 +118,7 @@ fn what_one_principal_tells_teaches_no_other() {
         let history = bob.get("learn/refinement/history/req", json!({}));
         let [made] = history["entries"].as_array().unwrap().as_slice() else { panic!("{history}") };
         assert_eq!(made["proposal"]["edits"][0]["new_value"], number);
-        assert_eq!(made["status"], "applied", "nobody else's rollback counts");
+        assert_eq!(made["status"], "applied", "a rollback of another principal has no effect");
         let back = bob.get("learn/refinement/rollback/req", json!({ "refinement_id": "r" }));
         assert_eq!(back["rolled_back"], true);
     }
@@ -138,7 +138,7 @@ fn plans_are_seen_changed_and_counted_for_one_principal_only() {
             let change = json!({ "plan_id": plan, "task_id": task, "status": "done" });
             assert_eq!(ann.get("planning/task/update", change)["success"], false);
         }
-        // Each principal has the whole of the two plans and tasks.
+        // Each principal has its own limit of two plans and two tasks.
         let plans = ["a", "b"].map(|name| ann.get("planning/plan/create", json!({ "name": name }))["plan_id"].clone());
         let add = |title: &str| ann.get("planning/task/add", json!({ "plan_id": plans[0], "title": title }));
         let tasks = ["x", "y"].map(|title| add(title)["task_id"].clone());
@@ -152,7 +152,7 @@ fn plans_are_seen_changed_and_counted_for_one_principal_only() {
     }
 }
 
-/// A database as the first version of its tables made it, with rows of an agent `ann`.
+/// A database with the first version of its tables, and rows of an agent `ann`.
 fn old_database(folder: &TempDir) {
     let rows = Connection::open(Database::file(folder.path())).expect("the tables are there");
     rows.execute_batch(include_str!("../../../store/src/database/schema/1.sql")).expect("the tables are there");
@@ -178,7 +178,7 @@ fn old_database(folder: &TempDir) {
 }
 
 #[test]
-fn rows_of_an_older_version_belong_to_the_local_user_and_to_nobody_else() {
+fn rows_of_an_older_version_belong_only_to_the_local_user() {
     let folder = tempdir().unwrap();
     old_database(&folder);
     for proof in PROOFS {
@@ -199,20 +199,20 @@ fn rows_of_an_older_version_belong_to_the_local_user_and_to_nobody_else() {
     }
     let ann = learning(&folder).agent("ann");
     complain(&ann, "search");
-    assert_eq!(components(&ann), [("search".to_owned(), 41)], "what was counted goes on");
+    assert_eq!(components(&ann), [("search".to_owned(), 41)], "earlier counts are continued");
     let back = ann.get("learn/refinement/rollback/req", json!({ "refinement_id": "r" }));
     assert_eq!(back["rolled_back"], true);
 }
 
 #[test]
-fn a_clean_end_leaves_everything_in_the_database_itself() {
+fn a_clean_exit_leaves_all_data_in_the_database_file() {
     let folder = tempdir().unwrap();
     let house = remembering(&folder);
     let ann = Mind::new(house.agent("ann"));
     ann.store(json!([entry("episodic", "kept")]));
     let log = folder.path().join("gladhand.db-wal");
-    assert!(log.metadata().unwrap().len() > 0, "it is in the log");
+    assert!(log.metadata().unwrap().len() > 0, "the entry is in the write-ahead log");
     house.close();
-    assert!(log.metadata().map_or(0, |data| data.len()) == 0, "the log is empty");
-    assert_eq!(ann.contents(json!({})), json!(["kept"]), "what comes late still works");
+    assert!(log.metadata().map_or(0, |data| data.len()) == 0, "the write-ahead log is empty");
+    assert_eq!(ann.contents(json!({})), json!(["kept"]), "requests after closing still work");
 }

@@ -1,5 +1,5 @@
-//! The built-in tools as models and clients are told of them. The texts are part of what is compatible, so they are
-//! data beside this file; what a tool may do to the world is said here.
+//! The descriptions of the built-in tools, for models and clients. The texts are part of the compatible interface, so
+//! they are data files beside this module. The effects of the tools are defined here.
 
 use gladhand_core::wire::RawValue;
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use crate::contract::{Effect, ToolDescription};
 /// The tools that every client expects.
 const TOOLS: &str = include_str!("tools.json");
 
-/// Tools of our own beside them.
+/// Additional tools of Gladhand.
 const EXTRAS: &str = include_str!("extras.json");
 
 #[derive(Deserialize)]
@@ -24,13 +24,13 @@ pub(crate) fn built_in() -> Vec<ToolDescription> {
     read(TOOLS)
 }
 
-/// Tools of our own. A custom tool may take their names.
+/// Additional tools of Gladhand. A custom tool may take their names.
 pub(crate) fn extras() -> Vec<ToolDescription> {
     read(EXTRAS)
 }
 
 fn read(json: &str) -> Vec<ToolDescription> {
-    let entries: Vec<Entry> = serde_json::from_str(json).expect("our own data, and tested");
+    let entries: Vec<Entry> = serde_json::from_str(json).expect("valid embedded data, checked by a test");
     let describe = |entry: Entry| ToolDescription {
         effect: effect(&entry.name),
         name: entry.name,
@@ -42,8 +42,8 @@ fn read(json: &str) -> Vec<ToolDescription> {
     entries.into_iter().map(describe).collect()
 }
 
-/// What a built-in tool may do to the world. One that is not named may do anything, and so may one that loads the code that
-/// it writes.
+/// The effect of a built-in tool. An unnamed tool may do anything, and so may a tool that loads code that it has
+/// written.
 fn effect(name: &str) -> Effect {
     match name {
         "read_file" | "list_dir" | "grep_files" | "glob_files" => Effect::Reads,
@@ -54,8 +54,8 @@ fn effect(name: &str) -> Effect {
     }
 }
 
-/// A key that sorts names as the root collation does: punctuation, digits, letters; case only breaks ties, small
-/// letters first.
+/// A sort key equal to the Unicode root collation: punctuation, digits, letters. Case only breaks ties, lower case
+/// first.
 pub(crate) fn order(name: &str) -> (Vec<(u8, char)>, Vec<bool>) {
     let rank = |c: char| match c {
         '_' => 0,
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_twenty_tools_in_order() {
+    fn the_twenty_tools_are_sorted() {
         let tools = built_in();
         assert_eq!(tools.len(), 20);
         assert!(tools.is_sorted_by_key(|tool| order(&tool.name)));

@@ -1,4 +1,4 @@
-//! The process that custom tools run in. It is started when it is first needed, and again if it has died.
+//! The process that runs custom tools. It is started on first use, and again if it has died.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,25 +19,25 @@ use crate::process::pipes::Pipes;
 use crate::process::starting::{GRACE, Starter, end};
 use crate::process::{Environment, Plan, arguments, pipes};
 use crate::scripts::Runtime;
-use crate::settings::Settings;
+use crate::settings::WorkbenchSettings;
 
-/// The program that the process runs.
+/// The program of the process.
 const DRIVER: &str = include_str!("driver.mjs");
 
-/// How long an answer may be, in bytes.
-const LONGEST: u64 = 32 * 1024 * 1024;
+/// Maximum length of an answer, in bytes.
+const MAX_ANSWER_BYTES: u64 = 32 * 1024 * 1024;
 
-/// How long a file may take to be loaded.
-pub(super) const LOADING: Duration = Duration::from_secs(10);
+/// Timeout for loading a file.
+pub(super) const LOAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a tool may take.
-const RUNNING: Duration = Duration::from_secs(1200);
+/// Timeout of a tool call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(1200);
 
-/// Starts the process that custom tools run in, and keeps it.
+/// Starts and owns the process that runs custom tools.
 #[derive(Debug)]
 pub(super) struct Helper {
     runtime: Runtime,
-    /// Where it runs, and where its program is put.
+    /// Its working directory, where its program is written.
     folder: PathBuf,
     environment: Environment,
     starter: Arc<dyn Starter>,
@@ -48,29 +48,29 @@ pub(super) struct Helper {
 #[derive(Debug)]
 struct Process {
     stdin: tokio::sync::Mutex<Sender>,
-    /// Who waits for which answer.
-    waiting: Mutex<HashMap<u64, oneshot::Sender<Box<RawValue>>>>,
+    /// Pending requests, by id.
+    pending: Mutex<HashMap<u64, oneshot::Sender<Box<RawValue>>>>,
     next: AtomicU64,
-    /// Cancelled to end it.
-    gone: CancellationToken,
-    /// Cancelled when nobody is left of it.
+    /// Cancelled to end the process.
+    stopping: CancellationToken,
+    /// Cancelled when the process and all its descendants have ended.
     ended: CancellationToken,
 }
 
-/// What is asked of it.
+/// A request to the process.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Request<'a> {
-    /// To load a file and describe the tool in it.
+    /// Load a file and describe its tool.
     Load(&'a Path),
-    /// To run the tool of a file.
+    /// Run the tool of a file.
     Run(&'a Path),
-    /// To stop a call.
+    /// Stop a call.
     Stop(u64),
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct RequestLine<'a> {
     id: u64,
     #[serde(flatten)]
     request: Request<'a>,
@@ -80,7 +80,7 @@ struct Line<'a> {
 }
 
 impl Helper {
-    pub(super) fn new(runtime: Runtime, settings: &Settings) -> Self {
+    pub(super) fn new(runtime: Runtime, settings: &WorkbenchSettings) -> Self {
         Self {
             runtime,
             folder: settings.data.join("js-runtime"),
@@ -93,25 +93,25 @@ impl Helper {
     /// Ends the process.
     pub(super) async fn close(&self) {
         if let Some(process) = self.process.lock().await.take() {
-            process.gone.cancel();
+            process.stopping.cancel();
             process.ended.cancelled().await;
         }
     }
 
-    /// What a file's tool is called and takes.
+    /// Loads a file and returns the description of its tool.
     pub(super) async fn load<T: for<'a> Deserialize<'a>>(&self, path: &Path, version: u64) -> Result<T, String> {
         let process = self.process().await.map_err(|error| error.to_string())?;
         let answer = process.ask(process.number(), Request::Load(path), version, None);
-        match tokio::time::timeout(LOADING, answer).await {
+        match tokio::time::timeout(LOAD_TIMEOUT, answer).await {
             Ok(answer) => serde_json::from_str(answer?.get()).map_err(|error| error.to_string()),
             Err(_) => {
-                process.gone.cancel();
-                Err(format!("it was not loaded within {} seconds", LOADING.as_secs()))
+                process.stopping.cancel();
+                Err(format!("it did not load within {} seconds", LOAD_TIMEOUT.as_secs()))
             }
         }
     }
 
-    /// What a file's tool makes of an input.
+    /// Runs the tool of a file.
     pub(super) async fn run<T: for<'a> Deserialize<'a>>(
         &self,
         path: &Path,
@@ -123,20 +123,20 @@ impl Helper {
         let call = process.number();
         let mut answer = Box::pin(process.ask(call, Request::Run(path), version, Some(input)));
         let why = tokio::select! {
-            // In this order, so that a call is made before it is stopped.
+            // In this order, so that a call is sent before it is stopped.
             biased;
             answer = &mut answer => return read(&answer?),
             () = stop.cancelled() => "the tool was stopped",
-            () = tokio::time::sleep(RUNNING) => "the tool took too long",
+            () = tokio::time::sleep(CALL_TIMEOUT) => "the tool took too long",
         };
-        let asked = async {
+        let stop_call = async {
             process.stop(call).await;
             answer.await
         };
-        match tokio::time::timeout(GRACE, asked).await {
+        match tokio::time::timeout(GRACE, stop_call).await {
             Ok(answer) => read(&answer?),
             Err(_) => {
-                process.gone.cancel();
+                process.stopping.cancel();
                 Err(why.to_owned())
             }
         }
@@ -144,7 +144,7 @@ impl Helper {
 
     async fn process(&self) -> io::Result<Arc<Process>> {
         let mut kept = self.process.lock().await;
-        if let Some(process) = kept.as_ref().filter(|process| !process.gone.is_cancelled()) {
+        if let Some(process) = kept.as_ref().filter(|process| !process.stopping.is_cancelled()) {
             return Ok(Arc::clone(process));
         }
         let process = self.start().await?;
@@ -156,9 +156,9 @@ impl Helper {
         fs_err::create_dir_all(&self.folder)?;
         let driver = self.folder.join("driver.mjs");
         fs_err::write(&driver, DRIVER)?;
-        let word = format!("{}:", moment::random_hex(16)?);
+        let answer_prefix = format!("{}:", moment::random_hex(16)?);
         let mut environment = self.environment.clone();
-        environment.insert("GLADHAND_DRIVER_WORD".into(), word.clone().into());
+        environment.insert("GLADHAND_DRIVER_WORD".into(), answer_prefix.clone().into());
         let plan = Plan {
             program: self.runtime.program.clone(),
             arguments: arguments([&driver]),
@@ -169,23 +169,23 @@ impl Helper {
         let held = self.starter.start(plan.program(), channels).await?;
         let process = Arc::new(Process {
             stdin: tokio::sync::Mutex::new(stdin),
-            waiting: Mutex::default(),
+            pending: Mutex::default(),
             next: AtomicU64::new(0),
-            gone: CancellationToken::new(),
+            stopping: CancellationToken::new(),
             ended: CancellationToken::new(),
         });
         tokio::spawn(log(stderr));
-        let heard = Arc::clone(&process);
+        let reader = Arc::clone(&process);
         tokio::spawn(async move {
             tokio::select! {
-                () = heard.hear(stdout, &word) => {}
-                () = heard.gone.cancelled() => {}
+                () = reader.read_answers(stdout, &answer_prefix) => {}
+                () = reader.stopping.cancelled() => {}
             }
-            heard.gone.cancel();
+            reader.stopping.cancel();
             end(&*held).await;
-            // Whoever still waits learns that there is no answer.
-            heard.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
-            heard.ended.cancel();
+            // Pending requests get an error.
+            reader.pending.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            reader.ended.cancel();
         });
         Ok(process)
     }
@@ -194,13 +194,13 @@ impl Helper {
 impl Drop for Helper {
     fn drop(&mut self) {
         if let Some(process) = self.process.get_mut() {
-            process.gone.cancel();
+            process.stopping.cancel();
         }
     }
 }
 
 impl Process {
-    /// A number for the next request.
+    /// The id of the next request.
     fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
@@ -212,15 +212,15 @@ impl Process {
         version: u64,
         input: Option<&RawValue>,
     ) -> Result<Box<RawValue>, String> {
-        const GONE: &str = "the process that runs custom tools has ended";
+        const ENDED: &str = "the process that runs custom tools has ended";
         let (sender, receiver) = oneshot::channel();
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
-        let written = self.write(&Line { id, request, version, input }).await;
-        if written.is_err() || self.gone.is_cancelled() {
-            self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-            return Err(GONE.to_owned());
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
+        let written = self.write(&RequestLine { id, request, version, input }).await;
+        if written.is_err() || self.stopping.is_cancelled() {
+            self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            return Err(ENDED.to_owned());
         }
-        let answer = receiver.await.map_err(|_| GONE.to_owned())?;
+        let answer = receiver.await.map_err(|_| ENDED.to_owned())?;
         #[derive(Deserialize)]
         struct Thrown {
             thrown: String,
@@ -231,39 +231,41 @@ impl Process {
         }
     }
 
-    async fn write(&self, line: &Line<'_>) -> io::Result<()> {
+    async fn write(&self, line: &RequestLine<'_>) -> io::Result<()> {
         let mut bytes = serde_json::to_vec(line)?;
-        // The input may be written over several lines.
+        // The input may contain line breaks between its members.
         bytes.retain(|byte| !matches!(byte, b'\n' | b'\r'));
         bytes.push(b'\n');
         self.stdin.lock().await.write_all(&bytes).await
     }
 
     async fn stop(&self, call: u64) {
-        // Who does not read any more is ended soon anyway.
-        let _ = self.write(&Line { id: self.number(), request: Request::Stop(call), version: 0, input: None }).await;
+        // If the process no longer reads, it is ended soon anyway.
+        let _ =
+            self.write(&RequestLine { id: self.number(), request: Request::Stop(call), version: 0, input: None }).await;
     }
 
-    /// Hands answers to whoever waits for them, until there are no more.
-    async fn hear(&self, stdout: Receiver, word: &str) {
+    /// Delivers answers to the pending requests until the output ends.
+    async fn read_answers(&self, stdout: Receiver, answer_prefix: &str) {
         let mut stdout = BufReader::new(stdout);
         let mut line = Vec::new();
         loop {
             line.clear();
-            match (&mut stdout).take(LONGEST).read_until(b'\n', &mut line).await {
+            match (&mut stdout).take(MAX_ANSWER_BYTES).read_until(b'\n', &mut line).await {
                 Ok(1..) if line.ends_with(b"\n") => {}
                 _ => return,
             }
-            let Some((id, answer)) =
-                std::str::from_utf8(&line).ok().and_then(|line| line.trim_end().strip_prefix(word)?.split_once(' '))
+            let Some((id, answer)) = std::str::from_utf8(&line)
+                .ok()
+                .and_then(|line| line.trim_end().strip_prefix(answer_prefix)?.split_once(' '))
             else {
                 continue;
             };
-            let waiting =
-                id.parse().ok().and_then(|id| self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id));
-            if let (Some(waiting), Ok(answer)) = (waiting, serde_json::from_str(answer)) {
-                // Whoever gave up does not mind.
-                let _ = waiting.send(answer);
+            let pending =
+                id.parse().ok().and_then(|id| self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(&id));
+            if let (Some(pending), Ok(answer)) = (pending, serde_json::from_str(answer)) {
+                // A caller that was cancelled no longer receives it.
+                let _ = pending.send(answer);
             }
         }
     }
@@ -273,7 +275,7 @@ fn read<T: for<'a> Deserialize<'a>>(answer: &RawValue) -> Result<T, String> {
     serde_json::from_str(answer.get()).map_err(|error| error.to_string())
 }
 
-/// What tools print is for whoever looks for their mistakes.
+/// Logs what custom tools print, for debugging.
 async fn log(stderr: impl tokio::io::AsyncRead + Unpin) {
     let mut stderr = stderr;
     let mut chunk = vec![0; 4096];

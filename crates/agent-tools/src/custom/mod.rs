@@ -1,4 +1,4 @@
-//! Tools from a folder: JavaScript files that people or the model wrote.
+//! Custom tools from a folder: JavaScript files that people or the model wrote.
 
 mod helper;
 mod persistent;
@@ -16,29 +16,29 @@ use tokio_util::sync::CancellationToken;
 use crate::contract::{Effect, Ran, ToolDescription};
 use crate::outcome::{Outcome, Problem};
 use crate::scripts::Runtime;
-use crate::settings::Settings;
+use crate::settings::WorkbenchSettings;
 use helper::Helper;
 
-/// How many files are looked at.
-const MOST: usize = 1000;
+/// Maximum number of files that are loaded.
+const MAX_FILES: usize = 1000;
 
 /// The custom tools.
 #[derive(Debug)]
 pub(crate) struct Custom {
     folder: PathBuf,
-    /// Names that are not to be had.
+    /// Names that are already taken.
     taken: BTreeSet<String>,
-    /// None where there is nothing to run JavaScript with.
+    /// `None` if no JavaScript runtime is installed.
     helper: Option<Helper>,
     tools: Mutex<Vec<Tool>>,
-    /// Files may change while we run; each time they are loaded they have another version. Built-in tools have 0.
+    /// Files may change at run time. Each load gets a new version. Built-in tools have version 0.
     version: AtomicU64,
-    /// One tool is made at a time.
+    /// Only one tool is created at a time.
     making: tokio::sync::Mutex<()>,
     loaded: tokio::sync::OnceCell<()>,
 }
 
-/// A tool and the file it came from.
+/// A tool and its file.
 #[derive(Debug, Clone)]
 struct Tool {
     description: ToolDescription,
@@ -46,15 +46,15 @@ struct Tool {
 }
 
 impl Tool {
-    /// Which of all tools that were loaded so far it is.
+    /// The version, which is unique among all loaded tools.
     fn version(&self) -> u64 {
         self.description.edition
     }
 }
 
 impl Custom {
-    /// The tools of the folder, which are not loaded yet.
-    pub(crate) fn new(settings: &Settings, taken: BTreeSet<String>) -> Self {
+    /// Prepares the tools of the folder without loading them.
+    pub(crate) fn new(settings: &WorkbenchSettings, taken: BTreeSet<String>) -> Self {
         let runtime = Runtime::find("auto", &settings.environment).ok();
         let helper = runtime.map(|runtime| Helper::new(runtime, settings));
         Self {
@@ -68,13 +68,13 @@ impl Custom {
         }
     }
 
-    /// Loads all tools of the folder, once. What is wrong with a file is logged.
+    /// Loads all tools of the folder, once. Errors in files are logged.
     pub(crate) async fn ready(&self) {
         let load = || async {
             for path in files(&self.folder) {
                 let loaded = self.load_file(&path).await.and_then(|tool| self.add(tool));
                 if let Err(why) = loaded {
-                    tracing::warn!(file = %path.display(), why, "a custom tool was left out");
+                    tracing::warn!(file = %path.display(), why, "could not load a custom tool");
                 }
             }
         };
@@ -86,7 +86,7 @@ impl Custom {
         !self.loaded.initialized() && !files(&self.folder).is_empty()
     }
 
-    /// Ends the process that they run in.
+    /// Ends the process that runs them.
     pub(crate) async fn close(&self) {
         if let Some(helper) = &self.helper {
             helper.close().await;
@@ -97,12 +97,12 @@ impl Custom {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What they are called and take.
+    /// The descriptions of the loaded tools.
     pub(crate) fn tools(&self) -> Vec<ToolDescription> {
         self.lock().iter().map(|tool| tool.description.clone()).collect()
     }
 
-    /// Runs one of them, if it is there in this version.
+    /// Runs a tool, if it is loaded in this version.
     pub(crate) async fn run(
         &self,
         name: &str,
@@ -120,7 +120,7 @@ impl Custom {
         }
         let tool = self.lock().iter().find(|tool| tool.description.name == name).cloned()?;
         if tool.version() != version {
-            return Some(Err(Problem::invalid(format!("{name} was made anew since it was offered: call it again"))));
+            return Some(Err(Problem::invalid(format!("{name} was replaced since it was offered: call it again"))));
         }
         let helper = self.helper.as_ref()?;
         Some(match helper.run::<Result>(&tool.path, tool.version(), input, stop).await {
@@ -131,7 +131,7 @@ impl Custom {
         })
     }
 
-    /// Loads the tool of a file, without adding it.
+    /// Loads the tool of a file without adding it.
     async fn load_file(&self, path: &Path) -> Result<Tool, String> {
         #[derive(Deserialize)]
         struct Described {
@@ -144,7 +144,7 @@ impl Custom {
         let version = self.version.fetch_add(1, Ordering::Relaxed);
         let described: Described = helper.load(path, version).await?;
         if !is_name(&described.name) {
-            return Err(format!("{:?} is no name for a tool", described.name));
+            return Err(format!("{:?} is not a valid tool name", described.name));
         }
         let file = path.file_name().unwrap_or_default().to_string_lossy();
         let description = match described.description {
@@ -167,26 +167,26 @@ impl Custom {
         let name = &tool.description.name;
         let mut tools = self.lock();
         if self.taken.contains(name) || tools.iter().any(|other| other.description.name == *name) {
-            return Err(format!("there is a tool called {name} already"));
+            return Err(format!("a tool named {name} exists already"));
         }
         tools.push(tool);
         Ok(())
     }
 }
 
-/// Whether a file says that the model wrote it.
+/// Whether a file has the mark of a tool that the model wrote.
 fn is_marked(path: &Path) -> std::io::Result<bool> {
     let mut beginning = Vec::new();
     fs_err::File::open(path)?.take(persistent::MARK.len() as u64).read_to_end(&mut beginning)?;
     Ok(beginning == persistent::MARK.as_bytes())
 }
 
-/// Whether a tool may be called so.
+/// Whether a text is a valid tool name.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.:-".contains(c))
 }
 
-/// All files below a folder that may hold a tool, in the order of their paths.
+/// All files below a folder that may contain a tool, sorted by path.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -195,7 +195,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
             Ok(entries) => entries,
             Err(error) => {
                 if error.kind() != std::io::ErrorKind::NotFound {
-                    tracing::warn!(folder = %folder.display(), %error, "custom tools cannot be read");
+                    tracing::warn!(folder = %folder.display(), %error, "could not read the folder of custom tools");
                 }
                 continue;
             }
@@ -209,12 +209,12 @@ fn files(folder: &Path) -> Vec<PathBuf> {
                 _ => {}
             }
         }
-        if files.len() > MOST {
-            tracing::warn!(folder = %folder.display(), "there are more custom tools than are looked at");
+        if files.len() > MAX_FILES {
+            tracing::warn!(folder = %folder.display(), "too many custom tools; the rest is ignored");
             break;
         }
     }
     files.sort();
-    files.truncate(MOST);
+    files.truncate(MAX_FILES);
     files
 }

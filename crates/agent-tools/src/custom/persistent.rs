@@ -1,4 +1,4 @@
-//! `create_persistent_tool`: a tool that the model writes itself.
+//! `create_persistent_tool`: creates a tool that the model has written.
 
 use std::path::Path;
 
@@ -82,7 +82,7 @@ impl Custom {
     }
 }
 
-/// What was there before a tool that is none.
+/// Restores the previous file after a failed load.
 fn put_back(path: &Path, before: Option<&[u8]>) -> std::io::Result<()> {
     match before {
         Some(before) => fs_err::write(path, before),
@@ -90,7 +90,7 @@ fn put_back(path: &Path, before: Option<&[u8]>) -> std::io::Result<()> {
     }
 }
 
-/// The file a tool goes to: a plain name, so that it stays in its folder.
+/// The file name of a tool. It must be a plain name, so that the file stays in its folder.
 fn file_name(name: &str, wanted: Option<&str>) -> Result<String, Problem> {
     let Some(wanted) = wanted else {
         return Ok(format!("{}.mjs", name.replace(':', "_")));
@@ -127,7 +127,7 @@ fn module(name: &str, description: &str, schema: Option<&str>, code: &str) -> Re
     ))
 }
 
-/// A JSON text over several lines, in the order in which it was written; all lines but the first begin with `indent`.
+/// Pretty-prints a JSON text without changing the order of members. All lines but the first begin with `indent`.
 fn pretty(json: &str, indent: &str) -> String {
     let mut out = String::new();
     let mut depth = 0;
@@ -153,7 +153,7 @@ fn pretty(json: &str, indent: &str) -> String {
             }
             '}' | ']' => {
                 depth -= 1;
-                // Nothing but blanks since it was opened: it stays on one line.
+                // An empty object or list stays on one line.
                 let before = out.trim_end().len();
                 if out[..before].ends_with(['{', '[']) {
                     out.truncate(before);
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_laid_out_in_its_own_order() {
+    fn json_is_pretty_printed_in_its_own_order() {
         let json = r#"{"type":"object" , "properties":{"a":{}, "b":["x: {","\"}"]},"n":[ ]}"#;
         let laid_out = "{\n  \"type\": \"object\",\n  \"properties\": {\n    \"a\": {},\n    \"b\": [\n      \"x: {\",\n      \
                         \"\\\"}\"\n    ]\n  },\n  \"n\": []\n}";

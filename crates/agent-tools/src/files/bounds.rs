@@ -1,7 +1,7 @@
-//! Where file tools go freely, and where only with approval.
+//! Where file tools may read and write freely, and where only with approval.
 //!
-//! A decision is about a real path: links and `..` are resolved before. A file is opened first, and the path that is
-//! decided about must lead to the very file that was opened, so that a link that is changed meanwhile gains nothing.
+//! Decisions are about real paths: links and `..` are resolved first. A file is opened before the decision, and the
+//! checked path must lead to the file that was opened. So changing a link in between gains nothing.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs::Metadata;
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::secrets;
-use crate::contract::{Guarded, Place, Run};
+use crate::contract::{Guarded, GuardedPath, Run};
 use crate::outcome::Problem;
-use crate::settings::Settings;
+use crate::settings::WorkbenchSettings;
 
-/// How many entries are looked at for files with a second name.
-const ENTRIES: usize = 20_000;
+/// Maximum number of entries that are searched for hard links.
+const MAX_ENTRIES: usize = 20_000;
 
 /// The purpose for which a path is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) enum Access {
 
 /// Limits that all calls of a workbench share. All paths are real paths.
 #[derive(Debug)]
-pub(crate) struct Surroundings {
+pub(crate) struct AccessRules {
     /// Folders that file tools read and write freely.
     roots: Vec<PathBuf>,
     /// Folders that they only read freely.
@@ -39,9 +39,9 @@ pub(crate) struct Surroundings {
     home: Option<PathBuf>,
 }
 
-impl Surroundings {
-    /// As the settings say.
-    pub(crate) fn new(settings: &Settings) -> Self {
+impl AccessRules {
+    /// Resolves the paths of the settings.
+    pub(crate) fn new(settings: &WorkbenchSettings) -> Self {
         let all = |paths: &[PathBuf]| paths.iter().filter_map(|path| real(path)).collect::<Vec<_>>();
         for root in settings.roots.iter().filter(|root| !root.is_dir()) {
             tracing::warn!(root = %root.display(), "a root that is not a folder");
@@ -63,30 +63,30 @@ impl Surroundings {
         self.private.iter().any(|path| real.starts_with(path) || original.as_ref() == Some(path))
     }
 
-    /// The files in sensitive places that have more than one name, by device and number.
+    /// The files in sensitive places that have more than one name, by device and inode.
     fn linked_secrets(&self) -> HashSet<(u64, u64)> {
         let home = |places: &'static [&str]| {
             let home = self.home.as_deref();
             places.iter().filter_map(move |place| Some(home?.join(place)))
         };
-        // Breadth first: what is deep inside of a large folder must not keep the others from being looked at.
-        let mut waiting: VecDeque<PathBuf> = self.private.iter().chain(&self.sensitive).cloned().collect();
-        waiting.extend(self.private.iter().flat_map(|path| numbered_copies(path)));
-        waiting.extend(home(&secrets::FOLDERS).chain(home(&secrets::FILES)));
+        // Breadth first: a deep folder must not use up the limit before the others are searched.
+        let mut queue: VecDeque<PathBuf> = self.private.iter().chain(&self.sensitive).cloned().collect();
+        queue.extend(self.private.iter().flat_map(|path| numbered_copies(path)));
+        queue.extend(home(&secrets::FOLDERS).chain(home(&secrets::FILES)));
         if let Some(entries) = self.home.as_deref().and_then(|home| std::fs::read_dir(home).ok()) {
-            waiting.extend(entries.flatten().map(|entry| entry.path()).filter(|path| secrets::may_hold_secrets(path)));
+            queue.extend(entries.flatten().map(|entry| entry.path()).filter(|path| secrets::may_hold_secrets(path)));
         }
-        let (mut found, mut looked) = (HashSet::new(), 0);
-        while let Some(path) = waiting.pop_front() {
-            looked += 1;
-            if looked > ENTRIES {
-                tracing::warn!("there are more files in sensitive places than are looked at");
+        let (mut found, mut visited) = (HashSet::new(), 0);
+        while let Some(path) = queue.pop_front() {
+            visited += 1;
+            if visited > MAX_ENTRIES {
+                tracing::warn!("too many files in sensitive places; the rest is not checked for hard links");
                 break;
             }
             let Ok(about) = path.symlink_metadata() else { continue };
             if about.is_dir() {
                 let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
-                waiting.extend(entries.map(|entry| entry.path()));
+                queue.extend(entries.map(|entry| entry.path()));
             } else if about.nlink() > 1 {
                 found.insert((about.dev(), about.ino()));
             }
@@ -95,9 +95,9 @@ impl Surroundings {
     }
 }
 
-/// How a path stands.
+/// The access decision for a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum Decision {
     /// It may be used.
     Free,
     /// It may be used once it is approved.
@@ -106,53 +106,54 @@ enum Standing {
     Private,
 }
 
-/// Where the file tools of one call may go.
+/// Where the file tools of one call may read and write.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
-    surroundings: Arc<Surroundings>,
-    /// The folder of the session, unless it is not one to be used freely.
+    rules: Arc<AccessRules>,
+    /// The folder of the session, if it may be used freely.
     workspace: Option<PathBuf>,
     /// Places that were approved for this call.
-    approved: Vec<Place>,
+    approved: Vec<GuardedPath>,
     linked_secrets: Arc<OnceLock<HashSet<(u64, u64)>>>,
 }
 
 impl Bounds {
-    /// Those of a call.
-    pub(crate) fn of(surroundings: &Arc<Surroundings>, run: &Run<'_>) -> Self {
+    /// The bounds of a call.
+    pub(crate) fn of(rules: &Arc<AccessRules>, run: &Run<'_>) -> Self {
         let workspace = run.is_workspace.then(|| real(run.folder)).flatten();
         Self {
-            surroundings: Arc::clone(surroundings),
-            // The root of all files is no workspace, whatever a service was started in.
+            rules: Arc::clone(rules),
+            // The root directory is never a workspace, even if a service was started in it.
             workspace: workspace.filter(|folder| folder.parent().is_some()),
             approved: run.approved.to_vec(),
             linked_secrets: Arc::default(),
         }
     }
 
-    /// The place that needs approval before a path is used. A path that does not exist needs none: reading it fails anyway.
-    pub(crate) fn reach(&self, path: &Path, access: Access) -> Option<Place> {
+    /// The place that needs approval before a path is used. A path that does not exist needs none, because reading it
+    /// fails.
+    pub(crate) fn reach(&self, path: &Path, access: Access) -> Option<GuardedPath> {
         let real = match access {
             Access::Read => path.canonicalize().ok()?,
             Access::Write => real(path)?,
         };
         let about = real.symlink_metadata().ok();
-        match self.standing(&real, about.as_ref(), access) {
-            Standing::Free | Standing::Private => None,
-            Standing::Guarded(why) => Some(Place { path: real, why }),
+        match self.decide(&real, about.as_ref(), access) {
+            Decision::Free | Decision::Private => None,
+            Decision::Guarded(why) => Some(GuardedPath { path: real, why }),
         }
     }
 
-    /// Opens a regular file to read it.
+    /// Opens a regular file for reading.
     pub(crate) fn open(&self, path: &Path) -> Result<std::fs::File, Problem> {
         let irregular = || Problem::plain(format!("failed to read file: {} is not a regular file", path.display()));
         let failed =
             |error: std::io::Error| Problem::plain(format!("failed to read file: {}: {error}", path.display()));
-        // Opening a device may do something, so that is looked at before as well.
+        // Check before opening too, because opening a device may have side effects.
         if !path.metadata().map_err(failed)?.is_file() {
             return Err(irregular());
         }
-        // Without this flag a pipe in its place would block until a writer comes.
+        // Without this flag, a pipe at this path would block until a writer comes.
         let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
         let flags = i32::try_from(flags.bits()).unwrap_or_default();
         let file = std::fs::File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
@@ -169,14 +170,14 @@ impl Bounds {
         Ok(file)
     }
 
-    /// Whether a path may be listed or searched. Each file that is found there is checked again when it is opened.
+    /// Whether a path may be listed or searched. Each file found there is checked again when it is opened.
     pub(crate) fn enter(&self, path: &Path, real: &Path) -> Result<(), Problem> {
         self.check(path, real, None, Access::Read)
     }
 
     /// The real path of a file that may be written, whether or not it exists.
     pub(crate) fn write_to(&self, path: &Path) -> Result<PathBuf, Problem> {
-        let leads_nowhere = || Problem::plain(format!("{} is a link that leads nowhere", path.display()));
+        let leads_nowhere = || Problem::plain(format!("{} is a dangling link", path.display()));
         let real = real(path).ok_or_else(leads_nowhere)?;
         self.check(path, &real, None, Access::Write)?;
         Ok(real)
@@ -190,70 +191,67 @@ impl Bounds {
     fn check(&self, path: &Path, real: &Path, about: Option<&Metadata>, access: Access) -> Result<(), Problem> {
         let covers = |why: Guarded| self.approved.iter().any(|place| place.why >= why && real.starts_with(&place.path));
         let path = path.display();
-        match self.standing(real, about, access) {
-            Standing::Free => Ok(()),
-            Standing::Guarded(why) if covers(why) => Ok(()),
-            Standing::Guarded(why) => Err(Problem::plain(format!("{path} {} and was not approved", why.words()))),
-            Standing::Private => Err(Problem::plain(format!("{path} is private"))),
+        match self.decide(real, about, access) {
+            Decision::Free => Ok(()),
+            Decision::Guarded(why) if covers(why) => Ok(()),
+            Decision::Guarded(why) => Err(Problem::plain(format!("{path} {} and was not approved", why.words()))),
+            Decision::Private => Err(Problem::plain(format!("{path} is private"))),
         }
     }
 
-    fn standing(&self, real: &Path, about: Option<&Metadata>, access: Access) -> Standing {
+    fn decide(&self, real: &Path, about: Option<&Metadata>, access: Access) -> Decision {
         let is_in = |folders: &[PathBuf]| folders.iter().any(|folder| real.starts_with(folder));
-        let Surroundings { roots, readable, sensitive, .. } = &*self.surroundings;
+        let AccessRules { roots, readable, sensitive, .. } = &*self.rules;
         let is_readable = access == Access::Read && is_in(readable);
-        if self.surroundings.is_private(real) || secrets::shows_process(real) {
-            return Standing::Private;
+        if self.rules.is_private(real) || secrets::shows_process(real) {
+            return Decision::Private;
         }
         if secrets::may_hold_secrets(real) || is_in(sensitive) && !is_readable || self.is_linked_secret(about) {
-            return Standing::Guarded(Guarded::Secret);
+            return Decision::Guarded(Guarded::Secret);
         }
         let around = roots.iter().chain(&self.workspace);
         let mut below = around.filter_map(|folder| Some((folder, real.strip_prefix(folder).ok()?))).peekable();
         if below.peek().is_none() {
-            return if is_readable { Standing::Free } else { Standing::Guarded(Guarded::Outside) };
+            return if is_readable { Decision::Free } else { Decision::Guarded(Guarded::Outside) };
         }
         let is_steering =
             access == Access::Write && below.any(|(folder, below)| secrets::steers_programs(folder, below));
-        if is_steering { Standing::Guarded(Guarded::Steering) } else { Standing::Free }
+        if is_steering { Decision::Guarded(Guarded::Steering) } else { Decision::Free }
     }
 
-    /// Whether a file is another name of one in a sensitive place.
+    /// Whether a file is a hard link to a file in a sensitive place.
     fn is_linked_secret(&self, about: Option<&Metadata>) -> bool {
         let Some(about) = about.filter(|about| about.is_file() && about.nlink() > 1) else { return false };
-        let known = self.linked_secrets.get_or_init(|| self.surroundings.linked_secrets());
+        let known = self.linked_secrets.get_or_init(|| self.rules.linked_secrets());
         known.contains(&(about.dev(), about.ino()))
     }
 }
 
-/// The same rule for other readers: the files and folders that file tools use only with approval, wherever they are, and those
-/// that they never use.
+/// The same rules for other readers: the files and folders that file tools use only with approval in every folder, and
+/// those that they never use.
 #[derive(Debug, Clone)]
 pub struct SecretFiles(Bounds);
 
 impl SecretFiles {
-    /// As the settings say.
-    pub fn new(settings: &Settings) -> Self {
-        let surroundings = Arc::new(Surroundings::new(settings));
-        Self(Bounds { surroundings, workspace: None, approved: Vec::new(), linked_secrets: Arc::default() })
+    /// Uses the paths of the settings.
+    pub fn new(settings: &WorkbenchSettings) -> Self {
+        let rules = Arc::new(AccessRules::new(settings));
+        Self(Bounds { rules, workspace: None, approved: Vec::new(), linked_secrets: Arc::default() })
     }
 
-    /// The same rule for a further call: second names of files are looked for anew.
-    pub fn anew(&self) -> Self {
+    /// The same rules for another call: hard links are searched again.
+    pub fn for_another_call(&self) -> Self {
         Self(Bounds { linked_secrets: Arc::default(), ..self.0.clone() })
     }
 
-    /// Whether a file or folder at a real path is among them.
+    /// Whether the file or folder at a real path is one of them.
     pub fn contain(&self, real: &Path, about: &Metadata) -> bool {
-        matches!(
-            self.0.standing(real, Some(about), Access::Read),
-            Standing::Guarded(Guarded::Secret) | Standing::Private
-        )
+        matches!(self.0.decide(real, Some(about), Access::Read), Decision::Guarded(Guarded::Secret) | Decision::Private)
     }
 }
 
-/// Where a path really leads. What does not exist yet lies where the nearest existing folder is; a link that leads
-/// nowhere has no such place.
+/// The real path. For a path that does not exist yet, the nearest existing folder is resolved. `None` for a dangling
+/// link.
 fn real(path: &Path) -> Option<PathBuf> {
     if let Ok(real) = path.canonicalize() {
         return Some(real);
@@ -264,7 +262,7 @@ fn real(path: &Path) -> Option<PathBuf> {
     Some(real(path.parent()?)?.join(path.file_name()?))
 }
 
-/// Where a path leads, and the path itself: a link to a private file may give way to a file of the same name.
+/// The target of a path, and the path itself: a link to a private file may be replaced by a file of the same name.
 fn both(path: &Path) -> impl Iterator<Item = PathBuf> {
     let itself = path.parent().zip(path.file_name()).and_then(|(folder, name)| Some(real(folder)?.join(name)));
     real(path).into_iter().chain(itself)
@@ -276,14 +274,14 @@ fn without_number(real: &Path) -> Option<PathBuf> {
     number.iter().all(u8::is_ascii_digit).then(|| real.with_extension(""))
 }
 
-/// The numbered copies of a file that exist, up to the first that does not.
+/// The existing numbered copies of a file, up to the first that is missing.
 fn numbered_copies(file: &Path) -> impl Iterator<Item = PathBuf> {
     let copy = |number| {
         let mut name = file.as_os_str().to_owned();
         name.push(format!(".{number}"));
         PathBuf::from(name)
     };
-    (1..ENTRIES).map(copy).take_while(|copy| copy.exists())
+    (1..MAX_ENTRIES).map(copy).take_while(|copy| copy.exists())
 }
 
 #[cfg(test)]
@@ -318,13 +316,13 @@ mod tests {
             self.0.path().canonicalize().unwrap().join(path)
         }
 
-        fn bounds(&self, approved: &[Place]) -> Bounds {
-            let mut settings = Settings::new(self.at("data"));
+        fn bounds(&self, approved: &[GuardedPath]) -> Bounds {
+            let mut settings = WorkbenchSettings::new(self.at("data"));
             settings.environment.insert("HOME".into(), self.at("").into());
             settings.readable = vec![self.at("data/skills")];
             settings.private = vec![self.at("private")];
             Bounds {
-                surroundings: Arc::new(Surroundings::new(&settings)),
+                rules: Arc::new(AccessRules::new(&settings)),
                 workspace: Some(self.at("work")),
                 approved: approved.to_vec(),
                 linked_secrets: Arc::default(),
@@ -333,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_freely_is_in_the_workspace_and_holds_no_secrets() {
+    fn only_files_in_the_workspace_without_secrets_are_read_freely() {
         let home = Home::new();
         let bounds = home.bounds(&[]);
         let reach = |path: &str| bounds.reach(&home.at(path), Access::Read).map(|place| place.why);
@@ -351,12 +349,12 @@ mod tests {
         for refused in ["other/file", "work/.env", ".ssh/key", "data/chat", "private/toml"] {
             assert!(bounds.open(&home.at(refused)).is_err(), "{refused}");
         }
-        assert!(bounds.write_to(&home.at("data/skills/SKILL.md")).is_err(), "what is readable is not writable");
+        assert!(bounds.write_to(&home.at("data/skills/SKILL.md")).is_err(), "a readable folder is not writable");
         assert!(bounds.write_to(&home.at("work/new/file")).is_ok());
     }
 
     #[test]
-    fn a_file_that_says_which_programs_run_is_written_only_with_approval() {
+    fn a_file_that_decides_which_programs_run_is_written_only_with_approval() {
         let home = Home::new();
         std::fs::create_dir(home.at("work/.git")).unwrap();
         std::fs::write(home.at("work/.git/HEAD"), "x").unwrap();
@@ -410,17 +408,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_approved_is_read_and_nothing_else() {
+    fn only_approved_files_are_read() {
         let home = Home::new();
-        let place = |path: &str, why| Place { path: home.at(path), why };
-        let can_open = |approved: &[Place], path: &str| home.bounds(approved).open(&home.at(path)).is_ok();
+        let place = |path: &str, why| GuardedPath { path: home.at(path), why };
+        let can_open = |approved: &[GuardedPath], path: &str| home.bounds(approved).open(&home.at(path)).is_ok();
         assert!(can_open(&[place("other/file", Guarded::Outside)], "other/file"));
         assert!(can_open(&[place(".ssh/key", Guarded::Secret)], ".ssh/key"));
         assert!(!can_open(&[place("", Guarded::Outside)], ".ssh/key"), "a folder does not open the secrets in it");
         assert!(!can_open(&[place("", Guarded::Steering)], ".ssh/key"));
         assert!(!can_open(&[place("other/file", Guarded::Outside)], ".ssh/key"));
         let all = [place("private", Guarded::Secret), place("", Guarded::Secret)];
-        assert!(!can_open(&all, "private/toml"), "what is private stays so");
+        assert!(!can_open(&all, "private/toml"), "private files stay private");
         let bounds = home.bounds(&[place("work", Guarded::Outside)]);
         assert!(bounds.write_to(&home.at("work/.envrc")).is_err(), "each reason is approved by itself");
         assert!(bounds.write_to(&home.at("work/.husky/pre-commit")).is_err(), "each reason is approved by itself");
@@ -435,11 +433,11 @@ mod tests {
         symlink(home.at("work/real"), home.at("work/link")).unwrap();
         std::fs::hard_link(home.at("work/audit"), home.at("work/hard")).unwrap();
         std::fs::hard_link(home.at("work/audit.1"), home.at("work/hard.1")).unwrap();
-        let mut settings = Settings::new(home.at("data"));
+        let mut settings = WorkbenchSettings::new(home.at("data"));
         settings.private = ["work/audit", "work/link", "work/later"].map(|path| home.at(path)).into();
-        let surroundings = Arc::new(Surroundings::new(&settings));
-        let all = vec![Place { path: home.at(""), why: Guarded::Steering }];
-        let bounds = || Bounds { surroundings: Arc::clone(&surroundings), approved: all.clone(), ..home.bounds(&[]) };
+        let rules = Arc::new(AccessRules::new(&settings));
+        let all = vec![GuardedPath { path: home.at(""), why: Guarded::Steering }];
+        let bounds = || Bounds { rules: Arc::clone(&rules), approved: all.clone(), ..home.bounds(&[]) };
         for private in ["audit", "audit.1", "audit.20", "real", "link", "hard", "hard.1"] {
             assert!(bounds().open(&home.at("work").join(private)).is_err(), "{private}");
         }
@@ -447,7 +445,7 @@ mod tests {
         std::fs::rename(home.at("work/new"), home.at("work/link")).unwrap();
         write("work/later");
         for private in ["link", "later"] {
-            assert!(bounds().open(&home.at("work").join(private)).is_err(), "{private} was made meanwhile");
+            assert!(bounds().open(&home.at("work").join(private)).is_err(), "{private} was created meanwhile");
             assert!(bounds().write_to(&home.at("work").join(private)).is_err(), "{private}");
         }
     }
@@ -456,7 +454,7 @@ mod tests {
     #[test]
     fn the_environment_of_a_process_is_private() {
         let home = Home::new();
-        let all = [Place { path: "/".into(), why: Guarded::Secret }];
+        let all = [GuardedPath { path: "/".into(), why: Guarded::Secret }];
         let own = format!("/proc/{}/environ", std::process::id());
         for path in ["/proc/self/environ", "/proc/thread-self/environ", "/proc/self/root/proc/self/environ", &own] {
             assert!(home.bounds(&all).open(Path::new(path)).is_err(), "{path}");

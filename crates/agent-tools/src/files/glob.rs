@@ -1,4 +1,4 @@
-//! `glob_files`: which files have a path that matches a glob.
+//! `glob_files`: finds files whose path matches a glob.
 
 use globset::GlobBuilder;
 

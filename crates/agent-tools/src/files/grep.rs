@@ -1,8 +1,8 @@
-//! `grep_files`: which files hold a pattern. It searches as ripgrep does, with ripgrep's own parts, so that nothing
-//! needs to be installed.
+//! `grep_files`: finds files that contain a pattern. It uses the libraries of ripgrep, so that nothing needs to be
+//! installed.
 //!
-//! A model chooses the pattern, and a repository the lines. So the pattern has bounds, and the search can end after every piece of
-//! a file: the time for a piece is at most the length of the piece times the size of the pattern.
+//! The model chooses the pattern, and a repository the lines. So the pattern is limited, and the search can stop after
+//! every piece of a file. The time for a piece is at most the length of the piece times the size of the pattern.
 
 use std::fs::File;
 use std::io::{self, Read, Seek as _};
@@ -24,21 +24,21 @@ use crate::contract::Ran;
 use crate::input::Input;
 use crate::outcome::{Outcome, Problem, blocking, done, failed};
 
-/// How long a search may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of a search.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest pattern, in bytes.
-const LONGEST_PATTERN: usize = 16 * 1024;
+/// Maximum length of a pattern, in bytes.
+const MAX_PATTERN_BYTES: usize = 16 * 1024;
 
-/// The most groups of a pattern: a search keeps a place in memory for each group in each state of the pattern.
-const MOST_GROUPS: usize = 50;
+/// Maximum number of groups in a pattern. A search keeps a memory slot for each group in each state of the pattern.
+const MAX_GROUPS: usize = 50;
 
-/// How large a compiled pattern may be, in bytes, and how much of a file is searched for it at once. A longer line is searched in
-/// pieces of that length.
+/// Maximum size of a compiled pattern in bytes, and how many bytes of a file are searched at once with it. A longer
+/// line is searched in pieces of that length.
 const SIZES: [(usize, usize); 3] = [(64 << 10, 16 << 10), (512 << 10, 2 << 10), (2 << 20, 512)];
 
-/// How much a pattern may keep while it searches, in bytes.
-const CACHE: usize = 1 << 20;
+/// Maximum cache size of a pattern during a search, in bytes.
+const MAX_CACHE_BYTES: usize = 1 << 20;
 
 /// Runs the tool.
 pub(crate) async fn run(job: &Job<'_>) -> Outcome {
@@ -56,25 +56,25 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
     .await
 }
 
-/// A pattern that is searched for in bounded memory, and in pieces of bounded time.
+/// A pattern that is searched with bounded memory, and in pieces of bounded time.
 #[derive(Debug)]
 struct Pattern {
     matcher: RegexMatcher,
-    /// How much of a file is searched at once, in bytes.
+    /// How many bytes of a file are searched at once.
     piece: usize,
 }
 
 impl Pattern {
     fn compile(text: &str) -> Result<Self, Problem> {
-        if text.len() > LONGEST_PATTERN {
-            return Err(Problem::plain(format!("pattern is longer than {LONGEST_PATTERN} bytes")));
+        if text.len() > MAX_PATTERN_BYTES {
+            return Err(Problem::plain(format!("pattern is longer than {MAX_PATTERN_BYTES} bytes")));
         }
-        // An escaped parenthesis counts too: the bound is rough, and no count is too low.
-        if text.matches('(').count() - text.matches("(?:").count() > MOST_GROUPS {
-            return Err(Problem::plain(format!("pattern has more than {MOST_GROUPS} groups; (?:x) makes none")));
+        // An escaped parenthesis counts too. The count is rough, but never too low.
+        if text.matches('(').count() - text.matches("(?:").count() > MAX_GROUPS {
+            return Err(Problem::plain(format!("pattern has more than {MAX_GROUPS} groups; (?:x) makes none")));
         }
         let mut builder = RegexMatcherBuilder::new();
-        builder.line_terminator(Some(b'\n')).dfa_size_limit(CACHE);
+        builder.line_terminator(Some(b'\n')).dfa_size_limit(MAX_CACHE_BYTES);
         let mut tried = Err(String::new());
         for (size, piece) in SIZES {
             tried = builder.size_limit(size).build(text).map_err(|error| error.to_string());
@@ -86,63 +86,64 @@ impl Pattern {
         Err(Problem::plain(format!("pattern is not a regular expression: {why}")))
     }
 
-    /// A searcher for it. A line of UTF-16 is not searched in pieces; a file with a very long one is not searched.
+    /// A searcher for the pattern. Lines of UTF-16 are not searched in pieces, so a file with a very long one is
+    /// skipped.
     fn searcher(&self) -> Searcher {
         let mut searcher = SearcherBuilder::new();
         searcher.binary_detection(BinaryDetection::quit(0)).heap_limit(Some(4 * self.piece)).build()
     }
 }
 
-/// Where files are looked for.
+/// The path in which files are searched.
 pub(super) fn path(input: &Input, folder: &Path) -> PathBuf {
     input.word("path").map_or_else(|| folder.to_owned(), |path| within(folder, path))
 }
 
-/// When a search ends, whether or not it is done.
+/// When a search must stop.
 #[derive(Debug, Clone)]
-struct Ending {
+struct StopCondition {
     stop: CancellationToken,
     until: Instant,
 }
 
-impl Ending {
-    /// Fails once the search has to end.
+impl StopCondition {
+    /// Fails once the search must stop.
     fn check(&self) -> Result<(), Problem> {
         if self.stop.is_cancelled() {
             return Err(Problem::plain("the search was stopped"));
         }
         if Instant::now() > self.until {
-            return Err(Problem::plain(format!("the search took longer than {} seconds", PATIENCE.as_secs())));
+            return Err(Problem::plain(format!("the search took longer than {} seconds", TIMEOUT.as_secs())));
         }
         Ok(())
     }
 }
 
-/// A file that is read in pieces, until the search has to end.
+/// A file that is read in pieces, until the search must stop.
 struct Pieces<'e> {
     file: File,
-    ending: &'e Ending,
-    /// How much is read at once.
+    stop_condition: &'e StopCondition,
+    /// How many bytes are read at once.
     piece: usize,
-    /// Whether it is UTF-16, into which no byte can be put.
+    /// Whether it is UTF-16, into which no single byte can be inserted.
     is_wide: bool,
-    /// How much of the current line was read.
+    /// How many bytes of the current line were read.
     length: usize,
 }
 
 impl<'e> Pieces<'e> {
-    fn of(file: File, piece: usize, ending: &'e Ending) -> Self {
+    fn of(file: File, piece: usize, stop_condition: &'e StopCondition) -> Self {
         let mut mark = [0; 2];
         let is_wide = file.read_exact_at(&mut mark, 0).is_ok() && matches!(mark, [0xff, 0xfe] | [0xfe, 0xff]);
-        Self { file, ending, piece, is_wide, length: 0 }
+        Self { file, stop_condition, piece, is_wide, length: 0 }
     }
 }
 
 impl Read for Pieces<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.ending.check().map_err(|problem| io::Error::other(problem.into_message()))?;
+        self.stop_condition.check().map_err(|problem| io::Error::other(problem.into_message()))?;
         if self.length >= self.piece && !self.is_wide && !buffer.is_empty() {
-            // A part is searched again with the next piece, so that the cut hides no match that is shorter.
+            // The end of a piece is searched again with the next piece, so that the cut hides no shorter match.
             self.file.seek_relative(-i64::try_from(self.piece / 4).unwrap_or_default())?;
             (buffer[0], self.length) = (b'\n', 0);
             return Ok(1);
@@ -155,19 +156,19 @@ impl Read for Pieces<'_> {
     }
 }
 
-/// A search for files, by whatever they must fulfil.
+/// A search for files that satisfy a condition.
 #[derive(Debug)]
 pub(super) struct Search {
     pub(super) place: PathBuf,
-    /// Where that really is.
+    /// The real path of it.
     real: PathBuf,
     bounds: Bounds,
     limit: usize,
-    ending: Ending,
+    stop_condition: StopCondition,
 }
 
 impl Search {
-    /// A search where the input says.
+    /// A search in the path that the input names.
     pub(super) fn new(job: &Job<'_>) -> Result<Self, Problem> {
         if job.input.whole("limit").is_some_and(|limit| limit <= 0) {
             return Err(Problem::plain("limit must be greater than zero"));
@@ -177,11 +178,11 @@ impl Search {
         let real = place.canonicalize().map_err(inaccessible)?;
         job.bounds.enter(&place, &real)?;
         let limit = job.input.within("limit", 100, 1, 2000);
-        let ending = Ending { stop: job.stop.clone(), until: Instant::now() + PATIENCE };
-        Ok(Self { place, real, bounds: job.bounds.clone(), limit, ending })
+        let stop_condition = StopCondition { stop: job.stop.clone(), until: Instant::now() + TIMEOUT };
+        Ok(Self { place, real, bounds: job.bounds.clone(), limit, stop_condition })
     }
 
-    /// All files that are not ignored, and match a glob if there is one.
+    /// All files that are not ignored and that match the glob, if there is one.
     pub(super) fn walk(&self, include: Option<&str>) -> Result<Walk, Problem> {
         let mut walk = WalkBuilder::new(&self.place);
         if let Some(include) = include {
@@ -189,7 +190,7 @@ impl Search {
             let overrides = overrides.add(include).and_then(|overrides| overrides.build());
             walk.overrides(overrides.map_err(|error| Problem::plain(format!("not a glob: {error}")))?);
         }
-        // Links are not followed, so what is below the place is as far below where that really is.
+        // Links are not followed, so the same relative path leads to the entry below the real path.
         let (place, real, bounds) = (self.place.clone(), self.real.clone(), self.bounds.clone());
         gladhand_ignore_files::use_plain(&mut walk, &self.real, move |entry| {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
@@ -199,7 +200,7 @@ impl Search {
         Ok(walk.build())
     }
 
-    /// Whether a file holds a match. A file that cannot be read, or may not be, holds none.
+    /// Whether a file contains a match. A file that cannot or may not be read contains none.
     fn holds(&self, searcher: &mut Searcher, pattern: &Pattern, path: &Path) -> bool {
         let mut found = false;
         let stop_at_first = Bytes(|_, _| {
@@ -207,28 +208,28 @@ impl Search {
             Ok(false)
         });
         let Ok(file) = self.bounds.open(path) else { return false };
-        let pieces = Pieces::of(file, pattern.piece, &self.ending);
+        let pieces = Pieces::of(file, pattern.piece, &self.stop_condition);
         searcher.search_reader(&pattern.matcher, pieces, stop_at_first).is_ok() && found
     }
 
-    /// Those files that fulfil a condition.
+    /// The files that satisfy a condition.
     pub(super) fn result(&self, walk: &mut Walk, mut fulfils: impl FnMut(&Path) -> bool) -> Outcome {
         let mut found = Vec::new();
-        // What cannot be read is passed over.
+        // Unreadable entries are skipped.
         for entry in walk.filter_map(Result::ok) {
-            self.ending.check()?;
+            self.stop_condition.check()?;
             if entry.file_type().is_some_and(|kind| kind.is_file()) && fulfils(entry.path()) {
                 let changed = entry.metadata().ok().and_then(|data| data.modified().ok());
                 found.push(Found { changed: changed.unwrap_or(SystemTime::UNIX_EPOCH), path: entry.into_path() });
             }
         }
-        // A file whose search had to end seems to hold nothing.
-        self.ending.check()?;
+        // A file whose search had to stop seems to contain no match, so report the timeout.
+        self.stop_condition.check()?;
         Ok(if found.is_empty() { nothing() } else { done(&newest_first(found, self.limit)) })
     }
 }
 
-/// Finding nothing is no success, but no error either.
+/// No match is neither a success nor an error.
 fn nothing() -> Ran {
     Ran { error: None, ..failed("No matches found.", "") }
 }

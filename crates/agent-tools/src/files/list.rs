@@ -1,7 +1,7 @@
-//! `list_dir`: the entries of a directory and of those below it.
+//! `list_dir`: lists the entries of a directory and of its subdirectories.
 //!
-//! The tree is walked in the order in which it is shown, and entries before and behind the wanted ones are not kept. So memory does
-//! not grow with the tree: it holds the names in the directories on the way to the current one, and the lines.
+//! The tree is walked in display order, and entries before and after the requested range are not kept. So memory does
+//! not grow with the tree: it holds the names in the directories on the path to the current one, and the lines.
 
 use std::ffi::OsString;
 use std::ops::{ControlFlow, Range};
@@ -15,19 +15,19 @@ use crate::input::Input;
 use crate::outcome::{Outcome, Problem, blocking, done};
 use crate::text;
 
-/// How many UTF-16 units of a name are shown.
-const NAME: usize = 500;
+/// Maximum length of a name, in UTF-16 units.
+const MAX_NAME_UNITS: usize = 500;
 
-/// How many entries are looked at, so that no tree is too large.
-const MOST: usize = 200_000;
+/// Maximum number of visited entries.
+const MAX_ENTRIES: usize = 200_000;
 
-/// How many levels of directories are shown at most.
-const DEEPEST: usize = 64;
+/// Maximum number of directory levels.
+const MAX_DEPTH: usize = 64;
 
-/// How many bytes the names on the way may take, and how many the lines.
-const BYTES: usize = 8 << 20;
+/// Maximum size in bytes of the names in memory, and of the lines.
+const MAX_BYTES: usize = 8 << 20;
 
-/// The directory that is meant.
+/// The directory that the input names.
 pub(super) fn path(input: &Input) -> PathBuf {
     input.text("dir_path").unwrap_or_default().into()
 }
@@ -50,9 +50,9 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
         bounds: job.bounds.clone(),
         stop: job.stop.clone(),
         wanted: offset..offset.saturating_add(limit),
-        depth: depth.min(DEEPEST),
+        depth: depth.min(MAX_DEPTH),
         seen: 0,
-        on_the_way: 0,
+        names_size: 0,
         lines: Vec::new(),
         bytes: 0,
         has_more: false,
@@ -79,28 +79,28 @@ impl Entry {
         Ok(Self { name: entry.file_name(), suffix })
     }
 
-    /// How much memory it takes.
+    /// Its size in memory.
     fn size(&self) -> usize {
         size_of::<Self>() + self.name.len()
     }
 }
 
-/// A list that is being made.
+/// A list that is being built.
 #[derive(Debug)]
 struct Listing {
     bounds: Bounds,
     stop: CancellationToken,
-    /// The numbers of the entries that are shown. The first entry has number 1.
+    /// The numbers of the entries to show. The first entry has number 1.
     wanted: Range<usize>,
     depth: usize,
-    /// How many entries were passed, shown or not.
+    /// How many entries were visited, shown or not.
     seen: usize,
-    /// How much memory the names on the way take.
-    on_the_way: usize,
+    /// The size of the names in memory.
+    names_size: usize,
     lines: Vec<String>,
-    /// How long the lines are together.
+    /// The total length of the lines.
     bytes: usize,
-    /// Whether there are entries behind the last line.
+    /// Whether there are entries after the last line.
     has_more: bool,
 }
 
@@ -122,29 +122,29 @@ impl Listing {
         Ok(done(&lines.into_iter().chain(more).collect::<Vec<_>>().join("\n")))
     }
 
-    /// The entries of a directory by its real path, sorted, as far as there is room for them.
+    /// The entries of a directory by its real path, sorted, up to the memory limit.
     fn read(&mut self, folder: &Path) -> std::io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
-        let found = fs_err::read_dir(folder)?.take(MOST - self.seen);
+        let found = fs_err::read_dir(folder)?.take(MAX_ENTRIES - self.seen);
         for entry in found.filter_map(|entry| Entry::of(&entry.ok()?).ok()) {
-            if self.on_the_way + entry.size() > BYTES || self.stop.is_cancelled() {
+            if self.names_size + entry.size() > MAX_BYTES || self.stop.is_cancelled() {
                 break;
             }
-            self.on_the_way += entry.size();
+            self.names_size += entry.size();
             entries.push(entry);
         }
         entries.sort();
         Ok(entries)
     }
 
-    /// Shows the entries of a directory, each followed by what is in it. Breaks when no further entry is wanted.
+    /// Shows the entries of a directory, each followed by its own entries. Breaks when no further entry is needed.
     fn show(&mut self, folder: &Path, entries: Vec<Entry>, level: usize) -> ControlFlow<()> {
         for entry in entries {
             self.take(&entry, level)?;
-            self.on_the_way -= entry.size();
+            self.names_size -= entry.size();
             let path = folder.join(&entry.name);
             if entry.suffix == "/" && level + 1 < self.depth && self.bounds.shows(&path) {
-                // One that cannot be read is listed without what is in it.
+                // An unreadable directory is listed without its entries.
                 let below = self.read(&path).unwrap_or_default();
                 self.show(&path, below, level + 1)?;
             }
@@ -152,17 +152,22 @@ impl Listing {
         ControlFlow::Continue(())
     }
 
-    /// Counts an entry, and makes a line of it if it is wanted.
+    /// Counts an entry, and makes a line of it if it is in the range.
     fn take(&mut self, entry: &Entry, level: usize) -> ControlFlow<()> {
-        if self.seen >= MOST || self.stop.is_cancelled() {
+        if self.seen >= MAX_ENTRIES || self.stop.is_cancelled() {
             return ControlFlow::Break(());
         }
         self.seen += 1;
         if self.seen < self.wanted.start {
             return ControlFlow::Continue(());
         }
-        let line = format!("{}{}{}", "  ".repeat(level), text::cut(&entry.name.to_string_lossy(), NAME), entry.suffix);
-        if self.seen >= self.wanted.end || self.bytes + line.len() > BYTES {
+        let line = format!(
+            "{}{}{}",
+            "  ".repeat(level),
+            text::cut(&entry.name.to_string_lossy(), MAX_NAME_UNITS),
+            entry.suffix
+        );
+        if self.seen >= self.wanted.end || self.bytes + line.len() > MAX_BYTES {
             self.has_more = true;
             return ControlFlow::Break(());
         }

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use self::bounds::Access;
 use crate::input::Input;
 
-/// The paths that a call of a file tool uses, and what for. None for other tools.
+/// The paths that a call of a file tool uses, and for what. Empty for other tools.
 pub(crate) fn used(tool: &str, input: &Input, folder: &Path) -> Vec<(PathBuf, Access)> {
     let read = |path: PathBuf| vec![(path, Access::Read)];
     match tool {
@@ -26,12 +26,12 @@ pub(crate) fn used(tool: &str, input: &Input, folder: &Path) -> Vec<(PathBuf, Ac
     }
 }
 
-/// A path as a session that works in a folder means it, without the `.` and `..` that would otherwise show in reports.
+/// Resolves a path relative to a folder, without `.` and `..`, which would otherwise show in reports.
 pub(crate) fn within(folder: &Path, path: &str) -> PathBuf {
     tidy(&folder.join(path))
 }
 
-/// A path without `.` and with each `..` taken back, as it is written and not as links lead.
+/// Removes `.` and resolves `..` textually, without following links.
 fn tidy(path: &Path) -> PathBuf {
     let mut tidy = PathBuf::new();
     for component in path.components() {
@@ -44,7 +44,7 @@ fn tidy(path: &Path) -> PathBuf {
     tidy
 }
 
-/// A file that was found, and when it was last changed.
+/// A file that was found, and its modification time.
 #[derive(Debug)]
 struct Found {
     path: PathBuf,
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_tidied_as_they_are_written() {
+    fn paths_are_normalised_textually() {
         assert_eq!(tidy(Path::new("/a/./b/../c")), Path::new("/a/c"));
         assert_eq!(tidy(Path::new("/../a")), Path::new("/a"));
     }

@@ -1,4 +1,4 @@
-//! `read_file`: lines of a file, by number or by the block that they belong to.
+//! `read_file`: returns lines of a file, by number or by the block that they belong to.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -10,22 +10,22 @@ use crate::input::Input;
 use crate::outcome::{Outcome, Problem, blocking, done};
 use crate::text;
 
-/// How many UTF-16 units of a line are shown.
+/// Maximum length of a shown line, in UTF-16 units.
 const LINE: usize = 500;
 
-/// How many bytes of a line are looked at: no 500 units need more.
+/// How many bytes of a line are read: enough for 500 units.
 const LINE_BYTES: u64 = 4 * LINE as u64;
 
-/// How many lines are shown at most, whatever is asked for.
-const MOST: usize = 20_000;
+/// Maximum number of shown lines.
+const MAX_LINES: usize = 20_000;
 
-/// How many lines a file may have to be read by blocks.
-const BLOCK_LINES: usize = 500_000;
+/// Maximum number of lines of a file that is read by blocks.
+const MAX_BLOCK_FILE_LINES: usize = 500_000;
 
-/// How many columns a tab is, and a level of indentation.
+/// The width of a tab, and of one level of indentation, in columns.
 const LEVEL: usize = 4;
 
-/// The file that is meant.
+/// The file that the input names.
 pub(super) fn path(input: &Input) -> PathBuf {
     input.text("file_path").unwrap_or_default().into()
 }
@@ -37,19 +37,19 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
         return Err(Problem::plain("file_path must be an absolute path"));
     }
     let offset = positive(job.input.whole("offset"), 1, "offset must be a line number, counted from 1")?;
-    let limit = positive(job.input.whole("limit"), 2000, "limit must be greater than zero")?.min(MOST);
+    let limit = positive(job.input.whole("limit"), 2000, "limit must be greater than zero")?.min(MAX_LINES);
     let bounds = job.bounds.clone();
     if job.input.word("mode").unwrap_or("slice") != "indentation" {
         return blocking(move || slice(bounds.open(&path)?, offset, limit)).await;
     }
     let options = job.input.inner("indentation");
-    let most = positive(options.whole("max_lines"), limit, "max_lines must be greater than zero")?;
+    let max_lines = positive(options.whole("max_lines"), limit, "max_lines must be greater than zero")?;
     let block = Block {
         anchor: positive(options.whole("anchor_line"), offset, "anchor_line must be a line number, counted from 1")?,
         levels: options.within("max_levels", 0, 0, usize::MAX / LEVEL),
         siblings: options.flag("include_siblings", false),
         header: options.flag("include_header", true),
-        most: limit.min(most),
+        max_lines: limit.min(max_lines),
     };
     blocking(move || block.read(bounds.open(&path)?)).await
 }
@@ -61,7 +61,7 @@ fn positive(number: Option<i64>, default: usize, message: &str) -> Result<usize,
     }
 }
 
-/// The lines of a file, each cut.
+/// The lines of a file, each cut to the maximum length.
 struct Lines(BufReader<File>);
 
 impl Lines {
@@ -69,7 +69,7 @@ impl Lines {
         Self(BufReader::new(file))
     }
 
-    /// The next line without its end, if there is one.
+    /// The next line without its line end, if there is one.
     fn next(&mut self) -> Result<Option<String>, Problem> {
         let failed = |error: io::Error| Problem::plain(format!("failed to read file: {error}"));
         let mut line = Vec::new();
@@ -111,21 +111,21 @@ fn slice(file: File, offset: usize, limit: usize) -> Outcome {
     Ok(done(&shown.join("\n")))
 }
 
-/// Which block is wanted.
+/// The requested block.
 #[derive(Debug)]
 struct Block {
     anchor: usize,
     levels: usize,
     siblings: bool,
     header: bool,
-    most: usize,
+    max_lines: usize,
 }
 
 /// One direction in which a block grows.
 struct Growth {
-    /// The next line to look at, if any is left.
+    /// The next line to check, if any is left.
     next: Option<usize>,
-    /// Whether a line of the least indentation was taken already.
+    /// Whether a line with the minimum indentation was already taken.
     has_border: bool,
 }
 
@@ -134,9 +134,9 @@ impl Block {
         let mut file = Lines::of(file);
         let mut lines = Vec::new();
         while let Some(line) = file.next()? {
-            if lines.len() >= BLOCK_LINES {
+            if lines.len() >= MAX_BLOCK_FILE_LINES {
                 return Err(Problem::plain(format!(
-                    "files of more than {BLOCK_LINES} lines can only be read by slices"
+                    "files of more than {MAX_BLOCK_FILE_LINES} lines can only be read by slices"
                 )));
             }
             lines.push(line);
@@ -148,8 +148,7 @@ impl Block {
         Ok(done(&shown.join("\n")))
     }
 
-    /// The lines that belong to the block. It grows from the anchor, up and down by turns, while lines are indented
-    /// enough.
+    /// The lines of the block. It grows from the anchor, alternately up and down, while lines are indented enough.
     fn lines(&self, lines: &[String]) -> impl Iterator<Item = usize> + use<> {
         let indents = indents(lines);
         let anchor = self.anchor - 1;
@@ -157,7 +156,7 @@ impl Block {
         let mut block = VecDeque::from([anchor]);
         let mut up = Growth { next: anchor.checked_sub(1), has_border: false };
         let mut down = Growth { next: Some(anchor + 1), has_border: false };
-        while block.len() < self.most && (up.next.is_some() || down.next.is_some()) {
+        while block.len() < self.max_lines && (up.next.is_some() || down.next.is_some()) {
             if let Some(at) = up.next.take() {
                 let is_header = self.header && is_comment(&lines[at]);
                 if self.takes(&mut up, indents[at], least, is_header) {
@@ -165,7 +164,7 @@ impl Block {
                     up.next = at.checked_sub(1);
                 }
             }
-            if block.len() < self.most
+            if block.len() < self.max_lines
                 && let Some(at) = down.next.take().filter(|at| *at < lines.len())
                 && self.takes(&mut down, indents[at], least, false)
             {
@@ -183,8 +182,8 @@ impl Block {
         block.into_iter()
     }
 
-    /// Whether a line still belongs to the block. Of those at its border only the first does, unless siblings are
-    /// wanted or it is part of a header.
+    /// Whether a line still belongs to the block. Of the lines with the minimum indentation only the first does, unless
+    /// siblings are requested or the line is part of a header.
     fn takes(&self, growth: &mut Growth, indent: usize, least: usize, is_header: bool) -> bool {
         if indent != least || self.siblings {
             return indent >= least;
@@ -195,7 +194,7 @@ impl Block {
     }
 }
 
-/// How far each line is indented; blank ones as the line before them.
+/// The indentation of each line. A blank line has that of the line before it.
 fn indents(lines: &[String]) -> Vec<usize> {
     let mut last = 0;
     let indent = |line: &String| {
@@ -226,13 +225,13 @@ mod tests {
 
     #[test]
     fn blocks_grow_by_indentation() {
-        let block = Block { anchor: 4, levels: 1, siblings: false, header: true, most: 100 };
+        let block = Block { anchor: 4, levels: 1, siblings: false, header: true, max_lines: 100 };
         assert_eq!(lines(&block), [2, 3, 4, 5, 6, 7]);
         assert_eq!(lines(&Block { header: false, ..block }), [3, 4, 5, 6, 7]);
-        let block = Block { anchor: 4, levels: 1, siblings: true, header: true, most: 100 };
+        let block = Block { anchor: 4, levels: 1, siblings: true, header: true, max_lines: 100 };
         assert_eq!(lines(&block), [2, 3, 4, 5, 6, 7, 8, 9]);
-        let block = Block { anchor: 4, levels: 0, siblings: true, header: true, most: 100 };
+        let block = Block { anchor: 4, levels: 0, siblings: true, header: true, max_lines: 100 };
         assert_eq!(lines(&block), (1..=10).collect::<Vec<_>>());
-        assert_eq!(lines(&Block { most: 3, ..block }), [3, 4], "blank lines at the ends go");
+        assert_eq!(lines(&Block { max_lines: 3, ..block }), [3, 4], "blank lines at the ends are removed");
     }
 }

@@ -1,12 +1,12 @@
-//! Which files may hold secrets, by where they are and what they are called.
+//! Recognises files that may hold secrets, by their location and name.
 //!
-//! The lists name places that common programs use. Callers pass real paths; `bounds` resolves links and finds second names of
-//! files.
+//! The lists name places that common programs use. Callers pass real paths; `bounds` resolves links and finds hard
+//! links.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path};
 
-/// Places of the system: its state, its devices and its protected files.
+/// System paths: kernel state, devices and protected files.
 const SYSTEM: [&str; 12] = [
     "/proc",
     "/sys",
@@ -22,7 +22,7 @@ const SYSTEM: [&str; 12] = [
     "/var/run/secrets",
 ];
 
-/// Folders that hold keys, logins or cookies, wherever they are. Each is one or more components.
+/// Folders that hold keys, logins or cookies, in any place. Each is one or more components.
 pub(super) const FOLDERS: [&str; 65] = [
     ".ssh",
     ".aws",
@@ -91,7 +91,7 @@ pub(super) const FOLDERS: [&str; 65] = [
     "Library/Application Support/gladhand",
 ];
 
-/// Files that hold keys or logins, wherever they are. Each is one or more components.
+/// Files that hold keys or logins, in any place. Each is one or more components.
 pub(super) const FILES: [&str; 59] = [
     ".netrc",
     "_netrc",
@@ -154,26 +154,26 @@ pub(super) const FILES: [&str; 59] = [
     "age/keys.txt",
 ];
 
-/// Endings of files that hold keys.
+/// Extensions of files that hold keys.
 const ENDINGS: [&str; 9] = [".pem", ".key", ".p12", ".pfx", ".pkcs12", ".jks", ".keystore", ".kdbx", ".ppk"];
 
-/// Endings of files in which Terraform keeps the settings of what it made, passwords among them.
+/// Extensions of Terraform state files, which contain the settings of resources, including passwords.
 const STATES: [&str; 2] = [".tfstate", ".tfstate.backup"];
 
-/// How SSH names its keys.
+/// Names of SSH keys.
 const SSH_KEYS: [&str; 4] = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"];
 
-/// Endings of files of variables that are made to be shown.
+/// Extensions of environment files that are meant to be public.
 const SHOWN: [&str; 5] = [".example", ".sample", ".template", ".dist", ".defaults"];
 
-/// Whether a file or folder at a real path may hold secrets, by its place or its name.
+/// Whether a file or folder at a real path may hold secrets, by its location or name.
 pub fn may_hold_secrets(real: &Path) -> bool {
     let is_of_system = SYSTEM.iter().any(|place| real.starts_with(place));
     is_of_system || is_below_any(real) || is_named(real)
 }
 
-/// Folders and files of a workspace that say which programs run, or what agents do: hooks, settings of editors, shells and desktops,
-/// servers and instructions of agents. Each is one or more components; case does not matter.
+/// Folders and files of a workspace that decide which programs run, or what agents do: hooks, settings of editors,
+/// shells and desktops, servers and instructions of agents. Each is one or more components. Case does not matter.
 const STEERING: &[&str] = &[
     // Version control.
     ".git",
@@ -310,8 +310,8 @@ const STEERING: &[&str] = &[
     "Library/LaunchAgents",
 ];
 
-/// Whether a path below a workspace says which programs run. The workspace may itself be a part of such a place: `autostart` in
-/// `.config` is one.
+/// Whether a path below a workspace decides which programs run. The workspace may itself be a part of such a place:
+/// `autostart` is one if the workspace is `.config`.
 pub fn steers_programs(workspace: &Path, below: &Path) -> bool {
     let path = workspace.join(below);
     let (parts, above) = (path.iter().collect::<Vec<_>>(), workspace.iter().count());
@@ -324,7 +324,7 @@ pub fn steers_programs(workspace: &Path, below: &Path) -> bool {
     STEERING.iter().any(is_there)
 }
 
-/// Whether a real path shows the memory or the environment of a process, this one among them.
+/// Whether a real path exposes the memory or the environment of a process, including this one.
 pub(crate) fn shows_process(real: &Path) -> bool {
     real.starts_with("/proc")
         && real.file_name().is_some_and(|name| ["environ", "mem", "auxv"].iter().any(|it| name == *it))
@@ -332,7 +332,7 @@ pub(crate) fn shows_process(real: &Path) -> bool {
 
 fn is_below_any(real: &Path) -> bool {
     let components: Vec<Component<'_>> = real.components().collect();
-    // The components of a folder follow each other somewhere in the path.
+    // The components of the folder must follow each other somewhere in the path.
     let contains = |folder: &&str| {
         let wanted = || Path::new(folder).components();
         components.windows(wanted().count()).any(|part| wanted().eq(part.iter().copied()))
@@ -347,22 +347,22 @@ fn is_named(real: &Path) -> bool {
     let is_ssh_key = SSH_KEYS.iter().any(|key| name.starts_with(key)) && !name.ends_with(".pub");
     is_environment && !is_shown(&name)
         || is_ssh_key
-        // With or without the ending of a program that seals it.
+        // With or without the extension of an encryption program.
         || name.starts_with(".authinfo") || name.starts_with(".netrc")
-        // Shells and database clients keep what was typed: `.bash_history`, `.psql_history`.
+        // Shells and database clients store the typed commands: `.bash_history`, `.psql_history`.
         || name.starts_with('.') && name.ends_with("_history")
         || is_git_config(real, &name)
         || STATES.iter().any(|end| name.ends_with(end))
         || ENDINGS.iter().any(|end| name.ends_with(end))
 }
 
-/// Whether a file of variables is made to be shown: `.env.example`, `example.env`.
+/// Whether an environment file is meant to be public: `.env.example`, `example.env`.
 fn is_shown(name: &str) -> bool {
     let stem = name.strip_suffix(".env").unwrap_or(name);
     SHOWN.iter().any(|end| stem.ends_with(end) || stem == &end[1..])
 }
 
-/// Whether a file is the configuration of a Git repository or of a submodule. Addresses of remotes may hold tokens.
+/// Whether a file is the configuration of a Git repository or submodule. The URLs of remotes may contain tokens.
 fn is_git_config(real: &Path, name: &str) -> bool {
     let is_repository = |part: &OsStr| part.to_string_lossy().to_ascii_lowercase().ends_with(".git");
     (name == "config" || name == "config.worktree")
@@ -374,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_known_by_place_and_by_name() {
+    fn secrets_are_recognised_by_location_and_name() {
         for secret in [
             "/proc/1/environ",
             "/sys/kernel",
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_say_which_programs_run_are_known_in_every_workspace() {
+    fn places_that_decide_which_programs_run_are_recognised_in_every_workspace() {
         for steering in [
             ".devcontainer/devcontainer.json",
             ".zed/tasks.json",
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_show_a_process_are_known() {
+    fn files_that_expose_a_process_are_recognised() {
         assert!(shows_process(Path::new("/proc/12/task/13/environ")) && !shows_process(Path::new("/srv/environ")));
     }
 }

@@ -1,4 +1,4 @@
-//! Commands that go on while others run, and are read from and written to.
+//! Background commands, which tools read from and write to.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use tokio::net::unix::pipe::Sender;
 use tokio_util::sync::CancellationToken;
 
 use super::escapes::Stripper;
-use super::foreground::{LAST_WORDS, read_all};
+use super::foreground::{OUTPUT_GRACE, read_all};
 use super::output::{Reading, Tail};
 use super::pipes::Pipes;
 use super::starting::{Channels, GRACE, Held};
@@ -18,11 +18,11 @@ use super::{Exit, Plan, pipes};
 use crate::bench::Job;
 use crate::moment;
 
-/// How long a process may leave its input unread before writing is given up.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of a write to a process that does not read its input.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a stop is waited for, so that most reports of it already know how it ended.
-const LEAVING: Duration = Duration::from_secs(1);
+/// How long a stop request waits, so that most reports already have the exit status.
+const STOP_WAIT: Duration = Duration::from_secs(1);
 
 /// The size of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,22 +31,22 @@ pub(crate) struct Size {
     pub(crate) rows: u16,
 }
 
-/// How a background process is to be started and called.
+/// How a background process is started and named.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) plan: Plan,
-    /// The beginning of its id.
+    /// The prefix of its id.
     pub(crate) prefix: &'static str,
     pub(crate) name: String,
     /// A terminal of this size, or pipes.
     pub(crate) terminal: Option<Size>,
-    /// Whether escape sequences are taken out of what it says.
-    pub(crate) strips: bool,
-    /// A file that goes when it has ended.
+    /// Whether escape sequences are removed from its output.
+    pub(crate) strips_escapes: bool,
+    /// A file that is removed when the process has ended.
     pub(crate) script: Option<TempPath>,
 }
 
-/// A process in the background.
+/// A background process.
 #[derive(Debug)]
 pub(crate) struct Background {
     pub(crate) id: String,
@@ -56,11 +56,11 @@ pub(crate) struct Background {
     pub(crate) created_at: String,
     held: Arc<dyn Held>,
     live: Mutex<Live>,
-    way_in: tokio::sync::Mutex<WayIn>,
+    input: tokio::sync::Mutex<InputChannel>,
     ended: CancellationToken,
 }
 
-/// What changes while it runs.
+/// The state that changes while it runs.
 #[derive(Debug)]
 struct Live {
     updated_at: String,
@@ -70,15 +70,15 @@ struct Live {
     stderr: Tail,
 }
 
-/// How it is written to.
+/// Its input.
 #[derive(Debug)]
-enum WayIn {
+enum InputChannel {
     Pipe(Sender),
     Terminal(pty_process::OwnedWritePty),
     Closed,
 }
 
-/// One of the two streams of a process.
+/// One of the two output streams of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
     Stdout,
@@ -88,8 +88,8 @@ pub(crate) enum Stream {
 impl Background {
     /// Starts a process.
     pub(crate) async fn start(start: Start, job: &Job<'_>) -> io::Result<Arc<Self>> {
-        let Start { mut plan, prefix, name, terminal, strips, script } = start;
-        let Ends { channels, way_in, stdout, stderr } = match terminal {
+        let Start { mut plan, prefix, name, terminal, strips_escapes, script } = start;
+        let Ends { channels, input, stdout, stderr } = match terminal {
             Some(size) => {
                 plan.environment.insert("TERM".into(), "xterm-256color".into());
                 in_terminal(size)?
@@ -97,7 +97,7 @@ impl Background {
             None => on_pipes()?,
         };
         let held = job.bench.settings.starter.start(plan.program(), channels).await?;
-        job.desk.hold(Arc::clone(&held));
+        job.session_state.hold(Arc::clone(&held));
         let created_at = moment::now();
         let background = Arc::new(Self {
             id: format!("{prefix}-{}-{}", moment::milliseconds(), moment::random_hex(8)?),
@@ -113,14 +113,14 @@ impl Background {
                 stderr: Tail::default(),
             }),
             created_at,
-            way_in: tokio::sync::Mutex::new(way_in),
+            input: tokio::sync::Mutex::new(input),
             ended: CancellationToken::new(),
         });
         let readers = [(Stream::Stdout, Some(stdout)), (Stream::Stderr, stderr)].map(|(stream, source)| {
             let background = Arc::clone(&background);
             tokio::spawn(async move {
                 if let Some(source) = source {
-                    background.hear(stream, source, strips).await;
+                    background.read_output(stream, source, strips_escapes).await;
                 }
             })
         });
@@ -128,21 +128,21 @@ impl Background {
         tokio::spawn(async move {
             let exit = held.ended().await.map_or_else(|_| Exit::default(), Exit::from);
             for reader in readers {
-                let _ = tokio::time::timeout(LAST_WORDS, reader).await;
+                let _ = tokio::time::timeout(OUTPUT_GRACE, reader).await;
             }
             drop(script);
             watched.change(|live| live.exit = Some(exit));
             watched.ended.cancel();
-            *watched.way_in.lock().await = WayIn::Closed;
+            *watched.input.lock().await = InputChannel::Closed;
         });
         Ok(background)
     }
 
-    async fn hear(&self, stream: Stream, source: Source, strips: bool) {
+    async fn read_output(&self, stream: Stream, source: Source, strips_escapes: bool) {
         let mut stripper = Stripper::default();
         let take = |piece: &str| {
             let stripped;
-            let piece = if strips {
+            let piece = if strips_escapes {
                 stripped = stripper.strip(piece);
                 &stripped
             } else {
@@ -176,7 +176,7 @@ impl Background {
         self.exit().is_none()
     }
 
-    /// When something last happened to it.
+    /// The time of the last change.
     pub(crate) fn updated_at(&self) -> String {
         self.live().updated_at.clone()
     }
@@ -193,15 +193,15 @@ impl Background {
     }
 
     /// Reads one stream.
-    pub(crate) fn read(&self, stream: Stream, most: usize, is_peek: bool) -> Reading {
+    pub(crate) fn read(&self, stream: Stream, max_units: usize, is_peek: bool) -> Reading {
         let mut live = self.live();
         match stream {
-            Stream::Stdout => live.stdout.read(most, is_peek),
-            Stream::Stderr => live.stderr.read(most, is_peek),
+            Stream::Stdout => live.stdout.read(max_units, is_peek),
+            Stream::Stderr => live.stderr.read(max_units, is_peek),
         }
     }
 
-    /// Where one stream stands, without reading it.
+    /// The read position of a stream, without reading.
     pub(crate) fn skip(&self, stream: Stream) -> Reading {
         let live = self.live();
         match stream {
@@ -210,78 +210,78 @@ impl Background {
         }
     }
 
-    /// Writes to it, unless it does not listen.
+    /// Writes to its input. Fails after a timeout if the process does not read.
     pub(crate) async fn write(&self, bytes: &[u8]) -> io::Result<()> {
         let write = async {
-            match &mut *self.way_in.lock().await {
-                WayIn::Pipe(pipe) => {
+            match &mut *self.input.lock().await {
+                InputChannel::Pipe(pipe) => {
                     pipe.write_all(bytes).await?;
                     pipe.flush().await
                 }
-                WayIn::Terminal(terminal) => terminal.write_all(bytes).await,
-                WayIn::Closed => Err(io::ErrorKind::BrokenPipe.into()),
+                InputChannel::Terminal(terminal) => terminal.write_all(bytes).await,
+                InputChannel::Closed => Err(io::ErrorKind::BrokenPipe.into()),
             }
         };
-        let written = tokio::time::timeout(PATIENCE, write).await;
+        let written = tokio::time::timeout(WRITE_TIMEOUT, write).await;
         self.change(|_| ());
         written.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the process does not read its input")))
     }
 
-    /// Gives its terminal another size.
+    /// Resizes its terminal.
     pub(crate) async fn resize(&self, size: Size) -> io::Result<()> {
-        if let WayIn::Terminal(terminal) = &*self.way_in.lock().await {
+        if let InputChannel::Terminal(terminal) = &*self.input.lock().await {
             terminal.resize(pty_process::Size::new(size.rows, size.cols)).map_err(io::Error::other)?;
             self.change(|live| live.size = Some(size));
         }
         Ok(())
     }
 
-    /// Tells it and all its children to leave or ends them, and gives it a moment for that.
-    pub(crate) async fn stop(&self, manner: Manner) {
+    /// Terminates or kills the process and all its descendants, and waits a moment for the end.
+    pub(crate) async fn stop(&self, mode: StopMode) {
         if self.is_running() {
-            match manner {
-                Manner::Asked => self.held.terminate(),
-                Manner::Forced => self.held.kill(),
+            match mode {
+                StopMode::Terminate => self.held.terminate(),
+                StopMode::Kill => self.held.kill(),
             }
-            let _ = tokio::time::timeout(LEAVING, self.ended.cancelled()).await;
+            let _ = tokio::time::timeout(STOP_WAIT, self.ended.cancelled()).await;
         }
     }
 
-    /// Waits until its end, which is near, is known here.
-    pub(crate) async fn has_ended(&self) {
+    /// Waits, with a timeout, until the end of the process is recorded here.
+    pub(crate) async fn wait_for_end(&self) {
         let _ = tokio::time::timeout(GRACE, self.ended.cancelled()).await;
     }
 }
 
 /// How a process is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manner {
-    /// It may tidy up, and need not listen.
-    Asked,
-    /// It is not asked.
-    Forced,
+pub(crate) enum StopMode {
+    /// SIGTERM: it may clean up, and may ignore the signal.
+    Terminate,
+    /// SIGKILL.
+    Kill,
 }
 
-/// Where output comes from.
+/// A source of output.
 type Source = Box<dyn AsyncRead + Send + Unpin>;
 
-/// Both ends of what joins us to a process.
+/// Both ends of the channels to a process.
 struct Ends {
     channels: Channels,
-    way_in: WayIn,
+    input: InputChannel,
     stdout: Source,
     stderr: Option<Source>,
 }
 
 fn on_pipes() -> io::Result<Ends> {
     let (Pipes { stdin, stdout, stderr }, channels) = pipes::open()?;
-    Ok(Ends { channels, way_in: WayIn::Pipe(stdin), stdout: Box::new(stdout), stderr: Some(Box::new(stderr)) })
+    Ok(Ends { channels, input: InputChannel::Pipe(stdin), stdout: Box::new(stdout), stderr: Some(Box::new(stderr)) })
 }
 
 fn in_terminal(size: Size) -> io::Result<Ends> {
     let (pty, pts) = pty_process::open().map_err(io::Error::other)?;
     pty.resize(pty_process::Size::new(size.rows, size.cols)).map_err(io::Error::other)?;
     let (reader, writer) = pty.into_split();
-    let (channels, way_in) = (Channels::Terminal(pts), WayIn::Terminal(writer));
-    Ok(Ends { channels, way_in, stdout: Box::new(reader), stderr: None })
+    let (channels, input) = (Channels::Terminal(pts), InputChannel::Terminal(writer));
+    Ok(Ends { channels, input, stdout: Box::new(reader), stderr: None })
 }

@@ -1,13 +1,13 @@
-//! Terminal escape sequences, taken out of text as it comes in pieces.
+//! Removes terminal escape sequences from text that arrives in pieces.
 
-/// A sequence that does not end within this many characters was none.
-const LONGEST: usize = 4096;
+/// A sequence that does not end within this many characters is treated as text.
+const MAX_SEQUENCE: usize = 4096;
 
-/// Takes escape sequences out of a stream.
+/// Removes escape sequences from a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Stripper {
     state: State,
-    /// How many characters the sequence has so far.
+    /// The length of the current sequence so far.
     length: usize,
 }
 
@@ -19,12 +19,12 @@ enum State {
     Escape,
     /// `ESC [`: parameters, then one final character.
     Control,
-    /// `ESC ]` and its like: a text until BEL or `ESC \`.
-    Telling,
-    /// ESC inside such a text.
-    TellingEscape,
-    /// `ESC (` and its like: one more character.
-    OneMore,
+    /// `ESC ]` and similar: a string until BEL or `ESC \`.
+    StringBody,
+    /// ESC inside such a string.
+    StringEscape,
+    /// `ESC (` and similar: one more character.
+    OneMoreCharacter,
 }
 
 impl Stripper {
@@ -34,22 +34,22 @@ impl Stripper {
     }
 
     fn is_text(&mut self, c: char) -> bool {
-        if self.length >= LONGEST {
+        if self.length >= MAX_SEQUENCE {
             self.state = State::Text;
         }
         self.length = if self.state == State::Text { 0 } else { self.length + 1 };
         self.state = match (self.state, c) {
-            (State::Telling, '\u{1b}') => State::TellingEscape,
-            (State::Telling, '\u{7}' | '\u{9c}') | (State::TellingEscape, '\\') => State::Text,
-            (State::Telling, _) => State::Telling,
+            (State::StringBody, '\u{1b}') => State::StringEscape,
+            (State::StringBody, '\u{7}' | '\u{9c}') | (State::StringEscape, '\\') => State::Text,
+            (State::StringBody, _) => State::StringBody,
             (_, '\u{1b}') => State::Escape,
             (State::Text, '\u{9b}') => State::Control,
             (State::Text, _) => return true,
-            (State::Escape | State::TellingEscape, '[') => State::Control,
-            (State::Escape | State::TellingEscape, ']' | 'P' | 'X' | '^' | '_') => State::Telling,
-            (State::Escape | State::TellingEscape, ' '..='/') => State::OneMore,
+            (State::Escape | State::StringEscape, '[') => State::Control,
+            (State::Escape | State::StringEscape, ']' | 'P' | 'X' | '^' | '_') => State::StringBody,
+            (State::Escape | State::StringEscape, ' '..='/') => State::OneMoreCharacter,
             (State::Control, '\u{20}'..='\u{3f}') => State::Control,
-            (State::Escape | State::TellingEscape | State::Control | State::OneMore, _) => State::Text,
+            (State::Escape | State::StringEscape | State::Control | State::OneMoreCharacter, _) => State::Text,
         };
         false
     }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sequences_go_also_when_they_come_in_pieces() {
+    fn sequences_are_removed_even_when_split_into_pieces() {
         let stream = "a\u{1b}[1;31mred\u{1b}[0m \u{1b}]0;title\u{7}b\u{1b}]8;;x\u{1b}\\c\u{1b}(Bd\u{1b}7e\r\n";
         let mut whole = Stripper::default();
         assert_eq!(whole.strip(stream), "ared bcde\r\n");
@@ -70,9 +70,9 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_given_up() {
+    fn an_endless_sequence_becomes_text_again() {
         let mut stripper = Stripper::default();
-        let text = stripper.strip(&format!("\u{1b}]{}", "x".repeat(LONGEST + 100)));
+        let text = stripper.strip(&format!("\u{1b}]{}", "x".repeat(MAX_SEQUENCE + 100)));
         assert!(!text.is_empty());
     }
 }

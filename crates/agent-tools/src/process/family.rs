@@ -1,8 +1,8 @@
-//! Programs that are our own children, and everything that comes of them.
+//! Programs that are children of this process, and all their descendants.
 //!
-//! Each runs in a process group of its own, which is signalled as a whole. Who leaves the group (a daemon) is still
-//! recognised, on Linux, by a mark in its environment. Elsewhere the group is all that is known; and when we are killed
-//! ourselves, everybody stays. Whoever can do better brings another [`Starter`].
+//! Each program runs in its own process group, which is signalled as a whole. On Linux, a process that leaves the group
+//! (a daemon) is still recognised by a mark in its environment. On other systems only the group is known. If this
+//! process is killed, the programs keep running. An embedder that can do better provides another [`Starter`].
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -20,8 +20,8 @@ use crate::moment;
 /// The variable that holds the mark.
 pub(crate) const MARK: &str = "GLADHAND_BENCH";
 
-/// How often it is looked who is still there.
-const LOOK: Duration = Duration::from_millis(20);
+/// Polling interval for remaining processes.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Starts programs as children of this process.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Starter for Parent {
                 let [stdin, stdout, stderr] = channels;
                 command.stdin(stdin).stdout(stdout).stderr(stderr).process_group(0).spawn()?
             }
-            // It makes its process the leader of a session, and so of a group.
+            // The process becomes the leader of a session, and so of a group.
             Channels::Terminal(terminal) => {
                 pty_process::Command::from(command).spawn(terminal).map_err(io::Error::other)?
             }
@@ -54,7 +54,7 @@ impl Starter for Parent {
     }
 }
 
-/// A process, its group, and who carries its mark.
+/// A process, its group, and the processes that carry its mark.
 #[derive(Debug)]
 struct Family {
     /// The process and its group.
@@ -64,7 +64,7 @@ struct Family {
 }
 
 impl Family {
-    /// The family of a child that was started as the leader of its group.
+    /// Wraps a child that was started as the leader of its group.
     fn of(mut child: Child, mark: String) -> Self {
         let process = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let (sender, status) = watch::channel(None);
@@ -77,9 +77,9 @@ impl Family {
     }
 
     fn signal(&self, signal: Signal) {
-        // Once the process has ended, its group's id may belong to others.
+        // Once the process has ended, its group id may belong to others.
         let group = self.process.filter(|_| self.status.borrow().is_none());
-        // Whoever is gone already need not be told.
+        // Signals fail only for processes that have ended.
         if let Some(group) = group {
             let _ = kill_process_group(group, signal);
         }
@@ -114,7 +114,7 @@ impl Held for Family {
     async fn gone(&self) {
         let _ = self.ended().await;
         while !self.is_gone() {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -135,13 +135,13 @@ struct Member {
     group: Pid,
 }
 
-/// Everybody who carries a mark. Zombies have no environment any more, so they are not found.
+/// All processes that carry a mark. Zombies have no environment any more, so they are not found.
 fn marked(mark: &str) -> Vec<Member> {
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
     let wanted = format!("{MARK}={mark}");
     let found = processes.flatten().filter_map(|process| {
         let id = Pid::from_raw(process.file_name().to_str()?.parse().ok()?)?;
-        // What belongs to others cannot be read, and is none of ours.
+        // The processes of other users cannot be read, and are not ours.
         let environment = std::fs::read(process.path().join("environ")).ok()?;
         if !environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()) {
             return None;

@@ -1,4 +1,4 @@
-//! Commands that are waited for.
+//! Foreground commands, whose end a tool waits for.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,10 +12,10 @@ use super::starting::{Guard, end};
 use super::{Exit, Plan, pipes};
 use crate::bench::Job;
 
-/// How long output may come after the process has left: its children may hold the pipe for ever.
-pub(super) const LAST_WORDS: Duration = Duration::from_millis(250);
+/// How long output is read after the process has ended. Its descendants may hold the pipe open for ever.
+pub(super) const OUTPUT_GRACE: Duration = Duration::from_millis(250);
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) exit: Exit,
@@ -47,17 +47,17 @@ impl Finished {
     }
 }
 
-/// Runs a command to its end, which is forced when its time is over or somebody stops it. What it left running by
-/// itself stays with the session, and is heard into nothing.
+/// Runs a command to its end. It is ended by force after its timeout or when the call is cancelled. Processes that it
+/// left running stay with the session, and their output is discarded.
 pub(crate) async fn run(job: &Job<'_>, plan: &Plan) -> io::Result<Finished> {
     let begun = Instant::now();
     let (stdout, stderr, channels) = pipes::open_without_input()?;
     let held = job.bench.settings.starter.start(plan.program(), channels).await?;
-    // Whoever waits for us may give up at any moment.
+    // The caller may cancel at any moment; the guard then kills the command.
     let guard = Guard(Some(Arc::clone(&held)));
-    job.desk.hold(Arc::clone(&held));
-    let stdout = listen(stdout);
-    let stderr = listen(stderr);
+    job.session_state.hold(Arc::clone(&held));
+    let stdout = read_stream(stdout);
+    let stderr = read_stream(stderr);
 
     let (mut timed_out, mut aborted) = (false, false);
     let exit = tokio::select! {
@@ -71,7 +71,7 @@ pub(crate) async fn run(job: &Job<'_>, plan: &Plan) -> io::Result<Finished> {
             end(&*held).await
         }
     };
-    guard.let_go();
+    guard.release();
 
     let (stdout, stderr) = tokio::join!(stdout.settle(), stderr.settle());
     Ok(Finished {
@@ -86,35 +86,36 @@ pub(crate) async fn run(job: &Job<'_>, plan: &Plan) -> io::Result<Finished> {
     })
 }
 
-/// A stream that is being heard.
-struct Heard {
+/// A stream that is being read.
+struct StreamReader {
     head: Arc<Mutex<Head>>,
     reader: JoinHandle<()>,
 }
 
-/// Hears a stream until it ends, keeping its beginning.
-fn listen(stream: impl AsyncRead + Unpin + Send + 'static) -> Heard {
+/// Reads a stream until it ends, and keeps its beginning.
+fn read_stream(stream: impl AsyncRead + Unpin + Send + 'static) -> StreamReader {
     let head = Arc::new(Mutex::new(Head::default()));
     let kept = Arc::clone(&head);
     let reader = tokio::spawn(async move {
         read_all(stream, |piece| kept.lock().unwrap_or_else(PoisonError::into_inner).push(piece)).await;
     });
-    Heard { head, reader }
+    StreamReader { head, reader }
 }
 
-impl Heard {
-    /// What was said until now or in a moment. The reader goes on, so that nobody dies of a closed pipe.
+impl StreamReader {
+    /// Waits a moment for more output, and returns the text. The reader goes on, so that no descendant dies of a closed
+    /// pipe.
     async fn settle(self) -> (String, bool) {
-        let _ = tokio::time::timeout(LAST_WORDS, self.reader).await;
+        let _ = tokio::time::timeout(OUTPUT_GRACE, self.reader).await;
         self.head.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// Hands on the text of a stream until it ends.
+/// Passes the text of a stream to `take` until it ends.
 pub(super) async fn read_all(mut stream: impl AsyncRead + Unpin, mut take: impl FnMut(&str)) {
     let mut decoder = Decoder::default();
     let mut chunk = vec![0; 16 * 1024];
-    // A terminal whose other side is closed gives an error, which is an end too.
+    // A terminal whose other side is closed returns an error, which also ends the stream.
     while let Ok(length @ 1..) = stream.read(&mut chunk).await {
         decoder.decode(&chunk[..length], &mut take);
     }

@@ -1,4 +1,4 @@
-//! Processes: started in groups of their own, heard within bounds, ended whole.
+//! Processes: started in their own groups, read with limits, and ended with all descendants.
 
 pub(crate) mod background;
 mod escapes;
@@ -19,10 +19,10 @@ use rustix::process::Signal;
 
 use starting::Program;
 
-/// The variables that a process is given.
+/// The environment variables of a process.
 pub type Environment = BTreeMap<OsString, OsString>;
 
-/// A program, how it is called, and where.
+/// A program, its arguments, its working directory and its environment.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) program: PathBuf,
@@ -32,7 +32,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// It, to be started.
+    /// The program, ready to start.
     pub(crate) fn program(&self) -> Program<'_> {
         Program {
             file: &self.program,
@@ -51,7 +51,7 @@ impl Plan {
 /// How a process ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Exit {
-    /// The code it ended with.
+    /// The exit code.
     pub(crate) code: Option<i32>,
     /// The signal that ended it.
     pub(crate) signal: Option<&'static str>,
@@ -93,7 +93,7 @@ pub(crate) fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// All arguments, as a plan wants them.
+/// Converts arguments for a plan.
 pub(crate) fn arguments<T: AsRef<OsStr>>(words: impl IntoIterator<Item = T>) -> Vec<OsString> {
     words.into_iter().map(|word| word.as_ref().to_owned()).collect()
 }

@@ -1,22 +1,22 @@
-//! What processes say, within bounds: bytes become text, and only so much of it is kept.
+//! Process output with limits: decodes bytes to text, and keeps only a part of it.
 
 use crate::text;
 
-/// How many UTF-16 units of one stream are kept.
-pub(crate) const KEPT: usize = 300_000;
+/// How many UTF-16 units of a stream are kept.
+pub(crate) const MAX_KEPT_UNITS: usize = 300_000;
 
 /// How much a tail may grow beyond that before it is shortened.
 const SLACK: usize = 65_536;
 
-/// Turns bytes that come in pieces into text. Bad sequences become U+FFFD.
+/// Decodes bytes that arrive in pieces. Invalid sequences become U+FFFD.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    /// The beginning of a character whose end is still to come.
+    /// The beginning of an incomplete character.
     held: Vec<u8>,
 }
 
 impl Decoder {
-    /// Hands on all text that is complete.
+    /// Passes all complete text to `take`.
     pub(crate) fn decode(&mut self, bytes: &[u8], mut take: impl FnMut(&str)) {
         self.held.extend_from_slice(bytes);
         let mut rest = self.held.as_slice();
@@ -48,65 +48,65 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Keeps as much of this as there is room for.
+    /// Appends a piece, as far as there is space.
     pub(crate) fn push(&mut self, piece: &str) {
-        let taken = text::cut(piece, KEPT - self.units);
+        let taken = text::cut(piece, MAX_KEPT_UNITS - self.units);
         self.text.push_str(taken);
         self.units += text::units(taken);
         self.is_cut |= taken.len() < piece.len();
     }
 
-    /// The text, and whether there was more.
+    /// The text, and whether it was cut.
     pub(crate) fn take(&mut self) -> (String, bool) {
         (std::mem::take(&mut self.text), self.is_cut)
     }
 }
 
-/// The end of a stream, which somebody reads piece by piece.
+/// The end of a stream, which is read piece by piece.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
     text: String,
-    /// The positions in the whole stream of what is kept, and of the next thing to read.
+    /// Positions in the whole stream: of the kept text, and of the next unread unit.
     start: usize,
     end: usize,
     cursor: usize,
 }
 
-/// One reading of a [`Tail`].
+/// The result of reading a [`Tail`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
-    /// What was read.
+    /// The text read.
     pub(crate) text: String,
-    /// Where reading goes on.
+    /// The position after it.
     pub(crate) cursor: usize,
-    /// Whether there is more already.
+    /// Whether there is more to read.
     pub(crate) has_more: bool,
-    /// Whether something was lost before it was read.
+    /// Whether unread text was dropped before it.
     pub(crate) dropped: bool,
 }
 
 impl Tail {
-    /// Adds this, at the cost of what is oldest.
+    /// Appends a piece, and drops the oldest text if necessary.
     pub(crate) fn push(&mut self, piece: &str) {
         self.text.push_str(piece);
         self.end += text::units(piece);
-        if self.end - self.start > KEPT + SLACK {
+        if self.end - self.start > MAX_KEPT_UNITS + SLACK {
             self.shorten();
         }
     }
 
     /// How much was not read yet.
     pub(crate) fn unread(&self) -> usize {
-        self.end - self.cursor.max(self.start).max(self.end.saturating_sub(KEPT))
+        self.end - self.cursor.max(self.start).max(self.end.saturating_sub(MAX_KEPT_UNITS))
     }
 
-    /// Reads up to `most` units from the cursor on, and moves it there unless this is only a look.
-    pub(crate) fn read(&mut self, most: usize, is_peek: bool) -> Reading {
+    /// Reads up to `max_units` units from the cursor, and advances the cursor unless `is_peek`.
+    pub(crate) fn read(&mut self, max_units: usize, is_peek: bool) -> Reading {
         self.shorten();
         let from = self.cursor.max(self.start);
         let dropped = self.cursor < self.start;
         let unread = &self.text[text::offset(&self.text, from - self.start)..];
-        let text = text::cut(unread, most).to_owned();
+        let text = text::cut(unread, max_units).to_owned();
         let cursor = from + text::units(&text);
         if !is_peek {
             self.cursor = cursor;
@@ -114,13 +114,13 @@ impl Tail {
         Reading { text, cursor, has_more: cursor < self.end, dropped }
     }
 
-    /// Where reading goes on, without reading.
+    /// The read position, without reading.
     pub(crate) fn skip(&self) -> Reading {
         Reading { cursor: self.cursor, has_more: self.unread() > 0, ..Reading::default() }
     }
 
     fn shorten(&mut self) {
-        let excess = (self.end - self.start).saturating_sub(KEPT);
+        let excess = (self.end - self.start).saturating_sub(MAX_KEPT_UNITS);
         if excess > 0 {
             let at = text::offset(&self.text, excess);
             self.start += text::units(&self.text[..at]);
@@ -151,12 +151,12 @@ mod tests {
     #[test]
     fn a_head_keeps_the_beginning() {
         let mut head = Head::default();
-        head.push(&"x".repeat(KEPT - 1));
+        head.push(&"x".repeat(MAX_KEPT_UNITS - 1));
         head.push("😀");
         head.push("y");
         let (text, is_cut) = head.take();
         assert!(is_cut);
-        assert!(text.ends_with("xy") && text.len() == KEPT);
+        assert!(text.ends_with("xy") && text.len() == MAX_KEPT_UNITS);
     }
 
     #[test]
@@ -167,10 +167,10 @@ mod tests {
         assert_eq!(tail.read(3, true).text, "got");
         assert_eq!(tail.read(3, false), Reading { text: "got".into(), cursor: 3, has_more: true, dropped: false });
         assert_eq!(tail.read(99, false), Reading { text: ":hey\n".into(), cursor: 8, has_more: false, dropped: false });
-        tail.push(&"z".repeat(KEPT + 10));
+        tail.push(&"z".repeat(MAX_KEPT_UNITS + 10));
         tail.push("!");
         let reading = tail.read(usize::MAX, false);
-        assert_eq!((reading.text.len(), reading.cursor, reading.dropped), (KEPT, KEPT + 19, true));
-        assert!(!tail.read(1, false).dropped, "what is lost is said once");
+        assert_eq!((reading.text.len(), reading.cursor, reading.dropped), (MAX_KEPT_UNITS, MAX_KEPT_UNITS + 19, true));
+        assert!(!tail.read(1, false).dropped, "dropped text is reported once");
     }
 }

@@ -1,4 +1,4 @@
-//! What joins us to a program that has no terminal.
+//! Pipes to a program without a terminal.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,14 +15,15 @@ pub(crate) struct Pipes {
     pub(crate) stderr: Receiver,
 }
 
-/// Three new pipes: our ends, and those for the program.
+/// Opens three pipes: our ends, and those for the program.
 pub(crate) fn open() -> io::Result<(Pipes, Channels)> {
     let (stdin, theirs) = pipe()?;
     let (stdout, stderr, channels) = with_input(theirs.into_blocking_fd()?)?;
     Ok((Pipes { stdin, stdout, stderr }, channels))
 }
 
-/// The same for a program that has nothing to read. A closed pipe would not do: some look into whatever they are given.
+/// The same for a program without input. It gets `/dev/null`, because some programs inspect their stdin and would not
+/// accept a closed pipe.
 pub(crate) fn open_without_input() -> io::Result<(Receiver, Receiver, Channels)> {
     with_input(std::fs::File::open("/dev/null")?.into())
 }
@@ -30,7 +31,7 @@ pub(crate) fn open_without_input() -> io::Result<(Receiver, Receiver, Channels)>
 fn with_input(input: OwnedFd) -> io::Result<(Receiver, Receiver, Channels)> {
     let (their_stdout, stdout) = pipe()?;
     let (their_stderr, stderr) = pipe()?;
-    // Programs expect to wait.
+    // Programs expect blocking pipes.
     let theirs = [input, their_stdout.into_blocking_fd()?, their_stderr.into_blocking_fd()?];
     Ok((stdout, stderr, Channels::Three(theirs)))
 }

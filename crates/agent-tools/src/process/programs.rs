@@ -1,4 +1,4 @@
-//! Where programs are.
+//! Finds programs.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::Environment;
 
-/// The file that a program's name means, by the search path of an environment.
+/// The file of a program, searched in `PATH` of an environment.
 pub(crate) fn find(name: &str, environment: &Environment) -> Option<PathBuf> {
     let path = environment.get(OsStr::new("PATH"))?;
     std::env::split_paths(path)

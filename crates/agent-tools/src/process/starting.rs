@@ -1,5 +1,5 @@
-//! How programs are started, and how everything that comes of them is ended: a contract, because whoever embeds the
-//! tools may know better than they do.
+//! The interface for starting programs and ending them with all their descendants. It is a trait, because an embedder
+//! may have a better implementation than this crate.
 
 use std::fmt;
 use std::io;
@@ -13,61 +13,61 @@ use async_trait::async_trait;
 
 use super::{Environment, Exit};
 
-/// How long whoever is told to leave may take.
+/// How long processes may take to end after SIGTERM.
 pub(crate) const GRACE: Duration = Duration::from_millis(1500);
 
 /// Starts programs.
 #[async_trait]
 pub trait Starter: fmt::Debug + Send + Sync {
-    /// Starts one, on these channels.
+    /// Starts a program on these channels.
     async fn start(&self, program: Program<'_>, channels: Channels) -> io::Result<Arc<dyn Held>>;
 }
 
-/// A program that was started, with everything that comes of it. Who is still there when this is dropped is killed.
+/// A started program with all its descendants. Dropping it kills those that still run.
 #[async_trait]
 pub trait Held: fmt::Debug + Send + Sync {
-    /// The id of the program's process.
+    /// The process id of the program.
     fn id(&self) -> Option<u32>;
 
-    /// Tells everybody to leave.
+    /// Sends SIGTERM to all processes.
     fn terminate(&self);
 
-    /// Ends everybody at once.
+    /// Sends SIGKILL to all processes.
     fn kill(&self);
 
-    /// Waits until the program itself has ended. What it started may still be there.
+    /// Waits until the program itself has ended. Its descendants may still run.
     async fn ended(&self) -> io::Result<ExitStatus>;
 
-    /// Waits until nobody is left.
+    /// Waits until no process is left.
     async fn gone(&self);
 
-    /// Whether nobody is left.
+    /// Whether no process is left.
     fn is_gone(&self) -> bool;
 }
 
-/// A program, how it is called, and what it finds around it.
+/// A program, its arguments, its working directory and its environment.
 #[derive(Debug, Clone, Copy)]
 pub struct Program<'a> {
     /// Its file.
     pub file: &'a Path,
-    /// What it is called with.
+    /// Its arguments.
     pub arguments: &'a [std::ffi::OsString],
-    /// Where it begins.
+    /// Its working directory.
     pub folder: &'a Path,
-    /// All the variables that it is given.
+    /// Its complete environment variables.
     pub environment: &'a Environment,
 }
 
-/// What a program reads from and writes to.
+/// The standard streams of a program.
 pub enum Channels {
-    /// Its standard input, output and error output.
+    /// Its stdin, stdout and stderr.
     Three([OwnedFd; 3]),
-    /// A terminal for all three, which it leads.
+    /// A terminal for all three. The program becomes its session leader.
     Terminal(pty_process::Pts),
 }
 
 impl Channels {
-    /// All three, whatever they are.
+    /// All three file descriptors.
     pub fn three(self) -> io::Result<[OwnedFd; 3]> {
         match self {
             Self::Three(three) => Ok(three),
@@ -78,7 +78,7 @@ impl Channels {
         }
     }
 
-    /// Whether they are a terminal.
+    /// Whether this is a terminal.
     pub fn is_terminal(&self) -> bool {
         matches!(self, Self::Terminal(_))
     }
@@ -90,25 +90,25 @@ impl fmt::Debug for Channels {
     }
 }
 
-/// Ends everybody: first a request, then force.
+/// Ends all processes: first SIGTERM, after the grace period SIGKILL.
 pub(crate) async fn end(held: &dyn Held) -> Exit {
     held.terminate();
     if tokio::time::timeout(GRACE, held.gone()).await.is_err() {
         held.kill();
-        // Only a process that the kernel itself holds back survives this.
+        // Only a process stuck in the kernel survives this.
         let _ = tokio::time::timeout(GRACE, held.gone()).await;
     }
     let status = tokio::time::timeout(GRACE, held.ended()).await;
     status.ok().and_then(Result::ok).map_or_else(Exit::default, Exit::from)
 }
 
-/// Kills everybody when it is dropped, unless they are let go first.
+/// Kills all processes when it is dropped, unless they are released first.
 #[derive(Debug)]
 pub(crate) struct Guard(pub(crate) Option<Arc<dyn Held>>);
 
 impl Guard {
-    /// From now on they may stay.
-    pub(crate) fn let_go(mut self) {
+    /// Releases the processes: they may keep running.
+    pub(crate) fn release(mut self) {
         self.0 = None;
     }
 }

@@ -1,11 +1,11 @@
-//! Scripts in the background, on pipes.
+//! Background scripts, on pipes.
 
 use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::{Runtime, code, format, write as write_script};
-use crate::background::{list_of, listed, read_streams, stop_it, write_bytes};
+use crate::background::{list_of, listed, read_streams, stop_process, write_bytes};
 use crate::bench::Job;
 use crate::outcome::{Outcome, Problem, done};
 use crate::process::background::{Background, Start};
@@ -30,9 +30,9 @@ pub(crate) async fn start(job: &Job<'_>) -> Outcome {
     let environment = &job.bench.settings.environment;
     let runtime = Runtime::find(job.input.word("runtime").unwrap_or("auto"), environment)?;
     let folder = job.cwd()?;
-    // Only a name that was given on purpose means an earlier script.
+    // Only an explicit name refers to an earlier script.
     let name = job.input.word("session_name");
-    let same = name.and_then(|name| job.desk.scripts.same(name, &folder, false));
+    let same = name.and_then(|name| job.session_state.scripts.same(name, &folder, false));
     let (status, background) = match same.filter(|_| job.input.flag("reuse_session", true)) {
         Some(background) => ("reused", background),
         None => {
@@ -42,8 +42,8 @@ pub(crate) async fn start(job: &Job<'_>) -> Outcome {
             words.extend(arguments(job.input.list("args")));
             let plan = Plan { program: runtime.program, arguments: words, folder, environment: environment.clone() };
             let name = name.unwrap_or("background-js").to_owned();
-            let start = Start { plan, prefix: "bg", name, terminal: None, strips: false, script: Some(script) };
-            ("started", job.desk.scripts.start(start, job).await?)
+            let start = Start { plan, prefix: "bg", name, terminal: None, strips_escapes: false, script: Some(script) };
+            ("started", job.session_state.scripts.start(start, job).await?)
         }
     };
     let program = &background.plan.program;
@@ -61,7 +61,7 @@ pub(crate) async fn start(job: &Job<'_>) -> Outcome {
 }
 
 fn named(job: &Job<'_>, tool: &str) -> Result<Arc<Background>, Problem> {
-    let found = job.input.word("session_id").and_then(|id| job.desk.scripts.find(id));
+    let found = job.input.word("session_id").and_then(|id| job.session_state.scripts.find(id));
     found.ok_or_else(|| Problem::invalid(format!("{tool} requires a valid `session_id`.")))
 }
 
@@ -82,7 +82,7 @@ pub(crate) async fn write(job: &Job<'_>) -> Outcome {
 
 /// `stop_background_js`.
 pub(crate) async fn stop(job: &Job<'_>) -> Outcome {
-    stop_it(job, &*named(job, "stop_background_js")?).await
+    stop_process(job, &*named(job, "stop_background_js")?).await
 }
 
 /// `list_background_js`.
@@ -101,7 +101,7 @@ pub(crate) fn list(job: &Job<'_>) -> Outcome {
         unread_stdout_chars: usize,
         unread_stderr_chars: usize,
     }
-    let listed = listed(job, job.desk.scripts.all());
+    let listed = listed(job, job.session_state.scripts.all());
     let rows = listed.iter().map(|background| {
         let exit = background.exit();
         let (unread_stdout_chars, unread_stderr_chars) = background.unread();

@@ -1,4 +1,4 @@
-//! Scripts: JavaScript with Node or Bun, and Python, where they are installed.
+//! Scripts: JavaScript with Node or Bun, and Python, if they are installed.
 
 pub(crate) mod background;
 pub(crate) mod packages;
@@ -17,7 +17,7 @@ use crate::moment;
 use crate::outcome::Problem;
 use crate::process::{Environment, programs};
 
-/// What runs JavaScript.
+/// A JavaScript runtime.
 #[derive(Debug, Clone)]
 pub(crate) struct Runtime {
     pub(crate) name: &'static str,
@@ -25,7 +25,7 @@ pub(crate) struct Runtime {
 }
 
 impl Runtime {
-    /// The one that is asked for, or the first that is installed.
+    /// The requested runtime, or the first that is installed.
     pub(crate) fn find(wanted: &str, environment: &Environment) -> Result<Self, Problem> {
         let candidates: &[&'static str] = match wanted {
             "auto" => &["bun", "node"],
@@ -40,22 +40,22 @@ impl Runtime {
         })
     }
 
-    /// What a script is started with: the words before its own arguments. Bun would read `bunfig.toml` and `.env` of the folder
-    /// that it runs in, and with `preload` run code there that was not approved.
+    /// The arguments before those of the script. By default Bun reads `bunfig.toml` and `.env` of its working
+    /// directory, and `preload` there would run code that was not approved.
     fn words(&self, script: &Path) -> Vec<OsString> {
         let quiet: &[&str] = if self.name == "bun" { &["--config=/dev/null", "--env-file=/dev/null"] } else { &[] };
         quiet.iter().map(OsString::from).chain([script.into()]).collect()
     }
 }
 
-/// How JavaScript is written.
+/// A JavaScript module format.
 #[derive(Debug, Clone, Copy)]
 struct Format {
     name: &'static str,
     ending: &'static str,
 }
 
-/// The format that the input asks for.
+/// The format that the input names.
 fn format(job: &Job<'_>) -> Result<Format, Problem> {
     match job.input.word("format").unwrap_or("module") {
         "module" => Ok(Format { name: "module", ending: "mjs" }),
@@ -64,17 +64,17 @@ fn format(job: &Job<'_>) -> Result<Format, Problem> {
     }
 }
 
-/// The code that the input holds.
+/// The code in the input.
 fn code<'a>(job: &'a Job<'_>, tool: &str) -> Result<&'a str, Problem> {
     let code = job.input.text("code").filter(|_| job.input.word("code").is_some());
     code.ok_or_else(|| Problem::invalid(format!("{tool} requires a non-empty `code` string.")))
 }
 
-/// Writes a script to a file, which goes with the value that is given back unless it is to stay.
+/// Writes a script to a file. The file is removed with the returned value, unless `stays`.
 fn write(folder: &Path, ending: &str, code: &str, stays: bool) -> io::Result<TempPath> {
     fs_err::create_dir_all(folder)?;
     let path = folder.join(format!("run-{}-{}.{ending}", moment::milliseconds(), moment::random_hex(8)?));
-    // Scripts may hold what others should not read.
+    // Scripts may contain private data.
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
     let mut path = TempPath::try_from_path(path)?;
     io::Write::write_all(&mut file, code.as_bytes())?;

@@ -1,7 +1,8 @@
-//! `install_js_packages` and `run_js_module`: what package managers do.
+//! `install_js_packages` and `run_js_module`: run package managers.
 //!
-//! An installation runs no lifecycle scripts: those of the folder's own `package.json` would run too, which an approval of the
-//! packages does not show. Arguments of the call, which the approval shows, can switch them on.
+//! An installation runs no lifecycle scripts. Otherwise the scripts of the folder's own `package.json` would run too,
+//! and an approval of the packages does not show them. Arguments of the call, which the approval shows, can enable
+//! them.
 
 use std::path::PathBuf;
 
@@ -12,18 +13,18 @@ use crate::bench::Job;
 use crate::outcome::{Outcome, Problem};
 use crate::process::{Plan, arguments, foreground, programs};
 
-/// How a package manager is called.
+/// The command line of a package manager.
 #[derive(Debug)]
 struct Manager {
     name: &'static str,
     install: &'static [&'static str],
     development: &'static str,
-    /// The program that runs modules, and its first words.
+    /// The program that runs modules, and its first arguments.
     runner: &'static str,
     run: &'static [&'static str],
 }
 
-/// Package managers, in the order in which they are preferred.
+/// Package managers, in order of preference.
 static MANAGERS: [Manager; 4] = [
     Manager { name: "bun", install: &["add", "--ignore-scripts"], development: "--dev", runner: "bun", run: &["x"] },
     Manager {
@@ -46,7 +47,7 @@ static MANAGERS: [Manager; 4] = [
 /// `install_js_packages`.
 pub(crate) async fn install(job: &Job<'_>) -> Outcome {
     #[derive(Serialize)]
-    struct What<'a> {
+    struct Installation<'a> {
         package_manager: &'a str,
         packages: &'a [String],
     }
@@ -61,16 +62,16 @@ pub(crate) async fn install(job: &Job<'_>) -> Outcome {
     }
     let extra = job.input.list("args");
     words.extend(extra.iter().chain(&packages).map(String::as_str));
-    let what = What { package_manager: manager.name, packages: &packages };
-    // The versions of Yarn have no flag in common.
+    let installation = Installation { package_manager: manager.name, packages: &packages };
+    // The versions of Yarn have no common flag for this.
     let settings = [("npm_config_ignore_scripts", "true"), ("YARN_ENABLE_SCRIPTS", "false")];
-    run(job, "install_js_packages", &what, program, &words, &settings).await
+    run(job, "install_js_packages", &installation, program, &words, &settings).await
 }
 
 /// `run_js_module`.
 pub(crate) async fn run_module(job: &Job<'_>) -> Outcome {
     #[derive(Serialize)]
-    struct What<'a> {
+    struct ModuleRun<'a> {
         package_manager: &'a str,
         module: &'a str,
     }
@@ -81,11 +82,11 @@ pub(crate) async fn run_module(job: &Job<'_>) -> Outcome {
     let extra = job.input.list("args");
     let words: Vec<&str> =
         manager.run.iter().copied().chain([module]).chain(extra.iter().map(String::as_str)).collect();
-    let what = What { package_manager: manager.name, module };
-    run(job, "run_js_module", &what, program, &words, &[]).await
+    let module_run = ModuleRun { package_manager: manager.name, module };
+    run(job, "run_js_module", &module_run, program, &words, &[]).await
 }
 
-/// The manager that is asked for, or the first whose program is installed.
+/// The requested manager, or the first whose program is installed.
 fn find(job: &Job<'_>, program: fn(&Manager) -> &'static str) -> Result<(&'static Manager, PathBuf), Problem> {
     let wanted = job.input.word("package_manager").unwrap_or("auto");
     if wanted != "auto" && MANAGERS.iter().all(|manager| manager.name != wanted) {
@@ -100,7 +101,7 @@ fn find(job: &Job<'_>, program: fn(&Manager) -> &'static str) -> Result<(&'stati
 async fn run(
     job: &Job<'_>,
     mode: &str,
-    what: &impl Serialize,
+    target: &impl Serialize,
     program: PathBuf,
     words: &[&str],
     settings: &[(&str, &str)],
@@ -109,5 +110,5 @@ async fn run(
     environment.extend(settings.iter().map(|(name, value)| (name.into(), value.into())));
     let plan = Plan { program, arguments: arguments(words), folder: job.cwd()?, environment };
     let finished = foreground::run(job, &plan).await?;
-    Ok(report(mode, what, &plan, &finished))
+    Ok(report(mode, target, &plan, &finished))
 }

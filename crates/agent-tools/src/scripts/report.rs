@@ -1,4 +1,4 @@
-//! What is reported of a script that was run.
+//! The report of a script run.
 
 use serde::Serialize;
 
@@ -9,18 +9,18 @@ use crate::process::foreground::Finished;
 use crate::process::shown;
 
 #[derive(Serialize)]
-struct Report<'a, What> {
+struct Report<'a, Target> {
     status: &'a str,
     mode: &'a str,
     cwd: String,
     #[serde(flatten)]
-    what: &'a What,
+    target: &'a Target,
     command: String,
     args: Vec<String>,
     exit_code: Option<i32>,
     signal: Option<&'a str>,
     timed_out: bool,
-    /// Only said when it is so: clients of old do not know it.
+    /// Only present when true: older clients do not know it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     aborted: bool,
     duration_ms: u64,
@@ -30,13 +30,13 @@ struct Report<'a, What> {
     truncated_stderr: bool,
 }
 
-/// A report of what was run by which plan, and how that ended.
-pub(super) fn report(mode: &str, what: &impl Serialize, plan: &Plan, finished: &Finished) -> Ran {
+/// Reports what was run by which plan, and how it ended.
+pub(super) fn report(mode: &str, target: &impl Serialize, plan: &Plan, finished: &Finished) -> Ran {
     let report = Report {
         status: finished.status(),
         mode,
         cwd: shown(&plan.folder),
-        what,
+        target,
         command: shown(&plan.program),
         args: plan.shown_arguments(),
         exit_code: finished.exit.code,

@@ -1,4 +1,4 @@
-//! `run_js` and `run_python`: a script from text, waited for.
+//! `run_js` and `run_python`: run a script from text and wait for its end.
 
 use std::path::PathBuf;
 
@@ -10,9 +10,9 @@ use crate::bench::Job;
 use crate::outcome::{Outcome, Problem};
 use crate::process::{Plan, arguments, foreground, programs, shown};
 
-/// What was run.
+/// The script that was run.
 #[derive(Serialize)]
-struct What {
+struct ScriptRun {
     #[serde(rename = "scriptPath")]
     script_path: String,
     runtime: &'static str,
@@ -56,11 +56,11 @@ async fn run(
         environment: job.bench.settings.environment.clone(),
     };
     let finished = foreground::run(job, &plan).await?;
-    let what = What { script_path: shown(&script), runtime: runtime.name, format };
-    Ok(report(mode, &what, &plan, &finished))
+    let script_run = ScriptRun { script_path: shown(&script), runtime: runtime.name, format };
+    Ok(report(mode, &script_run, &plan, &finished))
 }
 
-/// Where scripts are written to.
+/// The folder where scripts are written.
 fn runs(job: &Job<'_>) -> PathBuf {
     job.bench.settings.data.join("js-runtime").join("runs")
 }

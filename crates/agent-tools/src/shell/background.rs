@@ -1,18 +1,18 @@
-//! Shell commands in the background: in a terminal, or on pipes.
+//! Background shell commands: in a terminal, or on pipes.
 
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::bash::Beginning;
+use super::bash::InitialState;
 use super::{Shell, keys};
-use crate::background::{list_of, listed, read_streams, stop_it, write_bytes};
+use crate::background::{list_of, listed, read_streams, stop_process, write_bytes};
 use crate::bench::Job;
 use crate::outcome::{Outcome, Problem, done, failed};
 use crate::process::background::{Background, Size, Start};
 use crate::process::{Plan, shown};
 
-/// The terminal that nobody asked to be otherwise.
+/// The default size of a terminal.
 const SIZE: Size = Size { cols: 120, rows: 36 };
 
 #[derive(Serialize)]
@@ -36,7 +36,7 @@ struct Started<'a> {
     terminal: Terminal,
 }
 
-/// How reports show a terminal, or that there is none.
+/// The terminal members of a report.
 #[derive(Serialize)]
 struct Terminal {
     transport: &'static str,
@@ -46,7 +46,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// A missing terminal is shown with the size that it would have had.
+    /// Without a terminal, the default size is shown.
     fn of(background: &Background) -> Self {
         let size = background.size();
         let shown = size.unwrap_or(SIZE);
@@ -63,27 +63,27 @@ fn transport(background: &Background) -> &'static str {
     if background.size().is_some() { "pty" } else { "pipe" }
 }
 
-/// Starts a command, or finds the one that was started under the same name.
-pub(super) async fn start(job: &Job<'_>, shell: &Shell, command: &str, beginning: Beginning) -> Outcome {
+/// Starts a command, or returns the running one with the same name.
+pub(super) async fn start(job: &Job<'_>, shell: &Shell, command: &str, initial: InitialState) -> Outcome {
     let name = job.input.word("session_name").unwrap_or("background-bash");
     let has_terminal = job.input.flag("full_terminal", true);
-    let same = job.desk.shells.same(name, &beginning.folder, has_terminal);
+    let same = job.session_state.shells.same(name, &initial.folder, has_terminal);
     let (status, background) = match same.filter(|_| job.input.flag("reuse_session", true)) {
         Some(background) => ("reused", background),
         None => {
             let plan = Plan {
                 program: shell.program.clone(),
                 arguments: shell.arguments(command),
-                folder: beginning.folder,
-                environment: beginning.environment,
+                folder: initial.folder,
+                environment: initial.environment,
             };
             let terminal = has_terminal.then(|| Size {
                 cols: side(job, "terminal_cols", SIZE.cols, COLS),
                 rows: side(job, "terminal_rows", SIZE.rows, ROWS),
             });
             let name = name.to_owned();
-            let start = Start { plan, prefix: "bg-bash", name, terminal, strips: true, script: None };
-            ("started", job.desk.shells.start(start, job).await?)
+            let start = Start { plan, prefix: "bg-bash", name, terminal, strips_escapes: true, script: None };
+            ("started", job.session_state.shells.start(start, job).await?)
         }
     };
     let cwd = shown(&background.plan.folder);
@@ -112,17 +112,17 @@ fn given_command(background: &Background) -> &str {
     background.plan.arguments.last().and_then(|command| command.to_str()).unwrap_or_default()
 }
 
-/// The bounds of a terminal.
+/// The allowed sizes of a terminal.
 const COLS: (usize, usize) = (40, 400);
 const ROWS: (usize, usize) = (10, 200);
 
-fn side(job: &Job<'_>, name: &str, default: u16, (least, most): (usize, usize)) -> u16 {
-    u16::try_from(job.input.within(name, default.into(), least, most)).unwrap_or(default)
+fn side(job: &Job<'_>, name: &str, default: u16, (min, max): (usize, usize)) -> u16 {
+    u16::try_from(job.input.within(name, default.into(), min, max)).unwrap_or(default)
 }
 
 /// The background command that the input names.
 fn named(job: &Job<'_>, tool: &str) -> Result<Arc<Background>, Problem> {
-    let found = job.input.word("session_id").and_then(|id| job.desk.shells.find(id));
+    let found = job.input.word("session_id").and_then(|id| job.session_state.shells.find(id));
     found.ok_or_else(|| Problem::invalid(format!("{tool} requires a valid `session_id`.")))
 }
 
@@ -187,7 +187,7 @@ pub(crate) async fn resize(job: &Job<'_>) -> Outcome {
 
 /// `stop_background_bash`.
 pub(crate) async fn stop(job: &Job<'_>) -> Outcome {
-    stop_it(job, &*named(job, "stop_background_bash")?).await
+    stop_process(job, &*named(job, "stop_background_bash")?).await
 }
 
 /// `list_background_bash`.
@@ -209,7 +209,7 @@ pub(crate) fn list(job: &Job<'_>) -> Outcome {
         terminal: Terminal,
     }
     let shell = job.bench.shell.as_ref().map_or("", |shell| shell.name);
-    let listed = listed(job, job.desk.shells.all());
+    let listed = listed(job, job.session_state.shells.all());
     let rows = listed.iter().map(|background| {
         let running = background.is_running();
         let (unread_stdout_chars, unread_stderr_chars) = background.unread();

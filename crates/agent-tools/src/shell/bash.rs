@@ -1,24 +1,24 @@
-//! `bash`: runs a command where the one before it stopped.
+//! `bash`: runs a command with the directory and variables that the previous one left.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::state::{StateFile, still_there};
+use super::state::{StateFile, existing_or};
 use super::{Shell, background};
 use crate::bench::Job;
-use crate::desk::Place;
 use crate::outcome::{Outcome, Problem, done, failed};
 use crate::process::{Environment, Plan, foreground, shown};
+use crate::session_state::ShellState;
 
-/// Where a command begins.
+/// The initial directory and variables of a command.
 #[derive(Debug)]
-pub(super) struct Beginning {
+pub(super) struct InitialState {
     pub(super) folder: PathBuf,
     pub(super) environment: Environment,
-    /// Whether the variables are no longer those at first.
-    is_own: bool,
+    /// Whether the variables differ from the initial ones.
+    has_own_environment: bool,
 }
 
 #[derive(Serialize)]
@@ -52,29 +52,29 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
     let Some(shell) = &job.bench.shell else {
         return Err(Problem::Broke("no shell was found: zsh, bash or sh must be on the search path".to_owned()));
     };
-    let beginning = begin(job)?;
+    let initial = begin(job)?;
     if job.input.flag("run_in_background", false) {
-        return background::start(job, shell, command, beginning).await;
+        return background::start(job, shell, command, initial).await;
     }
-    wait_for(job, shell, command, beginning).await
+    wait_for(job, shell, command, initial).await
 }
 
-async fn wait_for(job: &Job<'_>, shell: &Shell, command: &str, beginning: Beginning) -> Outcome {
+async fn wait_for(job: &Job<'_>, shell: &Shell, command: &str, initial: InitialState) -> Outcome {
     let state = StateFile::new()?;
-    let path = beginning.environment.get(OsStr::new("PATH")).filter(|_| beginning.is_own);
+    let path = initial.environment.get(OsStr::new("PATH")).filter(|_| initial.has_own_environment);
     let plan = Plan {
         program: shell.program.clone(),
         arguments: shell.arguments(&state.script(command, path.map(AsRef::as_ref))),
-        folder: beginning.folder,
-        environment: beginning.environment,
+        folder: initial.folder,
+        environment: initial.environment,
     };
     let finished = foreground::run(job, &plan).await?;
     let left = if finished.timed_out || finished.aborted { None } else { state.read() };
     let state_captured = left.is_some();
     if let Some(left) = left {
-        *job.desk.place() = left;
+        *job.session_state.shell() = left;
     }
-    let cwd_after = job.desk.place().folder.clone().unwrap_or_else(|| plan.folder.clone());
+    let cwd_after = job.session_state.shell().folder.clone().unwrap_or_else(|| plan.folder.clone());
     let stdout = if state_captured { finished.stdout.trim_end_matches('\n') } else { &finished.stdout };
     let report = Report {
         status: finished.status(),
@@ -103,31 +103,32 @@ async fn wait_for(job: &Job<'_>, shell: &Shell, command: &str, beginning: Beginn
     })
 }
 
-/// Where the command begins: where the last one stopped, changed by what the input says. That stays so, whatever
-/// becomes of the command.
-fn begin(job: &Job<'_>) -> Result<Beginning, Problem> {
-    let mut place = if job.input.flag("reset_session", false) { Place::default() } else { job.desk.place().clone() };
+/// The initial state of a command: the state after the previous one, changed by the input. The changes are kept,
+/// whatever the result of the command.
+fn begin(job: &Job<'_>) -> Result<InitialState, Problem> {
+    let mut state =
+        if job.input.flag("reset_session", false) { ShellState::default() } else { job.session_state.shell().clone() };
     if let Some(cwd) = job.input.word("cwd") {
-        let from = still_there(place.folder.as_deref(), job.folder);
+        let from = existing_or(state.folder.as_deref(), job.folder);
         let folder = crate::files::within(&from, cwd);
         if !folder.is_dir() {
             return Err(Problem::invalid(format!("`cwd` is not a directory: {}", folder.display())));
         }
-        place.folder = Some(folder);
+        state.folder = Some(folder);
     }
     let changes = job.input.inner("env");
     for (name, value) in changes.texts() {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             return Err(Problem::invalid(format!("`env` holds a name or value that no variable can have: {name:?}")));
         }
-        let environment = place.environment.get_or_insert_with(|| job.bench.settings.environment.clone());
+        let environment = state.environment.get_or_insert_with(|| job.bench.settings.environment.clone());
         environment.insert(name.into(), value.into());
     }
-    let beginning = Beginning {
-        folder: still_there(place.folder.as_deref(), job.folder),
-        is_own: place.environment.is_some(),
-        environment: place.environment.clone().unwrap_or_else(|| job.bench.settings.environment.clone()),
+    let initial = InitialState {
+        folder: existing_or(state.folder.as_deref(), job.folder),
+        has_own_environment: state.environment.is_some(),
+        environment: state.environment.clone().unwrap_or_else(|| job.bench.settings.environment.clone()),
     };
-    *job.desk.place() = place;
-    Ok(beginning)
+    *job.session_state.shell() = state;
+    Ok(initial)
 }

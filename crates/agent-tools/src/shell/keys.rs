@@ -1,6 +1,6 @@
-//! Keys, as terminals send them.
+//! The byte sequences of keys.
 
-/// All keys that can be pressed.
+/// All supported keys.
 const KEYS: [(&str, &str); 16] = [
     ("enter", "\r"),
     ("tab", "\t"),
@@ -20,7 +20,7 @@ const KEYS: [(&str, &str); 16] = [
     ("ctrl+z", "\u{1a}"),
 ];
 
-/// What a key sends. A pipe knows no carriage return.
+/// The bytes that a key sends. On a pipe, Enter is a newline.
 pub(super) fn sent(key: &str, has_terminal: bool) -> Option<&'static str> {
     match key.to_ascii_lowercase().as_str() {
         "enter" if !has_terminal => Some("\n"),

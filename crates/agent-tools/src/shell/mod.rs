@@ -1,4 +1,4 @@
-//! The shell: commands that are waited for, and commands in the background.
+//! The shell: foreground and background commands.
 
 pub(crate) mod background;
 pub(crate) mod bash;
@@ -12,13 +12,13 @@ use crate::process::{Environment, programs};
 
 pub(crate) use state::remove_leftovers;
 
-/// The shell that commands are given to.
+/// The shell that runs commands.
 #[derive(Debug)]
 pub(crate) struct Shell {
     /// Its name.
     pub(crate) name: &'static str,
     program: PathBuf,
-    /// What makes it take a command, as a login shell where it can.
+    /// The option before a command. It makes a login shell if the shell supports that.
     switch: &'static str,
 }
 

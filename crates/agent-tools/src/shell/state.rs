@@ -1,10 +1,11 @@
-//! How a command leaves its directory and variables to the next one.
+//! Passes the directory and variables of a command to the next one.
 //!
-//! The command is evaluated inside a script that afterwards writes both into a private file. One that leaves the shell
-//! by itself skips that, and nothing changes.
+//! The command is evaluated inside a script that afterwards writes both to a private file. A command that exits the
+//! shell itself skips that, and nothing changes.
 //!
-//! The file holds all variables of the command, secrets among them. It is removed when the command has ended. If this
-//! process is killed before that, the next one removes it ([`remove_leftovers`]): a file without a lock has no owner.
+//! The file contains all variables of the command, including secrets. It is removed when the command has ended. If this
+//! process is killed before that, the next process removes it ([`remove_leftovers`]): a file without a lock has no
+//! owner.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, OpenOptions};
@@ -15,16 +16,16 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::desk::Place;
 use crate::process::{Environment, family};
+use crate::session_state::ShellState;
 
-/// Variables that describe one shell and not its surroundings.
-const PASSING: [&str; 6] = ["_", "SHLVL", "PWD", "OLDPWD", "gladhand_status", family::MARK];
+/// Variables that belong to one shell process and are not passed on.
+const NOT_PASSED_ON: [&str; 6] = ["_", "SHLVL", "PWD", "OLDPWD", "gladhand_status", family::MARK];
 
 /// The prefix of the names of state files.
 const PREFIX: &str = "gladhand-state-";
 
-/// The file that a command's state goes to.
+/// The file for the state of a command.
 #[derive(Debug)]
 pub(super) struct StateFile {
     path: tempfile::TempPath,
@@ -44,8 +45,8 @@ impl StateFile {
         }
     }
 
-    /// A script that runs a command and then writes its state. Login shells may set the search path anew, so one that
-    /// an earlier command has left is set again.
+    /// A script that runs a command and then writes its state. A login shell may reset the search path, so the search
+    /// path of the previous command is set again.
     pub(super) fn script(&self, command: &str, path: Option<&OsStr>) -> String {
         let path = path.map(|path| format!("export PATH={}\n", quoted(&path.to_string_lossy()))).unwrap_or_default();
         format!(
@@ -56,14 +57,14 @@ impl StateFile {
         )
     }
 
-    /// What the command left, if it came to it.
-    pub(super) fn read(&self) -> Option<Place> {
+    /// The state after the command, if it was written.
+    pub(super) fn read(&self) -> Option<ShellState> {
         let written = fs_err::read(&self.path).ok()?;
         let mut parts = written.split(|byte| *byte == 0);
         let folder = Path::new(OsStr::from_bytes(parts.next()?)).to_owned();
         let environment: Environment = parts.filter_map(variable).collect();
         let is_whole = folder.is_absolute() && !environment.is_empty();
-        is_whole.then_some(Place { folder: Some(folder), environment: Some(environment) })
+        is_whole.then_some(ShellState { folder: Some(folder), environment: Some(environment) })
     }
 }
 
@@ -71,14 +72,14 @@ impl StateFile {
 pub(crate) fn remove_leftovers(folder: &Path) {
     for entry in fs_err::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().as_bytes().starts_with(PREFIX.as_bytes()) {
-            remove_if_left(&entry.path());
+            remove_if_unowned(&entry.path());
         }
     }
 }
 
-fn remove_if_left(path: &Path) {
+fn remove_if_unowned(path: &Path) {
     let is_ours = |data: &Metadata| data.is_file() && data.uid() == rustix::process::getuid().as_raw();
-    // Looked at before it is opened: others can put anything into a folder for temporary files.
+    // Check before opening: other users can put anything into the temporary folder.
     if !path.symlink_metadata().is_ok_and(|data| is_ours(&data)) {
         return;
     }
@@ -103,17 +104,17 @@ fn is_same(file: &File, path: &Path) -> bool {
 fn variable(part: &[u8]) -> Option<(OsString, OsString)> {
     let middle = part.iter().position(|byte| *byte == b'=')?;
     let name = OsString::from_vec(part[..middle].to_vec());
-    let passes = PASSING.iter().any(|passing| name == *passing);
-    (!passes && middle > 0).then(|| (name, OsString::from_vec(part[middle + 1..].to_vec())))
+    let is_excluded = NOT_PASSED_ON.iter().any(|excluded| name == *excluded);
+    (!is_excluded && middle > 0).then(|| (name, OsString::from_vec(part[middle + 1..].to_vec())))
 }
 
-/// A text as one word of a shell.
+/// Quotes a text as one word for the shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// A directory, or else where the session works: it may have been removed meanwhile.
-pub(super) fn still_there(folder: Option<&Path>, otherwise: &Path) -> PathBuf {
+/// A directory, or the session's folder if the directory no longer exists.
+pub(super) fn existing_or(folder: Option<&Path>, otherwise: &Path) -> PathBuf {
     folder.filter(|folder| folder.is_dir()).unwrap_or(otherwise).to_owned()
 }
 
@@ -147,10 +148,10 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_use_is_not_removed_and_goes_with_its_owner() {
+    fn a_file_in_use_is_removed_only_with_its_owner() {
         let state = StateFile::new().unwrap();
         let path = state.path.to_path_buf();
-        remove_if_left(&path);
+        remove_if_unowned(&path);
         assert!(path.exists());
         drop(state);
         assert!(!path.exists());

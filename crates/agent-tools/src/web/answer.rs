@@ -1,15 +1,15 @@
-//! What Exa answers, and what becomes of it.
+//! Converts the response of Exa to the result of the tool.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
 use crate::text;
 
-/// How much of a page's text and of each highlight is passed on, in UTF-16 units.
-const TEXT: usize = 2000;
-const HIGHLIGHT: usize = 400;
+/// Maximum length of a page's text and of each highlight, in UTF-16 units.
+const MAX_TEXT_UNITS: usize = 2000;
+const MAX_HIGHLIGHT_UNITS: usize = 400;
 
-/// What was found.
+/// The search results.
 #[derive(Debug, Serialize)]
 pub(super) struct Found {
     total_results: usize,
@@ -36,7 +36,7 @@ struct Row {
     highlight_scores: Vec<Number>,
 }
 
-/// Reads an answer. Pages without an address are left out.
+/// Parses a response. Pages without a URL are left out.
 pub(super) fn read(answer: &[u8]) -> serde_json::Result<Found> {
     #[derive(Deserialize)]
     struct Answer {
@@ -55,7 +55,7 @@ fn row(page: &Value) -> Option<Row> {
         let word = text::trim(page.get(name)?.as_str()?);
         (!word.is_empty()).then(|| word.to_owned())
     };
-    // Some members are either in the page or in its contents.
+    // Some members are either in the page or in its `contents`.
     let either = |names: &[&str]| {
         let places = [Some(page), page.get("contents")];
         places.into_iter().flatten().find_map(|place| names.iter().find_map(|name| place.get(name)))
@@ -63,7 +63,7 @@ fn row(page: &Value) -> Option<Row> {
     let url = word("url")?;
     let mut highlights: Vec<String> = Vec::new();
     for highlight in either(&["highlights"]).and_then(Value::as_array).into_iter().flatten() {
-        let highlight = text::cut(text::trim(highlight.as_str().unwrap_or_default()), HIGHLIGHT).to_owned();
+        let highlight = text::cut(text::trim(highlight.as_str().unwrap_or_default()), MAX_HIGHLIGHT_UNITS).to_owned();
         if !highlight.is_empty() && !highlights.contains(&highlight) {
             highlights.push(highlight);
         }
@@ -75,7 +75,7 @@ fn row(page: &Value) -> Option<Row> {
         score: page.get("score").and_then(Value::as_number).cloned(),
         author: word("author"),
         published_date: word("publishedDate"),
-        text: text.map(|text| text::cut(text, TEXT).to_owned()),
+        text: text.map(|text| text::cut(text, MAX_TEXT_UNITS).to_owned()),
         highlights,
         highlight_scores: scores.into_iter().flatten().filter_map(Value::as_number).cloned().collect(),
         url,

@@ -1,4 +1,4 @@
-//! `search_web`: asks Exa.
+//! `search_web`: searches the web with Exa.
 
 mod answer;
 
@@ -12,16 +12,16 @@ use crate::bench::Job;
 use crate::outcome::{Outcome, Problem, done, failed};
 use crate::text;
 
-/// How long a search may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of a search.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How much of an answer is read.
-const LARGEST: usize = 8 * 1024 * 1024;
+/// Maximum size of a response, in bytes.
+const MAX_RESPONSE_BYTES: usize = 8 * 1024 * 1024;
 
-/// How much of a complaint is passed on, in UTF-16 units.
-const COMPLAINT: usize = 2000;
+/// Maximum length of a forwarded error message, in UTF-16 units.
+const MAX_ERROR_UNITS: usize = 2000;
 
-/// Asks for web pages. The client is made at the first search, because most sessions have none.
+/// Sends searches. The HTTP client is created at the first search, because most sessions have none.
 #[derive(Debug, Default)]
 pub(crate) struct Searcher {
     client: OnceLock<reqwest::Client>,
@@ -29,7 +29,7 @@ pub(crate) struct Searcher {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Question<'a> {
+struct SearchRequest<'a> {
     query: &'a str,
     r#type: &'a str,
     num_results: usize,
@@ -58,9 +58,9 @@ struct Highlights<'a> {
     highlights_per_url: usize,
 }
 
-/// What is reported whether or not there are results.
+/// The members of every report, with or without results.
 #[derive(Serialize)]
-struct Asked<'a> {
+struct SearchSummary<'a> {
     status: &'a str,
     query: &'a str,
     r#type: &'a str,
@@ -86,7 +86,7 @@ impl Searcher {
             num_sentences: job.input.within("highlight_sentences", 2, 1, 10),
             highlights_per_url: job.input.within("highlights_per_url", 3, 1, 10),
         });
-        let question = Question {
+        let request_body = SearchRequest {
             query,
             r#type: kind,
             num_results,
@@ -95,12 +95,12 @@ impl Searcher {
             include_domains: job.input.list("include_domains"),
             exclude_domains: job.input.list("exclude_domains"),
         };
-        let asked = |status| Asked { status, query, r#type: kind, num_results };
+        let summary = |status| SearchSummary { status, query, r#type: kind, num_results };
         let answer = tokio::select! {
-            // Who stopped it hears that, whatever else happened at the same moment.
+            // If the call is cancelled at the same time, report that.
             biased;
             () = job.stop.cancelled() => Err("exa search aborted".to_owned()),
-            answer = self.ask(&job.bench.settings.exa_base, &key, &question) => answer,
+            answer = self.ask(&job.bench.settings.exa_base, &key, &request_body) => answer,
         };
         let found = answer.and_then(|answer| {
             answer::read(&answer).map_err(|error| format!("exa search failed: the answer makes no sense: {error}"))
@@ -108,42 +108,42 @@ impl Searcher {
         #[derive(Serialize)]
         struct Report<'a> {
             #[serde(flatten)]
-            asked: Asked<'a>,
+            summary: SearchSummary<'a>,
             #[serde(flatten)]
             found: answer::Found,
         }
         Ok(match found {
-            Ok(found) => done(&Report { asked: asked("ok"), found }),
-            Err(error) => failed(&asked("error"), error),
+            Ok(found) => done(&Report { summary: summary("ok"), found }),
+            Err(error) => failed(&summary("error"), error),
         })
     }
 
-    /// The body of the answer, or why there is none.
-    async fn ask(&self, base: &str, key: &str, question: &Question<'_>) -> Result<Vec<u8>, String> {
+    /// The body of the response, or the error.
+    async fn ask(&self, base: &str, key: &str, request_body: &SearchRequest<'_>) -> Result<Vec<u8>, String> {
         let failed = |error: reqwest::Error| format!("exa search failed: {}", error.without_url());
         let client = match self.client.get() {
             Some(client) => client,
             None => {
-                let made = reqwest::Client::builder().timeout(PATIENCE).build().map_err(failed)?;
-                self.client.get_or_init(|| made)
+                let created = reqwest::Client::builder().timeout(TIMEOUT).build().map_err(failed)?;
+                self.client.get_or_init(|| created)
             }
         };
         let url = format!("{}/search", base.trim_end_matches('/'));
-        let request = client.post(url).header("x-api-key", key).json(question);
+        let request = client.post(url).header("x-api-key", key).json(request_body);
         let mut response = request.send().await.map_err(failed)?;
         let status = response.status();
         let mut body = Vec::new();
         while let Some(piece) = response.chunk().await.map_err(failed)? {
             body.extend_from_slice(&piece);
-            if body.len() > LARGEST {
+            if body.len() > MAX_RESPONSE_BYTES {
                 return Err("exa search failed: the answer is too large".to_owned());
             }
         }
         if status.is_success() {
             return Ok(body);
         }
-        let complaint = String::from_utf8_lossy(&body);
-        let complaint = redact_with(&complaint, [key]);
-        Err(format!("exa search failed ({}): {}", status.as_u16(), text::cut(text::trim(&complaint), COMPLAINT)))
+        let error_text = String::from_utf8_lossy(&body);
+        let error_text = redact_with(&error_text, [key]);
+        Err(format!("exa search failed ({}): {}", status.as_u16(), text::cut(text::trim(&error_text), MAX_ERROR_UNITS)))
     }
 }

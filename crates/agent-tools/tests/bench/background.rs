@@ -1,10 +1,10 @@
-//! Shells in the background.
+//! Background shells.
 
 use serde_json::{Value, json};
 
 use crate::{Said, Shop, until};
 
-/// Reads until all of a text has come.
+/// Reads until the output contains a text.
 async fn read_until(shop: &Shop, id: &str, wanted: &str) -> String {
     let mut text = String::new();
     for _ in 0..3000 {
@@ -15,10 +15,10 @@ async fn read_until(shop: &Shop, id: &str, wanted: &str) -> String {
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    panic!("{wanted:?} never came, but {text:?}");
+    panic!("expected {wanted:?} in the output, got {text:?}");
 }
 
-/// Reads without moving on until the process has ended.
+/// Peeks at the output until the process has ended.
 async fn ended(shop: &Shop, id: &str) -> Said {
     for _ in 0..3000 {
         let said = shop.call("read_background_bash", json!({"session_id": id, "peek": true})).await;
@@ -30,7 +30,7 @@ async fn ended(shop: &Shop, id: &str) -> Said {
     panic!("{id} never ended");
 }
 
-/// A report with what differs from run to run taken out.
+/// A report without the members that vary from run to run.
 fn settled(said: &Said) -> String {
     let mut written = said.written.clone();
     let mut settle = |value: &Value| {
@@ -113,7 +113,7 @@ async fn pipes_are_reported_as_recorded() {
 }
 
 #[tokio::test]
-async fn a_terminal_is_one() {
+async fn a_background_shell_gets_a_real_terminal() {
     let shop = Shop::open().await;
     let command = "test -t 0 && test -t 1 && printf '\\033[1mterm\\033[0m '; stty size; read -r x; echo \"<$x>\"; cat";
     let said = shop.call("bash", json!({"command": command, "run_in_background": true, "terminal_cols": 100})).await;
@@ -125,7 +125,7 @@ async fn a_terminal_is_one() {
 
     shop.call("write_background_bash", json!({"session_id": id, "input": "hello"})).await;
     read_until(&shop, &id, "<hello>").await;
-    // Once from the terminal and once from `cat`: an interrupt before `cat` runs would reach the shell alone.
+    // Once from the terminal and once from `cat`. An interrupt before `cat` runs would reach only the shell.
     shop.call("write_background_bash", json!({"session_id": id, "input": "again"})).await;
     read_until(&shop, &id, "again\r\nagain").await;
     let said = shop.call("resize_background_bash", json!({"session_id": id, "cols": 80, "rows": 9999})).await;
@@ -135,7 +135,7 @@ async fn a_terminal_is_one() {
     );
     let said = shop.call("write_background_bash", json!({"session_id": id, "key": "ctrl+c"})).await;
     assert_eq!(said.output["bytes_written"], 1);
-    // A shell that is just about to wait for `cat` keeps the first interrupt to itself; a person presses the keys again.
+    // A shell that is about to wait for `cat` consumes the first interrupt itself, so press the keys again.
     let pressing = async {
         loop {
             tokio::time::sleep(std::time::Duration::from_secs(1)).await;
@@ -144,7 +144,7 @@ async fn a_terminal_is_one() {
     };
     let said = tokio::select! {
         said = ended(&shop, &id) => said,
-        () = pressing => unreachable!("it never ends"),
+        () = pressing => unreachable!("the loop never ends"),
     };
     assert!(said.output["exit_code"] == 130 || said.output["signal"] == "SIGINT", "{said:?}");
     let said = shop.call("write_background_bash", json!({"session_id": id, "key": "hyper"})).await;
@@ -152,7 +152,7 @@ async fn a_terminal_is_one() {
 }
 
 #[tokio::test]
-async fn running_ones_are_found_again_by_name() {
+async fn running_shells_are_found_again_by_name() {
     let shop = Shop::open().await;
     let start = |name: &str, reuse: bool, terminal: bool| {
         json!({"command": "sleep 1000", "run_in_background": true, "session_name": name,
@@ -166,17 +166,17 @@ async fn running_ones_are_found_again_by_name() {
         assert_eq!(shop.call("bash", other.clone()).await.text("status"), "started", "{other}");
     }
     let elsewhere = shop.call_for("other", "list_background_bash", json!({}), &Default::default()).await;
-    assert_eq!(elsewhere.output["count"], 0, "sessions do not see each other's");
+    assert_eq!(elsewhere.output["count"], 0, "a session does not see the shells of others");
 
     let id = first.text("session_id");
     let said = shop.call("stop_background_bash", json!({"session_id": id})).await;
     assert_eq!((said.text("status"), said.text("signal")), ("stop_requested", "SIGTERM"));
     assert_eq!(ended(&shop, id).await.output["signal"], "SIGTERM");
-    assert_ne!(shop.call("bash", start("a", true, true)).await.text("session_id"), id, "what has ended is not reused");
+    assert_ne!(shop.call("bash", start("a", true, true)).await.text("session_id"), id, "an ended shell is not reused");
 }
 
 #[tokio::test]
-async fn long_output_is_read_in_pieces_and_loses_its_beginning() {
+async fn long_output_is_read_in_pieces_and_its_beginning_is_dropped() {
     let shop = Shop::open().await;
     let command = "yes 123456789 | head -n 100000; echo end >&2";
     let said = shop.call("bash", json!({"command": command, "run_in_background": true, "full_terminal": false})).await;
@@ -197,12 +197,12 @@ async fn long_output_is_read_in_pieces_and_loses_its_beginning() {
 }
 
 #[tokio::test]
-async fn a_stop_reaches_grandchildren() {
+async fn a_stop_reaches_all_descendants() {
     let shop = Shop::open().await;
     let command = "sleep 1000 & echo $! >child; wait";
     let said = shop.call("bash", json!({"command": command, "run_in_background": true})).await;
     let child = crate::pid_in(&shop.folder().join("child")).await;
     let id = said.text("session_id");
     assert!(shop.call("stop_background_bash", json!({"session_id": id, "force": true})).await.ok);
-    until("the child is gone", || !crate::is_alive(&child)).await;
+    until("the child has ended", || !crate::is_alive(&child)).await;
 }

@@ -1,8 +1,8 @@
-//! Tools from a folder, and tools that the model makes.
+//! Custom tools from a folder, and tools that the model creates.
 
 use std::path::Path;
 
-use gladhand_agent_tools::{Bench, Run, Settings};
+use gladhand_agent_tools::{Bench, Run, WorkbenchSettings};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Shop, needs};
 
-fn put(settings: &Settings, files: &[(&str, &str)]) {
+fn put(settings: &WorkbenchSettings, files: &[(&str, &str)]) {
     for (name, text) in files {
         let path = settings.data.join("tools").join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -53,7 +53,7 @@ async fn the_list_is_as_recorded() {
 }
 
 #[tokio::test]
-async fn files_of_all_forms_are_loaded_and_broken_ones_left_out() {
+async fn files_of_all_forms_are_loaded_and_invalid_ones_left_out() {
     needs("node");
     let shop = Shop::with(|settings| {
         settings.extras = false;
@@ -124,12 +124,12 @@ async fn results_of_custom_tools_are_as_recorded() {
     assert_eq!(said.error.as_deref(), Some("told to stop"));
     let said = shop.call_for("session", "hangs", json!({"hang": true}), &stopped).await;
     assert_eq!(said.error.as_deref(), Some("the tool was stopped"));
-    assert_eq!(shop.call("hangs", json!({})).await.written, "\"back\"", "another process takes over");
+    assert_eq!(shop.call("hangs", json!({})).await.written, "\"back\"", "a new process takes over");
     shop.bench.close().await;
 }
 
 #[tokio::test]
-async fn the_model_makes_tools() {
+async fn the_model_creates_tools() {
     needs("node");
     let shop = Shop::open().await;
     let adder = json!({"name": "adder", "description": "adds", "handler_code": "return {sum: input.a + input.b};"});
@@ -162,7 +162,7 @@ async fn the_model_makes_tools() {
 }
 
 #[tokio::test]
-async fn a_tool_that_was_made_anew_is_not_run_in_place_of_the_one_that_was_offered() {
+async fn a_replaced_tool_is_not_run_in_place_of_the_offered_one() {
     needs("node");
     let shop = Shop::open().await;
     let make = |code: &str| json!({"name": "adder", "description": "x", "handler_code": code, "overwrite": true});
@@ -171,31 +171,31 @@ async fn a_tool_that_was_made_anew_is_not_run_in_place_of_the_one_that_was_offer
     let offered = shop.order("adder", input, &folder, &cancel);
     assert!(shop.bench.tools().iter().any(|tool| tool.name == "adder" && tool.is_made_by_model));
     assert!(shop.call("create_persistent_tool", make("return 2;")).await.ok);
-    assert!(shop.run(offered).await.error.unwrap().contains("was made anew"));
+    assert!(shop.run(offered).await.error.unwrap().contains("was replaced"));
     let unoffered = Run { edition: 0, ..shop.order("adder", input, &folder, &cancel) };
     assert_eq!(shop.run(unoffered).await.error.unwrap(), "unknown tool: adder");
     assert_eq!(shop.call("adder", json!({})).await.written, "2");
 }
 
 #[tokio::test]
-async fn a_tool_that_the_model_made_stays_the_models_after_a_restart() {
+async fn a_tool_that_the_model_created_is_still_marked_after_a_restart() {
     needs("node");
     let shop = Shop::open().await;
     let made = json!({"name": "adder", "description": "x", "handler_code": "return 1;"});
     assert!(shop.call("create_persistent_tool", made).await.ok);
     let extra = json!({"name": "run_python", "description": "x", "handler_code": "return 1;"});
     assert!(shop.call("create_persistent_tool", extra).await.error.unwrap().contains("cannot overwrite"));
-    let again = gladhand_agent_tools::Workbench::open(Settings::new(shop.home.path().join("data")));
+    let again = gladhand_agent_tools::Workbench::open(WorkbenchSettings::new(shop.home.path().join("data")));
     again.ready().await;
     assert!(again.tools().iter().any(|tool| tool.name == "adder" && tool.is_made_by_model));
     again.close().await;
 }
 
 #[tokio::test]
-async fn a_made_tool_is_written_as_recorded() {
+async fn a_created_tool_is_written_as_recorded() {
     needs("node");
     let shop = Shop::open().await;
-    // The order of members is that of the text, which a parsed value would not keep.
+    // The input is text, because a parsed value would not keep the order of members.
     let input = r#"{"name":"adder","description":"adds","handler_code":"return {sum: input.a + input.b};","args_schema":{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"number"}}}}"#;
     let folder = shop.folder();
     let run = Run {

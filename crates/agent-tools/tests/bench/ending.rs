@@ -1,4 +1,4 @@
-//! How processes end: with their children, whatever they do about it.
+//! How processes end: with all descendants, even if they ignore signals.
 
 use gladhand_agent_tools::Bench;
 use serde_json::json;
@@ -6,11 +6,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Shop, is_alive, pid_in, until};
 
-/// A command that writes its own id and that of a child in the background, and stays.
+/// A command that writes its own process id and that of a background child, and keeps running.
 const FAMILY: &str = "sleep 1000 & echo $! >child; echo $$ >self; wait";
 
 #[tokio::test]
-async fn an_interrupt_ends_the_whole_family() {
+async fn a_cancelled_call_ends_the_process_and_its_descendants() {
     let shop = Shop::open().await;
     let cancel = CancellationToken::new();
     let (said, child) = tokio::join!(shop.call_for("session", "bash", json!({"command": FAMILY}), &cancel), async {
@@ -27,19 +27,19 @@ async fn an_interrupt_ends_the_whole_family() {
 }
 
 #[tokio::test]
-async fn who_does_not_listen_is_killed() {
+async fn a_process_that_ignores_sigterm_is_killed() {
     let shop = Shop::open().await;
     let command = "trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) & echo $! >child; wait; wait; sleep 1000";
     let said = shop.call("bash", json!({"command": command, "timeout_seconds": 1})).await;
     assert_eq!(said.error.as_deref(), Some("process timed out (no exit code)"));
     assert_eq!((&said.output["signal"], &said.output["timed_out"]), (&json!("SIGKILL"), &json!(true)));
     let child = pid_in(&shop.folder().join("child")).await;
-    until("the child is gone", || !is_alive(&child)).await;
+    until("the child has ended", || !is_alive(&child)).await;
 }
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn who_leaves_the_group_is_found_by_its_mark() {
+async fn a_process_that_leaves_the_group_is_found_by_its_mark() {
     let shop = Shop::open().await;
     let command = "setsid sh -c 'echo $$ >daemon; exec sleep 1000' & sleep 1000";
     let said = shop.call("bash", json!({"command": command, "timeout_seconds": 1})).await;
@@ -49,11 +49,11 @@ async fn who_leaves_the_group_is_found_by_its_mark() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn what_a_command_leaves_stays_until_its_session_is_forgotten() {
+async fn processes_left_by_a_command_run_until_the_session_ends() {
     let shop = Shop::open().await;
     let said = shop.bash("sh -c 'echo $$ >one; exec sleep 1000' & sleep 0.1; echo started").await;
     assert!(said.ok);
-    assert_eq!(said.text("stdout"), "started", "an open pipe holds nobody up");
+    assert_eq!(said.text("stdout"), "started", "an open pipe does not delay the result");
     let other = json!({"command": "sh -c 'echo $$ >two; exec sleep 1000' & sleep 0.1"});
     shop.call_for("other", "bash", other, &CancellationToken::new()).await;
     let (one, two) = (pid_in(&shop.folder().join("one")).await, pid_in(&shop.folder().join("two")).await);
@@ -65,7 +65,7 @@ async fn what_a_command_leaves_stays_until_its_session_is_forgotten() {
 }
 
 #[tokio::test]
-async fn closing_ends_what_runs_and_refuses_what_comes() {
+async fn closing_ends_running_calls_and_refuses_new_ones() {
     let shop = Shop::open().await;
     let background = json!({"command": FAMILY, "run_in_background": true});
     assert!(shop.call("bash", background).await.ok);
@@ -81,7 +81,7 @@ async fn closing_ends_what_runs_and_refuses_what_comes() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_any_more_ends() {
+async fn a_dropped_call_ends_its_processes() {
     let shop = Shop::open().await;
     let call = shop.bash(FAMILY);
     let child = async {
@@ -91,7 +91,7 @@ async fn a_call_that_nobody_waits_for_any_more_ends() {
     };
     let child = tokio::select! {
         child = child => child,
-        said = call => panic!("it ended: {said:?}"),
+        said = call => panic!("the call ended: {said:?}"),
     };
-    until("the child is gone", || !is_alive(&child)).await;
+    until("the child has ended", || !is_alive(&child)).await;
 }

@@ -1,8 +1,8 @@
-//! Tools for files, against what was recorded.
+//! File tools, compared with the recordings.
 
 use std::time::{Duration, Instant, SystemTime};
 
-use gladhand_agent_tools::{Guarded, Place};
+use gladhand_agent_tools::{Guarded, GuardedPath};
 use serde_json::{Value, json};
 
 use tokio_util::sync::CancellationToken;
@@ -38,7 +38,7 @@ async fn recorded() -> Shop {
 }
 
 #[tokio::test]
-async fn everything_is_answered_as_recorded() {
+async fn file_tools_answer_as_recorded() {
     let shop = recorded().await;
     let said = call(&shop, "list_dir", json!({"dir_path": "<CWD>"})).await;
     assert_eq!(fine(&said), "Absolute path: <CWD>\nsrc/\n  a.txt\n  b.py");
@@ -79,7 +79,7 @@ async fn everything_is_answered_as_recorded() {
 }
 
 #[tokio::test]
-async fn lines_are_cut_and_other_things_than_files_refused() {
+async fn long_lines_are_cut_and_only_regular_files_are_read() {
     let shop = Shop::open().await;
     shop.file("long", &format!("{}\r\n{}\n\nlast", "😀".repeat(400), "y".repeat(100_000)));
     let said = call(&shop, "read_file", json!({"file_path": "<CWD>/long"})).await;
@@ -96,7 +96,7 @@ async fn lines_are_cut_and_other_things_than_files_refused() {
 }
 
 #[tokio::test]
-async fn directories_are_listed_in_pieces_with_what_is_in_them() {
+async fn directories_are_listed_in_pieces_with_their_entries() {
     let shop = Shop::open().await;
     for path in ["a/x", "a/deep/er", "a-b", "c"] {
         shop.file(path, "");
@@ -136,7 +136,7 @@ async fn files_are_found_by_content_and_by_path_newest_first() {
 }
 
 #[tokio::test]
-async fn a_patch_moves_files_and_keeps_what_came_before_a_failure() {
+async fn a_patch_moves_files_and_keeps_the_sections_before_a_failure() {
     let shop = recorded().await;
     let script = shop.file("run.sh", "echo 1\n");
     let mode = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o750);
@@ -155,7 +155,7 @@ async fn a_patch_moves_files_and_keeps_what_came_before_a_failure() {
 }
 
 #[tokio::test]
-async fn roots_hold_file_tools_in() {
+async fn file_tools_stay_inside_the_roots() {
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("secret"), "needle").unwrap();
     let inside = tempfile::tempdir().unwrap();
@@ -184,7 +184,7 @@ async fn roots_hold_file_tools_in() {
     assert_eq!(fine(&said), root.join("open").to_str().unwrap(), "links are not followed");
 }
 
-/// A home around the workspace, with a key, a workspace file of variables, and a second name of the key.
+/// A home around the workspace, with a key, a hard link to the key, and secret files inside the workspace.
 async fn with_secrets() -> Shop {
     let shop = Shop::open().await;
     let home = shop.home.path();
@@ -199,7 +199,7 @@ async fn with_secrets() -> Shop {
 }
 
 #[tokio::test]
-async fn searches_and_lists_pass_over_secrets() {
+async fn searches_and_lists_skip_secrets() {
     let shop = with_secrets().await;
     let said = call(&shop, "grep_files", json!({"pattern": "needle"})).await;
     assert_eq!(fine(&said), "<CWD>/plain");
@@ -210,10 +210,10 @@ async fn searches_and_lists_pass_over_secrets() {
 }
 
 #[tokio::test]
-async fn what_a_call_reaches_is_read_once_it_is_approved() {
+async fn a_place_is_read_once_it_is_approved() {
     let shop = with_secrets().await;
     let home = shop.home.path().canonicalize().unwrap();
-    let place = |path: &str, why| Place { path: home.join(path), why };
+    let place = |path: &str, why| GuardedPath { path: home.join(path), why };
     let patch = "*** Begin Patch\n*** Update File: ../.ssh/key\n*** Move to: copy\n@@\n-needle\n+x\n*** End Patch";
     for (tool, input, reached) in [
         ("read_file", json!({"file_path": "<CWD>/plain"}), vec![]),
@@ -235,7 +235,7 @@ async fn what_a_call_reaches_is_read_once_it_is_approved() {
 }
 
 #[tokio::test]
-async fn an_ignore_file_without_end_is_not_read() {
+async fn an_endless_ignore_file_is_not_read() {
     let shop = Shop::open().await;
     std::fs::create_dir(shop.folder().join("deep")).unwrap();
     std::fs::write(shop.folder().join("found.txt"), "needle").unwrap();
@@ -247,7 +247,7 @@ async fn an_ignore_file_without_end_is_not_read() {
     }
 }
 
-/// Runs a call that is stopped after a while. Returns the result and how long it took from then on.
+/// Runs a call that is cancelled after a while. Returns the result and the time from the cancellation to the end.
 async fn stopped(shop: &Shop, name: &str, input: Value) -> (Said, Duration) {
     let cancel = CancellationToken::new();
     let stopping = async {
@@ -260,20 +260,21 @@ async fn stopped(shop: &Shop, name: &str, input: Value) -> (Said, Duration) {
 }
 
 #[tokio::test]
-async fn a_search_ends_soon_after_it_is_stopped_whatever_pattern_and_line_are() {
+async fn a_cancelled_search_ends_soon_for_any_pattern_and_line() {
     let shop = Shop::open().await;
     shop.file("line", &"ab".repeat(8 << 20));
-    // As many states as fit, all of them active at each byte. A match may be short: otherwise no piece would be searched at all.
+    // As many states as fit, all of them active at each byte. A short match must be possible, otherwise no piece would
+    // be searched.
     for pattern in [r"a(?:a?b?){9000}[^ab\n]", r"a(?:a?b?){2000}[^ab\n]"] {
         let (said, took) = stopped(&shop, "grep_files", json!({"pattern": pattern})).await;
         assert_eq!(said.error.as_deref(), Some("the search was stopped"), "{pattern}");
-        // Half a second on a machine with nothing else to do; the whole line would take minutes.
+        // About half a second on an idle machine. The whole line would take minutes.
         assert!(took < Duration::from_secs(10), "{pattern}: {took:?}");
     }
 }
 
 #[tokio::test]
-async fn a_pattern_that_takes_much_memory_is_refused() {
+async fn a_pattern_that_needs_much_memory_is_refused() {
     let shop = Shop::open().await;
     shop.file("line", "ab");
     let groups = "(a)".repeat(60);
@@ -304,7 +305,7 @@ async fn long_lines_are_searched_in_pieces() {
 }
 
 #[tokio::test]
-async fn a_deep_tree_is_listed_with_a_bound_and_a_list_can_be_stopped() {
+async fn a_deep_tree_is_listed_up_to_a_limit_and_a_list_can_be_cancelled() {
     let shop = Shop::open().await;
     let deep: String = (0..100).map(|_| "d/").collect();
     shop.file(&format!("{deep}end"), "");

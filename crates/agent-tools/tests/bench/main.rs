@@ -1,6 +1,6 @@
 //! The workbench, with real processes and files in temporary folders.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod background;
 mod custom;
@@ -14,23 +14,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gladhand_agent_tools::{Bench, Place, Run, Settings, Workbench};
+use gladhand_agent_tools::{Bench, GuardedPath, Run, Workbench, WorkbenchSettings};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio_util::sync::CancellationToken;
 
-/// A bench in a temporary folder.
+/// A workbench in a temporary folder.
 struct Shop {
     bench: Arc<Workbench>,
     home: tempfile::TempDir,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug)]
 struct Said {
     ok: bool,
     output: Value,
-    /// The output as it is written, with the folder as `<CWD>` and durations as 0.
+    /// The output text, with the folder as `<CWD>` and durations as 0.
     written: String,
     error: Option<String>,
 }
@@ -40,12 +40,12 @@ impl Shop {
         Self::with(|_| ()).await
     }
 
-    /// A bench with other settings; files may be made first.
-    async fn with(change: impl FnOnce(&mut Settings)) -> Self {
+    /// A workbench with other settings. `change` may also create files.
+    async fn with(change: impl FnOnce(&mut WorkbenchSettings)) -> Self {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join("cwd")).unwrap();
-        let mut settings = Settings::new(home.path().join("data"));
-        // What login shells do at home is no part of any test.
+        let mut settings = WorkbenchSettings::new(home.path().join("data"));
+        // Login shells must not read the real home.
         settings.environment.insert("HOME".into(), home.path().into());
         change(&mut settings);
         let bench = Workbench::open(settings);
@@ -73,8 +73,8 @@ impl Shop {
         self.run(Run { session, cancel, ..self.order(name, &input, &folder, cancel) }).await
     }
 
-    /// A call of which everything that it reaches is approved, and what that is.
-    async fn approving(&self, name: &str, input: Value) -> (Said, Vec<Place>) {
+    /// Runs a call with approval for everything that it reaches. Returns the result and these places.
+    async fn approving(&self, name: &str, input: Value) -> (Said, Vec<GuardedPath>) {
         let (folder, cancel) = (self.folder(), CancellationToken::new());
         let input = input.to_string().replace("<CWD>", folder.to_str().unwrap());
         let input = RawValue::from_string(input).unwrap();
@@ -120,35 +120,35 @@ impl Shop {
 
 impl Said {
     fn text(&self, name: &str) -> &str {
-        self.output[name].as_str().unwrap_or_else(|| panic!("no text {name} in {self:?}"))
+        self.output[name].as_str().unwrap_or_else(|| panic!("expected a string {name} in {self:?}"))
     }
 }
 
-/// Waits until something is so. How long that may take is no part of any test.
+/// Waits until a condition holds. The timeout is long, because duration is not part of the tests.
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "never: {what}");
+        assert!(begun.elapsed() < Duration::from_secs(30), "timed out waiting until {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// Whether a process exists and is more than a zombie.
+/// Whether a process exists and is not a zombie.
 fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
-/// The number in a file, once it is there.
+/// The number in a file, once it is written.
 async fn pid_in(path: &Path) -> String {
     let read = || std::fs::read_to_string(path).unwrap_or_default();
-    until("a process tells its id", || read().ends_with('\n')).await;
+    until("a process writes its id", || read().ends_with('\n')).await;
     read().trim().to_owned()
 }
 
-/// A test that needs a program says so, rather than passing without it.
+/// Fails if a required program is missing, instead of skipping the test.
 fn needs(program: &str) {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    assert!(found, "{program} is not installed: `cargo xtask test` brings what the tests need");
+    assert!(found, "{program} is not installed: `cargo xtask test` installs it");
 }

@@ -1,11 +1,11 @@
-//! Scripts, where something is installed to run them.
+//! Scripts, with the installed runtimes.
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Said, Shop, is_alive, needs, pid_in};
 
-/// A report with what differs from run to run taken out.
+/// A report without the members that vary from run to run.
 fn settled(shop: &Shop, said: &Said) -> String {
     let mut written = said.written.replace(&shop.home.path().display().to_string(), "<HOME>");
     for name in ["session_id", "created_at", "updated_at", "pid", "command"] {
@@ -114,8 +114,8 @@ async fn javascript_in_the_background_is_reported_as_recorded() {
 }
 
 #[tokio::test]
-async fn package_managers_are_called_as_they_want_it() {
-    // A manager that tells how it was called.
+async fn package_managers_get_their_own_arguments() {
+    // Programs that print their arguments.
     let home = tempfile::tempdir().unwrap();
     for name in ["npm", "npx", "pnpm"] {
         let program = home.path().join(name);
@@ -145,7 +145,7 @@ async fn package_managers_are_called_as_they_want_it() {
 
 #[tokio::test]
 async fn no_setting_of_the_folder_adds_code_to_a_script_or_an_installation() {
-    // Programs that tell how they were called.
+    // Programs that print their arguments and variables.
     let home = tempfile::tempdir().unwrap();
     for (name, text) in [("bun", "echo \"$@\""), ("yarn", "echo $YARN_ENABLE_SCRIPTS $npm_config_ignore_scripts")] {
         let program = home.path().join(name);
@@ -166,7 +166,7 @@ async fn no_setting_of_the_folder_adds_code_to_a_script_or_an_installation() {
 }
 
 #[tokio::test]
-async fn python_runs_where_it_is() {
+async fn python_scripts_run() {
     needs("python3");
     let shop = Shop::open().await;
     let said = shop.call("run_python", json!({"code": "import sys\nprint(sys.argv[1:])", "args": ["x"]})).await;

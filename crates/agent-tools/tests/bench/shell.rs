@@ -29,7 +29,7 @@ async fn reports_are_written_as_recorded() {
 }
 
 #[tokio::test]
-async fn directory_and_variables_go_from_one_command_to_the_next() {
+async fn directory_and_variables_pass_from_one_command_to_the_next() {
     let shop = Shop::open().await;
     let said = shop.bash("mkdir -p 'a b' && cd 'a b' && export X=\"4\n2\" PATH=\"$PATH:/nowhere\"").await;
     assert!(said.ok, "{said:?}");
@@ -37,9 +37,9 @@ async fn directory_and_variables_go_from_one_command_to_the_next() {
     let said = shop.bash("pwd; echo \"$X\"; echo \"${PATH##*:}\"").await;
     assert_eq!(said.text("stdout").replace(shop.folder().to_str().unwrap(), "<CWD>"), "<CWD>/a b\n4\n2\n/nowhere");
     let said = shop.bash("cd /; exit 1").await;
-    assert!(said.text("cwd_after").ends_with("/a b"), "who leaves by itself leaves nothing");
+    assert!(said.text("cwd_after").ends_with("/a b"), "a command that exits the shell passes nothing on");
 
-    // Other sessions stand elsewhere.
+    // Other sessions have their own state.
     let said = shop.call_for("other", "bash", json!({"command": "pwd; echo $X"}), &Default::default()).await;
     assert_eq!(said.text("stdout"), shop.folder().to_str().unwrap());
 
@@ -48,7 +48,7 @@ async fn directory_and_variables_go_from_one_command_to_the_next() {
 }
 
 #[tokio::test]
-async fn given_directories_and_variables_stay_even_if_the_command_fails() {
+async fn given_directories_and_variables_are_kept_even_if_the_command_fails() {
     let shop = Shop::open().await;
     shop.file("sub/x", "");
     let said = shop.call("bash", json!({"command": "exit 9", "cwd": "sub", "env": {"A": "b", "N": 1}})).await;
@@ -61,11 +61,15 @@ async fn given_directories_and_variables_stay_even_if_the_command_fails() {
     let said = shop.call("bash", json!({"command": "true", "env": {"A=B": "c"}})).await;
     assert!(said.error.unwrap().contains("no variable can have"));
     std::fs::remove_dir_all(shop.folder().join("sub")).unwrap();
-    assert_eq!(shop.bash("pwd").await.text("stdout"), shop.folder().to_str().unwrap(), "a lost directory is no trap");
+    assert_eq!(
+        shop.bash("pwd").await.text("stdout"),
+        shop.folder().to_str().unwrap(),
+        "a removed directory falls back to the session's folder"
+    );
 }
 
 #[tokio::test]
-async fn commands_that_do_not_parse_do_not_reach_what_follows_them() {
+async fn a_command_that_does_not_parse_does_not_affect_the_next() {
     let shop = Shop::open().await;
     let said = shop.bash("echo 'unfinished").await;
     assert!(!said.ok);
@@ -73,18 +77,18 @@ async fn commands_that_do_not_parse_do_not_reach_what_follows_them() {
     let said = shop.bash("cat <<END\nopen").await;
     assert_eq!(said.text("stdout"), "open");
     assert_eq!(shop.bash("echo done # comment").await.text("stdout"), "done");
-    assert_eq!(shop.bash("cat").await.text("stdout"), "", "there is nothing to read");
+    assert_eq!(shop.bash("cat").await.text("stdout"), "", "stdin is empty");
 }
 
 #[tokio::test]
-async fn floods_are_cut_and_counted_in_utf16() {
+async fn long_output_is_cut_and_counted_in_utf16() {
     let shop = Shop::open().await;
     let said = shop.bash("yes '😀' | head -c 5000000; yes x | head -n 500000 >&2; cd /").await;
     assert!(said.ok, "{:?}", said.error);
     assert_eq!(said.text("stdout").encode_utf16().count().div_ceil(3), 100_000);
     assert_eq!(said.text("stderr").len(), 300_000);
     assert_eq!((&said.output["truncated_stdout"], &said.output["truncated_stderr"]), (&json!(true), &json!(true)));
-    assert_eq!(said.text("cwd_after"), "/", "the state does not drown");
+    assert_eq!(said.text("cwd_after"), "/", "the state is still captured");
 }
 
 #[tokio::test]

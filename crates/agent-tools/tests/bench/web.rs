@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 
 use crate::Shop;
 
-/// Answers one request and gives back what it was: the head and the body.
+/// Answers one request, and returns its head and body.
 async fn answer_once(listener: &TcpListener, status: &str, body: &str) -> (String, String) {
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut request = Vec::new();
@@ -36,7 +36,7 @@ async fn shop_asking(listener: &TcpListener) -> Shop {
 }
 
 #[tokio::test]
-async fn searches_are_asked_and_reported_as_recorded() {
+async fn searches_are_sent_and_reported_as_recorded() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let shop = shop_asking(&listener).await;
     let body = json!({"requestId": "r1", "results": [
@@ -69,7 +69,7 @@ async fn searches_are_asked_and_reported_as_recorded() {
 }
 
 #[tokio::test]
-async fn searches_that_cannot_be_are_results_too() {
+async fn failed_searches_are_results_too() {
     let shop = Shop::open().await;
     let message = "search_web unavailable: missing exa api key. run /onboarding to set one.";
     let said = shop.call("search_web", json!({"query": "x"})).await;

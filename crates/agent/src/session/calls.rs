@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use gladhand_agent_tools::{Place, Ran};
+use gladhand_agent_tools::{GuardedPath, Ran};
 use gladhand_core::wire::{RawValue, json as wire};
 use gladhand_models::{Said, WantedCall};
 use serde::Serialize;
@@ -37,7 +37,7 @@ impl ToolIdentity {
 }
 
 /// The subject of a decision for the rest of a session: a tool, and the places that it uses beyond the workspace.
-pub(super) type Decided = (ToolIdentity, Vec<Place>);
+pub(super) type Decided = (ToolIdentity, Vec<GuardedPath>);
 
 /// A call that a model wants.
 #[derive(Debug, Clone)]
@@ -56,7 +56,7 @@ pub(crate) struct Wanted {
     /// What it may do to the world, in one word.
     pub(crate) effect: &'static str,
     /// The places that it uses and that need approval.
-    pub(crate) reach: Vec<Place>,
+    pub(crate) reach: Vec<GuardedPath>,
     /// The decision, made just before the call is to run. Until then the call is refused.
     pub(crate) verdict: Verdict,
 }
@@ -89,7 +89,7 @@ impl Wanted {
 
     /// Why it needs approval beyond its effect: the places that it uses, in words.
     pub(crate) fn reason(&self) -> Option<String> {
-        let place = |place: &Place| format!("{} {}", place.path.display(), place.why.words());
+        let place = |place: &GuardedPath| format!("{} {}", place.path.display(), place.why.words());
         let places: Vec<_> = self.reach.iter().map(place).collect();
         (!places.is_empty()).then(|| places.join("; "))
     }

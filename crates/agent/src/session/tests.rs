@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use gladhand_agent_tools::{Guarded, Place, Ran};
+use gladhand_agent_tools::{Guarded, GuardedPath, Ran};
 use gladhand_core::wire::json;
 use gladhand_models::{ModelError, Piece, Said, Segment, Thinking};
 use serde_json::Value;
@@ -591,7 +591,7 @@ fn a_turn_ends_at_its_limit_of_requests() {
 
 #[test]
 fn the_reason_of_an_approval_is_that_of_each_place() {
-    let place = |path: &str, why| Place { path: path.into(), why };
+    let place = |path: &str, why| GuardedPath { path: path.into(), why };
     let reach = vec![
         place("/etc/hosts", Guarded::Outside),
         place("/srv/.git/hooks/pre-commit", Guarded::Steering),
@@ -610,7 +610,7 @@ fn of_hub(upstream: &str) -> ToolIdentity {
 
 #[test]
 fn what_was_allowed_for_the_session_covers_that_tool_and_that_place_only() {
-    let secret = Place { path: "/home/u/.ssh/key".into(), why: Guarded::Secret };
+    let secret = GuardedPath { path: "/home/u/.ssh/key".into(), why: Guarded::Secret };
     let first = wanted("c1", Verdict::Ask);
     let made_anew = ToolIdentity::Workbench { name: "bash".to_owned(), edition: 1 };
     let others = [

@@ -36,7 +36,7 @@ impl OwnFiles {
     }
 
     /// Keeps them, and what else is in the data folder, from the tools of a workbench.
-    pub(crate) fn keep_from(&self, settings: &mut gladhand_agent_tools::Settings) {
+    pub(crate) fn keep_from(&self, settings: &mut gladhand_agent_tools::WorkbenchSettings) {
         settings.private.clone_from(&self.private);
         settings.sensitive = vec![self.data.clone()];
     }
@@ -55,7 +55,7 @@ mod tests {
         let project = |standing| {
             let file = File { path: "/home/ann/shop/gladhand.toml".into(), text: String::new() };
             let layers = Layers { own: Some(own.clone()), project: Some(Project { file, standing }), is_named: false };
-            let mut settings = gladhand_agent_tools::Settings::new("/data/agent");
+            let mut settings = gladhand_agent_tools::WorkbenchSettings::new("/data/agent");
             OwnFiles::of(Path::new("/data"), &config, &layers).keep_from(&mut settings);
             settings.private
         };

@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_a2e_host::chains::{self, Chains};
-use gladhand_a2e_host::env::{self, Env, Program};
-use gladhand_a2e_host::learning::{self, Learning};
-use gladhand_a2e_host::memory::{self, Bound, Memory};
-use gladhand_a2e_host::multi_agent::{self, MultiAgent};
-use gladhand_a2e_host::planning::{self, Planning};
-use gladhand_a2e_host::proc::{self, Proc};
-use gladhand_a2e_host::skill::{self, Skills};
+use gladhand_a2e_host::chains::{ChainSettings, Chains};
+use gladhand_a2e_host::env::{Env, EnvSettings, Program};
+use gladhand_a2e_host::learning::{Learning, LearningSettings};
+use gladhand_a2e_host::memory::{Bound, Memory, MemorySettings};
+use gladhand_a2e_host::multi_agent::{MultiAgent, MultiAgentSettings};
+use gladhand_a2e_host::planning::{Planning, PlanningSettings};
+use gladhand_a2e_host::proc::{Proc, ProcSettings};
+use gladhand_a2e_host::skill::{SkillSettings, Skills};
 use gladhand_a2e_host::starting::Starter;
 use gladhand_a2e_host::storage::Storage;
-use gladhand_a2e_host::toolkits::{self, Toolkit, Toolkits};
+use gladhand_a2e_host::toolkits::{Toolkit, ToolkitSettings, Toolkits};
 use gladhand_hub::{Agent, Provider};
 use url::Url;
 
@@ -53,17 +53,17 @@ impl Parts<'_> {
             CapabilityName::Tools => return None,
             CapabilityName::Memory => Arc::new(Memory::new(storage?.clone(), bounds(&config.memory))),
             CapabilityName::Learning => Arc::new(Learning::new(storage?.clone(), learning(config))),
-            CapabilityName::Planning => Arc::new(Planning::new(storage?.clone(), planning::Settings::default())),
+            CapabilityName::Planning => Arc::new(Planning::new(storage?.clone(), PlanningSettings::default())),
             CapabilityName::Proc => Arc::new(Proc::new(processes(config), Arc::clone(starter))),
             CapabilityName::Env => Arc::new(Env::new(environments(config), starter)),
             CapabilityName::Skill => {
                 let folders = config.skill.path.iter().cloned().collect();
-                let settings = skill::Settings { folders, roots: config.roots.clone(), ..skill::Settings::default() };
+                let settings = SkillSettings { folders, roots: config.roots.clone(), ..SkillSettings::default() };
                 Arc::new(Skills::new(settings, Arc::clone(starter), None))
             }
-            CapabilityName::Chains => Arc::new(Chains::new(chains::Settings::default())),
+            CapabilityName::Chains => Arc::new(Chains::new(ChainSettings::default())),
             CapabilityName::MultiAgent => {
-                Arc::new(MultiAgent::new(Arc::clone(self.agent.as_ref()?), multi_agent::Settings::default()))
+                Arc::new(MultiAgent::new(Arc::clone(self.agent.as_ref()?), MultiAgentSettings::default()))
             }
             CapabilityName::Mcp => Arc::new(A2eMcp::new(servers(config))),
             CapabilityName::Toolkits => match Toolkits::new(bundles(config)) {
@@ -78,51 +78,51 @@ impl Parts<'_> {
     }
 }
 
-fn bounds(config: &MemoryConfig) -> memory::Settings {
+fn bounds(config: &MemoryConfig) -> MemorySettings {
     let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let bound = |entries, limit| Bound { entries, bytes: bytes(limit) };
-    memory::Settings {
+    MemorySettings {
         working: bound(config.working_entries, config.working_bytes),
-        working_in_all: bytes(config.working_total_bytes),
+        working_total_bytes: bytes(config.working_total_bytes),
         episodic: bound(config.episodic_entries, config.episodic_bytes),
         semantic: bound(config.semantic_entries, config.semantic_bytes),
         entry_bytes: bytes(config.entry_bytes),
         total_bytes: bytes(config.total_bytes),
-        ..memory::Settings::default()
+        ..MemorySettings::default()
     }
 }
 
-fn learning(config: &A2eConfig) -> learning::Settings {
+fn learning(config: &A2eConfig) -> LearningSettings {
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-    learning::Settings {
+    LearningSettings {
         adapt_every: count(config.learning.adapt_every),
         min_experiences: count(config.learning.min_experiences),
         confidence_threshold: config.learning.confidence_threshold,
-        ..learning::Settings::default()
+        ..LearningSettings::default()
     }
 }
 
-fn processes(config: &A2eConfig) -> proc::Settings {
-    let longest = Some(config.proc.timeout).filter(|seconds| *seconds > 0).map(Duration::from_secs);
-    proc::Settings {
+fn processes(config: &A2eConfig) -> ProcSettings {
+    let max_duration = Some(config.proc.timeout).filter(|seconds| *seconds > 0).map(Duration::from_secs);
+    ProcSettings {
         allowed: config.proc.allowed.clone(),
         base: config.folder.clone(),
         roots: config.roots.clone(),
         variables: config.proc.variables.clone(),
-        most: config.proc.max,
-        longest,
-        most_output: config.proc.output_bytes,
-        ..proc::Settings::default()
+        max_running: config.proc.max,
+        max_duration,
+        max_output_bytes: config.proc.output_bytes,
+        ..ProcSettings::default()
     }
 }
 
-fn environments(config: &A2eConfig) -> env::Settings {
+fn environments(config: &A2eConfig) -> EnvSettings {
     let folder: Option<PathBuf> = config.roots.first().cloned();
     let program = |(name, command): (&String, &Vec<String>)| Program {
         folder: folder.clone(),
         ..Program::new(name.clone(), command.clone())
     };
-    env::Settings { programs: config.env.commands.iter().map(program).collect(), ..env::Settings::default() }
+    EnvSettings { programs: config.env.commands.iter().map(program).collect(), ..EnvSettings::default() }
 }
 
 fn servers(config: &A2eConfig) -> McpSettings {
@@ -143,7 +143,7 @@ fn root(folder: &Path) -> Option<Root> {
     Some(Root { uri: Url::from_file_path(&folder).ok()?.into(), name })
 }
 
-fn bundles(config: &A2eConfig) -> toolkits::Settings {
+fn bundles(config: &A2eConfig) -> ToolkitSettings {
     let toolkits = config.toolkits.iter().map(|kit| Toolkit {
         name: kit.name.clone(),
         alias: kit.alias.clone(),
@@ -154,5 +154,5 @@ fn bundles(config: &A2eConfig) -> toolkits::Settings {
         schema: kit.schema.as_ref().map_or_else(|| serde_json::json!({}), |schema| schema.value().clone()),
         ..Toolkit::default()
     });
-    toolkits::Settings { toolkits: toolkits.collect(), ..toolkits::Settings::default() }
+    ToolkitSettings { toolkits: toolkits.collect(), ..ToolkitSettings::default() }
 }

@@ -89,7 +89,7 @@ impl RepositoryTools {
     pub fn new(config: &RepositoryConfig, files: impl Into<OwnFiles>, is_networked: bool) -> Self {
         let files = files.into();
         let allowed = (is_networked || !config.roots.is_empty()).then(|| config.roots.clone());
-        let mut settings = gladhand_agent_tools::Settings::new(files.data.join("agent"));
+        let mut settings = gladhand_agent_tools::WorkbenchSettings::new(files.data.join("agent"));
         files.keep_from(&mut settings);
         let inner = Inner {
             secrets: SecretFiles::new(&settings),
@@ -224,7 +224,7 @@ impl Inner {
 
     /// The rule about files for one call.
     fn is_secret(&self) -> Arc<impl Fn(&Path, &Metadata) -> bool + Send + Sync + use<>> {
-        let secrets = self.secrets.anew();
+        let secrets = self.secrets.for_another_call();
         Arc::new(move |real: &Path, about: &Metadata| secrets.contain(real, about))
     }
 

@@ -1,36 +1,36 @@
-//! A private folder of small files that nobody leaves: no way up, no links, and an end to everything.
+//! A private folder of small files. Paths with `..` and symbolic links are refused, and sizes and counts are limited.
 
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
-/// How many bytes a file may have.
-const LARGEST: u64 = 64 * 1024;
+/// Maximum size of a file in bytes.
+const MAX_FILE_BYTES: u64 = 64 * 1024;
 
-/// How many files there may be.
-const MOST: usize = 200;
+/// Maximum number of files.
+const MAX_FILES: usize = 200;
 
-/// How long a path may be, and of how many parts.
-const LONGEST: usize = 200;
-const DEEPEST: usize = 8;
+/// Maximum length of a path, and maximum number of its components.
+const MAX_PATH_BYTES: usize = 200;
+const MAX_COMPONENTS: usize = 8;
 
-/// A folder that goes with this value.
+/// A folder that is removed when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Folder {
     root: PathBuf,
 }
 
 impl Folder {
-    /// A new folder that is nobody else's.
+    /// Creates a new private folder.
     pub(super) fn make(within: &Path) -> io::Result<Self> {
         let root = within.join(format!("gladhand-textfiles-{}", crate::hex_id::<16>()));
-        // It fails if there is one already, so it is ours.
+        // Creation fails if the folder exists, so it is ours.
         fs::DirBuilder::new().mode(0o700).create(&root)?;
         Ok(Self { root })
     }
 
-    /// Writes a file with the folders that it is in.
+    /// Writes a file, and creates its parent folders.
     pub(super) fn put(&self, path: &str, text: &str) -> io::Result<()> {
         let at = self.root.join(path);
         fs::create_dir_all(at.parent().unwrap_or(&self.root))?;
@@ -43,10 +43,10 @@ impl Folder {
         let mut folders = vec![self.root.clone()];
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-                // What is a link is neither.
+                // A symbolic link is neither a folder nor a file.
                 match entry.file_type() {
                     Ok(kind) if kind.is_dir() => folders.push(entry.path()),
-                    Ok(kind) if kind.is_file() && found.len() <= MOST => {
+                    Ok(kind) if kind.is_file() && found.len() <= MAX_FILES => {
                         let path = entry.path();
                         found
                             .extend(path.strip_prefix(&self.root).ok().map(|path| path.to_string_lossy().into_owned()));
@@ -59,31 +59,31 @@ impl Folder {
         found
     }
 
-    /// What is in a file.
+    /// Reads a file.
     pub(super) fn read(&self, path: &str) -> Result<String, String> {
         let at = self.inside(path)?;
         if !at.symlink_metadata().is_ok_and(|data| data.is_file()) {
             return Err(format!("no such file: {path}"));
         }
         let mut bytes = Vec::new();
-        let read = fs::File::open(&at).and_then(|file| file.take(LARGEST).read_to_end(&mut bytes));
+        let read = fs::File::open(&at).and_then(|file| file.take(MAX_FILE_BYTES).read_to_end(&mut bytes));
         read.map_err(|error| format!("{path}: {error}"))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The files that have a text in them.
+    /// The files that contain a text.
     pub(super) fn holding(&self, text: &str) -> Vec<String> {
         self.files().into_iter().filter(|path| self.read(path).is_ok_and(|has| has.contains(text))).collect()
     }
 
-    /// Writes a file; gives how many bytes it has.
+    /// Writes a file and returns its size in bytes.
     pub(super) fn write(&self, path: &str, text: &str) -> Result<usize, String> {
         let at = self.inside(path)?;
-        if text.len() as u64 > LARGEST {
-            return Err(format!("a file has at most {LARGEST} bytes"));
+        if text.len() as u64 > MAX_FILE_BYTES {
+            return Err(format!("a file has at most {MAX_FILE_BYTES} bytes"));
         }
-        if !at.exists() && self.files().len() >= MOST {
-            return Err(format!("there are at most {MOST} files"));
+        if !at.exists() && self.files().len() >= MAX_FILES {
+            return Err(format!("there are at most {MAX_FILES} files"));
         }
         if at.is_dir() {
             return Err(format!("a folder: {path}"));
@@ -92,26 +92,26 @@ impl Folder {
         Ok(text.len())
     }
 
-    /// Gives a file another name, where there is none of that name.
+    /// Renames a file. The new name must not exist.
     pub(super) fn rename(&self, from: &str, to: &str) -> Result<(), String> {
         let (source, target) = (self.inside(from)?, self.inside(to)?);
         if !source.symlink_metadata().is_ok_and(|data| data.is_file()) {
             return Err(format!("no such file: {from}"));
         }
         if target.exists() {
-            return Err(format!("it is there already: {to}"));
+            return Err(format!("already exists: {to}"));
         }
         let folder = target.parent().unwrap_or(&self.root);
         let renamed = fs::create_dir_all(folder).and_then(|()| fs::rename(source, &target));
         renamed.map_err(|error| format!("{to}: {error}"))
     }
 
-    /// Where a path leads, if it leads nowhere else.
+    /// Resolves a path inside the folder, or fails if it leads outside.
     fn inside(&self, path: &str) -> Result<PathBuf, String> {
         let outside = || format!("not inside the folder: {path}");
         let parts: Vec<Component<'_>> = Path::new(path).components().collect();
-        if parts.is_empty() || parts.len() > DEEPEST || path.len() > LONGEST || path.contains('\0') {
-            return Err(format!("no path of a file: {path}"));
+        if parts.is_empty() || parts.len() > MAX_COMPONENTS || path.len() > MAX_PATH_BYTES || path.contains('\0') {
+            return Err(format!("not the path of a file: {path}"));
         }
         let mut at = self.root.clone();
         for part in parts {
@@ -128,7 +128,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.root) {
-            tracing::warn!(%error, "the folder of an episode could not be removed");
+            tracing::warn!(%error, "could not remove the folder of an episode");
         }
     }
 }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_leaves_the_folder() {
+    fn paths_outside_the_folder_are_refused() {
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("secret"), "secret").unwrap();
         let folder = Folder::make(outside.path()).unwrap();
@@ -161,10 +161,10 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_everything() {
+    fn the_size_and_number_of_files_are_limited() {
         let folder = Folder::make(&std::env::temp_dir()).unwrap();
-        assert!(folder.write("large", &"x".repeat(LARGEST as usize + 1)).is_err());
-        for number in 0..MOST {
+        assert!(folder.write("large", &"x".repeat(MAX_FILE_BYTES as usize + 1)).is_err());
+        for number in 0..MAX_FILES {
             folder.write(&number.to_string(), "").unwrap();
         }
         assert!(folder.write("one more", "").is_err());

@@ -1,8 +1,8 @@
-//! `apply_patch`: adds, deletes, changes and moves files, section by section. A section that fails leaves those before
-//! it done.
+//! `apply_patch`: adds, deletes, changes and moves files, section by section. If a section fails, the sections before
+//! it stay applied.
 
+mod locate;
 mod parse;
-mod place;
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::input::Input;
 use crate::outcome::{Outcome, Problem, blocking, done};
 use parse::{Change, Section};
 
-/// All files that a patch changes, reads or makes.
+/// All files that a patch changes, reads or creates.
 pub(super) fn paths(input: &Input, folder: &Path) -> Vec<PathBuf> {
     let sections = parse::parse(input.text("input").unwrap_or_default()).unwrap_or_default();
     let names = sections.iter().flat_map(|section| {
@@ -56,12 +56,12 @@ fn apply(sections: &[Section], folder: &Path, bounds: &Bounds) -> Outcome {
             Change::Update { moves_to, chunks } => {
                 let unread = |why| Problem::plain(format!("Failed to read file to update: {why}"));
                 let mut text = String::new();
-                // A path that was approved to be written may be read as well.
+                // A path that was approved for writing may be read as well.
                 let read = bounds.open(&path).map_err(Problem::into_message).and_then(|mut file| {
                     file.read_to_string(&mut text).map_err(|error| format!("{}: {error}", path.display()))
                 });
                 read.map_err(unread)?;
-                let text = place::replace(&text, chunks).map_err(|missing| Problem::plain(missing.of(&path)))?;
+                let text = locate::replace(&text, chunks).map_err(|missing| Problem::plain(missing.of(&path)))?;
                 match moves_to {
                     None => {
                         write(&path, &real, &text)?;
@@ -87,23 +87,23 @@ fn apply(sections: &[Section], folder: &Path, bounds: &Bounds) -> Outcome {
     Ok(done(&report.join("\n")))
 }
 
-/// Lines as the text of a file.
+/// Joins lines to the text of a file.
 fn joined(lines: &[String]) -> String {
     lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect()
 }
 
-/// Puts a whole new text in the place of a file, which keeps its permissions: at its real path, which was decided about.
+/// Replaces a file with a new text, and keeps its permissions. Writes to the real path, which was checked.
 fn write(path: &Path, real: &Path, text: &str) -> Result<(), Problem> {
     let replace = || -> io::Result<()> {
         let path = real;
         let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         fs_err::create_dir_all(folder)?;
         let permissions = match path.metadata() {
-            Ok(present) if !present.is_file() => return Err(io::Error::other("it is not a regular file")),
+            Ok(present) if !present.is_file() => return Err(io::Error::other("not a regular file")),
             Ok(present) => Some(present.permissions()),
             Err(_) => None,
         };
-        // What the user's mask leaves of these is what any new file has.
+        // The umask reduces these to the permissions of any new file.
         let common = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666);
         let mut file = tempfile::Builder::new().prefix(".gladhand-").permissions(common).tempfile_in(folder)?;
         io::Write::write_all(&mut file, text.as_bytes())?;

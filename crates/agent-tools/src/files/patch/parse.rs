@@ -1,6 +1,6 @@
-//! The text of a patch.
+//! Parses the text of a patch.
 
-/// What becomes of one file.
+/// The change of one file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Section {
     pub(super) path: String,
@@ -10,18 +10,18 @@ pub(super) struct Section {
 /// How a file changes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// It is there, with these lines.
+    /// It is created with these lines.
     Add(Vec<String>),
-    /// It is gone.
+    /// It is deleted.
     Delete,
-    /// Parts of it are replaced, and it may get another name.
+    /// Parts of it are replaced, and it may be renamed.
     Update { moves_to: Option<String>, chunks: Vec<Chunk> },
 }
 
 /// A part of a file that is replaced.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Chunk {
-    /// A line that comes somewhere before it.
+    /// A line that precedes it somewhere.
     pub(super) context: Option<String>,
     pub(super) old: Vec<String>,
     pub(super) new: Vec<String>,
@@ -29,7 +29,7 @@ pub(super) struct Chunk {
     pub(super) is_at_end: bool,
 }
 
-/// Reads a patch, or says why it is none.
+/// Parses a patch, or says why it is invalid.
 pub(super) fn parse(patch: &str) -> Result<Vec<Section>, String> {
     let lines: Vec<&str> = patch.trim().lines().collect();
     let lines = unwrapped(&lines);
@@ -49,7 +49,7 @@ pub(super) fn parse(patch: &str) -> Result<Vec<Section>, String> {
     Ok(sections)
 }
 
-/// A patch without the here-document that it may be wrapped in.
+/// Removes the here-document that a patch may be wrapped in.
 fn unwrapped<'a, 'b>(lines: &'b [&'a str]) -> &'b [&'a str] {
     match lines {
         [first, inner @ .., last]
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         Some(line)
     }
 
-    /// A complaint about the line that was read last, by its number in the patch.
+    /// An error about the last line read, with its number in the patch.
     fn complaint<T>(&self, why: impl std::fmt::Display) -> Result<T, String> {
         Err(format!("line {}: {why}", self.at + 1))
     }
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One chunk. The first of a section may do without its marker.
+    /// Parses one chunk. The first of a section may omit its marker.
     fn chunk(&mut self, is_first: bool) -> Result<Chunk, String> {
         let mut chunk = Chunk::default();
         match self.peek().map(str::trim_end) {
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
             }
             let kind = line.chars().next();
             match kind {
-                // Editors like to remove the blank of an empty context line.
+                // Editors may remove the space of an empty context line.
                 None => {
                     chunk.old.push(String::new());
                     chunk.new.push(String::new());
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_patch_is_told_apart() {
+    fn invalid_patches_are_refused_with_their_line() {
         assert_eq!(parse("nonsense").unwrap_err(), "The first line of the patch must be '*** Begin Patch'");
         assert_eq!(parse("*** Begin Patch\nx").unwrap_err(), "The last line of the patch must be '*** End Patch'");
         assert_eq!(parse("*** Begin Patch").unwrap_err(), "The last line of the patch must be '*** End Patch'");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use gladhand_agent_tools::{Bench, Effect, Guarded, Place, Ran, Run, ToolDescription};
+use gladhand_agent_tools::{Bench, Effect, Guarded, GuardedPath, Ran, Run, ToolDescription};
 use gladhand_core::negotiation::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
 use gladhand_core::operations::{
     AgentCall, AgentEvent, Call, CallId, Failure, FailureKind, ModelChoice, Notice, Operation, Reply, Terms,
@@ -244,10 +244,10 @@ impl Bench for Tools {
         tools
     }
 
-    async fn reach(&self, run: &Run<'_>) -> Vec<Place> {
+    async fn reach(&self, run: &Run<'_>) -> Vec<GuardedPath> {
         assert!(!self.is_broken.load(Ordering::Relaxed), "it is broken");
-        let secret = Place { path: "/home/u/.ssh/key".into(), why: Guarded::Secret };
-        let outside = Place { path: run.folder.to_owned(), why: Guarded::Outside };
+        let secret = GuardedPath { path: "/home/u/.ssh/key".into(), why: Guarded::Secret };
+        let outside = GuardedPath { path: run.folder.to_owned(), why: Guarded::Outside };
         match run.name {
             "look" => vec![secret],
             "read.file" if !run.is_workspace => vec![outside],

@@ -1,4 +1,4 @@
-//! What is told while a skill is carried out.
+//! The events of a running skill.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,29 +7,29 @@ use gladhand_core::wire::{Id, json};
 use gladhand_hub::Caller;
 use serde_json::{Value, json};
 
-/// Tells whoever called a skill.
+/// Sends events to the client that called a skill.
 #[derive(Debug)]
-pub(super) struct Telling {
+pub(super) struct SkillEvents {
     caller: Arc<dyn Caller>,
     request: Option<Id>,
     skill: String,
-    /// Whether it is told also what happens between the beginning and the end.
+    /// Whether the client also wants the events between start and end.
     streams: bool,
     events: Mutex<u64>,
 }
 
-impl Telling {
-    /// Tells a caller, in answer to its request, of a skill.
+impl SkillEvents {
+    /// Sends events to a caller, in response to its request.
     pub(super) fn to(caller: Arc<dyn Caller>, request: Option<Id>, skill: String, streams: bool) -> Self {
         Self { caller, request, skill, streams, events: Mutex::new(0) }
     }
 
-    /// The skill, as it was called.
+    /// The name of the skill, as the client wrote it.
     pub(super) fn skill(&self) -> &str {
         &self.skill
     }
 
-    /// Tells how the skill stands.
+    /// Sends an event.
     pub(super) fn tell(&self, kind: &str, mut data: Value) {
         data["skill"] = json!(self.skill);
         data["ts"] = json!(crate::now());
@@ -39,13 +39,13 @@ impl Telling {
         self.caller.push(CapabilityEvent { kind: "skill/event", request: self.request.clone(), fields });
     }
 
-    /// Tells something that comes of the skill, to who wants to hear such; then waits for the caller to keep up.
+    /// Sends an intermediate event if the client wants such, and waits while the client is behind with reading.
     pub(super) async fn stream(&self, kind: &str, data: Value) {
         if self.streams {
             self.tell(kind, data);
             match self.caller.keeping_up() {
                 Some(behind) => behind.await,
-                // Others have work to do, too.
+                // Let other tasks run.
                 None => tokio::task::coop::consume_budget().await,
             }
         }

@@ -1,4 +1,4 @@
-//! The line to the agent: how a subagent asks it and hears of its session.
+//! The connection of a subagent to the agent: sends calls, and receives the events of the subagent's session.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -11,29 +11,30 @@ use gladhand_core::wire::{Members, RawValue};
 use gladhand_hub::{Agent, Answer, Asking, Caller, ChangeNotifier, Context, SessionId};
 use tokio::sync::mpsc;
 
-/// Sessions of the hub are counted from below. Ours, which are none, from the middle down: others count from above.
-static LINES: AtomicU64 = AtomicU64::new(u64::MAX / 2);
+/// Session ids of these connections count down from the middle of the range. The hub counts up from zero, and other
+/// users count down from the top, so the ids never collide.
+static NEXT_SESSION_ID: AtomicU64 = AtomicU64::new(u64::MAX / 2);
 
-/// Asks the agent on behalf of whoever spawned a subagent.
+/// Calls the agent on behalf of the client that spawned a subagent.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct AgentConnection {
     agent: Arc<dyn Agent>,
     pub(super) agreement: Arc<Agreement>,
-    /// On whose behalf the agent is asked.
+    /// The terms of that client.
     pub(super) terms: Terms<'static>,
     notifier: ChangeNotifier,
-    ear: Arc<Ear>,
+    event_sink: Arc<EventSink>,
 }
 
-/// Hears what the agent tells of one session, while somebody wants to know.
+/// Receives the agent's events of one session, and forwards them while there is a listener.
 #[derive(Debug)]
-struct Ear {
+struct EventSink {
     id: SessionId,
     session: OnceLock<String>,
     events: Mutex<Option<mpsc::UnboundedSender<AgentEvent>>>,
 }
 
-impl Caller for Ear {
+impl Caller for EventSink {
     fn tell(&self, _: Notice) {}
 
     fn ask(&self, _: Option<CallId>, _: Vec<Asking>) {}
@@ -53,32 +54,32 @@ impl Caller for Ear {
     }
 }
 
-impl Drop for Line {
+impl Drop for AgentConnection {
     fn drop(&mut self) {
-        self.agent.left(self.ear.id);
+        self.agent.left(self.event_sink.id);
     }
 }
 
-impl Line {
-    /// A line for whoever calls.
+impl AgentConnection {
+    /// Creates a connection on behalf of the caller.
     pub(super) fn new(agent: &Arc<dyn Agent>, context: &Context<'_>) -> Self {
-        let id = SessionId(LINES.fetch_sub(1, Ordering::Relaxed));
+        let id = SessionId(NEXT_SESSION_ID.fetch_sub(1, Ordering::Relaxed));
         Self {
             agent: Arc::clone(agent),
             agreement: Arc::clone(context.agreement),
             terms: context.terms.on_behalf(),
             notifier: context.notifier.clone(),
-            ear: Arc::new(Ear { id, session: OnceLock::new(), events: Mutex::default() }),
+            event_sink: Arc::new(EventSink { id, session: OnceLock::new(), events: Mutex::default() }),
         }
     }
 
-    /// Begins a session, with a model of its own unless the default will do.
+    /// Creates a session of the agent. Selects a model for it unless `model` is the default.
     pub(super) async fn open(self, title: &str, model: &str) -> Result<Self, Failure> {
-        let created = said(self.ask(AgentCall::Create { title: Some(title.into()), folder: None })).await?;
+        let created = agent_reply(self.ask(AgentCall::Create { title: Some(title.into()), folder: None })).await?;
         let session = Members::of(&created).and_then(|created| created.str("session_id").map(String::from));
-        let session = session.ok_or_else(|| failed("the agent began a session without a name".to_owned()))?;
-        // The line is new: nothing was set before.
-        let _ = self.ear.session.set(session);
+        let session = session.ok_or_else(|| failed("the agent created a session without an id".to_owned()))?;
+        // The connection is new, so the session is not set yet.
+        let _ = self.event_sink.session.set(session);
         if !model.is_empty() && model != "default" {
             let chosen = self.choose(model).await;
             if let Err(failure) = chosen {
@@ -89,9 +90,9 @@ impl Line {
         Ok(self)
     }
 
-    /// Chooses a model by its name, for this session alone.
+    /// Selects a model by its name, for this session only.
     async fn choose(&self, model: &str) -> Result<(), Failure> {
-        let known = said(self.ask(AgentCall::Models { provider: None })).await?;
+        let known = agent_reply(self.ask(AgentCall::Models { provider: None })).await?;
         let known = Members::of(&known).unwrap_or_default();
         let models = known.raw("models").and_then(|models| serde_json::from_str::<Vec<&RawValue>>(models.get()).ok());
         let models = models.unwrap_or_default();
@@ -108,25 +109,25 @@ impl Line {
             compress: false,
             only_session: true,
         };
-        said(self.ask(AgentCall::SelectModel(choice))).await.map(drop)
+        agent_reply(self.ask(AgentCall::SelectModel(choice))).await.map(drop)
     }
 
-    /// The agent's session.
+    /// The id of the agent's session.
     pub(super) fn session(&self) -> &str {
-        self.ear.session.get().map_or("", String::as_str)
+        self.event_sink.session.get().map_or("", String::as_str)
     }
 
-    /// Asks the agent.
+    /// Calls the agent.
     pub(super) fn ask(&self, call: AgentCall<'_>) -> Answer {
-        let caller: Arc<dyn Caller> = Arc::clone(&self.ear) as _;
+        let caller: Arc<dyn Caller> = Arc::clone(&self.event_sink) as _;
         let (agreement, notifier) = (&self.agreement, &self.notifier);
         self.agent.ask(call, &Context { call: CallId(0), terms: &self.terms, agreement, caller: &caller, notifier })
     }
 
-    /// Hears what happens in the session from now on, until this is dropped or somebody else listens.
+    /// Receives the events of the session from now on, until the receiver is dropped or a later call replaces it.
     pub(super) fn listen(&self) -> mpsc::UnboundedReceiver<AgentEvent> {
         let (listener, events) = mpsc::unbounded_channel();
-        *self.ear.events.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
+        *self.event_sink.events.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
         events
     }
 }
@@ -135,10 +136,10 @@ fn failed(message: String) -> Failure {
     Failure::of_capability("runtime_error", message)
 }
 
-/// What the agent said.
-pub(super) async fn said(answer: Answer) -> Result<Box<RawValue>, Failure> {
+/// The agent's reply.
+pub(super) async fn agent_reply(answer: Answer) -> Result<Box<RawValue>, Failure> {
     match answer.outcome().await? {
-        Reply::Agent(said) => Ok(said),
-        _ => Err(Failure::new(FailureKind::Internal, "the agent answered something else")),
+        Reply::Agent(reply) => Ok(reply),
+        _ => Err(Failure::new(FailureKind::Internal, "the agent answered with a reply of another kind")),
     }
 }

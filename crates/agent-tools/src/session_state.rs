@@ -1,4 +1,4 @@
-//! What the tools of one session share: where its shell stands, and what it left running.
+//! The state that the tools of one session share: the shell's directory and variables, and background processes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,44 +11,44 @@ use crate::process::Environment;
 use crate::process::background::{Background, Start};
 use crate::process::starting::{Held, end};
 
-/// How many processes of one kind may run in the background of a session at once.
-const RUNNING: usize = 64;
+/// Maximum number of running background processes of one kind per session.
+const MAX_RUNNING: usize = 64;
 
-/// How many that have ended are remembered.
-const REMEMBERED: usize = 32;
+/// How many ended background processes are remembered.
+const MAX_REMEMBERED: usize = 32;
 
-/// A session's place at the bench.
+/// The tool state of a session.
 #[derive(Debug)]
-pub(crate) struct Desk {
-    /// What was started here and may have left something running.
+pub(crate) struct SessionState {
+    /// Started processes that may still have running descendants.
     held: Mutex<Vec<Arc<dyn Held>>>,
-    /// Where the shell stands.
-    pub(crate) place: Mutex<Place>,
-    /// Shells in the background.
-    pub(crate) shells: Shelf,
-    /// Scripts in the background.
-    pub(crate) scripts: Shelf,
-    /// The session has ended.
+    /// The directory and variables of the shell.
+    pub(crate) shell: Mutex<ShellState>,
+    /// Background shells.
+    pub(crate) shells: BackgroundProcesses,
+    /// Background scripts.
+    pub(crate) scripts: BackgroundProcesses,
+    /// Cancelled when the session has ended.
     pub(crate) closing: CancellationToken,
 }
 
 /// The directory and the variables that one command leaves to the next.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Place {
-    /// The directory, once somebody went elsewhere than where the session works.
+pub(crate) struct ShellState {
+    /// The directory, once a command has changed it.
     pub(crate) folder: Option<PathBuf>,
-    /// The variables, once they differ from those at first.
+    /// The variables, once a command has changed them.
     pub(crate) environment: Option<Environment>,
 }
 
-impl Desk {
-    /// An empty desk.
+impl SessionState {
+    /// Creates an empty state.
     pub(crate) fn new(closing: CancellationToken) -> Self {
         Self {
             held: Mutex::default(),
-            place: Mutex::default(),
-            shells: Shelf::default(),
-            scripts: Shelf::default(),
+            shell: Mutex::default(),
+            shells: BackgroundProcesses::default(),
+            scripts: BackgroundProcesses::default(),
             closing,
         }
     }
@@ -57,19 +57,19 @@ impl Desk {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is started for the session stays until that ends.
+    /// Keeps a started process until the session ends.
     pub(crate) fn hold(&self, held: Arc<dyn Held>) {
         let mut all = self.held();
         all.retain(|held| !held.is_gone());
         all.push(held);
     }
 
-    /// Where the shell stands.
-    pub(crate) fn place(&self) -> MutexGuard<'_, Place> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The directory and variables of the shell.
+    pub(crate) fn shell(&self) -> MutexGuard<'_, ShellState> {
+        self.shell.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends everything that was started here.
+    /// Ends all processes of the session.
     pub(crate) async fn clear(&self) {
         self.closing.cancel();
         let all = std::mem::take(&mut *self.held());
@@ -78,37 +78,37 @@ impl Desk {
             endings.spawn(async move { end(&*held).await });
         }
         endings.join_all().await;
-        // Reports may be asked for afterwards, and are to know of the end.
+        // Later reports must know that the processes have ended.
         for background in self.shells.all().into_iter().chain(self.scripts.all()) {
-            background.has_ended().await;
+            background.wait_for_end().await;
         }
     }
 }
 
-/// Processes in the background, oldest first.
+/// Background processes, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Shelf {
+pub(crate) struct BackgroundProcesses {
     all: Mutex<Vec<Arc<Background>>>,
-    /// One is started at a time, so that there are never too many.
+    /// Serializes starts, so that the limit holds.
     starting: tokio::sync::Mutex<()>,
 }
 
-impl Shelf {
+impl BackgroundProcesses {
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Background>>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All of them.
+    /// All background processes.
     pub(crate) fn all(&self) -> Vec<Arc<Background>> {
         self.lock().clone()
     }
 
-    /// The one with this id.
+    /// The process with this id.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Background>> {
         self.lock().iter().find(|background| background.id == id).cloned()
     }
 
-    /// A running one of this name in this directory, with or without a terminal.
+    /// A running process with this name in this directory, with or without a terminal.
     pub(crate) fn same(&self, name: &str, folder: &Path, has_terminal: bool) -> Option<Arc<Background>> {
         let is_same = |one: &&Arc<Background>| {
             one.name == name && one.plan.folder == folder && one.size().is_some() == has_terminal && one.is_running()
@@ -116,22 +116,22 @@ impl Shelf {
         self.lock().iter().find(is_same).cloned()
     }
 
-    /// Starts another one, unless there are too many.
+    /// Starts another process, unless the limit is reached.
     pub(crate) async fn start(&self, start: Start, job: &Job<'_>) -> Result<Arc<Background>, Problem> {
         let _alone = self.starting.lock().await;
-        if self.lock().iter().filter(|one| one.is_running()).count() >= RUNNING {
-            let message = format!("{RUNNING} background processes are running already. stop one of them first.");
+        if self.lock().iter().filter(|one| one.is_running()).count() >= MAX_RUNNING {
+            let message = format!("{MAX_RUNNING} background processes are running already. stop one of them first.");
             return Err(Problem::invalid(message));
         }
         let background = Background::start(start, job).await?;
-        let mut shelf = self.lock();
-        let mut excess = shelf.iter().filter(|one| !one.is_running()).count().saturating_sub(REMEMBERED - 1);
-        shelf.retain(|one| {
-            let goes = excess > 0 && !one.is_running();
-            excess -= usize::from(goes);
-            !goes
+        let mut processes = self.lock();
+        let mut excess = processes.iter().filter(|one| !one.is_running()).count().saturating_sub(MAX_REMEMBERED - 1);
+        processes.retain(|one| {
+            let is_removed = excess > 0 && !one.is_running();
+            excess -= usize::from(is_removed);
+            !is_removed
         });
-        shelf.push(Arc::clone(&background));
+        processes.push(Arc::clone(&background));
         Ok(background)
     }
 }

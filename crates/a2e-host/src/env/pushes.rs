@@ -1,4 +1,4 @@
-//! How an episode stands, as everybody sees it, and how changes of it are told that nobody asked for.
+//! The current state of an episode, and the pushes that report changes which no request caused.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,34 +11,34 @@ use serde_json::{Value, json};
 
 use super::environment::{Object, Seen};
 
-/// How an episode stands.
+/// The current state of an episode.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct EpisodeState {
     pub(super) steps: u64,
     pub(super) state: Object,
     pub(super) done: bool,
     pub(super) truncated: bool,
     pub(super) metadata: Object,
-    /// Whether it has begun: before that, nobody knows of it.
-    has_begun: bool,
+    /// Whether it has started. Before that, the client does not know the episode.
+    has_started: bool,
     records: VecDeque<Box<RawValue>>,
     recorded: usize,
     bounds: Bounds,
 }
 
-/// How much is kept of an episode.
+/// Limits of the data kept for an episode.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// How many bytes of JSON a state may have.
+    /// Maximum size of a state, in bytes of JSON.
     pub(super) state: usize,
-    /// How many steps are recorded.
+    /// Maximum number of recorded steps.
     pub(super) records: usize,
-    /// How many bytes of JSON the records may have.
+    /// Maximum size of the records, in bytes of JSON.
     pub(super) recorded: usize,
 }
 
-impl Board {
-    /// The board of an episode that has not begun.
+impl EpisodeState {
+    /// The state of an episode that has not started.
     pub(super) fn with(bounds: Bounds) -> Self {
         Self {
             steps: 0,
@@ -46,22 +46,22 @@ impl Board {
             done: false,
             truncated: false,
             metadata: Object::new(),
-            has_begun: false,
+            has_started: false,
             records: VecDeque::new(),
             recorded: 0,
             bounds,
         }
     }
 
-    /// The episode has begun.
+    /// Stores the first observation.
     pub(super) fn begin(&mut self, seen: &Seen) -> Result<(), Failure> {
         self.check(&seen.state)?;
-        self.has_begun = true;
+        self.has_started = true;
         self.show(seen);
         Ok(())
     }
 
-    /// A step was made: counts and records it.
+    /// Counts and records a step.
     pub(super) fn advance(&mut self, action: &Object, seen: &Seen) -> Result<(), Failure> {
         self.check(&seen.state)?;
         self.steps += 1;
@@ -86,8 +86,8 @@ impl Board {
     }
 
     /// The newest records, oldest first.
-    pub(super) fn records(&self, most: usize) -> impl Iterator<Item = &RawValue> {
-        self.records.iter().skip(self.records.len().saturating_sub(most)).map(|record| &**record)
+    pub(super) fn records(&self, max: usize) -> impl Iterator<Item = &RawValue> {
+        self.records.iter().skip(self.records.len().saturating_sub(max)).map(|record| &**record)
     }
 
     fn show(&mut self, seen: &Seen) {
@@ -97,45 +97,46 @@ impl Board {
     }
 
     fn check(&self, state: &Object) -> Result<(), Failure> {
-        let (size, most) = (size(state), self.bounds.state);
-        if size <= most {
+        let (size, max) = (size(state), self.bounds.state);
+        if size <= max {
             return Ok(());
         }
-        let message = format!("the environment's state of {size} bytes is over the limit of {most}");
+        let message = format!("the environment's state of {size} bytes is over the limit of {max}");
         Err(Failure::of_capability("runtime_error", message))
     }
 }
 
-/// How many bytes of JSON an object has.
+/// The size of an object in bytes of JSON.
 pub(super) fn size(object: &Object) -> usize {
     json::to_raw(object).get().len()
 }
 
-/// Tells of changes of one episode that nobody asked for. They are on the board before they are told.
+/// Reports changes of one episode that no request caused. The state is updated before the client is
+/// notified.
 #[derive(Debug, Clone)]
 pub struct Pushes {
     episode: String,
-    board: Arc<Mutex<Board>>,
+    episode_state: Arc<Mutex<EpisodeState>>,
     caller: Arc<dyn Caller>,
 }
 
-/// A change that nobody asked for.
+/// A change that no request caused.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
 pub struct Push {
-    /// What it is: `observation`, `tool_result`, `status` or `error`.
+    /// The kind: `observation`, `tool_result`, `status` or `error`.
     pub event_type: String,
-    /// Why.
+    /// The reason for the change.
     pub reason: String,
-    /// The action that it came of, if it came of one.
+    /// The action that caused it, if any.
     pub action_id: Option<String>,
     /// The members of the state that have changed.
     pub delta: Object,
-    /// What it is worth, if it is worth something.
+    /// The reward, if any.
     pub reward: Option<f64>,
-    /// More of that.
+    /// More about the reward.
     pub reward_info: Object,
-    /// The episode is over.
+    /// Whether the episode is over.
     pub terminal: bool,
 }
 
@@ -154,25 +155,26 @@ impl Default for Push {
 }
 
 impl Pushes {
-    pub(super) fn of(episode: String, board: Arc<Mutex<Board>>, caller: Arc<dyn Caller>) -> Self {
-        Self { episode, board, caller }
+    pub(super) fn of(episode: String, episode_state: Arc<Mutex<EpisodeState>>, caller: Arc<dyn Caller>) -> Self {
+        Self { episode, episode_state, caller }
     }
 
-    /// Puts a change on the board and tells it. One that makes the state too large is told as an error instead.
+    /// Updates the state and notifies the client. A change that makes the state too large is reported as an error
+    /// instead.
     pub fn push(&self, mut push: Push) {
-        let mut board = lock(&self.board);
-        let mut state = board.state.clone();
+        let mut episode_state = lock(&self.episode_state);
+        let mut state = episode_state.state.clone();
         state.extend(push.delta.clone());
-        if let Err(failure) = board.check(&state) {
+        if let Err(failure) = episode_state.check(&state) {
             let event_type = "error".to_owned();
             push = Push { event_type, reason: failure.message, terminal: push.terminal, ..Push::default() };
         } else {
-            board.state = state;
+            episode_state.state = state;
         }
-        board.done |= push.terminal;
+        episode_state.done |= push.terminal;
         let fields = json::to_raw(&json!({
             "episode_id": self.episode,
-            "step_id": board.steps,
+            "step_id": episode_state.steps,
             "action_id": push.action_id,
             "event_type": push.event_type,
             "reason": push.reason,
@@ -184,42 +186,48 @@ impl Pushes {
         self.caller.push(CapabilityEvent { kind: "env/state/push", request: None, fields });
     }
 
-    /// The episode is over because it broke. Nobody is told of one that has not begun or is over already.
-    pub(super) fn broke(&self, why: &str) {
-        let board = lock(&self.board);
-        if board.has_begun && !board.done {
-            drop(board);
+    /// Ends the episode with an error. Nothing is reported if it has not started or is over already.
+    pub(super) fn fail(&self, why: &str) {
+        let episode_state = lock(&self.episode_state);
+        if episode_state.has_started && !episode_state.done {
+            drop(episode_state);
             let (event_type, reason) = ("error".to_owned(), why.to_owned());
             self.push(Push { event_type, reason, terminal: true, ..Push::default() });
         }
     }
 
-    /// Ends when the caller has read enough of what it was told. Whoever tells much waits for it.
+    /// Waits until the client has read enough of the pushes. An environment that pushes a lot must call this.
     pub async fn keeping_up(&self) {
         match self.caller.keeping_up() {
             Some(behind) => behind.await,
-            // Others have work to do, too.
+            // Let other tasks run.
             None => tokio::task::coop::consume_budget().await,
         }
     }
 }
 
-/// The board, for a moment.
-pub(super) fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
-    board.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks the state.
+pub(super) fn lock(episode_state: &Mutex<EpisodeState>) -> MutexGuard<'_, EpisodeState> {
+    episode_state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The observation that a board shows, with what a step was worth and when it is from.
-pub(super) fn observation(episode: &str, board: &Board, reward: f64, created_at: f64, info: Option<&Object>) -> Value {
+/// The observation of a state, with the reward and time of the step.
+pub(super) fn observation(
+    episode: &str,
+    episode_state: &EpisodeState,
+    reward: f64,
+    created_at: f64,
+    info: Option<&Object>,
+) -> Value {
     let mut observation = json!({
         "episode_id": episode,
-        "step_num": board.steps,
-        "state": board.state,
-        "done": board.done,
-        "truncated": board.truncated,
+        "step_num": episode_state.steps,
+        "state": episode_state.state,
+        "done": episode_state.done,
+        "truncated": episode_state.truncated,
         "reward": reward,
         "created_at": created_at,
-        "metadata": board.metadata,
+        "metadata": episode_state.metadata,
     });
     if let Some(info) = info {
         observation["info"] = Value::Object(info.clone());

@@ -1,24 +1,25 @@
-//! Output as it is told: a line at a time, and very long lines in pieces.
+//! Splits output into lines, and very long lines into pieces.
 
-/// A piece is at least this long, so that each holds a whole character.
-const SHORTEST: usize = 8;
+/// Minimum length of a piece, so that each holds a whole character.
+const MIN_PIECE_BYTES: usize = 8;
 
-/// Cuts a stream of bytes into lines with their ends, or pieces of lines. Any chunking gives the same pieces.
+/// Splits a stream of bytes into lines with their line ends, or pieces of lines. The chunking of the input makes no
+/// difference.
 #[derive(Debug)]
-pub(super) struct Pieces {
+pub(super) struct LineSplitter {
     held: Vec<u8>,
-    longest: usize,
+    max_bytes: usize,
 }
 
-impl Pieces {
-    /// Cuts so that no piece has more bytes than this.
-    pub(super) fn of_at_most(longest: usize) -> Self {
-        Self { held: Vec::new(), longest: longest.max(SHORTEST) }
+impl LineSplitter {
+    /// Creates a splitter whose pieces have at most `max_bytes` bytes.
+    pub(super) fn with_limit(max_bytes: usize) -> Self {
+        Self { held: Vec::new(), max_bytes: max_bytes.max(MIN_PIECE_BYTES) }
     }
 
-    /// Takes bytes until a piece is whole. Without one, all bytes have been taken.
+    /// Consumes bytes until a piece is complete. Returns `None` when all bytes are consumed.
     pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Option<String> {
-        let room = self.longest - self.held.len();
+        let room = self.max_bytes - self.held.len();
         let near = &bytes[..bytes.len().min(room)];
         let end = near.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
         let (taken, rest) = bytes.split_at(end.unwrap_or(near.len()));
@@ -27,7 +28,7 @@ impl Pieces {
         if end.is_some() {
             return self.last();
         }
-        if self.held.len() < self.longest {
+        if self.held.len() < self.max_bytes {
             return None;
         }
         let tail = self.held.split_off(self.held.len() - unfinished(&self.held));
@@ -36,7 +37,7 @@ impl Pieces {
         piece
     }
 
-    /// What is left at the end.
+    /// Returns the rest, at the end of the stream.
     pub(super) fn last(&mut self) -> Option<String> {
         let piece = String::from_utf8_lossy(&self.held).into_owned();
         self.held.clear();
@@ -44,7 +45,7 @@ impl Pieces {
     }
 }
 
-/// How many bytes at the end are the beginning of a character whose rest is still to come.
+/// How many bytes at the end are the beginning of an incomplete character.
 fn unfinished(bytes: &[u8]) -> usize {
     let is_start = |byte: u8| byte & 0b1100_0000 != 0b1000_0000;
     let Some(back) = bytes.iter().rev().take(3).position(|byte| is_start(*byte)) else { return 0 };
@@ -63,21 +64,21 @@ mod tests {
 
     use super::*;
 
-    fn cut<'a>(chunks: impl Iterator<Item = &'a [u8]>, longest: usize) -> Vec<String> {
-        let mut pieces = Pieces::of_at_most(longest);
+    fn cut<'a>(chunks: impl Iterator<Item = &'a [u8]>, max_bytes: usize) -> Vec<String> {
+        let mut splitter = LineSplitter::with_limit(max_bytes);
         let mut all = Vec::new();
         for mut chunk in chunks {
-            while let Some(piece) = pieces.next(&mut chunk) {
+            while let Some(piece) = splitter.next(&mut chunk) {
                 all.push(piece);
             }
             assert!(chunk.is_empty());
         }
-        all.extend(pieces.last());
+        all.extend(splitter.last());
         all
     }
 
     #[test]
-    fn lines_keep_their_ends_and_the_last_need_not_have_one() {
+    fn lines_keep_their_line_ends_and_the_last_line_may_have_none() {
         assert_eq!(cut([&b"one\n\ntw"[..], b"o\nthree"].into_iter(), 100), ["one\n", "\n", "two\n", "three"]);
     }
 
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_replaced() {
+    fn invalid_utf8_is_replaced() {
         assert_eq!(cut([&b"a\xffb\n\x80\x80\x80\x80\x80\x80\x80\x80\x80"[..]].into_iter(), 8)[0], "a\u{fffd}b\n");
     }
 
@@ -96,19 +97,19 @@ mod tests {
         fn any_chunking_gives_the_same_pieces(
             bytes in prop::collection::vec(prop_oneof![any::<u8>(), Just(b'\n'), Just(0xe2), Just(0x82)], 0..200),
             size in 1usize..20,
-            longest in 8usize..30,
+            max_bytes in 8usize..30,
         ) {
-            let whole = cut([&bytes[..]].into_iter(), longest);
-            prop_assert_eq!(&cut(bytes.chunks(size), longest), &whole);
+            let whole = cut([&bytes[..]].into_iter(), max_bytes);
+            prop_assert_eq!(&cut(bytes.chunks(size), max_bytes), &whole);
             prop_assert_eq!(whole.concat().matches('\n').count(), bytes.iter().filter(|byte| **byte == b'\n').count());
-            // A byte that is no text becomes a character of three.
-            prop_assert!(whole.iter().all(|piece| piece.len() <= 3 * longest));
+            // An invalid byte becomes a replacement character of three bytes.
+            prop_assert!(whole.iter().all(|piece| piece.len() <= 3 * max_bytes));
         }
 
         #[test]
-        fn text_comes_through_unchanged(text in "(\\PC|\n){0,100}", longest in 8usize..30) {
-            let pieces = cut([text.as_bytes()].into_iter(), longest);
-            prop_assert!(pieces.iter().all(|piece| piece.len() <= longest));
+        fn text_comes_through_unchanged(text in "(\\PC|\n){0,100}", max_bytes in 8usize..30) {
+            let pieces = cut([text.as_bytes()].into_iter(), max_bytes);
+            prop_assert!(pieces.iter().all(|piece| piece.len() <= max_bytes));
             prop_assert_eq!(pieces.concat(), text);
         }
     }

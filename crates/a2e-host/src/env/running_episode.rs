@@ -8,23 +8,23 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::environment::{Environment, Episode, Object, Reset};
-use super::pushing::{Board, Bounds, Pushes, lock, observation, size};
+use super::pushes::{Bounds, EpisodeState, Pushes, lock, observation, size};
 
-/// An episode that is being played.
+/// A running episode.
 #[derive(Debug)]
-pub(super) struct Played {
+pub(super) struct RunningEpisode {
     pub(super) id: String,
     environment: String,
     created_at: f64,
-    /// How it stands. Looking at it never waits for a step.
-    board: Arc<Mutex<Board>>,
-    /// The game itself, until it is closed. One step at a time.
+    /// The current observation. Reading it never waits for a step.
+    episode_state: Arc<Mutex<EpisodeState>>,
+    /// The episode of the environment, until it is closed. The lock allows one step at a time.
     game: tokio::sync::Mutex<Option<Box<dyn Episode>>>,
     abandoned: CancellationToken,
 }
 
-impl Played {
-    /// Begins an episode; gives what is seen of it at first.
+impl RunningEpisode {
+    /// Starts an episode and returns its first observation.
     pub(super) async fn begin(
         environment: &dyn Environment,
         reset: Reset,
@@ -32,27 +32,27 @@ impl Played {
         bounds: Bounds,
     ) -> Result<(Self, Value), Failure> {
         let id = fresh_id();
-        let board = Arc::new(Mutex::new(Board::with(bounds)));
-        let pushes = Pushes::of(id.clone(), Arc::clone(&board), caller);
+        let episode_state = Arc::new(Mutex::new(EpisodeState::with(bounds)));
+        let pushes = Pushes::of(id.clone(), Arc::clone(&episode_state), caller);
         let (game, seen) = environment.reset(reset, pushes).await?;
-        lock(&board).begin(&seen)?;
-        let played = Self {
+        lock(&episode_state).begin(&seen)?;
+        let running = Self {
             id,
             environment: environment.name().to_owned(),
             created_at: crate::now(),
-            board,
+            episode_state,
             game: tokio::sync::Mutex::new(Some(game)),
             abandoned: CancellationToken::new(),
         };
-        let first = observation(&played.id, &lock(&played.board), seen.reward, played.created_at, None);
-        Ok((played, first))
+        let first = observation(&running.id, &lock(&running.episode_state), seen.reward, running.created_at, None);
+        Ok((running, first))
     }
 
-    /// Makes a step; gives what is seen then.
-    pub(super) async fn step(&self, action: &Object, largest: usize) -> Result<Value, Failure> {
+    /// Performs a step and returns the observation.
+    pub(super) async fn step(&self, action: &Object, max_bytes: usize) -> Result<Value, Failure> {
         let bytes = size(action);
-        if bytes > largest {
-            let message = format!("an action of {bytes} bytes is over the limit of {largest}");
+        if bytes > max_bytes {
+            let message = format!("an action of {bytes} bytes is over the limit of {max_bytes}");
             return Err(Failure::refused(message));
         }
         self.unless_abandoned(async {
@@ -62,19 +62,19 @@ impl Played {
                 return Err(is_over());
             }
             let seen = game.step(action).await?;
-            let mut board = lock(&self.board);
-            board.advance(action, &seen)?;
-            Ok(observation(&self.id, &board, seen.reward, crate::now(), Some(&seen.info)))
+            let mut episode_state = lock(&self.episode_state);
+            episode_state.advance(action, &seen)?;
+            Ok(observation(&self.id, &episode_state, seen.reward, crate::now(), Some(&seen.info)))
         })
         .await
     }
 
-    /// What is seen without doing anything.
+    /// Returns the current observation without a step.
     pub(super) fn observe(&self) -> Value {
-        observation(&self.id, &lock(&self.board), 0.0, self.created_at, None)
+        observation(&self.id, &lock(&self.episode_state), 0.0, self.created_at, None)
     }
 
-    /// What is seen when a step of several has failed.
+    /// The observation that reports a failed step of a batch.
     pub(super) fn failed(&self, failure: &Failure) -> Value {
         let mut seen = self.observe();
         let code = match failure.kind {
@@ -85,7 +85,7 @@ impl Played {
         seen
     }
 
-    /// A picture of it.
+    /// Renders the episode.
     pub(super) async fn render(&self, mode: &str) -> Result<Value, Failure> {
         let rendered = self.unless_abandoned(async {
             let mut game = self.game.lock().await;
@@ -93,7 +93,7 @@ impl Played {
         });
         match rendered.await? {
             Some(picture) => Ok(picture),
-            None if mode == "json" => Ok(Value::Object(lock(&self.board).state.clone())),
+            None if mode == "json" => Ok(Value::Object(lock(&self.episode_state).state.clone())),
             None => {
                 let message = format!("the environment {:?} cannot be rendered as {mode:?}", self.environment);
                 Err(Failure::refused(message))
@@ -101,7 +101,7 @@ impl Played {
         }
     }
 
-    /// What to do next.
+    /// Suggests the next actions.
     pub(super) async fn plan(&self, state: Option<&Object>) -> Result<Vec<Value>, Failure> {
         self.unless_abandoned(async {
             let mut game = self.game.lock().await;
@@ -110,7 +110,7 @@ impl Played {
         .await
     }
 
-    /// Ends it in order. A step that is being made is given up.
+    /// Closes the episode. A step in progress is cancelled.
     pub(super) async fn close(&self) {
         self.abandoned.cancel();
         if let Some(mut game) = self.game.lock().await.take() {
@@ -118,14 +118,14 @@ impl Played {
         }
     }
 
-    /// Nobody wants it any more. It goes with the last who holds it.
+    /// Cancels all work on the episode because its session has ended. The episode is dropped with its last reference.
     pub(super) fn abandon(&self) {
         self.abandoned.cancel();
     }
 
-    /// Whether there is nothing more to be done in it.
+    /// Whether the episode is over.
     pub(super) fn is_over(&self) -> bool {
-        lock(&self.board).done
+        lock(&self.episode_state).done
     }
 
     async fn unless_abandoned<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
@@ -133,15 +133,15 @@ impl Played {
     }
 }
 
-/// The newest records of some episodes: so many, and of so many bytes.
-pub(super) fn records(episodes: &[Arc<Played>], most: usize, most_bytes: usize) -> Vec<Value> {
+/// The newest records of some episodes: at most `max` records and `max_bytes` bytes.
+pub(super) fn records(episodes: &[Arc<RunningEpisode>], max: usize, max_bytes: usize) -> Vec<Value> {
     let (mut all, mut bytes) = (Vec::new(), 0);
     for episode in episodes.iter().rev() {
-        let board = lock(&episode.board);
-        let newest: Vec<_> = board.records(most.saturating_sub(all.len())).collect();
+        let episode_state = lock(&episode.episode_state);
+        let newest: Vec<_> = episode_state.records(max.saturating_sub(all.len())).collect();
         for record in newest.into_iter().rev() {
             bytes += record.get().len();
-            if bytes > most_bytes {
+            if bytes > max_bytes {
                 break;
             }
             let Ok(mut record) = serde_json::from_str::<Value>(record.get()) else { continue };
@@ -154,20 +154,20 @@ pub(super) fn records(episodes: &[Arc<Played>], most: usize, most_bytes: usize) 
     all
 }
 
-/// No episode has that id.
+/// The error for an unknown episode id.
 pub(super) fn no_episode() -> Failure {
     Failure::refused("No active episode. Call reset().")
 }
 
-/// The episode has come to its end.
+/// The error for an episode that is over.
 pub(super) fn is_over() -> Failure {
     Failure::refused("Episode already completed. Call reset().")
 }
 
-/// An id with dashes, as ids of episodes are written.
+/// A new episode id, in the form of a UUID.
 fn fresh_id() -> String {
     let digits = crate::hex_id::<16>();
-    // A UUID of the fourth version, whose variant has the digit 8, 9, a or b.
+    // UUID version 4; its variant digit is 8, 9, a or b.
     let variant = ["8", "9", "a", "b"][usize::from(digits.as_bytes()[16] % 4)];
     let (one, two, three) = (&digits[..8], &digits[8..12], &digits[13..16]);
     let (four, five) = (&digits[17..20], &digits[20..]);

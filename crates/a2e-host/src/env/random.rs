@@ -1,25 +1,25 @@
-//! Chance that can be repeated.
+//! Random numbers that can be repeated.
 
-/// Numbers that look random and come again with the same seed (splitmix64). Not for secrets.
+/// Pseudo-random numbers: the same seed gives the same numbers (splitmix64). Not for secrets.
 #[derive(Debug, Clone)]
-pub(super) struct Chance {
+pub(super) struct Random {
     seed: i64,
     state: u64,
 }
 
-impl Chance {
-    /// Chance made of a seed, or of a seed of its own that fits JSON numbers everywhere.
+impl Random {
+    /// Starts from the seed, or from a random seed that every JSON implementation can represent.
     pub(super) fn of(seed: Option<i64>) -> Self {
         let seed = seed.unwrap_or_else(|| {
             let mut bytes = [0; 4];
-            // Without randomness the episode is always the same one, which is no harm.
+            // Without randomness every episode is the same, which does no harm.
             let _ = getrandom::fill(&mut bytes);
             i64::from(u32::from_le_bytes(bytes))
         });
         Self { seed, state: seed.cast_unsigned() }
     }
 
-    /// What it was made of.
+    /// The seed.
     pub(super) fn seed(&self) -> i64 {
         self.seed
     }

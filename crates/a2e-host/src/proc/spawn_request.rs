@@ -1,4 +1,4 @@
-//! Whether a process may be started as it was asked for, and how.
+//! Checks a spawn request against the operator's settings, and plans how the process is started.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::Settings;
+use super::ProcSettings;
 use crate::roots::inside;
 use crate::starting::{Plan, located};
 
-/// Variables that any agent may set: language, time zone and terminal. Every other variable can change what a program does
-/// (which files it reads, which libraries and helpers it loads), so an agent sets only those that the operator names.
-const HARMLESS: [&str; 15] = [
+/// Variables that any agent may set: language, time zone and terminal. Every other variable can change what a program
+/// does (which files it reads, which libraries and helpers it loads), so an agent sets only those that the operator
+/// names.
+const ALWAYS_ALLOWED: [&str; 15] = [
     "LANG",
     "LC_ALL",
     "LC_COLLATE",
@@ -51,14 +52,15 @@ impl Default for Spawn {
 }
 
 impl Spawn {
-    /// How it is to be started; or why it may not be.
-    pub(super) fn plan(&self, settings: &Settings) -> Result<Plan, String> {
+    /// How the process is started, or why it is refused.
+    pub(super) fn plan(&self, settings: &ProcSettings) -> Result<Plan, String> {
         let program = self.cmd.first().ok_or("Empty command")?;
         if !settings.allowed.contains(program) {
             return Err("Command not allowed".to_owned());
         }
         let mut environment = settings.environment.clone();
-        // The caller chooses the working folder and some variables. Neither decides which program the allowed word means.
+        // The client chooses the working directory and some variables. Neither may change which program the allowed
+        // word means.
         let path = environment.iter().find(|(variable, _)| variable == "PATH").map_or("", |(_, value)| value);
         let program = located(program, OsStr::new(path), settings.base.as_deref());
         for (name, value) in &self.env {
@@ -73,13 +75,13 @@ impl Spawn {
         Ok(Plan { command, folder, environment })
     }
 
-    /// How long it may run, given how long anything may.
-    pub(super) fn time(&self, longest: Option<Duration>) -> Option<Duration> {
-        let asked = u64::try_from(self.timeout).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs);
-        [asked, longest].into_iter().flatten().min()
+    /// The timeout of the process: the shorter of the request's and the operator's.
+    pub(super) fn time(&self, max_duration: Option<Duration>) -> Option<Duration> {
+        let requested = u64::try_from(self.timeout).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs);
+        [requested, max_duration].into_iter().flatten().min()
     }
 
-    /// Whether it is given anything to read.
+    /// Whether it gets an open stdin.
     pub(super) fn reads(&self) -> Result<bool, String> {
         match self.stdin_mode.as_str() {
             "pipe" => Ok(true),
@@ -88,7 +90,7 @@ impl Spawn {
         }
     }
 
-    /// Where it works, with links followed: in one of the roots.
+    /// The working directory, with links followed. It must be inside one of the roots.
     fn folder(&self, roots: &[PathBuf]) -> Result<Option<PathBuf>, String> {
         let first = roots.first();
         if self.cwd.is_empty() {
@@ -101,10 +103,10 @@ impl Spawn {
     }
 }
 
-/// Whether a caller may give a process a variable.
-fn may_be_set(name: &str, value: &str, settings: &Settings) -> bool {
-    let is_harmless = || HARMLESS.contains(&name) && is_plain(value);
-    !value.contains('\0') && (settings.variables.iter().any(|named| named == name) || is_harmless())
+/// Whether a client may set a variable of a process.
+fn may_be_set(name: &str, value: &str, settings: &ProcSettings) -> bool {
+    let is_always_allowed = || ALWAYS_ALLOWED.contains(&name) && is_plain(value);
+    !value.contains('\0') && (settings.variables.iter().any(|named| named == name) || is_always_allowed())
 }
 
 /// Whether a value is a plain word, and not a path to a file of the caller's choice, which some libraries would read.

@@ -1,10 +1,10 @@
-//! Where the chunks of a patch belong in a file.
+//! Finds where the chunks of a patch belong in a file.
 
 use std::path::Path;
 
 use super::parse::Chunk;
 
-/// A chunk that has no place in the file.
+/// A chunk that was not found in the file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Missing {
     Context(String),
@@ -12,7 +12,7 @@ pub(super) enum Missing {
 }
 
 impl Missing {
-    /// The complaint about a file.
+    /// The error message.
     pub(super) fn of(&self, path: &Path) -> String {
         match self {
             Self::Context(line) => format!("Failed to find context '{line}' in {}", path.display()),
@@ -21,8 +21,7 @@ impl Missing {
     }
 }
 
-/// The text of a file with its chunks replaced. It ends with a newline. Line ends stay what they are if they are all the
-/// same.
+/// The text of a file with its chunks replaced. It ends with a newline. Uniform line ends are kept.
 pub(super) fn replace(text: &str, chunks: &[Chunk]) -> Result<String, Missing> {
     let newlines = text.matches('\n').count();
     let ending = if newlines > 0 && text.matches("\r\n").count() == newlines { "\r\n" } else { "\n" };
@@ -42,7 +41,7 @@ pub(super) fn replace(text: &str, chunks: &[Chunk]) -> Result<String, Missing> {
     Ok(result.iter().flat_map(|line| [*line, ending]).collect())
 }
 
-/// Where a chunk belongs, at or after a line, and what is replaced by what there.
+/// Finds the position of a chunk at or after a line. Returns the position, the old lines and the new lines.
 fn locate<'a>(lines: &[&str], from: usize, chunk: &'a Chunk) -> Result<(usize, &'a [String], &'a [String]), Missing> {
     let mut from = from;
     if let Some(context) = &chunk.context {
@@ -51,7 +50,7 @@ fn locate<'a>(lines: &[&str], from: usize, chunk: &'a Chunk) -> Result<(usize, &
     }
     let (old, new) = (chunk.old.as_slice(), chunk.new.as_slice());
     if old.is_empty() {
-        // Nothing to look for: behind the context, or else at the end.
+        // No lines to search: insert after the context, or else at the end.
         let at = if chunk.context.is_some() && !chunk.is_at_end { from } else { lines.len() };
         return Ok((at, old, new));
     }
@@ -69,7 +68,7 @@ fn locate<'a>(lines: &[&str], from: usize, chunk: &'a Chunk) -> Result<(usize, &
     Err(Missing::Lines(old.join("\n")))
 }
 
-/// The first place at or after `from` where these lines are, by ever more lenient rules.
+/// The first position at or after `from` where these lines match, with increasingly lenient rules.
 fn find(lines: &[&str], wanted: &[String], from: usize, is_at_end: bool) -> Option<usize> {
     let last = lines.len().checked_sub(wanted.len())?;
     let from = if is_at_end { last.max(from) } else { from };
@@ -85,7 +84,7 @@ fn find(lines: &[&str], wanted: &[String], from: usize, is_at_end: bool) -> Opti
     })
 }
 
-/// A typographic character as one types it.
+/// The ASCII form of a typographic character.
 fn plain(c: char) -> char {
     match c {
         '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
@@ -106,13 +105,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_found_by_ever_more_lenient_rules() {
+    fn lines_are_found_by_increasingly_lenient_rules() {
         for text in ["a\nb\n", "a  \nb\n", "  a\nb\n", "\u{a0}a\nb"] {
             assert_eq!(replace(text, &[chunk(None, &["a"], &["x"])]).unwrap(), "x\nb\n", "{text:?}");
         }
         let typographic = "say \u{201c}no\u{201d} \u{2013} now\n";
         assert_eq!(replace(typographic, &[chunk(None, &["say \"no\" - now"], &["y"])]).unwrap(), "y\n");
-        assert_eq!(replace("  a\na\n", &[chunk(None, &["a"], &["x"])]).unwrap(), "  a\nx\n", "the exact one first");
+        assert_eq!(replace("  a\na\n", &[chunk(None, &["a"], &["x"])]).unwrap(), "  a\nx\n", "the exact match first");
     }
 
     #[test]
@@ -129,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn additions_go_behind_their_context_or_to_the_end() {
+    fn additions_go_after_their_context_or_to_the_end() {
         assert_eq!(replace("a\nb\n", &[chunk(Some("a"), &[], &["x"])]).unwrap(), "a\nx\nb\n");
         assert_eq!(replace("a\nb", &[chunk(None, &[], &["x"])]).unwrap(), "a\nb\nx\n");
         assert_eq!(replace("", &[chunk(None, &[], &["x"])]).unwrap(), "x\n");
     }
 
     #[test]
-    fn the_end_of_the_file_and_line_ends_are_respected() {
+    fn the_end_of_the_file_and_line_ends_are_kept() {
         let last = Chunk { is_at_end: true, ..chunk(None, &["x"], &["y"]) };
         assert_eq!(replace("x\nx\n", &[last]).unwrap(), "x\ny\n");
         assert_eq!(replace("a\r\nb\r\n", &[chunk(None, &["a"], &["x"])]).unwrap(), "x\r\nb\r\n");

@@ -1,4 +1,4 @@
-//! Memory that lasts: episodic, semantic and whatever else agents call theirs, in the database.
+//! Persistent memory in the database: the tiers episodic and semantic, and the agents' own tiers.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,22 +6,22 @@ use gladhand_core::wire::{RawValue, json};
 use rusqlite::{OptionalExtension as _, Transaction, params};
 use sha2::{Digest as _, Sha256};
 
-use super::entry::{Entry, Identity, Shown};
-use super::ranking::{Candidate, Place, Wanted};
+use super::entry::{Entry, Identity, ReturnedEntry};
+use super::ranking::{Candidate, EntryLocation, Query};
 use super::words::each_word;
-use super::{Bound, Corner, Settings};
-use crate::storage::Setback;
+use super::{Bound, MemoryHandle, MemorySettings};
+use crate::storage::StorageError;
 
 const SAME: &str = "SELECT id, created_at FROM memory WHERE owner = ?1 AND space = ?2 AND identity = ?3 AND tier = ?4";
 const INSERT: &str = "INSERT INTO memory (owner, space, tier, identity, tags, words, bytes, ttl, expires_at, created_at, \
     updated_at, source, key, content) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
-/// The sign keeps SQLite from going through everything of an owner in the order of ids.
+/// The `+` keeps SQLite from scanning all entries of an owner in the order of ids.
 const HEADS: &str = "SELECT id, tier, identity, tags, words FROM memory WHERE owner = ?1 AND space = ?2 \
     AND (expires_at IS NULL OR expires_at > ?3) AND (?4 = '' OR tier = ?4) ORDER BY +id";
 const HEADS_OF_KEYS: &str = "SELECT id, tier, identity, tags, words FROM memory WHERE owner = ?1 AND space = ?2 \
     AND (expires_at IS NULL OR expires_at > ?3) AND (?4 = '' OR tier = ?4) \
     AND identity IN (SELECT unhex(value) FROM json_each(?5)) ORDER BY +id";
-/// The word itself comes before all that begin with it, so that it is found whatever else there is.
+/// The exact word sorts before all words that begin with it, so the limit never cuts it off.
 const HITS: &str = "SELECT entry, sum(times) FROM \
     (SELECT entry, times FROM memory_words WHERE corner = ?1 AND word BETWEEN ?2 AND ?3 ORDER BY word LIMIT ?4) \
     GROUP BY entry";
@@ -30,18 +30,18 @@ const WHOLE: &str = "SELECT key, content, tier, tags, source, ttl, created_at, u
 const TAKEN: &str = "SELECT coalesce(sum(bytes), 0), \
     coalesce(sum(CASE WHEN substr(owner, 1, length(?1)) = ?1 THEN bytes END), 0) FROM memory_usage";
 
-/// How many places of the index are looked at for one word of a question.
-const PLACES: u32 = 50_000;
+/// Maximum number of index rows that are read for one word of a query.
+const MAX_INDEX_ROWS: u32 = 50_000;
 
-/// What a memory id opens in the database, at a moment.
+/// The part of the database that a memory id opens, at one point in time.
 #[derive(Debug)]
-pub(super) struct Kept<'a> {
+pub(super) struct Persistent<'a> {
     pub(super) rows: &'a Transaction<'a>,
-    pub(super) corner: &'a Corner,
+    pub(super) handle: &'a MemoryHandle,
     pub(super) now: f64,
 }
 
-/// As much of an entry as is needed to choose.
+/// The columns of an entry that are needed to select it.
 struct Head {
     id: i64,
     tier: String,
@@ -50,29 +50,29 @@ struct Head {
     words: usize,
 }
 
-impl Kept<'_> {
-    /// Stores entries in place of those of the same key and tier: all of them, or none.
-    pub(super) fn store(&self, entries: &[Entry], settings: &Settings) -> Result<(), Setback> {
+impl Persistent<'_> {
+    /// Stores entries, and replaces those with the same key and tier. All are stored, or none.
+    pub(super) fn store(&self, entries: &[Entry], settings: &MemorySettings) -> Result<(), StorageError> {
         self.rows.prepare_cached("DELETE FROM memory WHERE expires_at <= ?1")?.execute([self.now])?;
         for entry in entries {
             self.put(entry)?;
         }
-        self.make_room(settings.episodic)?;
-        let (number, bytes) = self.usage(&self.corner.shared)?;
+        self.remove_excess(settings.episodic)?;
+        let (number, bytes) = self.usage(&self.handle.shared)?;
         if number > settings.semantic.entries || bytes > settings.semantic.bytes {
-            return Err(Setback::of("memory_full", "there is no room left in semantic memory"));
+            return Err(StorageError::of("memory_full", "semantic memory is full"));
         }
         let (all, own) = self.taken()?;
-        // Agents can invent ids: no principal but the local user gets more than half of what the others leave.
+        // Agents can invent ids. So no principal except the local user gets more than half of what the others leave.
         if all + own > settings.total_bytes {
-            return Err(Setback::of("memory_full", "there is no room left in memory"));
+            return Err(StorageError::of("memory_full", "memory is full"));
         }
         Ok(())
     }
 
     fn put(&self, entry: &Entry) -> rusqlite::Result<()> {
         let owner = self.owner(&entry.tier);
-        let same = params![owner, self.corner.space, entry.identity, entry.tier];
+        let same = params![owner, self.handle.space, entry.identity, entry.tier];
         let mut find = self.rows.prepare_cached(SAME)?;
         let old = find.query_row(same, |row| Ok((row.get::<_, i64>(0)?, row.get::<_, f64>(1)?))).optional()?;
         if let Some((id, _)) = old {
@@ -83,7 +83,7 @@ impl Kept<'_> {
         each_word(&entry.key, &entry.content, &entry.tags, &mut |word| *words.entry(word.to_owned()).or_default() += 1);
         self.rows.prepare_cached(INSERT)?.execute(params![
             owner,
-            self.corner.space,
+            self.handle.space,
             entry.tier,
             entry.identity,
             json::to_raw(&entry.tags).get(),
@@ -98,17 +98,17 @@ impl Kept<'_> {
             entry.content.get(),
         ])?;
         let id = self.rows.last_insert_rowid();
-        let corner = self.corner_of(owner);
+        let index_id = self.index_id(owner);
         let mut index = self.rows.prepare_cached("INSERT INTO memory_words VALUES (?1, ?2, ?3, ?4)")?;
         for (word, times) in words {
-            index.execute(params![corner, word, id, times])?;
+            index.execute(params![index_id, word, id, times])?;
         }
         Ok(())
     }
 
-    /// Deletes the oldest entries of the agent until what it has is within the bound.
-    fn make_room(&self, bound: Bound) -> rusqlite::Result<()> {
-        let owner = &self.corner.own;
+    /// Deletes the oldest entries of the agent until it is within its limit.
+    fn remove_excess(&self, bound: Bound) -> rusqlite::Result<()> {
+        let owner = &self.handle.own;
         loop {
             let (number, bytes) = self.usage(owner)?;
             if number <= bound.entries && bytes <= bound.bytes {
@@ -123,9 +123,9 @@ impl Kept<'_> {
         }
     }
 
-    /// The bytes of everything together, and those of them that belong to the principal, unless that is the local user.
+    /// The bytes of all entries, and those of the principal's entries. The latter is 0 for the local user.
     fn taken(&self) -> rusqlite::Result<(usize, usize)> {
-        let principal = self.corner.owner.memory_of_all();
+        let principal = self.handle.owner.memory_of_all();
         let mut taken = self.rows.prepare_cached(TAKEN)?;
         taken.query_row([principal], |row| Ok((to_size(row.get(0)?), to_size(row.get(1)?))))
     }
@@ -140,16 +140,16 @@ impl Kept<'_> {
         self.rows.prepare_cached("DELETE FROM memory WHERE id = ?1")?.execute([id]).map(drop)
     }
 
-    /// Forgets entries for their keys or tags, and says how many.
-    pub(super) fn forget(&self, unwanted: &Wanted) -> Result<usize, Setback> {
-        if unwanted.identities.is_empty() && unwanted.tags.is_empty() {
+    /// Deletes entries that match the keys or tags. Returns how many.
+    pub(super) fn forget(&self, query: &Query) -> Result<usize, StorageError> {
+        if query.identities.is_empty() && query.tags.is_empty() {
             return Ok(0);
         }
         let mut deleted = 0;
-        for owner in self.owners(unwanted) {
-            // Whoever goes by tags must look at all of them.
-            for head in self.heads(owner, unwanted, unwanted.tags.is_empty())? {
-                if unwanted.names(&head.tier, &head.identity, &head.tags) {
+        for owner in self.owners(query) {
+            // Matching by tags must look at every entry.
+            for head in self.heads(owner, query, query.tags.is_empty())? {
+                if query.names(&head.tier, &head.identity, &head.tags) {
                     self.delete(head.id)?;
                     deleted += 1;
                 }
@@ -158,37 +158,43 @@ impl Kept<'_> {
         Ok(deleted)
     }
 
-    /// The entries that pass all filters but the question: those of the agent, then those that its principal's agents share.
-    pub(super) fn find(&self, wanted: &Wanted) -> Result<Vec<Candidate>, Setback> {
+    /// The entries that pass all filters except the text query: those of the agent, then those that the agents of its
+    /// principal share.
+    pub(super) fn find(&self, query: &Query) -> Result<Vec<Candidate>, StorageError> {
         let mut candidates = Vec::new();
-        for owner in self.owners(wanted) {
-            let counted = self.counted(owner, wanted)?;
-            for head in self.heads(owner, wanted, !wanted.identities.is_empty())? {
-                if let Some(base) = wanted.base(&head.tier, &head.identity, &head.tags) {
-                    let hits = counted.get(&head.id).cloned().unwrap_or_else(|| vec![0; wanted.words().len()]);
-                    candidates.push(Candidate { place: Place::Kept(head.id), words: head.words, hits, base });
+        for owner in self.owners(query) {
+            let counted = self.counted(owner, query)?;
+            for head in self.heads(owner, query, !query.identities.is_empty())? {
+                if let Some(base) = query.base(&head.tier, &head.identity, &head.tags) {
+                    let hits = counted.get(&head.id).cloned().unwrap_or_else(|| vec![0; query.words().len()]);
+                    candidates.push(Candidate {
+                        place: EntryLocation::Persistent(head.id),
+                        words: head.words,
+                        hits,
+                        base,
+                    });
                 }
             }
         }
         Ok(candidates)
     }
 
-    /// How often each entry that has any of the words has each of them.
-    fn counted(&self, owner: &str, wanted: &Wanted) -> rusqlite::Result<HashMap<i64, Vec<usize>>> {
+    /// For each entry that contains any of the words: how often it contains each of them.
+    fn counted(&self, owner: &str, query: &Query) -> rusqlite::Result<HashMap<i64, Vec<usize>>> {
         let mut counted = HashMap::new();
-        for (place, sought) in wanted.words().iter().enumerate() {
-            let (first, last) = sought.range();
+        for (place, query_words) in query.words().iter().enumerate() {
+            let (first, last) = query_words.range();
             let mut hits = self.rows.prepare_cached(HITS)?;
-            let mut hits = hits.query(params![self.corner_of(owner), first, last, PLACES])?;
+            let mut hits = hits.query(params![self.index_id(owner), first, last, MAX_INDEX_ROWS])?;
             while let Some(row) = hits.next()? {
-                let of_entry = counted.entry(row.get(0)?).or_insert_with(|| vec![0; wanted.words().len()]);
+                let of_entry = counted.entry(row.get(0)?).or_insert_with(|| vec![0; query.words().len()]);
                 of_entry[place] = to_size(row.get(1)?);
             }
         }
         Ok(counted)
     }
 
-    fn heads(&self, owner: &str, wanted: &Wanted, only_keys: bool) -> rusqlite::Result<Vec<Head>> {
+    fn heads(&self, owner: &str, query: &Query, only_keys: bool) -> rusqlite::Result<Vec<Head>> {
         let read = |row: &rusqlite::Row<'_>| {
             let tags: String = row.get(3)?;
             Ok(Head {
@@ -200,22 +206,22 @@ impl Kept<'_> {
             })
         };
         if only_keys {
-            let keys: Vec<String> = wanted.identities.iter().map(|key| hexadecimal(key)).collect();
+            let keys: Vec<String> = query.identities.iter().map(|key| hexadecimal(key)).collect();
             let keys = json::to_raw(&keys);
             let mut heads = self.rows.prepare_cached(HEADS_OF_KEYS)?;
-            heads.query_map(params![owner, self.corner.space, self.now, wanted.tier, keys.get()], read)?.collect()
+            heads.query_map(params![owner, self.handle.space, self.now, query.tier, keys.get()], read)?.collect()
         } else {
             let mut heads = self.rows.prepare_cached(HEADS)?;
-            heads.query_map(params![owner, self.corner.space, self.now, wanted.tier], read)?.collect()
+            heads.query_map(params![owner, self.handle.space, self.now, query.tier], read)?.collect()
         }
     }
 
-    /// An entry as it is shown.
-    pub(super) fn shown(&self, id: i64, score: f64) -> Result<Box<RawValue>, Setback> {
+    /// An entry as it is returned.
+    pub(super) fn returned(&self, id: i64, score: f64) -> Result<Box<RawValue>, StorageError> {
         let mut whole = self.rows.prepare_cached(WHOLE)?;
-        let shown = whole.query_row([id], |row| {
+        let returned = whole.query_row([id], |row| {
             let tags: String = row.get(3)?;
-            Ok(json::to_raw(&Shown {
+            Ok(json::to_raw(&ReturnedEntry {
                 key: &json::raw(row.get(0)?),
                 content: &json::raw(row.get(1)?),
                 tier: row.get_ref(2)?.as_str()?,
@@ -227,27 +233,28 @@ impl Kept<'_> {
                 updated_at: row.get(7)?,
             }))
         })?;
-        Ok(shown)
+        Ok(returned)
     }
 
-    /// Who has the entries of a tier.
+    /// The owner of the entries of a tier.
     fn owner(&self, tier: &str) -> &str {
         match tier {
-            "semantic" => &self.corner.shared,
-            _ => &self.corner.own,
+            "semantic" => &self.handle.shared,
+            _ => &self.handle.own,
         }
     }
 
-    /// Under which number the words of an owner are in the index. Should two have the same, their entries still have not.
-    fn corner_of(&self, owner: &str) -> i64 {
-        let digest = Sha256::new().chain_update(self.corner.space).chain_update(owner).finalize();
+    /// The number under which the words of an owner are indexed. If two owners had the same number, their entries would
+    /// still be separate.
+    fn index_id(&self, owner: &str) -> i64 {
+        let digest = Sha256::new().chain_update(self.handle.space).chain_update(owner).finalize();
         digest.iter().take(8).fold(0, |number, &byte| number << 8 | i64::from(byte))
     }
 
-    /// Who has entries of the tier that is wanted, in the order in which they are shown.
-    fn owners(&self, wanted: &Wanted) -> Vec<&str> {
-        match wanted.tier.as_str() {
-            "" => vec![&self.corner.own, &self.corner.shared],
+    /// The owners that have entries of the requested tier, in the order in which entries are returned.
+    fn owners(&self, query: &Query) -> Vec<&str> {
+        match query.tier.as_str() {
+            "" => vec![&self.handle.own, &self.handle.shared],
             tier => vec![self.owner(tier)],
         }
     }

@@ -1,4 +1,4 @@
-//! What agents tell of components: feedback on a turn, and experiences.
+//! The record that agents send about components: feedback on a turn, and experiences.
 
 use std::collections::BTreeSet;
 
@@ -7,43 +7,43 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// No score counts for more than this, so that sums of them stay numbers.
-const HIGHEST: f64 = 1e9;
+/// Scores are clamped to this magnitude, so that their sums stay finite.
+const MAX_MAGNITUDE: f64 = 1e9;
 
-/// Something that was told, with what it says of components.
+/// One record, with the samples that it contains.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct Record {
     pub(super) body: Box<RawValue>,
     pub(super) samples: Vec<Sample>,
 }
 
-/// One call of a component, as it was judged.
+/// The rating of one call of a component.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Sample {
     pub(super) component: String,
     pub(super) score: f64,
-    /// In milliseconds, if it was told.
+    /// In milliseconds, if known.
     pub(super) duration: Option<f64>,
-    /// When it was, if it was told.
+    /// The time of the call, if known.
     pub(super) at: Option<f64>,
 }
 
-/// Reads what was told, or says what is wrong with it.
-pub(super) fn read<T: DeserializeOwned + Into<Told>>(written: &RawValue, now: f64) -> Result<Told, String> {
-    let told: T = serde_json::from_str(written.get()).map_err(|error| {
+/// Parses a record, or says what is wrong with it.
+pub(super) fn read<T: DeserializeOwned + Into<Record>>(written: &RawValue, now: f64) -> Result<Record, String> {
+    let parsed: T = serde_json::from_str(written.get()).map_err(|error| {
         let problem = error.to_string();
         problem.rsplit_once(" at line ").map_or_else(|| problem.clone(), |(problem, _)| problem.to_owned())
     })?;
-    let mut told: Told = told.into();
-    told.body = written.to_owned();
-    for sample in &mut told.samples {
-        sample.score = sample.score.clamp(-HIGHEST, HIGHEST);
+    let mut record: Record = parsed.into();
+    record.body = written.to_owned();
+    for sample in &mut record.samples {
+        sample.score = sample.score.clamp(-MAX_MAGNITUDE, MAX_MAGNITUDE);
         sample.at = sample.at.or(Some(now));
     }
-    Ok(told)
+    Ok(record)
 }
 
-/// What somebody thinks of a turn.
+/// A rating of a turn.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "WrittenFeedback")]
 pub(super) struct Feedback {
@@ -54,7 +54,7 @@ pub(super) struct Feedback {
 
 #[derive(Debug, Deserialize)]
 struct WrittenFeedback {
-    /// May be null, and may not be absent.
+    /// May be null, but must be present.
     #[serde(deserialize_with = "Option::deserialize")]
     rated_turn: Option<RatedTurn>,
     polarity: Polarity,
@@ -123,14 +123,14 @@ impl TryFrom<WrittenFeedback> for Feedback {
     }
 }
 
-impl From<Feedback> for Told {
+impl From<Feedback> for Record {
     fn from(feedback: Feedback) -> Self {
         let Feedback { component, score, at } = feedback;
         Self { body: RawValue::NULL.to_owned(), samples: vec![Sample { component, score, duration: None, at }] }
     }
 }
 
-/// What came of an action.
+/// The outcome of an action.
 #[derive(Debug, Deserialize)]
 pub(super) struct Experience {
     #[serde(default)]
@@ -142,16 +142,16 @@ pub(super) struct Experience {
     ts: Option<f64>,
 }
 
-impl From<Experience> for Told {
-    /// It is told of the component of the action and of all that it names beside it. How long it took is in the action, or in
-    /// the state that it led to, as `duration_ms`.
+impl From<Experience> for Record {
+    /// Makes one sample for the component of the action, and one for every other component that the action names. The
+    /// duration is `duration_ms` of the action or of the next state.
     fn from(experience: Experience) -> Self {
         let Experience { action, reward, next_state, ts } = experience;
         let lists = ["components", "tools"].into_iter().filter_map(|list| action.get(list)?.as_array()).flatten();
         let names = action.get("component_name").into_iter().chain(lists).filter_map(Value::as_str);
         let names: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
         let duration = [&action, &next_state].into_iter().find_map(|object| object.get("duration_ms")?.as_f64());
-        let duration = duration.filter(|duration| (0.0..=HIGHEST).contains(duration));
+        let duration = duration.filter(|duration| (0.0..=MAX_MAGNITUDE).contains(duration));
         let sample = |name: &str| Sample { component: name.to_owned(), score: reward, duration, at: ts };
         Self { body: RawValue::NULL.to_owned(), samples: names.into_iter().map(sample).collect() }
     }
@@ -163,12 +163,12 @@ mod tests {
     use gladhand_core::wire::json;
 
     fn components(experience: &str) -> Vec<String> {
-        let told = read::<Experience>(&json::raw(experience.to_owned()), 1.0).expect("it is an experience");
-        told.samples.into_iter().map(|sample| sample.component).collect()
+        let record = read::<Experience>(&json::raw(experience.to_owned()), 1.0).expect("a valid experience");
+        record.samples.into_iter().map(|sample| sample.component).collect()
     }
 
     #[test]
-    fn an_experience_is_told_of_everything_that_it_names_once() {
+    fn an_experience_counts_once_for_each_component_it_names() {
         assert_eq!(
             components(r#"{"action":{"component_name":"a","components":["b","a"],"tools":["c","b",7]}}"#),
             ["a", "b", "c"]
@@ -178,11 +178,11 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_where_they_were_put_and_scores_stay_numbers() {
+    fn durations_are_found_in_the_next_state_and_scores_are_clamped() {
         let written = r#"{"action":{"component_name":"a"},"reward":1e300,"next_state":{"duration_ms":12},"ts":5}"#;
-        let told = read::<Experience>(&json::raw(written.to_owned()), 1.0).unwrap();
-        let sample = Sample { component: "a".to_owned(), score: HIGHEST, duration: Some(12.0), at: Some(5.0) };
-        assert_eq!(told.samples, [sample]);
-        assert_eq!(told.body.get(), written);
+        let record = read::<Experience>(&json::raw(written.to_owned()), 1.0).unwrap();
+        let sample = Sample { component: "a".to_owned(), score: MAX_MAGNITUDE, duration: Some(12.0), at: Some(5.0) };
+        assert_eq!(record.samples, [sample]);
+        assert_eq!(record.body.get(), written);
     }
 }
