@@ -1,4 +1,4 @@
-//! The database against real files: shared, private, damaged, foreign, newer, not to be written.
+//! Tests of the database with real files: shared, private, damaged, foreign, newer, read-only.
 
 #![cfg(unix)]
 
@@ -9,7 +9,7 @@ use std::process::Command;
 use gladhand_store::{Database, DatabaseError, Trouble};
 use rusqlite::Connection;
 
-/// Tells a process of this test where to write.
+/// The variable that tells a child process of this test which folder to use.
 const FOLDER: &str = "GLADHAND_TEST_DATABASE";
 
 fn file(folder: &Path) -> PathBuf {
@@ -21,13 +21,13 @@ fn write_plans(database: &Database, who: &str, plans: u32) {
         let insert = "INSERT INTO planning_plans (principal, plan_id, name, columns, description, created_at) \
              VALUES ('local', ?1, '', '', '', 0)";
         let write = |rows: &rusqlite::Transaction<'_>| rows.execute(insert, [format!("{who}-{plan}")]);
-        assert_eq!(database.change(write).expect("others finish in time"), 1);
+        assert_eq!(database.change(write).expect("other writers finish in time"), 1);
     }
 }
 
 fn plans(database: &Database) -> u32 {
     let count = "SELECT count(*) FROM planning_plans";
-    database.read(|rows| rows.query_row(count, [], |row| row.get(0))).expect("there is a table")
+    database.read(|rows| rows.query_row(count, [], |row| row.get(0))).expect("the table exists")
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn what_is_no_database_is_not_touched() {
     std::fs::write(file(folder.path()), &text).unwrap();
     let error = Database::open(folder.path()).unwrap_err();
     assert!(matches!(error, DatabaseError::Damaged { .. }), "{error}");
-    assert!(error.hint().contains("begin anew"));
+    assert!(error.hint().contains("start with an empty database"));
     assert_eq!(std::fs::read_to_string(file(folder.path())).unwrap(), text);
 }
 
@@ -131,7 +131,7 @@ fn a_later_version_is_told() {
 fn a_file_that_cannot_be_written_is_told() {
     let folder = tempfile::tempdir().unwrap();
     drop(Database::open(folder.path()).unwrap());
-    // A format of writing that is newer than SQLite makes a file read-only for everybody, also for root.
+    // A write format version that is newer than SQLite makes the file read-only for every user, even for root.
     let header = std::fs::OpenOptions::new().write(true).open(file(folder.path())).unwrap();
     header.write_all_at(&[9], 18).unwrap();
     let error = Database::open(folder.path()).unwrap_err();
@@ -149,18 +149,18 @@ fn a_folder_in_its_place_is_told() {
 #[test]
 fn it_is_examined_without_being_made_or_changed() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(!Database::examine(folder.path()).unwrap(), "there is none");
+    assert!(!Database::examine(folder.path()).unwrap(), "the database does not exist yet");
     assert!(!file(folder.path()).exists());
     let database = Database::open(folder.path()).unwrap();
     write_plans(&database, "me", 1);
-    assert!(Database::examine(folder.path()).unwrap(), "others may have it open");
+    assert!(Database::examine(folder.path()).unwrap(), "an open connection does not disturb the check");
     drop(database);
     let before = std::fs::read(file(folder.path())).unwrap();
     assert!(Database::examine(folder.path()).unwrap());
     assert_eq!(std::fs::read(file(folder.path())).unwrap(), before);
 
     let damaged = std::fs::OpenOptions::new().write(true).open(file(folder.path())).unwrap();
-    // Everything but the first page, which says that it is a database and ours.
+    // Overwrites everything except the first page, which identifies the file as our database.
     damaged.write_all_at(&vec![0x5a; before.len() - 4096], 4096).unwrap();
     let error = Database::examine(folder.path()).unwrap_err();
     assert!(matches!(error, DatabaseError::Damaged { .. }), "{error}");
@@ -195,11 +195,11 @@ fn closing_moves_everything_into_the_file() {
     let log = folder.path().join("gladhand.db-wal");
     assert!(log.metadata().unwrap().len() > 0);
     database.close().unwrap();
-    assert!(!log.exists(), "no connection is left, so that SQLite removes the log");
+    assert!(!log.exists(), "no connection is left, so SQLite removes the log");
     let alone = tempfile::tempdir().unwrap();
     std::fs::copy(file(folder.path()), file(alone.path())).unwrap();
-    assert_eq!(plans(&Database::open(alone.path()).unwrap()), 3, "the file alone has everything");
-    assert_eq!(plans(&database), 3, "it can be used afterwards");
+    assert_eq!(plans(&Database::open(alone.path()).unwrap()), 3, "the file alone contains all data");
+    assert_eq!(plans(&database), 3, "the database can be used after closing");
     database.close().unwrap();
     database.close().unwrap();
 
@@ -207,18 +207,18 @@ fn closing_moves_everything_into_the_file() {
     write_plans(&other, "other", 1);
     write_plans(&database, "again", 1);
     database.close().unwrap();
-    assert_eq!(log.metadata().unwrap().len(), 0, "another process has it open, and nothing is in the log");
+    assert_eq!(log.metadata().unwrap().len(), 0, "the log is empty although another process has the database open");
     assert_eq!(plans(&other), 5);
 }
 
-/// How SQLite finds rows, in its own words.
+/// The query plan of SQLite.
 fn way(database: &Database, query: &str) -> String {
     let explain = |rows: &rusqlite::Transaction<'_>| {
         let mut steps = rows.prepare(&format!("EXPLAIN QUERY PLAN {query}"))?;
         let steps = steps.query_map([], |row| row.get::<_, String>(3))?.collect::<rusqlite::Result<Vec<_>>>();
         steps.map(|steps| steps.join("; "))
     };
-    database.read(explain).expect("there are tables")
+    database.read(explain).expect("the tables exist")
 }
 
 #[test]

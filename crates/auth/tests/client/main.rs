@@ -1,4 +1,4 @@
-//! Getting into a protected server, on real sockets. What the conformance suite watches is not repeated here.
+//! Tests of the authorization client with real sockets. Cases of the conformance suite are not repeated here.
 
 mod fake;
 
@@ -76,7 +76,7 @@ async fn a_server_that_turns_down_every_token_has_the_person_asked_once() {
 #[tokio::test]
 async fn a_token_of_a_kind_that_was_not_asked_for_is_not_used() {
     let fake = Fake::start().await;
-    // The authorization server binds tokens to keys without saying so.
+    // The authorization server binds tokens to keys without announcing it.
     fake.world.lock().unwrap().dpop = true;
     let error = fake.call(&fake.authorizer(memory())).await.unwrap_err();
     assert!(matches!(error, AuthError::Nonsense { .. }), "{error}");
@@ -91,7 +91,7 @@ async fn wider_scopes_are_asked_for_beside_the_earlier_ones_and_only_once() {
     fake.world.lock().unwrap().scope = Some("admin");
     fake.call(&authorizer).await.unwrap();
     assert_eq!(fake.world.lock().unwrap().last("/authorize", "scope"), Some("basic admin"));
-    // A scope in two words is never granted by this server.
+    // This server never grants a scope that consists of two words.
     fake.world.lock().unwrap().scope = Some("never ever");
     let error = fake.call(&authorizer).await.unwrap_err();
     assert!(matches!(error, AuthError::ScopeNotGranted { .. }), "{error}");
@@ -170,12 +170,12 @@ async fn signing_out_revokes_where_that_is_possible_and_forgets_in_any_case() {
             assert_eq!(tokens, all);
         }
         fake.call(&authorizer).await.unwrap();
-        assert_eq!(fake.world.lock().unwrap().count("/authorize"), 2, "the token is not used any more");
+        assert_eq!(fake.world.lock().unwrap().count("/authorize"), 2, "the token is not used after signing out");
         assert!(fake.authorizer(memory()).sign_out().await.unwrap().is_empty());
     }
 }
 
-/// A store that is out of order.
+/// A store that always fails.
 #[derive(Debug)]
 struct Locked;
 
@@ -201,5 +201,9 @@ async fn a_store_that_is_out_of_order_matters_only_to_servers_that_want_a_token(
     fake.world.lock().unwrap().open = false;
     let error = fake.call(&fake.authorizer(Arc::new(Locked))).await.unwrap_err();
     assert_eq!(error.to_string(), "could not use the token store: it is locked");
-    assert_eq!(fake.world.lock().unwrap().count("/authorize"), 0, "nobody is asked for what cannot be kept");
+    assert_eq!(
+        fake.world.lock().unwrap().count("/authorize"),
+        0,
+        "the user is not asked if the token could not be stored"
+    );
 }

@@ -7,7 +7,7 @@ use crate::stage::{KEY, Stage, fails, hear, key, next, round, wanted};
 const MESSAGES: &str = "/v1/messages";
 
 fn anthropic(stage: &Stage) -> Anthropic {
-    Anthropic::new(stage.web.clone(), &stage.at("/v1"), key()).expect("a good address")
+    Anthropic::new(stage.web.clone(), &stage.at("/v1"), key()).expect("a valid address")
 }
 
 fn start() -> Value {
@@ -139,7 +139,7 @@ async fn newer_models_are_told_how_hard_to_try() {
     assert_eq!(bodies[0]["output_config"], json!({"effort": "medium"}));
     assert_eq!((bodies[1].get("thinking"), bodies[1].get("output_config")), (None, None));
     let roles: Vec<&Value> = bodies[1]["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
-    assert_eq!(roles, ["user", "assistant", "user"], "the user speaks first");
+    assert_eq!(roles, ["user", "assistant", "user"], "the first message must be the user's");
 }
 
 #[tokio::test]

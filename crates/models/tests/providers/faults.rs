@@ -1,4 +1,4 @@
-//! Streams that break, stall or make no sense, and rounds that are cancelled.
+//! Streams that break, stall or contain garbage, and rounds that are cancelled.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use tokio_util::sync::CancellationToken;
 use crate::stage::{Ear, KEY, Stage, fails, key, round, run};
 
 const CHAT: &str = "/chat/completions";
-const GOOD: &str = "the address is good";
+const GOOD: &str = "the address is valid";
 
 fn word(text: &str) -> Value {
     json!({"choices": [{"delta": {"content": text}}]})
 }
 
-/// Every client, and the path that it asks for an answer.
+/// Every client, with the path of its first request in a round.
 fn everybody(stage: &Stage) -> Vec<(Box<dyn Models>, &'static str)> {
     let (web, base) = (|| stage.web.clone(), stage.at(""));
     let account = Account::ChatGpt { id: None };
@@ -30,7 +30,7 @@ fn everybody(stage: &Stage) -> Vec<(Box<dyn Models>, &'static str)> {
 }
 
 fn openrouter(stage: &Stage) -> OpenRouter {
-    OpenRouter::new(stage.web.clone(), &stage.at(""), key()).expect("a good address")
+    OpenRouter::new(stage.web.clone(), &stage.at(""), key()).expect("a valid address")
 }
 
 #[tokio::test]
@@ -139,7 +139,10 @@ async fn calls_without_end_are_not_kept() {
     let in_pieces = json!({"choices": [{"delta": {"tool_calls": calls}}]});
     for reply in [Reply::events(&[in_pieces]), Reply::json(&at_once)] {
         stage.says(CHAT, [reply]);
-        assert_eq!(fails(&openrouter(&stage), &round("m", "a")).await, "OpenRouter wants more than 256 calls at once.");
+        assert_eq!(
+            fails(&openrouter(&stage), &round("m", "a")).await,
+            "OpenRouter requested more than 256 tool calls in one reply."
+        );
     }
 }
 
@@ -161,7 +164,7 @@ async fn every_service_is_held_to_the_most_calls_of_a_reply() {
     stage.says("/v1internal:generateContent", [Reply::json(&antigravity)]);
     for (models, _) in everybody(&stage).into_iter().skip(2) {
         let failure = fails(&*models, &round("m", "a")).await;
-        assert!(failure.ends_with(" wants more than 256 calls at once."), "{failure}");
+        assert!(failure.ends_with(" requested more than 256 tool calls in one reply."), "{failure}");
     }
 }
 
@@ -177,7 +180,7 @@ async fn a_reply_has_a_bound_in_pieces_and_at_once() {
     }
 }
 
-/// Each value of a tree takes many times the bytes that it has on the wire.
+/// Each value of a tree takes many times more memory than bytes on the wire.
 #[tokio::test]
 async fn small_json_values_have_a_bound_in_an_event_and_in_a_reply() {
     const TOO_MANY: &str = "sent a reply of more than 200000 JSON values.";

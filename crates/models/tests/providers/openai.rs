@@ -8,7 +8,7 @@ const RESPONSES: &str = "/codex/responses";
 
 fn chatgpt(stage: &Stage) -> OpenAi {
     let account = Account::ChatGpt { id: Some("acct-1".to_owned()) };
-    OpenAi::new(stage.web.clone(), &stage.at("/codex"), account, key()).expect("a good address")
+    OpenAi::new(stage.web.clone(), &stage.at("/codex"), account, key()).expect("a valid address")
 }
 
 fn created() -> Value {
@@ -232,7 +232,7 @@ async fn a_key_of_the_api_needs_no_headers_of_chatgpt() {
     for name in ["originator", "session_id", "chatgpt-account-id"] {
         assert!(!asked.headers.contains_key(name), "{name}");
     }
-    assert_eq!(asked.body.get("reasoning"), None, "a model that cannot think is not told to");
+    assert_eq!(asked.body.get("reasoning"), None, "a model without thinking gets no `reasoning` member");
     assert_eq!(
         asked.body["input"][0]["content"],
         json!([

@@ -7,7 +7,7 @@ use crate::stage::{KEY, Stage, fails, hear, key, next, round, user, wanted};
 const CHAT: &str = "/or/chat/completions";
 
 fn openrouter(stage: &Stage) -> OpenRouter {
-    OpenRouter::new(stage.web.clone(), &stage.at("/or"), key()).expect("a good address")
+    OpenRouter::new(stage.web.clone(), &stage.at("/or"), key()).expect("a valid address")
 }
 
 fn whole(message: Value) -> Reply {
@@ -126,7 +126,7 @@ async fn a_streamed_reply_is_passed_on_piece_by_piece() {
     let (heard, ear) = hear(&openrouter(&stage), &round("m", "2+2?")).await;
     assert_eq!(ear.thoughts(), [("**Hm", "**Hm"), ("**\n", "**Hm**")]);
     assert_eq!(ear.answers(), ["So", ", 4.\n"]);
-    assert_eq!(ear.pieces.len(), 3, "what came together stays together");
+    assert_eq!(ear.pieces.len(), 3, "segments that arrive together stay in one piece");
     assert_eq!(heard.usage, Some(Usage { input_tokens: 12, output_tokens: 3 }));
     assert_eq!(
         ear.stage("response_raw")["response"],
@@ -237,7 +237,7 @@ async fn the_catalogue_is_sorted_and_mapped() {
                 "routingProviders": ["acme", "acme-cloud"], "contextWindowTokens": 8000},
         ])
     );
-    let options = openrouter.catalogue().await.expect("who runs what is not needed");
+    let options = openrouter.catalogue().await.expect("the catalogue works without routing providers");
     assert_eq!(options[1].routing_providers, Some(Vec::new()));
 }
 

@@ -1,4 +1,4 @@
-//! When a request is made again, after how long, and when not.
+//! When a request is retried, after which delay, and when it is not.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::stage::{Stage, fails, hear, key, round, run};
 const CHAT: &str = "/or/chat/completions";
 
 fn openrouter(stage: &Stage) -> OpenRouter {
-    OpenRouter::new(stage.web.clone(), &stage.at("/or"), key()).expect("a good address")
+    OpenRouter::new(stage.web.clone(), &stage.at("/or"), key()).expect("a valid address")
 }
 
 fn slow_down() -> Reply {
@@ -96,7 +96,7 @@ async fn connections_that_fail_are_tried_three_times() {
     let (_, ear) = hear(&openrouter(&stage), &round("m", "a")).await;
     assert_eq!((ear.answers(), stage.clock.waits()), (vec!["third time lucky"], vec![500, 1000]));
 
-    // Bound and let go: nobody listens there.
+    // The port was bound and released, so connections to it fail.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let nowhere = format!("http://{}/or", listener.local_addr().unwrap());
     drop(listener);
