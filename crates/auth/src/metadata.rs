@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metadata_is_looked_for_in_order() {
+    fn metadata_locations_are_tried_in_order() {
         let shown = |issuer: &str| -> Vec<String> {
             locations(&Url::parse(issuer).unwrap()).iter().map(ToString::to_string).collect()
         };

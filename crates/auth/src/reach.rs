@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn private_addresses_are_known_in_all_their_forms() {
+    fn private_addresses_are_recognized_in_all_forms() {
         for private in [
             "0.0.0.0",
             "10.1.2.3",

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_a_file_is_said() {
+    fn the_defect_of_a_certificate_file_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ca.pem");
         let complaint = |text: &str| {

@@ -354,7 +354,7 @@ mod tests {
     use crate::WantedCall;
 
     #[test]
-    fn json_that_cannot_be_made_a_tree_is_left_out() {
+    fn json_that_cannot_be_parsed_becomes_an_empty_object() {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
         let call = |input| WantedCall { call_id: "1".to_owned(), name: "t".to_owned(), input, seal: None };
         for odd in [r#"{"a":1e999}"#, r#"{"a":"\ud800"}"#] {

@@ -110,14 +110,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_sort_as_people_do() {
+    fn labels_sort_without_regard_to_case() {
         let mut labels = ["beta", "Alpha: B", "alpha", "Alpha", "Alpha 2", "10", "Alpha-2", "Deep", "(new)"];
         labels.sort_by(|a, b| by_label(a, b));
         assert_eq!(labels, ["(new)", "10", "alpha", "Alpha", "Alpha 2", "Alpha-2", "Alpha: B", "beta", "Deep"]);
     }
 
     #[test]
-    fn windows_have_many_names() {
+    fn context_windows_are_found_under_many_names() {
         let tokens = |text: &str| window(&serde_json::from_str(text).unwrap());
         assert_eq!(tokens(r#"{"context_length":8000}"#), Some(8000));
         assert_eq!(tokens(r#"{"context_length":null,"top_provider":{"context_length":5}}"#), Some(5));

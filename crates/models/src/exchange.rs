@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_its_message() {
+    fn the_message_of_an_error_response_is_found() {
         for (text, expected) in [
             (r#"{"error":{"message":"slow down","code":429}}"#, "slow down"),
             (r#"{"error":{"code":429}}"#, r#"{"code":429}"#),
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_that_are_asked_for_are_kept_within_reason() {
+    fn requested_retry_delays_are_limited() {
         let asked = |name: &'static str, value: &'static str| {
             pause_asked_for(&HeaderMap::from_iter([(
                 http::HeaderName::from_static(name),

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_says_what_services_want_to_hear() {
+    fn schemas_get_the_members_that_services_require() {
         for (given, expected) in [
             ("{}", EMPTY),
             ("true", EMPTY),
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_are_base64_in_data_urls() {
+    fn images_are_base64_in_data_urls() {
         assert_eq!(picture("data:image/png;base64,AAAA"), Some(("image/png", "AAAA")));
         for url in ["https://example.test/a.png", "data:image/png,AAAA", "data:image/png;base64"] {
             assert_eq!(picture(url), None, "{url}");

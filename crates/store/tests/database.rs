@@ -31,7 +31,7 @@ fn plans(database: &Database) -> u32 {
 }
 
 #[test]
-fn it_is_made_for_its_owner_alone_and_found_again() {
+fn the_database_is_private_to_its_owner_and_survives_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("deep/data");
     let database = Database::open(&data).unwrap();
@@ -48,7 +48,7 @@ fn it_is_made_for_its_owner_alone_and_found_again() {
 }
 
 #[test]
-fn many_open_and_write_it_at_once() {
+fn many_threads_can_write_at_the_same_time() {
     let folder = tempfile::tempdir().unwrap();
     let run = |who: u32| {
         let database = Database::open(folder.path()).unwrap();
@@ -63,7 +63,7 @@ fn many_open_and_write_it_at_once() {
 }
 
 #[test]
-fn processes_share_it() {
+fn processes_share_the_database() {
     if let Some(folder) = std::env::var_os(FOLDER) {
         let database = Database::open(Path::new(&folder)).unwrap();
         return write_plans(&database, &std::process::id().to_string(), 25);
@@ -72,7 +72,7 @@ fn processes_share_it() {
     let database = Database::open(folder.path()).unwrap();
     let child = || {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "processes_share_it"]).env(FOLDER, folder.path());
+        command.args(["--exact", "processes_share_the_database"]).env(FOLDER, folder.path());
         command.stdout(std::process::Stdio::null()).spawn().unwrap()
     };
     let children = [child(), child(), child()];
@@ -84,7 +84,7 @@ fn processes_share_it() {
 }
 
 #[test]
-fn work_that_fails_leaves_nothing_behind() {
+fn a_failed_transaction_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let database = Database::open(folder.path()).unwrap();
     let failed: rusqlite::Result<()> = database.change(|rows| {
@@ -97,7 +97,7 @@ fn work_that_fails_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_is_no_database_is_not_touched() {
+fn a_file_that_is_not_a_database_is_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let text = "dear diary, ".repeat(500);
     std::fs::write(file(folder.path()), &text).unwrap();
@@ -108,7 +108,7 @@ fn what_is_no_database_is_not_touched() {
 }
 
 #[test]
-fn the_database_of_another_program_is_not_touched() {
+fn the_database_of_another_program_is_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     Connection::open(file(folder.path())).unwrap().execute_batch("CREATE TABLE bookmarks (url TEXT)").unwrap();
     let error = Database::open(folder.path()).unwrap_err();
@@ -119,7 +119,7 @@ fn the_database_of_another_program_is_not_touched() {
 }
 
 #[test]
-fn a_later_version_is_told() {
+fn a_later_version_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     drop(Database::open(folder.path()).unwrap());
     Connection::open(file(folder.path())).unwrap().pragma_update(None, "user_version", 99).unwrap();
@@ -128,7 +128,7 @@ fn a_later_version_is_told() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_told() {
+fn a_read_only_file_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     drop(Database::open(folder.path()).unwrap());
     // A write format version that is newer than SQLite makes the file read-only for every user, even for root.
@@ -139,7 +139,7 @@ fn a_file_that_cannot_be_written_is_told() {
 }
 
 #[test]
-fn a_folder_in_its_place_is_told() {
+fn a_folder_in_place_of_the_file_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(file(folder.path())).unwrap();
     let error = Database::open(folder.path()).unwrap_err();
@@ -147,7 +147,7 @@ fn a_folder_in_its_place_is_told() {
 }
 
 #[test]
-fn it_is_examined_without_being_made_or_changed() {
+fn examining_creates_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     assert!(!Database::examine(folder.path()).unwrap(), "the database does not exist yet");
     assert!(!file(folder.path()).exists());
@@ -172,7 +172,7 @@ fn it_is_examined_without_being_made_or_changed() {
 }
 
 #[test]
-fn damage_that_comes_later_fails_what_meets_it() {
+fn later_damage_fails_only_the_affected_query() {
     let folder = tempfile::tempdir().unwrap();
     let database = Database::open(folder.path()).unwrap();
     write_plans(&database, "me", 1);
@@ -222,7 +222,7 @@ fn way(database: &Database, query: &str) -> String {
 }
 
 #[test]
-fn rows_of_a_principal_are_found_without_a_look_at_those_of_others() {
+fn queries_of_a_principal_use_an_index() {
     let folder = tempfile::tempdir().unwrap();
     let database = Database::open(folder.path()).unwrap();
     for query in [

@@ -85,7 +85,7 @@ fn neither_folder_alone_reveals_anything() {
 }
 
 #[test]
-fn another_key_is_told_from_damage_and_neither_is_written_over() {
+fn a_wrong_key_differs_from_damage_and_neither_is_overwritten() {
     let home = Home::furnished(None);
     let (key, sealed) = (fs_err::read(home.key()).unwrap(), fs_err::read(home.file()).unwrap());
     let secrets = home.open().unwrap();
@@ -135,7 +135,7 @@ fn a_passphrase_needs_no_key_file_and_must_be_the_same_one() {
 
 #[cfg(unix)]
 #[test]
-fn files_are_for_their_owner_only_and_others_are_not_trusted() {
+fn files_are_private_and_readable_ones_are_refused() {
     use std::os::unix::fs::PermissionsExt;
 
     let home = Home::furnished(None);
@@ -151,7 +151,7 @@ fn files_are_for_their_owner_only_and_others_are_not_trusted() {
 }
 
 #[test]
-fn two_who_write_at_once_lose_nothing() {
+fn concurrent_writers_lose_nothing() {
     let home = Arc::new(Home::new());
     let writers: Vec<_> = (0..4)
         .map(|writer| {
@@ -172,7 +172,7 @@ fn two_who_write_at_once_lose_nothing() {
 }
 
 #[test]
-fn names_and_values_have_bounds() {
+fn names_and_values_have_limits() {
     let home = Home::new();
     let secrets = home.open().unwrap();
     for name in ["", "a\nb", &"n".repeat(3000)] {

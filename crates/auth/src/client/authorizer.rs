@@ -354,7 +354,7 @@ impl Authorizer {
         Ok(true)
     }
 
-    /// The authorization server that issued something to us before.
+    /// The authorization server that issued a token or a registration to us before.
     pub(super) async fn authorization_server(&self, issuer: &str) -> Result<AuthorizationServer, AuthError> {
         match AuthorizationServer::discover(&self.web, issuer).await {
             Err(AuthError::NoMetadata { .. }) => {
@@ -364,7 +364,7 @@ impl Authorizer {
         }
     }
 
-    /// Uses a token from now on, and keeps it.
+    /// Stores a token and uses it from now on.
     fn hold(&self, issuer: &str, registration: Option<Registration>, grant: Grant) -> Result<(), AuthError> {
         self.keep(issuer, registration, Some(grant.clone()))?;
         self.take(issuer, grant)

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_browser_is_started_with_is_encoded() {
+    fn the_address_for_the_browser_is_encoded() {
         let shown = |address: &str| encoded(&Url::parse(address).unwrap());
         let hostile = "https://as.example/a'b\"c`d$(touch x);e|f<g>*\n?q='x\"&y=$z`w^{}\\ #f'\"g";
         let opened = shown(hostile).unwrap();

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_are_short_and_repeat_no_secret() {
+    fn error_texts_are_short_and_repeat_no_secret() {
         let long =
             format!(r#"Bearer error="no", error_description="{} hush-hush {}""#, "x".repeat(280), "y".repeat(300));
         let complaint = read(&[&long]).complaint(["hush-hush"]).unwrap();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_a_challenge_without_hints() {
+    fn an_invalid_challenge_has_no_parameters() {
         for text in ["", "=", "Bearer", "Bearer =", "Bearer x=\"\\", ",,,", "Bearer \u{e9}==\"a", "\"\"\"="] {
             assert_eq!(read(&[text]), Challenge::default(), "{text:?}");
         }

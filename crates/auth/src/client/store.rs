@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_read_back_whole() {
+    fn a_stored_record_is_read_back_unchanged() {
         let text = serde_json::to_string(&record("s", "i", "hush")).unwrap();
         let read: Record = serde_json::from_str(&text).unwrap();
         assert_eq!(serde_json::to_string(&read).unwrap(), text);

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_remembered_is_not_let_in_and_no_key_takes_everything() {
+    fn a_full_memory_refuses_proofs_and_one_key_cannot_fill_it() {
         let mut seen = Seen::default();
         let full = Err(Refusal::Undecided("too many proofs to remember"));
         let mut numbers = 0..;

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_anything() {
+    fn a_star_matches_any_text() {
         for (pattern, name) in [
             ("a", "a"),
             ("*", ""),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_patterns_ask_for_adds_up() {
+    fn scopes_of_several_patterns_add_up() {
         let scopes = |list: &str| Scopes::parse(list);
         let tools: ToolScopes =
             [("repo_*", scopes("repo")), ("*_delete", scopes("admin repo")), ("echo", scopes("talk"))]

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_gone_different_or_worth_less_withdraws_its_principal() {
+    fn a_removed_changed_or_reduced_token_withdraws_its_principal() {
         let with = |tokens: Vec<KnownToken>| withdrawn(Policy { tokens, ..policy() }).0;
         assert_eq!(with(vec![token("bob", "b", "x"), token("ann", "a", "y x z"), token("eve", "e", "")]), names(&[]));
         assert_eq!(with(vec![token("bob", "b", "x")]), names(&["ann"]));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_issuer_that_is_gone_or_held_to_more_withdraws_all_its_principals() {
+    fn a_removed_or_restricted_issuer_withdraws_all_its_principals() {
         let issuers = |next: Policy| withdrawn(next).1;
         assert_eq!(issuers(policy()), names(&[]));
         assert_eq!(issuers(Policy { issuers: vec![issuer("https://two.example", "/two")], ..policy() }), ["one"]);

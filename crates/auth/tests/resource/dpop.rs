@@ -76,7 +76,7 @@ async fn a_bound_token_is_accepted_with_a_proof_of_every_kind() {
 }
 
 #[tokio::test]
-async fn a_proof_is_good_for_one_request_of_its_own() {
+async fn a_proof_is_valid_for_one_request() {
     let fixture = Fixture::new();
     let owner = Owner::of(&fixture, Algorithm::ES256);
     let headers = owner.headers(&owner.prove(&owner.claims("one")));
@@ -94,7 +94,7 @@ async fn a_proof_is_good_for_one_request_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_proof_for_one_address_is_of_no_use_at_another() {
+async fn a_proof_for_one_address_is_not_valid_at_another() {
     let fixture = Fixture::new();
     let owner = Owner::of(&fixture, Algorithm::ES256);
     for (number, path) in ["/session", "/send", "/messages", "/mcp/", "/"].into_iter().enumerate() {
@@ -105,7 +105,7 @@ async fn a_proof_for_one_address_is_of_no_use_at_another() {
 }
 
 #[tokio::test]
-async fn a_proof_for_the_published_address_holds_at_our_endpoint_behind_a_proxy() {
+async fn a_proof_for_the_published_address_is_valid_at_the_endpoint_behind_a_proxy() {
     let fixture = Fixture::new();
     let owner = Owner::of(&fixture, Algorithm::ES256);
     let headers = owner.headers(&owner.prove(&owner.claims("one")));
@@ -113,7 +113,7 @@ async fn a_proof_for_the_published_address_holds_at_our_endpoint_behind_a_proxy(
 }
 
 #[tokio::test]
-async fn proofs_that_prove_something_else_are_refused_with_the_reason() {
+async fn proofs_for_something_else_are_refused_with_the_reason() {
     let fixture = Fixture::new();
     let owner = Owner::of(&fixture, Algorithm::ES256);
     let other = Owner::of(&fixture, Algorithm::ES256);
@@ -179,7 +179,7 @@ async fn proofs_that_prove_something_else_are_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn tokens_and_schemes_must_fit() {
+async fn token_and_scheme_must_match() {
     for (mode, bearer_of_unbound, why_not) in [
         (Dpop::Accepted, true, "it needs a proof of possession"),
         (Dpop::Required, false, "it needs a proof of possession"),
@@ -210,7 +210,7 @@ async fn tokens_and_schemes_must_fit() {
 }
 
 #[tokio::test]
-async fn a_tool_that_needs_more_scope_is_asked_for_in_the_same_scheme() {
+async fn a_tool_that_needs_more_scope_is_challenged_in_the_same_scheme() {
     let fixture = Fixture::new();
     let owner = Owner::of(&fixture, Algorithm::ES256);
     let headers = owner.headers(&owner.prove(&owner.claims("one")));

@@ -221,7 +221,7 @@ async fn a_tool_may_need_more_scope() {
 }
 
 #[tokio::test]
-async fn without_a_token_the_challenge_says_where_to_get_one() {
+async fn without_a_token_the_challenge_names_the_metadata() {
     let fixture = Fixture::new();
     let challenge = format!(r#"Bearer scope="use", resource_metadata="{METADATA}""#);
     assert_eq!(fixture.check_headers(&HeaderMap::new(), None).await, Err((401, challenge.clone())));
@@ -243,7 +243,7 @@ async fn malformed_headers_are_bad_requests() {
 }
 
 #[tokio::test]
-async fn when_keys_are_out_of_reach_nobody_is_blamed() {
+async fn if_keys_cannot_be_fetched_the_client_is_not_blamed() {
     let policy = Policy {
         resource: Some(Url::parse(RESOURCE).unwrap()),
         issuers: vec![Issuer { issuer: ISSUER.to_owned(), keys: KeySource::File("/nowhere/keys.json".into()) }],
@@ -259,7 +259,7 @@ async fn when_keys_are_out_of_reach_nobody_is_blamed() {
 }
 
 #[tokio::test]
-async fn the_metadata_is_at_both_well_known_places() {
+async fn the_metadata_is_at_both_well_known_locations() {
     let fixture = Fixture::new();
     for path in ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"] {
         let document: Value = serde_json::from_str(fixture.guard.metadata(path).unwrap().body()).unwrap();

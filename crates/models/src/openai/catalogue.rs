@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_models_are_shown_than_people_look_through() {
+    fn the_number_of_models_is_limited() {
         let list: Vec<Value> = (0..200).map(|number| serde_json::json!({"slug": format!("gpt-{number}")})).collect();
         assert_eq!(options(&serde_json::json!({"models": list})).len(), MAX_MODELS);
         assert!(options(&serde_json::json!([])).is_empty());

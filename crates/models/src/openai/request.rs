@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tools_say_text_pictures_or_sorted_json() {
+    fn tool_outputs_are_text_images_or_sorted_json() {
         for (output, error, expected) in [
             (r#""plain \"text\"""#, None, r#""plain \"text\"""#),
             ("null", Some("it broke"), r#""it broke""#),

@@ -10,9 +10,9 @@
 //!   "otherwise": {"status": 500, "text": "used up"}}]}
 //! ```
 //!
-//! An event with a `type` is sent under that event name; a string is sent unchanged. `_gate`, `_pause` (milliseconds; also
-//! `_sleep`), `_raw`, `_stall` and `_cut` (also `_drop`) are steps between events. `expect` contains members that the
-//! request body must have; otherwise the reply is an error with status 500.
+//! An event with a `type` is sent under that event name; a string is sent unchanged. `_gate`, `_pause` (milliseconds;
+//! also `_sleep`), `_raw`, `_stall` and `_cut` (also `_drop`) are steps between events. `expect` contains members that
+//! the request body must have; otherwise the reply is an error with status 500.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_expected_is_part_of_what_is_there() {
+    fn an_expected_document_is_part_of_the_actual_one() {
         let is_there = |document: &str, wanted: &str| {
             has(&serde_json::from_str(document).unwrap(), &serde_json::from_str(wanted).unwrap())
         };

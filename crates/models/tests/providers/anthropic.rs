@@ -35,7 +35,7 @@ fn stop(reason: &str) -> [Value; 2] {
 }
 
 #[tokio::test]
-async fn words_come_as_they_are_made() {
+async fn answers_are_streamed() {
     let stage = Stage::new().await;
     let mut events = vec![
         start(),
@@ -75,7 +75,7 @@ async fn words_come_as_they_are_made() {
 }
 
 #[tokio::test]
-async fn thoughts_are_heard_and_go_back_signed_with_the_calls_that_they_led_to() {
+async fn thoughts_are_streamed_and_sent_back_signed_with_their_calls() {
     let stage = Stage::new().await;
     let mut events = vec![
         start(),
@@ -123,7 +123,7 @@ async fn thoughts_are_heard_and_go_back_signed_with_the_calls_that_they_led_to()
 }
 
 #[tokio::test]
-async fn newer_models_are_told_how_hard_to_try() {
+async fn newer_models_get_an_effort_level() {
     let stage = Stage::new().await;
     let end: Vec<Value> = [start()].into_iter().chain(stop("end_turn")).collect();
     stage.says(MESSAGES, [Reply::events(&end), Reply::events(&end)]);
@@ -143,7 +143,7 @@ async fn newer_models_are_told_how_hard_to_try() {
 }
 
 #[tokio::test]
-async fn failures_are_told() {
+async fn failures_are_reported() {
     let stage = Stage::new().await;
     let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     stage.says(

@@ -26,7 +26,7 @@ fn parts(parts: Value) -> Reply {
 }
 
 #[tokio::test]
-async fn a_reply_is_one_piece_and_calls_go_back_sealed() {
+async fn a_reply_is_one_piece_and_calls_keep_their_signature() {
     let stage = Stage::new().await;
     stage.says(LOAD, [account(), account()]);
     let call = json!({"functionCall": {"name": "bash", "args": {"command": "echo g"}}, "thoughtSignature": "sig"});
@@ -88,7 +88,7 @@ async fn a_reply_is_one_piece_and_calls_go_back_sealed() {
 }
 
 #[tokio::test]
-async fn failures_are_told_in_the_documented_words() {
+async fn failures_have_the_documented_messages() {
     let stage = Stage::new().await;
     stage.says(LOAD, [account(), Reply::text("x".repeat(300)).with_status(403)]);
     stage.says(GENERATE, [Reply::text("<html>").with_status(404)]);
@@ -102,7 +102,7 @@ async fn failures_are_told_in_the_documented_words() {
 }
 
 #[tokio::test]
-async fn the_catalogue_begins_with_what_is_recommended() {
+async fn the_catalogue_starts_with_recommended_models() {
     let stage = Stage::new().await;
     stage.says(LOAD, [account()]);
     let list = json!({

@@ -27,7 +27,7 @@ fn end(reason: &str) -> [Value; 3] {
 }
 
 #[tokio::test]
-async fn a_reply_that_comes_at_once_is_a_thought_and_an_answer() {
+async fn a_reply_without_streaming_is_a_thought_and_an_answer() {
     let stage = Stage::new().await;
     let message = json!({"content": "  The answer is 4.\n", "reasoning": "**Adding**\n\nTwo plus two."});
     stage.says(CHAT, [whole(message)]);
@@ -112,7 +112,7 @@ async fn requests_have_the_documented_body() {
 }
 
 #[tokio::test]
-async fn a_streamed_reply_is_passed_on_piece_by_piece() {
+async fn a_streamed_reply_is_delivered_piece_by_piece() {
     let stage = Stage::new().await;
     let mut events = vec![
         json!({"_raw": ": PROCESSING\n\n"}),
@@ -140,7 +140,7 @@ async fn a_streamed_reply_is_passed_on_piece_by_piece() {
 }
 
 #[tokio::test]
-async fn calls_are_put_together_from_their_parts_and_go_back_with_their_results() {
+async fn calls_are_assembled_from_parts_and_sent_back_with_their_results() {
     let stage = Stage::new().await;
     let call = |index: u32, id: &str, name: &str, arguments: &str| {
         let function = json!({"name": name, "arguments": arguments});
@@ -191,7 +191,7 @@ async fn calls_are_put_together_from_their_parts_and_go_back_with_their_results(
 }
 
 #[tokio::test]
-async fn calls_without_ids_get_some() {
+async fn calls_without_ids_get_generated_ones() {
     let stage = Stage::new().await;
     let call =
         |id: &str, name: &str| json!({"id": id, "type": "function", "function": {"name": name, "arguments": "{}"}});
@@ -242,7 +242,7 @@ async fn the_catalogue_is_sorted_and_mapped() {
 }
 
 #[tokio::test]
-async fn who_runs_a_model_can_be_asked() {
+async fn routing_providers_of_a_model_can_be_fetched() {
     let stage = Stage::new().await;
     let endpoints = json!({"data": {"endpoints": [
         {"tag": "acme/fp8", "provider_name": "Acme Cloud"}, {"provider_name": "Beta_Host Inc."},

@@ -37,7 +37,7 @@ async fn a_recording_is_played_back() {
 }
 
 #[tokio::test]
-async fn what_is_expected_is_checked() {
+async fn expected_members_are_checked() {
     let script = r#"{"routes": [{"path": "/v1/chat/completions",
         "replies": [{"expect": {"model": "wanted"}, "text": "never"}],
         "otherwise": {"status": 404, "text": "used up"}}]}"#;
@@ -66,7 +66,7 @@ impl Listener for Trusting {
 }
 
 #[tokio::test]
-async fn whoever_is_not_curious_is_told_nothing() {
+async fn a_listener_without_debugging_gets_no_debug_data() {
     let provider = ScriptedProvider::start(Script::of_recording(RECORDING).unwrap()).await.unwrap();
     let models = OpenRouter::new(Web::default(), &format!("{}/or", provider.origin()), key()).unwrap();
     models.round(&round("a/b", "first"), &mut Trusting, &CancellationToken::new()).await.unwrap();

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_is_opened_and_no_two_writings_are_alike() {
+    fn sealed_data_can_be_opened_and_each_write_differs() {
         let (key, header, sealed) = sample();
         assert_eq!(Header::read(&sealed).unwrap(), header);
         assert_eq!(header.open(&key, &sealed).unwrap().as_slice(), b"hush");
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_can_be_changed_and_none_taken_away() {
+    fn any_changed_or_missing_byte_is_detected() {
         let (key, _, sealed) = sample();
         let open = |bytes: &[u8]| Header::read(bytes).and_then(|header| header.open(&key, bytes).map(drop));
         assert_eq!(open(&sealed), Ok(()));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_version_and_absurd_costs_are_told() {
+    fn a_later_version_and_invalid_costs_are_reported() {
         let (_, _, mut sealed) = sample();
         sealed[16] = 2;
         assert_eq!(Header::read(&sealed), Err(Unreadable::Newer(2)));

@@ -107,7 +107,7 @@ fn answer(published: &mut Published, issuer: &str, path: &str) -> Response<Full<
 }
 
 #[tokio::test]
-async fn a_key_that_is_new_is_fetched_once_and_made_up_ones_do_not_have_us_fetch() {
+async fn a_new_key_is_fetched_once_and_made_up_key_ids_cause_no_fetch() {
     let server = Server::start().await;
     for keys in server.both() {
         let before = server.count();
@@ -127,7 +127,7 @@ async fn a_key_that_is_new_is_fetched_once_and_made_up_ones_do_not_have_us_fetch
 }
 
 #[tokio::test]
-async fn known_keys_go_on_working_while_the_issuer_is_away() {
+async fn known_keys_stay_valid_while_the_issuer_is_unavailable() {
     let server = Server::start().await;
     server.publish(&["one"]);
     let [by_url, by_metadata] = server.both();
@@ -143,7 +143,7 @@ async fn known_keys_go_on_working_while_the_issuer_is_away() {
 }
 
 #[tokio::test]
-async fn keys_that_never_came_are_no_reason_to_let_anybody_in() {
+async fn without_keys_no_token_is_accepted() {
     let server = Server::start().await;
     let both = server.both();
     server.stop().await;
@@ -153,7 +153,7 @@ async fn keys_that_never_came_are_no_reason_to_let_anybody_in() {
 }
 
 #[tokio::test]
-async fn a_new_key_is_fetched_but_not_at_everyones_whim() {
+async fn a_new_key_is_fetched_at_most_once_per_pause() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("keys.json");
     let keys = Keys::new("https://as.example", KeySource::File(path.clone())).unwrap();
@@ -176,7 +176,7 @@ async fn a_new_key_is_fetched_but_not_at_everyones_whim() {
 }
 
 #[test]
-fn keys_that_cannot_be_used_do_not_spoil_the_others() {
+fn unusable_keys_of_a_set_are_skipped() {
     let secret = json!({"kty": "oct", "k": "aGVsbG8", "kid": "secret", "alg": "HS256"});
     let mut sealing = public("sealing");
     sealing["use"] = json!("enc");
