@@ -1,7 +1,7 @@
-//! Chats on disk: one readable file each, rewritten whole, and a journal beside it (`loaf` §18.3).
+//! Chats on disk: one readable file per chat, always rewritten as a whole, and a journal next to it (`loaf` §18.3).
 //!
-//! Two processes may work on one data directory: files are put in place whole, by renaming, and nothing is kept in memory
-//! that another process could change.
+//! Two processes can use the same data directory. Files are replaced atomically by renaming. Memory holds nothing
+//! that becomes wrong when another process changes a file.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead as _, Write as _};
@@ -27,7 +27,7 @@ pub(crate) use index::Index;
 pub(crate) struct Chats {
     data: PathBuf,
     index: Index,
-    /// How long each journal was when it was last written to, and how many lines it had.
+    /// The size and the number of lines of each journal after the last write.
     journals: Mutex<HashMap<PathBuf, (u64, u64)>>,
 }
 
@@ -67,34 +67,36 @@ impl Chats {
         Self { index: Index::new(&data), data, journals: Mutex::default() }
     }
 
-    /// Writes a chat down, whole or not at all.
+    /// Writes a chat atomically and flushes it to disk.
     pub(crate) fn save(&self, file: &ChatFile) -> io::Result<()> {
         replace(&self.path(&file.chat), lines_of(file).as_bytes())
     }
 
-    /// The same for now: it survives this process, and need not survive the machine.
+    /// Writes a chat atomically without flushing: it survives the end of this process, but perhaps not a crash of
+    /// the machine.
     pub(crate) fn keep(&self, file: &ChatFile) -> io::Result<()> {
         put(&self.path(&file.chat), lines_of(file).as_bytes(), |_| Ok(()))
     }
 
-    /// Takes a chat for writing, unless somebody else has it: here, or in another process.
+    /// Locks a chat for writing. Returns `None` if another session holds it, in this or another process.
     pub(crate) fn claim(&self, chat: &Chat) -> io::Result<Option<Claim>> {
         Claim::on(&self.path(chat))
     }
 
-    /// The file of a chat.
+    /// The path of a chat.
     fn path(&self, chat: &Chat) -> PathBuf {
         self.data.join(&chat.path)
     }
 
-    /// Adds a line to the journal of a chat.
+    /// Appends a line to the journal of a chat.
     pub(crate) fn journal(&self, chat: &Chat, entry: &Entry) -> io::Result<()> {
         let path = self.path(chat).with_extension("compact.events.jsonl");
         make_folder_of(&path)?;
         let mut file = private().read(true).append(true).open(&path)?;
         let length = file.metadata()?.len();
         let mut journals = self.journals.lock().unwrap_or_else(PoisonError::into_inner);
-        // Its number is its place. If another process has written too, the lines are counted anew.
+        // The index of an entry is its line number. If another process has written too, the lines are counted
+        // again.
         let index = match journals.get(&path) {
             Some((known, lines)) if *known == length => *lines,
             _ => io::BufReader::new(&mut file).split(b'\n').count() as u64,
@@ -105,7 +107,7 @@ impl Chats {
         Ok(())
     }
 
-    /// Whether a chat could be written down now.
+    /// Whether a chat can be written now.
     pub(crate) fn is_writable(&self) -> io::Result<()> {
         gladhand_store::make_folder(&self.data.join("sessions"))
     }
@@ -115,7 +117,7 @@ impl Chats {
         self.index.list()
     }
 
-    /// The one chat whose id is this, or begins so.
+    /// The chat with this id. A prefix is enough if it is unique.
     pub(crate) fn find(&self, id: &str) -> Option<ChatSummary> {
         let id = id.to_lowercase();
         let all = self.list();
@@ -126,13 +128,13 @@ impl Chats {
         matching.next().filter(|_| matching.next().is_none())
     }
 
-    /// What was said in a chat. `None` if that file is none, or none of a chat.
+    /// The content of a chat. `None` if the file does not exist or is not a chat.
     pub(crate) fn read(&self, path: &Path) -> Option<(ChatSummary, Vec<ChatMessage>)> {
         read(path)
     }
 }
 
-/// Whoever resumes a chat goes on writing it.
+/// The chat of a summary, for a session that resumes it.
 pub(crate) fn taken_up(summary: &ChatSummary) -> Chat {
     let ChatSummary { id, created_at, rollout_path, title, .. } = summary.clone();
     Chat { id, created_at, path: rollout_path, title }
@@ -170,9 +172,9 @@ fn lines_of(file: &ChatFile) -> String {
     lines
 }
 
-/// Reads a chat file: broken lines and unknown ones are passed over, and the last description counts.
+/// Reads a chat file. Invalid and unknown lines are skipped, and the last `session_meta` counts.
 fn read(path: &Path) -> Option<(ChatSummary, Vec<ChatMessage>)> {
-    // Opening a pipe would wait for somebody at its other end.
+    // Opening a pipe would block until it has a writer.
     std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
     let bytes = std::fs::read(path).ok()?;
     let (mut meta, mut messages) = (None, Vec::new());
@@ -210,7 +212,7 @@ fn summary(meta: Meta, path: &Path) -> ChatSummary {
     }
 }
 
-/// Opens or makes files that only their owner reads: what is said to an agent is nobody else's business.
+/// Options for files that are private to their owner, because conversations are confidential.
 fn private() -> fs_err::OpenOptions {
     let mut options = fs_err::OpenOptions::new();
     options.create(true);
@@ -223,12 +225,12 @@ fn make_folder_of(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), gladhand_store::make_folder)
 }
 
-/// Puts a new file in place of the old one, whole or not at all, also if the machine stops meanwhile.
+/// Replaces a file atomically, even if the machine crashes meanwhile.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     put(path, text, fs_err::File::sync_data)
 }
 
-/// Puts a new file in place of the old one once it is settled.
+/// Replaces a file after `settle` succeeds on the new content.
 fn put(path: &Path, text: &[u8], settle: impl FnOnce(&fs_err::File) -> io::Result<()>) -> io::Result<()> {
     use std::sync::atomic::{AtomicU64, Ordering};
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
@@ -242,7 +244,7 @@ fn put(path: &Path, text: &[u8], settle: impl FnOnce(&fs_err::File) -> io::Resul
     });
     let placed = written.and_then(|()| fs_err::rename(&beside, path));
     if placed.is_err() {
-        // Half a file helps nobody, and its disk may be full.
+        // An incomplete file is useless, and the disk may be full.
         let _ = std::fs::remove_file(&beside);
     }
     placed

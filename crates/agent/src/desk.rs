@@ -1,4 +1,4 @@
-//! What the agent has to know of accounts and models, and what it passes on to them.
+//! The interface of the agent to accounts and models.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,63 +12,63 @@ use serde::Serialize;
 
 use crate::accounts::{self, Accounts, Chosen, Snapshot, Tell};
 
-/// Whoever knows the accounts. What it answers is passed on to clients as it is.
+/// Accounts and models, as the agent sees them. JSON results are passed to clients unchanged.
 #[async_trait]
 pub trait Desk: fmt::Debug + Send + Sync {
-    /// Who is signed in, whether the first steps are done, and what is chosen.
+    /// The members of the snapshot about accounts.
     fn snapshot(&self) -> Standing;
 
-    /// The model that a session uses from its next turn on, or that everybody uses.
+    /// The model of a session from its next turn on, or the global one.
     fn chosen(&self, session: Option<&str>) -> Chosen;
 
-    /// Who answers for that model; otherwise what people are told.
+    /// The client for that model, or an error message for the user.
     fn ready(&self, chosen: &Chosen) -> Result<Arc<dyn Models>, String>;
 
-    /// Why there is no model, where there should be one.
+    /// Why there is no model although a provider is configured.
     fn trouble(&self) -> Option<String> {
         None
     }
 
-    /// What would be chosen, without choosing it.
+    /// The result that [`Self::select`] would have, without a change.
     fn consider(&self, wanted: &ModelChoice<'_>) -> Result<Chosen, Failure>;
 
-    /// Chooses a model.
+    /// Selects a model.
     fn select(&self, wanted: &ModelChoice<'_>) -> Result<Changed, Failure>;
 
-    /// Chooses what a saved chat was held with. The reason that everybody is told.
+    /// Selects the model of a saved chat. Returns the reason for the change event.
     fn resume(&self, provider: &str, model: &str, thinking: Thinking, routing: Option<&str>) -> &'static str;
 
-    /// A session is gone, and what was chosen for it alone.
+    /// Removes the selection of a session that has ended.
     fn forget_session(&self, session: &str);
 
-    /// Keeps a prompt for those who want to find it again.
+    /// Adds a prompt to the input history.
     fn remember_prompt(&self, prompt: &str);
 
-    /// Whether the web can be searched.
+    /// Whether web search is available.
     fn searches(&self) -> bool;
 
-    /// Who is signed in where.
+    /// The credentials.
     fn auth_status(&self) -> Box<RawValue>;
 
-    /// Whether the first steps are done.
+    /// The onboarding status.
     fn onboarding(&self) -> Box<RawValue>;
 
-    /// The first steps are done.
+    /// Marks onboarding as completed.
     fn complete_onboarding(&self) -> Changed;
 
-    /// Which models there are.
+    /// The available models.
     fn models(&self, provider: Option<&str>) -> Result<Box<RawValue>, Failure>;
 
-    /// Uses this key for searching the web.
+    /// Stores a key for web search.
     fn set_exa_key(&self, key: &str) -> Result<Changed, Failure>;
 
-    /// Forgets everything.
+    /// Deletes all data.
     fn forget_everything(&self) -> Result<Changed, Failure>;
 
-    /// Uses this key for OpenRouter.
+    /// Stores a key for OpenRouter.
     async fn set_openrouter_key(&self, key: &str) -> Result<Changed, Failure>;
 
-    /// Signs in to OpenAI.
+    /// Runs an OpenAI login.
     async fn connect_openai(
         &self,
         mode: Option<&str>,
@@ -76,28 +76,28 @@ pub trait Desk: fmt::Debug + Send + Sync {
         tell: Tell<'_>,
     ) -> Result<Changed, Failure>;
 
-    /// Signs in to antigravity.
+    /// Runs an Antigravity login.
     async fn connect_antigravity(&self, tell: Tell<'_>) -> Result<Changed, Failure>;
 
-    /// What is left of what was paid for.
+    /// The remaining usage limits.
     async fn limits(&self) -> Result<Box<RawValue>, Failure>;
 
-    /// Who can run a model of OpenRouter.
+    /// The providers that can run a model at OpenRouter.
     async fn routing_providers(&self, model: &str) -> Result<Box<RawValue>, Failure>;
 }
 
-/// The members of the snapshot that are about accounts.
+/// The members of the snapshot about accounts, as JSON.
 #[derive(Debug, Clone, Serialize)]
 pub struct Standing {
-    /// Who is signed in.
+    /// The credentials.
     pub auth: Box<RawValue>,
-    /// Whether the first steps are done.
+    /// The onboarding status.
     pub onboarding: Box<RawValue>,
-    /// What is chosen.
+    /// The selected model.
     pub model: Box<RawValue>,
 }
 
-/// Something was changed, and this is what the caller gets.
+/// The result of a change, as JSON.
 pub type Changed = accounts::Changed<Box<RawValue>>;
 
 #[async_trait]

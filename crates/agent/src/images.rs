@@ -1,4 +1,4 @@
-//! Pictures that go with a prompt: loaded, checked, and made data URLs (`loaf` §7.3).
+//! Loads and checks the images of a prompt, and converts them to data URLs (`loaf` §7.3).
 
 use std::path::{Path, PathBuf};
 
@@ -10,9 +10,9 @@ use crate::moment::Moment;
 use crate::payloads::{Image, PendingImage};
 use crate::text;
 
-/// The largest picture.
+/// The maximum size of an image in bytes.
 const LARGEST: u64 = 8 * 1024 * 1024;
-/// Kinds of pictures, by the end of their names.
+/// The supported image types by file extension.
 const KINDS: [(&str, &str); 5] = [
     (".png", "image/png"),
     (".jpg", "image/jpeg"),
@@ -20,7 +20,7 @@ const KINDS: [(&str, &str); 5] = [
     (".webp", "image/webp"),
     (".gif", "image/gif"),
 ];
-/// Base64 as senders write it: with or without padding.
+/// Accepts base64 with or without padding, because senders differ.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -28,16 +28,16 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Where relative paths and `~` lead.
+/// Base folders for relative paths and `~`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Places<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) home: Option<&'a Path>,
-    /// What may be read, links followed; everything if there is none.
+    /// The folders that may be read, after resolving links. Empty: no restriction.
     pub(crate) roots: &'a [PathBuf],
 }
 
-/// Loads the pictures of a prompt, in order; the first that cannot be loaded is why there is none.
+/// Loads the images of a prompt, in order. Fails with the first image that cannot be loaded.
 pub(crate) fn load(images: &[PendingImage], places: Places<'_>, now: Moment) -> Result<Vec<Image>, String> {
     let one = |image: &PendingImage| match &image.data_url {
         Some(url) => from_url(image, url, now),
@@ -54,7 +54,7 @@ fn from_url(image: &PendingImage, url: &str, now: Moment) -> Result<Image, Strin
     if !KINDS.iter().any(|(_, known)| *known == mime_type) {
         return Err(format!("unsupported image mime type: {mime_type}"));
     }
-    // Whatever does not belong there is passed over, as those who read it do.
+    // Invalid characters are skipped, as other readers do.
     let digits: Vec<u8> = payload.bytes().filter(|byte| byte.is_ascii_alphanumeric() || b"+/".contains(byte)).collect();
     let byte_size = LENIENT.decode(digits).map_or(0, |bytes| bytes.len() as u64);
     if byte_size == 0 {
@@ -93,7 +93,7 @@ fn from_file(path: &str, places: Places<'_>) -> Result<Image, String> {
         format!("unsupported image type: {extension}. supported: .png, .jpg, .jpeg, .webp, .gif")
     })?;
     let bytes = std::fs::read(&path).map_err(|_| format!("unable to read image file: {shown}"))?;
-    // It may have grown meanwhile.
+    // The file may have grown meanwhile.
     check_size(bytes.len() as u64)?;
     let encoded = base64::engine::general_purpose::STANDARD.encode(&bytes);
     Ok(Image {
@@ -104,7 +104,7 @@ fn from_file(path: &str, places: Places<'_>) -> Result<Image, String> {
     })
 }
 
-/// Whether a path is in one of these folders, wherever links lead. It is if there are none.
+/// Whether a path is in one of these folders, after resolving links. True if the list is empty.
 pub(crate) fn is_within(path: &Path, roots: &[PathBuf]) -> bool {
     let real = |path: &Path| std::fs::canonicalize(path);
     roots.is_empty()
@@ -118,7 +118,7 @@ fn check_size(bytes: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The file that somebody means, as an absolute path without detours.
+/// The absolute path for user input, without `.` and `..`.
 fn resolve(path: &str, places: Places<'_>) -> PathBuf {
     let quoted = |mark: char| path.strip_prefix(mark).and_then(|rest| rest.strip_suffix(mark));
     let path = quoted('"').or_else(|| quoted('\'')).unwrap_or(path);
@@ -173,11 +173,11 @@ mod tests {
         let (data_url, mime_type) = (url.map(Into::into), mime.map(Into::into));
         let image = PendingImage { path: path.to_owned(), mime_type, data_url };
         let loaded = load(&[image], Places { folder, home: Some(folder), roots: &[] }, Moment(1_794_705_259_416))?;
-        Ok(loaded.into_iter().next().expect("one picture was asked for"))
+        Ok(loaded.into_iter().next().expect("one image was requested"))
     }
 
     #[test]
-    fn data_urls_are_checked_in_the_words_of_the_recordings() {
+    fn invalid_data_urls_have_the_recorded_error_messages() {
         let here = Path::new("/");
         let url = |url: &str| one(here, "", Some(url), None).unwrap_err();
         assert_eq!(url("not-a-data-url"), "invalid image data_url. expected data:<mime>;base64,<payload>");
@@ -218,7 +218,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn links_lead_nowhere_that_may_not_be_read() {
+    fn links_cannot_escape_the_readable_folders() {
         let folder = tempfile::tempdir().unwrap();
         let (inside, outside) = (folder.path().join("inside"), folder.path().join("outside.png"));
         std::fs::create_dir(&inside).unwrap();

@@ -1,7 +1,8 @@
 //! Agent sessions: turns, queue, steering, history, compaction, skills.
 //!
-//! A conversation is a state machine without I/O (`session`); a driver does what it asks for, with models, tools and files
-//! (`driver`), and with accounts (`accounts`). Nothing here knows a dialect or a socket: the agent is asked through [`gladhand_hub::Agent`].
+//! A conversation is a state machine without I/O (`session`). The driver (`driver`) performs its effects with
+//! models, tools and files, and `accounts` manages credentials. This crate knows no dialect and no socket: callers
+//! use [`gladhand_hub::Agent`].
 
 pub mod accounts;
 mod chats;

@@ -1,15 +1,15 @@
-//! A moment, and how it is written down.
+//! Timestamps and their text formats.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 
-/// A moment, to the millisecond.
+/// A timestamp in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Moment(pub u64);
 
 impl Moment {
-    /// This moment.
+    /// The current time.
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self(since.as_millis().try_into().unwrap_or(u64::MAX))

@@ -1,11 +1,11 @@
-//! What clients get to see of the agent. The order of members is the order on the wire.
+//! The JSON payloads that clients of the agent receive. The order of members is the order on the wire.
 
 use gladhand_core::operations::{AgentEvent, ImageInput};
 use gladhand_core::wire::{RawValue, json};
 use gladhand_models::Segment;
 use serde::{Deserialize, Serialize};
 
-/// An event with this payload.
+/// Creates an event with this payload.
 pub(crate) fn event(kind: &'static str, payload: &impl Serialize) -> AgentEvent {
     AgentEvent { kind, payload: json::to_raw(payload) }
 }
@@ -52,7 +52,7 @@ pub(crate) struct InTurn<'a, D> {
     pub(crate) data: D,
 }
 
-/// A call begins.
+/// The data of `session.tool.call.started`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CallStarted<'a> {
@@ -60,7 +60,7 @@ pub(crate) struct CallStarted<'a> {
     pub(crate) call: StartedCall<'a>,
 }
 
-/// The call that begins.
+/// The call that starts.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StartedCall<'a> {
@@ -70,7 +70,7 @@ pub(crate) struct StartedCall<'a> {
     pub(crate) call_id: &'a str,
 }
 
-/// A call has ended, or all of a round have.
+/// The data of `session.tool.call.completed` and `session.tool.results`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CallsEnded<E> {
@@ -122,7 +122,7 @@ pub(crate) struct ApprovalRequested<'a> {
     pub(crate) tool: &'a str,
     pub(crate) effect: &'a str,
     pub(crate) input: &'a RawValue,
-    /// The files beyond the workspace that it uses.
+    /// The files outside the workspace that the call uses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
 }
@@ -147,7 +147,7 @@ pub(crate) struct Estimate<'a> {
     pub(crate) breakdown: Breakdown,
 }
 
-/// How an estimate of tokens is made up.
+/// The parts of a token estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct Breakdown {
     pub(crate) pinned_tokens: u64,
@@ -157,7 +157,7 @@ pub(crate) struct Breakdown {
 }
 
 impl Breakdown {
-    /// All together.
+    /// The sum of all parts.
     pub(crate) fn total(self) -> u64 {
         self.pinned_tokens + self.conversation_tokens + self.tool_schema_tokens + self.provider_overhead_tokens
     }
@@ -234,7 +234,7 @@ pub(crate) struct Debugged<'a, D> {
     pub(crate) data: D,
 }
 
-/// How the last round of a turn went, for whoever looks for a fault.
+/// Debug data about the last round of a turn.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FinalRound<'a> {
@@ -245,7 +245,7 @@ pub(crate) struct FinalRound<'a> {
     pub(crate) answer_preview: &'a str,
 }
 
-/// A message as people are shown it.
+/// A message as shown to users.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct UiMessage {
     pub(crate) id: u64,
@@ -253,12 +253,12 @@ pub(crate) struct UiMessage {
     pub(crate) text: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) images: Vec<Image>,
-    /// The parts of an answer between which tools were called, where there are several.
+    /// The parts of an answer between tool calls, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) segments: Vec<String>,
 }
 
-/// Who a message is from.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
@@ -267,7 +267,7 @@ pub(crate) enum Kind {
     System,
 }
 
-/// A message as models are given it, and as chat files keep it.
+/// A message as sent to models and stored in chat files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ChatMessage {
     pub(crate) role: Role,
@@ -276,7 +276,7 @@ pub(crate) struct ChatMessage {
     pub(crate) images: Vec<Image>,
 }
 
-/// Who said it.
+/// The role of the author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
@@ -284,7 +284,7 @@ pub(crate) enum Role {
     Assistant,
 }
 
-/// A picture that was loaded.
+/// A loaded image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Image {
@@ -294,7 +294,7 @@ pub(crate) struct Image {
     pub(crate) byte_size: u64,
 }
 
-/// A prompt that waits.
+/// A queued prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct QueueItem {
@@ -304,7 +304,7 @@ pub(crate) struct QueueItem {
     pub(crate) enqueued_at: String,
 }
 
-/// A picture that is not loaded yet.
+/// An image that is not loaded yet.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct PendingImage {
     pub(crate) path: String,
@@ -324,7 +324,7 @@ impl From<ImageInput<'_>> for PendingImage {
     }
 }
 
-/// All about a session.
+/// The whole state of a session.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SessionState<'a> {
@@ -345,7 +345,7 @@ pub(crate) struct SessionState<'a> {
     pub(crate) context_token_breakdown: Breakdown,
 }
 
-/// How a compaction went, for whoever asked for it.
+/// The result of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct CompactionReport {
     pub(crate) compressed: bool,
@@ -358,7 +358,7 @@ pub(crate) struct CompactionReport {
     pub(crate) anchor_event_index_after: u64,
 }
 
-/// A saved chat, briefly.
+/// A summary of a saved chat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ChatSummary {

@@ -1,4 +1,4 @@
-//! Skills: folders with a text that says how to do something well (`loaf` §17).
+//! Skills: folders with a text that describes how to do a task (`loaf` §17).
 
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use crate::text;
 
 /// The folder of skills in a repository and in the home folder.
 const SKILLS: &str = ".agents/skills";
-/// How deep skills are looked for.
+/// The maximum folder depth of the search.
 const DEPTH: usize = 6;
-/// How many folders are looked into under each root.
+/// The maximum number of folders searched under each root.
 const FOLDERS: usize = 2000;
-/// How long a skill may be.
+/// The maximum size of a skill in bytes.
 const LONGEST: u64 = 1024 * 1024;
 
 /// A skill.
@@ -28,7 +28,7 @@ pub(crate) struct Skill {
     pub(crate) text: String,
 }
 
-/// What was found when it was last looked for.
+/// The result of the last search.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Skills {
     pub(crate) directories: Vec<String>,
@@ -36,12 +36,13 @@ pub(crate) struct Skills {
     pub(crate) skills: Vec<Skill>,
 }
 
-/// What is done with links in a folder of skills.
+/// How links in a folder of skills are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Links {
-    /// They lead to more skills of the user.
+    /// Links are followed: they lead to more skills of the user.
     Followed,
-    /// A project could name a skill by them that the user trusted for another project, or hide a skill of the user.
+    /// Links are skipped. A project could use one to name a skill that the user trusted for another project, or to
+    /// hide a skill of the user.
     Skipped,
 }
 
@@ -54,7 +55,7 @@ impl Links {
 /// Decides whether the user trusted exactly this content of a project's file.
 type Decides = dyn Fn(&Path, &str) -> bool + Send + Sync;
 
-/// Which files of projects the user trusted.
+/// The project files that the user trusted.
 #[derive(Clone)]
 pub struct TrustedFiles(pub Arc<Decides>);
 
@@ -64,7 +65,7 @@ impl std::fmt::Debug for TrustedFiles {
     }
 }
 
-/// The skills of the repository around a folder, trusted or not: the real paths of their files.
+/// The skills of the repository around a folder, trusted or not: the canonical paths of their files.
 pub fn project_skills(folder: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let mut found = Skills::default();
     let mut seen = HashSet::new();
@@ -75,8 +76,8 @@ pub fn project_skills(folder: &Path, home: Option<&Path>) -> Vec<PathBuf> {
 }
 
 impl Skills {
-    /// Looks for skills: those of the repository around a folder that the user trusted, those in the data directory, those
-    /// of the user.
+    /// Searches for skills: trusted ones of the repository around the folder, those in the data directory, and
+    /// those of the user.
     pub(crate) fn scan(folder: &Path, data: &Path, home: Option<&Path>, trusted: &TrustedFiles) -> Self {
         let mut found = Self::default();
         let mut seen = HashSet::new();
@@ -94,7 +95,8 @@ impl Skills {
         found
     }
 
-    /// The skills that a text names, each once, in the order of their first mention. A name that two skills share names none.
+    /// The skills that a text mentions, each once, in order of first mention. A name that two skills share matches
+    /// none.
     pub(crate) fn named_in(&self, text: &str) -> Vec<&Skill> {
         let mut named: Vec<&Skill> = Vec::new();
         for mention in mentions(text) {
@@ -109,7 +111,7 @@ impl Skills {
     }
 
     fn look_into(&mut self, root: &Path, links: Links, seen: &mut HashSet<PathBuf>, trusts: &Decides) {
-        // A repository can bring `.agents` or `.agents/skills` as a link too.
+        // A repository can also contain `.agents` or `.agents/skills` as a link.
         if let Some(link) = root.ancestors().take(2).find(|place| links.skip(place)) {
             return self.skip_link(link);
         }
@@ -122,7 +124,7 @@ impl Skills {
                 self.errors.push(format!("skills scan truncated under {root} after {FOLDERS} directories"));
                 return;
             }
-            // Links may lead back to where we have been.
+            // Links can lead back to a folder that was already visited.
             if !std::fs::canonicalize(&folder).is_ok_and(|real| visited.insert(real)) {
                 continue;
             }
@@ -155,7 +157,7 @@ impl Skills {
 
     fn read(&mut self, path: &Path, seen: &mut HashSet<PathBuf>, trusts: &Decides) {
         let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        // A link to some other file is no skill: what is in it would be told to the model.
+        // A link to another file is not a skill: its content would be sent to the model.
         if real.file_name().is_none_or(|name| name != "SKILL.md") || seen.contains(&real) {
             return;
         }
@@ -185,7 +187,7 @@ impl Skills {
     }
 }
 
-/// Where the repository around a folder keeps skills, the outermost folder first.
+/// The skill folders of the repository around a folder, the outermost first.
 fn project_roots(folder: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let repository = folder.ancestors().find(|ancestor| ancestor.join(".git").exists()).unwrap_or(folder);
     let of_user = home.map(|home| home.join(SKILLS));
@@ -199,12 +201,12 @@ fn project_roots(folder: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     roots
 }
 
-/// Where the user keeps skills.
+/// The skill folders of the user.
 fn own_roots(data: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     std::iter::once(data.join("skills")).chain(home.map(|home| home.join(SKILLS))).collect()
 }
 
-/// The first paragraph that says something, without marks.
+/// The first paragraph that is not a heading, without formatting.
 fn description(text: &str) -> String {
     let says = |line: &&str| !line.starts_with('#') && !line.starts_with("```");
     let mut paragraph = Vec::new();
@@ -223,7 +225,7 @@ fn description(text: &str) -> String {
     if plain.is_empty() { "no description provided".to_owned() } else { plain }
 }
 
-/// The text without marks that stand in pairs around a part of it.
+/// Removes marks that stand in pairs around a part of the text.
 fn without_pairs(text: &str, mark: &str) -> String {
     let parts: Vec<&str> = text.split(mark).collect();
     // An odd mark at the end belongs to no pair.
@@ -244,7 +246,7 @@ fn preview(description: &str) -> String {
     }
 }
 
-/// Names behind `$`, in small letters, in the order in which they stand.
+/// The names after `$`, in lower case and in order.
 fn mentions(text: &str) -> Vec<String> {
     let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let mut found = Vec::new();
@@ -346,7 +348,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_link_in_a_project_is_no_skill_and_hides_none() {
+    fn a_link_in_a_project_is_not_a_skill_and_hides_none() {
         for (link, to) in [
             ("cwd/.agents/skills/zz", "../../../home/.agents/skills/mine"),
             ("cwd/.agents/skills/zz", "../../../other/.agents/skills/trusted"),

@@ -1,29 +1,29 @@
-//! Text as clients of the agent count and show it: lengths in UTF-16 units, white space as JavaScript has it.
+//! Text functions as clients of the agent use them: lengths in UTF-16 units, white space as in JavaScript.
 
 use std::cmp::Ordering;
 
-/// Text without white space around it.
+/// The text without surrounding white space.
 pub(crate) fn trim(text: &str) -> &str {
     text.trim_matches(is_white)
 }
 
-/// What `trim()` takes away: Unicode white space and the byte-order mark, but not U+0085.
+/// The characters that JavaScript's `trim()` removes: Unicode white space and the byte-order mark, but not U+0085.
 fn is_white(character: char) -> bool {
     character == '\u{feff}' || (character.is_whitespace() && character != '\u{85}')
 }
 
-/// Text with each run of white space made one blank, and none around it.
+/// Replaces each run of white space by one blank, and removes it at both ends.
 pub(crate) fn collapse(text: &str) -> String {
     let words: Vec<&str> = text.split(is_white).filter(|word| !word.is_empty()).collect();
     words.join(" ")
 }
 
-/// How long a text is, in UTF-16 units.
+/// The length in UTF-16 units.
 pub(crate) fn length(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.encode_utf16().count() }
 }
 
-/// The beginning of a text, at most this many UTF-16 units long, without cutting a character in two.
+/// The beginning of a text, at most this many UTF-16 units long. Characters are not split.
 pub(crate) fn beginning(text: &str, units: usize) -> &str {
     let mut left = units;
     for (at, character) in text.char_indices() {
@@ -48,7 +48,7 @@ pub(crate) fn thousands(number: u64) -> String {
     out
 }
 
-/// The size of a file for people: `70.0 b`, `1.50 kb`, `12.3 mb`.
+/// A file size for display: `70.0 b`, `1.50 kb`, `12.3 mb`.
 pub(crate) fn size(bytes: u64) -> String {
     let (mut value, mut unit) = (bytes as f64, "b");
     for larger in ["kb", "mb"] {
@@ -66,7 +66,7 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// What a thought is about: its bold beginning, else its first line.
+/// The title of a thought: its bold beginning, otherwise its first line.
 pub(crate) fn thought_title(thought: &str) -> String {
     let thought = trim(thought);
     let bold = thought.strip_prefix("**").and_then(|rest| rest.split_once("**")).map(|(title, _)| trim(title));
@@ -84,12 +84,12 @@ pub(crate) fn title(text: &str) -> Option<String> {
     Some(if length(&line) <= 80 { line } else { format!("{}...", beginning(&line, 77)) })
 }
 
-/// The order in which names are shown: case matters only between names that are otherwise alike.
+/// The display order of names: case only matters between names that are otherwise equal.
 pub(crate) fn collate(one: &str, other: &str) -> Ordering {
     fn rank(character: char) -> (u8, char) {
         let lower = character.to_lowercase().next().unwrap_or(character);
         match lower {
-            // The few marks that names have stand in this order, and not in that of their codes.
+            // The common marks in names have this order, not that of their codes.
             '_' => (0, '\0'),
             '-' => (0, '\u{1}'),
             _ if lower.is_numeric() => (2, lower),
@@ -98,7 +98,7 @@ pub(crate) fn collate(one: &str, other: &str) -> Ordering {
         }
     }
     let by_letters = one.chars().map(rank).cmp(other.chars().map(rank));
-    // Small letters before large ones.
+    // Lower case before upper case.
     by_letters.then_with(|| other.cmp(one))
 }
 
@@ -112,13 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn white_space_is_what_javascript_takes_for_it() {
+    fn white_space_is_the_same_as_in_javascript() {
         assert_eq!(trim("\u{feff} \u{a0}a\u{85}\n"), "a\u{85}");
         assert_eq!(collapse("  first   question\nwith  spaces "), "first question with spaces");
     }
 
     #[test]
-    fn numbers_and_sizes_are_for_people() {
+    fn numbers_and_sizes_are_formatted_for_display() {
         assert_eq!([0, 999, 1605, 1_234_567].map(thousands), ["0", "999", "1,605", "1,234,567"]);
         let sizes = [70, 1536, 8 * 1024 * 1024 + 4, 20 * 1024 * 1024, 300 * 1024].map(size);
         assert_eq!(sizes, ["70 b", "1.50 kb", "8.00 mb", "20.0 mb", "300 kb"]);

@@ -1,144 +1,144 @@
-//! What can stand in the way of authorization. No variant carries a credential.
+//! Errors of the authorization client. No variant contains a credential.
 
 use crate::scopes::Scopes;
 
-/// Why we are not let in, or could not find out how to be.
+/// Why a request is not authorized, or why authorization failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
-    /// An address that credentials must not travel to.
+    /// Credentials must not be sent to this address.
     #[error("{address} is not an address to send credentials to: it must be https, or loopback for a loopback server")]
     UnsafeAddress {
-        /// The address as it was given.
+        /// The address as given.
         address: String,
     },
-    /// An address of a private network, named by a server that is not on one.
-    #[error("{address} is on a private address, where a server on the internet must not send us")]
+    /// A server that is not on a private network named an address on one.
+    #[error("{address} is on a private address, which a server on the internet must not name")]
     PrivateAddress {
         /// The address, without its query.
         address: String,
     },
-    /// Nobody answered, or the answer broke off.
+    /// There was no response, or it broke off.
     #[error("could not reach {address}: {reason}")]
     Unreachable {
-        /// Who was asked.
+        /// The address of the request.
         address: String,
-        /// What the network said.
+        /// The kind of network failure.
         reason: String,
     },
-    /// Somebody answered something that cannot be used.
+    /// The response is not usable.
     #[error("{address} answered {what}")]
     Nonsense {
-        /// Who answered.
+        /// The address of the request.
         address: String,
-        /// What is wrong with the answer.
+        /// The defect of the response.
         what: String,
     },
-    /// The protected-resource metadata speaks of another server.
+    /// The protected-resource metadata is for another server.
     #[error("the server's metadata is for {published}, not for {server}")]
     OtherResource {
         /// The resource that the metadata names.
         published: String,
-        /// The server that we talk to.
+        /// The server of the request.
         server: String,
     },
     /// The metadata of an authorization server names another issuer.
     #[error("the metadata of {expected} was issued by {published}")]
     OtherIssuer {
-        /// The issuer that we asked for.
+        /// The expected issuer.
         expected: String,
         /// The issuer that the document names.
         published: String,
     },
-    /// No location has metadata of the authorization server.
+    /// The metadata of the authorization server was not found at any location.
     #[error("{issuer} publishes no metadata")]
     NoMetadata {
         /// The issuer.
         issuer: String,
     },
-    /// The authorization server lacks something that we cannot do without.
+    /// The authorization server lacks a required feature.
     #[error("{issuer} has no {what}")]
     Lacks {
         /// The issuer.
         issuer: String,
-        /// What it lacks.
+        /// The missing feature.
         what: &'static str,
     },
-    /// We are nobody to this authorization server, and it registers no strangers.
-    #[error("{issuer} does not know us: configure a client id for it")]
+    /// This authorization server has no client for us, and dynamic registration is not possible.
+    #[error("no client is registered at {issuer}: configure a client id for it")]
     NoClient {
         /// The issuer.
         issuer: String,
     },
-    /// The redirect came back with a sign that it is not from whom we asked.
-    #[error("the answer of {issuer} is not trustworthy: {why}")]
+    /// The redirect does not come from the expected authorization server.
+    #[error("the redirect from {issuer} is not trusted: {why}")]
     Forged {
-        /// The issuer that was asked.
+        /// The expected issuer.
         issuer: String,
-        /// What gave it away.
+        /// The evidence.
         why: &'static str,
     },
-    /// The authorization server said no.
+    /// The authorization server refused the request.
     #[error("{issuer} refused: {code}{}", described(.description))]
     Refused {
-        /// Who refused.
+        /// The issuer.
         issuer: String,
-        /// The error code of OAuth.
+        /// The OAuth error code.
         code: String,
-        /// Its explanation.
+        /// The error description.
         description: Option<String>,
     },
-    /// An old token could not be renewed, and a new one not obtained.
+    /// The old token could not be renewed, and a new one could not be obtained.
     #[error("{refused}; {error}")]
     NotRenewed {
-        /// Why it could not be renewed.
+        /// Why the renewal failed.
         refused: Box<Self>,
-        /// Why there is no new one.
+        /// Why no new token was obtained.
         error: Box<Self>,
     },
     /// The interactive step failed.
     #[error("could not ask for consent: {0}")]
     Browser(String),
-    /// The server turns down the very token that was obtained for it.
+    /// The server rejects the token that was issued for it.
     #[error("{server} does not accept the token that was issued for it{}", described(.complaint))]
     TokenRejected {
         /// The server.
         server: String,
-        /// What it says about that.
+        /// The error of the server.
         complaint: Option<String>,
     },
-    /// The server forbids this, and no wider scope would help.
+    /// The server forbids the request, and no wider scope would help.
     #[error("{server} forbids this request{}", described(.complaint))]
     Forbidden {
         /// The server.
         server: String,
-        /// What it says about that.
+        /// The error of the server.
         complaint: Option<String>,
     },
-    /// The server wants authorization, or other than it got.
+    /// The server requires authorization, or rejects the one it got.
     #[error("HTTP status {status}{}", described(.complaint))]
     Denied {
-        /// 401 or 403.
+        /// The status, 401 or 403.
         status: u16,
-        /// What the server says about it.
+        /// The error of the server.
         complaint: Option<String>,
     },
-    /// Scopes that we asked for and that do not suffice, or that keep growing.
+    /// The requested scopes are not sufficient, or the server keeps requiring more.
     #[error("{server} still asks for scope `{scopes}`")]
     ScopeNotGranted {
         /// The server.
         server: String,
-        /// What it asks for.
+        /// The scopes that the server requires.
         scopes: Scopes,
     },
     /// A key that cannot sign.
     #[error("could not sign with {key}: {reason}")]
     Key {
-        /// Which key.
+        /// The name of the key.
         key: &'static str,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
-    /// The store of tokens failed.
+    /// The token store failed.
     #[error("could not use the token store: {0}")]
     Store(#[from] std::io::Error),
 }

@@ -1,12 +1,12 @@
-//! Authorization over HTTP, in both directions.
+//! Authorization over HTTP, for our own endpoint and for our requests to other servers.
 //!
-//! [`resource`] guards our own endpoint: it decides who a request comes from, and words the refusal. [`client`] gets us
-//! into the endpoints of others: it finds the authorization server, obtains and renews tokens, and signs requests.
-//! The two share only the published metadata of authorization servers.
+//! [`resource`] guards our own endpoint: it identifies the principal of a request, or builds the refusal.
+//! [`client`] authorizes our requests to other servers: it finds the authorization server, obtains and renews
+//! tokens, and signs requests. Both share only the published metadata of authorization servers.
 //!
-//! This crate knows nothing of sessions, lines or tools, and never forwards a token that it was shown: what we present to
-//! others was issued to us. It holds tokens in [`Secret`](gladhand_core::Secret) and writes none of them to a log, an
-//! error or a `Debug` text.
+//! This crate knows nothing of sessions, lines or tools. It never forwards a token that it received: the tokens
+//! that we send were issued to us. Tokens are held in [`Secret`](gladhand_core::Secret) and never appear in a log,
+//! an error or `Debug` output.
 
 pub mod client;
 mod error;

@@ -1,4 +1,4 @@
-//! What an authorization server publishes about itself (RFC 8414, OpenID Connect Discovery), and where.
+//! The published metadata of an authorization server (RFC 8414, OpenID Connect Discovery), and its locations.
 
 use serde::Deserialize;
 use url::Url;
@@ -7,7 +7,7 @@ use crate::error::AuthError;
 use crate::scopes::Scopes;
 use crate::web::Web;
 
-/// The published metadata. Members that we do not use are not read.
+/// The published metadata. Unused members are not parsed.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct AuthorizationServer {
     pub(crate) issuer: String,
@@ -34,7 +34,7 @@ impl AuthorizationServer {
     pub(crate) async fn discover(web: &Web, issuer: &str) -> Result<Self, AuthError> {
         for location in locations(&web.admit(issuer)?) {
             if let Some(found) = web.find::<Self>(&location).await? {
-                // Byte for byte: an issuer that differs only in a slash is another issuer.
+                // The comparison is exact: an issuer that differs only in a slash is another issuer.
                 if found.issuer != issuer {
                     return Err(AuthError::OtherIssuer { expected: issuer.to_owned(), published: found.issuer });
                 }
@@ -44,8 +44,8 @@ impl AuthorizationServer {
         Err(AuthError::NoMetadata { issuer: issuer.to_owned() })
     }
 
-    /// The metadata that a server of revision 2025-03-26 has at its own root, or the endpoints that this revision presumes
-    /// where there is none.
+    /// The metadata at the root of a server of revision 2025-03-26. If there is none, the default endpoints of this
+    /// revision.
     pub(crate) async fn discover_at_root(web: &Web, server: &Url) -> Result<Self, AuthError> {
         let origin = server.origin().ascii_serialization();
         let root = web.admit(&origin)?;
@@ -69,7 +69,7 @@ impl AuthorizationServer {
     }
 }
 
-/// Where metadata of an issuer may be, in order of preference.
+/// The possible locations of an issuer's metadata, in order of preference.
 fn locations(issuer: &Url) -> Vec<Url> {
     let tenant = issuer.path().trim_end_matches('/');
     let mut paths = vec![
@@ -82,7 +82,7 @@ fn locations(issuer: &Url) -> Vec<Url> {
     paths.iter().map(|path| at(issuer, path)).collect()
 }
 
-/// The same host with this path and nothing behind it.
+/// The same host with this path, without query and fragment.
 pub(crate) fn at(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
     url.set_path(path);
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metadata_is_looked_for_in_order() {
+    fn metadata_locations_are_tried_in_order() {
         let shown = |issuer: &str| -> Vec<String> {
             locations(&Url::parse(issuer).unwrap()).iter().map(ToString::to_string).collect()
         };

@@ -1,9 +1,10 @@
-//! Decides which addresses a server may send us to: no private ones, unless the server itself is on one.
+//! Decides which addresses a server may direct us to: no private ones, unless the server itself is on one.
 //!
-//! A server names the places of its metadata and its authorization server. Without this rule, any server on the internet
-//! could have us send requests to services of our own network. What counts is the address that is connected to, and not
-//! the name: [`Reach`] is the resolver of the HTTP client, so that a name cannot resolve differently between check and use.
-//! Where a proxy makes the connections, the proxy resolves names, and only addresses in URLs are checked here.
+//! A server names the addresses of its metadata and its authorization server. Without this rule, any server on the
+//! internet could make us send requests to services in our own network. The rule applies to the IP address of the
+//! connection, not to the name: [`Reach`] is the resolver of the HTTP client, so a name cannot resolve differently
+//! between check and use. If a proxy makes the connections, the proxy resolves names, and only IP addresses in URLs
+//! are checked here.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -15,7 +16,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::OnceCell;
 use url::{Host, Url};
 
-/// The addresses that may be asked on behalf of one server. Clones share their state.
+/// The addresses that are allowed on behalf of one server. Clones share their state.
 #[derive(Debug, Clone)]
 pub(crate) struct Reach {
     shared: Arc<Shared>,
@@ -24,16 +25,15 @@ pub(crate) struct Reach {
 #[derive(Debug)]
 struct Shared {
     server: Option<Host<String>>,
-    /// Whether the server is on a private address, once it was looked up. It is looked up once: a later answer of its
-    /// name server changes nothing.
+    /// Whether the server is on a private address. It is looked up once: later DNS answers change nothing.
     is_private: OnceCell<bool>,
-    /// The names that were asked for. The name of a proxy is not among them, and may be private.
+    /// The requested host names. The name of a proxy is not among them, and may resolve to a private address.
     asked: Mutex<HashSet<String>>,
 }
 
-/// The address that was asked for is private.
+/// The requested address is private.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is on a private address, and the server is not")]
+#[error("the address is private, and the server is not")]
 pub(crate) struct Private;
 
 impl Reach {
@@ -42,7 +42,7 @@ impl Reach {
         Self { shared: Arc::new(Shared { server, is_private: OnceCell::new(), asked: Mutex::default() }) }
     }
 
-    /// Whether an address may be asked, as far as that can be told before it is connected to.
+    /// Whether an address is allowed, as far as that is known before connecting.
     pub(crate) async fn admits(&self, url: &Url) -> Result<(), Private> {
         let is_private = match url.host() {
             Some(Host::Ipv4(address)) => is_private(address.into()),
@@ -56,7 +56,8 @@ impl Reach {
         if is_private && !self.server_is_private().await { Err(Private) } else { Ok(()) }
     }
 
-    /// The same for an address that others will connect to: its name must not resolve to private addresses either.
+    /// The same check for an address that another program will connect to: its name must not resolve to private
+    /// addresses either.
     pub(crate) async fn admits_for_others(&self, url: &Url) -> Result<(), Private> {
         self.admits(url).await?;
         let Some(Host::Domain(name)) = url.host() else { return Ok(()) };
@@ -64,7 +65,7 @@ impl Reach {
             Ok(found) if found.iter().any(|address| is_private(address.ip())) && !self.server_is_private().await => {
                 Err(Private)
             }
-            // A name that cannot be resolved leads nowhere.
+            // A name that cannot be resolved is harmless.
             _ => Ok(()),
         }
     }
@@ -111,7 +112,7 @@ impl Resolve for Reach {
     }
 }
 
-/// Whether a name means this machine by definition.
+/// Whether a name refers to this machine by definition.
 pub(crate) fn is_localhost(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     name == "localhost" || name.ends_with(".localhost")
@@ -121,7 +122,7 @@ async fn look_up(name: &str) -> io::Result<Vec<SocketAddr>> {
     Ok(tokio::net::lookup_host((name, 0)).await?.collect())
 }
 
-/// Whether an error of the HTTP client is that an address is private.
+/// Whether an error of the HTTP client has the cause [`Private`].
 pub(crate) fn is_of_private(error: &reqwest::Error) -> bool {
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -133,7 +134,7 @@ pub(crate) fn is_of_private(error: &reqwest::Error) -> bool {
     false
 }
 
-/// Whether an address is not one of the public internet.
+/// Whether an address is not part of the public internet.
 pub(crate) fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_private_v4(address),
@@ -159,7 +160,7 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
         is_private_v4(Ipv4Addr::new(a, b, c, d))
     };
     match segments {
-        // Unspecified, loopback, and addresses of the other family in all their forms.
+        // Unspecified, loopback, and all forms of embedded IPv4 addresses.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => true,
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low] => embedded(high, low),
         [0, 0, 0, 0, 0xffff, 0, high, low] => embedded(high, low),
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn private_addresses_are_known_in_all_their_forms() {
+    fn private_addresses_are_recognized_in_all_forms() {
         for private in [
             "0.0.0.0",
             "10.1.2.3",
@@ -243,7 +244,7 @@ mod tests {
         assert_eq!(reach.admits(&Url::parse("https://8.8.8.8/").unwrap()).await, Ok(()));
         let by_name = Url::parse("https://a.localhost./").unwrap();
         assert_eq!(reach.admits(&by_name).await, Err(Private));
-        // Any other name is decided when it is resolved.
+        // Any other name is checked when it is resolved.
         reach.asked().insert("localhost".to_owned());
         let refused = reach.resolved("localhost").await.unwrap_err();
         assert!(refused.is::<Private>(), "{refused}");
@@ -266,6 +267,6 @@ mod tests {
     #[tokio::test]
     async fn a_proxy_may_be_private() {
         let found = reach("https://1.1.1.1/mcp").resolved("localhost").await;
-        assert!(found.is_ok(), "it was not asked for as a place of metadata");
+        assert!(found.is_ok(), "a proxy name is not checked");
     }
 }

@@ -1,4 +1,4 @@
-//! Whose certificates are trusted: the system's authorities, and those that somebody names.
+//! The trusted certificate authorities: those of the system, and configured ones.
 
 use std::fmt;
 use std::io::Read as _;
@@ -6,56 +6,56 @@ use std::path::{Path, PathBuf};
 
 use reqwest::{Certificate, Client, ClientBuilder};
 
-/// The variable that names a file to be used in place of the system's authorities.
+/// The variable that names a file which replaces the system's authorities.
 pub const SSL_CERT_FILE: &str = "SSL_CERT_FILE";
 
-/// The largest file of certificates that is read, in bytes.
+/// The maximum size of a certificate file in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// Authorities that are trusted beside those of the system. By default: none.
+/// Authorities that are trusted in addition to those of the system. Default: none.
 #[derive(Clone, Default)]
 pub struct Roots {
     more: Vec<Certificate>,
 }
 
-/// What is wrong with a file of certificates.
+/// Why a certificate file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadRoots {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{}: {source}", file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// It is something else.
+    /// The file contains no usable certificates.
     #[error("{}: {problem}", file.display())]
     NoCertificates {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         problem: &'static str,
     },
 }
 
 impl Roots {
-    /// The authorities in a file in PEM form, if one is named. Says what is wrong with it, or with the one that
+    /// Reads the authorities from a PEM file, if one is given. Reports errors in it, or in the file that
     /// `SSL_CERT_FILE` names.
     pub fn read(file: Option<&Path>) -> Result<Self, BadRoots> {
         if let Some(system) = std::env::var_os(SSL_CERT_FILE).filter(|file| !file.is_empty()) {
-            // It is used wherever the system's authorities are looked for.
+            // This file is used in every place that loads the system's authorities.
             certificates(Path::new(&system))?;
         }
         let more = file.map(certificates).transpose()?.unwrap_or_default();
         Ok(Self { more })
     }
 
-    /// A client that trusts them, and is otherwise as `options` makes it.
+    /// Creates a client that trusts these authorities, with the other options from `options`.
     pub fn client(&self, options: impl Fn(ClientBuilder) -> ClientBuilder) -> reqwest::Result<Client> {
         let more = || self.more.iter().cloned();
         let client = options(Client::builder().tls_certs_merge(more())).build();
-        // A machine without authorities is no reason not to reach who needs none.
+        // A machine without system authorities can still reach servers that do not need them.
         client.or_else(|_| options(Client::builder().tls_certs_only(more())).build())
     }
 }
@@ -69,7 +69,7 @@ impl fmt::Debug for Roots {
 fn certificates(file: &Path) -> Result<Vec<Certificate>, BadRoots> {
     let wrong = |problem| BadRoots::NoCertificates { file: file.to_owned(), problem };
     let unreadable = |source| BadRoots::Unreadable { file: file.to_owned(), source };
-    // A device or a pipe would be read without end.
+    // A device or a pipe could be read without end.
     let about = std::fs::metadata(file).map_err(unreadable)?;
     if !about.is_file() || about.len() > LARGEST {
         return Err(wrong("not a regular file of at most 1 MiB"));
@@ -81,7 +81,7 @@ fn certificates(file: &Path) -> Result<Vec<Certificate>, BadRoots> {
     if certificates.is_empty() {
         return Err(wrong("no certificate in it"));
     }
-    // Only whoever uses one looks into it.
+    // The PEM parser does not check the content of certificates; building a client does.
     match Client::builder().tls_certs_only(certificates.iter().cloned()).build() {
         Ok(_) => Ok(certificates),
         Err(_) => Err(wrong("a certificate in it cannot be read")),
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_a_file_is_said() {
+    fn the_defect_of_a_certificate_file_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ca.pem");
         let complaint = |text: &str| {

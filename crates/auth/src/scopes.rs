@@ -1,21 +1,21 @@
-//! Sets of scopes, in the order in which they were first named.
+//! Ordered sets of scopes, in the order in which they were added.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a token may be used for.
+/// The scopes of a token or a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Scopes(Vec<String>);
 
 impl Scopes {
-    /// The scopes of a space-separated list.
+    /// Parses a space-separated list.
     pub fn parse(list: &str) -> Self {
         list.split_ascii_whitespace().collect()
     }
 
-    /// Adds what is not there yet.
+    /// Adds the scopes that are missing.
     pub fn add(&mut self, others: &Self) {
         for scope in &others.0 {
             if !self.0.contains(scope) {
@@ -24,22 +24,22 @@ impl Scopes {
         }
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether all of the others are here.
+    /// Whether this set contains all of the others.
     pub fn cover(&self, others: &Self) -> bool {
         others.0.iter().all(|scope| self.has(scope))
     }
 
-    /// Whether this one is here.
+    /// Whether the set contains this scope.
     pub fn has(&self, scope: &str) -> bool {
         self.0.iter().any(|one| one == scope)
     }
 
-    /// Each of them.
+    /// Iterates over the scopes.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }

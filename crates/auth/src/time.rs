@@ -1,4 +1,4 @@
-//! The clock on the wall.
+//! The system clock.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

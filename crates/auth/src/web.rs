@@ -1,5 +1,5 @@
-//! Asking for small documents: bounded in size and time, never redirected, and only where credentials may go (see
-//! [`reach`](crate::reach) for addresses of private networks).
+//! Fetches small documents: with limits on size and time, without redirects, and only from addresses that
+//! credentials may be sent to (see [`reach`](crate::reach) for addresses of private networks).
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ use crate::error::AuthError;
 use crate::reach::{Private, Reach, is_localhost, is_of_private};
 use crate::roots::Roots;
 
-/// No metadata, key set or token response is larger.
+/// The maximum size of a response. Metadata, key sets and token responses are never larger.
 const LARGEST: usize = 1024 * 1024;
-/// A server that takes longer is away.
+/// The timeout for a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The way to authorization servers.
+/// The HTTP client for authorization servers.
 #[derive(Debug, Clone)]
 pub(crate) struct Web {
     client: reqwest::Client,
-    /// Whether plain http on this machine is acceptable: only when the server itself is on this machine, or else
-    /// any server on the internet could have us send requests to our own loopback services.
+    /// Whether plain http to this machine is allowed: only if the server itself is on this machine. Otherwise any
+    /// server on the internet could make us send requests to our own loopback services.
     loopback: bool,
     reach: Reach,
 }
 
-/// An answer, whole.
+/// A whole response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -35,25 +35,26 @@ pub(crate) struct Answer {
 }
 
 impl Web {
-    /// A way for the sake of this server.
+    /// Creates a client for requests on behalf of this server.
     pub(crate) fn for_server(server: &Url, roots: &Roots) -> Result<Self, AuthError> {
         let (loopback, reach) = (is_loopback(server), Reach::of(server));
         let client = roots.client(|builder| {
             let builder = builder.redirect(reqwest::redirect::Policy::none()).timeout(PATIENCE);
             let builder = builder.dns_resolver(reach.clone());
-            // Requests are few, and a code is good once: none of them should meet a connection that is just being closed.
+            // Connections are not reused. Requests are rare, and a code is valid once: no request should fail on a
+            // connection that is just being closed.
             let builder = builder.pool_max_idle_per_host(0);
-            // No proxy knows our loopback.
+            // A proxy cannot reach our loopback address.
             if loopback { builder.no_proxy() } else { builder }
         });
         let client = client.map_err(|error| unreachable(server, &error))?;
         Ok(Self { client, loopback, reach })
     }
 
-    /// Reads an address that somebody else gave us.
+    /// Parses and checks an address from a peer.
     pub(crate) fn admit(&self, address: &str) -> Result<Url, AuthError> {
         match Url::parse(address) {
-            // A name before the host looks like a host to a person.
+            // A user name before the host can look like a host to the user.
             Ok(url) if !url.username().is_empty() || url.password().is_some() => {
                 Err(AuthError::UnsafeAddress { address: shown(&url) })
             }
@@ -63,7 +64,7 @@ impl Web {
         }
     }
 
-    /// Reads an address that somebody else gave us, and that a person's browser is to visit.
+    /// Parses and checks an address from a peer that the user's browser will visit.
     pub(crate) async fn admit_for_browser(&self, address: &str) -> Result<Url, AuthError> {
         let url = self.admit(address)?;
         match self.reach.admits_for_others(&url).await {
@@ -72,7 +73,7 @@ impl Web {
         }
     }
 
-    /// A JSON document, or nothing where there is none.
+    /// Fetches a JSON document. `None` if the response is not successful.
     pub(crate) async fn find<T: DeserializeOwned>(&self, url: &Url) -> Result<Option<T>, AuthError> {
         let request = self.client.get(url.clone()).header("accept", "application/json");
         let answer = self.whole(url, request).await?;
@@ -116,12 +117,12 @@ impl Web {
 }
 
 impl Answer {
-    /// The body as JSON.
+    /// Parses the body as JSON.
     pub(crate) fn read<T: DeserializeOwned>(&self, from: &Url) -> Result<T, AuthError> {
-        // The parser's message may quote the document, and a document may hold a token.
+        // The parser's message could quote the document, and the document may contain a token.
         serde_json::from_slice(&self.body).map_err(|error| AuthError::Nonsense {
             address: shown(from),
-            what: format!("something else than the expected JSON (line {}, column {})", error.line(), error.column()),
+            what: format!("unexpected JSON (line {}, column {})", error.line(), error.column()),
         })
     }
 }
@@ -130,7 +131,7 @@ fn unreachable(url: &Url, error: &reqwest::Error) -> AuthError {
     if is_of_private(error) {
         return AuthError::PrivateAddress { address: shown(url) };
     }
-    // Only the kind of failure: the whole chain would repeat the address with its query.
+    // Only the kind of failure is reported: the full error would repeat the address with its query.
     let reason = match error {
         error if error.is_timeout() => "no answer in time",
         error if error.is_connect() => "no connection",
@@ -141,7 +142,7 @@ fn unreachable(url: &Url, error: &reqwest::Error) -> AuthError {
     AuthError::Unreachable { address: shown(url), reason: reason.to_owned() }
 }
 
-/// An address without what may be secret in it: user, password, query and fragment.
+/// An address without the parts that may be secret: user, password, query and fragment.
 pub(crate) fn shown(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
 }

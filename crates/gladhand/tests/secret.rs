@@ -104,7 +104,7 @@ fn what_cannot_be_opened_is_told_with_something_to_do_and_left_alone() {
     );
     std::fs::remove_file(home.key()).unwrap();
     let said = complaint(home.command(&["set", "one"]));
-    assert!(said.contains("which is not there") && said.contains("hint: put the key back"), "{said}");
+    assert!(said.contains("which does not exist") && said.contains("hint: restore the key"), "{said}");
     assert_eq!(std::fs::read(home.sealed()).unwrap(), before);
 }
 

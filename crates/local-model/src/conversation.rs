@@ -1,22 +1,22 @@
-//! What was said, cut down to what a small model can take in.
+//! Converts a conversation into messages, and shortens it to the context of a small model.
 
 use gladhand_models::{Round, Said, WantedCall};
 
 use crate::engine::Vocabulary;
 use crate::template::{Message, Role};
 
-/// What a message costs beside its text: role and markers.
+/// The tokens of a message besides its text: role and markers.
 const FRAME: usize = 8;
 
-/// A conversation in the form that templates know.
+/// A conversation in the form that chat templates accept.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Conversation {
     pub(crate) system: Option<Message>,
-    /// Users and models in turns, the user first and last.
+    /// Messages of user and model in alternation. The first and the last message are the user's.
     pub(crate) said: Vec<Message>,
 }
 
-/// The request that is to be answered now; nothing once a tool has answered it.
+/// The user request to answer now. `None` if the last item is not a user message, for example a tool result.
 pub(crate) fn request(round: &Round) -> Option<&str> {
     match round.said.last() {
         Some(Said::User { text, .. }) => Some(text),
@@ -25,7 +25,7 @@ pub(crate) fn request(round: &Round) -> Option<&str> {
 }
 
 impl Conversation {
-    /// Everything that can be put into words.
+    /// Converts the parts of a conversation that can be expressed as text.
     pub(crate) fn new(instructions: &str, said: &[Said], vocabulary: &dyn Vocabulary) -> Self {
         let plain = |text: &str| plain(text, vocabulary.controls());
         let instructions = plain(instructions.trim());
@@ -38,8 +38,9 @@ impl Conversation {
         conversation
     }
 
-    /// Forgets until it fits into so many tokens: first most of the instructions, then what was said first, at last the
-    /// end of the last message. What is forgotten at once is more than needed, so that the next rounds begin alike.
+    /// Shortens the conversation to this many tokens. It first cuts the instructions to a quarter of the budget,
+    /// then removes the oldest messages, and finally cuts the end of the last message. It removes more messages
+    /// than necessary, so that the next rounds start with the same messages and can reuse their prefix.
     pub(crate) fn fit(&mut self, budget: usize, vocabulary: &dyn Vocabulary) {
         let cost = |message: &Message| vocabulary.tokens(&message.content).len() + FRAME;
         let mut left = budget.saturating_sub(FRAME);
@@ -63,26 +64,27 @@ impl Conversation {
         }
     }
 
-    /// All messages, as a template takes them.
+    /// All messages, as input for a template.
     pub(crate) fn messages(&self) -> Vec<Message> {
         self.system.iter().chain(&self.said).cloned().collect()
     }
 
-    /// Two messages of one role in a row become one, because templates refuse them.
+    /// Adds a message. Messages of the same role in sequence are merged, because templates reject them.
     fn add(&mut self, role: Role, text: &str) {
         match self.said.last_mut() {
             Some(last) if last.role == role => {
                 last.content.push_str("\n\n");
                 last.content.push_str(text);
             }
-            // A conversation begins with a question.
+            // A conversation must start with a message of the user.
             None if role == Role::Assistant => {}
             _ => self.said.push(Message::new(role, text)),
         }
     }
 }
 
-/// How a wanted call is written where the model shall write one. In history it would only learn from it to answer so.
+/// A tool call in the form that the model must generate. History uses a different form; otherwise the model would
+/// imitate calls in its answers.
 pub(crate) fn call_in_words(name: &str, input: &str) -> String {
     format!("{{\"name\": \"{name}\", \"arguments\": {input}}}")
 }
@@ -104,7 +106,7 @@ fn in_words(said: &Said) -> (Role, String) {
     }
 }
 
-/// Text in which no control token is spelled any more, so that nobody can end a message or begin another within one.
+/// Breaks up the spelling of control tokens, so that text cannot end its message or start another one.
 fn plain(text: &str, controls: &[String]) -> String {
     let mut plain = text.to_owned();
     for control in controls.iter().filter(|control| text.contains(control.as_str())) {
@@ -115,7 +117,7 @@ fn plain(text: &str, controls: &[String]) -> String {
     plain
 }
 
-/// Cuts the end off until at most so many tokens are left.
+/// Cuts the end of a text until at most this many tokens are left.
 fn shorten(text: &mut String, most: usize, vocabulary: &dyn Vocabulary) {
     loop {
         let tokens = vocabulary.tokens(text).len();

@@ -1,56 +1,56 @@
-//! What this crate asks of whatever runs a model.
+//! The interface to the code that runs a model.
 //!
-//! The seam between deciding and calculating: the tests put a scripted engine here, the feature `runtime` a real one.
+//! It separates decisions from computation. Tests use a scripted engine; the feature `runtime` provides a real one.
 
 use crate::template::Template;
 
-/// A model, loaded and ready.
+/// A loaded model.
 pub struct Engine {
-    /// How text becomes tokens.
+    /// Converts text to tokens.
     pub vocabulary: Box<dyn Vocabulary>,
-    /// The model before it has read anything.
+    /// The model before it has read any token.
     pub mind: Box<dyn Mind>,
-    /// How a conversation becomes text.
+    /// Converts a conversation to text.
     pub template: Template,
-    /// How many tokens it can take in and say together.
+    /// The context size in tokens, for input and output together.
     pub context: usize,
-    /// Makes the grammar of everything that a JSON Schema allows.
+    /// Compiles a JSON Schema into a grammar.
     pub grammar: GrammarMaker,
 }
 
-/// Makes the grammar of everything that a JSON Schema allows, or says why it cannot.
+/// Compiles a JSON Schema into a grammar, or returns an error message.
 pub type GrammarMaker = Box<dyn Fn(serde_json::Value) -> Result<Box<dyn Grammar>, String> + Send>;
 
-/// A model together with everything that it has read so far.
+/// A model with the tokens that it has read so far.
 pub trait Mind: Send {
-    /// Reads on, and says how likely each token of the vocabulary comes next (unscaled).
+    /// Reads more tokens, and returns a logit for each token of the vocabulary: how likely it comes next.
     fn read(&mut self, tokens: &[u32]) -> Result<Vec<f32>, String>;
 
-    /// How many tokens it has read.
+    /// How many tokens have been read.
     fn length(&self) -> usize;
 
-    /// The same mind once more; the two go different ways from here. Cheap.
+    /// A cheap copy that continues independently.
     fn fork(&self) -> Box<dyn Mind>;
 }
 
 /// The tokens of a model.
 pub trait Vocabulary: Send {
-    /// The tokens of a text, in which the spellings of control tokens count as these.
+    /// Converts text to tokens. A spelled-out control token becomes that control token.
     fn tokens(&self, text: &str) -> Vec<u32>;
 
-    /// What a token says; nothing for control tokens.
+    /// The bytes of a token; empty for control tokens.
     fn bytes(&self, token: u32) -> &[u8];
 
-    /// Whether the model has finished when it says this.
+    /// Whether this token ends the output of the model.
     fn ends(&self, token: u32) -> bool;
 
-    /// How the control tokens are spelled, which nobody may smuggle into a conversation.
+    /// The spellings of the control tokens. Text in a conversation must not contain them.
     fn controls(&self) -> &[String];
 }
 
-/// What may be said next, where only some texts are allowed.
+/// Restricts the output of the model to permitted texts.
 pub trait Grammar {
-    /// Takes the likeliest of the allowed tokens; nothing when the text is complete.
+    /// Selects the likeliest permitted token. Returns `None` when the text is complete.
     fn next(&mut self, logits: &[f32]) -> Result<Option<u32>, String>;
 }
 

@@ -1,12 +1,14 @@
-//! A small language model inside the process, so that a machine without network or keys still holds a conversation.
+//! A small language model inside the process, so that a machine without network or keys can still hold a
+//! conversation.
 //!
-//! A round is answered by an OS thread of its own, never by the async runtime: it reads the prompt, then says one token
-//! after the other and looks between any two whether anybody still listens. Everything that decides (what fits into the
-//! context, when a tool is called and with what) is plain code above the traits of [`Engine`]; what runs the tensors
-//! lives in `runtime`, behind the feature of that name, because it takes minutes to compile.
+//! A dedicated OS thread answers rounds, never the async runtime. It reads the prompt and then generates token by
+//! token. Between any two tokens it checks for cancellation. All decisions (what fits into the context, when to
+//! call a tool and with which arguments) are plain code on top of the traits of [`Engine`]. The tensor code is in
+//! `runtime`, behind the feature of that name, because it takes minutes to compile.
 //!
-//! The model is small and does little: it proves the loop, answers small talk, and follows plain requests for a tool. It
-//! is never given the choice between forty tools, and an argument is only ever a stretch of the user's own words.
+//! The model is small and its abilities are limited: it shows that the agent loop works, answers small talk, and
+//! follows plain requests for a tool. It never has to choose between many tools, and a text argument is always a
+//! part of the user's request.
 
 mod conversation;
 mod engine;

@@ -1,11 +1,11 @@
-//! Where the model is looked for, and what it is called.
+//! The location and the name of the model file.
 
 use std::path::{Path, PathBuf};
 
-/// The file of the model that `cargo xtask model` fetches.
+/// The file of the model that `cargo xtask model` downloads.
 pub const FILE_NAME: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
-/// The model's file in the data folder, else beside the running binary. Nothing is opened.
+/// Finds the model file: first in the data folder, then next to the running binary. Opens no file.
 pub fn find(data: &Path) -> Option<PathBuf> {
     let program = std::env::current_exe().ok();
     let beside = program.as_deref().and_then(Path::parent);
@@ -16,7 +16,7 @@ fn first_of(folders: &[Option<&Path>]) -> Option<PathBuf> {
     folders.iter().flatten().map(|folder| folder.join(FILE_NAME)).find(|file| file.is_file())
 }
 
-/// The name of the model in a file: the file's own name, without how it is packed.
+/// The name of the model in a file: the file name without extension and quantization format.
 pub(crate) fn name_of(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
     let is_packing = |word: &str| {

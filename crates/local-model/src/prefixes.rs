@@ -1,22 +1,23 @@
-//! Beginnings that were read already.
+//! Caches the state of the model after prompt prefixes.
 //!
-//! Reading is slow and most of a prompt was in the prompt before: the instructions, the tools, the conversation so far.
-//! A mind that stopped there is kept, and the next round goes on from a fork of it.
+//! Reading a prompt is slow, and most of it was part of an earlier prompt: the instructions, the tools, the
+//! conversation so far. The cache keeps a [`Mind`] for such a prefix, and the next round continues from a fork of
+//! it.
 
 use crate::engine::Mind;
 
-/// How many tokens are remembered altogether: each costs some 50 kB with the small model.
+/// The maximum number of cached tokens. Each takes about 50 kB with the small model.
 const REMEMBERED: usize = 4096;
 
 #[derive(Default)]
 pub(crate) struct Prefixes {
-    /// The one used last is the last.
+    /// Sorted by use: the most recently used entry is last.
     kept: Vec<(Vec<u32>, Box<dyn Mind>)>,
 }
 
 impl Prefixes {
-    /// A mind that has read as much as possible of the beginning of `prompt`, but not all: somebody has to read its end
-    /// to know what comes next.
+    /// Returns a fork of the cached state with the longest prefix of `prompt`. It is never the whole prompt,
+    /// because reading the last token is necessary to get the next logits.
     pub(crate) fn longest(&mut self, prompt: &[u32]) -> Option<Box<dyn Mind>> {
         let fits = |tokens: &[u32]| tokens.len() < prompt.len() && prompt.starts_with(tokens);
         let at = (0..self.kept.len()).filter(|&at| fits(&self.kept[at].0)).max_by_key(|&at| self.kept[at].0.len())?;
@@ -26,7 +27,7 @@ impl Prefixes {
         Some(mind)
     }
 
-    /// Remembers a mind that has read exactly these tokens, and forgets what was used least recently.
+    /// Caches the state after exactly these tokens, and evicts the least recently used entries.
     pub(crate) fn keep(&mut self, tokens: Vec<u32>, mind: Box<dyn Mind>) {
         self.kept.retain(|(kept, _)| *kept != tokens);
         self.kept.push((tokens, mind));

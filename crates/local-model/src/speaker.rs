@@ -1,7 +1,7 @@
-//! Answers one round after the other with a model.
+//! Answers rounds with a model, one at a time.
 //!
-//! Everything here runs on the model's own thread and takes its time; between any two steps it asks whether it is to go
-//! on. It always says the likeliest, so the same question has the same answer.
+//! This code runs on the model's thread and can take long, so it checks for cancellation between steps. It always
+//! selects the likeliest token, so the same request has the same answer.
 
 use gladhand_core::wire::RawValue;
 use gladhand_models::{Heard, ModelError, Round, Said, ToolOffer, Usage, WantedCall};
@@ -15,33 +15,34 @@ use crate::template::{Message, Role};
 use crate::tools;
 use crate::utf8::Utf8;
 
-/// The most tokens of a conversation, whatever the model could take: reading many takes a processor minutes.
+/// The maximum number of tokens of a conversation, even if the model supports more: a CPU needs minutes to read
+/// many tokens.
 pub(crate) const CONTEXT: usize = 2048;
-/// The most tokens of an answer. Small models do not know when to stop.
+/// The maximum number of tokens of an answer. Small models often fail to stop.
 const ANSWER: usize = 320;
-/// The most tokens of a call's arguments.
+/// The maximum number of tokens of a call's arguments.
 const ARGUMENTS: usize = 160;
-/// How many tokens are read at once: some tenths of a second, after which somebody may have cancelled.
+/// How many tokens are read per step: some tenths of a second between checks for cancellation.
 const CHUNK: usize = 32;
-/// How much less likely becomes what was said lately, and how long lately is.
+/// The repetition penalty, and the number of recent tokens that it applies to.
 const REPEATED: f32 = 1.15;
 const LATELY: usize = 64;
 
-/// Hears an answer while it is made.
+/// Receives an answer while it is generated.
 pub(crate) trait Hearer {
-    /// Takes a piece of the answer.
+    /// Receives a piece of the answer.
     fn hear(&mut self, text: String);
-    /// Whether the rest is still wanted.
+    /// Whether the rest of the answer is still wanted.
     fn is_listening(&self) -> bool;
 }
 
-/// A model with what it remembers of earlier rounds.
+/// A model with the prefix cache of earlier rounds.
 pub(crate) struct Speaker {
     engine: Engine,
     prefixes: Prefixes,
 }
 
-/// A prompt that was read to its end.
+/// The state of the model after a whole prompt.
 struct Prompted {
     mind: Box<dyn Mind>,
     tokens: Vec<u32>,
@@ -53,7 +54,7 @@ impl Speaker {
         Self { engine, prefixes: Prefixes::default() }
     }
 
-    /// Answers in words, or wants a call.
+    /// Answers in text, or requests a tool call.
     pub(crate) fn answer(&mut self, round: &Round, hearer: &mut dyn Hearer) -> Result<Heard, ModelError> {
         let wanted = request(round).map(|request| (request, tools::shortlist(request, &round.tools)));
         match wanted {
@@ -101,12 +102,12 @@ impl Speaker {
         hearer: &mut dyn Hearer,
     ) -> Result<Heard, ModelError> {
         let tool = self.chosen(request, tools, hearer)?;
-        // A schema of a kind that grammars do not know cannot be kept to, and words are better than a wrong call.
+        // If the schema has no grammar, the model answers in text. That is better than a wrong call.
         let Ok(mut grammar) = (self.engine.grammar)(tools::narrow(tool.schema.get(), request)) else {
             return self.speak(round, hearer);
         };
         let begun = call_in_words(&tool.name, "");
-        // What is left after the brace that ends the call is for the grammar.
+        // The grammar generates the arguments, so the closing brace of the call is removed.
         let begun = begun.strip_suffix('}').unwrap_or(&begun);
         let messages = self.asking(tools, request);
         let Prompted { mut mind, tokens, mut logits } = self.read(&messages, begun, hearer)?;
@@ -129,7 +130,7 @@ impl Speaker {
         Ok(Heard { calls: vec![call], usage: used(tokens.len(), said) })
     }
 
-    /// The tool whose name the request makes likelier than it is without any.
+    /// Selects the tool whose name becomes likelier through the request than without a request.
     fn chosen<'a>(
         &mut self,
         request: &str,
@@ -145,7 +146,7 @@ impl Speaker {
         Ok(tools::choose(&pairs).map_or(*first, |at| tools[at]))
     }
 
-    /// How likely the model calls each of these, as a logarithm.
+    /// The log-likelihood that the model calls each of these tools.
     fn likelihoods(
         &mut self,
         request: &str,
@@ -176,7 +177,7 @@ impl Speaker {
         conversation.messages()
     }
 
-    /// Reads a conversation and the first words of the answer to it, beginning where an earlier one was the same.
+    /// Reads a conversation and the start of the answer, reusing the longest cached prefix.
     fn read(&mut self, messages: &[Message], begun: &str, hearer: &mut dyn Hearer) -> Result<Prompted, ModelError> {
         let text = self.engine.template.prompt(messages).map_err(ModelError::Failed)? + begun;
         let tokens = self.engine.vocabulary.tokens(&text);
@@ -198,7 +199,7 @@ impl Speaker {
         Ok(Prompted { mind, tokens, logits })
     }
 
-    /// How many of the tokens belong to the instructions, with which other conversations begin as well.
+    /// How many of the tokens belong to the instructions. Other conversations start with the same tokens.
     fn stable(&self, messages: &[Message], tokens: &[u32]) -> usize {
         let instructions: Vec<Message> =
             messages.iter().take_while(|message| message.role == Role::System).cloned().collect();
@@ -219,7 +220,7 @@ fn used(read: usize, said: usize) -> Option<Usage> {
     Some(Usage { input_tokens: read as u64, output_tokens: said as u64 })
 }
 
-/// What was written, if it is a JSON object; else one without members.
+/// The written text if it is a JSON object, else `{}`.
 fn object(written: &[u8]) -> Box<RawValue> {
     let object: Map<String, Value> = serde_json::from_slice(written).unwrap_or_default();
     to_raw_value(&object).expect("a map of JSON values is JSON")
@@ -230,7 +231,7 @@ fn likeliest(logits: &[f32]) -> u32 {
     best.and_then(|(at, _)| u32::try_from(at).ok()).unwrap_or_default()
 }
 
-/// Makes what was said lately less likely, lest it be said for ever.
+/// Makes recent tokens less likely, so that the answer does not repeat itself for ever.
 fn less_of(mut logits: Vec<f32>, said: &[u32]) -> Vec<f32> {
     let mut lately = said[said.len().saturating_sub(LATELY)..].to_vec();
     lately.sort_unstable();
@@ -243,7 +244,7 @@ fn less_of(mut logits: Vec<f32>, said: &[u32]) -> Vec<f32> {
     logits
 }
 
-/// How likely one token is among all, as a logarithm.
+/// The log-likelihood of one token.
 fn likelihood(logits: &[f32], token: u32) -> f32 {
     let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f32 = logits.iter().map(|logit| (logit - highest).exp()).sum();

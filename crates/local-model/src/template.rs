@@ -1,13 +1,13 @@
-//! How a conversation becomes the text that a model was taught to continue.
+//! Renders a conversation as the text that a model was trained to continue.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, Value, context};
 
-/// For files without a template of their own: what most small models were taught.
+/// The template for files without one: the format that most small models were trained on.
 const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}\
                       {% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
-/// A model's own way of writing conversations down.
+/// The chat template of a model.
 #[derive(Debug, Clone)]
 pub struct Template {
     source: String,
@@ -15,46 +15,46 @@ pub struct Template {
     end: String,
 }
 
-/// One message of a conversation, as templates know it.
+/// One message of a conversation, in the form that templates accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Whose it is.
+    /// The role of the author.
     pub role: Role,
-    /// What it says.
+    /// The text.
     pub content: String,
 }
 
-/// Who speaks. Templates refuse other roles, or two messages of one role in a row.
+/// The author of a message. Templates reject other roles, and two messages of one role in sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Whoever gives the instructions.
+    /// The instructions.
     System,
-    /// The person, and what tools brought.
+    /// The user, and tool results.
     User,
     /// The model.
     Assistant,
 }
 
 impl Template {
-    /// A template out of a model's file, with the spellings of the tokens that start and end a text.
+    /// Creates a template from a model file, with the spellings of the tokens that start and end a text.
     pub fn new(source: Option<&str>, start: &str, end: &str) -> Self {
         let source = source.filter(|source| !source.trim().is_empty()).unwrap_or(CHATML);
         Self { source: source.to_owned(), start: start.to_owned(), end: end.to_owned() }
     }
 
-    /// The text of a conversation, up to where the model is to speak.
+    /// Renders a conversation up to the point where the model continues.
     pub fn prompt(&self, messages: &[Message]) -> Result<String, String> {
         self.render(messages, true)
     }
 
-    /// The text of the beginning of a conversation, for which the template may have no form.
+    /// Renders the start of a conversation. `None` if the template rejects it.
     pub(crate) fn beginning(&self, messages: &[Message]) -> Option<String> {
         self.render(messages, false).ok()
     }
 
     fn render(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String, String> {
         let mut environment = Environment::new();
-        // Templates are written for these settings.
+        // Chat templates are written for these syntax settings.
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.expect("the delimiters are the usual ones"));
         environment.add_function("raise_exception", |why: String| -> Result<String, Error> {
@@ -84,7 +84,7 @@ impl Role {
 }
 
 impl Message {
-    /// A message of the given role.
+    /// Creates a message with this role.
     pub fn new(role: Role, content: impl Into<String>) -> Self {
         Self { role, content: content.into() }
     }

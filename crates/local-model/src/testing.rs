@@ -1,4 +1,4 @@
-//! A scripted model for the tests: letters are tokens, and the next letter of the script is certain.
+//! A scripted model for tests: bytes are tokens, and the next byte of the script is certain.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ const CONTROLS: [(&str, u32); 2] = [("<|im_start|>", 256), ("<|im_end|>", END)];
 const END: u32 = 257;
 const START: &str = "<|im_start|>assistant\n";
 
-/// What a model says to a prompt.
+/// The answer of a model to a prompt.
 pub(crate) type Script = fn(&str) -> String;
 
 /// Bytes, and the control tokens of ChatML.
@@ -62,7 +62,7 @@ impl Vocabulary for Letters {
     }
 }
 
-/// A mind that says what the script says to what it has read.
+/// A model that continues with the answer of the script to the prompt.
 #[derive(Debug, Clone)]
 pub(crate) struct Scripted {
     script: Script,
@@ -111,7 +111,7 @@ impl Mind for Scripted {
     }
 }
 
-/// A grammar that lets the script say what it likes.
+/// A grammar that permits everything.
 struct Anything;
 
 impl Grammar for Anything {
@@ -121,7 +121,7 @@ impl Grammar for Anything {
     }
 }
 
-/// An engine around a scripted mind.
+/// An engine with a scripted model.
 pub(crate) fn engine(mind: Scripted) -> Engine {
     Engine {
         vocabulary: Box::new(Letters),
@@ -132,7 +132,7 @@ pub(crate) fn engine(mind: Scripted) -> Engine {
     }
 }
 
-/// Loads a model that answers with the last line of the prompt; a file named `broken` cannot be loaded.
+/// Loads a model that repeats the last line of the prompt. A file named `broken` cannot be loaded.
 pub(crate) fn load_echo(path: &Path) -> Result<Engine, String> {
     if path.ends_with("broken") {
         return Err("that is no model".to_owned());
@@ -140,7 +140,7 @@ pub(crate) fn load_echo(path: &Path) -> Result<Engine, String> {
     Ok(engine(Scripted::new(echo)))
 }
 
-/// Says the last line of the prompt.
+/// Repeats the last line of the prompt.
 pub(crate) fn echo(prompt: &str) -> String {
     let asked = prompt.trim_end().trim_end_matches("<|im_end|>");
     asked.lines().last().unwrap_or_default().to_owned()

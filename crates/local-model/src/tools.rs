@@ -1,25 +1,25 @@
-//! When a tool is called, which one, and what it may be given.
+//! Decides when to call a tool, which one, and with which arguments.
 //!
-//! Left to itself, a small model calls nothing, or anything. So the obvious is decided by rule: a tool is thought of only
-//! when the request begins with one of its own words or names it. Between several, the model decides; and it fills in the
-//! arguments out of the user's words, held to the tool's schema by a grammar.
+//! A small model on its own calls no tool or any tool. So rules decide the obvious cases: a tool is considered only
+//! if the request starts with one of its words or contains its name. If several tools match, the model chooses. It
+//! fills in the arguments from the words of the request, restricted to the tool's schema by a grammar.
 
 use gladhand_models::ToolOffer;
 use serde_json::{Map, Value, json};
 
-/// How many tools the model ever chooses from.
+/// The maximum number of tools that the model chooses from.
 const MOST_TOOLS: usize = 6;
-/// How many words of a request arguments are taken from, and how many words an argument has.
+/// How many words of a request are used for arguments, and the maximum number of words in one argument.
 const MOST_WORDS: usize = 40;
 const LONGEST_SPAN: usize = 12;
-/// How deep schemas are followed.
+/// The maximum depth to which schemas are narrowed.
 const DEEPEST: usize = 4;
 
-/// Words in front of a request that do not say what it is.
+/// Words at the start of a request that do not identify the action.
 const POLITE: [&str; 14] =
     ["please", "can", "could", "would", "will", "you", "kindly", "now", "then", "and", "just", "use", "ok", "okay"];
 
-/// The tools that a request obviously asks for, in the order in which they are offered.
+/// The tools that match a request, in the order of the offer.
 pub(crate) fn shortlist<'a>(request: &str, tools: &'a [ToolOffer]) -> Vec<&'a ToolOffer> {
     let words: Vec<String> = words_of(request).collect();
     let Some(verb) = words.iter().find(|word| !POLITE.contains(&word.as_str())) else { return Vec::new() };
@@ -37,7 +37,7 @@ pub(crate) fn shortlist<'a>(request: &str, tools: &'a [ToolOffer]) -> Vec<&'a To
     meant
 }
 
-/// What the model is told when it has to call one of these.
+/// The instructions for a model that must call one of these tools.
 pub(crate) fn instructions(tools: &[&ToolOffer]) -> String {
     let line = |tool: &&ToolOffer| {
         let description = tool.description.lines().next().unwrap_or_default();
@@ -48,22 +48,22 @@ pub(crate) fn instructions(tools: &[&ToolOffer]) -> String {
     format!("You call one tool for each request. The tools:\n{}", lines.join("\n"))
 }
 
-/// Which of several tools the request makes likelier than it was without any request: `(with, without)`, as logarithms.
+/// The tool that gains most likelihood from the request. Each pair is `(with, without)` the request, as logarithms.
 pub(crate) fn choose(likelihoods: &[(f32, f32)]) -> Option<usize> {
     let gain = |&(with, without): &(f32, f32)| with - without;
     let gains = likelihoods.iter().map(gain).enumerate();
     gains.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(at, _)| at)
 }
 
-/// A tool's schema, narrowed to what a small model gets right: only what is required, and every text that is not one of
-/// a few given ones is a stretch of the request, every number one that stands in it.
+/// Narrows a tool's schema to what a small model gets right: only required members. A text is a part of the request
+/// unless the schema lists its values, and a number is one that occurs in the request.
 pub(crate) fn narrow(schema: &str, request: &str) -> Value {
     let schema: Value = serde_json::from_str(schema).unwrap_or_default();
     let own = OwnWords::of(request);
     own.object(&schema, DEEPEST)
 }
 
-/// What a request offers to be quoted.
+/// The words and numbers of a request that arguments can use.
 struct OwnWords {
     spans: Vec<String>,
     numbers: Vec<Value>,
@@ -120,7 +120,7 @@ impl OwnWords {
     }
 }
 
-/// The words of a text or of a name, in small letters: `readFile`, `read_file` and `Read file` have the same.
+/// The words of a text or name in lower case: `readFile`, `read_file` and `Read file` give the same words.
 fn words_of(text: &str) -> impl Iterator<Item = String> {
     let mut words = vec![String::new()];
     let mut was_small = false;
@@ -136,7 +136,7 @@ fn words_of(text: &str) -> impl Iterator<Item = String> {
     words.into_iter().filter(|word| !word.is_empty())
 }
 
-/// A word without what English puts at the end of verbs.
+/// A word without common English verb endings.
 fn stem(word: &str) -> &str {
     let endings = ["ing", "ed", "es", "s", "e"];
     let cut = endings.iter().find_map(|ending| word.strip_suffix(ending)).filter(|rest| rest.len() >= 2);

@@ -1,13 +1,13 @@
-//! Text out of tokens: a token may end in the middle of a character.
+//! Decodes the bytes of tokens as UTF-8. A token can end in the middle of a character.
 
-/// Holds back what is not yet a whole character.
+/// Holds back the bytes of an incomplete character.
 #[derive(Debug, Default)]
 pub(crate) struct Utf8 {
     rest: Vec<u8>,
 }
 
 impl Utf8 {
-    /// Takes the next bytes and gives back every character that is whole now.
+    /// Adds bytes, and returns all characters that are complete now.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         self.rest.extend_from_slice(bytes);
         let mut text = String::new();
@@ -29,7 +29,7 @@ impl Utf8 {
     }
 }
 
-/// Whether these bytes can still become a character when more come.
+/// Whether these bytes can become a character when more bytes follow.
 fn may_go_on(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|why| why.error_len().is_none())
 }

@@ -1,4 +1,4 @@
-//! The model as the agent knows it: rounds go to a thread of its own, and pieces come back.
+//! Runs rounds on a dedicated thread, and passes the pieces of the answer to the listener.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -14,39 +14,39 @@ use crate::engine::Engine;
 use crate::place::name_of;
 use crate::speaker::{CONTEXT, Hearer, Speaker};
 
-/// How many rounds may wait for the one thread, and how many pieces for a slow listener.
+/// How many rounds can wait for the thread, and how many pieces for a slow listener.
 const QUEUE: usize = 16;
 
-/// One model in one file. Nothing is loaded before the first round.
+/// One model in one file. It is loaded in the first round.
 #[derive(Debug)]
 pub struct LocalModel {
     path: PathBuf,
     name: String,
     load: fn(&Path) -> Result<Engine, String>,
-    /// The way to the thread, once there is one.
+    /// The queue of the thread, once it is running.
     queue: Mutex<Option<mpsc::Sender<Job>>>,
 }
 
-/// A round, and where its answer goes.
+/// A round, and the channel for its answer.
 struct Job {
     round: Round,
     told: mpsc::Sender<Told>,
     stop: CancellationToken,
 }
 
-/// What the thread says about a round.
+/// A message of the thread about a round.
 enum Told {
     Piece(String),
     End(Result<Heard, ModelError>),
 }
 
 impl LocalModel {
-    /// The model in this file, which `load` knows to load.
+    /// Creates a model for this file. `load` loads it.
     pub fn new(path: &Path, load: fn(&Path) -> Result<Engine, String>) -> Self {
         Self { path: path.to_owned(), name: name_of(path), load, queue: Mutex::default() }
     }
 
-    /// The way to the thread, which is started the first time and whenever it has died.
+    /// The queue of the thread. The thread is started on first use, and again if it has died.
     fn queue(&self) -> Result<mpsc::Sender<Job>, ModelError> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = queue.as_ref().filter(|open| !open.is_closed()) {
@@ -89,7 +89,7 @@ impl Models for LocalModel {
         cancel: &CancellationToken,
     ) -> Result<Heard, ModelError> {
         let (told, mut answers) = mpsc::channel(QUEUE);
-        // Whoever forgets this future wants the thread to stop as well.
+        // If the caller drops this future, the thread must stop too.
         let stop = cancel.child_token();
         let _stops = stop.clone().drop_guard();
         if hear.is_curious() {
@@ -125,7 +125,7 @@ fn died() -> ModelError {
     ModelError::Failed("the local model stopped in the middle of its work".to_owned())
 }
 
-/// The thread: answers one job after the other until nobody can send any more.
+/// The thread: answers jobs in order until all senders are gone.
 fn work(path: &Path, load: fn(&Path) -> Result<Engine, String>, mut jobs: mpsc::Receiver<Job>) {
     let mut loaded: Option<Speaker> = None;
     while let Some(Job { round, told, stop }) = jobs.blocking_recv() {
@@ -134,7 +134,7 @@ fn work(path: &Path, load: fn(&Path) -> Result<Engine, String>, mut jobs: mpsc::
         }
         let speaker = match &mut loaded {
             Some(speaker) => Ok(speaker),
-            // What could not be loaded is tried again the next time: the file may have come.
+            // A failed load is retried in the next round, because the file may exist by then.
             None => load(path).map(|engine| loaded.insert(Speaker::new(engine))),
         };
         let mut hearer = Channel { told, stop };
@@ -142,7 +142,7 @@ fn work(path: &Path, load: fn(&Path) -> Result<Engine, String>, mut jobs: mpsc::
             Ok(speaker) => speaker.answer(&round, &mut hearer),
             Err(why) => Err(ModelError::Failed(format!("could not load the local model {}: {why}", path.display()))),
         };
-        // Nobody waits for the end of what was cancelled.
+        // If the round was cancelled, the receiver is gone and the error can be ignored.
         let _ = hearer.told.blocking_send(Told::End(end));
     }
 }
@@ -154,7 +154,7 @@ struct Channel {
 
 impl Hearer for Channel {
     fn hear(&mut self, text: String) {
-        // Fails only when nobody listens any more, which the next step notices.
+        // Sending fails only if the receiver is gone. The next check for cancellation detects that.
         let _ = self.told.blocking_send(Told::Piece(text));
     }
 

@@ -1,6 +1,6 @@
-//! The real model, where its file is: `cargo xtask model` fetches it and says how these are run.
+//! Tests with the real model. `cargo xtask model` downloads the file and prints how to run them.
 #![cfg(feature = "runtime")]
-#![expect(clippy::print_stdout, reason = "whoever runs these wants to read what the model said, and how fast")]
+#![expect(clippy::print_stdout, reason = "shows the answers of the model and their speed")]
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use gladhand_models::{Heard, Listener, ModelError, Models, Piece, Round, Said, S
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-/// Collects an answer, and cancels after so many pieces.
+/// Collects an answer, and cancels after this many pieces.
 struct Ear {
     said: String,
     most: usize,
@@ -131,7 +131,8 @@ async fn calls_within_their_schemas() {
         let given: serde_json::Map<String, Value> = serde_json::from_str(call.input.get()).unwrap();
         assert_eq!(given.len(), 1, "{given:?}");
         assert!(given.values().all(|value| value.as_str().is_some_and(|text| request.contains(text))), "{given:?}");
-        // Between two tools that fit alike a model this small may err; what the rule decides is certain.
+        // A model of this size can choose the wrong one of two tools that match equally. Only the rule-based
+        // choice is certain.
         if !input.is_empty() {
             assert_eq!((call.name.as_str(), call.input.get()), (name, input));
         }

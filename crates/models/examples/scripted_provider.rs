@@ -1,11 +1,6 @@
-//! A provider that says what a script tells it to, for people and for tests in other languages.
-//!
-//! `cargo run -p gladhand-models --features scripted --example scripted_provider -- script.json [address]`
-//!
-//! It writes its address in one line. `POST /_scripted/release/<gate>` opens a gate, `GET /_scripted/requests` lists
-//! what was asked. A script whose name ends in `.ndjson` is taken for a recording.
+//! Runs a scripted provider, for manual tests and for tests in other languages.
 
-#![expect(clippy::print_stdout, reason = "the address is what it has to say")]
+#![expect(clippy::print_stdout, reason = "prints the address of the provider")]
 
 use std::error::Error;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! Antigravity: Google's models behind Cloud Code. Replies come at once, never in pieces.
+//! Client for Antigravity: Google's models behind Cloud Code. Each reply is one JSON document; there is no
+//! streaming.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,34 +19,34 @@ use crate::{
     WantedCall,
 };
 
-/// How much of a refusal people are shown, in characters.
+/// The maximum number of characters of an error response that is shown to the user.
 const MAX_SHOWN: usize = 280;
 
-/// Somebody who signed in to Antigravity.
+/// The account of a user who signed in to Antigravity.
 #[derive(Debug)]
 pub struct Antigravity {
     web: Web,
-    /// Where to ask who somebody is, and everything else unless that says otherwise.
+    /// The address that identifies the account. It also serves all other requests, unless the account uses `cloud`.
     base: Base,
-    /// Where those are served who are under the terms of the company's cloud.
+    /// The address for accounts under the Google Cloud terms of service.
     cloud: Base,
     token: Arc<dyn Credential>,
-    /// What was learned last about the account.
+    /// The project as the service reported it last.
     project: Mutex<Option<Project>>,
 }
 
-/// What is left of a model.
+/// The remaining quota of one model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quota {
-    /// Its id.
+    /// The id of the model.
     pub model: String,
-    /// From 0, nothing, to 1, everything.
+    /// The remaining fraction, from 0 (nothing left) to 1 (full).
     pub remaining: f64,
-    /// When it is everything again, as the service words it.
+    /// When the quota is full again, in the format of the service.
     pub resets_at: Option<String>,
 }
 
-/// Where an account's models are.
+/// The address and project id that serve an account's models.
 #[derive(Debug, Clone)]
 struct Project {
     base: Base,
@@ -53,13 +54,14 @@ struct Project {
 }
 
 impl Antigravity {
-    /// Where accounts are known.
+    /// The address that identifies accounts.
     pub const BASE: &str = "https://daily-cloudcode-pa.googleapis.com";
-    /// Where those are served who are under the terms of the company's cloud.
+    /// The address for accounts under the Google Cloud terms of service.
     pub const CLOUD_BASE: &str = "https://cloudcode-pa.googleapis.com";
     const NAME: &str = "antigravity";
 
-    /// Somebody, by a token. `base` stands for both places if it is not the usual one.
+    /// Creates a client that authenticates with a token. A `base` other than [`Self::BASE`] is used for all
+    /// requests.
     pub fn new(web: Web, base: &str, token: Arc<dyn Credential>) -> Result<Self, ModelError> {
         let cloud = if base == Self::BASE { Self::CLOUD_BASE } else { base };
         Ok(Self { web, base: Base::parse(base)?, cloud: Base::parse(cloud)?, token, project: Mutex::default() })
@@ -94,7 +96,8 @@ impl Antigravity {
         project
     }
 
-    /// Where the account's models are: asked anew in each turn, because people change their plans.
+    /// Returns the project of the account. The service is asked again in each turn, because a user can change
+    /// plans.
     async fn project(&self, exchange: &mut Exchange<'_>) -> Result<Project, ModelError> {
         let known = self.project.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match known {
@@ -103,7 +106,7 @@ impl Antigravity {
         }
     }
 
-    /// What is left of each model, as far as that is limited, in the order of the catalogue.
+    /// The remaining quota of each model that has one, in the order of the catalogue.
     pub async fn quotas(&self) -> Result<Vec<Quota>, ModelError> {
         let list = self.list().await?;
         let quota = |option: ModelOption| {
@@ -114,7 +117,7 @@ impl Antigravity {
         Ok(options(&list).into_iter().filter_map(quota).collect())
     }
 
-    /// What it says of its models.
+    /// Requests the list of available models.
     async fn list(&self) -> Result<Value, ModelError> {
         let project = self.learn(&self.document(&self.who_am_i()?).await?);
         let request = self.request(&project.base, "fetchAvailableModels", &json!({"project": project.id}))?;
@@ -187,7 +190,7 @@ impl Models for Antigravity {
     }
 }
 
-/// Asks for a document within the time that it may take.
+/// Requests a JSON document, within the timeout for whole responses.
 async fn ask(exchange: &mut Exchange<'_>, request: &Request) -> Result<Value, ModelError> {
     let patience = exchange.web().timeouts().whole;
     let asked = async {
@@ -212,7 +215,7 @@ fn body(round: &Round, project: &str, name: &str) -> Value {
     for said in &round.said {
         let (role, parts) = parts(said);
         match contents.last_mut() {
-            // All results of one round belong together.
+            // All tool results of one round must be in one message.
             Some((last, before)) if *last == role && matches!(said, Said::Result { .. }) => before.extend(parts),
             _ if parts.is_empty() => {}
             _ => contents.push((role, parts)),
@@ -236,7 +239,8 @@ fn body(round: &Round, project: &str, name: &str) -> Value {
     })
 }
 
-/// Raw JSON as a tree; an empty object if it cannot be one. It comes from upstreams and models, and `json!` would panic.
+/// Parses raw JSON. Returns an empty object if that fails: the text comes from upstreams and models, and `json!`
+/// would panic.
 fn tree(raw: &RawValue) -> Value {
     serde_json::from_str(raw.get()).unwrap_or_else(|_| json!({}))
 }
@@ -267,7 +271,7 @@ fn parts(said: &Said) -> (&'static str, Vec<Value>) {
     }
 }
 
-/// What is to be heard of a reply: all of it together, without thoughts that nobody wanted.
+/// The whole reply as one piece. Thoughts are dropped if thinking is off.
 fn piece(parts: &[Value], thinking: Thinking) -> Piece {
     let mut piece = Piece::default();
     for part in parts {
@@ -294,7 +298,9 @@ fn call(exchange: &Exchange<'_>, at: usize, part: &Value) -> WantedCall {
     let call = &part["functionCall"];
     let name = call["name"].as_str().unwrap_or_default();
     let none = Value::Object(Map::new());
-    let raw = |value: &Value| -> Box<RawValue> { serde_json::value::to_raw_value(value).expect("JSON is JSON") };
+    let raw = |value: &Value| -> Box<RawValue> {
+        serde_json::value::to_raw_value(value).expect("a JSON value can be serialized")
+    };
     WantedCall {
         call_id: text(call, &["id"]).map_or_else(|| exchange.made_up_id(name, at), str::to_owned),
         name: name.to_owned(),
@@ -303,7 +309,7 @@ fn call(exchange: &Exchange<'_>, at: usize, part: &Value) -> WantedCall {
     }
 }
 
-/// The models in a list: first those that are recommended, then the others by name.
+/// The models of a list: recommended models first, then the others by id.
 fn options(list: &Value) -> Vec<ModelOption> {
     let Some(models) = list["models"].as_object() else { return Vec::new() };
     let sorts = entries(&list["agentModelSorts"]).iter();
@@ -325,7 +331,7 @@ fn options(list: &Value) -> Vec<ModelOption> {
 fn option(id: &str, model: &Value) -> ModelOption {
     use Thinking::{High, Low, Medium, Minimal, Off, XHigh};
     let thinks = model["supportsThinking"] == true;
-    // What comes out needs room in the same window.
+    // The output shares the context window with the input.
     let window = model["maxTokens"].as_u64().map(|whole| {
         let output = model["maxOutputTokens"].as_u64().unwrap_or(0);
         whole.checked_sub(output).filter(|rest| *rest > 0).unwrap_or(whole)
@@ -348,7 +354,7 @@ mod tests {
     use crate::WantedCall;
 
     #[test]
-    fn json_that_cannot_be_made_a_tree_is_left_out() {
+    fn json_that_cannot_be_parsed_becomes_an_empty_object() {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
         let call = |input| WantedCall { call_id: "1".to_owned(), name: "t".to_owned(), input, seal: None };
         for odd in [r#"{"a":1e999}"#, r#"{"a":"\ud800"}"#] {

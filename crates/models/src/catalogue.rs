@@ -1,4 +1,4 @@
-//! What services say about their models, brought into one form.
+//! Reads model lists of services, and helpers that bring their entries into one form.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::ModelError;
 use crate::exchange::{Access, message_of, shortened};
 use crate::web::{Request, Web, failed, timed_out};
 
-/// Lists are short, and people wait for them.
+/// The timeout for a list. Lists are short, and a user waits for them.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The longest list that is read, in bytes.
+/// The maximum size of a list in bytes.
 const MAX_LIST: usize = 32 * 1024 * 1024;
 
-/// A document that a service has, and the status with which it came.
+/// A document of a service, and the status of its response.
 #[derive(Debug)]
 pub(crate) struct Document {
     pub(crate) status: StatusCode,
@@ -25,7 +25,8 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    /// Asks for it once; and once more if the credential was turned down and there is another.
+    /// Requests a document. If the service rejects the credential and another one is available, the request is
+    /// repeated once.
     pub(crate) async fn ask(
         Access { web, name, credential }: Access<'_>,
         request: &Request,
@@ -51,7 +52,7 @@ impl Document {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|_| ModelError::Unreachable)? {
             if body.len() + chunk.len() > MAX_LIST {
-                return Err(failed(format!("{name} sent more than can be kept.")));
+                return Err(failed(format!("{name} sent a list of more than 32 MiB.")));
             }
             body.extend_from_slice(&chunk);
         }
@@ -62,7 +63,7 @@ impl Document {
         Ok(Self { status, text })
     }
 
-    /// The document as JSON, if it came with success.
+    /// Parses the document as JSON, if the response was successful.
     pub(crate) fn read(&self, name: &str) -> Result<Value, ModelError> {
         if !self.status.is_success() {
             let message = shortened(&message_of(&self.text), 2000);
@@ -72,17 +73,17 @@ impl Document {
     }
 }
 
-/// The entries of a list.
+/// The items of a JSON array, or an empty slice for any other value.
 pub(crate) fn entries(list: &Value) -> &[Value] {
     list.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The first of these members that is a text with something in it.
+/// The first of these members that is a non-empty string.
 pub(crate) fn text<'a>(entry: &'a Value, names: &[&str]) -> Option<&'a str> {
     names.iter().filter_map(|name| entry[name].as_str()).map(str::trim).find(|text| !text.is_empty())
 }
 
-/// How many tokens a model takes in, whatever its service calls that.
+/// The size of the model's context window in tokens. Each service uses a different member name for it.
 pub(crate) fn window(entry: &Value) -> Option<u64> {
     let names = ["context_length", "context_window", "max_context_length", "max_model_len", "max_input_tokens"];
     let direct = names.iter().map(|name| &entry[name]);
@@ -90,9 +91,9 @@ pub(crate) fn window(entry: &Value) -> Option<u64> {
     direct.chain(nested).filter_map(Value::as_u64).find(|tokens| *tokens > 0)
 }
 
-/// Compares as people sort: case decides only between texts that are otherwise equal.
+/// Compares labels without regard to case. Case only decides between labels that are otherwise equal.
 pub(crate) fn by_label(a: &str, b: &str) -> Ordering {
-    // What is neither letter nor digit comes first, in the order of the root collation.
+    // Punctuation sorts first, in the order of the root collation.
     const SIGNS: &str = "_-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~$";
     let key = |character: char| match SIGNS.find(character) {
         _ if character.is_whitespace() => (0, 0),
@@ -109,14 +110,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_sort_as_people_do() {
+    fn labels_sort_without_regard_to_case() {
         let mut labels = ["beta", "Alpha: B", "alpha", "Alpha", "Alpha 2", "10", "Alpha-2", "Deep", "(new)"];
         labels.sort_by(|a, b| by_label(a, b));
         assert_eq!(labels, ["(new)", "10", "alpha", "Alpha", "Alpha 2", "Alpha-2", "Alpha: B", "beta", "Deep"]);
     }
 
     #[test]
-    fn windows_have_many_names() {
+    fn context_windows_are_found_under_many_names() {
         let tokens = |text: &str| window(&serde_json::from_str(text).unwrap());
         assert_eq!(tokens(r#"{"context_length":8000}"#), Some(8000));
         assert_eq!(tokens(r#"{"context_length":null,"top_provider":{"context_length":5}}"#), Some(5));

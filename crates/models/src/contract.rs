@@ -1,7 +1,8 @@
-//! What the agent asks of a model, and what it hears.
+//! The interface between the agent and model providers.
 //!
-//! A turn is made of rounds. Each round is one request: everything said so far goes in, pieces of thought and answer come
-//! out while they are made, and at the end the tool calls that the model wants answered before the next round.
+//! A turn consists of rounds. Each round is one request with the whole conversation so far. While the model
+//! generates, the provider delivers pieces of thoughts and of the answer. At the end it returns the tool calls that
+//! the model needs before the next round.
 
 use std::sync::Arc;
 
@@ -10,18 +11,18 @@ use gladhand_core::wire::RawValue;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-/// Somebody who has models: one account at one service.
+/// A model provider: one account at one service.
 #[async_trait]
 pub trait Models: std::fmt::Debug + Send + Sync {
-    /// What it is called in options and settings: `openrouter`, `anthropic`, `local` …
+    /// The name of the provider in options and settings: `openrouter`, `anthropic`, `local` …
     fn provider(&self) -> &str;
 
-    /// The models that it has, in the order in which they are to be shown.
+    /// The available models, in display order.
     async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError>;
 
-    /// Runs one round. Pieces go to `hear` in the order in which they came, without delay and without being merged; a
-    /// slow listener slows the reading down. When `cancel` is cancelled it ends soon with [`ModelError::Cancelled`], also
-    /// while it waits for the first byte.
+    /// Runs one round. Pieces are passed to `hear` in the order of arrival, without delay and without merging; a
+    /// slow listener slows down reading. If `cancel` is cancelled, the round soon ends with
+    /// [`ModelError::Cancelled`], even while it waits for the first byte.
     async fn round(
         &self,
         round: &Round,
@@ -30,146 +31,147 @@ pub trait Models: std::fmt::Debug + Send + Sync {
     ) -> Result<Heard, ModelError>;
 }
 
-/// Hears pieces as they come.
+/// Receives the pieces of a reply as they arrive.
 #[async_trait]
 pub trait Listener: Send {
-    /// One piece of the provider's output.
+    /// Receives one piece of the model's output.
     async fn piece(&mut self, piece: Piece);
 
-    /// Something worth knowing for whoever looks for a fault: the request, the raw reply, a retry. Secrets are not in it.
+    /// Receives debug data: the request, the raw reply, a retry. It contains no secrets.
     async fn debug(&mut self, stage: &'static str, data: Box<RawValue>);
 
-    /// Whether anybody looks for a fault; if not, [`Listener::debug`] need not be told anything.
+    /// Whether debug data is wanted. If not, [`Listener::debug`] need not be called.
     fn is_curious(&self) -> bool {
         true
     }
 }
 
-/// A model that can be chosen.
+/// A model that can be selected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelOption {
-    /// Its id at its provider.
+    /// The id of the model at its provider.
     pub id: String,
-    /// Who has it.
+    /// The name of the provider.
     pub provider: String,
-    /// For people.
+    /// The display name.
     pub label: String,
-    /// For people.
+    /// The description shown to users.
     pub description: String,
-    /// How much it may be told to think.
+    /// The thinking levels that the model supports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub supported_thinking_levels: Option<Vec<Thinking>>,
-    /// How much it thinks unless told.
+    /// The thinking level used if none is selected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_thinking_level: Option<Thinking>,
-    /// Who may run it, where the provider passes requests on.
+    /// The providers that can run the model, if this provider routes requests to others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routing_providers: Option<Vec<String>>,
-    /// How many tokens it takes in.
+    /// The size of the context window in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_window_tokens: Option<u64>,
 }
 
-/// How much a model is to think.
+/// How much a model thinks before it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Thinking {
-    /// Not at all.
+    /// Thinking is off.
     Off,
     /// As little as possible.
     Minimal,
     /// A little.
     Low,
-    /// Some.
+    /// A medium amount.
     Medium,
     /// Much.
     High,
-    /// Even more.
+    /// The maximum.
     XHigh,
 }
 
-/// Everything that one request is made of.
+/// The content of one request.
 #[derive(Debug, Clone)]
 pub struct Round {
-    /// Counts the requests of a turn, from 1.
+    /// The number of the request within its turn, starting at 1.
     pub number: u32,
-    /// Names the turn at providers that want to know.
+    /// The id of the turn, for providers that need one.
     pub turn: String,
     /// The id of the model.
     pub model: String,
-    /// How much it is to think.
+    /// The thinking level.
     pub thinking: Thinking,
-    /// Who is to run it, where the provider passes requests on.
+    /// The provider that runs the model, if this provider routes requests to others.
     pub routing: Option<String>,
-    /// What it is told before everything else.
+    /// The system prompt.
     pub instructions: String,
-    /// Everything said so far, oldest first, this turn's earlier rounds included.
+    /// The conversation so far, oldest first, including earlier rounds of this turn.
     pub said: Vec<Said>,
-    /// What it may call; empty when it is to answer in words.
+    /// The tools that the model can call. Empty if the model must answer in text.
     pub tools: Arc<[ToolOffer]>,
 }
 
-/// One thing that was said.
+/// One item of a conversation.
 #[derive(Debug, Clone)]
 pub enum Said {
-    /// By the user.
+    /// A message of the user.
     User {
-        /// In words.
+        /// The text.
         text: String,
-        /// In pictures: data URLs.
+        /// The images, as data URLs.
         images: Vec<String>,
     },
-    /// By the model.
+    /// A message of the model.
     Assistant {
-        /// In words; may be empty.
+        /// The text; can be empty.
         text: String,
-        /// What it wanted to be called.
+        /// The tool calls that the model requested.
         calls: Vec<WantedCall>,
     },
-    /// By a tool.
+    /// The result of a tool call.
     Result {
-        /// Which call it answers.
+        /// The id of the call.
         call_id: String,
-        /// The name that the model used.
+        /// The tool name that the model used.
         name: String,
-        /// What came out.
+        /// The output of the tool.
         output: Box<RawValue>,
-        /// Why it failed, if it did.
+        /// The error message, if the call failed.
         error: Option<String>,
     },
 }
 
-/// A tool as a model is told of it.
+/// A tool as described to a model.
 #[derive(Debug, Clone)]
 pub struct ToolOffer {
-    /// A name that every provider takes: letters, digits, `_` and `-`, at most 64.
+    /// A name that every provider accepts: letters, digits, `_` and `-`, at most 64 characters.
     pub name: String,
-    /// What it does.
+    /// The description of the tool.
     pub description: String,
-    /// What it takes: a JSON Schema.
+    /// The input schema (JSON Schema).
     pub schema: Box<RawValue>,
 }
 
-/// A call that a model wants.
+/// A tool call that the model requested.
 #[derive(Debug, Clone)]
 pub struct WantedCall {
-    /// The provider's id, or one that was made up.
+    /// The id from the provider, or a generated one.
     pub call_id: String,
-    /// The name that the model used.
+    /// The tool name that the model used.
     pub name: String,
-    /// A JSON object; `{}` where the model wrote something else.
+    /// The arguments: a JSON object; `{}` if the model wrote anything else.
     pub input: Box<RawValue>,
-    /// What the provider wants back unread with the call (a signature of its thoughts).
+    /// Opaque data that the provider requires back with the call, such as a signature of the thoughts.
     pub seal: Option<Box<RawValue>>,
 }
 
-/// One piece of a provider's output: what arrived together stays together.
+/// One piece of the model's output. Segments that arrive together stay in one piece.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Piece {
-    /// What came, in order.
+    /// The segments, in order of arrival.
     pub segments: Vec<Segment>,
-    /// The beginning of the thought so far, where thoughts come in pieces; else the whole thoughts of this piece.
+    /// If thoughts are streamed: the beginning of the current thought. Otherwise: the complete thoughts of this
+    /// piece.
     pub thoughts: Vec<String>,
 }
 
@@ -177,48 +179,48 @@ pub struct Piece {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", content = "text", rename_all = "lowercase")]
 pub enum Segment {
-    /// What the model thinks.
+    /// Text of a thought.
     Thought(String),
-    /// What it says.
+    /// Text of the answer.
     Answer(String),
 }
 
-/// How a round ended.
+/// The result of a round.
 #[derive(Debug, Clone, Default)]
 pub struct Heard {
-    /// What the model wants called before it goes on. None: the answer is complete.
+    /// The tool calls to run before the next round. If empty, the answer is complete.
     pub calls: Vec<WantedCall>,
-    /// What it cost, where the provider says so.
+    /// Token usage, if the provider reports it.
     pub usage: Option<Usage>,
 }
 
-/// What a round cost.
+/// Token usage of a round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
-    /// Tokens that went in.
+    /// Input tokens.
     pub input_tokens: u64,
-    /// Tokens that came out.
+    /// Output tokens.
     pub output_tokens: u64,
 }
 
-/// Why a round or a catalogue could not be had. The texts are what clients of the agent see.
+/// Why a round or a catalogue request failed. Clients of the agent see these texts.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 pub enum ModelError {
-    /// It was told to stop.
+    /// The caller cancelled the request.
     #[error("Request was aborted.")]
     Cancelled,
-    /// Nobody answered.
+    /// The service could not be reached.
     #[error("Connection error.")]
     Unreachable,
-    /// The service answered with a status that is none of success.
+    /// The service responded with an error status.
     #[error("{status} {message}")]
     Status {
-        /// The status.
+        /// The HTTP status.
         status: u16,
-        /// What it said.
+        /// The message in the response.
         message: String,
     },
-    /// Everything else, in words that people understand.
+    /// Any other failure, as text for users.
     #[error("{0}")]
     Failed(String),
 }

@@ -1,4 +1,4 @@
-//! What a service wants to see before it answers.
+//! Credentials for requests to a service.
 
 use std::fmt;
 
@@ -7,19 +7,19 @@ use gladhand_core::Secret;
 
 use crate::ModelError;
 
-/// A key or a token, asked for before each request, so that whoever holds it can renew it.
+/// A key or token. It is requested before each use, so that its holder can renew it.
 #[async_trait]
 pub trait Credential: fmt::Debug + Send + Sync {
-    /// The one to use now.
+    /// The credential to use now.
     async fn token(&self) -> Result<Secret, ModelError>;
 
-    /// Another one, after the service turned this one down. Asked at most once for a request.
+    /// A replacement after the service rejected this credential. Called at most once per request.
     async fn another(&self, _refused: &Secret) -> Option<Secret> {
         None
     }
 }
 
-/// A key that stays what it is.
+/// A key that never changes.
 #[async_trait]
 impl Credential for Secret {
     async fn token(&self) -> Result<Self, ModelError> {

@@ -1,4 +1,4 @@
-//! Replies that come in pieces, with bounds on one event and on all of them.
+//! Reads server-sent events, with limits on one event and on the whole reply.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use futures_util::{StreamExt, TryStreamExt};
 use reqwest::Response;
 use sse_stream::{Sse, SseByteStream};
 
-/// The most that one event may hold, in mebibytes. Pictures come in one event.
+/// The maximum size of one event in MiB. An image arrives in one event.
 pub(crate) const MAX_EVENT_MIB: usize = 16;
 const MAX_EVENT: usize = MAX_EVENT_MIB * 1024 * 1024;
-/// The most that a whole reply may hold, in mebibytes.
+/// The maximum size of a whole reply in MiB.
 pub(crate) const MAX_REPLY_MIB: usize = 32;
 pub(crate) const MAX_REPLY: usize = MAX_REPLY_MIB * 1024 * 1024;
 
-/// A stream of events under way.
+/// An open event stream.
 pub(crate) struct Events {
     stream: BoxStream<'static, Result<Sse, sse_stream::Error>>,
-    /// Bytes since the last event.
+    /// Bytes received since the last event.
     unread: Arc<AtomicUsize>,
-    /// Bytes before that.
+    /// Bytes of all events before that.
     read: usize,
 }
 
@@ -31,12 +31,12 @@ impl fmt::Debug for Events {
     }
 }
 
-/// What is wrong with a stream, besides that it ended.
+/// A defect of a stream other than its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// An event, or all of them, hold more than we keep.
+    /// One event, or all of them together, exceed the size limit.
     TooLong,
-    /// It is not text.
+    /// The stream is not valid text.
     NotText,
 }
 
@@ -49,7 +49,7 @@ enum Broken {
 }
 
 impl Events {
-    /// The events of a response.
+    /// Reads the events of a response.
     pub(crate) fn of(response: Response) -> Self {
         let unread = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&unread);
@@ -61,8 +61,8 @@ impl Events {
         Self { stream: SseByteStream::new(bytes).boxed(), unread, read: 0 }
     }
 
-    /// The data of the next event; `None` when the stream has ended, by itself or because the connection broke. Every
-    /// protocol that we read marks its end, so the two need not be told apart.
+    /// Returns the data of the next event, or `None` at the end of the stream. A broken connection also counts as
+    /// the end: every supported protocol marks the end of a reply, so callers detect a reply that is incomplete.
     pub(crate) async fn next(&mut self) -> Result<Option<String>, Flaw> {
         loop {
             let event = match self.stream.next().await {
@@ -78,7 +78,7 @@ impl Events {
             if self.read > MAX_REPLY {
                 return Err(Flaw::TooLong);
             }
-            // What an event is called is repeated in its data wherever it matters.
+            // Event names are ignored: where the name matters, the data repeats it.
             if let Some(data) = event.data.filter(|data| !data.trim().is_empty()) {
                 return Ok(Some(data));
             }

@@ -1,7 +1,8 @@
-//! One round as seen by the client of a service: requests with retries, replies with bounds, and an end at any moment.
+//! Runs one round against a service: retries, size limits on replies, and cancellation at any moment.
 //!
-//! Retries have two layers. Each request is tried three times when the service is briefly unwell; and a round that met a
-//! rate limit is begun anew up to eight times, with growing pauses, as long as nothing of it was heard.
+//! There are two layers of retries. Each request is sent up to three times if the service has a temporary failure.
+//! A round that hits a rate limit is started again, up to eight attempts with growing delays, as long as the
+//! listener has received nothing.
 
 use std::time::Duration;
 
@@ -22,56 +23,56 @@ use crate::values;
 use crate::web::{Request, Web, failed, timed_out};
 use crate::{Credential, Listener, ModelError, Piece, Round, Segment};
 
-/// How often a request is repeated.
+/// The maximum number of retries of one request.
 const RETRIES: u32 = 2;
-/// The pause before the first repetition; the next one is twice as long.
+/// The delay before the first retry. The delay before the second one is twice as long.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
-/// No service may ask for a longer pause than this within one request.
+/// A delay that the service requests is ignored if it is this long or longer.
 const LONGEST_HINT: Duration = Duration::from_secs(60);
-/// How often a round is begun at rate limits.
+/// The maximum number of attempts of one round when the service reports a rate limit.
 const MAX_ATTEMPTS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(1250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 const JITTER: Duration = Duration::from_millis(500);
-/// How much of a refusal is read, in bytes.
+/// The maximum number of bytes read from an error response.
 const MAX_REFUSAL: usize = 64 * 1024;
-/// How much of it people are shown, in characters.
+/// The maximum number of characters of it that are shown to the user.
 const MAX_SHOWN: usize = 2000;
 
-/// The most calls that one reply may want.
+/// The maximum number of tool calls in one reply.
 pub(crate) const MAX_CALLS: usize = 256;
-/// The most JSON values that one reply may keep in memory.
+/// The maximum number of JSON values of one reply that are kept in memory.
 const MAX_VALUES: usize = 200_000;
 
-/// A service, and what it takes to be let in.
+/// A service, and the credential for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Access<'a> {
     pub(crate) web: &'a Web,
-    /// What the service is called in texts for people.
+    /// The name of the service in messages for users.
     pub(crate) name: &'a str,
     pub(crate) credential: Option<&'a dyn Credential>,
 }
 
-/// One round under way.
+/// A running round.
 pub(crate) struct Exchange<'a> {
     access: Access<'a>,
     hear: &'a mut (dyn Listener + 'a),
     cancel: &'a CancellationToken,
     round: &'a Round,
-    /// The credential that was shown last, so that it can be kept out of texts.
+    /// The credential that was sent last. It is removed from messages.
     shown: Option<Secret>,
     attempt: u32,
     has_spoken: bool,
-    /// The JSON values of this reply that are kept until its end.
+    /// The number of JSON values of this reply that are kept until the reply ends.
     kept: usize,
 }
 
-/// A reply, by the form in which it comes.
+/// A reply, by its transfer format.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// In pieces.
+    /// Server-sent events.
     Events(Events),
-    /// At once.
+    /// One document.
     Whole(Bytes),
 }
 
@@ -97,7 +98,7 @@ impl<'a> Exchange<'a> {
         self.round
     }
 
-    /// Passes a piece on; an empty one says nothing.
+    /// Passes a piece to the listener, unless it is empty.
     pub(crate) async fn say(&mut self, piece: Piece) {
         if !piece.segments.is_empty() {
             self.has_spoken = true;
@@ -105,7 +106,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Passes on a piece of the answer.
+    /// Passes a piece of the answer to the listener.
     pub(crate) async fn answer(&mut self, text: impl Into<String>) {
         let text = text.into();
         if !text.is_empty() {
@@ -113,7 +114,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Tells whoever looks for a fault, if anybody does: the round, and what is added to it.
+    /// Sends debug data to the listener, if it wants debug data: the round number and the fields that `tell` adds.
     pub(crate) async fn debug(&mut self, stage: &'static str, tell: impl FnOnce(Told) -> Told) {
         if self.hear.is_curious() {
             let told = tell(Told::default().and("toolRound", &self.round.number));
@@ -121,7 +122,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// What to do after an attempt failed: returns once the round may be begun anew, else with the error.
+    /// Decides what happens after a failed attempt. Returns `Ok` after a delay if the round may be started again,
+    /// else the error.
     pub(crate) async fn after(&mut self, error: ModelError) -> Result<(), ModelError> {
         if self.has_spoken || self.attempt == MAX_ATTEMPTS || !is_rate_limit(&error) {
             return Err(error);
@@ -140,7 +142,7 @@ impl<'a> Exchange<'a> {
         unless(self.cancel, self.access.web.clock().sleep(pause)).await
     }
 
-    /// Makes a request, again if the service is briefly unwell, and gives its answer whatever that says.
+    /// Sends a request, with retries for temporary failures. Returns the response with any status.
     pub(crate) async fn ask(&mut self, request: &Request) -> Result<Response, ModelError> {
         let mut token = match self.access.credential {
             Some(credential) => Some(unless(self.cancel, credential.token()).await??),
@@ -173,7 +175,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Makes a request that must succeed.
+    /// Sends a request, and fails unless the response is successful.
     pub(crate) async fn ask_for_success(&mut self, request: &Request) -> Result<Response, ModelError> {
         let response = self.ask(request).await?;
         let status = response.status();
@@ -184,7 +186,7 @@ impl<'a> Exchange<'a> {
         Err(ModelError::Status { status: status.as_u16(), message: self.clean(&message_of(&text)) })
     }
 
-    /// The reply in a response, in pieces or whole.
+    /// Returns the reply in a response, as an event stream or as one document.
     pub(crate) async fn reply(&mut self, response: Response) -> Result<Reply, ModelError> {
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -197,7 +199,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The data of the next event, or nothing at the end of the stream.
+    /// Returns the data of the next event, or `None` at the end of the stream.
     pub(crate) async fn next(&mut self, events: &mut Events) -> Result<Option<String>, ModelError> {
         let idle = self.access.web.timeouts().idle;
         match unless(self.cancel, tokio::time::timeout(idle, events.next())).await? {
@@ -208,7 +210,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The whole body of a response.
+    /// Reads the whole body of a response.
     pub(crate) async fn whole(&mut self, mut response: Response) -> Result<Bytes, ModelError> {
         let idle = self.access.web.timeouts().idle;
         let mut body = BytesMut::new();
@@ -223,11 +225,11 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// What a response that is no success says, as far as it is worth reading.
+    /// Reads the body of an error response, up to [`MAX_REFUSAL`].
     pub(crate) async fn refusal(&mut self, mut response: Response) -> Result<String, ModelError> {
         let idle = self.access.web.timeouts().idle;
         let mut body = Vec::new();
-        // A refusal that breaks off still refuses.
+        // An error response that breaks off is still an error response, so the part that arrived is used.
         while let Ok(Ok(Some(chunk))) = unless(self.cancel, tokio::time::timeout(idle, response.chunk())).await? {
             body.extend_from_slice(&chunk[..chunk.len().min(MAX_REFUSAL - body.len())]);
             if body.len() == MAX_REFUSAL {
@@ -237,32 +239,32 @@ impl<'a> Exchange<'a> {
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
-    /// Reads JSON that the service sent. Text with too many values is refused before memory is taken for them.
+    /// Parses JSON from the service. Text with too many values is refused before memory is allocated for them.
     pub(crate) fn read<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, ModelError> {
         if values::in_text(text) > MAX_VALUES {
             return Err(self.too_many_values());
         }
-        // The parser's own message may quote what was said.
+        // The parser's message is not used, because it can quote the content.
         serde_json::from_slice(text)
             .map_err(|_| failed(format!("{} sent something that is not the expected JSON.", self.access.name)))
     }
 
-    /// A text for people, without what is secret and not longer than they read.
+    /// A message for users: without secrets and with limited length.
     pub(crate) fn clean(&self, text: &str) -> String {
         shortened(&redact_with(text, self.shown.as_ref().map(Secret::expose)), MAX_SHOWN)
     }
 
-    /// An id for a call that came without one.
+    /// Generates an id for a call that has none.
     pub(crate) fn made_up_id(&self, tool: &str, index: usize) -> String {
         format!("{tool}-{}-{index}", self.round.number)
     }
 
-    /// Counts JSON that is kept until the reply ends. All of it together has the bound of one event.
+    /// Counts JSON values that are kept until the reply ends. Together they have the same limit as one event.
     pub(crate) fn keep(&mut self, value: &Value) -> Result<(), ModelError> {
         self.count_kept(values::in_tree(value))
     }
 
-    /// The same for JSON that is put together from pieces of text.
+    /// Counts the values of JSON that is assembled from pieces of text, like [`Self::keep`].
     pub(crate) fn keep_text(&mut self, text: &str) -> Result<(), ModelError> {
         self.count_kept(values::in_text(text.as_bytes()))
     }
@@ -272,10 +274,12 @@ impl<'a> Exchange<'a> {
         if self.kept > MAX_VALUES { Err(self.too_many_values()) } else { Ok(()) }
     }
 
-    /// Refuses a reply that wants too many calls.
+    /// Refuses a reply with too many tool calls.
     pub(crate) fn check_calls(&self, count: usize) -> Result<(), ModelError> {
         match count > MAX_CALLS {
-            true => Err(failed(format!("{} wants more than {MAX_CALLS} calls at once.", self.access.name))),
+            true => {
+                Err(failed(format!("{} requested more than {MAX_CALLS} tool calls in one reply.", self.access.name)))
+            }
             false => Ok(()),
         }
     }
@@ -290,7 +294,7 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// Waits for something, unless the round is cancelled before.
+/// Waits for a future, unless the round is cancelled first.
 async fn unless<T>(cancel: &CancellationToken, future: impl Future<Output = T>) -> Result<T, ModelError> {
     tokio::select! {
         biased;
@@ -299,12 +303,12 @@ async fn unless<T>(cancel: &CancellationToken, future: impl Future<Output = T>) 
     }
 }
 
-/// The body of a request as those see it who look for a fault.
+/// The request body as JSON for debug output.
 pub(crate) fn payload(body: &[u8]) -> Option<&RawValue> {
     serde_json::from_slice(body).ok()
 }
 
-/// The arguments of a call: the object that the model wrote, or an empty one.
+/// The arguments of a call: the object that the model wrote, or `{}`.
 pub(crate) fn arguments(text: &str) -> Box<RawValue> {
     serde_json::from_str::<Box<RawValue>>(text)
         .ok()
@@ -312,20 +316,20 @@ pub(crate) fn arguments(text: &str) -> Box<RawValue> {
         .unwrap_or_else(|| RawValue::from_string("{}".to_owned()).expect("an empty object is JSON"))
 }
 
-/// Text without the space around it.
+/// The text without surrounding whitespace.
 pub(crate) fn trimmed(text: &str) -> &str {
     text.trim_matches(|character: char| character.is_whitespace() || character == '\u{feff}')
 }
 
-/// A thought so far, as each of its pieces repeats it: its beginning, which says what it is about. All of it with every
-/// piece would be as much again for each.
+/// The thought so far, repeated with each of its pieces. Only the beginning is repeated: repeating the whole
+/// thought would make the total size grow quadratically.
 pub(crate) fn so_far(thought: &str) -> String {
     const REPEATED: usize = 2048;
     let begun = trimmed(thought);
     begun[..begun.floor_char_boundary(REPEATED)].to_owned()
 }
 
-/// The beginning of a text.
+/// The first `most` characters of a text.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     text.chars().take(most).collect()
 }
@@ -345,15 +349,15 @@ fn is_rate_limit(error: &ModelError) -> bool {
     }
 }
 
-/// The pause that a service asks for, where it is one that can be waited for. A date is not understood: the services that
-/// send one at all send it for maintenance, which takes longer than a caller waits.
+/// The retry delay that the service requests, if it is below [`LONGEST_HINT`]. HTTP dates are ignored: services
+/// send a date for maintenance, and that takes longer than a caller waits.
 fn pause_asked_for(headers: &HeaderMap) -> Option<Duration> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
     let seconds = number("retry-after-ms").map(|millis| millis / 1000.0).or_else(|| number("retry-after"))?;
     Duration::try_from_secs_f64(seconds).ok().filter(|pause| *pause < LONGEST_HINT)
 }
 
-/// What a refusal says: the message in it, or all of it when it is no JSON.
+/// The message of an error response: the message member, or the whole text if it is not JSON.
 pub(crate) fn message_of(text: &str) -> String {
     let nothing = "status code (no body)";
     let Ok(document) = serde_json::from_str::<Value>(text) else {
@@ -392,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_its_message() {
+    fn the_message_of_an_error_response_is_found() {
         for (text, expected) in [
             (r#"{"error":{"message":"slow down","code":429}}"#, "slow down"),
             (r#"{"error":{"code":429}}"#, r#"{"code":429}"#),
@@ -407,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_that_are_asked_for_are_kept_within_reason() {
+    fn requested_retry_delays_are_limited() {
         let asked = |name: &'static str, value: &'static str| {
             pause_asked_for(&HeaderMap::from_iter([(
                 http::HeaderName::from_static(name),

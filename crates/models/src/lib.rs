@@ -1,8 +1,8 @@
-//! Language models on the wire: the contract between the agent and whoever has models, and the services that do.
+//! Language models on the wire: the interface between the agent and model providers, and a client for each service.
 //!
-//! Each service has a client of its own, because the exact texts, retries and shapes are part of what people see. They
-//! share how a request is made ([`Web`]), who pays for it ([`Credential`]), and how a reply is heard piece by piece.
-//! Nothing here keeps a conversation: a round comes in whole and goes out whole.
+//! Each service has its own client, because users see the exact texts, retries and data. The clients share how a
+//! request is sent ([`Web`]), how it is authenticated ([`Credential`]), and how a reply is read piece by piece.
+//! This crate stores no conversation: each round contains all of it.
 
 mod anthropic;
 mod antigravity;

@@ -1,4 +1,4 @@
-//! Model servers on this machine that nobody had to configure.
+//! Finds model servers on this machine without configuration.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use futures_util::future::join_all;
 
 use crate::{Compatible, ModelOption, Models, Web};
 
-/// A server on this machine answers within this time, or it is not there.
+/// A server on this machine that does not respond within this time counts as absent.
 const PATIENCE: Duration = Duration::from_millis(750);
 
-/// Where a server may be.
+/// An address at which a server may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate<'a> {
-    /// What its provider is called if it is there.
+    /// The name of the provider if a server is found there.
     pub provider: &'a str,
-    /// Where to look.
+    /// The address.
     pub base: &'a str,
 }
 
-/// Where the servers that people run listen unless told otherwise.
+/// The default addresses of common model servers.
 pub const LOCAL_SERVERS: &[Candidate<'static>] = &[
     Candidate { provider: "ollama", base: "http://127.0.0.1:11434/v1" },
     Candidate { provider: "llamacpp", base: "http://127.0.0.1:8080/v1" },
 ];
 
-/// Looks for a server that has at least one model, at all places at once; the first place in the list wins. What else
-/// may listen there is told apart by its answer: it has no list of models.
+/// Looks for a server with at least one model, at all addresses in parallel. The first address in the list wins.
+/// Any other program that listens there is recognized by its response: it returns no list of models.
 pub async fn detect(web: &Web, places: &[Candidate<'_>]) -> Option<(Compatible, Vec<ModelOption>)> {
     let looks = places.iter().map(async |place| {
         let server = Compatible::new(web.clone(), place.provider, place.base, None).ok()?;

@@ -1,11 +1,11 @@
-//! What was said, in the few forms that several services share.
+//! Conversation items in the forms that several services share.
 
 use gladhand_core::wire::{Members, RawValue};
 use serde::Serialize;
 
 use crate::{ToolOffer, WantedCall};
 
-/// What a tool said, as one JSON text: its output, and why it failed if it did.
+/// The result of a tool call as JSON text: the output, and the error if the call failed.
 pub(crate) fn outcome(output: &RawValue, error: Option<&str>) -> String {
     #[derive(Serialize)]
     struct Outcome<'a> {
@@ -16,14 +16,14 @@ pub(crate) fn outcome(output: &RawValue, error: Option<&str>) -> String {
     serde_json::to_string(&Outcome { error, output }).expect("text and raw JSON are always JSON")
 }
 
-/// A picture in a data URL: its media type and its data in base64.
+/// The media type and the base64 data of an image in a data URL.
 pub(crate) fn picture(url: &str) -> Option<(&str, &str)> {
     let (kind, data) = url.strip_prefix("data:")?.split_once(',')?;
     Some((kind.strip_suffix(";base64")?, data))
 }
 
-/// What a tool takes. Services refuse schemas that do not say that they describe an object with properties, and models
-/// make up fewer members when they are told that there are no others.
+/// The input schema of a tool. Services reject a schema that does not describe an object with properties. Models
+/// invent fewer members if `additionalProperties` is false.
 pub(crate) fn schema(tool: &ToolOffer) -> Box<RawValue> {
     let text = tool.schema.get();
     let Some(members) = Members::of(&tool.schema) else { return raw(EMPTY.to_owned()) };
@@ -46,7 +46,7 @@ fn raw(text: String) -> Box<RawValue> {
     RawValue::from_string(text).expect("an object with one more member is JSON")
 }
 
-/// What the service wants back unread with these calls. It is kept with the first one that has it.
+/// The opaque data that the service requires back with these calls. The first call that has such data holds it.
 pub(crate) fn seal(calls: &[WantedCall]) -> Option<&RawValue> {
     calls.iter().find_map(|call| call.seal.as_deref())
 }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_says_what_services_want_to_hear() {
+    fn schemas_get_the_members_that_services_require() {
         for (given, expected) in [
             ("{}", EMPTY),
             ("true", EMPTY),
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_are_base64_in_data_urls() {
+    fn images_are_base64_in_data_urls() {
         assert_eq!(picture("data:image/png;base64,AAAA"), Some(("image/png", "AAAA")));
         for url in ["https://example.test/a.png", "data:image/png,AAAA", "data:image/png;base64"] {
             assert_eq!(picture(url), None, "{url}");

@@ -1,26 +1,26 @@
-//! What is told to whoever looks for a fault.
+//! Builds the JSON objects of debug output.
 
 use gladhand_core::wire::RawValue;
 use serde::{Serialize, Serializer};
 
-/// Members in the order in which they are said.
+/// The members of an object, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Told(Vec<(&'static str, Box<RawValue>)>);
 
 impl Told {
-    /// The same with one more at the end.
+    /// Adds a member at the end.
     pub(crate) fn and(mut self, name: &'static str, value: &impl Serialize) -> Self {
         self.0.push((name, raw(value)));
         self
     }
 
-    /// The same with one more before all others.
+    /// Adds a member before all others.
     pub(crate) fn after(mut self, name: &'static str, value: &impl Serialize) -> Self {
         self.0.insert(0, (name, raw(value)));
         self
     }
 
-    /// All of it as an object.
+    /// The members as a JSON object.
     pub(crate) fn into_json(self) -> Box<RawValue> {
         raw(&self)
     }
@@ -33,7 +33,7 @@ impl Serialize for Told {
 }
 
 fn raw(value: &impl Serialize) -> Box<RawValue> {
-    serde_json::value::to_raw_value(value).expect("text, numbers and JSON are JSON")
+    serde_json::value::to_raw_value(value).expect("debug data can be serialized")
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! How many JSON values there are. A value takes up to a few hundred bytes in memory, whatever it has on the wire.
+//! Counts JSON values. A value can take a few hundred bytes in memory, however short it is on the wire.
 
 use serde_json::Value;
 
-/// The values in JSON text, members and items of all depths included, counted without memory. It is never too low.
+/// Counts the values in JSON text at all depths, without allocating memory. The result is never too low.
 ///
-/// Every value except the first follows a comma, a colon or an opening bracket. A member counts twice, because its name takes
-/// memory too.
+/// Every value except the first follows a comma, a colon or an opening bracket. A member counts twice, because its
+/// name takes memory too.
 pub(crate) fn in_text(text: &[u8]) -> usize {
     let (mut values, mut in_string, mut escaped) = (1, false, false);
     for &byte in text {
@@ -20,7 +20,7 @@ pub(crate) fn in_text(text: &[u8]) -> usize {
     values
 }
 
-/// The values in one, itself included.
+/// Counts the values in a tree, including the root.
 pub(crate) fn in_tree(value: &Value) -> usize {
     1 + match value {
         Value::Array(items) => items.iter().map(in_tree).sum(),

@@ -1,7 +1,7 @@
-//! The way to services over HTTP: who we say that we are, how long we wait, and one request at a time.
+//! Sends HTTP requests to services: client identity, timeouts, and one request at a time.
 //!
-//! Nothing is retried here; see [`Exchange`](crate::exchange::Exchange). No redirect is followed: it would take a key to
-//! somebody whom nobody named.
+//! This module does not retry; see [`Exchange`](crate::exchange::Exchange). It follows no redirects, because a
+//! redirect would send the key to a host that the user did not configure.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -18,14 +18,14 @@ use url::{Host, Url};
 
 use crate::ModelError;
 
-/// Who we say that we are.
+/// The identity that this client sends to services.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    /// Our name.
+    /// The name.
     pub name: String,
-    /// Our version.
+    /// The version.
     pub version: String,
-    /// Where people find us, for services that list who calls them.
+    /// The home page, for services that list their clients.
     pub home: Option<String>,
 }
 
@@ -35,16 +35,17 @@ impl Default for Identity {
     }
 }
 
-/// How long to wait.
+/// Timeouts for requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
-    /// For a connection.
+    /// For the connection. Default: 10 seconds.
     pub connect: Duration,
-    /// For the beginning of an answer. Models that think long say nothing before.
+    /// For the first byte of a response. Default: 600 seconds, because a model can think for a long time before it
+    /// responds.
     pub first_byte: Duration,
-    /// For the next piece of an answer.
+    /// For the next part of a response. Default: 300 seconds.
     pub idle: Duration,
-    /// For the whole of an answer that cannot be had in pieces.
+    /// For a whole response that is not streamed. Default: 60 seconds.
     pub whole: Duration,
 }
 
@@ -59,16 +60,16 @@ impl Default for Timeouts {
     }
 }
 
-/// Waits between attempts, and the luck that keeps many callers from coming back at the same moment.
+/// Delays between attempts, and the random jitter that prevents many clients from retrying at the same moment.
 pub trait Clock: fmt::Debug + Send + Sync {
-    /// Waits.
+    /// Waits for this time.
     fn sleep(&self, time: Duration) -> BoxFuture<'static, ()>;
 
-    /// A number from 0 to 1.
+    /// A random number from 0 to 1.
     fn chance(&self) -> f64;
 }
 
-/// The clock on the wall.
+/// The system clock.
 #[derive(Debug)]
 struct WallClock;
 
@@ -78,13 +79,13 @@ impl Clock for WallClock {
     }
 
     fn chance(&self) -> f64 {
-        // Without randomness everybody waits equally long, which is no worse than what clients without jitter do.
+        // If randomness is unavailable, all clients wait equally long, as clients without jitter do.
         let number = getrandom::u32().unwrap_or(0);
         f64::from(number) / f64::from(u32::MAX)
     }
 }
 
-/// The way to services. Cheap to clone; connections are shared between clones.
+/// The HTTP client for services. Cheap to clone; clones share connections.
 #[derive(Debug, Clone)]
 pub struct Web(Arc<Inner>);
 
@@ -93,9 +94,10 @@ struct Inner {
     identity: Identity,
     timeouts: Timeouts,
     clock: Arc<dyn Clock>,
-    /// Made when it is first needed: reading the machine's certificates takes time that a start should not cost.
+    /// For services on other hosts. Created on first use: reading the system certificates would slow down every
+    /// start.
     away: OnceLock<reqwest::Client>,
-    /// For services on this machine, of which no proxy knows.
+    /// For services on this machine, which are not reached through a proxy.
     here: OnceLock<reqwest::Client>,
 }
 
@@ -106,12 +108,12 @@ impl Default for Web {
 }
 
 impl Web {
-    /// A way for somebody with this much patience.
+    /// Creates a client with this identity and these timeouts.
     pub fn new(identity: Identity, timeouts: Timeouts) -> Self {
         Self::with_clock(identity, timeouts, Arc::new(WallClock))
     }
 
-    /// The same with another clock.
+    /// Creates a client with another clock.
     pub fn with_clock(identity: Identity, timeouts: Timeouts, clock: Arc<dyn Clock>) -> Self {
         let (away, here) = Default::default();
         Self(Arc::new(Inner { identity, timeouts, clock, away, here }))
@@ -129,7 +131,7 @@ impl Web {
         &*self.0.clock
     }
 
-    /// Makes a request and waits for the beginning of its answer, whatever that says.
+    /// Sends a request and waits for the response headers. Any status is returned as success.
     pub(crate) async fn send(&self, request: &Request, token: Option<&Secret>) -> Result<Response, ModelError> {
         let mut headers = request.headers.clone();
         headers.insert(USER_AGENT, header(&format!("{}/{}", self.0.identity.name, self.0.identity.version))?);
@@ -139,8 +141,8 @@ impl Web {
                 Shows::Bearer => (AUTHORIZATION, format!("Bearer {}", token.expose())),
                 Shows::Key(name) => (HeaderName::from_static(name), token.expose().to_owned()),
             };
-            let mut value =
-                HeaderValue::from_str(&value).map_err(|_| failed("The key has characters that no header may have."))?;
+            let mut value = HeaderValue::from_str(&value)
+                .map_err(|_| failed("The key contains characters that are not allowed in an HTTP header."))?;
             value.set_sensitive(true);
             headers.insert(name, value);
         }
@@ -150,7 +152,7 @@ impl Web {
             builder = builder.body(body.clone());
         }
         let answer = tokio::time::timeout(self.0.timeouts.first_byte, builder.headers(headers).send()).await;
-        // The error's own text repeats the address, and no two machines word it alike.
+        // The error's own text contains the address, and its wording differs between systems.
         answer.map_err(|_| timed_out())?.map_err(|error| match error.is_builder() {
             true => failed("This machine cannot make secure connections."),
             false => ModelError::Unreachable,
@@ -183,12 +185,12 @@ pub(crate) struct Request {
     pub(crate) shows: Shows,
 }
 
-/// How a request shows its credential.
+/// How a request carries its credential.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shows {
     /// As a bearer token.
     Bearer,
-    /// In a header of this name.
+    /// In the header with this name.
     Key(&'static str),
 }
 
@@ -212,7 +214,7 @@ impl Request {
     }
 }
 
-/// The address under which a service has its endpoints.
+/// The base address of a service's endpoints.
 #[derive(Debug, Clone)]
 pub(crate) struct Base(Url);
 
@@ -220,12 +222,12 @@ impl Base {
     pub(crate) fn parse(address: &str) -> Result<Self, ModelError> {
         match Url::parse(address) {
             Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(Self(url)),
-            // The address itself may hold a password.
+            // The address is not repeated in the message, because it may contain a password.
             _ => Err(failed("The address of a model server must begin with http:// or https://.")),
         }
     }
 
-    /// An endpoint below it.
+    /// The address of an endpoint below the base.
     pub(crate) fn join(&self, path: &[&str]) -> Url {
         let mut url = self.0.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -235,9 +237,10 @@ impl Base {
     }
 }
 
-/// A header's value, out of text that we or people configured.
+/// A header value from configured text.
 pub(crate) fn header(text: &str) -> Result<HeaderValue, ModelError> {
-    HeaderValue::from_str(text).map_err(|_| failed("A configured name has characters that no header may have."))
+    HeaderValue::from_str(text)
+        .map_err(|_| failed("A configured name contains characters that are not allowed in an HTTP header."))
 }
 
 pub(crate) fn failed(text: impl Into<String>) -> ModelError {

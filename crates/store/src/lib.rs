@@ -1,7 +1,7 @@
-//! What Gladhand keeps on this machine between runs: secrets, and the database of what outlives sessions.
+//! Data that Gladhand keeps on this machine between runs: secrets, and a database for data that outlives sessions.
 //!
-//! Everything here blocks for the time of a small file or of a few rows, and knows nothing of dialects, sessions or
-//! commands: where things are kept, and with which passphrase, comes in from above.
+//! All functions block, but only for a small file or a few rows. This crate knows nothing of dialects, sessions or
+//! commands: callers pass in the folders and the passphrase.
 
 mod database;
 mod secrets;

@@ -1,4 +1,4 @@
-//! The database against real files: shared, private, damaged, foreign, newer, not to be written.
+//! Tests of the database with real files: shared, private, damaged, foreign, newer, read-only.
 
 #![cfg(unix)]
 
@@ -9,7 +9,7 @@ use std::process::Command;
 use gladhand_store::{Database, DatabaseError, Trouble};
 use rusqlite::Connection;
 
-/// Tells a process of this test where to write.
+/// The variable that tells a child process of this test which folder to use.
 const FOLDER: &str = "GLADHAND_TEST_DATABASE";
 
 fn file(folder: &Path) -> PathBuf {
@@ -21,17 +21,17 @@ fn write_plans(database: &Database, who: &str, plans: u32) {
         let insert = "INSERT INTO planning_plans (principal, plan_id, name, columns, description, created_at) \
              VALUES ('local', ?1, '', '', '', 0)";
         let write = |rows: &rusqlite::Transaction<'_>| rows.execute(insert, [format!("{who}-{plan}")]);
-        assert_eq!(database.change(write).expect("others finish in time"), 1);
+        assert_eq!(database.change(write).expect("other writers finish in time"), 1);
     }
 }
 
 fn plans(database: &Database) -> u32 {
     let count = "SELECT count(*) FROM planning_plans";
-    database.read(|rows| rows.query_row(count, [], |row| row.get(0))).expect("there is a table")
+    database.read(|rows| rows.query_row(count, [], |row| row.get(0))).expect("the table exists")
 }
 
 #[test]
-fn it_is_made_for_its_owner_alone_and_found_again() {
+fn the_database_is_private_to_its_owner_and_survives_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("deep/data");
     let database = Database::open(&data).unwrap();
@@ -48,7 +48,7 @@ fn it_is_made_for_its_owner_alone_and_found_again() {
 }
 
 #[test]
-fn many_open_and_write_it_at_once() {
+fn many_threads_can_write_at_the_same_time() {
     let folder = tempfile::tempdir().unwrap();
     let run = |who: u32| {
         let database = Database::open(folder.path()).unwrap();
@@ -63,7 +63,7 @@ fn many_open_and_write_it_at_once() {
 }
 
 #[test]
-fn processes_share_it() {
+fn processes_share_the_database() {
     if let Some(folder) = std::env::var_os(FOLDER) {
         let database = Database::open(Path::new(&folder)).unwrap();
         return write_plans(&database, &std::process::id().to_string(), 25);
@@ -72,7 +72,7 @@ fn processes_share_it() {
     let database = Database::open(folder.path()).unwrap();
     let child = || {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "processes_share_it"]).env(FOLDER, folder.path());
+        command.args(["--exact", "processes_share_the_database"]).env(FOLDER, folder.path());
         command.stdout(std::process::Stdio::null()).spawn().unwrap()
     };
     let children = [child(), child(), child()];
@@ -84,7 +84,7 @@ fn processes_share_it() {
 }
 
 #[test]
-fn work_that_fails_leaves_nothing_behind() {
+fn a_failed_transaction_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let database = Database::open(folder.path()).unwrap();
     let failed: rusqlite::Result<()> = database.change(|rows| {
@@ -97,18 +97,18 @@ fn work_that_fails_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_is_no_database_is_not_touched() {
+fn a_file_that_is_not_a_database_is_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let text = "dear diary, ".repeat(500);
     std::fs::write(file(folder.path()), &text).unwrap();
     let error = Database::open(folder.path()).unwrap_err();
     assert!(matches!(error, DatabaseError::Damaged { .. }), "{error}");
-    assert!(error.hint().contains("begin anew"));
+    assert!(error.hint().contains("start with an empty database"));
     assert_eq!(std::fs::read_to_string(file(folder.path())).unwrap(), text);
 }
 
 #[test]
-fn the_database_of_another_program_is_not_touched() {
+fn the_database_of_another_program_is_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     Connection::open(file(folder.path())).unwrap().execute_batch("CREATE TABLE bookmarks (url TEXT)").unwrap();
     let error = Database::open(folder.path()).unwrap_err();
@@ -119,7 +119,7 @@ fn the_database_of_another_program_is_not_touched() {
 }
 
 #[test]
-fn a_later_version_is_told() {
+fn a_later_version_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     drop(Database::open(folder.path()).unwrap());
     Connection::open(file(folder.path())).unwrap().pragma_update(None, "user_version", 99).unwrap();
@@ -128,10 +128,10 @@ fn a_later_version_is_told() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_told() {
+fn a_read_only_file_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     drop(Database::open(folder.path()).unwrap());
-    // A format of writing that is newer than SQLite makes a file read-only for everybody, also for root.
+    // A write format version that is newer than SQLite makes the file read-only for every user, even for root.
     let header = std::fs::OpenOptions::new().write(true).open(file(folder.path())).unwrap();
     header.write_all_at(&[9], 18).unwrap();
     let error = Database::open(folder.path()).unwrap_err();
@@ -139,7 +139,7 @@ fn a_file_that_cannot_be_written_is_told() {
 }
 
 #[test]
-fn a_folder_in_its_place_is_told() {
+fn a_folder_in_place_of_the_file_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(file(folder.path())).unwrap();
     let error = Database::open(folder.path()).unwrap_err();
@@ -147,20 +147,20 @@ fn a_folder_in_its_place_is_told() {
 }
 
 #[test]
-fn it_is_examined_without_being_made_or_changed() {
+fn examining_creates_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(!Database::examine(folder.path()).unwrap(), "there is none");
+    assert!(!Database::examine(folder.path()).unwrap(), "the database does not exist yet");
     assert!(!file(folder.path()).exists());
     let database = Database::open(folder.path()).unwrap();
     write_plans(&database, "me", 1);
-    assert!(Database::examine(folder.path()).unwrap(), "others may have it open");
+    assert!(Database::examine(folder.path()).unwrap(), "an open connection does not disturb the check");
     drop(database);
     let before = std::fs::read(file(folder.path())).unwrap();
     assert!(Database::examine(folder.path()).unwrap());
     assert_eq!(std::fs::read(file(folder.path())).unwrap(), before);
 
     let damaged = std::fs::OpenOptions::new().write(true).open(file(folder.path())).unwrap();
-    // Everything but the first page, which says that it is a database and ours.
+    // Overwrites everything except the first page, which identifies the file as our database.
     damaged.write_all_at(&vec![0x5a; before.len() - 4096], 4096).unwrap();
     let error = Database::examine(folder.path()).unwrap_err();
     assert!(matches!(error, DatabaseError::Damaged { .. }), "{error}");
@@ -172,7 +172,7 @@ fn it_is_examined_without_being_made_or_changed() {
 }
 
 #[test]
-fn damage_that_comes_later_fails_what_meets_it() {
+fn later_damage_fails_only_the_affected_query() {
     let folder = tempfile::tempdir().unwrap();
     let database = Database::open(folder.path()).unwrap();
     write_plans(&database, "me", 1);
@@ -195,11 +195,11 @@ fn closing_moves_everything_into_the_file() {
     let log = folder.path().join("gladhand.db-wal");
     assert!(log.metadata().unwrap().len() > 0);
     database.close().unwrap();
-    assert!(!log.exists(), "no connection is left, so that SQLite removes the log");
+    assert!(!log.exists(), "no connection is left, so SQLite removes the log");
     let alone = tempfile::tempdir().unwrap();
     std::fs::copy(file(folder.path()), file(alone.path())).unwrap();
-    assert_eq!(plans(&Database::open(alone.path()).unwrap()), 3, "the file alone has everything");
-    assert_eq!(plans(&database), 3, "it can be used afterwards");
+    assert_eq!(plans(&Database::open(alone.path()).unwrap()), 3, "the file alone contains all data");
+    assert_eq!(plans(&database), 3, "the database can be used after closing");
     database.close().unwrap();
     database.close().unwrap();
 
@@ -207,22 +207,22 @@ fn closing_moves_everything_into_the_file() {
     write_plans(&other, "other", 1);
     write_plans(&database, "again", 1);
     database.close().unwrap();
-    assert_eq!(log.metadata().unwrap().len(), 0, "another process has it open, and nothing is in the log");
+    assert_eq!(log.metadata().unwrap().len(), 0, "the log is empty although another process has the database open");
     assert_eq!(plans(&other), 5);
 }
 
-/// How SQLite finds rows, in its own words.
+/// The query plan of SQLite.
 fn way(database: &Database, query: &str) -> String {
     let explain = |rows: &rusqlite::Transaction<'_>| {
         let mut steps = rows.prepare(&format!("EXPLAIN QUERY PLAN {query}"))?;
         let steps = steps.query_map([], |row| row.get::<_, String>(3))?.collect::<rusqlite::Result<Vec<_>>>();
         steps.map(|steps| steps.join("; "))
     };
-    database.read(explain).expect("there are tables")
+    database.read(explain).expect("the tables exist")
 }
 
 #[test]
-fn rows_of_a_principal_are_found_without_a_look_at_those_of_others() {
+fn queries_of_a_principal_use_an_index() {
     let folder = tempfile::tempdir().unwrap();
     let database = Database::open(folder.path()).unwrap();
     for query in [

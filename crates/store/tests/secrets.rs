@@ -1,4 +1,4 @@
-//! Secrets in a real folder: kept, found, forgotten, and never lost to a mistake.
+//! Tests of secrets in a real folder: stored, found, deleted, and never lost through an error.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ struct Home(TempDir);
 
 impl Home {
     fn new() -> Self {
-        Self(tempfile::tempdir().expect("there is room for a folder"))
+        Self(tempfile::tempdir().expect("a temporary folder can be created"))
     }
 
     fn file(&self) -> PathBuf {
@@ -35,23 +35,23 @@ impl Home {
         })
     }
 
-    /// The same with a secret in it.
+    /// A home with one secret.
     fn furnished(passphrase: Option<&str>) -> Self {
         let home = Self::new();
-        home.open_with(passphrase).expect("nothing is in the way").set("one", Secret::new("hush")).expect("room");
+        home.open_with(passphrase).expect("the secrets can be opened").set("one", Secret::new("hush")).expect("room");
         home
     }
 }
 
 fn value(secrets: &Secrets, name: &str) -> Option<String> {
-    secrets.get(name).expect("it can be read").map(|secret| secret.expose().to_owned())
+    secrets.get(name).expect("the secret can be read").map(|secret| secret.expose().to_owned())
 }
 
 #[test]
 fn secrets_are_kept_between_runs_and_listed_without_their_values() {
     let home = Home::new();
     let secrets = home.open().unwrap();
-    assert!(secrets.names().unwrap().is_empty() && !home.file().exists(), "looking makes nothing");
+    assert!(secrets.names().unwrap().is_empty() && !home.file().exists(), "listing creates no file");
     secrets.set("two", Secret::new("second")).unwrap();
     secrets.set("one", Secret::new("first")).unwrap();
     secrets.set("two", Secret::new("2 ☃\n")).unwrap();
@@ -73,7 +73,7 @@ fn neither_folder_alone_reveals_anything() {
             assert!(!bytes.windows(word.len()).any(|part| part == word), "{}", file.display());
         }
     }
-    // Without its key the file stays as it is, whatever is tried.
+    // Without its key, the file is never changed.
     let before = fs_err::read(home.file()).unwrap();
     let secrets = home.open().unwrap();
     fs_err::remove_file(home.key()).unwrap();
@@ -81,11 +81,11 @@ fn neither_folder_alone_reveals_anything() {
     assert!(matches!(error, SecretError::KeyLost { .. }), "{error}");
     assert!(matches!(home.open().unwrap_err(), SecretError::KeyLost { .. }));
     assert_eq!(fs_err::read(home.file()).unwrap(), before);
-    assert!(!home.key().exists(), "a new key would not open it");
+    assert!(!home.key().exists(), "no new key is created, because it could not decrypt the file");
 }
 
 #[test]
-fn another_key_is_told_from_damage_and_neither_is_written_over() {
+fn a_wrong_key_differs_from_damage_and_neither_is_overwritten() {
     let home = Home::furnished(None);
     let (key, sealed) = (fs_err::read(home.key()).unwrap(), fs_err::read(home.file()).unwrap());
     let secrets = home.open().unwrap();
@@ -135,7 +135,7 @@ fn a_passphrase_needs_no_key_file_and_must_be_the_same_one() {
 
 #[cfg(unix)]
 #[test]
-fn files_are_for_their_owner_only_and_others_are_not_trusted() {
+fn files_are_private_and_readable_ones_are_refused() {
     use std::os::unix::fs::PermissionsExt;
 
     let home = Home::furnished(None);
@@ -151,16 +151,16 @@ fn files_are_for_their_owner_only_and_others_are_not_trusted() {
 }
 
 #[test]
-fn two_who_write_at_once_lose_nothing() {
+fn concurrent_writers_lose_nothing() {
     let home = Arc::new(Home::new());
     let writers: Vec<_> = (0..4)
         .map(|writer| {
             let home = Arc::clone(&home);
             std::thread::spawn(move || {
-                // Each has a handle of its own, as processes have.
-                let secrets = home.open().expect("nothing is in the way");
+                // Each thread has its own handle, as separate processes have.
+                let secrets = home.open().expect("the secrets can be opened");
                 for number in 0..8 {
-                    secrets.set(&format!("{writer}-{number}"), Secret::new("x")).expect("its turn comes");
+                    secrets.set(&format!("{writer}-{number}"), Secret::new("x")).expect("the lock becomes free");
                 }
             })
         })
@@ -172,7 +172,7 @@ fn two_who_write_at_once_lose_nothing() {
 }
 
 #[test]
-fn names_and_values_have_bounds() {
+fn names_and_values_have_limits() {
     let home = Home::new();
     let secrets = home.open().unwrap();
     for name in ["", "a\nb", &"n".repeat(3000)] {

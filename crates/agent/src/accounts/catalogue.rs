@@ -1,4 +1,4 @@
-//! The models that providers have, and `models-cache.json` for the times when they cannot be asked.
+//! The model lists of providers, and `models-cache.json` for times when a provider is unavailable.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,19 +10,19 @@ use serde::{Deserialize, Serialize};
 use super::files;
 use super::provider::Provider;
 
-/// Where a list of models comes from.
+/// The source of a model list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
-    /// The provider was asked and answered.
+    /// The provider returned it.
     Remote,
-    /// It did not answer; this is what it said another time.
+    /// The provider did not respond; this is an earlier list.
     Cache,
-    /// It never answered.
+    /// The provider has never responded.
     Fallback,
 }
 
-/// All lists.
+/// The model lists of all providers.
 #[derive(Debug)]
 pub(super) struct Catalogues {
     file: PathBuf,
@@ -38,7 +38,7 @@ struct List {
     source: Source,
 }
 
-/// A list as the file has it.
+/// A list in the file format.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Kept<'a> {
@@ -46,7 +46,7 @@ struct Kept<'a> {
     models: Vec<KeptModel<'a>>,
 }
 
-/// A model as the file has it: without its provider, which is above it.
+/// A model in the file format. The provider is the key above it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct KeptModel<'a> {
@@ -63,7 +63,7 @@ struct KeptModel<'a> {
     context_window_tokens: Option<u64>,
 }
 
-/// The same when it is read: other programs write it too.
+/// A model as read from the file. Other programs write the file too, so most members are optional.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ReadModel {
@@ -78,7 +78,7 @@ struct ReadModel {
 }
 
 impl Catalogues {
-    /// What was kept. Whether what comes is kept too is said by whoever asks.
+    /// Reads the file. `keeps` decides whether new lists are written to it.
     pub(super) fn read(file: PathBuf, keeps: bool) -> Self {
         let text = files::read(&file).unwrap_or_default();
         let members = Members::parse(&text).unwrap_or_default();
@@ -93,7 +93,8 @@ impl Catalogues {
         Self { lists: lists.collect(), file, keeps }
     }
 
-    /// What a provider answered, or did not (`None`). How many models it has now, and where that comes from.
+    /// Stores the answer of a provider (`None` if it did not respond). Returns the current number of models and the
+    /// source.
     pub(super) fn put(&mut self, provider: Provider, answered: Option<Vec<ModelOption>>) -> (usize, Source) {
         match (answered, self.lists.get_mut(&provider)) {
             (Some(models), _) => {
@@ -111,7 +112,7 @@ impl Catalogues {
         }
     }
 
-    /// Who can run a model was looked up. It is not kept: it changes too often.
+    /// Stores the routing providers of a model. They are not written to the file, because they change too often.
     pub(super) fn route(&mut self, provider: Provider, model: &str, routing: &[String]) {
         let models = self.lists.get_mut(&provider).map(|list| &mut list.models).into_iter().flatten();
         for option in models.filter(|option| option.id == model) {
@@ -119,12 +120,12 @@ impl Catalogues {
         }
     }
 
-    /// Forgets a provider that is not there any more.
+    /// Removes the list of a provider that is not available any more.
     pub(super) fn remove(&mut self, provider: Provider) {
         self.lists.remove(&provider);
     }
 
-    /// Forgets everything, also what was kept.
+    /// Removes all lists, and the file.
     pub(super) fn clear(&mut self) -> std::io::Result<()> {
         self.lists.clear();
         files::remove(&self.file)
@@ -140,7 +141,7 @@ impl Catalogues {
         self.of(provider).iter().find(|option| option.id == model)
     }
 
-    /// Whether a provider said itself what it has.
+    /// Whether the provider itself returned the list in this run.
     pub(super) fn is_known(&self, provider: Provider) -> bool {
         self.lists.get(&provider).is_some_and(|list| list.source == Source::Remote)
     }
@@ -155,7 +156,7 @@ impl Catalogues {
             #[serde(flatten)]
             lists: BTreeMap<&'static str, Kept<'a>>,
         }
-        // What is on this machine is asked anew at each start.
+        // Servers on this machine are queried at each start, so their lists are not written.
         let lists = self.lists.iter().filter(|(provider, _)| provider.is_configured());
         let lists = lists.map(|(provider, list)| {
             let models = list.models.iter().map(KeptModel::of).collect();
@@ -164,7 +165,7 @@ impl Catalogues {
         let file = File { version: 1, lists: lists.collect() };
         let written = serde_json::to_string_pretty(&file).map_err(std::io::Error::from);
         if let Err(error) = written.and_then(|text| files::replace(&self.file, &(text + "\n"))) {
-            tracing::warn!(%error, "the list of models is not kept");
+            tracing::warn!(%error, "could not write the model cache");
         }
     }
 }
@@ -184,10 +185,10 @@ impl<'a> KeptModel<'a> {
 }
 
 impl ReadModel {
-    /// One that cannot be understood is passed over.
+    /// Reads a model. `None` if it is invalid; the caller skips it.
     fn option(raw: &RawValue, provider: Provider) -> Option<ModelOption> {
         let model: Self = serde_json::from_str(raw.get()).ok()?;
-        // The file leaves out what is empty; at OpenRouter it is not missing.
+        // The file omits empty lists. At OpenRouter an empty list is different from a missing one.
         let routing = model.routing_providers.or_else(|| (provider == Provider::OpenRouter).then(Vec::new));
         Some(ModelOption {
             provider: provider.word().to_owned(),
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_survives_a_restart_and_is_used_when_nobody_answers() {
+    fn a_cached_list_is_used_after_a_restart_if_the_provider_does_not_respond() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("models-cache.json");
         let mut catalogues = Catalogues::read(file.clone(), true);
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_in_the_file_is_passed_over() {
+    fn invalid_entries_of_the_file_are_skipped() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("models-cache.json");
         for text in ["", "[]", r#"{"openrouter":4}"#, r#"{"openrouter":{"models":{}}}"#, r#"{"openai":{}}"#] {

@@ -1,26 +1,26 @@
-//! What was chosen: a model, and how it is to be used.
+//! The selected model and its options.
 
 use gladhand_models::{ModelOption, Thinking};
 
 use super::provider::Provider;
 
-/// The routing that pins nobody.
+/// The routing value that pins no provider.
 pub(super) const ANY: &str = "any";
 
-/// A model, and how it is to be used.
+/// A selected model and its options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// Its id; empty when none was chosen.
+    /// The id of the model; empty if none is selected.
     pub(super) model: String,
-    /// Who was said to have it.
+    /// The provider that was selected with it.
     pub(super) provider: Option<Provider>,
-    /// How much it is to think.
+    /// The thinking level.
     pub(super) thinking: Thinking,
-    /// Who is to run it at OpenRouter.
+    /// The provider that runs the model at OpenRouter.
     pub(super) routing: String,
 }
 
-/// A level in the words of the dialect.
+/// Parses a thinking level of the dialect.
 pub(super) fn thinking_of_word(word: &str) -> Option<Thinking> {
     Some(match word {
         "OFF" => Thinking::Off,
@@ -33,8 +33,8 @@ pub(super) fn thinking_of_word(word: &str) -> Option<Thinking> {
     })
 }
 
-/// The level that a model is used with when `wanted` was asked for (§10.4): what it does not support becomes its default,
-/// or failing that the middle of what it supports. None stands for a level that does not exist.
+/// The thinking level for a model when `wanted` was requested (§10.4). If the model does not support it, its
+/// default is used, or else the middle of its supported levels. `None` stands for an unknown level.
 pub(super) fn fitting(wanted: Option<Thinking>, option: &ModelOption) -> Thinking {
     let supported = option.supported_thinking_levels.as_deref().unwrap_or_default();
     let is_supported = |level: &Thinking| supported.is_empty() || supported.contains(level);
@@ -48,7 +48,7 @@ mod tests {
     use Thinking::{High, Low, Medium, Off, XHigh};
 
     #[test]
-    fn a_level_that_does_not_fit_becomes_the_default_or_the_middle() {
+    fn an_unsupported_level_becomes_the_default_or_the_middle() {
         let option = |supported: Option<&[Thinking]>, default| ModelOption {
             id: "m".to_owned(),
             provider: "p".to_owned(),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_those_of_the_wire() {
+    fn thinking_levels_parse_from_their_wire_names() {
         for level in [Off, Thinking::Minimal, Low, Medium, High, XHigh] {
             let word = serde_json::to_value(level).unwrap();
             assert_eq!(thinking_of_word(word.as_str().unwrap()), Some(level));

@@ -1,4 +1,4 @@
-//! Whoever answers: a client for each provider that can be used, made when it is first needed.
+//! The clients of the model providers, each created on first use.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use super::provider::Provider;
 use super::{Accounts, Inner, NO_ANTIGRAVITY, NO_OPENAI, NO_OPENROUTER, failure};
 
 impl Accounts {
-    /// Whoever has what was chosen. The error is what the session is told (§12.6).
+    /// The client for the selected model. The session receives the error text (§12.6).
     pub fn ready(&self, chosen: &Chosen) -> Result<Arc<dyn Models>, String> {
         let provider = chosen.provider.as_deref().and_then(Provider::of_word);
         let provider = provider.ok_or_else(|| {
-            // Of the providers that loaf knows, it has this to say whatever the reason.
+            // For providers of loaf, the message is always the one that loaf has.
             let trouble = self.trouble_of(|provider| !provider.is_of_loaf());
             trouble.unwrap_or_else(|| "select a model from an enabled provider first".to_owned())
         })?;
@@ -32,7 +32,7 @@ impl Accounts {
         })
     }
 
-    /// Why there is no model, where somebody was set up who should have one.
+    /// Why no model is available although a provider is configured.
     pub fn trouble(&self) -> Option<String> {
         self.trouble_of(|_| true)
     }
@@ -42,10 +42,10 @@ impl Accounts {
         Provider::ALL.into_iter().filter(|provider| fit(*provider)).find_map(|one| inner.troubles.get(&one).cloned())
     }
 
-    /// Everybody who is enabled: those of loaf in the order in which they were, then ours as far as they are there.
+    /// All enabled providers: those of loaf in the order of enabling, then the others that are available.
     pub(super) fn enabled(&self, inner: &Inner) -> Vec<Provider> {
         let is_there = |provider: &Provider| match provider {
-            // Somebody has handed us a key for as long as we run.
+            // The key of such a provider was passed in for this process only.
             Provider::OpenAi | Provider::Antigravity | Provider::OpenRouter => {
                 !inner.state.enabled.contains(provider) && self.credentials.suffice(*provider)
             }
@@ -57,12 +57,12 @@ impl Accounts {
         inner.state.enabled.iter().copied().chain(Provider::ALL.into_iter().filter(is_there)).collect()
     }
 
-    /// Whether a provider that is enabled can be asked.
+    /// Whether an enabled provider can be used.
     pub(super) fn is_usable(&self, provider: Provider) -> bool {
         self.credentials.suffice(provider)
     }
 
-    /// OpenRouter, which can be asked more than others.
+    /// The OpenRouter client, for requests that only OpenRouter supports.
     pub(super) fn openrouter(&self) -> Result<OpenRouter, Failure> {
         let key = self.credentials.held().openrouter;
         let key = key.ok_or_else(|| failure("openrouter api key is not configured"))?;
@@ -70,13 +70,13 @@ impl Accounts {
             .map_err(|error| failure(error.to_string()))
     }
 
-    /// Antigravity, which can be asked more than others.
+    /// The Antigravity client, for requests that only Antigravity supports.
     pub(super) fn antigravity(&self) -> Result<Antigravity, ModelError> {
         let base = self.settings.google.base.as_deref().unwrap_or(Antigravity::BASE);
         Antigravity::new(self.web.clone(), base, Arc::new(Google(self.credentials.clone())))
     }
 
-    /// Asks a provider what it has. How many models that are, and where their list comes from.
+    /// Fetches the model list of a provider. Returns the number of models and the source of the list.
     pub(super) async fn fetch(&self, provider: Provider) -> (usize, Source) {
         let answered = match self.client(provider) {
             Ok(client) => client.catalogue().await,
@@ -89,11 +89,11 @@ impl Accounts {
             Some(why) => drop(inner.troubles.insert(provider, why)),
             None => drop(inner.troubles.remove(&provider)),
         }
-        // Everything may have been forgotten meanwhile.
+        // The user may have deleted all credentials meanwhile.
         if self.is_usable(provider) { inner.catalogues.put(provider, answered) } else { (0, Source::Fallback) }
     }
 
-    /// Asks everybody who can be asked, and looks for servers on this machine.
+    /// Fetches the lists of all usable providers, and looks for servers on this machine.
     pub(super) async fn refresh_catalogues(&self) {
         let enabled = self.enabled(&self.lock());
         let fetch = async |provider: Provider| {
@@ -112,7 +112,7 @@ impl Accounts {
         );
     }
 
-    /// Looks again for servers on this machine. They answer at once or are not there.
+    /// Looks again for servers on this machine. A server that does not respond at once counts as absent.
     pub async fn find_servers(&self) {
         tokio::join!(
             self.find_server(Provider::Ollama, self.settings.ollama.as_deref()),
@@ -132,7 +132,7 @@ impl Accounts {
 
     /// The client of a provider.
     fn client(&self, provider: Provider) -> Result<Arc<dyn Models>, ModelError> {
-        // The lock is held until it is made: a credential that changes meanwhile makes it anew.
+        // The lock is held while the client is created. A credential that changes later removes the client.
         let mut inner = self.lock();
         if let Some(client) = inner.clients.get(&provider) {
             return Ok(client.clone());
@@ -183,7 +183,7 @@ impl Accounts {
         })
     }
 
-    /// The model that was configured for a server that lists none.
+    /// The configured model of a server that returns no list.
     fn named_model(&self, provider: Provider) -> Option<Vec<ModelOption>> {
         let server = self.settings.compatible.as_ref().filter(|_| provider == Provider::Compatible)?;
         let id = server.model.clone()?;
@@ -200,7 +200,7 @@ impl Accounts {
     }
 }
 
-/// Why a provider gives no list of models.
+/// The error message when a provider returns no model list.
 fn unlisted(provider: Provider, error: &ModelError) -> String {
     let name = provider.name();
     match error {

@@ -1,7 +1,8 @@
-//! What opens the doors of services: keys and logins, held in memory and kept in the vault.
+//! Keys and logins for services, in memory and in the vault.
 //!
-//! Logins grow old. Whoever is about to use one gets it fresh: it is renewed a minute before its time, and once more when
-//! a service turns it down. One renewal runs at a time, and what another process has renewed meanwhile is taken instead.
+//! A login expires. Callers get a valid one: it is renewed a minute before it expires, and again if a service
+//! rejects it. Only one renewal runs at a time. If another process has renewed the login meanwhile, its result is
+//! used instead.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +22,7 @@ use super::settings::Settings;
 use super::vault::{self, Vault};
 use super::web::{Answer, Web};
 
-/// A login that lasts no longer than this is renewed before it is used.
+/// A login that expires within this many seconds is renewed before use.
 const MARGIN: u64 = 60;
 
 /// Keys and logins.
@@ -34,7 +35,7 @@ pub(super) struct Credentials {
     renewing: tokio::sync::Mutex<()>,
 }
 
-/// What is held now.
+/// The current keys and logins.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Held {
     pub(super) openrouter: Option<Secret>,
@@ -60,13 +61,13 @@ pub(super) struct OpenAiLogin {
 pub(super) struct GoogleLogin {
     pub(super) access: Secret,
     pub(super) refresh: Option<Secret>,
-    /// When it ends, in seconds.
+    /// When it expires, in Unix seconds.
     pub(super) expires: u64,
     pub(super) kind: String,
 }
 
 impl Credentials {
-    /// Those that were handed over, and those in the vault, which come first.
+    /// Opens the credentials of the vault and those in the settings. The vault has priority.
     pub(super) fn open(settings: Arc<Settings>, vault: Vault) -> Self {
         let keys = &settings.keys;
         let held = Held {
@@ -81,12 +82,12 @@ impl Credentials {
         Self { settings, web, vault, held: Mutex::new(held), renewing: tokio::sync::Mutex::default() }
     }
 
-    /// What is held now.
+    /// The current keys and logins.
     pub(super) fn held(&self) -> Held {
         self.lock().clone()
     }
 
-    /// Whether a provider that wants a credential can have one.
+    /// Whether a provider has the credential that it needs.
     pub(super) fn suffice(&self, provider: Provider) -> bool {
         let held = self.lock();
         match provider {
@@ -98,7 +99,8 @@ impl Credentials {
         }
     }
 
-    /// Whether a provider's credential is kept here. One that was handed over may be gone next time.
+    /// Whether the credential of a provider is stored in the vault. One from the settings may be absent in the next
+    /// run.
     pub(super) fn keeps(&self, provider: Provider) -> bool {
         match provider {
             Provider::OpenRouter => self.vault.get(vault::OPENROUTER).is_some(),
@@ -110,14 +112,14 @@ impl Credentials {
         }
     }
 
-    /// Keeps a key for OpenRouter.
+    /// Stores a key for OpenRouter.
     pub(super) fn set_openrouter(&self, key: Secret) -> Result<(), Failure> {
         self.vault.set(vault::OPENROUTER, &key)?;
         self.lock().openrouter = Some(key);
         Ok(())
     }
 
-    /// Keeps a key for searching the web, or keeps none.
+    /// Stores a key for web search, or deletes it.
     pub(super) fn set_exa(&self, key: Option<Secret>) -> Result<(), Failure> {
         match &key {
             Some(key) => self.vault.set(vault::EXA, key)?,
@@ -127,39 +129,39 @@ impl Credentials {
         Ok(())
     }
 
-    /// Keeps a ChatGPT login. One that cannot be kept is good for this process all the same.
+    /// Stores a ChatGPT login. If that fails, the login is still valid for this process.
     pub(super) fn set_openai(&self, login: OpenAiLogin) {
         let kept = self.vault.set(vault::OPENAI, &login.written());
         self.lock().openai = Some(login);
         warn_unless(kept);
     }
 
-    /// Keeps a Google login, likewise.
+    /// Stores a Google login. If that fails, the login is still valid for this process.
     pub(super) fn set_google(&self, login: GoogleLogin) {
         let kept = self.vault.set(vault::GOOGLE, &login.written());
         self.lock().google = Some(login);
         warn_unless(kept);
     }
 
-    /// Forgets all of them, also those that were handed over.
+    /// Deletes all credentials, including those from the settings.
     pub(super) fn clear(&self) -> Result<(), Failure> {
         self.vault.clear()?;
         *self.lock() = Held::default();
         Ok(())
     }
 
-    /// The ChatGPT login, fit to be used.
+    /// The ChatGPT login, renewed if necessary.
     pub(super) async fn openai(&self) -> Option<OpenAiLogin> {
         let login = self.held().openai?;
         let ends = claims(&login.access).and_then(|claims| claims["exp"].as_u64());
         if ends.is_none_or(|ends| ends > unix_now() + MARGIN) {
             return Some(login);
         }
-        // The service may see the clock otherwise: what cannot be renewed is worth a try.
+        // The clock of the service may differ, so a login that could not be renewed is still tried.
         Some(self.renew_openai(&login.access).await.unwrap_or(login))
     }
 
-    /// The Google login, fit to be used.
+    /// The Google login, renewed if necessary.
     pub(super) async fn google(&self) -> Option<GoogleLogin> {
         let login = self.held().google?;
         if login.expires > unix_now() + MARGIN {
@@ -168,7 +170,7 @@ impl Credentials {
         Some(self.renew_google(&login.access).await.unwrap_or(login))
     }
 
-    /// Another ChatGPT login in place of one that ends or was turned down.
+    /// Replaces a ChatGPT login that expires or was rejected.
     pub(super) async fn renew_openai(&self, old: &Secret) -> Option<OpenAiLogin> {
         let _turn = self.renewing.lock().await;
         let held = self.held().openai?;
@@ -190,14 +192,14 @@ impl Credentials {
             id: issued.id_token.map(Secret::new).or(held.id),
             ..held
         };
-        // Whoever signed out meanwhile stays signed out.
+        // If the user signed out meanwhile, the new login is discarded.
         if self.held().openai.is_some_and(|held| held.access.matches(old)) {
             self.set_openai(renewed);
         }
         self.held().openai
     }
 
-    /// Another Google login in place of one that ends or was turned down.
+    /// Replaces a Google login that expires or was rejected.
     pub(super) async fn renew_google(&self, old: &Secret) -> Option<GoogleLogin> {
         let _turn = self.renewing.lock().await;
         let held = self.held().google?;
@@ -221,7 +223,7 @@ impl Credentials {
             expires: unix_now() + issued.expires_in.unwrap_or(GoogleLogin::USUAL),
             ..held
         };
-        // Whoever signed out meanwhile stays signed out.
+        // If the user signed out meanwhile, the new login is discarded.
         if self.held().google.is_some_and(|held| held.access.matches(old)) {
             self.set_google(renewed);
         }
@@ -236,11 +238,11 @@ impl Credentials {
         match answer {
             Ok(answer) if answer.is_success() => answer.read(),
             Ok(answer) => {
-                tracing::warn!(status = answer.status, "a login could not be renewed");
+                tracing::warn!(status = answer.status, "could not renew a login");
                 None
             }
             Err(error) => {
-                tracing::warn!(%error, "a login could not be renewed");
+                tracing::warn!(%error, "could not renew a login");
                 None
             }
         }
@@ -251,7 +253,7 @@ impl Credentials {
     }
 }
 
-/// What a token endpoint issues.
+/// The response of a token endpoint.
 #[derive(Deserialize)]
 pub(super) struct Issued {
     pub(super) access_token: Option<String>,
@@ -288,7 +290,7 @@ impl OpenAiLogin {
 }
 
 impl GoogleLogin {
-    /// How long a login lasts that does not say so, in seconds.
+    /// The lifetime in seconds of a login that does not state one.
     pub(super) const USUAL: u64 = 3600;
 
     fn read(kept: &Secret) -> Option<Self> {
@@ -312,7 +314,7 @@ impl GoogleLogin {
     }
 }
 
-/// The ChatGPT login, for whoever asks models with it.
+/// The ChatGPT login as a credential for model requests.
 pub(super) struct ChatGpt(pub(super) Arc<Credentials>);
 
 #[async_trait]
@@ -327,7 +329,7 @@ impl Credential for ChatGpt {
     }
 }
 
-/// The Google login, for whoever asks models with it.
+/// The Google login as a credential for model requests.
 pub(super) struct Google(pub(super) Arc<Credentials>);
 
 #[async_trait]
@@ -356,17 +358,18 @@ impl fmt::Debug for Google {
 
 fn warn_unless(kept: Result<(), Failure>) {
     if let Err(error) = kept {
-        tracing::warn!(%error, "a login is not kept");
+        tracing::warn!(%error, "could not store a login");
     }
 }
 
-/// What a token says about itself, if it is one that does. Nobody vouches for it: it came from the issuer to us.
+/// The claims of a token, if it is a JSON web token. The signature is not verified: the token came directly from
+/// its issuer.
 pub(super) fn claims(token: &Secret) -> Option<Value> {
     let payload = token.expose().split('.').nth(1)?;
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload.trim_end_matches('=')).ok()?).ok()
 }
 
-/// Now, in seconds.
+/// Seconds since 1970.
 pub(super) fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -1,4 +1,4 @@
-//! What is left of what was paid for (§9.7).
+//! Remaining usage limits of subscriptions (§9.7).
 
 use gladhand_core::operations::Failure;
 use gladhand_models::{ModelError, Quota};
@@ -8,14 +8,14 @@ use serde_json::{Number, Value};
 use super::web::Answer;
 use super::{Accounts, failure};
 
-/// What is left, at each provider that somebody signed in to.
+/// The remaining limits at each provider with a login.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Limits {
     openai: Option<Report<OpenAiLimits>>,
     antigravity: Option<Report<AntigravityLimits>>,
 }
 
-/// What a provider said.
+/// The result of one provider.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 enum Report<T> {
@@ -31,7 +31,7 @@ struct OpenAiLimits {
     secondary: Option<Window>,
 }
 
-/// How much may be used within a time.
+/// The usage within a time window.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Window {
@@ -55,7 +55,7 @@ struct ModelLimit {
 }
 
 impl Accounts {
-    /// Asks everybody whom somebody signed in to what is left.
+    /// Fetches the remaining limits from all providers with a login.
     pub async fn limits(&self) -> Result<Limits, Failure> {
         let held = self.credentials.held();
         if held.openai.is_none() && held.google.is_none() {
@@ -138,7 +138,7 @@ impl Window {
 }
 
 impl ModelLimit {
-    /// None for models that nobody talks to.
+    /// `None` for models that are not used in conversations.
     fn of(quota: Quota) -> Option<Self> {
         let name = quota.model.to_lowercase();
         let is_shown = ["claude", "gemini", "image"].iter().any(|part| name.contains(part));
@@ -147,7 +147,7 @@ impl ModelLimit {
     }
 }
 
-/// A number as JavaScript writes it: whole ones without a fraction.
+/// A number as JavaScript writes it: integers without a fraction.
 fn plain(number: f64) -> Option<Number> {
     let is_whole = number.fract() == 0.0 && number.abs() < 9e15;
     if is_whole { Some((number as i64).into()) } else { Number::from_f64(number) }

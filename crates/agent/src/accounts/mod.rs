@@ -1,10 +1,11 @@
-//! Accounts: who is signed in where, which models that gives, and which of them was chosen.
+//! Accounts: credentials for providers, the models that they give access to, and the selected model.
 //!
-//! [`Accounts`] owns `state.json`, the catalogues and the credentials. What it answers is written as clients of loaf read
-//! it (§§6.4, 9, 10); what changes is told by the agent, which owns the whole snapshot, so whatever changes something
-//! returns the word for why ([`Changed`]). Secrets leave only as [`Secret`]s, and only to those who ask services with them.
+//! [`Accounts`] owns `state.json`, the catalogues and the credentials. Its results have the format of loaf (§§6.4,
+//! 9, 10). The agent announces changes, because it owns the whole snapshot. So every operation that changes
+//! something returns the reason ([`Changed`]). Secrets leave this module only as [`Secret`]s, and only for requests
+//! to services.
 //!
-//! Nothing here waits for a service unless it says so by being async, and no lock is held meanwhile.
+//! Only async functions wait for a service, and they hold no lock while they wait.
 
 mod catalogue;
 mod choice;
@@ -46,144 +47,144 @@ use self::credentials::Credentials;
 use self::state::State;
 use self::vault::Vault;
 
-/// Said when OpenAI is to be used without a login or a key.
+/// The error if OpenAI is used without a login or a key.
 const NO_OPENAI: &str = "openai model selected, but no chatgpt oauth token is available";
-/// Said when OpenRouter is to be used without a key.
+/// The error if OpenRouter is used without a key.
 const NO_OPENROUTER: &str = "openrouter model selected, but no openrouter api key is available";
-/// Said when antigravity is to be used without a login.
+/// The error if Antigravity is used without a login.
 const NO_ANTIGRAVITY: &str = "antigravity model selected, but no antigravity oauth token is available";
 
-/// Hears what happens while it happens.
+/// Receives events while an operation runs.
 pub type Tell<'a> = &'a (dyn Fn(AgentEvent) + Send + Sync);
 
-/// Who is signed in where, which models that gives, and which of them was chosen.
+/// Credentials, models and the selected model.
 #[derive(Debug)]
 pub struct Accounts {
     settings: Arc<Settings>,
     credentials: Arc<Credentials>,
     web: Web,
     inner: Mutex<Inner>,
-    /// Whether the first refresh is over.
+    /// Whether the first refresh is done.
     refreshed: watch::Sender<bool>,
-    /// Show a last page to browsers. They end by themselves, and with us.
+    /// Tasks that serve a last page to browsers. They end by themselves, or when this value is dropped.
     pages: Mutex<JoinSet<()>>,
 }
 
-/// What changes.
+/// The mutable state.
 #[derive(Debug)]
 struct Inner {
     state: State,
     catalogues: Catalogues,
     profile: Option<Profile>,
-    /// What was chosen for one session alone.
+    /// The models selected for single sessions.
     sessions: HashMap<String, Choice>,
-    /// Whoever answers at the moment, until a credential changes.
+    /// The clients in use. They are removed when a credential changes.
     clients: HashMap<Provider, Arc<dyn Models>>,
-    /// Why those who were set up and asked for their models gave none.
+    /// Why configured providers returned no model list.
     troubles: HashMap<Provider, String>,
 }
 
-/// Something was changed, and everybody is to be told why.
+/// The result of a change, with the reason that is announced to all clients.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Changed<T> {
-    /// The reason that `state.changed` gives.
+    /// The reason in `state.changed`.
     pub reason: &'static str,
-    /// What the caller gets.
+    /// The result for the caller.
     pub result: T,
 }
 
-/// The members of the snapshot that are about accounts (§6.4).
+/// The members of the snapshot about accounts (§6.4).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Snapshot {
-    /// Who is signed in.
+    /// The credentials.
     pub auth: AuthSnapshot,
-    /// Whether the first steps are done.
+    /// The onboarding status.
     pub onboarding: Onboarding,
-    /// What was chosen.
+    /// The selected model.
     pub model: ModelSnapshot,
 }
 
-/// Who is signed in, in the words of the snapshot.
+/// The credentials, in the format of the snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuthSnapshot {
-    /// In the order in which they were enabled.
+    /// In the order of enabling.
     pub enabled_providers: Vec<Provider>,
-    /// Whether somebody is signed in.
+    /// Whether there is an OpenAI login.
     pub has_open_ai_token: bool,
-    /// Whether there is a key.
+    /// Whether there is an OpenRouter key.
     pub has_open_router_key: bool,
-    /// Whether somebody is signed in.
+    /// Whether there is an Antigravity login.
     pub has_antigravity_token: bool,
-    /// Who.
+    /// The profile of the Antigravity login.
     pub antigravity_profile: Option<Profile>,
 }
 
-/// Who is signed in, in the words of `auth.status`.
+/// The credentials, in the format of `auth.status`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AuthStatus {
-    /// In the order in which they were enabled.
+    /// In the order of enabling.
     pub enabled_providers: Vec<Provider>,
-    /// Whether somebody is signed in.
+    /// Whether there is an OpenAI login.
     pub has_openai_token: bool,
-    /// Whether there is a key.
+    /// Whether there is an OpenRouter key.
     pub has_openrouter_key: bool,
-    /// Whether somebody is signed in.
+    /// Whether there is an Antigravity login.
     pub has_antigravity_token: bool,
-    /// Who.
+    /// The profile of the Antigravity login.
     pub antigravity_profile: Option<Profile>,
 }
 
-/// Whether the first steps are done.
+/// The onboarding status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Onboarding {
-    /// Whether they are.
+    /// Whether onboarding is completed.
     pub completed: bool,
 }
 
-/// What was chosen, in the words of the snapshot.
+/// The selected model, in the format of the snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelSnapshot {
-    /// Empty when none was.
+    /// The model id; empty if none is selected.
     pub selected_model: String,
-    /// How much it is to think.
+    /// The thinking level.
     pub selected_thinking: Thinking,
-    /// Who is to run it at OpenRouter.
+    /// The provider that runs the model at OpenRouter.
     pub selected_open_router_provider: String,
-    /// Who has it.
+    /// The provider of the model.
     pub selected_provider: Option<Provider>,
 }
 
-/// A key for OpenRouter was set.
+/// The result of setting an OpenRouter key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct OpenRouterKeySet {
-    /// It was.
+    /// Always true.
     pub configured: bool,
-    /// How many models it gives.
+    /// The number of models.
     pub model_count: usize,
-    /// Where their list comes from.
+    /// The source of the model list.
     pub source: Source,
 }
 
-/// A key for searching the web was set, or none.
+/// The result of setting or skipping a key for web search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ExaKeySet {
-    /// Whether there is one.
+    /// Whether there is a key.
     pub configured: bool,
-    /// Whether there is to be none.
+    /// Whether the user skipped the key.
     pub skipped: bool,
 }
 
-/// Everything was forgotten.
+/// The result of deleting all data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Forgotten {
-    /// It was.
+    /// Always true.
     pub cleared: bool,
 }
 
 impl Accounts {
-    /// Reads what was kept. No service is asked; see [`Accounts::refresh`].
+    /// Reads the stored state. No service is contacted; see [`Accounts::refresh`].
     pub fn open(settings: Settings) -> Arc<Self> {
         let settings = Arc::new(settings);
         let file = settings.data.join("state.json");
@@ -198,7 +199,7 @@ impl Accounts {
         for (member, name) in state::PLAIN {
             let can_move = settings.keeps && settings.secrets.is_some();
             let Some(value) = state.other(member).filter(|_| can_move) else { continue };
-            // A secret that cannot be moved stays where it is.
+            // A secret that cannot be moved stays in the old file.
             if value.is_empty() || vault.get(name).is_some() || vault.set(name, &Secret::new(value)).is_ok() {
                 state.drop_other(member);
             }
@@ -228,22 +229,22 @@ impl Accounts {
         Arc::new(accounts)
     }
 
-    /// Asks every provider that somebody is signed in to what it has, and looks for servers on this machine. Whoever does
-    /// not answer is passed over. A choice that turns out to be none is replaced (§18.1).
+    /// Fetches the model lists of all providers with credentials, and looks for servers on this machine. Providers
+    /// that do not respond are skipped. A selected model that does not exist is replaced (§18.1).
     pub async fn refresh(&self) {
         tokio::join!(self.refresh_profile(), self.refresh_catalogues());
         self.settle_choice();
         self.refreshed.send_replace(true);
     }
 
-    /// Waits until the first [`Accounts::refresh`] is over, which somebody must have begun.
+    /// Waits until the first [`Accounts::refresh`] is done. The caller must have started it.
     pub async fn refreshed(&self) {
         let mut refreshed = self.refreshed.subscribe();
-        // The sender is ours, and so it is there as long as we are.
+        // The sender is part of `self`, so the wait cannot fail.
         let _ = refreshed.wait_for(|is_over| *is_over).await;
     }
 
-    /// What everybody may know.
+    /// The members of the snapshot about accounts.
     pub fn snapshot(&self) -> Snapshot {
         let status = self.auth_status();
         let chosen = self.chosen_for_everybody();
@@ -266,7 +267,7 @@ impl Accounts {
         }
     }
 
-    /// Who is signed in where.
+    /// The credentials.
     pub fn auth_status(&self) -> AuthStatus {
         let held = self.credentials.held();
         let inner = self.lock();
@@ -279,7 +280,7 @@ impl Accounts {
         }
     }
 
-    /// Uses this key for OpenRouter from now on. Waits for its list of models; a list that cannot be had is no failure.
+    /// Stores this key for OpenRouter. Waits for the model list; if it cannot be fetched, that is not an error.
     pub async fn set_openrouter_key(&self, key: &str) -> Result<Changed<OpenRouterKeySet>, Failure> {
         self.credentials.set_openrouter(Secret::new(key.trim()))?;
         self.enable(Provider::OpenRouter);
@@ -288,7 +289,7 @@ impl Accounts {
         Ok(Changed { reason: "openrouter_key_updated", result })
     }
 
-    /// Uses this key for searching the web from now on; the word `skip` stands for none.
+    /// Stores this key for web search; `skip` means none.
     pub fn set_exa_key(&self, key: &str) -> Result<Changed<ExaKeySet>, Failure> {
         let key = key.trim();
         let skipped = key.eq_ignore_ascii_case("skip");
@@ -297,17 +298,17 @@ impl Accounts {
         Ok(Changed { reason, result: ExaKeySet { configured: !skipped, skipped } })
     }
 
-    /// The key for searching the web.
+    /// The key for web search.
     pub fn exa_key(&self) -> Option<Secret> {
         self.credentials.held().exa
     }
 
-    /// Whether the first steps are done.
+    /// The onboarding status.
     pub fn onboarding_status(&self) -> Onboarding {
         Onboarding { completed: self.lock().state.onboarded }
     }
 
-    /// The first steps are done.
+    /// Marks onboarding as completed.
     pub fn complete_onboarding(&self) -> Changed<Onboarding> {
         let mut inner = self.lock();
         inner.state.onboarded = true;
@@ -315,20 +316,20 @@ impl Accounts {
         Changed { reason: "onboarding_complete", result: Onboarding { completed: true } }
     }
 
-    /// Keeps a prompt for those who want to find it again.
+    /// Adds a prompt to the input history.
     pub fn remember_prompt(&self, prompt: &str) {
         let mut inner = self.lock();
         inner.state.remember(prompt);
         self.save(&inner);
     }
 
-    /// The prompts that were kept, oldest first.
+    /// The input history, oldest first.
     pub fn prompts(&self) -> Vec<String> {
         self.lock().state.prompts().map(str::to_owned).collect()
     }
 
-    /// Forgets everything: keys, logins, models, choices, prompts and the first steps (§8). What could not be removed
-    /// is said; nothing of it is used any more all the same.
+    /// Deletes keys, logins, models, selections, prompts and the onboarding status (§8). Returns an error if some
+    /// of it could not be removed from disk; it is not used any more in any case.
     pub fn forget_everything(&self) -> Result<Changed<Forgotten>, Failure> {
         let cleared = self.credentials.clear();
         let mut inner = self.lock();
@@ -339,11 +340,11 @@ impl Accounts {
         let removed = inner.catalogues.clear().and_then(|()| files::remove(&self.file("auth.json")));
         self.save(&inner);
         cleared?;
-        removed.map_err(|error| failure(format!("could not forget everything: {error}")))?;
+        removed.map_err(|error| failure(format!("could not delete all data: {error}")))?;
         Ok(Changed { reason: "forgeteverything", result: Forgotten { cleared: true } })
     }
 
-    /// Enables a provider of loaf. Whoever asked it before asks anew, because a credential has changed.
+    /// Enables a provider of loaf. Existing clients are dropped, because a credential has changed.
     fn enable(&self, provider: Provider) {
         let mut inner = self.lock();
         inner.clients.clear();
@@ -353,13 +354,13 @@ impl Accounts {
         self.save(&inner);
     }
 
-    /// Writes the state. A disk that is full must not stop a conversation.
+    /// Writes the state. Errors are only logged: a full disk must not stop a conversation.
     fn save(&self, inner: &Inner) {
         if !self.settings.keeps {
             return;
         }
         if let Err(error) = inner.state.write(&self.file("state.json")) {
-            tracing::warn!(%error, "the state is not kept");
+            tracing::warn!(%error, "could not write the state");
         }
     }
 
@@ -372,7 +373,7 @@ impl Accounts {
     }
 }
 
-/// Something that could not be done, in words that clients see.
+/// A failure whose message clients see.
 fn failure(message: impl Into<String>) -> Failure {
     Failure::new(FailureKind::Internal, message)
 }

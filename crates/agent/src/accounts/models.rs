@@ -1,4 +1,4 @@
-//! Which models there are, and which of them is used.
+//! Lists models, and selects the model for a turn.
 
 use gladhand_core::operations::{Failure, FailureKind, ModelChoice};
 use gladhand_core::wire::json;
@@ -10,64 +10,64 @@ use super::choice::{ANY, Choice, fitting, thinking_of_word};
 use super::provider::Provider;
 use super::{Accounts, Changed, Inner, failure};
 
-/// What a turn is to be held with.
+/// The model for a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
-    /// The id of the model; empty when there is none.
+    /// The model id; empty if there is none.
     pub model: String,
-    /// How much it is to think.
+    /// The thinking level.
     pub thinking: Thinking,
-    /// Who is to run it at OpenRouter; `any` pins nobody.
+    /// The provider that runs the model at OpenRouter; `any` pins none.
     pub routing: String,
-    /// Who has it, as far as that can be told.
+    /// The provider, as far as known.
     pub provider: Option<String>,
-    /// What is known of it.
+    /// The catalogue entry of the model, if known.
     pub option: Option<ModelOption>,
 }
 
-/// The models that there are (§10.3).
+/// The available models (§10.3).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ModelList {
-    /// Who has them.
+    /// Their providers.
     pub providers: Vec<Provider>,
     /// The models.
     pub models: Vec<ModelOption>,
-    /// What was chosen.
+    /// The selected model.
     pub selected_model: String,
-    /// How much it is to think.
+    /// The thinking level.
     pub selected_thinking: Thinking,
-    /// Who has it.
+    /// The provider of the selected model.
     pub selected_provider: Option<String>,
-    /// Who is to run it.
+    /// The provider that runs it at OpenRouter.
     pub selected_openrouter_provider: String,
 }
 
-/// What was chosen (§10.4).
+/// A selected model (§10.4).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Selected {
     /// The model.
     pub selected_model: String,
-    /// Who has it.
+    /// The provider.
     pub selected_provider: Provider,
-    /// How much it is to think.
+    /// The thinking level.
     pub selected_thinking: Thinking,
-    /// Who is to run it.
+    /// The provider that runs it at OpenRouter.
     pub selected_openrouter_provider: String,
 }
 
-/// Who can run a model of OpenRouter (§10.6).
+/// The providers that can run a model at OpenRouter (§10.6).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RoutingProviders {
-    /// The model, as it was asked for.
+    /// The model id from the request.
     pub model_id: String,
-    /// Who can run it.
+    /// The providers.
     pub providers: Vec<String>,
 }
 
 impl Accounts {
-    /// What a turn of this session is to be held with: what was chosen for it, else for everybody, else whatever there
-    /// is. In that last case nothing is kept, and the first of these is taken: a provider that was set up, a server on
-    /// this machine, the model that came with the program.
+    /// The model for a turn of this session: the one selected for the session, else the global one, else the first
+    /// available model. The last case looks at configured providers first, then at servers on this machine, then at
+    /// the embedded model. It does not change the selection.
     pub fn chosen(&self, session: Option<&str>) -> Chosen {
         let inner = self.lock();
         let own = session.and_then(|session| inner.sessions.get(session));
@@ -81,13 +81,13 @@ impl Accounts {
         }
     }
 
-    /// What was chosen for everybody, without a substitute.
+    /// The globally selected model, without a substitute.
     pub(super) fn chosen_for_everybody(&self) -> Chosen {
         let inner = self.lock();
         self.resolve(&inner, &inner.state.choice)
     }
 
-    /// The quickest ways to a model, for somebody who has none.
+    /// How to get a model, if there is none.
     pub fn hint(&self) -> Option<String> {
         self.chosen(None).provider.is_none().then(|| {
             "the quickest ways to a model: `auth.set.openrouter_key` or OPENROUTER_API_KEY, OPENAI_API_KEY or \
@@ -96,7 +96,7 @@ impl Accounts {
         })
     }
 
-    /// The models of one provider, or of all that are enabled.
+    /// The models of one provider, or of all enabled providers.
     pub fn models(&self, provider: Option<&str>) -> Result<ModelList, Failure> {
         let inner = self.lock();
         let providers = match provider {
@@ -124,7 +124,8 @@ impl Accounts {
         })
     }
 
-    /// What a choice would come to. Nothing is changed, so that whatever else belongs to it can still fail.
+    /// The result that [`Self::select`] would have. Nothing is changed, so the caller can still fail in a later
+    /// step.
     pub fn consider(&self, wanted: &ModelChoice<'_>) -> Result<Chosen, Failure> {
         let inner = self.lock();
         let (provider, choice, option) = self.weigh(&inner, wanted)?;
@@ -132,7 +133,7 @@ impl Accounts {
         Ok(Chosen { model, thinking, routing, provider: Some(provider.word().to_owned()), option: Some(option) })
     }
 
-    /// Chooses a model: for everybody, which is kept, or for one session alone, which lasts as long as that.
+    /// Selects a model: globally, which is stored, or for one session only, which lasts as long as the session.
     pub fn select(&self, wanted: &ModelChoice<'_>) -> Result<Changed<Selected>, Failure> {
         let mut inner = self.lock();
         let (provider, choice, _) = self.weigh(&inner, wanted)?;
@@ -154,7 +155,7 @@ impl Accounts {
         Ok(Changed { reason: "model_selected", result: selected })
     }
 
-    /// A saved chat goes on with what it was held with (§11.4). This is not kept.
+    /// Continues a saved chat with its model (§11.4). The selection is not stored.
     pub fn resume(&self, provider: &str, model: &str, thinking: Thinking, routing: Option<&str>) -> &'static str {
         let mut inner = self.lock();
         let provider = Provider::of_word(provider);
@@ -171,12 +172,12 @@ impl Accounts {
         "session_resumed"
     }
 
-    /// A session is over, and so is what was chosen for it alone.
+    /// Removes the selection of a session that has ended.
     pub fn forget_session(&self, session: &str) {
         self.lock().sessions.remove(session);
     }
 
-    /// Who can run a model of OpenRouter. Waits for its answer.
+    /// The providers that can run a model at OpenRouter. Waits for its response.
     pub async fn routing_providers(&self, model: &str) -> Result<RoutingProviders, Failure> {
         let client = self.openrouter()?;
         let providers = client.routing_providers(model).await.map_err(|error| failure(error.to_string()))?;
@@ -184,8 +185,9 @@ impl Accounts {
         Ok(RoutingProviders { model_id: model.to_owned(), providers })
     }
 
-    /// After catalogues have arrived: a choice that nobody has, or none at all, becomes the first model of whoever was
-    /// set up. As long as somebody has not answered, it may yet turn out to be one.
+    /// Corrects the selection after catalogues have arrived. If no model is selected, or no provider has it, the
+    /// first model of a configured provider is selected. While a provider has not responded, the selected model may
+    /// still turn out to exist.
     pub(super) fn settle_choice(&self) {
         let mut inner = self.lock();
         let providers = self.enabled(&inner);
@@ -196,7 +198,8 @@ impl Accounts {
         if !is_none {
             return;
         }
-        // What the environment or the configuration names may be gone next time; only what somebody signed in to is kept.
+        // Providers from the environment or the configuration may be absent in the next run. Only those with a
+        // login or a stored key are selected permanently.
         let is_kept = |provider| matches!(provider, Provider::OpenAi | Provider::Antigravity | Provider::OpenRouter);
         if let Some((provider, option)) = self.first(&inner, is_kept) {
             inner.state.choice = adopt(choice, provider, option);
@@ -231,7 +234,8 @@ impl Accounts {
         }
     }
 
-    /// Who has what was chosen (§10.5). Whoever was named comes first: several may have a model of the same name.
+    /// The provider of the selected model (§10.5). The provider in the selection has priority, because several can
+    /// have a model of the same name.
     fn whose(&self, inner: &Inner, choice: &Choice) -> Option<Provider> {
         if choice.model.is_empty() {
             return None;
@@ -242,12 +246,12 @@ impl Accounts {
         candidates
             .find(|provider| inner.catalogues.find(*provider, &choice.model).is_some())
             .or_else(|| named.filter(|provider| !inner.catalogues.is_known(*provider)))
-            // A server that does not run today was chosen all the same.
+            // A server that does not run today can still be the selected one.
             .or_else(|| choice.provider.filter(|provider| !provider.is_of_loaf()))
             .or_else(|| Provider::guess(&choice.model))
     }
 
-    /// The first model of the first provider that can be used and is `fit`.
+    /// The first model of the first usable provider that is `fit`.
     fn first<'a>(&self, inner: &'a Inner, fit: impl Fn(Provider) -> bool) -> Option<(Provider, &'a ModelOption)> {
         let enabled = self.enabled(inner);
         let mut providers = Provider::ALL
@@ -257,7 +261,7 @@ impl Accounts {
     }
 }
 
-/// A choice with another model.
+/// A selection with another model.
 fn adopt(choice: &Choice, provider: Provider, option: &ModelOption) -> Choice {
     Choice {
         model: option.id.clone(),

@@ -1,46 +1,46 @@
-//! Which model answers where nobody chooses another, and what it is reached with. For people: no value of a secret is in it.
+//! The default model and its credential, for display. It contains no secret.
 
 use super::Accounts;
 use super::provider::Provider;
 use super::settings::env;
 
-/// Which model answers where nobody chooses another.
+/// The model that answers if no other one is selected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outlook {
-    /// This one.
+    /// This model.
     Model {
-        /// Its id.
+        /// The model id.
         model: String,
-        /// Who has it.
+        /// The provider.
         provider: Provider,
-        /// What it is reached with.
+        /// The kind of access.
         means: Means,
     },
-    /// One was chosen or set up and cannot answer, for this reason.
+    /// A model is selected or a provider is configured, but it does not work, for this reason.
     Trouble(String),
-    /// None is known: these were set up, and their lists of models could not be had.
+    /// No model is known: these providers are configured, but their model lists could not be fetched.
     Unlisted(Vec<(Provider, Means)>),
-    /// None, and nobody was set up.
+    /// There is no model, and no provider is configured.
     Nobody,
 }
 
-/// What a model is reached with.
+/// The kind of access to a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Means {
-    /// Somebody is signed in.
+    /// A login.
     Login,
-    /// A key that is kept.
+    /// A stored key.
     Key,
-    /// A key in this variable of the environment.
+    /// A key in this environment variable.
     Variable(&'static str),
-    /// A server, whose address this variable of the environment can say.
+    /// A server whose address this environment variable can set.
     Server(&'static str),
     /// The program itself.
     Program,
 }
 
 impl Accounts {
-    /// Which model answers where nobody chooses another, as far as that is known by now.
+    /// The model that answers if no other one is selected, as far as known now.
     pub fn outlook(&self) -> Outlook {
         let chosen = self.chosen(None);
         let Some(provider) = chosen.provider.as_deref().and_then(Provider::of_word) else {

@@ -1,11 +1,11 @@
-//! Who has models.
+//! The model providers.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// Whoever has models, in the order in which their models are shown and in which one of them is taken when nothing was
-/// chosen.
+/// A model provider. The order of the variants is the display order, and the order of preference if no model is
+/// selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Provider {
     /// OpenAI, with a ChatGPT login or a key.
@@ -16,18 +16,18 @@ pub enum Provider {
     OpenRouter,
     /// Anthropic, with a key.
     Anthropic,
-    /// A server that was configured and speaks as OpenAI does.
+    /// A configured server that is compatible with OpenAI.
     Compatible,
-    /// An Ollama on this machine.
+    /// An Ollama server on this machine.
     Ollama,
     /// A llama.cpp server on this machine.
     LlamaCpp,
-    /// The model that came with this program.
+    /// The model that is embedded in this program.
     Local,
 }
 
 impl Provider {
-    /// All of them, in order.
+    /// All providers, in order.
     pub const ALL: [Self; 8] = [
         Self::OpenAi,
         Self::Antigravity,
@@ -39,7 +39,7 @@ impl Provider {
         Self::Local,
     ];
 
-    /// Its name in settings, options and files.
+    /// The identifier in settings, options and files.
     pub fn word(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",
@@ -53,7 +53,7 @@ impl Provider {
         }
     }
 
-    /// Its name for people.
+    /// The display name.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenAi => "OpenAI",
@@ -67,22 +67,23 @@ impl Provider {
         }
     }
 
-    /// The one of this name.
+    /// The provider with this identifier.
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|provider| provider.word() == word)
     }
 
-    /// Whether loaf knows it. The others are ours, and each start finds them anew: `state.json` does not list them.
+    /// Whether loaf knows the provider. The others exist only in Gladhand. Each start finds them again, so
+    /// `state.json` does not list them.
     pub(super) fn is_of_loaf(self) -> bool {
         matches!(self, Self::OpenAi | Self::Antigravity | Self::OpenRouter)
     }
 
-    /// Whether it was set up on purpose, and does not merely happen to run on this machine.
+    /// Whether the user configured the provider. The others are found or built in.
     pub(super) fn is_configured(self) -> bool {
         !matches!(self, Self::Ollama | Self::LlamaCpp | Self::Local)
     }
 
-    /// Who probably has a model of this id, for ids that no catalogue knows (§10.5).
+    /// The probable provider of a model id that is in no catalogue (§10.5).
     pub(super) fn guess(model: &str) -> Option<Self> {
         let name = model.rsplit('/').next().unwrap_or(model);
         if ["gpt-", "o1", "o3", "o4"].iter().any(|start| name.starts_with(start)) || name.contains("codex") {
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back_and_are_in_order() {
+    fn provider_names_parse_back_and_are_sorted() {
         for provider in Provider::ALL {
             assert_eq!(Provider::of_word(provider.word()), Some(provider));
         }

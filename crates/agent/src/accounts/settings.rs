@@ -1,7 +1,7 @@
-//! What accounts are told: where things are kept, where services are, and as whom we come.
+//! The settings of accounts: folders, addresses of services, and client identities.
 //!
-//! We come as ourselves. Where a service wants to know its clients beforehand, the client id is a setting, and without one
-//! there is no login.
+//! The client uses its own identity. Some services require a registered client id. That id is a setting, and
+//! without it login is not possible.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,41 +11,41 @@ use gladhand_models::{Identity, Models};
 use gladhand_redaction::{self as redaction, Life};
 use gladhand_store::Secrets;
 
-/// The names of the settings in the environment.
+/// The names of the environment variables.
 pub mod env {
     /// The address of OpenRouter.
     pub const OPENROUTER_BASE: &str = "GLADHAND_OPENROUTER_BASE";
-    /// The address of OpenAI's models, for logins and keys alike.
+    /// The address of OpenAI's models, for logins and keys.
     pub const OPENAI_BASE: &str = "GLADHAND_OPENAI_BASE";
-    /// The address that tells what is left of a ChatGPT subscription.
+    /// The address for the usage of a ChatGPT subscription.
     pub const OPENAI_BACKEND_BASE: &str = "GLADHAND_OPENAI_BACKEND_BASE";
-    /// Who signs people in to OpenAI.
+    /// The OAuth issuer of OpenAI.
     pub const OPENAI_ISSUER: &str = "GLADHAND_OPENAI_ISSUER";
-    /// As whom we are known there.
+    /// The client id at OpenAI.
     pub const OPENAI_CLIENT_ID: &str = "GLADHAND_OPENAI_CLIENT_ID";
     /// The address of Google Cloud Code.
     pub const ANTIGRAVITY_BASE: &str = "GLADHAND_ANTIGRAVITY_BASE";
-    /// Where people agree at Google.
+    /// The authorization endpoint of Google.
     pub const GOOGLE_AUTHORIZE_URL: &str = "GLADHAND_GOOGLE_AUTHORIZE_URL";
-    /// Where codes become tokens at Google.
+    /// The token endpoint of Google.
     pub const GOOGLE_TOKEN_URL: &str = "GLADHAND_GOOGLE_TOKEN_URL";
-    /// Who somebody is at Google.
+    /// The profile endpoint of Google.
     pub const GOOGLE_PROFILE_URL: &str = "GLADHAND_GOOGLE_PROFILE_URL";
-    /// As whom we are known at Google.
+    /// The client id at Google.
     pub const GOOGLE_CLIENT_ID: &str = "GLADHAND_GOOGLE_CLIENT_ID";
-    /// What Google gave us with it.
+    /// The client secret at Google.
     pub const GOOGLE_CLIENT_SECRET: &str = "GLADHAND_GOOGLE_CLIENT_SECRET";
     /// The address of Anthropic.
     pub const ANTHROPIC_BASE: &str = "GLADHAND_ANTHROPIC_BASE";
-    /// The address of any server that speaks as OpenAI does.
+    /// The address of any server that is compatible with OpenAI.
     pub const COMPATIBLE_BASE: &str = "GLADHAND_COMPATIBLE_BASE";
-    /// The key for it.
+    /// The key for that server.
     pub const COMPATIBLE_KEY: &str = "GLADHAND_COMPATIBLE_KEY";
-    /// The model to use there, if it does not list its models.
+    /// The model to use there, if the server returns no list.
     pub const COMPATIBLE_MODEL: &str = "GLADHAND_COMPATIBLE_MODEL";
-    /// The address of an Ollama; empty: nobody looks for one.
+    /// The address of an Ollama server; empty: do not look for one.
     pub const OLLAMA_BASE: &str = "GLADHAND_OLLAMA_BASE";
-    /// The address of a llama.cpp server; empty: nobody looks for one.
+    /// The address of a llama.cpp server; empty: do not look for one.
     pub const LLAMACPP_BASE: &str = "GLADHAND_LLAMACPP_BASE";
     /// A key for OpenAI.
     pub const OPENAI_API_KEY: &str = "OPENAI_API_KEY";
@@ -53,47 +53,47 @@ pub mod env {
     pub const OPENROUTER_API_KEY: &str = "OPENROUTER_API_KEY";
     /// A key for Anthropic.
     pub const ANTHROPIC_API_KEY: &str = "ANTHROPIC_API_KEY";
-    /// A key for searching the web.
+    /// A key for web search.
     pub const EXA_API_KEY: &str = "EXA_API_KEY";
 }
 
-/// What accounts are told.
+/// The settings of accounts.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The folder of `state.json` and its neighbours.
+    /// The folder of `state.json` and related files.
     pub data: PathBuf,
-    /// Where the program was started: older versions left their state there.
+    /// The folder in which the program was started. Older versions stored their state there.
     pub started_in: Option<PathBuf>,
-    /// Where secrets are kept. None: nowhere, and they are gone with the process.
+    /// The secret store. `None`: secrets are only kept in memory.
     pub secrets: Option<Arc<Secrets>>,
-    /// Whether what is learnt is written down. Otherwise files are only read; a login that had to be renewed is kept all the
-    /// same, because the old one is worth nothing any more.
+    /// Whether files are written. If not, they are only read. The exception is a renewed login: it is always
+    /// stored, because the old one is not valid any more.
     pub keeps: bool,
-    /// Who we say that we are.
+    /// The identity of this client.
     pub identity: Identity,
-    /// Keys that were handed over and are not ours to keep.
+    /// Keys that were passed in and are not stored.
     pub keys: Keys,
-    /// Where OpenAI is.
+    /// Addresses and client identity for OpenAI.
     pub openai: OpenAiPlaces,
-    /// Where Google is.
+    /// Addresses and client identity for Google.
     pub google: GooglePlaces,
     /// The address of OpenRouter.
     pub openrouter: String,
     /// The address of Anthropic.
     pub anthropic: String,
-    /// A server that speaks as OpenAI does.
+    /// A server that is compatible with OpenAI.
     pub compatible: Option<CompatibleServer>,
-    /// Where to look for an Ollama.
+    /// Where to look for an Ollama server.
     pub ollama: Option<String>,
     /// Where to look for a llama.cpp server.
     pub llamacpp: Option<String>,
-    /// The model that came with this program.
+    /// The embedded model.
     pub embedded: Option<Arc<dyn Models>>,
-    /// Whether nobody sits in front of this machine, so that a login had better not need a browser here.
+    /// Whether the machine probably has no browser for the user. Then a login with a device code is preferred.
     pub headless: bool,
 }
 
-/// Keys that were handed over. A key that was set by a client comes before them.
+/// Keys that were passed in. A key that a client has stored has priority.
 #[derive(Debug, Clone, Default)]
 pub struct Keys {
     /// For OpenAI.
@@ -102,53 +102,53 @@ pub struct Keys {
     pub openrouter: Option<Secret>,
     /// For Anthropic.
     pub anthropic: Option<Secret>,
-    /// For searching the web.
+    /// For web search.
     pub exa: Option<Secret>,
 }
 
-/// Where OpenAI is.
+/// Addresses and client identity for OpenAI.
 #[derive(Debug, Clone)]
 pub struct OpenAiPlaces {
-    /// The address of the models. None: the one that belongs to the login, or to the key.
+    /// The address of the models. `None`: the default for the login or the key.
     pub base: Option<String>,
-    /// The address that tells what is left of a subscription.
+    /// The address for the usage of a subscription.
     pub backend: String,
-    /// Who signs people in.
+    /// The OAuth issuer.
     pub issuer: String,
-    /// As whom we are known there.
+    /// The client id.
     pub client_id: Option<String>,
 }
 
-/// Where Google is.
+/// Addresses and client identity for Google.
 #[derive(Debug, Clone)]
 pub struct GooglePlaces {
-    /// The address of Cloud Code. None: the one that belongs to the account.
+    /// The address of Cloud Code. `None`: the default for the account.
     pub base: Option<String>,
-    /// Where people agree.
+    /// The authorization endpoint.
     pub authorize: String,
-    /// Where codes become tokens.
+    /// The token endpoint.
     pub token: String,
-    /// Who somebody is.
+    /// The profile endpoint.
     pub profile: String,
-    /// As whom we are known.
+    /// The client id.
     pub client_id: Option<String>,
-    /// What Google gave us with it.
+    /// The client secret.
     pub client_secret: Option<Secret>,
 }
 
-/// A server that speaks as OpenAI does.
+/// A server that is compatible with OpenAI.
 #[derive(Debug, Clone)]
 pub struct CompatibleServer {
-    /// Its address, which usually ends in `/v1`.
+    /// The address, which usually ends in `/v1`.
     pub base: String,
-    /// The key for it.
+    /// The key.
     pub key: Option<Secret>,
-    /// The model to use, if it does not list its models.
+    /// The model to use, if the server returns no list.
     pub model: Option<String>,
 }
 
 impl Settings {
-    /// The services where they usually are, and nobody signed in.
+    /// The default addresses, without any credentials.
     pub fn new(data: impl Into<PathBuf>) -> Self {
         Self {
             data: data.into(),
@@ -181,11 +181,11 @@ impl Settings {
         }
     }
 
-    /// The same with what the environment says. `variable` looks one up.
+    /// Applies the environment. `variable` looks up a variable.
     pub fn with_environment(mut self, variable: impl Fn(&str) -> Option<String>) -> Self {
         let said = |name: &str| variable(name).map(|value| value.trim().to_owned());
         let text = |name: &str| said(name).filter(|value| !value.is_empty());
-        // No path begins with a slash of its own after it.
+        // Paths are appended with a slash, so the address must not end with one.
         let address = |name: &str| text(name).map(|value| value.trim_end_matches('/').to_owned());
         let learned = |value: &String| redaction::learn(value, Life::Process);
         let secret = |name: &str| text(name).inspect(learned).map(Secret::new);
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_comes_before_what_is_usual() {
+    fn the_environment_overrides_the_defaults() {
         let variables = [
             (env::OPENROUTER_BASE, " http://127.0.0.1:9/or/ "),
             (env::OPENAI_ISSUER, ""),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remote_shell_is_no_place_for_a_browser() {
+    fn a_remote_shell_counts_as_headless() {
         let only = |name: &'static str| move |asked: &str| (asked == name).then(|| "x".to_owned());
         assert!(Settings::new("/data").with_environment(only("SSH_TTY")).headless);
         assert_eq!(Settings::new("/data").with_environment(|_| None).headless, cfg!(target_os = "linux"));

@@ -1,7 +1,7 @@
-//! `state.json` (§18.1): what is enabled and chosen, and what was typed.
+//! `state.json` (§18.1): enabled providers, the selected model, and the input history.
 //!
-//! It is read leniently, because other programs and other versions write it too: what is not understood counts as
-//! missing, and members that we do not know are kept.
+//! The file is read leniently, because other programs and other versions write it too. Invalid members count as
+//! missing, and unknown members are preserved.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -15,13 +15,13 @@ use super::choice::{ANY, Choice, thinking_of_word};
 use super::files;
 use super::provider::Provider;
 
-/// So many prompts are kept.
+/// The maximum number of prompts in the history.
 const PROMPTS: usize = 200;
 
-/// Where older versions keep it: in the folder that they were started in.
+/// The file of older versions, in the folder in which they were started.
 const OLD: &str = ".loaf-state.json";
 
-/// The members that are ours, for telling the others apart.
+/// The known members. All others are preserved.
 const OURS: [&str; 10] = [
     "version",
     "authProviders",
@@ -35,18 +35,18 @@ const OURS: [&str; 10] = [
     "updatedAt",
 ];
 
-/// Members of old versions that hold secrets in plain text, and the secrets they are moved to.
+/// Members of old versions that contain secrets in plain text, and the names of these secrets in the vault.
 pub(super) const PLAIN: [(&str, &str); 2] =
     [("openRouterApiKey", super::vault::OPENROUTER), ("exaApiKey", super::vault::EXA)];
 
-/// What the file says.
+/// The content of the file.
 #[derive(Debug, Clone)]
 pub(super) struct State {
-    /// Those of loaf that are enabled, in the order in which they were.
+    /// The enabled providers of loaf, in the order of enabling.
     pub(super) enabled: Vec<Provider>,
-    /// What was chosen for everybody.
+    /// The globally selected model.
     pub(super) choice: Choice,
-    /// Whether the first steps are done.
+    /// Whether onboarding is completed.
     pub(super) onboarded: bool,
     prompts: VecDeque<String>,
     others: BTreeMap<String, Box<RawValue>>,
@@ -73,12 +73,12 @@ struct Written<'a> {
 }
 
 impl State {
-    /// What the file says, or the beginning of everything.
+    /// Reads the file. Returns the default state if it is missing or invalid.
     pub(super) fn read(file: &Path) -> Self {
         files::read(file).and_then(|text| Self::of(&text)).unwrap_or_default()
     }
 
-    /// Moves the file of an older version out of the folder that it was started in, unless there is a newer one.
+    /// Moves the file of an older version to the current location, unless a file exists there already.
     pub(super) fn migrate(file: &Path, started_in: &Path) {
         let old = started_in.join(OLD);
         let Some(text) = files::read(&old).filter(|text| Self::of(text).is_some()) else { return };
@@ -86,13 +86,13 @@ impl State {
             return;
         }
         if let Err(error) = files::remove(&old) {
-            tracing::debug!(%error, "the state of an older version stays");
+            tracing::debug!(%error, "could not remove the state file of an older version");
         }
     }
 
     /// Writes the file.
     pub(super) fn write(&self, file: &Path) -> io::Result<()> {
-        // A choice among the three of loaf is found by its id, as loaf does; ours are none that it would find.
+        // loaf finds its own three providers by the model id. The other providers must be written explicitly.
         let selected_provider = self.choice.provider.filter(|provider| !provider.is_of_loaf());
         let written = Written {
             version: 1,
@@ -110,7 +110,7 @@ impl State {
         files::replace(file, &(serde_json::to_string_pretty(&written)? + "\n"))
     }
 
-    /// Keeps a prompt for those who want to find it again.
+    /// Adds a prompt to the input history.
     pub(super) fn remember(&mut self, prompt: &str) {
         let prompt = prompt.trim();
         if prompt.is_empty() {
@@ -122,17 +122,17 @@ impl State {
         }
     }
 
-    /// What was typed, oldest first.
+    /// The input history, oldest first.
     pub(super) fn prompts(&self) -> impl Iterator<Item = &str> {
         self.prompts.iter().map(String::as_str)
     }
 
-    /// A text in a member that is not ours.
+    /// The text of an unknown member.
     pub(super) fn other(&self, name: &str) -> Option<String> {
         self.others.get(name).and_then(|raw| json::string(raw)).map(|text| text.trim().to_owned())
     }
 
-    /// Takes a member out that is not ours.
+    /// Removes an unknown member.
     pub(super) fn drop_other(&mut self, name: &str) {
         self.others.remove(name);
     }
@@ -146,7 +146,7 @@ impl State {
         };
         let mut enabled = Vec::new();
         for word in providers {
-            // The name that older versions had for it.
+            // The identifier in older versions.
             let word = if word == "vertex" { "openrouter" } else { word.as_str() };
             let provider = Provider::of_word(word).filter(|provider| provider.is_of_loaf());
             enabled.extend(provider.filter(|provider| !enabled.contains(provider)));
@@ -191,7 +191,7 @@ impl Default for State {
     }
 }
 
-/// The texts of an array; whatever else is in it is passed over.
+/// The strings of an array. Other items are skipped.
 fn texts(raw: &RawValue) -> Vec<String> {
     let items: Vec<&RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
     items.into_iter().filter_map(json::string).map(|text| text.into_owned()).collect()
@@ -201,7 +201,7 @@ fn texts(raw: &RawValue) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// The text of a state after it was read, without the moment.
+    /// Reads and writes a state, and returns its text without the timestamp.
     fn rewritten(text: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("data/state.json");
@@ -214,7 +214,7 @@ mod tests {
     const FRESH: &str = r#"{"version": 1"selectedModel": """selectedThinking": "HIGH""selectedOpenRouterProvider": "any""onboardingCompleted": false"inputHistory": []}"#;
 
     #[test]
-    fn what_is_not_understood_counts_as_missing() {
+    fn invalid_members_count_as_missing() {
         for text in ["", "{", "[]", "null", "{}", r#"{"selectedModel":4,"inputHistory":"x","authProviders":{}}"#] {
             assert_eq!(rewritten(text), FRESH, "{text}");
         }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_written_as_it_was_read_and_strangers_are_kept() {
+    fn a_state_is_written_as_it_was_read_with_unknown_members() {
         let text = r#"{"version":7,"authProvider":"vertex","selectedModel":" m ","selectedThinking":"XHIGH",
             "selectedOpenRouterProvider":"Acme","onboardingCompleted":true,"inputHistory":[" a ",""," ",2,"b"],"new":[1]}"#;
         assert_eq!(
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_file_moves_unless_there_is_a_newer_one() {
+    fn an_old_file_is_moved_unless_a_newer_one_exists() {
         let folder = tempfile::tempdir().unwrap();
         let (old, file) = (folder.path().join(OLD), folder.path().join("data/state.json"));
         for (text, expected) in [(r#"{"selectedModel":"old"}"#, "old"), (r#"{"selectedModel":"older"}"#, "old")] {
@@ -257,7 +257,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn nobody_else_can_read_it() {
+    fn the_file_is_private_to_its_owner() {
         use std::os::unix::fs::PermissionsExt as _;
 
         let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
-//! The four secrets of loaf (§18.2), in our sealed store.
+//! The four secrets of loaf (§18.2), in the sealed secret store.
 //!
-//! loaf itself keeps them in a plain file where there is no keychain. Such a file is taken over once and then removed:
-//! nothing stays behind that others could read.
+//! Without a keychain, loaf itself stores them in a plain file. Such a file is imported once and then removed, so
+//! that no readable copy is left.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use super::files;
 
 /// The key for OpenRouter.
 pub(super) const OPENROUTER: &str = "openrouter_api_key";
-/// The key for searching the web.
+/// The key for web search.
 pub(super) const EXA: &str = "exa_api_key";
 /// The ChatGPT login.
 pub(super) const OPENAI: &str = "openai_chatgpt_auth";
 /// The Google login.
 pub(super) const GOOGLE: &str = "antigravity_oauth_token_info";
 
-/// All of them.
+/// All names.
 const NAMES: [&str; 4] = [OPENROUTER, EXA, OPENAI, GOOGLE];
 
-/// The file of loaf.
+/// The plain file of loaf.
 const PLAIN: &str = "secrets-fallback.json";
 
-/// Keeps the secrets.
+/// Stores the secrets.
 #[derive(Debug)]
 pub(super) struct Vault {
     secrets: Option<Arc<Secrets>>,
@@ -37,15 +37,15 @@ pub(super) struct Vault {
 }
 
 impl Vault {
-    /// Opens it.
+    /// Opens the vault.
     pub(super) fn open(secrets: Option<Arc<Secrets>>, data: &Path) -> Self {
         Self { secrets, plain: data.join(PLAIN) }
     }
 
-    /// A secret; none if it cannot be had.
+    /// Reads a secret. `None` if it does not exist or cannot be read.
     pub(super) fn get(&self, name: &str) -> Option<Secret> {
         let secret = self.find(name)?;
-        // A login is an object whose members are secrets.
+        // A login is a JSON object whose members are secrets.
         redaction::learn(secret.expose(), Life::Recent);
         redaction::learn_text(secret.expose(), Life::Recent);
         Some(secret)
@@ -56,53 +56,53 @@ impl Vault {
             return self.plain().into_iter().find(|(known, _)| *known == name).map(|(_, value)| value);
         };
         secrets.get(name).unwrap_or_else(|error| {
-            tracing::warn!(name, %error, "a secret is out of reach");
+            tracing::warn!(name, %error, "could not read a secret");
             None
         })
     }
 
-    /// Keeps a secret.
+    /// Stores a secret.
     pub(super) fn set(&self, name: &str, value: &Secret) -> Result<(), Failure> {
         let Some(secrets) = &self.secrets else {
-            tracing::warn!(name, "there is no store for secrets: this one is gone with the process");
+            tracing::warn!(name, "there is no secret store: this secret is only kept in memory");
             return Ok(());
         };
         secrets.set(name, value.clone()).map_err(|error| unkept(&error))
     }
 
-    /// Forgets a secret.
+    /// Deletes a secret.
     pub(super) fn remove(&self, name: &str) -> Result<(), Failure> {
         let Some(secrets) = &self.secrets else { return Ok(()) };
         secrets.remove(name).map(drop).map_err(|error| unkept(&error))
     }
 
-    /// Forgets all of them.
+    /// Deletes all secrets.
     pub(super) fn clear(&self) -> Result<(), Failure> {
         files::remove(&self.plain).map_err(|error| unkept(&error))?;
         NAMES.into_iter().try_for_each(|name| self.remove(name))
     }
 
-    /// Takes over what loaf left in the data folder.
+    /// Imports the plain file of loaf from the data folder.
     pub(super) fn take_over(&self) {
         let Some(secrets) = &self.secrets else { return };
         if !self.plain.exists() {
             return;
         }
         for (name, value) in self.plain() {
-            // What we have is newer than what was left behind.
+            // A secret in the store is newer than the one in the file.
             let taken = secrets.change(name, |old| Ok(Some(old.cloned().unwrap_or(value))));
             if let Err(error) = taken {
                 let error: gladhand_store::SecretError = error;
-                tracing::warn!(name, %error, "a secret stays in its plain file");
+                tracing::warn!(name, %error, "could not import a secret from the plain file");
                 return;
             }
         }
         if let Err(error) = files::remove(&self.plain) {
-            tracing::warn!(%error, "secrets were taken over, and their plain file stays");
+            tracing::warn!(%error, "secrets were imported, but their plain file could not be removed");
         }
     }
 
-    /// What is in the plain file.
+    /// The content of the plain file.
     fn plain(&self) -> Vec<(&'static str, Secret)> {
         let text = files::read(&self.plain).unwrap_or_default();
         let Ok(members) = Members::parse(&text) else { return Vec::new() };
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_file_is_taken_over_once_and_what_we_have_comes_first() {
+    fn a_plain_file_is_imported_once_and_stored_secrets_have_priority() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
         let secrets = store(folder.path());

@@ -1,4 +1,4 @@
-//! Asking services for small documents: bounded in size and time, and never redirected.
+//! Fetches small documents from services, with limits on size and time and without redirects.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -7,29 +7,29 @@ use gladhand_models::Identity;
 use gladhand_redaction::redact_with;
 use serde::de::DeserializeOwned;
 
-/// No document is larger.
+/// The maximum size of a document.
 const LARGEST: usize = 4 * 1024 * 1024;
-/// A service that takes longer is away.
+/// The timeout for a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The way to services.
+/// The HTTP client for services.
 #[derive(Debug)]
 pub(super) struct Web {
     identity: String,
-    /// Made when it is first needed: reading the machine's certificates takes time that a start should not cost.
+    /// For other hosts. Created on first use: reading the system certificates would slow down every start.
     far: OnceLock<reqwest::Client>,
-    /// No proxy knows our loopback.
+    /// For this machine: a proxy cannot reach our loopback address.
     near: OnceLock<reqwest::Client>,
 }
 
-/// An answer, whole.
+/// A whole response.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) body: String,
 }
 
-/// Why there is no answer: for people, and without the address, which may hold a secret.
+/// Why there is no response. The message is for users and omits the address, which may contain a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unanswered {
     #[error("no answer in time")]
@@ -43,18 +43,18 @@ pub(super) enum Unanswered {
 }
 
 impl Web {
-    /// We say who we are.
+    /// Creates a client with this identity.
     pub(super) fn new(identity: &Identity) -> Self {
         let identity = format!("{}/{}", identity.name, identity.version);
         Self { identity, far: OnceLock::new(), near: OnceLock::new() }
     }
 
-    /// A request that only asks.
+    /// Builds a GET request.
     pub(super) fn get(&self, address: &str) -> Result<reqwest::RequestBuilder, Unanswered> {
         Ok(self.client(address)?.get(address))
     }
 
-    /// A request that brings something.
+    /// Builds a POST request.
     pub(super) fn post(&self, address: &str) -> Result<reqwest::RequestBuilder, Unanswered> {
         Ok(self.client(address)?.post(address))
     }
@@ -70,7 +70,8 @@ impl Web {
             .user_agent(&self.identity)
             .redirect(reqwest::redirect::Policy::none())
             .timeout(PATIENCE)
-            // Requests are few, and a code is good once: none of them should meet a connection that is being closed.
+            // Connections are not reused. Requests are rare, and a code is valid once: none should fail on a
+            // connection that is being closed.
             .pool_max_idle_per_host(0);
         let client = if is_near { builder.no_proxy() } else { builder }.build()?;
         Ok(place.get_or_init(|| client))
@@ -78,7 +79,7 @@ impl Web {
 }
 
 impl Answer {
-    /// Sends a request and reads what comes back.
+    /// Sends a request and reads the response.
     pub(super) async fn to(request: reqwest::RequestBuilder) -> Result<Self, Unanswered> {
         let mut response = request.header("accept", "application/json").send().await?;
         let status = response.status().as_u16();
@@ -92,17 +93,17 @@ impl Answer {
         Ok(Self { status, body: String::from_utf8_lossy(&body).into_owned() })
     }
 
-    /// Whether it is what was asked for.
+    /// Whether the status is a success.
     pub(super) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
-    /// The body, if it is such a document.
+    /// Parses the body as JSON.
     pub(super) fn read<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_str(&self.body).ok()
     }
 
-    /// The body as error texts quote it: without what was secret in the request, which some repeat.
+    /// The body for error messages, without the secrets of the request, which some services repeat.
     pub(super) fn without(&self, secrets: &[&str]) -> String {
         redact_with(self.body.trim(), secrets.iter().copied()).into_owned()
     }

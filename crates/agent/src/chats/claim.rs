@@ -1,10 +1,10 @@
-//! Who writes a chat: one session at a time, in whatever process.
+//! Locks a chat for writing: one session at a time, across processes.
 
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A chat that is ours to write. It is free again when this is dropped, or when the process is gone.
+/// A lock on a chat. It is released when this value is dropped or the process ends.
 #[derive(Debug)]
 pub(crate) struct Claim {
     chat: PathBuf,
@@ -13,20 +13,21 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Takes the chat of this file; none if somebody else has it.
+    /// Locks the chat of this file. Returns `None` if another session holds it.
     pub(super) fn on(chat: &Path) -> io::Result<Option<Self>> {
         super::make_folder_of(chat)?;
         let lock = chat.with_extension("lock");
         let file = super::private().write(true).truncate(false).open(&lock)?.into_parts().0;
         match file.try_lock() {
-            // Whoever had it may have removed the file after we opened it: then it locks nothing any more.
+            // The previous holder may have removed the lock file after it was opened here. Then this lock is
+            // worthless.
             Ok(()) if is_at(&file, &lock) => Ok(Some(Self { chat: chat.to_owned(), lock, _held: file })),
             Ok(()) | Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
 
-    /// Whether it is this chat that is ours.
+    /// Whether this lock is for that chat.
     pub(crate) fn is_on(&self, chat: &Path) -> bool {
         self.chat == chat
     }
@@ -34,7 +35,8 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Before it is unlocked, so that nobody finds it who does not lock another.
+        // The file is removed before it is unlocked, so that another session cannot lock a file that is about to
+        // disappear.
         let _ = std::fs::remove_file(&self.lock);
     }
 }
@@ -56,14 +58,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_writes_and_the_next_comes_after_it() {
+    fn a_chat_has_one_writer_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let chat = folder.path().join("sub/rollout-1.jsonl");
-        let first = Claim::on(&chat).unwrap().expect("nobody has it");
+        let first = Claim::on(&chat).unwrap().expect("the chat is not locked");
         assert!(first.is_on(&chat) && !first.is_on(folder.path()));
         assert!(Claim::on(&chat).unwrap().is_none());
         drop(first);
         assert!(Claim::on(&chat).unwrap().is_some());
-        assert_eq!(std::fs::read_dir(chat.parent().unwrap()).unwrap().count(), 0, "nothing is left behind");
+        assert_eq!(std::fs::read_dir(chat.parent().unwrap()).unwrap().count(), 0, "the lock file is removed");
     }
 }

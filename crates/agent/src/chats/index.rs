@@ -1,4 +1,4 @@
-//! What chats there are, without reading all of every file each time.
+//! Lists chats without reading every file each time.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::read;
 use crate::payloads::ChatSummary;
 
-/// How deep the folders of the days are.
+/// The depth of the folder tree: year, month and day.
 const DEPTH: usize = 3;
 
-/// What is known of the files, kept in a file of its own: it is only a shortcut and may be lost at any time.
+/// A cache of chat summaries, stored in a file of its own. It can be deleted at any time.
 #[derive(Debug)]
 pub(crate) struct Index {
     sessions: PathBuf,
@@ -21,7 +21,8 @@ pub(crate) struct Index {
     known: Mutex<Option<HashMap<PathBuf, Known>>>,
 }
 
-/// What is known of a file, and of which state of it. A file that is no chat is known as well.
+/// The summary of a file, and the state of the file that it belongs to. `summary` is `None` for a file that is not
+/// a chat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Known {
     modified: SystemTime,
@@ -67,12 +68,12 @@ impl Index {
     fn store(&self, known: &HashMap<PathBuf, Known>) {
         let stored = serde_json::to_vec(known).map_err(Into::into).and_then(|text| super::replace(&self.file, &text));
         if let Err(error) = stored {
-            tracing::debug!(%error, "the index of chats is not kept");
+            tracing::debug!(%error, "could not write the chat index");
         }
     }
 }
 
-/// The chat files under a folder, with when they changed and how large they are.
+/// The chat files in a folder tree, with modification time and size.
 fn files(sessions: &Path) -> Vec<(PathBuf, SystemTime, u64)> {
     let mut found = Vec::new();
     let mut folders = vec![(sessions.to_owned(), 0)];

@@ -49,7 +49,7 @@ fn a_chat_file_has_the_lines_of_the_recordings() {
 }
 
 #[test]
-fn broken_lines_are_passed_over_and_the_last_description_counts() {
+fn invalid_lines_are_skipped_and_the_last_meta_line_counts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rollout-x.jsonl");
     let meta = |title: &str| {
@@ -66,11 +66,11 @@ fn broken_lines_are_passed_over_and_the_last_description_counts() {
     let (summary, messages) = read(&path).unwrap();
     assert_eq!((summary.title.as_str(), messages), ("two", vec![message(Role::User, "hi")]));
     std::fs::write(&path, meta("one").replace("XHIGH", "MUCH")).unwrap();
-    assert!(read(&path).is_none(), "a level that nobody knows");
+    assert!(read(&path).is_none(), "an unknown thinking level");
 }
 
 #[test]
-fn chats_are_listed_newest_first_and_found_by_their_beginning() {
+fn chats_are_listed_newest_first_and_found_by_id_prefix() {
     let folder = tempfile::tempdir().unwrap();
     let chats = Chats::new(folder.path());
     let said = || vec![message(Role::User, "hi")];
@@ -78,12 +78,12 @@ fn chats_are_listed_newest_first_and_found_by_their_beginning() {
     chats.save(&file("abd2", "2026-11-15T02:00:00.000Z", said())).unwrap();
     let ids = |chats: &Chats| chats.list().into_iter().map(|chat| chat.id).collect::<Vec<_>>();
     assert_eq!(ids(&chats), ["abd2", "abc1"]);
-    // Another process sees the same, and what it writes is seen here.
+    // Another process sees the same chats, and its changes are visible here.
     let other = Chats::new(folder.path());
     other.save(&file("abc1", "2026-11-15T03:00:00.000Z", [said(), said()].concat())).unwrap();
     assert_eq!((ids(&other), ids(&chats)), (vec!["abc1".to_owned(), "abd2".to_owned()], ids(&other)));
     assert_eq!(chats.find("ABD").map(|chat| chat.id).as_deref(), Some("abd2"));
-    assert!(chats.find("ab").is_none(), "it could be either");
+    assert!(chats.find("ab").is_none(), "the prefix is ambiguous");
 }
 
 #[test]
@@ -104,11 +104,11 @@ fn the_journal_counts_its_lines() {
     let text = std::fs::read_to_string(path).unwrap();
     let indexes: Vec<_> = text.lines().map(|line| line.split(',').next().unwrap()).collect();
     assert_eq!(indexes, [r#"{"index":0"#, r#"{"index":1"#]);
-    assert!(chats.list().is_empty(), "a journal is no chat");
+    assert!(chats.list().is_empty(), "a journal is not a chat");
 }
 
 #[test]
-fn a_chat_that_is_taken_up_is_what_it_was() {
+fn a_resumed_chat_keeps_id_time_and_title() {
     let file = file("abc", "x", vec![message(Role::User, "hello there"), message(Role::Assistant, "hi")]);
     let taken = taken_up(&read_back(&file));
     assert_eq!((taken.id, taken.created_at, taken.title), (file.chat.id, file.chat.created_at, file.chat.title));
@@ -116,7 +116,7 @@ fn a_chat_that_is_taken_up_is_what_it_was() {
 
 #[cfg(unix)]
 #[test]
-fn only_its_owner_reads_a_chat() {
+fn a_chat_file_is_private_to_its_owner() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let chats = Chats::new(folder.path());

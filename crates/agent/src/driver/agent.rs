@@ -1,4 +1,4 @@
-//! What is asked of the agent, one arm for each.
+//! Answers the calls of the agent, with one match arm for each.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::payloads::CompactionReport;
 use crate::session::{Effect, Job, Prompt, Scene, Session};
 use crate::skills::Skills;
 
-/// How a compaction went, when it is over.
+/// The result of a compaction, when it is done.
 pub(super) type Report = oneshot::Receiver<Result<CompactionReport, String>>;
 
 impl Agent for Conversations {
@@ -138,17 +138,17 @@ impl Agent for Conversations {
         Box::pin(async move {
             core.each(|session, scene| session.shut(scene));
             let mut runners = core.runners.subscribe();
-            // What has not ended by then is ended with its tools.
+            // Jobs that have not ended within the grace period end with their tools.
             let _ = tokio::time::timeout(GRACE, runners.wait_for(|running| *running == 0)).await;
             core.bench.close().await;
-            // Somebody else may go on with the chats.
+            // Releases the chats, so that another process can continue them.
             core.house().sessions.values_mut().for_each(|room| room.claim = None);
         })
     }
 }
 
 impl Core {
-    /// One step of a session that a client knows, whose answer is known at once.
+    /// Runs one step of a session that a client named. The answer is available immediately.
     pub(super) fn quick<T>(
         self: &Arc<Self>,
         id: &str,
@@ -160,7 +160,7 @@ impl Core {
         Ok(answer)
     }
 
-    /// The same step of every session.
+    /// Runs the same step for every session.
     fn each(self: &Arc<Self>, act: impl Fn(&mut Session, &mut Scene<'_>)) {
         let ids = self.house().order.clone();
         for id in ids {
@@ -180,7 +180,8 @@ impl Core {
                 real.ok_or_else(|| Failure::invalid_argument("folder", format!("there is no folder {folder}")))?
             }
         };
-        // A peer of a network does not choose which files are read without asking. Where the operator named roots, no peer does.
+        // A network peer cannot choose which files are read without approval. If the operator configured roots, no
+        // peer can.
         let AgentSettings { roots, folder: launched_in, .. } = &self.settings;
         let is_workspace = !is_chosen
             || roots.is_empty() && context.terms.party.is_none()
@@ -227,7 +228,7 @@ impl Core {
             if let Some(room) = core.house().sessions.get_mut(&session) {
                 room.is_leaving = true;
             }
-            // The step that finds it idle removes it.
+            // The session is removed in a step that finds it idle.
             let _ = core.step(&session, |_, _| ());
             core.desk.forget_session(&session);
             let (bench, gone) = (Arc::clone(&core.bench), session.clone());
@@ -237,7 +238,7 @@ impl Core {
         })
     }
 
-    /// Begins a turn, as far as that goes at once, or puts the prompt into the queue.
+    /// Starts a turn, as far as that is possible immediately, or puts the prompt into the queue.
     fn send(self: &Arc<Self>, id: &str, prompt: Prompt, asker: Asker) -> Answered {
         self.is_known(id)?;
         let (sent, mut work) = self.step(id, |session, scene| session.send(prompt, scene))?;
@@ -245,7 +246,7 @@ impl Core {
         if let Some(room) = self.house().sessions.get_mut(id) {
             room.asker = asker;
         }
-        // Whoever sends is to hear at once if the turn cannot run.
+        // The turn is prepared before the answer, so that the sender learns immediately if it cannot run.
         if let Some(Effect::Do(Job::Prepare { text, images })) = work.first() {
             let prepared = self.prepare(id, text, images);
             work = self.step(id, |session, scene| session.prepared(prepared, scene))?.1;
@@ -254,7 +255,7 @@ impl Core {
         told(&Accepted { session_id: id, turn_id: &sent.turn_id, accepted: true, queued: sent.queued })
     }
 
-    /// Forgets what was said in a session. What runs is stopped first, and the answer waits for its end.
+    /// Clears the history of a session. A running turn is stopped first, and the answer waits for its end.
     pub(super) fn clear(
         self: &Arc<Self>,
         id: &str,
@@ -280,7 +281,7 @@ impl Core {
             Ok(true) => {
                 let core = Arc::clone(self);
                 later(async move {
-                    // If the session is gone, so is what ran.
+                    // If the session is gone, the turn has ended too.
                     let _ = ended.await;
                     answer(&core)
                 })
@@ -288,7 +289,7 @@ impl Core {
         }
     }
 
-    /// Chooses a model, after the conversation was compacted for it if that was asked for.
+    /// Selects a model. If requested, the conversation is compacted for it first.
     fn select(self: &Arc<Self>, choice: ModelChoice<'_>) -> Answer {
         if !choice.compress {
             return now(self.desk.select(&choice).map(|changed| self.changed(changed)));
@@ -326,7 +327,7 @@ impl Core {
         self.reported(id, summariser, Some(chosen), |session, scene| session.compress_for(target, scene))
     }
 
-    /// Has a conversation compacted, and tells how that went when it is over.
+    /// Starts a compaction, and returns a receiver for its result.
     pub(super) fn reported(
         self: &Arc<Self>,
         id: &str,
@@ -369,7 +370,7 @@ impl Core {
 }
 
 impl Room {
-    /// Where its tools run.
+    /// Where the tools of the session run.
     pub(super) fn workplace(&self) -> Workplace {
         Workplace {
             session: self.session.id().to_owned(),
@@ -398,7 +399,7 @@ impl Room {
     }
 }
 
-/// What was selected, and what became of the conversation.
+/// The selection, with the result of the compaction.
 fn with_compression(selected: &str, report: CompactionReport) -> Box<json::RawValue> {
     #[derive(serde::Serialize)]
     struct Compression {

@@ -1,4 +1,4 @@
-//! What callers get, and how it gets to them.
+//! The answers to calls of the agent.
 
 use std::future::Future;
 
@@ -11,35 +11,35 @@ use super::Core;
 use crate::desk::Changed;
 use crate::payloads::event;
 
-/// What a call of the agent comes to.
+/// The outcome of a call.
 pub(super) type Answered = Result<Box<RawValue>, Failure>;
 
-/// It is known already.
+/// An answer that is already known.
 pub(super) fn now(answered: Answered) -> Answer {
     Answer::Now(answered.map(Reply::Agent))
 }
 
-/// It takes a while.
+/// An answer that takes a while.
 pub(super) fn later(work: impl Future<Output = Answered> + Send + 'static) -> Answer {
     Answer::Later(Box::pin(async { work.await.map(Reply::Agent) }))
 }
 
-/// Reads files, beside everything else.
+/// Runs blocking file access on another thread.
 pub(super) fn reading(work: impl FnOnce() -> Answered + Send + 'static) -> Answer {
     later(async move { tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(refused("reading failed"))) })
 }
 
-/// An answer made of these members.
+/// An answer with these members.
 pub(super) fn told(answer: &impl Serialize) -> Answered {
     Ok(json::to_raw(answer))
 }
 
-/// Something that cannot be done, in words that clients see.
+/// A failure whose message clients see.
 pub(super) fn refused(message: impl Into<String>) -> Failure {
     Failure::new(FailureKind::Internal, message)
 }
 
-/// The answers whose only other member is one value.
+/// Defines answers that have the session id and one other member.
 macro_rules! answers {
     ($($(#[$doc:meta])* $name:ident { $member:ident: $type:ty })*) => {$(
         $(#[$doc])*
@@ -93,7 +93,7 @@ pub(super) struct Decided<'a> {
     pub(super) accepted: bool,
 }
 
-/// A session, briefly.
+/// A summary of a session.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Brief {
@@ -107,11 +107,11 @@ pub(super) struct Brief {
     pub(super) folder: String,
 }
 
-/// How many ids of sessions are told with every change. Whoever has thousands would be told all of them thousands of times;
-/// `state.get` has them all.
+/// The maximum number of session ids in a change event. With thousands of sessions, each event would repeat all
+/// ids; `state.get` returns them all.
 const TOLD: usize = 64;
 
-/// What everybody may know.
+/// The state that all clients see.
 #[derive(Debug, Serialize)]
 struct Snapshot {
     auth: Box<RawValue>,
@@ -143,12 +143,12 @@ struct StateChanged<'a> {
 }
 
 impl Core {
-    /// What everybody may know.
+    /// The state that all clients see.
     pub(super) fn snapshot(&self) -> Box<RawValue> {
         self.snapshot_with(usize::MAX)
     }
 
-    /// The same, with at most so many ids of sessions: the newest.
+    /// The same with a maximum number of session ids: the newest.
     fn snapshot_with(&self, most: usize) -> Box<RawValue> {
         let standing = self.desk.snapshot();
         let house = self.house();
@@ -165,13 +165,13 @@ impl Core {
         })
     }
 
-    /// Tells everybody that the state has changed.
+    /// Announces a change of the state to all clients.
     pub(super) fn tell_state(&self, reason: &str, session_id: Option<&str>) {
         let changed = StateChanged { reason, session_id, snapshot: self.snapshot_with(TOLD) };
         self.followers.tell(&event("state.changed", &changed));
     }
 
-    /// Tells everybody what has changed; what the caller gets.
+    /// Announces a change, and returns the result for the caller.
     pub(super) fn changed(&self, changed: Changed) -> Box<RawValue> {
         self.tell_state(changed.reason, None);
         changed.result

@@ -12,7 +12,7 @@ use super::answers::{Answered, later, now, reading, refused, told};
 use super::{Core, preparing};
 use crate::text;
 
-/// The commands, in the order in which they are shown.
+/// The commands, in display order.
 const COMMANDS: [(&str, &str); 13] = [
     ("/auth", "add auth provider"),
     ("/onboarding", "open setup flow (auth + exa key)"),
@@ -87,7 +87,7 @@ impl Core {
             selected_thinking: gladhand_models::Thinking,
             selected_openrouter_provider: String,
             available: Box<RawValue>,
-            /// Why there is none, where there should be one.
+            /// Why there is no model although a provider is configured.
             #[serde(skip_serializing_if = "Option::is_none")]
             trouble: Option<String>,
         }
@@ -103,7 +103,7 @@ impl Core {
         })
     }
 
-    /// Everything is forgotten, what runs first.
+    /// Deletes all data, after stopping a running turn.
     fn forget_everything(self: &Arc<Self>, id: &str) -> Answer {
         let session = id.to_owned();
         self.clear(id, true, move |core| {
@@ -135,7 +135,7 @@ impl Core {
     }
 }
 
-/// Said with the state of the accounts.
+/// The hint in the answer to `/auth`.
 const AUTH_HINT: &str = "use auth.connect.* and auth.set.* methods for explicit RPC auth flows";
 const CLEARED: Gone = Gone { cleared: true };
 

@@ -1,23 +1,23 @@
-//! Everybody who hears what happens.
+//! The clients that receive events.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gladhand_core::operations::AgentEvent;
 use gladhand_hub::{Caller, SessionId};
 
-/// Everybody who has asked something of the agent and is still there.
+/// All connected clients that have called the agent.
 #[derive(Debug, Default)]
 pub(super) struct Followers(Mutex<Vec<Follower>>);
 
 #[derive(Debug)]
 struct Follower {
     caller: Arc<dyn Caller>,
-    /// Whether it can be asked for approval.
+    /// Whether the client can approve calls.
     approves: bool,
 }
 
 impl Followers {
-    /// Whoever asks something follows, once. A call that belongs to no session has nobody behind it who would listen.
+    /// Adds the caller, once. A call without a session has no client that could receive events.
     pub(super) fn follow(&self, caller: &Arc<dyn Caller>) {
         let session = caller.session();
         let mut followers = self.lock();
@@ -26,24 +26,24 @@ impl Followers {
         }
     }
 
-    /// From here on it can be asked for approval.
+    /// Marks a client as able to approve calls.
     pub(super) fn approves(&self, caller: &Arc<dyn Caller>) {
         let session = caller.session();
         let mut followers = self.lock();
         followers.iter_mut().filter(|follower| follower.caller.session() == session).for_each(|it| it.approves = true);
     }
 
-    /// It is gone.
+    /// Removes a client that has disconnected.
     pub(super) fn leaves(&self, session: SessionId) {
         self.lock().retain(|follower| follower.caller.session() != session);
     }
 
-    /// Tells everybody.
+    /// Sends an event to all clients.
     pub(super) fn tell(&self, event: &AgentEvent) {
         self.lock().iter().for_each(|follower| follower.caller.event(event.clone()));
     }
 
-    /// Waits until everybody has caught up.
+    /// Waits until all clients have caught up (backpressure).
     pub(super) async fn keeping_up(&self) {
         let behind: Vec<_> = self.lock().iter().filter_map(|follower| follower.caller.keeping_up()).collect();
         for settling in behind {
@@ -51,7 +51,7 @@ impl Followers {
         }
     }
 
-    /// Whether anybody can be asked for approval.
+    /// Whether any client can approve calls.
     pub(super) fn can_approve(&self) -> bool {
         self.lock().iter().any(|follower| follower.approves)
     }

@@ -1,7 +1,7 @@
-//! Does what sessions ask for: asks models, runs tools, writes files, and tells everybody who follows.
+//! Performs the effects of sessions: calls models, runs tools, writes files, and sends events to clients.
 //!
-//! One lock holds all sessions. A step under it takes microseconds and never waits; what takes a while is done by one task
-//! per busy session, which brings the outcome back as the next step.
+//! One lock protects all sessions. A step under the lock takes microseconds and never waits. Longer work runs in
+//! one task per busy session, which feeds the result back as the next step.
 
 mod agent;
 mod answers;
@@ -41,16 +41,16 @@ use crate::payloads::CompactionReport;
 use crate::session::{Effect, Scales, Scene, Session, ToolTotals};
 use crate::skills::{Skills, TrustedFiles};
 
-/// Where the agent works.
+/// The settings of the agent.
 #[derive(Debug, Clone)]
 pub struct AgentSettings {
     /// The folder of chats and skills.
     pub data: PathBuf,
-    /// The folder that sessions work in unless they have another.
+    /// The default folder of sessions.
     pub folder: PathBuf,
-    /// The user's home.
+    /// The user's home folder.
     pub home: Option<PathBuf>,
-    /// Folders that are used freely besides that of a session.
+    /// Folders that tools can use without approval, in addition to the folder of the session.
     pub roots: Vec<PathBuf>,
     /// Which tools may run.
     pub policy: LivePolicy,
@@ -58,9 +58,9 @@ pub struct AgentSettings {
     pub trusted: TrustedFiles,
 }
 
-/// How long what runs may take to end when everything ends.
+/// How long running work may take to end at shutdown.
 const GRACE: Duration = Duration::from_secs(5);
-/// Sessions that may be open at once.
+/// The maximum number of open sessions.
 const SESSIONS: usize = 4096;
 
 /// The agent: all conversations of this process. Cheap to clone.
@@ -70,7 +70,7 @@ pub struct Conversations {
 }
 
 impl Conversations {
-    /// An agent with these accounts and these tools.
+    /// Creates an agent with these accounts and tools.
     pub fn new(settings: AgentSettings, desk: Arc<dyn Desk>, bench: Arc<dyn Bench>) -> Self {
         let skills = Skills::scan(&settings.folder, &settings.data, settings.home.as_deref(), &settings.trusted);
         let core = Core {
@@ -87,7 +87,7 @@ impl Conversations {
         Self { core: Arc::new(core) }
     }
 
-    /// Gives it the tools of the hub. Once only.
+    /// Adds the tools of the hub. Can be called once.
     pub fn with_hub(&self, hub: Hub) {
         if self.core.hub.set(hub).is_err() {
             tracing::warn!("the agent has a hub already");
@@ -96,7 +96,7 @@ impl Conversations {
     }
 }
 
-/// What all calls and tasks share.
+/// The state that all calls and tasks share.
 #[derive(Debug)]
 pub(super) struct Core {
     settings: AgentSettings,
@@ -106,15 +106,15 @@ pub(super) struct Core {
     chats: Chats,
     followers: Followers,
     house: Mutex<House>,
-    /// How many sessions are being worked for.
+    /// The number of running tasks.
     runners: watch::Sender<usize>,
 }
 
-/// What changes.
+/// The mutable state.
 #[derive(Debug, Default)]
 struct House {
     sessions: HashMap<String, Room>,
-    /// Their ids, in the order in which they were created.
+    /// The session ids, in order of creation.
     order: Vec<String>,
     last_message: u64,
     debug: bool,
@@ -122,39 +122,39 @@ struct House {
     tools: ToolTotals,
 }
 
-/// A session, and what belongs to it.
+/// A session and its resources.
 #[derive(Debug)]
 struct Room {
     session: Session,
     folder: PathBuf,
-    /// Whether file tools use that folder freely.
+    /// Whether file tools can use the folder without approval.
     is_workspace: bool,
-    /// Ends what is being done for the session at the moment.
+    /// Cancels the current work of the session.
     cancel: CancellationToken,
-    /// With what the running turn is held.
+    /// The setup of the running turn.
     setup: Option<Arc<Setup>>,
-    /// Its tools.
+    /// The tools of the turn.
     toolset: Option<Arc<Toolset>>,
-    /// Who puts the conversation into few words.
+    /// The model that summarizes the conversation.
     summariser: Option<Arc<dyn Models>>,
-    /// The model that it is being compacted for, before it is chosen.
+    /// The model that the conversation is being compacted for, before it is selected.
     considered: Option<Chosen>,
     asker: Asker,
-    /// The chat that it writes is nobody else's.
+    /// The lock on the chat that the session writes.
     claim: Option<Claim>,
-    /// Who waits for the end of what runs.
+    /// Callers that wait for the end of the running turn.
     waiting: Vec<oneshot::Sender<()>>,
-    /// Who waits for a compaction.
+    /// The caller that waits for the result of a compaction.
     report: Option<oneshot::Sender<Result<CompactionReport, String>>>,
-    /// Whether it was deleted, and is only there until what runs has ended.
+    /// Whether the session was deleted and only exists until its work has ended.
     is_leaving: bool,
 }
 
-/// On whose behalf the tools of the hub are called.
+/// The peer on whose behalf tools of the hub are called.
 #[derive(Debug, Clone)]
 pub(super) struct Asker {
     agreement: Arc<Agreement>,
-    /// Its principal and its scopes.
+    /// The principal and its scopes.
     terms: Terms<'static>,
 }
 
@@ -165,7 +165,7 @@ impl Asker {
 }
 
 impl Core {
-    /// One step of a session. What can be done at once is done; what takes a while is returned.
+    /// Runs one step of a session. Immediate effects are performed; the others are returned.
     fn step<T>(
         &self,
         id: &str,
@@ -180,9 +180,9 @@ impl Core {
         self.step_in(&mut house, id, scales, act)
     }
 
-    /// A step that estimates nothing, and so need not know by whom the session is answered. There are many of these.
+    /// Runs a step that estimates no tokens, so it does not look up the selected model. Such steps are frequent.
     fn light_step(&self, id: &str, act: impl FnOnce(&mut Session, &mut Scene<'_>)) {
-        // A session that is gone has nobody to be told.
+        // If the session is gone, there is nothing to do.
         let _ = self.step_in(&mut self.house(), id, Scales::default(), act);
     }
 
@@ -207,7 +207,8 @@ impl Core {
         Ok((result, work))
     }
 
-    /// Does what takes no time, in order. Under the lock, so that what one session tells keeps its order.
+    /// Performs immediate effects, in order. This happens under the lock, so the events of one session keep their
+    /// order.
     fn perform_now(&self, room: &mut Room, effects: Vec<Effect>) -> Vec<Effect> {
         let mut work = Vec::new();
         for effect in effects {
@@ -217,7 +218,7 @@ impl Core {
                 Effect::Ended => {
                     room.cancel = CancellationToken::new();
                     for waiting in room.waiting.drain(..) {
-                        // Who does not wait any more need not be told.
+                        // The caller may have stopped waiting.
                         let _ = waiting.send(());
                     }
                 }
@@ -233,7 +234,7 @@ impl Core {
         work
     }
 
-    /// Whether a client may ask about this session.
+    /// Whether a client may use this session.
     fn is_known(&self, id: &str) -> Result<(), Failure> {
         let house = self.house();
         let is_there = house.sessions.get(id).is_some_and(|room| !room.is_leaving);
@@ -245,11 +246,11 @@ impl Core {
     }
 }
 
-/// An id that nobody has: a UUID of version 4.
+/// A new unique id: a UUID of version 4.
 fn new_id() -> String {
     let mut bytes = [0; 16];
     if getrandom::fill(&mut bytes).is_err() {
-        // Without a source of chance ids still have to differ.
+        // Without a random source, ids must still differ.
         use std::hash::{BuildHasher as _, RandomState};
         let halves = [RandomState::new().hash_one(1), RandomState::new().hash_one(2)];
         bytes[..8].copy_from_slice(&halves[0].to_ne_bytes());

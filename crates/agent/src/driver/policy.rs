@@ -1,4 +1,4 @@
-//! Which tools may run.
+//! The policy that decides which tools may run.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -6,58 +6,58 @@ use std::sync::{Arc, PoisonError, RwLock};
 use gladhand_agent_tools::{Effect, ToolDescription};
 use gladhand_core::operations::KnownName;
 
-/// Which tools may run: by their names, else by what they may do to the world.
+/// Which tools may run: by tool name, otherwise by effect.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    /// Whether everything that is not denied runs without asking.
+    /// Whether calls that would need approval run without it. Denied calls stay denied.
     pub approve_all: bool,
-    /// Whether everything that would have to be asked about is denied.
+    /// Whether calls that would need approval are denied.
     pub approve_none: bool,
-    /// For single tools, by any name that they are known by.
+    /// Rules for single tools, by any of their names.
     pub tools: HashMap<String, Rule>,
-    /// For tools that read.
+    /// The rule for tools that read.
     pub reads: Rule,
-    /// For those that change files.
+    /// The rule for tools that change files.
     pub writes: Rule,
-    /// For those that run programs.
+    /// The rule for tools that run programs.
     pub runs: Rule,
-    /// For those that talk to the network.
+    /// The rule for tools that use the network.
     pub network: Rule,
-    /// For calls that use files outside of the workspace, or files that may hold secrets: never less than the rule of the tool.
+    /// The minimum rule for calls that use files outside the workspace, or files that may contain secrets.
     pub outside: Rule,
-    /// Effects that are denied outright: no rule for a single tool allows them.
+    /// Effects that are always denied: no rule for a single tool can allow them.
     pub denied: HashSet<Effect>,
 }
 
-/// The policy in force, which can be replaced while conversations go on. Each call is decided by the policy of its moment.
+/// The current policy. It can be replaced while conversations run. Each call is decided by the policy at that time.
 #[derive(Debug, Clone, Default)]
 pub struct LivePolicy(Arc<RwLock<Arc<Policy>>>);
 
 impl LivePolicy {
-    /// Begins with a policy.
+    /// Starts with this policy.
     pub fn new(policy: Policy) -> Self {
         Self(Arc::new(RwLock::new(Arc::new(policy))))
     }
 
-    /// Decides by another policy from the next call on.
+    /// Replaces the policy for all later decisions.
     pub fn replace(&self, policy: Policy) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
     }
 
-    /// The policy in force.
+    /// The current policy.
     pub(super) fn now(&self) -> Arc<Policy> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Whether a tool may run. A later one is stricter.
+/// Whether a tool may run. Later variants are stricter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// It may.
+    /// The tool may run.
     Allow,
-    /// If somebody says so each time, or once for the session.
+    /// The tool may run after approval, each time or once for the session.
     Ask,
-    /// It may not.
+    /// The tool may not run.
     Deny,
 }
 
@@ -78,8 +78,8 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The rule for a tool that is known by these names. Of several rules that name the tool, the strictest counts. A rule that
-    /// allows counts only by a name that no tool of another provider can have.
+    /// The rule for a tool with these names. If several rules match, the strictest counts. A rule that allows only
+    /// counts for a name that no tool of another provider can have.
     pub(super) fn rule(&self, tool: &ToolDescription, names: &[KnownName]) -> Rule {
         if self.denied.contains(&tool.effect) {
             return Rule::Deny;
@@ -94,7 +94,7 @@ impl Policy {
         let named =
             rules.filter(|(rule, is_exclusive)| *rule > Rule::Allow || *is_exclusive).map(|(rule, _)| rule).max();
         let rule = match named {
-            // The operator did not mean code that a model wrote under this name.
+            // The operator's rule was not meant for code that a model wrote under this name.
             Some(named) if tool.is_made_by_model => by_effect.max(named),
             Some(named) => named,
             None => by_effect,
@@ -102,12 +102,12 @@ impl Policy {
         self.approved(rule)
     }
 
-    /// The least strict rule for a call that uses something beyond the workspace.
+    /// The minimum rule for a call that uses files outside the workspace.
     pub(super) fn beyond_workspace(&self) -> Rule {
         self.approved(self.outside)
     }
 
-    /// Approval of everything or of nothing answers every question, and changes nothing about what is denied.
+    /// `approve_all` and `approve_none` answer every question. They do not change denials.
     fn approved(&self, rule: Rule) -> Rule {
         match rule {
             Rule::Ask if self.approve_none => Rule::Deny,
@@ -117,7 +117,7 @@ impl Policy {
     }
 }
 
-/// What a tool may do to the world, in one word.
+/// The effect of a tool as one word.
 pub(super) fn word(effect: Effect) -> &'static str {
     match effect {
         Effect::Reads => "reads",
@@ -131,7 +131,7 @@ pub(super) fn word(effect: Effect) -> &'static str {
 mod tests {
     use super::*;
 
-    /// The rule for a tool that is known by its own name alone.
+    /// The rule for a tool that has no other names.
     fn ruled(policy: &Policy, tool: &ToolDescription) -> Rule {
         policy.rule(tool, &[known(&tool.name, true)])
     }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_does_not_loosen_what_nobody_approves() {
+    fn approve_none_denies_everything_that_needs_approval() {
         let tools = HashMap::from([("bash".to_owned(), Rule::Ask), ("make".to_owned(), Rule::Allow)]);
         let policy = Policy { approve_none: true, tools, writes: Rule::Ask, ..Policy::default() };
         for (name, effect, rule) in [
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_of_its_own_rule_comes_before_what_it_does() {
+    fn a_rule_for_a_tool_overrides_the_rule_for_its_effect() {
         let mut policy = Policy::default();
         policy.tools.insert("bash".to_owned(), Rule::Deny);
         assert_eq!(ruled(&policy, &tool("bash", Effect::Runs)), Rule::Deny);
@@ -196,22 +196,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_denied_is_denied_whatever_is_approved() {
+    fn approve_all_does_not_allow_denied_calls() {
         let mut policy = Policy { approve_all: true, network: Rule::Deny, ..Policy::default() };
         policy.tools.extend([("bash".to_owned(), Rule::Deny), ("search_web".to_owned(), Rule::Allow)]);
         assert_eq!(ruled(&policy, &tool("bash", Effect::Runs)), Rule::Deny);
         assert_eq!(ruled(&policy, &tool("fetch", Effect::Network)), Rule::Deny);
         assert_eq!(ruled(&policy, &tool("run_js", Effect::Runs)), Rule::Allow);
         assert_eq!(policy.beyond_workspace(), Rule::Allow);
-        assert_eq!(ruled(&policy, &tool("search_web", Effect::Network)), Rule::Allow, "an exception to a default");
+        assert_eq!(
+            ruled(&policy, &tool("search_web", Effect::Network)),
+            Rule::Allow,
+            "a rule for a tool overrides the default of its effect"
+        );
         policy.denied.insert(Effect::Network);
-        assert_eq!(ruled(&policy, &tool("search_web", Effect::Network)), Rule::Deny, "no exception to what was denied");
+        assert_eq!(
+            ruled(&policy, &tool("search_web", Effect::Network)),
+            Rule::Deny,
+            "a rule for a tool does not override a denied effect"
+        );
         policy.outside = Rule::Deny;
         assert_eq!(policy.beyond_workspace(), Rule::Deny);
     }
 
     #[test]
-    fn a_name_that_was_allowed_allows_nothing_that_a_model_made() {
+    fn an_allowed_name_does_not_allow_a_tool_made_by_a_model() {
         let mut policy = Policy::default();
         policy.tools.extend([("mine".to_owned(), Rule::Allow), ("never".to_owned(), Rule::Deny)]);
         let made = |name| ToolDescription { edition: 3, is_made_by_model: true, ..tool(name, Effect::Runs) };

@@ -1,4 +1,4 @@
-//! What a turn needs before it can run.
+//! Prepares a turn before it runs.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ use crate::payloads::PendingImage;
 use crate::session::{NotReady, Prepared, Target, text_tokens, window_of};
 use crate::skills::Skills;
 
-/// With what a turn is held.
+/// The model, instructions and caller of a turn.
 #[derive(Debug)]
 pub(super) struct Setup {
     pub(super) models: Arc<dyn Models>,
@@ -25,7 +25,7 @@ pub(super) struct Setup {
 }
 
 impl Core {
-    /// Sees whether a turn can run, and gets ready what it needs.
+    /// Checks whether a turn can run, and prepares it.
     pub(super) fn prepare(&self, id: &str, text: &str, images: &[PendingImage]) -> Result<Prepared, NotReady> {
         let Some((folder, asker)) = self.house().sessions.get(id).map(|room| (room.folder.clone(), room.asker.clone()))
         else {
@@ -41,7 +41,8 @@ impl Core {
         let named = skills.named_in(text);
         let shown = folder.display().to_string();
         let instructions = instructions::instructions(self.desk.searches(), &shown, &skills.skills, &named);
-        // Skills are files of others. Without instructions there is no turn, so they are stripped in either mode.
+        // Other people write skills. A turn cannot run without instructions, so invisible text is stripped in both
+        // strict modes.
         let instructions = match self.invisible() {
             Invisible::Show => instructions,
             Invisible::Strip | Invisible::Refuse => strip(&instructions).into_owned(),
@@ -63,7 +64,7 @@ impl Core {
 }
 
 impl Core {
-    /// Lays out the tools of a turn. Those that are not loaded yet are waited for, unless the turn is stopped.
+    /// Collects the tools of a turn. Waits for tools that are not loaded yet, unless the turn is stopped.
     pub(super) async fn lay_out_tools(&self, id: &str) {
         let found = self.look(id, |room| Some((room.setup.clone()?, room.cancel.clone())));
         let Some((setup, cancel)) = found else { return };
@@ -79,8 +80,8 @@ impl Core {
 }
 
 impl Core {
-    /// Lays the tools out anew if the workbench has got others during the turn, so that a tool that a model made is decided
-    /// about as itself.
+    /// Collects the tools again if the workbench has changed during the turn. A tool that a model made is then
+    /// subject to its own policy decision.
     pub(super) async fn renew_tools(&self, id: &str) {
         let found = self.look(id, |room| Some((room.setup.clone()?, room.toolset.clone()?)));
         if let Some((setup, toolset)) = found
@@ -99,13 +100,13 @@ impl Core {
     }
 }
 
-/// Who answers.
+/// The target of a turn.
 pub(super) fn target(chosen: &Chosen, models: &dyn Models) -> Target {
     let provider = chosen.provider.clone().unwrap_or_else(|| models.provider().to_owned());
     Target { provider, ..target_of(chosen) }
 }
 
-/// Who would answer, whether or not it can.
+/// The target of a turn, even if its provider is unavailable.
 pub(super) fn target_of(chosen: &Chosen) -> Target {
     Target {
         provider: chosen.provider.clone().unwrap_or_default(),
@@ -116,7 +117,7 @@ pub(super) fn target_of(chosen: &Chosen) -> Target {
     }
 }
 
-/// What the instructions cost that every request has.
+/// The token count of the instructions that every request contains.
 pub(super) fn pinned(searches: bool) -> u64 {
     static PLAIN: OnceLock<u64> = OnceLock::new();
     static SEARCHING: OnceLock<u64> = OnceLock::new();

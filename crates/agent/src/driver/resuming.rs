@@ -1,4 +1,4 @@
-//! Saved chats: listed, shown, and taken up again (`loaf` §11).
+//! Lists, shows and resumes saved chats (`loaf` §11).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::moment::Moment;
 use crate::payloads::{ChatMessage, ChatSummary};
 use crate::session::Chat;
 
-/// How many are listed unless somebody says how many.
+/// The default page size.
 const LIMIT: f64 = 100.0;
 
 #[derive(Serialize)]
@@ -28,7 +28,7 @@ struct Listed<'a> {
 #[derive(Serialize)]
 struct Resumed<'a> {
     resumed: &'a str,
-    /// The chat that is written instead, because somebody else writes that one.
+    /// The id of the copy that the session writes, because another session has the original open.
     #[serde(skip_serializing_if = "Option::is_none")]
     copy: Option<&'a str>,
 }
@@ -41,9 +41,9 @@ struct Shown {
 }
 
 impl Core {
-    /// A page of all chats.
+    /// One page of the chat list.
     pub(super) fn history_list(&self, limit: Option<f64>, cursor: Option<f64>) -> Answered {
-        // Numbers of any size are fine: what does not fit is the end.
+        // Any number is accepted: a cursor beyond the end returns an empty page.
         let limit = limit.filter(|limit| *limit != 0.0).unwrap_or(LIMIT).floor().max(1.0) as usize;
         let cursor = cursor.unwrap_or_default().floor().max(0.0) as usize;
         let all = self.chats.list();
@@ -67,7 +67,7 @@ impl Core {
         told(&Shown { summary, messages })
     }
 
-    /// A session goes on with a saved chat.
+    /// Continues a saved chat in a session.
     pub(super) fn resume(self: &Arc<Self>, id: &str, which: &str) -> Answered {
         let (summary, messages) = if which == "last" { self.newest()? } else { self.matching(which)? };
         let (chat, claim) = self.take_up(id, &summary);
@@ -78,7 +78,7 @@ impl Core {
             }
             session.resume(chat, provider, messages, scene);
             if copy.is_some() {
-                session.note(scene, "this chat is open elsewhere: it goes on here as a copy");
+                session.note(scene, "this chat is open elsewhere: it continues here as a copy");
             }
             Ok(())
         })?;
@@ -92,7 +92,7 @@ impl Core {
         told(&Resumed { resumed: &summary.id, copy: copy.as_deref() })
     }
 
-    /// The chat that a session goes on with: a saved one, or if somebody else writes that a copy of it.
+    /// The chat for a session that resumes: the saved one, or a copy if another session writes it.
     fn take_up(&self, id: &str, summary: &ChatSummary) -> (Chat, Option<Claim>) {
         let chat = taken_up(summary);
         let path = Path::new(&chat.path);
@@ -104,7 +104,7 @@ impl Core {
         match self.chats.claim(&chat) {
             Ok(Some(claim)) => (chat, Some(claim)),
             Ok(None) => (Chat::new(new_id(), Moment::now(), chat.title), None),
-            // Nobody can write where no lock can be made: at the end of the turn that is told.
+            // If no lock can be created, the chat cannot be written either. The end of the turn reports that.
             Err(_) => (chat, None),
         }
     }

@@ -1,4 +1,4 @@
-//! The task that works for a busy session: one job after the other, each outcome a step.
+//! The task of a busy session: performs one job after the other, and feeds each result back as a step.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::instructions;
 use crate::payloads::{Debugged, event};
 use crate::session::{Chat, ChatFile, Effect, Entry, Job, Target, ToolIdentity, Wanted};
 
-/// How long a tool that was told to stop may take to say how it ended.
+/// How long a cancelled tool may take to return its result.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where the tools of a session run.
@@ -26,13 +26,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct Workplace {
     pub(super) session: String,
     pub(super) folder: PathBuf,
-    /// Whether file tools use that folder freely.
+    /// Whether file tools can use the folder without approval.
     pub(super) is_workspace: bool,
     pub(super) cancel: CancellationToken,
 }
 
 impl Workplace {
-    /// A call of a tool of the workbench as that is asked to run it, with what was decided about. None for other tools.
+    /// The run request for a workbench tool, with the paths that were approved. `None` for other tools.
     pub(super) fn run<'a>(&'a self, call: &'a Wanted) -> Option<Run<'a>> {
         let ToolIdentity::Workbench { name, edition } = &call.tool else { return None };
         Some(Run {
@@ -50,7 +50,7 @@ impl Workplace {
 }
 
 impl Core {
-    /// Has somebody do this work for a session.
+    /// Starts a task that performs this work for a session.
     pub(super) fn labour(self: &Arc<Self>, id: &str, work: Vec<Effect>) {
         if work.is_empty() {
             return;
@@ -71,7 +71,7 @@ impl Core {
         });
     }
 
-    /// Does a job. If that panics, the turn ends: otherwise the session would wait for the outcome without end.
+    /// Performs a job. If it panics, the turn ends; otherwise the session would wait for its result for ever.
     async fn perform_or_end(self: &Arc<Self>, id: &str, job: Job) -> Vec<Effect> {
         let turn = self.look(id, |room| room.session.turn_id().map(ToOwned::to_owned));
         let (core, session) = (Arc::clone(self), id.to_owned());
@@ -83,7 +83,7 @@ impl Core {
         })
     }
 
-    /// Does a job, and brings its outcome back. What is to be done next.
+    /// Performs a job and feeds the result back. Returns the next work.
     async fn perform(self: &Arc<Self>, id: &str, job: Job) -> Vec<Effect> {
         let stepped = match job {
             Job::Prepare { text, images } => {
@@ -93,7 +93,7 @@ impl Core {
                 self.step(id, |session, scene| session.prepared(prepared, scene))
             }
             Job::Begin => {
-                // Whoever asked is answered first.
+                // The caller gets its answer first.
                 tokio::task::yield_now().await;
                 self.lay_out_tools(id).await;
                 self.step(id, |session, scene| session.begin(scene))
@@ -112,7 +112,7 @@ impl Core {
             }
             Job::Run(call) => {
                 let ran = shallow(self.run_tool(id, call).await);
-                // A tool may have made others.
+                // A tool may have created other tools.
                 self.renew_tools(id).await;
                 self.step(id, |session, scene| session.ran(ran, scene))
             }
@@ -131,7 +131,7 @@ impl Core {
         stepped.map(|((), work)| work).unwrap_or_default()
     }
 
-    /// One request to the model of the turn.
+    /// Sends one request to the model of the turn.
     async fn round(self: &Arc<Self>, id: &str, number: u32, said: Vec<Said>) -> Result<Vec<Wanted>, ModelError> {
         let found = self.look(id, |room| {
             let turn = room.session.turn_id()?.to_owned();
@@ -156,7 +156,7 @@ impl Core {
         Ok(heard.calls.into_iter().map(|call| toolset.wanted(call)).collect())
     }
 
-    /// Has a conversation put into few words.
+    /// Summarizes a conversation.
     async fn summarise(self: &Arc<Self>, id: &str, target: Target, said: Vec<Said>) -> Result<String, String> {
         let Some((models, cancel)) = self.look(id, |room| Some((room.summariser.clone()?, room.cancel.clone()))) else {
             return Err(ModelError::Cancelled.to_string());
@@ -175,13 +175,13 @@ impl Core {
         heard.map(|(_, noting)| noting.0).map_err(|error| error.to_string())
     }
 
-    /// Runs a tool. One that is told to stop and does not is left behind.
+    /// Runs a tool. A tool that does not stop after cancellation is abandoned.
     async fn run_tool(self: &Arc<Self>, id: &str, call: Wanted) -> Ran {
         let found = self.look(id, |room| Some((room.setup.clone()?, room.toolset.clone()?, room.workplace())));
         let Some((setup, toolset, place)) = found else {
             return failed(&call, "error", "the session is gone");
         };
-        // A person may have taken a while to approve it.
+        // The policy may have changed while the call waited for approval.
         if self.is_forbidden(&toolset, &call) {
             return failed(&call, "denied", &forbidden(&call));
         }
@@ -200,32 +200,32 @@ impl Core {
             ran = &mut running => ran.unwrap_or_else(|_| failed(&call, "error", "the tool failed unexpectedly")),
             () = late => {
                 running.abort();
-                failed(&call, "aborted", "the tool did not stop when it was told to")
+                failed(&call, "aborted", "the tool did not stop when it was cancelled")
             }
         }
     }
 
-    /// Writes a chat down for now.
+    /// Writes a chat during a turn.
     async fn keep(self: &Arc<Self>, id: &str, file: ChatFile) {
         let (core, session) = (Arc::clone(self), id.to_owned());
         let keeping = move || {
             core.claim(&session, &file.chat);
             core.chats.keep(&file)
         };
-        // At the end of the turn it is written once more, and whoever follows is told if that fails.
+        // The chat is written again at the end of the turn, and clients are informed if that fails.
         if let Ok(Err(error)) = tokio::task::spawn_blocking(keeping).await {
-            tracing::debug!(%error, "a prompt is not kept");
+            tracing::debug!(%error, "could not save a prompt");
         }
     }
 
-    /// From here on a chat is this session's to write. A new one is nobody else's; one that was taken up has been claimed.
+    /// Locks a chat for this session. A new chat has no other writer; a resumed one is already locked.
     fn claim(&self, id: &str, chat: &Chat) {
         let path = self.settings.data.join(&chat.path);
         if self.look(id, |room| Some(room.claim.as_ref()?.is_on(&path))).unwrap_or_default() {
             return;
         }
         let claim = self.chats.claim(chat).unwrap_or_else(|error| {
-            tracing::debug!(%error, "a chat cannot be claimed");
+            tracing::debug!(%error, "could not lock a chat");
             None
         });
         if let Some(room) = self.house().sessions.get_mut(id) {
@@ -243,7 +243,7 @@ impl Core {
     }
 
     fn tell_debug(&self, id: &str, turn: &str, stage: &str, data: &impl Serialize) {
-        // Under the lock, as everything that a session tells.
+        // Under the lock, as all events of a session.
         let _house = self.house();
         self.followers.tell(&event("session.debug", &Debugged { session_id: id, turn_id: Some(turn), stage, data }));
     }
@@ -253,7 +253,7 @@ impl Core {
     }
 }
 
-/// Asks a model. When it is cancelled the request is dropped at once, whatever it waits for.
+/// Sends a request to a model. If it is cancelled, the request is dropped immediately.
 async fn ask<L: Listener + 'static>(
     models: Arc<dyn gladhand_models::Models>,
     round: Round,
@@ -269,7 +269,7 @@ async fn ask<L: Listener + 'static>(
         biased;
         () = cancel.cancelled() => {
             asking.abort();
-            // It may be in the middle of telling something.
+            // The task may be in the middle of sending an event.
             let _ = asking.await;
             Err(ModelError::Cancelled)
         }
@@ -279,7 +279,7 @@ async fn ask<L: Listener + 'static>(
     }
 }
 
-/// Who is to run a model, if that was chosen.
+/// The provider that runs the model, if one is pinned.
 fn routing(word: &str) -> Option<String> {
     (!word.is_empty() && word != "any").then(|| word.to_owned())
 }
@@ -288,7 +288,7 @@ fn broken(what: &str) -> crate::session::NotReady {
     crate::session::NotReady::NoModel(format!("{what} failed unexpectedly"))
 }
 
-/// Hears a turn's model, and lets everybody keep up.
+/// Receives the output of a turn's model, and applies backpressure from slow clients.
 struct Hearing {
     core: Arc<Core>,
     id: String,
@@ -314,7 +314,7 @@ impl Listener for Hearing {
     }
 }
 
-/// Writes down what is answered.
+/// Collects an answer.
 #[derive(Default)]
 struct Noting(String);
 

@@ -1,4 +1,4 @@
-//! All tools that a conversation has: those of the workbench and those of the hub.
+//! The tools of a conversation: those of the workbench and those of the hub.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,13 +20,14 @@ use crate::session::approval::nobody;
 use crate::session::{ToolIdentity, ToolTotals, Verdict, Wanted};
 use crate::text;
 
-/// The longest name that every provider takes.
+/// The maximum length of a tool name that every provider accepts.
 const LONGEST_NAME: usize = 64;
 
-/// How many bytes a number takes that makes a name unique.
+/// The maximum length of the number suffix that makes a name unique.
 const LONGEST_END: usize = 8;
 
-/// How deep arguments and results may be nested. Readers of JSON commonly stop at 128, and events add a few levels.
+/// The maximum nesting depth of arguments and results. JSON parsers commonly stop at 128, and events add a few
+/// levels.
 const DEEPEST: usize = 100;
 
 /// How long a turn waits for the tools of upstreams that are still starting.
@@ -37,9 +38,9 @@ const SETTLING: Duration = Duration::from_secs(10);
 pub(super) struct Toolset {
     /// Sorted by name.
     tools: Vec<Offered>,
-    /// As models are told of them.
+    /// The tools as described to models.
     pub(super) offers: Arc<[ToolOffer]>,
-    /// The places of the tools, by the names that models use. There is no other way from a name to a tool.
+    /// The index of each tool by the name that models use. There is no other way from a name to a tool.
     by_offer: HashMap<String, usize>,
     /// The tools of the workbench at that time, by name and edition.
     workbench: Vec<(String, u64)>,
@@ -50,19 +51,19 @@ pub(super) struct Toolset {
 struct Offered {
     identity: ToolIdentity,
     description: ToolDescription,
-    /// The names by which rules can name it.
+    /// The names that policy rules can use for it.
     names: Vec<KnownName>,
     standing: Standing,
 }
 
-/// Which tool gets a name that is safe for models, if several want it: the first of these.
+/// Which tool gets a name if several want it: the first of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Standing {
     Workbench,
     Hub,
     /// A model made it.
     Made,
-    /// Its provider gives way to others: a project brought it.
+    /// A tool of a project. It yields its name to all others.
     Yielding,
 }
 
@@ -74,8 +75,9 @@ impl Offered {
         Self { identity, description, names, standing }
     }
 
-    /// Annotations of an upstream are only claims. A tool of the hub counts as one that runs programs, unless a provider of
-    /// this process vouches for it. `is_own`: whether the workbench has a tool of a name that no model made.
+    /// Annotations of an upstream are only claims. A tool of the hub counts as one that runs programs, unless a
+    /// provider of this process vouches for it. `is_own` tells whether the workbench has a tool of that name that
+    /// was not made by a model.
     fn of_hub(tool: &Tool, is_own: impl Fn(&str) -> bool) -> Self {
         let description = ToolDescription {
             name: tool.name.clone(),
@@ -87,7 +89,7 @@ impl Offered {
         };
         let mut names = tool.origin.as_ref().map(|origin| origin.names.clone()).unwrap_or_default();
         if !names.iter().any(|known| known.name == tool.name) {
-            // The hub itself has the tools without an origin.
+            // Tools without an origin belong to the hub itself.
             names.push(KnownName { name: tool.name.clone(), is_exclusive: tool.origin.is_none() });
         }
         for known in &mut names {
@@ -104,14 +106,15 @@ impl Offered {
 }
 
 impl Toolset {
-    /// The tools of the workbench and of the hub. Of two tools of one name that of the workbench counts, unless a model made it.
+    /// The tools of the workbench and the hub. If two have the same name, the one of the workbench counts, unless a
+    /// model made it.
     pub(super) fn of(workbench: Vec<ToolDescription>, hub: &[Tool]) -> Self {
         let known = workbench.iter().map(|tool| (tool.name.clone(), tool.edition)).collect();
         let of_hub: HashSet<&str> = hub.iter().map(|tool| tool.name.as_str()).collect();
         let stays = |tool: &ToolDescription| !(tool.is_made_by_model && of_hub.contains(tool.name.as_str()));
         let mut tools: Vec<_> = workbench.into_iter().filter(stays).map(Offered::of_workbench).collect();
         let own: HashSet<_> = tools.iter().map(|tool| tool.description.name.clone()).collect();
-        // A name that a rule allows never means what a model made.
+        // A rule that allows a name never applies to a tool that a model made.
         let meant = tools.iter().filter(|tool| !tool.description.is_made_by_model);
         let meant: HashSet<_> = meant.map(|tool| tool.description.name.clone()).collect();
         let of_hub = hub.iter().filter(|tool| !own.contains(&tool.name));
@@ -128,12 +131,12 @@ impl Toolset {
         Self { tools, offers, by_offer, workbench: known }
     }
 
-    /// The one tool that a name of a model means, if it means any.
+    /// The tool that a model means by this name, if there is one.
     fn resolve(&self, name: &str) -> Option<&Offered> {
         self.by_offer.get(name).map(|at| &self.tools[*at])
     }
 
-    /// The tool of an identity.
+    /// The tool with this identity.
     fn find(&self, identity: &ToolIdentity) -> Option<&Offered> {
         self.tools.iter().find(|tool| tool.identity == *identity)
     }
@@ -143,7 +146,7 @@ impl Toolset {
         found.unwrap_or_else(|| ToolIdentity::Unknown { name: name.to_owned() })
     }
 
-    /// A call that a model wants, resolved to the tool that was offered to it. Nothing is decided about it yet.
+    /// A call that a model requested, resolved to the tool that was offered to it. It is not decided yet.
     pub(super) fn wanted(&self, call: WantedCall) -> Wanted {
         let is_too_deep = json::is_deeper_than(call.input.get().as_bytes(), DEEPEST);
         Wanted {
@@ -167,19 +170,19 @@ impl Toolset {
 }
 
 impl Core {
-    /// All tools that are known by now.
+    /// All tools that are known now.
     pub(super) fn known_tools(&self) -> Toolset {
         let hub = self.hub.get().map(|hub| hub.tools()).unwrap_or_default();
         Toolset::of(self.bench.tools(), &hub)
     }
 
-    /// All tools that a caller gets to see.
+    /// All tools that a caller may see.
     pub(super) async fn toolset(&self, asker: &Asker) -> Toolset {
         let hub = self.hub_tools(asker).await;
         Toolset::of(self.bench.tools(), &hub)
     }
 
-    /// Keeps in mind how much there is to say of the tools.
+    /// Stores the size of the tool descriptions, for token estimates.
     pub(super) fn weigh_tools(&self, toolset: &Toolset) {
         let units = |Offered { description: tool, .. }: &Offered| {
             let schema = tool.input_schema.as_ref().map_or(0, |schema| text::length(schema.get()));
@@ -189,8 +192,8 @@ impl Core {
         self.house().tools = totals;
     }
 
-    /// Decides about a call by the policy of this moment. A call that meant no tool when the model was asked means one now if
-    /// a tool has made it since.
+    /// Decides a call with the current policy. If the name was unknown when the model wrote the call, it is
+    /// resolved again: another tool may have created the tool meanwhile.
     pub(super) async fn decide(&self, id: &str, mut call: Wanted) -> Wanted {
         let found = self.look(id, |room| Some((room.toolset.clone()?, room.workplace())));
         let Some((toolset, place)) = found else { return call };
@@ -219,7 +222,7 @@ impl Core {
         call
     }
 
-    /// Whether the policy of this moment denies a call that was to run.
+    /// Whether the current policy denies a call that was approved before.
     pub(super) fn is_forbidden(&self, toolset: &Toolset, call: &Wanted) -> bool {
         toolset.find(&call.tool).is_none_or(|tool| self.rule(tool, call) == Rule::Deny)
     }
@@ -288,14 +291,14 @@ impl Core {
         match tokio::time::timeout(SETTLING, listed).await {
             Ok(Ok(Reply::Tools(tools))) => tools,
             Ok(_) => Arc::default(),
-            // Tools that are missing come with a later turn. The hub applies its policy to each call anyway.
+            // Missing tools are added in a later turn. The hub applies its policy to each call anyway.
             Err(_) => hub.tools(),
         }
     }
 }
 
 impl Toolset {
-    /// As clients are told of them.
+    /// The tools as described to clients.
     pub(super) fn list(&self) -> Box<RawValue> {
         #[derive(serde::Serialize)]
         struct Listed<'a> {
@@ -316,12 +319,12 @@ impl Toolset {
     }
 }
 
-/// The schema of a tool that has none.
+/// The schema for a tool that has none.
 const ANYTHING: &str = r#"{"type":"object","properties":{}}"#;
 
-/// The names under which models know tools, in the order of the tools. Each is one that every provider takes and that no
-/// other tool has. If several tools want one name, the tool of the highest standing gets it, and of these one that has the
-/// name already.
+/// The names under which models know the tools, in the order of the tools. Each name is accepted by every provider
+/// and unique. If several tools want the same name, the tool with the highest standing gets it; among equals, one
+/// that already has this name.
 fn offered_names(tools: &[Offered]) -> Vec<String> {
     let wanted: Vec<_> = tools.iter().map(|tool| safe_name(&tool.description.name)).collect();
     let mut order: Vec<_> = (0..tools.len()).collect();
@@ -336,7 +339,7 @@ fn offered_names(tools: &[Offered]) -> Vec<String> {
     names
 }
 
-/// A name that every provider takes.
+/// A name that every provider accepts.
 fn safe_name(name: &str) -> String {
     let mut safe = String::with_capacity(name.len());
     for character in name.chars() {
@@ -355,8 +358,8 @@ fn safe_name(name: &str) -> String {
     safe
 }
 
-/// The same name, or one with a number that is not taken. `numbers` keeps the last number of each beginning, so that none is
-/// tried twice.
+/// The name itself if it is free, otherwise the name with a number. `numbers` holds the last number of each
+/// beginning, so that no number is tried twice.
 fn unique_name(name: &str, taken: &HashSet<String>, numbers: &mut HashMap<String, usize>) -> String {
     if !taken.contains(name) {
         return name.to_owned();
@@ -383,7 +386,7 @@ fn ran(result: &ToolResult) -> Ran {
     Ran { ok: !result.failed, output, error: result.failed.then_some(text) }
 }
 
-/// What the model is told of a call that policy denies.
+/// The message to the model about a call that policy denies.
 pub(super) fn forbidden(call: &Wanted) -> String {
     format!("{} was not run: it is forbidden here", call.name())
 }
@@ -392,7 +395,7 @@ fn too_deep(call: &Wanted) -> String {
     format!("{} was not run: its arguments are nested deeper than {DEEPEST} levels", call.name())
 }
 
-/// The same result, as text if it is nested too deep.
+/// The result, converted to text if it is nested too deeply.
 pub(super) fn shallow(ran: Ran) -> Ran {
     match json::is_deeper_than(ran.output.get().as_bytes(), DEEPEST) {
         true => Ran { output: json::to_raw(ran.output.get()), ..ran },
@@ -400,13 +403,13 @@ pub(super) fn shallow(ran: Ran) -> Ran {
     }
 }
 
-/// A call that came to nothing.
+/// The result of a call that failed.
 pub(super) fn failed(call: &Wanted, status: &str, why: &str) -> Ran {
     let output = serde_json::json!({"callId": call.call_id, "tool": call.name(), "status": status});
     Ran { ok: false, output: json::to_raw(&output), error: Some(why.to_owned()) }
 }
 
-/// Whoever calls a tool of the hub from in here. Nobody is behind it who could answer a question.
+/// The caller of hub tools that the agent uses. There is no client behind it that could answer a question.
 #[derive(Debug)]
 struct Inside;
 
@@ -415,9 +418,8 @@ impl Caller for Inside {
 
     fn ask(&self, _: Option<CallId>, questions: Vec<Asking>) {
         for asking in questions {
-            let nobody =
-                Failure::new(FailureKind::Unanswered, "a tool that the agent calls cannot ask anybody anything");
-            // Who does not wait for an answer any more need not have one.
+            let nobody = Failure::new(FailureKind::Unanswered, "a tool that the agent calls cannot ask questions");
+            // The provider may have stopped waiting for the answer.
             let _ = asking.answer.send(Err(nobody));
         }
     }
@@ -433,7 +435,7 @@ mod tests {
     use super::super::policy::Policy;
     use super::*;
 
-    /// Names that are near each other once they are made safe.
+    /// Names that become similar when they are made safe.
     fn name() -> impl Strategy<Value = String> {
         prop_oneof![
             "[aB](__|_|\\.|:|-)[aB]((__|_|\\.)2)?",
@@ -521,11 +523,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_spelling_means_what_one_tool_means_or_nothing(
+        fn every_spelling_resolves_to_at_most_one_tool(
             workbench in workbench(), hub in hub(), policy in policy(),
         ) {
             let toolset = Toolset::of(workbench.clone(), &hub);
-            // The rule of each tool, found without any name that a model uses.
+            // The rule of each tool, found without the names that models use.
             let mut decided: HashMap<ToolIdentity, Rule> = HashMap::new();
             for tool in &workbench {
                 let identity = ToolIdentity::Workbench { name: tool.name.clone(), edition: tool.edition };
@@ -537,15 +539,15 @@ mod tests {
                 decided.insert(identity, policy.rule(&description, &names));
                 let known = tool.origin.iter().flat_map(|origin| &origin.names).map(|known| &known.name);
                 if known.chain([&tool.name]).any(|name| policy.tools.get(name) == Some(&Rule::Deny)) {
-                    prop_assert_eq!(policy.rule(&description, &names), Rule::Deny, "{} by any of its names", tool.name);
+                    prop_assert_eq!(policy.rule(&description, &names), Rule::Deny, "a rule for any name of {} must deny it", tool.name);
                 }
                 if !tool.vouched_read_only {
-                    prop_assert_eq!(description.effect, Effect::Runs, "claims count for nothing");
+                    prop_assert_eq!(description.effect, Effect::Runs, "annotations of an upstream must not count");
                 }
             }
             let names = workbench.iter().map(|tool| &tool.name).chain(hub.iter().map(|tool| &tool.name));
             let offered: HashSet<_> = toolset.offers.iter().map(|offer| offer.name.clone()).collect();
-            prop_assert_eq!(offered.len(), toolset.tools.len(), "each tool has a name of its own");
+            prop_assert_eq!(offered.len(), toolset.tools.len(), "each tool must have a unique name");
             for spelling in names.flat_map(|name| spellings(name)) {
                 let found = toolset.resolve(&spelling);
                 prop_assert_eq!(found.is_some(), offered.contains(&spelling), "{} was not offered", spelling);
@@ -553,7 +555,7 @@ mod tests {
                 prop_assert_eq!(Some(&policy.rule(&found.description, &found.names)), decided.get(&found.identity), "{}", spelling);
             }
             let identities: HashSet<_> = offered.iter().filter_map(|name| toolset.resolve(name)).map(|it| &it.identity).collect();
-            prop_assert_eq!(identities.len(), offered.len(), "no tool has two names");
+            prop_assert_eq!(identities.len(), offered.len(), "no tool may have two names");
         }
     }
 
@@ -579,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_of_a_project_takes_the_name_of_no_other() {
+    fn a_tool_of_a_project_never_takes_the_name_of_another_tool() {
         let workbench = [("apply_patch", false), ("read.file", false), ("read_file", false), ("git.pull", true)];
         let workbench = workbench.map(|(name, is_made)| tool_of_workbench(name, is_made)).to_vec();
         let of_project = ["apply__patch", "git__push", "read__file", "git_fetch", "git__pull"];
@@ -603,9 +605,9 @@ mod tests {
         }
     }
 
-    /// If all numbers are tried for each name, this takes minutes.
+    /// This takes minutes if all numbers are tried for each name.
     #[test]
-    fn many_tools_that_want_one_name_get_numbers_in_linear_time() {
+    fn many_tools_with_the_same_name_get_numbers_in_linear_time() {
         let name = |n: u32| (0..16).map(|bit| if n >> bit & 1 == 1 { '.' } else { ':' }).collect::<String>();
         let long = "x".repeat(LONGEST_NAME);
         let hub: Vec<_> = (0..30_000)

@@ -1,4 +1,4 @@
-//! Calls that run only if somebody says so.
+//! Calls that need approval.
 
 use super::calls::Wanted;
 use super::scene::Scene;
@@ -7,8 +7,8 @@ use super::turn::{Awaits, Turn};
 use crate::payloads::ApprovalResolved;
 
 impl Session {
-    /// A client decides about a call. Whether it is the call that waits for that. The id of a call is unique in the session, so
-    /// a second or late answer never reaches another call.
+    /// A client decides a call. Returns whether the turn waits for the decision on this call. The id of a call is
+    /// unique in the session, so a second or late decision never reaches another call.
     pub(crate) fn decide(&mut self, call_id: &str, allow: bool, always: bool, scene: &mut Scene<'_>) -> bool {
         let Some((turn, call)) = self.asking(|call| call.call_id == call_id) else { return false };
         if always {
@@ -24,7 +24,7 @@ impl Session {
         true
     }
 
-    /// Nobody is there any more who could decide.
+    /// The last client that could approve calls has disconnected.
     pub(crate) fn left_alone(&mut self, scene: &mut Scene<'_>) {
         let Some((turn, call)) = self.asking(|_| true) else { return };
         self.tell_resolved(&turn, &call, "cancelled", scene);
@@ -32,14 +32,15 @@ impl Session {
         self.refuse_call(turn, &call, why, scene);
     }
 
-    /// The turn was stopped: if it waits for a decision, it waits no longer.
+    /// Ends the wait for a decision, because the turn was stopped.
     pub(super) fn stop_asking(&mut self, scene: &mut Scene<'_>) {
         let Some((turn, call)) = self.asking(|_| true) else { return };
         self.tell_resolved(&turn, &call, "cancelled", scene);
         self.finish_interrupted(turn, scene);
     }
 
-    /// The running turn and the call that it asks about, if it does. The turn has to go on or end.
+    /// Takes the running turn and the call that waits for a decision, if there is one. The caller must continue or
+    /// end the turn.
     fn asking(&mut self, is_meant: impl FnOnce(&Wanted) -> bool) -> Option<(Box<Turn>, Wanted)> {
         let is_awaited = |awaits: &Awaits| matches!(awaits, Awaits::Approval(call) if is_meant(call));
         let mut turn = self.turn_that(is_awaited)?;
@@ -61,12 +62,12 @@ impl Session {
     }
 }
 
-/// What the model is told of a call that somebody did not allow.
+/// The message to the model about a call that the user denied.
 pub(super) fn denied(tool: &str) -> String {
     format!("{tool} was not run: the user did not allow it")
 }
 
-/// What the model is told of a call about which nobody can decide.
+/// The message to the model about a call that no connected client can approve.
 pub(crate) fn nobody(call: &Wanted) -> String {
     let why = call.reason().map(|reason| format!(" ({reason})")).unwrap_or_default();
     format!("{} was not run: it needs approval{why}, and no client that is connected can give it", call.name())

@@ -1,4 +1,4 @@
-//! What clients ask of a session.
+//! The requests of clients to a session.
 
 use gladhand_core::operations::{Failure, FailureKind};
 
@@ -9,37 +9,37 @@ use super::turn::{Stop, Turn};
 use crate::payloads::{PendingImage, QueueItem, Status};
 use crate::text;
 
-/// Prompts that may wait.
+/// The maximum number of queued prompts.
 const QUEUED: usize = 256;
-/// How much they may be together, in bytes.
+/// The maximum total size of queued prompts in bytes.
 const QUEUED_BYTES: usize = 64 * 1024 * 1024;
-/// Texts that may wait to be said into a turn.
+/// The maximum number of pending steering messages.
 const STEERING: usize = 256;
-/// How much they may be together, in bytes.
+/// The maximum total size of pending steering messages in bytes.
 const STEERING_BYTES: usize = 16 * 1024 * 1024;
 
-/// What is said.
+/// A prompt from a client.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Prompt {
-    /// In words.
+    /// The text.
     pub(crate) text: String,
-    /// In pictures.
+    /// The images.
     pub(crate) images: Vec<PendingImage>,
-    /// Whether it may wait.
+    /// Whether the prompt may be queued.
     pub(crate) enqueue: bool,
 }
 
-/// What became of a prompt.
+/// The result of sending a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sent {
-    /// Its turn.
+    /// The id of its turn.
     pub(crate) turn_id: String,
-    /// Whether it waits.
+    /// Whether it was queued.
     pub(crate) queued: bool,
 }
 
 impl Session {
-    /// Somebody says something.
+    /// Handles a new prompt.
     pub(crate) fn send(&mut self, prompt: Prompt, scene: &mut Scene<'_>) -> Result<Sent, Failure> {
         let Prompt { text, images, enqueue } = prompt;
         let text = text::trim(&text).to_owned();
@@ -68,7 +68,7 @@ impl Session {
         Ok(Sent { turn_id, queued: true })
     }
 
-    /// Somebody says something into the running turn. Whether there is one.
+    /// Adds a steering message to the running turn. Returns whether it was accepted.
     pub(crate) fn steer(&mut self, text: &str) -> bool {
         let waiting: usize = self.steering.iter().map(String::len).sum();
         let has_room = self.steering.len() < STEERING && waiting + text.len() <= STEERING_BYTES;
@@ -79,7 +79,7 @@ impl Session {
         accepted
     }
 
-    /// Somebody wants the running turn to stop. Whether it will.
+    /// Interrupts the running turn. Returns whether it will stop.
     pub(crate) fn interrupt(&mut self, scene: &mut Scene<'_>) -> bool {
         let stops = matches!(&self.occupation, Occupation::Turn(turn) if turn.stop.is_none() && !turn.is_over());
         if stops {
@@ -89,13 +89,14 @@ impl Session {
         stops
     }
 
-    /// Forgets what waits. How much that was.
+    /// Clears the queue. Returns how many prompts were removed.
     pub(crate) fn clear_queue(&mut self, scene: &Scene<'_>) -> usize {
         self.updated_at = scene.now;
         std::mem::take(&mut self.queue).len()
     }
 
-    /// Forgets everything said, and stops what runs: nothing of it is kept. Whether something runs that has to end first.
+    /// Clears the conversation, and stops a running turn without keeping any of it. Returns whether something still
+    /// runs and must end first.
     pub(crate) fn clear(&mut self, scene: &mut Scene<'_>) -> bool {
         self.messages.clear();
         self.history = Default::default();
@@ -111,14 +112,14 @@ impl Session {
         self.is_busy()
     }
 
-    /// Everything ends: nothing waits any more, and what runs is stopped.
+    /// Clears the queue and stops the running turn, because the agent shuts down.
     pub(crate) fn shut(&mut self, scene: &mut Scene<'_>) {
         self.queue.clear();
         self.steering.clear();
         self.stop(Stop { noted: false, kept: true }, scene);
     }
 
-    /// Has the conversation compacted, by this model: now, or when the running turn has been stopped. Ends in
+    /// Compacts the conversation with this model: now, or after the running turn was stopped. Ends in
     /// [`Effect::Report`].
     pub(crate) fn compress(&mut self, target: Target, scene: &mut Scene<'_>) -> Result<(), Failure> {
         match &self.occupation {
@@ -140,7 +141,7 @@ impl Session {
         }
     }
 
-    /// Has the conversation compacted for a model that is about to be chosen. Ends in [`Effect::Report`].
+    /// Compacts the conversation for a model that is about to be selected. Ends in [`Effect::Report`].
     pub(crate) fn compress_for(&mut self, target: Target, scene: &mut Scene<'_>) -> Result<(), Failure> {
         if self.is_busy() {
             return Err(refused("session is busy; interrupt it before its context is compressed"));
@@ -159,17 +160,17 @@ impl Session {
         scene.wants(Job::Prepare { text, images });
     }
 
-    /// Whether a turn runs that nobody has stopped yet.
+    /// Whether a turn runs that was not stopped yet.
     fn interruptible(&self) -> bool {
         matches!(&self.occupation, Occupation::Turn(turn) if turn.stop.is_none() && !turn.is_over())
     }
 
-    /// Stops what runs, if it can still be stopped. Of two wishes the stronger one counts.
+    /// Stops the running work, if it can still be stopped. Of two requests the stricter one counts.
     fn stop(&mut self, wish: Stop, scene: &mut Scene<'_>) {
         match &mut self.occupation {
             Occupation::Idle => {}
             Occupation::Compaction(running) => {
-                // Without the conversation its summary is worth nothing.
+                // Without the conversation, its summary is useless.
                 if !wish.kept {
                     running.discarded = true;
                     scene.effects.push(Effect::Cancel);
@@ -186,7 +187,7 @@ impl Session {
     }
 }
 
-/// The label while a conversation is put into few words.
+/// The status label during a compaction.
 pub(super) const COMPRESSING: &str = "compressing context...";
 
 fn refused(message: &str) -> Failure {

@@ -1,8 +1,8 @@
-//! Bounds on what a turn keeps in memory.
+//! Limits on the memory of a turn.
 //!
-//! A model decides how many tools it calls and what it writes into the arguments, and a tool decides how long its result is.
-//! Everything that a turn keeps for the next request is sent again with each request, so each result has a bound and so has
-//! the whole turn. What a user writes is not counted: the queue and steering have bounds of their own.
+//! A model decides how many tools it calls and with which arguments, and a tool decides how long its result is. A
+//! turn keeps all of this and sends it again with each request. So each result has a limit, and the whole turn has
+//! one too. User input is not counted: the queue and steering have their own limits.
 
 use gladhand_agent_tools::Ran;
 use gladhand_core::wire::{RawValue, json};
@@ -10,14 +10,14 @@ use gladhand_models::{Said, WantedCall};
 
 use super::turn::Turn;
 
-/// The most bytes of one result that are kept.
+/// The maximum size of one result in bytes. The rest is cut.
 const RESULT_BYTES: usize = 256 * 1024;
-/// The most that a turn keeps of replies, calls and results, in mebibytes.
+/// The maximum total size of replies, calls and results in a turn, in MiB.
 const TURN_MIB: usize = 16;
-/// The most requests that a turn makes.
+/// The maximum number of requests in a turn.
 const TURN_REQUESTS: u32 = 500;
 
-/// The bound at which a turn ends.
+/// The limit at which a turn ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TurnBound {
     #[error("the turn ended at its limit of {TURN_REQUESTS} requests to the model")]
@@ -27,13 +27,13 @@ pub(super) enum TurnBound {
 }
 
 impl Turn {
-    /// Keeps something for the next request.
+    /// Keeps an item for the next request.
     pub(super) fn remember(&mut self, said: Said) {
         self.kept_bytes += weight(&said);
         self.said.push(said);
     }
 
-    /// The bound that the turn has reached, if it has.
+    /// The limit that the turn has reached, if any.
     pub(super) fn reached(&self) -> Option<TurnBound> {
         if self.kept_bytes > TURN_MIB * 1024 * 1024 {
             return Some(TurnBound::Bytes);
@@ -42,7 +42,7 @@ impl Turn {
     }
 }
 
-/// The bytes of a model or a tool in something that was said.
+/// The bytes of an item that come from a model or a tool.
 fn weight(said: &Said) -> usize {
     match said {
         Said::User { .. } => 0,
@@ -58,7 +58,7 @@ fn weight_of_call(call: &WantedCall) -> usize {
     call.call_id.len() + call.name.len() + call.input.get().len() + seal
 }
 
-/// A result that is not longer than the bound. A longer one becomes text: its beginning, and a note that it was cut.
+/// Limits the length of a result. A longer one becomes text: its beginning, and a note that it was cut.
 pub(super) fn bounded(ran: Ran) -> Ran {
     let Ran { ok, output, error } = ran;
     let output = if output.get().len() > RESULT_BYTES { cut_json(&output) } else { output };
@@ -66,7 +66,7 @@ pub(super) fn bounded(ran: Ran) -> Ran {
     Ran { ok, output, error }
 }
 
-/// The beginning of JSON as a text. If the JSON is a text itself, that one is cut.
+/// The beginning of JSON as text. If the JSON is a string, that string is cut.
 fn cut_json(output: &RawValue) -> Box<RawValue> {
     let text: Option<String> = serde_json::from_str(output.get()).ok();
     json::to_raw(&cut(text.as_deref().unwrap_or_else(|| output.get())))
@@ -93,7 +93,7 @@ mod tests {
         let note = format!("\n[cut: the first 262144 of {} bytes are shown; ask for less at once]", long.len());
         let cut = bounded(ran(json::to_raw(&long), Some(long.clone())));
         let expected = format!("{}{note}", &long[..RESULT_BYTES]);
-        assert_eq!(serde_json::from_str::<String>(cut.output.get()).unwrap(), expected, "a text stays a text");
+        assert_eq!(serde_json::from_str::<String>(cut.output.get()).unwrap(), expected, "a string stays a string");
         assert_eq!(cut.error, Some(expected));
         let object = bounded(ran(json::to_raw(&serde_json::json!({"content": long})), None));
         let text: String = serde_json::from_str(object.output.get()).unwrap();

@@ -1,4 +1,4 @@
-//! Tools that a model wants called in a turn, one after the other.
+//! Runs the tool calls that a model requests in a turn, one after the other.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -14,16 +14,15 @@ use super::state::Session;
 use super::turn::{Awaits, Turn};
 use crate::payloads::{ApprovalRequested, CallStarted, CallsEnded, Executed, InTurn, StartedCall};
 
-/// Which tool a call means. It is resolved once, from the name that the model used; policy, approval and execution use the
-/// identity and never that name.
+/// The tool that a call refers to. It is resolved once, from the name that the model used. Policy, approval and
+/// execution use the identity and never that name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum ToolIdentity {
     /// A tool of the workbench, by its own name and its edition.
     Workbench { name: String, edition: u64 },
-    /// A tool of the hub: the name under which the caller is shown it, the provider that has it, and the name that the
-    /// provider uses.
+    /// A tool of the hub: the name shown to the caller, the provider, and the name that the provider uses.
     Hub { name: String, upstream: String, own: String },
-    /// There is no tool of this name.
+    /// There is no tool with this name.
     Unknown { name: String },
 }
 
@@ -36,28 +35,28 @@ impl ToolIdentity {
     }
 }
 
-/// The subject of a decision for the rest of a session: a tool, and the places that it uses beyond the workspace.
+/// The subject of a decision for the rest of a session: a tool, and the paths that it uses outside the workspace.
 pub(super) type Decided = (ToolIdentity, Vec<GuardedPath>);
 
-/// A call that a model wants.
+/// A call that a model requested.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
-    /// The tool that it means.
+    /// The tool.
     pub(crate) tool: ToolIdentity,
     /// The name that the model used.
     pub(crate) provider_name: String,
     pub(crate) call_id: String,
-    /// A JSON object; empty if the model nested it too deep.
+    /// A JSON object; empty if the arguments were nested too deeply.
     pub(crate) input: Box<RawValue>,
-    /// Whether the model nested the arguments too deep.
+    /// Whether the arguments were nested too deeply.
     pub(crate) is_too_deep: bool,
-    /// What the provider wants back unread.
+    /// Opaque data that the provider requires back.
     pub(crate) seal: Option<Box<RawValue>>,
-    /// What it may do to the world, in one word.
+    /// The effect of the tool as one word.
     pub(crate) effect: &'static str,
-    /// The places that it uses and that need approval.
+    /// The paths that the call uses and that need approval.
     pub(crate) reach: Vec<GuardedPath>,
-    /// The decision, made just before the call is to run. Until then the call is refused.
+    /// The decision. It is made just before the call runs; until then it is a refusal.
     pub(crate) verdict: Verdict,
 }
 
@@ -67,12 +66,12 @@ impl Wanted {
         self.tool.name()
     }
 
-    /// Whether it means no tool that there was when it was resolved.
+    /// Whether no tool had this name when it was resolved.
     pub(crate) fn is_unknown(&self) -> bool {
         matches!(self.tool, ToolIdentity::Unknown { .. })
     }
 
-    /// As the model wanted it.
+    /// The call in the form that the provider sent.
     pub(crate) fn as_wanted(&self) -> WantedCall {
         WantedCall {
             call_id: self.call_id.clone(),
@@ -82,12 +81,12 @@ impl Wanted {
         }
     }
 
-    /// The subject of a decision for the rest of the session. A decision about a tool does not cover other places.
+    /// The subject of a decision for the rest of the session. A decision about a tool does not cover other paths.
     pub(super) fn decided(&self) -> Decided {
         (self.tool.clone(), self.reach.clone())
     }
 
-    /// Why it needs approval beyond its effect: the places that it uses, in words.
+    /// Why the call needs approval besides its effect: the paths that it uses, as text.
     pub(crate) fn reason(&self) -> Option<String> {
         let place = |place: &GuardedPath| format!("{} {}", place.path.display(), place.why.words());
         let places: Vec<_> = self.reach.iter().map(place).collect();
@@ -98,15 +97,16 @@ impl Wanted {
 /// Whether a call may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It may.
+    /// The call may run.
     Run,
-    /// If somebody says so.
+    /// The call may run after approval.
     Ask,
-    /// It may not, for this reason.
+    /// The call may not run, for this reason.
     Refuse(String),
 }
 
-/// A number for an id, so that long ids take no memory. Two ids with one number only cost the second call its id.
+/// A digest of an id, so that long ids take no memory. If two ids have the same digest, the second call only gets
+/// another id.
 fn digest_of(id: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     id.hash(&mut hasher);
@@ -114,7 +114,7 @@ fn digest_of(id: &str) -> u64 {
 }
 
 impl Session {
-    /// The model wants these calls made before it goes on.
+    /// Handles the tool calls of a round. The next round starts when all of them have ended.
     pub(super) fn take_calls(&mut self, mut turn: Box<Turn>, mut calls: Vec<Wanted>, scene: &mut Scene<'_>) {
         self.tell_apart(&mut calls, scene);
         let text = turn.end_segment();
@@ -125,8 +125,8 @@ impl Session {
         self.next_call(turn, scene);
     }
 
-    /// Gives a call an id of our own if a call of this session had its id before. A model chooses ids, and an approval names
-    /// the call by its id alone.
+    /// Replaces the id of a call if an earlier call of this session had the same id. A model chooses ids, and an
+    /// approval identifies the call only by its id.
     fn tell_apart(&mut self, calls: &mut [Wanted], scene: &mut Scene<'_>) {
         for call in calls {
             while !self.call_ids.insert(digest_of(&call.call_id)) {
@@ -135,8 +135,8 @@ impl Session {
         }
     }
 
-    /// The next call, or the next request. The driver decides about each call when it is the next one, because the policy
-    /// may have changed since the model was asked.
+    /// Continues with the next call, or with the next request. The driver decides each call when it is the next
+    /// one, because the policy may have changed since the request.
     pub(super) fn next_call(&mut self, mut turn: Box<Turn>, scene: &mut Scene<'_>) {
         let bound = turn.reached();
         let call = turn.calls.pop();
@@ -153,7 +153,7 @@ impl Session {
         }
     }
 
-    /// The next call has a verdict.
+    /// The driver has decided the next call.
     pub(crate) fn decided(&mut self, call: Wanted, scene: &mut Scene<'_>) {
         let Some(turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Decision)) else { return };
         if turn.stop.is_some() {
@@ -189,7 +189,7 @@ impl Session {
         self.wait(turn, Awaits::Tool(call));
     }
 
-    /// A call that may not run has an outcome too: the model can do something about it.
+    /// Completes a call that may not run. The model gets the reason and can react to it.
     pub(super) fn refuse_call(&mut self, mut turn: Box<Turn>, call: &Wanted, why: String, scene: &mut Scene<'_>) {
         self.tell_started(&turn, call, scene);
         #[derive(Serialize)]
@@ -209,7 +209,7 @@ impl Session {
     /// A tool has ended.
     pub(crate) fn ran(&mut self, ran: Ran, scene: &mut Scene<'_>) {
         let Some(mut turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Tool(_))) else { return };
-        // What is awaited next is decided below.
+        // The next state is set below.
         let Awaits::Tool(call) = std::mem::replace(&mut turn.awaits, Awaits::Round) else { return };
         self.tell_completed(&mut turn, &call, ran, scene);
         if turn.stop.is_none() {
@@ -232,7 +232,7 @@ impl Session {
             },
         };
         self.tell_in_turn(turn, "session.tool.call.started", "tool_call_started", &started, scene);
-        // `json!` panics on raw JSON that it cannot read: nested too deep, or with a number that is too large.
+        // `json!` panics on raw JSON that it cannot parse: nested too deeply, or with a number that is too large.
         #[derive(Serialize)]
         struct CommandRun<'a> {
             call_id: &'a str,

@@ -1,4 +1,4 @@
-//! A conversation is put into few words (`loaf` §15).
+//! Compaction: replaces a conversation by a summary (`loaf` §15).
 
 use gladhand_models::Said;
 
@@ -14,28 +14,28 @@ use crate::payloads::{
 };
 use crate::text::{self, thousands};
 
-/// A compaction under way.
+/// A running compaction.
 #[derive(Debug)]
 pub(super) struct Compaction {
     reason: &'static str,
     turn_id: Option<String>,
     target: Target,
-    /// The estimate before.
+    /// The token estimate before.
     before: u64,
-    /// Whether the summary has taken the place of the conversation.
+    /// Whether the summary has replaced the conversation.
     merged: bool,
-    /// Who produced the conversation.
+    /// The provider of the conversation before.
     from: Option<String>,
-    /// The failure that it is to mend.
+    /// The error that the compaction resolves: the conversation was too long for the model.
     pub(super) overflow: Option<String>,
 }
 
-/// A compaction that somebody asked for.
+/// A compaction that a client requested.
 #[derive(Debug)]
 pub(crate) struct Standalone {
     reason: &'static str,
     target: Target,
-    /// Whether people are told by labels and notes.
+    /// Whether users see status labels and notes.
     noted: bool,
     /// Whether the conversation was cleared meanwhile.
     pub(super) discarded: bool,
@@ -43,12 +43,12 @@ pub(crate) struct Standalone {
 }
 
 impl Standalone {
-    /// One that a person asked for.
+    /// A compaction that the user requested.
     pub(super) fn manual(target: Target) -> Self {
         Self { reason: "manual", target, noted: true, discarded: false, compaction: None }
     }
 
-    /// One that belongs to another call.
+    /// A compaction that is part of another call.
     pub(super) fn quiet(reason: &'static str, target: Target) -> Self {
         Self { reason, target, noted: false, discarded: false, compaction: None }
     }
@@ -65,7 +65,7 @@ impl Compaction {
 }
 
 impl Session {
-    /// The summary is there, or cannot be had.
+    /// The summary is available, or could not be created.
     pub(crate) fn summarised(&mut self, summary: Result<String, String>, scene: &mut Scene<'_>) {
         let summary = summary.and_then(|summary| match text::trim(&summary) {
             "" => Err("the model returned no summary".to_owned()),
@@ -88,7 +88,7 @@ impl Session {
             _ if turn.stop.is_some() => {
                 self.compaction_failed(&compaction, "Request was aborted.", scene);
                 if recovers {
-                    // What there was of it is in the history already.
+                    // The partial answer is already in the history.
                     self.conclude(turn, &End::Interrupted { partial: false }, scene);
                 } else {
                     self.finish_interrupted(turn, scene);
@@ -113,7 +113,7 @@ impl Session {
         }
     }
 
-    /// The summary before a turn is written down: the turn goes on.
+    /// The chat with the summary was saved before a turn: the turn continues.
     pub(super) fn summary_saved(
         &mut self,
         turn: Box<Turn>,
@@ -145,7 +145,7 @@ impl Session {
         }
     }
 
-    /// The summary of a conversation that was too long is written down: another turn continues it.
+    /// The chat with the summary of a too long conversation was saved: another turn continues it.
     pub(super) fn recovery_saved(
         &mut self,
         turn: Box<Turn>,
@@ -163,7 +163,7 @@ impl Session {
         }
     }
 
-    /// Begins a compaction that somebody asked for, or finds that there is nothing to be compacted.
+    /// Starts a compaction that a client requested. If the history is empty, it ends immediately.
     pub(super) fn compact(&mut self, mut standalone: Standalone, about: Option<Said>, scene: &mut Scene<'_>) {
         if self.history.is_empty() {
             let tokens = if standalone.noted { scene.scales.pinned } else { 0 };
@@ -242,7 +242,7 @@ impl Session {
         }
     }
 
-    /// Asks for a summary. `about` says what was not finished.
+    /// Requests a summary. `about` describes unfinished work.
     pub(super) fn start_compaction(
         &mut self,
         reason: &'static str,
@@ -269,7 +269,7 @@ impl Session {
         Compaction { reason, turn_id, target, before, merged: false, from, overflow: None }
     }
 
-    /// Puts the summary in the place of the conversation, and has that written down.
+    /// Replaces the conversation by the summary, and saves it.
     fn merge(&mut self, compaction: &mut Compaction, summary: &str, scene: &mut Scene<'_>) {
         let count = self.history.messages().len();
         let text = format!("## Conversation Summary\n\n{summary}");
@@ -329,7 +329,7 @@ impl Session {
         report(true, compaction.reason, compaction.before, after, window, target_limit(window))
     }
 
-    /// Tells that there is no summary; what whoever wanted one is to hear.
+    /// Sends the event about a failed compaction, and returns the error message.
     fn compaction_failed(&self, compaction: &Compaction, why: &str, scene: &mut Scene<'_>) -> String {
         let failed = CompactionFailed {
             session_id: &self.id,

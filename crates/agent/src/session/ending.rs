@@ -15,19 +15,19 @@ use crate::text;
 /// The end of a turn.
 #[derive(Debug)]
 pub(super) enum End {
-    /// There is an answer.
+    /// The turn has an answer.
     Completed {
-        /// How long it is.
+        /// The length of the answer.
         length: usize,
     },
-    /// Somebody stopped it.
+    /// The turn was interrupted.
     Interrupted {
-        /// Whether something of the answer was kept.
+        /// Whether a partial answer was kept.
         partial: bool,
     },
-    /// It was too long for the model, which was said in these words: it is continued by another turn.
+    /// The conversation was too long for the model, with this error message. Another turn continues it.
     Overflowed(String),
-    /// It failed, for this reason.
+    /// The turn failed, for this reason.
     Failed(String),
 }
 
@@ -57,9 +57,9 @@ impl Session {
         self.save_and_end(turn, End::Completed { length }, scene);
     }
 
-    /// Ends a turn that was stopped, with what there is of it.
+    /// Ends an interrupted turn, and keeps its partial answer.
     pub(super) fn finish_interrupted(&mut self, mut turn: Box<Turn>, scene: &mut Scene<'_>) {
-        let stop = turn.stop.expect("only a turn that was stopped ends so");
+        let stop = turn.stop.expect("the turn was stopped");
         if !stop.kept {
             return self.conclude(turn, &End::Interrupted { partial: false }, scene);
         }
@@ -72,13 +72,13 @@ impl Session {
         self.save_and_end(turn, End::Interrupted { partial }, scene);
     }
 
-    /// Keeps what there is of a turn that was too long for the model.
+    /// Keeps the partial answer of a turn whose conversation was too long for the model.
     pub(super) fn keep_overflowed(&mut self, mut turn: Box<Turn>, message: String, scene: &mut Scene<'_>) {
         self.keep_partial(&mut turn, scene);
         self.save_and_end(turn, End::Overflowed(message), scene);
     }
 
-    /// Ends a turn at one of its bounds, and keeps its answer so far: a later turn can go on from there.
+    /// Ends a turn at one of its limits, and keeps the answer so far. A later turn can continue from there.
     pub(super) fn end_at_bound(&mut self, mut turn: Box<Turn>, bound: TurnBound, scene: &mut Scene<'_>) {
         self.keep_partial(&mut turn, scene);
         let message = bound.to_string();
@@ -87,7 +87,7 @@ impl Session {
         self.save_and_end(turn, End::Failed(message), scene);
     }
 
-    /// The chat is written down, or could not be.
+    /// The chat was saved, or could not be.
     pub(crate) fn saved(&mut self, saved: Result<(), String>, scene: &mut Scene<'_>) {
         if let Occupation::Compaction(_) = self.occupation {
             return self.standalone_saved(saved, scene);
@@ -118,7 +118,7 @@ impl Session {
         }
     }
 
-    /// The conversation became too long: it is compacted and then continued.
+    /// Compacts a conversation that became too long, and then continues it.
     fn recover(&mut self, turn: Box<Turn>, message: &str, scene: &mut Scene<'_>) {
         let Some(target) = turn.target().cloned() else { return };
         self.journal(scene, &turn, "error_observed", &json!({"message": message}));
@@ -132,7 +132,7 @@ impl Session {
         self.wait(turn, Awaits::Recovery(compaction));
     }
 
-    /// Goes on with the work of a turn that was too long, in another one.
+    /// Continues the work of a turn in another turn, after its conversation was compacted.
     pub(super) fn continue_later(&mut self, turn: Box<Turn>, scene: &mut Scene<'_>) {
         self.overflows += 1;
         let item = QueueItem {
@@ -145,7 +145,7 @@ impl Session {
         self.rest(turn, scene);
     }
 
-    /// Tells how a turn ended, and goes on to what waits.
+    /// Sends the event about the end of a turn, and continues with the queue.
     pub(super) fn conclude(&mut self, turn: Box<Turn>, end: &End, scene: &mut Scene<'_>) {
         let (session_id, turn_id) = (&*self.id, &*turn.id);
         match end {
@@ -163,8 +163,8 @@ impl Session {
         self.rest(turn, scene);
     }
 
-    /// A step panicked. What the session was busy with ends here: no other job will bring it on. `turn` is the turn that was
-    /// running before the step.
+    /// A step panicked. The current work of the session ends here, because no other job will finish it. `turn` is
+    /// the turn that ran before the step.
     pub(crate) fn broke(&mut self, turn: Option<String>, scene: &mut Scene<'_>) {
         let why = || "the turn failed unexpectedly".to_owned();
         match (std::mem::replace(&mut self.occupation, Occupation::Idle), turn) {
@@ -182,7 +182,7 @@ impl Session {
         }
     }
 
-    /// The session is idle for a moment: what was put off comes first, then what waits.
+    /// The session is idle for a moment. A pending compaction comes first, then the queue.
     fn rest(&mut self, turn: Box<Turn>, scene: &mut Scene<'_>) {
         self.occupation = Occupation::Idle;
         self.updated_at = scene.now;
@@ -202,14 +202,14 @@ impl Session {
         }
     }
 
-    /// The next of what waits.
+    /// Starts the next queued prompt.
     pub(super) fn drain(&mut self, scene: &mut Scene<'_>) {
         if let Some(QueueItem { id, text, images, .. }) = self.queue.pop_front() {
             self.start_turn(id, text, images, scene);
         }
     }
 
-    /// Shows and keeps the prompt and what was answered so far. Whether anything was.
+    /// Shows and keeps the prompt and the partial answer. Returns whether there is a partial answer.
     fn keep_partial(&mut self, turn: &mut Turn, scene: &mut Scene<'_>) -> bool {
         let partial = text::trim(&turn.answer).to_owned();
         if !partial.is_empty() {
@@ -223,7 +223,7 @@ impl Session {
         !partial.is_empty()
     }
 
-    /// Puts a turn into the history.
+    /// Adds a turn to the history.
     fn keep(&mut self, turn: &Turn, answer: &str) {
         let message = |role, text: &str| ChatMessage { role, text: text.to_owned(), images: Vec::new() };
         self.history.push(turn.message());
@@ -237,7 +237,7 @@ impl Session {
     }
 
     fn save_and_end(&mut self, turn: Box<Turn>, end: End, scene: &mut Scene<'_>) {
-        // A turn that was stopped before it was known who answers cannot be written down.
+        // A turn that was stopped before its model was known cannot be saved.
         let Some(prepared) = turn.prepared.as_ref().filter(|prepared| prepared.unsaved.is_none()) else {
             return self.end_or_recover(turn, end, scene);
         };
@@ -258,18 +258,18 @@ impl Session {
         }
     }
 
-    /// The chat as it is now.
+    /// The current content of the chat.
     pub(super) fn chat_file(&self, target: Target, scene: &Scene<'_>) -> Option<ChatFile> {
         let chat = self.chat.clone()?;
         Some(ChatFile { chat, target, updated_at: scene.now.text(), messages: self.history.messages().to_vec() })
     }
 }
 
-/// What a conversation that was too long is continued with.
+/// The prompt that continues a conversation after a compaction.
 const CONTINUE: &str =
     "Continue if you have next steps, or stop and ask for clarification if you are unsure how to proceed.";
 
-/// The title that its first prompt gives a chat.
+/// The title of a chat, from its first prompt.
 pub(super) fn title_of(turn: &Turn) -> String {
     let image = || {
         let first = turn.images.first()?;
@@ -279,7 +279,7 @@ pub(super) fn title_of(turn: &Turn) -> String {
     text::title(&turn.prompt).or_else(image).unwrap_or_else(|| "untitled chat".to_owned())
 }
 
-/// Whether a failure says that the conversation is too long for the model.
+/// Whether an error message says that the conversation is too long for the model.
 pub(super) fn is_overflow(message: &str) -> bool {
     const SIGNS: [&str; 12] = [
         "context length",
@@ -299,7 +299,7 @@ pub(super) fn is_overflow(message: &str) -> bool {
     SIGNS.iter().any(|sign| message.contains(sign))
 }
 
-/// What whoever puts a conversation into few words is told of a turn that was not finished.
+/// The description of an unfinished turn, for the summary.
 fn unfinished(turn: &Turn, scene: &Scene<'_>, overflow: Option<&str>) -> Said {
     let mut text = format!(
         "The last turn was not finished.\nturn: {}\nstopped at: {}\nactive prompt: {}",

@@ -1,16 +1,16 @@
-//! What a model is given of a conversation, and what that is reckoned to cost.
+//! The messages of a conversation that a model receives, and their estimated token count.
 
 use gladhand_models::Said;
 
 use crate::payloads::{Breakdown, ChatMessage, Role};
 use crate::text;
 
-/// What each message costs beside its text.
+/// The tokens of each message besides its text.
 const MESSAGE: u64 = 20;
-/// What each picture costs.
+/// The tokens of each image.
 const IMAGE: u64 = 850;
 
-/// The messages of a conversation, with their cost reckoned once.
+/// The messages of a conversation, with their token count.
 #[derive(Debug, Clone, Default)]
 pub(super) struct History {
     messages: Vec<ChatMessage>,
@@ -18,13 +18,13 @@ pub(super) struct History {
 }
 
 impl History {
-    /// These messages.
+    /// A history with these messages.
     pub(super) fn of(messages: Vec<ChatMessage>) -> Self {
         let tokens = messages.iter().map(cost).sum();
         Self { messages, tokens }
     }
 
-    /// One more message; one that says nothing is left out.
+    /// Adds a message, unless it is empty.
     pub(super) fn push(&mut self, message: ChatMessage) {
         if !message.text.is_empty() || !message.images.is_empty() {
             self.tokens += cost(&message);
@@ -44,13 +44,13 @@ impl History {
         self.tokens
     }
 
-    /// As a model is given it.
+    /// The history as input for a model.
     pub(super) fn said(&self) -> Vec<Said> {
         self.messages.iter().map(said).collect()
     }
 }
 
-/// A message as a model is given it.
+/// A message as input for a model.
 pub(super) fn said(message: &ChatMessage) -> Said {
     match message.role {
         Role::User => Said::User {
@@ -65,33 +65,33 @@ fn cost(message: &ChatMessage) -> u64 {
     text_tokens(&message.text) + IMAGE * message.images.len() as u64
 }
 
-/// What a text costs as a message of its own.
+/// The token count of a text as a message of its own.
 pub(crate) fn text_tokens(text: &str) -> u64 {
     MESSAGE + (text::length(&text::collapse(text)) as u64).div_ceil(4)
 }
 
-/// What is sent along with every request, as far as its size matters.
+/// The parts of every request that count for token estimates.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scales {
-    /// Who would be asked now, if anybody.
+    /// The provider of the next request, if known.
     pub(crate) provider: Option<String>,
-    /// What the instructions cost.
+    /// The token count of the instructions.
     pub(crate) pinned: u64,
     /// The tools.
     pub(crate) tools: ToolTotals,
 }
 
-/// How much there is to say of the tools.
+/// The size of the tool descriptions.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ToolTotals {
-    /// How many there are.
+    /// The number of tools.
     pub(crate) count: u64,
-    /// How long their names, descriptions and schemas are together, in UTF-16 units.
+    /// The total length of names, descriptions and schemas, in UTF-16 units.
     pub(crate) units: u64,
 }
 
 impl Scales {
-    /// What the next request is reckoned to cost, with this much of conversation.
+    /// The estimated token count of the next request, with this many conversation tokens.
     pub(super) fn breakdown(&self, conversation_tokens: u64) -> Breakdown {
         let (tool_schema_tokens, provider_overhead_tokens) = match self.provider.as_deref() {
             None => (0, 0),

@@ -1,11 +1,11 @@
 //! One conversation as a state machine.
 //!
-//! It is fed one thing at a time (what a client asks, what a job brought) and answers with effects: tell this, write this
-//! down, do this job. It never waits, reads no clock, draws no random number and touches no file: what it needs of those
-//! comes in with the [`Scene`].
+//! It receives one input at a time (a client request, the result of a job) and returns effects: send this event,
+//! write this file, run this job. It never waits, reads no clock, draws no random number and touches no file. The
+//! [`Scene`] supplies what it needs of those.
 //!
-//! A session that is busy always waits for exactly one thing: the outcome of the one job that it asked for last, or a
-//! decision about a tool. The driver brings that outcome back exactly once, whatever happens meanwhile.
+//! A busy session always waits for exactly one thing: the result of the last job, or a decision about a tool call.
+//! The driver delivers that result exactly once, even if the turn is stopped meanwhile.
 
 pub(crate) mod approval;
 mod asked;

@@ -1,4 +1,5 @@
-//! Whatever clients, models and tools do, in whatever order: each turn ends once, and events keep their order.
+//! Property tests: for any order of client, model and tool actions, each turn ends once and events keep their
+//! order.
 
 use std::collections::HashMap;
 
@@ -11,7 +12,7 @@ use serde_json::Value;
 use super::tests::{Stage, wanted};
 use super::*;
 
-/// Something that happens to one of the sessions.
+/// An event in one of the sessions.
 #[derive(Debug, Clone)]
 enum Happening {
     Send {
@@ -29,7 +30,7 @@ enum Happening {
     },
     LeftAlone,
     Shut,
-    /// The job that is waited for ends, in one of the ways in which it can.
+    /// The pending job ends, in one of its possible ways.
     Ends(u8),
 }
 
@@ -49,7 +50,7 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// How many reports are owed for compactions that were accepted.
+/// The number of pending reports for accepted compactions.
 #[derive(Default)]
 struct Owed(usize);
 
@@ -147,7 +148,7 @@ fn end_round(stage: &mut Stage, how: u8) {
     stage.step(|session, scene| session.round_ended(ended, scene));
 }
 
-/// A session that is busy waits for one thing; one that is not, for nothing.
+/// A busy session waits for one thing; an idle session waits for nothing.
 fn is_sound(stage: &Stage) {
     let asks = stage.told.iter().rev().find(|(kind, _)| kind.starts_with("session.approval."));
     let asks = asks.is_some_and(|(kind, _)| kind == "session.approval.requested");
@@ -155,7 +156,7 @@ fn is_sound(stage: &Stage) {
     assert_eq!(waits, usize::from(stage.session.is_busy()), "{:?}", stage.session);
 }
 
-/// Reads everything that was told, in order, and holds it to what clients may rely on.
+/// Checks all events, in order, for the guarantees that clients rely on.
 fn check(told: &[(String, Value)]) {
     let mut running: Option<String> = None;
     let mut ended: HashMap<String, usize> = HashMap::new();
@@ -198,7 +199,7 @@ fn check(told: &[(String, Value)]) {
                 last_message = id;
                 let text = payload["message"]["text"].as_str().unwrap_or_default();
                 if text.starts_with("context overflow detected") && !over {
-                    // Another turn continues it; if it was stopped instead, its end is still to come.
+                    // Another turn continues it. If it was stopped instead, its end is still to come.
                     if let Some(turn) = &running {
                         ended.insert(format!("continued {turn}"), 1);
                     }
@@ -211,7 +212,7 @@ fn check(told: &[(String, Value)]) {
         let continued = ended.contains_key(&format!("continued {turn}"));
         assert!(*ends == 1 || (continued && *ends == 0), "{turn} ended {ends} times");
     }
-    assert!(is_ready, "all is quiet at the end");
+    assert!(is_ready, "the session must be ready at the end");
 }
 
 proptest! {
@@ -226,14 +227,14 @@ proptest! {
             is_sound(&stages[*at]);
         }
         for (stage, owed) in stages.iter_mut().zip(owed) {
-            // Whatever is still open comes to its ordinary end.
+            // All open work ends normally.
             stage.step(|session, scene| session.left_alone(scene));
             let mut steps = 0;
             while stage.session.is_busy() {
                 stage.work("the end");
                 stage.step(|session, scene| session.left_alone(scene));
                 steps += 1;
-                prop_assert!(steps < 10_000, "it never ends");
+                prop_assert!(steps < 10_000, "the session does not become idle");
             }
             prop_assert_eq!(stage.reports.len(), owed.0, "every compaction is reported once");
             check(&stage.told);

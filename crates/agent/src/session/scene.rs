@@ -1,4 +1,4 @@
-//! What a session is given with each step, and what it asks for.
+//! The input of a session step, and its effects.
 
 use gladhand_core::operations::AgentEvent;
 use gladhand_core::wire::{RawValue, json};
@@ -10,156 +10,156 @@ use super::history::Scales;
 use crate::moment::Moment;
 use crate::payloads::{self, ChatMessage, CompactionReport, Image, PendingImage};
 
-/// The world around one step.
+/// The environment of one step.
 pub(crate) struct Scene<'a> {
-    /// When it is.
+    /// The current time.
     pub(crate) now: Moment,
     /// The number of the last message of any session.
     pub(crate) last_message: &'a mut u64,
-    /// Makes an id that nobody has.
+    /// Generates a unique id.
     pub(crate) new_id: &'a mut dyn FnMut() -> String,
-    /// What is sent along with every request.
+    /// The parts of every request that count for token estimates.
     pub(crate) scales: Scales,
-    /// Whether everything is told.
+    /// Whether debug events are sent.
     pub(crate) debug: bool,
-    /// What is to be done, in this order.
+    /// The effects, in order.
     pub(crate) effects: Vec<Effect>,
 }
 
 impl Scene<'_> {
-    /// Tells everybody who follows.
+    /// Sends an event to all clients.
     pub(super) fn tell(&mut self, kind: &'static str, payload: &impl Serialize) {
         self.effects.push(Effect::Tell(payloads::event(kind, payload)));
     }
 
-    /// Asks for a job. The session now waits for its outcome.
+    /// Requests a job. The session now waits for its result.
     pub(super) fn wants(&mut self, job: Job) {
         self.effects.push(Effect::Do(job));
     }
 }
 
-/// What is to be done.
+/// An effect of a step.
 #[derive(Debug)]
 pub(crate) enum Effect {
-    /// This happened.
+    /// Send this event.
     Tell(AgentEvent),
-    /// The chat is to be written down, so that it is there should everything end now.
+    /// Write the chat during a turn, so that it survives a sudden end of the process.
     Keep(ChatFile),
-    /// This belongs into the journal of the chat.
+    /// Append this entry to the journal of the chat.
     Journal(Chat, Entry),
-    /// Do this, and bring the outcome.
+    /// Run this job and deliver its result.
     Do(Job),
-    /// The job that was asked for last is to end soon.
+    /// Cancel the last job.
     Cancel,
     /// A turn has ended.
     Ended,
-    /// The compaction that somebody asked for has ended.
+    /// The compaction that a client requested has ended.
     Report(Result<CompactionReport, String>),
 }
 
-/// What a session waits for.
+/// A job that a session waits for.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// See whether a turn can run. Brings [`Session::prepared`](super::Session::prepared).
+    /// Check whether a turn can run. Results in [`Session::prepared`](super::Session::prepared).
     Prepare {
-        /// What is said.
+        /// The text of the prompt.
         text: String,
-        /// Pictures to be loaded.
+        /// The images to load.
         images: Vec<PendingImage>,
     },
-    /// Nothing, but later. Brings [`Session::begin`](super::Session::begin).
+    /// Continue later, after the caller got its answer. Results in [`Session::begin`](super::Session::begin).
     Begin,
-    /// Have a conversation put into few words. Brings [`Session::summarised`](super::Session::summarised).
+    /// Summarize a conversation. Results in [`Session::summarised`](super::Session::summarised).
     Summarise {
-        /// By whom.
+        /// The model.
         target: Target,
-        /// The conversation, and the wish at its end.
+        /// The conversation, with the request for a summary at its end.
         said: Vec<Said>,
     },
-    /// One request to the model of the turn. Brings [`Session::heard`](super::Session::heard) for each piece, then
-    /// [`Session::round_ended`](super::Session::round_ended).
+    /// Send one request to the model of the turn. Results in [`Session::heard`](super::Session::heard) for each
+    /// piece, then in [`Session::round_ended`](super::Session::round_ended).
     Round {
-        /// Counts from 1.
+        /// The number of the request, starting at 1.
         number: u32,
-        /// Everything said so far.
+        /// The conversation so far.
         said: Vec<Said>,
     },
-    /// Decide about the next call. Brings [`Session::decided`](super::Session::decided).
+    /// Decide the next call. Results in [`Session::decided`](super::Session::decided).
     Decide(Wanted),
-    /// Run a tool. Brings [`Session::ran`](super::Session::ran).
+    /// Run a tool. Results in [`Session::ran`](super::Session::ran).
     Run(Wanted),
-    /// Write the chat down. Brings [`Session::saved`](super::Session::saved).
+    /// Save the chat. Results in [`Session::saved`](super::Session::saved).
     Save(ChatFile),
 }
 
-/// Where a conversation is written down.
+/// The identity and the file of a chat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chat {
-    /// Its id.
+    /// The id.
     pub(crate) id: String,
-    /// When it began.
+    /// When the chat was created.
     pub(crate) created_at: String,
-    /// Its file: inside the data directory, or wherever it was found.
+    /// The path: inside the data directory, or where the file was found.
     pub(crate) path: String,
-    /// What it is called: as somebody wished, or after the first prompt. It stays.
+    /// The title: given by a client, or taken from the first prompt. It never changes.
     pub(crate) title: String,
 }
 
 impl Chat {
-    /// A new one.
+    /// A new chat.
     pub(crate) fn new(id: String, now: Moment, title: String) -> Self {
         let path = format!("sessions/{}/rollout-{}-{id}.jsonl", now.folder(), now.stamp());
         Self { id, created_at: now.text(), path, title }
     }
 }
 
-/// A chat as it is written down.
+/// The content of a chat file.
 #[derive(Debug, Clone)]
 pub(crate) struct ChatFile {
-    /// Where.
+    /// The chat.
     pub(crate) chat: Chat,
-    /// Who answers.
+    /// The model.
     pub(crate) target: Target,
     /// When it changed.
     pub(crate) updated_at: String,
-    /// What was said.
+    /// The messages.
     pub(crate) messages: Vec<ChatMessage>,
 }
 
-/// Who answers: a model, and how it is used.
+/// A model, and how it is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) provider: String,
     pub(crate) model: String,
     pub(crate) thinking: Thinking,
     pub(crate) routing: String,
-    /// How much it takes in.
+    /// The size of the context window in tokens.
     pub(crate) window: u64,
 }
 
-/// A turn that can run.
+/// The result of preparing a turn that can run.
 #[derive(Debug, Clone)]
 pub(crate) struct Prepared {
-    /// Who answers.
+    /// The model.
     pub(crate) target: Target,
-    /// The pictures.
+    /// The loaded images.
     pub(crate) images: Vec<Image>,
-    /// Skills that the prompt names.
+    /// The skills that the prompt names.
     pub(crate) skills: Vec<String>,
-    /// Why the chat cannot be written down, if that is known already.
+    /// Why the chat cannot be saved, if that is already known.
     pub(crate) unsaved: Option<String>,
 }
 
-/// A turn that cannot run.
+/// Why a turn cannot run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NotReady {
-    /// Nobody can answer.
+    /// No model is available.
     NoModel(String),
-    /// A picture could not be loaded.
+    /// An image could not be loaded.
     BadImage(String),
 }
 
-/// A line of the journal, still without its number.
+/// A journal entry, without its index.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) at: Moment,
@@ -170,7 +170,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The line, with its number.
+    /// The line of the entry with its index.
     pub(crate) fn line(&self, index: u64) -> String {
         #[derive(Serialize)]
         struct Line<'a> {

@@ -1,4 +1,4 @@
-//! What a session is made of, and the small things that every step does.
+//! The state of a session, and operations that many steps use.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -21,42 +21,42 @@ pub(crate) struct Session {
     pub(super) id: String,
     pub(super) created_at: Moment,
     pub(super) updated_at: Moment,
-    /// A title that waits for the first chat.
+    /// The title for the first chat, if a client gave one.
     pub(super) title: Option<String>,
     pub(super) label: String,
     pub(super) messages: Vec<UiMessage>,
     pub(super) history: History,
     pub(super) queue: VecDeque<QueueItem>,
-    /// What is to be said into the running turn.
+    /// The steering messages for the running turn.
     pub(super) steering: Vec<String>,
     pub(super) conversation_provider: Option<String>,
     pub(super) chat: Option<Chat>,
-    /// Tools that were decided about for the rest of the session, and how.
+    /// The decisions about tools for the rest of the session.
     pub(super) decided: HashMap<Decided, bool>,
     /// Digests of the ids of all calls so far.
     pub(super) call_ids: HashSet<u64>,
-    /// Turns in a row that were too long for the model.
+    /// How many consecutive turns were too long for the model.
     pub(super) overflows: u32,
-    /// By whom the conversation is compacted when the running turn has ended.
+    /// The model that compacts the conversation after the running turn has ended.
     pub(super) compress_next: Option<Target>,
-    /// Whether the chat could not be written down the last time that was tried. It is told once.
+    /// Whether the chat could not be saved the last time. The error is reported once.
     pub(super) is_unsaved: bool,
     pub(super) occupation: Occupation,
 }
 
-/// What a session is busy with.
+/// The current work of a session.
 #[derive(Debug)]
 pub(super) enum Occupation {
-    /// Nothing.
+    /// None.
     Idle,
     /// A turn.
     Turn(Box<Turn>),
-    /// A compaction that somebody asked for.
+    /// A compaction that a client requested.
     Compaction(Box<Standalone>),
 }
 
 impl Session {
-    /// A new one.
+    /// A new session.
     pub(crate) fn new(id: String, title: Option<String>, now: Moment) -> Self {
         Self {
             id,
@@ -79,7 +79,7 @@ impl Session {
         }
     }
 
-    /// Its id.
+    /// The id.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
@@ -102,39 +102,39 @@ impl Session {
         }
     }
 
-    /// What waits.
+    /// The queued prompts.
     pub(crate) fn queue(&self) -> &VecDeque<QueueItem> {
         &self.queue
     }
 
-    /// Whether there is anything that a model would be given.
+    /// Whether the history contains messages.
     pub(crate) fn has_history(&self) -> bool {
         !self.history.is_empty()
     }
 
-    /// What it is called in lists: the title of its chat, or the first thing said.
+    /// The title for lists: the title of the chat, or the first prompt.
     pub(crate) fn title(&self) -> Option<String> {
         let given = self.chat.as_ref().map(|chat| chat.title.clone()).or_else(|| self.title.clone());
         let first = || self.messages.iter().find(|message| message.kind == Kind::User);
         given.or_else(|| first().and_then(|message| crate::text::title(&message.text)))
     }
 
-    /// When it began, and when it last changed.
+    /// The times of creation and of the last change.
     pub(crate) fn times(&self) -> (Moment, Moment) {
         (self.created_at, self.updated_at)
     }
 
-    /// Its label.
+    /// The status label.
     pub(crate) fn label(&self) -> &str {
         &self.label
     }
 
-    /// How many messages people see.
+    /// The number of visible messages.
     pub(crate) fn message_count(&self) -> usize {
         self.messages.len()
     }
 
-    /// All about it.
+    /// The whole state as JSON.
     pub(crate) fn state(&self, scene: &Scene<'_>) -> Box<RawValue> {
         let breakdown = scene.scales.breakdown(self.history.tokens());
         json::to_raw(&SessionState {
@@ -156,9 +156,9 @@ impl Session {
         })
     }
 
-    /// Replaces everything said by a saved chat.
+    /// Replaces the conversation by a saved chat.
     pub(crate) fn resume(&mut self, chat: Chat, provider: String, messages: Vec<ChatMessage>, scene: &mut Scene<'_>) {
-        debug_assert!(!self.is_busy(), "only an idle session takes up another chat");
+        debug_assert!(!self.is_busy(), "only an idle session can resume a chat");
         self.messages = messages
             .iter()
             .map(|message| {
@@ -176,20 +176,20 @@ impl Session {
         self.updated_at = scene.now;
     }
 
-    /// Takes on a label and tells it.
+    /// Sets the status label and sends it to clients.
     pub(super) fn status(&mut self, scene: &mut Scene<'_>, label: impl Into<String>, turn_id: Option<&str>) {
         self.label = label.into();
         let pending = self.label != READY;
         scene.tell("session.status", &Status { session_id: &self.id, pending, status_label: &self.label, turn_id });
     }
 
-    /// A message that people see.
+    /// Adds a visible message.
     pub(super) fn append(&mut self, scene: &mut Scene<'_>, kind: Kind, text: String, images: Vec<Image>) {
         let message = numbered(scene, kind, text, images);
         self.append_message(scene, message);
     }
 
-    /// An answer that people see, in one text and in the parts between which tools were called.
+    /// Adds a visible answer, as one text and as the parts between tool calls.
     pub(super) fn append_answer(&mut self, scene: &mut Scene<'_>, text: String, segments: Vec<String>) {
         let segments = if segments.len() > 1 { segments } else { Vec::new() };
         let message = UiMessage { segments, ..numbered(scene, Kind::Assistant, text, Vec::new()) };
@@ -202,12 +202,12 @@ impl Session {
         self.updated_at = scene.now;
     }
 
-    /// A system note.
+    /// Adds a system note.
     pub(crate) fn note(&mut self, scene: &mut Scene<'_>, text: impl Into<String>) {
         self.append(scene, Kind::System, text.into(), Vec::new());
     }
 
-    /// A line in the journal, and the estimate that follows it.
+    /// Adds a journal entry, and sends the token estimate after it.
     pub(super) fn journal(&self, scene: &mut Scene<'_>, turn: &Turn, kind: &'static str, payload: &impl Serialize) {
         if let (Some(chat), Some(target)) = (&self.chat, turn.target()) {
             let (turn_id, provider) = (turn.id.clone(), target.provider.clone());
@@ -217,7 +217,7 @@ impl Session {
         self.estimate(scene);
     }
 
-    /// What the next request is reckoned to cost.
+    /// Sends the estimated token count of the next request.
     pub(super) fn estimate(&self, scene: &mut Scene<'_>) {
         let breakdown = scene.scales.breakdown(self.history.tokens());
         let provider = scene.scales.provider.clone().or_else(|| self.conversation_provider.clone());
@@ -231,7 +231,7 @@ impl Session {
         scene.tell("session.context.estimate", &estimate);
     }
 
-    /// For whoever looks for a fault.
+    /// Sends a debug event, if debugging is on.
     pub(super) fn debug(&self, scene: &mut Scene<'_>, turn_id: &str, stage: &str, data: &impl Serialize) {
         if scene.debug {
             let debugged = Debugged { session_id: &self.id, turn_id: Some(turn_id), stage, data };
@@ -242,7 +242,7 @@ impl Session {
 
 /// The label of an idle session.
 pub(super) const READY: &str = "ready";
-/// What estimates are made from.
+/// The source of token estimates.
 const SOURCE: &str = "history";
 
 fn numbered(scene: &mut Scene<'_>, kind: Kind, text: String, images: Vec<Image>) -> UiMessage {

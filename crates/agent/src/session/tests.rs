@@ -1,4 +1,4 @@
-//! Turns as the recordings show them, in memory.
+//! Tests of turns as in the recordings of loaf, in memory.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use super::*;
 use crate::moment::Moment;
 use crate::payloads::{CompactionReport, PendingImage};
 
-/// A session with a world around it that does what it is told.
+/// A session with a simulated driver.
 pub(super) struct Stage {
     pub(super) session: Session,
     pub(super) told: Vec<(String, Value)>,
@@ -24,7 +24,7 @@ pub(super) struct Stage {
     pub(super) debug: bool,
     pub(super) provider: String,
     pub(super) window: u64,
-    /// Whether verdicts on calls have to be worked for like other jobs. Otherwise they are there at once.
+    /// Whether decisions on calls are separate jobs for the test. Otherwise they are made immediately.
     pub(super) decides_later: bool,
 }
 
@@ -78,7 +78,7 @@ impl Stage {
                 Effect::Keep(_) | Effect::Journal(..) | Effect::Ended => {}
             }
         }
-        assert!(self.jobs.len() <= 1, "one job at a time: {:?}", self.jobs);
+        assert!(self.jobs.len() <= 1, "expected one job at a time: {:?}", self.jobs);
         if !self.decides_later && matches!(self.jobs.front(), Some(Job::Decide(_))) {
             self.work("");
         }
@@ -100,7 +100,7 @@ impl Stage {
         self.step(|session, scene| session.send(prompt, scene)).map_err(|failure| failure.message)
     }
 
-    /// The job that is waited for, done in the ordinary way; a round says this.
+    /// Ends the pending job normally. A round ends with this answer.
     pub(super) fn work(&mut self, answer: &str) {
         let target = self.target();
         match self.jobs.pop_front() {
@@ -127,7 +127,7 @@ impl Stage {
         }
     }
 
-    /// Works until a round is waited for.
+    /// Ends jobs until a round is pending.
     pub(super) fn work_to_round(&mut self) {
         while !self.jobs.is_empty() && !matches!(self.jobs.front(), Some(Job::Round { .. })) {
             self.work("");
@@ -140,7 +140,7 @@ impl Stage {
         }
     }
 
-    /// What was told since, in short: kinds, with labels and texts.
+    /// All events so far in short form: kinds, with labels and texts.
     pub(super) fn transcript(&mut self) -> Vec<String> {
         let short = |(kind, payload): (String, Value)| {
             let kind = kind.strip_prefix("session.").map_or(kind.as_str(), |rest| rest).to_owned();
@@ -181,11 +181,11 @@ pub(super) fn wanted(id: &str, verdict: Verdict) -> Wanted {
 }
 
 #[test]
-fn two_turns_are_told_in_the_order_of_the_recordings() {
+fn events_of_two_turns_have_the_recorded_order() {
     let mut stage = Stage::new();
     stage.send("  hi  ", false).unwrap();
     stage.work("");
-    assert_eq!(stage.transcript(), ["status preparing... @s-1"], "the answer to the call comes here");
+    assert_eq!(stage.transcript(), ["status preparing... @s-1"], "the caller gets its answer at this point");
     stage.work_to_end("Hello there.");
     let expected = [
         "status drafting response... @s-1",
@@ -212,7 +212,7 @@ fn two_turns_are_told_in_the_order_of_the_recordings() {
 }
 
 #[test]
-fn payloads_are_those_of_the_recordings_to_the_byte() {
+fn payloads_equal_the_recordings_byte_for_byte() {
     let mut stage = Stage::named("6d1d");
     stage.send("hi", false).unwrap();
     stage.work_to_round();
@@ -221,7 +221,7 @@ fn payloads_are_those_of_the_recordings_to_the_byte() {
             .heard(&Piece { segments: vec![Segment::Answer("Hello there.".to_owned())], thoughts: Vec::new() }, scene);
         let told = scene.effects.iter().map(|effect| match effect {
             Effect::Tell(event) => event.payload.get().to_owned(),
-            other => panic!("nothing else was to happen: {other:?}"),
+            other => panic!("unexpected effect: {other:?}"),
         });
         told.collect::<Vec<_>>()
     });
@@ -236,7 +236,7 @@ fn payloads_are_those_of_the_recordings_to_the_byte() {
 }
 
 #[test]
-fn the_queue_goes_on_after_ready() {
+fn the_queue_continues_after_ready() {
     let mut stage = Stage::new();
     stage.send("one", false).unwrap();
     assert_eq!(stage.send("busy", false).unwrap_err(), "session is busy; use enqueue=true to queue the prompt");
@@ -251,7 +251,7 @@ fn the_queue_goes_on_after_ready() {
 }
 
 #[test]
-fn steering_is_heard_between_rounds_and_what_is_late_is_counted() {
+fn steering_is_applied_between_rounds_and_late_messages_are_counted() {
     let mut stage = Stage::new();
     assert!(!stage.session.steer("nobody listens"));
     stage.send("start", false).unwrap();
@@ -280,7 +280,7 @@ fn steering_is_heard_between_rounds_and_what_is_late_is_counted() {
 }
 
 #[test]
-fn the_parts_of_an_answer_between_tools_can_be_told_apart() {
+fn an_answer_lists_its_parts_between_tool_calls() {
     let mut stage = Stage::new();
     stage.send("go", false).unwrap();
     stage.work_to_round();
@@ -314,7 +314,7 @@ fn an_interrupt_before_the_first_byte_keeps_the_prompt() {
 }
 
 #[test]
-fn an_interrupt_in_the_last_tool_of_a_round_tells_the_results_first() {
+fn an_interrupt_in_the_last_tool_of_a_round_sends_the_results_first() {
     let mut stage = Stage::new();
     stage.send("start", false).unwrap();
     stage.work_to_round();
@@ -343,7 +343,7 @@ fn an_interrupt_in_the_last_tool_of_a_round_tells_the_results_first() {
 }
 
 #[test]
-fn a_failure_leaves_the_history_as_it_was() {
+fn a_failed_turn_does_not_change_the_history() {
     let mut stage = Stage::new();
     stage.send("a", false).unwrap();
     stage.work_to_round();
@@ -419,7 +419,7 @@ fn a_failed_overflow_compaction_follows_the_inference_error() {
 }
 
 #[test]
-fn compress_is_told_as_in_the_recordings() {
+fn compress_sends_the_recorded_events() {
     let mut stage = Stage::new();
     stage.send("question one", false).unwrap();
     stage.work_to_end("answer one");
@@ -444,7 +444,7 @@ fn compress_is_told_as_in_the_recordings() {
 }
 
 #[test]
-fn another_provider_gets_the_conversation_in_few_words() {
+fn another_provider_gets_a_summary_of_the_conversation() {
     let mut stage = Stage::new();
     stage.send("hi", false).unwrap();
     stage.work_to_end("from openrouter");
@@ -461,7 +461,7 @@ fn another_provider_gets_the_conversation_in_few_words() {
 }
 
 #[test]
-fn a_call_waits_until_somebody_allows_it() {
+fn a_call_waits_for_approval() {
     let mut stage = Stage::new();
     stage.send("go", false).unwrap();
     stage.work_to_round();
@@ -470,7 +470,10 @@ fn a_call_waits_until_somebody_allows_it() {
     let calls = vec![wanted("c1", Verdict::Ask), wanted("c2", Verdict::Ask)];
     stage.step(|session, scene| session.round_ended(Ok(calls), scene));
     assert_eq!(stage.transcript(), ["approval.requested"]);
-    assert!(!stage.step(|session, scene| session.decide("c2", true, false, scene)), "c1 is asked about");
+    assert!(
+        !stage.step(|session, scene| session.decide("c2", true, false, scene)),
+        "the turn waits for the decision on c1"
+    );
     assert!(stage.step(|session, scene| session.decide("c1", true, true, scene)));
     stage.work("");
     let expected = [
@@ -481,35 +484,38 @@ fn a_call_waits_until_somebody_allows_it() {
         "tool.call.started bash",
         "context.estimate",
     ];
-    assert_eq!(stage.transcript(), expected, "the second is allowed with the first");
+    assert_eq!(stage.transcript(), expected, "the second call is allowed together with the first");
 }
 
-/// Answers the round that is waited for with these calls.
+/// Ends the pending round with these calls.
 fn call_tools(stage: &mut Stage, calls: Vec<Wanted>) {
     stage.work_to_round();
     stage.jobs.clear();
     stage.step(|session, scene| session.round_ended(Ok(calls), scene));
 }
 
-/// The id of the call that is asked about.
+/// The id of the call that waits for approval.
 fn asked_about(stage: &Stage) -> String {
     let asked = stage.told.iter().rfind(|(kind, _)| kind == "session.approval.requested");
-    asked.map(|(_, payload)| payload["call_id"].as_str().unwrap().to_owned()).expect("a call is asked about")
+    asked.map(|(_, payload)| payload["call_id"].as_str().unwrap().to_owned()).expect("a call waits for approval")
 }
 
 #[test]
-fn calls_with_one_id_are_approved_one_by_one() {
+fn calls_with_the_same_id_are_approved_one_by_one() {
     let mut stage = Stage::new();
     stage.send("go", false).unwrap();
     call_tools(&mut stage, vec![wanted("c1", Verdict::Ask), wanted("c1", Verdict::Ask)]);
     assert!(stage.step(|session, scene| session.decide("c1", true, false, scene)));
     stage.work("");
-    assert!(!stage.step(|session, scene| session.decide("c1", true, false, scene)), "that was the first call");
+    assert!(
+        !stage.step(|session, scene| session.decide("c1", true, false, scene)),
+        "c1 is the first call, which was already decided"
+    );
     let second = asked_about(&stage);
     assert_ne!(second, "c1");
     assert!(stage.step(|session, scene| session.decide(&second, true, false, scene)));
     stage.work("");
-    // The ids of the calls and of their results are those that clients see.
+    // Calls and results have the ids that clients see.
     let Some(Job::Round { said, .. }) = stage.jobs.front() else { panic!("{:?}", stage.jobs) };
     let ids = |said: &Said| match said {
         Said::Assistant { calls, .. } => calls.iter().map(|call| call.call_id.clone()).collect(),
@@ -520,7 +526,7 @@ fn calls_with_one_id_are_approved_one_by_one() {
 }
 
 #[test]
-fn a_late_answer_approves_no_call_of_a_later_round_or_turn() {
+fn a_late_decision_does_not_approve_a_call_of_a_later_round_or_turn() {
     let mut stage = Stage::new();
     for turn in 0..2 {
         stage.send("go", false).unwrap();
@@ -547,7 +553,7 @@ fn a_turn_ends_at_its_limit_of_bytes() {
         let output = json::to_raw(&"x".repeat(512 * 1024));
         stage.step(|session, scene| session.ran(Ran { ok: true, output, error: None }, scene));
         if let Some(Job::Round { said, .. }) = stage.jobs.front() {
-            let Some(Said::Result { output, .. }) = said.last() else { panic!("a result is last") };
+            let Some(Said::Result { output, .. }) = said.last() else { panic!("the last item must be a result") };
             assert!(output.get().len() < 263_000 && output.get().contains("[cut: "));
         } else {
             stage.work_to_end("");
@@ -559,7 +565,7 @@ fn a_turn_ends_at_its_limit_of_bytes() {
     let told = stage.transcript();
     assert_eq!(told[told.len() - 2..], [format!("error {limit}"), "status ready".to_owned()]);
     assert!(told.contains(&format!("message.appended {limit}")));
-    assert_eq!(stage.session.history.messages()[0].text, "go", "what was said stays");
+    assert_eq!(stage.session.history.messages()[0].text, "go", "the prompt stays in the history");
 }
 
 #[test]
@@ -568,7 +574,7 @@ fn arguments_count_for_the_limit_of_a_turn() {
     stage.send("go", false).unwrap();
     let input = json::to_raw(&serde_json::json!({"x": "y".repeat(17 * 1024 * 1024)}));
     call_tools(&mut stage, vec![Wanted { input, ..wanted("c", Verdict::Run) }]);
-    assert!(matches!(stage.jobs.front(), Some(Job::Save(_))), "it does not run: {:?}", stage.jobs);
+    assert!(matches!(stage.jobs.front(), Some(Job::Save(_))), "the call must not run: {:?}", stage.jobs);
 }
 
 #[test]
@@ -590,7 +596,7 @@ fn a_turn_ends_at_its_limit_of_requests() {
 }
 
 #[test]
-fn the_reason_of_an_approval_is_that_of_each_place() {
+fn an_approval_request_gives_a_reason_for_each_path() {
     let place = |path: &str, why| GuardedPath { path: path.into(), why };
     let reach = vec![
         place("/etc/hosts", Guarded::Outside),
@@ -609,7 +615,7 @@ fn of_hub(upstream: &str) -> ToolIdentity {
 }
 
 #[test]
-fn what_was_allowed_for_the_session_covers_that_tool_and_that_place_only() {
+fn a_decision_for_the_session_covers_only_that_tool_and_path() {
     let secret = GuardedPath { path: "/home/u/.ssh/key".into(), why: Guarded::Secret };
     let first = wanted("c1", Verdict::Ask);
     let made_anew = ToolIdentity::Workbench { name: "bash".to_owned(), edition: 1 };
@@ -632,12 +638,15 @@ fn what_was_allowed_for_the_session_covers_that_tool_and_that_place_only() {
         stage.told.clear();
         stage.work("");
         assert_eq!(stage.transcript().last().map(String::as_str), Some("approval.requested"));
-        assert!(stage.step(|session, scene| session.decide("c2", true, false, scene)), "it is asked about by itself");
+        assert!(
+            stage.step(|session, scene| session.decide("c2", true, false, scene)),
+            "the second call needs its own approval"
+        );
     }
 }
 
 #[test]
-fn each_call_of_an_answer_is_decided_about_when_it_is_the_next_one() {
+fn each_call_of_a_reply_is_decided_when_it_is_the_next_one() {
     let mut stage = Stage { decides_later: true, ..Stage::new() };
     stage.send("go", false).unwrap();
     stage.work_to_round();
@@ -650,11 +659,15 @@ fn each_call_of_an_answer_is_decided_about_when_it_is_the_next_one() {
     let Some(Job::Decide(second)) = stage.jobs.pop_front() else { panic!("{:?}", stage.jobs) };
     let denied = Wanted { verdict: Verdict::Refuse("not any more".to_owned()), ..second };
     stage.step(|session, scene| session.decided(denied, scene));
-    assert!(matches!(stage.jobs.front(), Some(Job::Round { number: 2, .. })), "it did not run: {:?}", stage.jobs);
+    assert!(
+        matches!(stage.jobs.front(), Some(Job::Round { number: 2, .. })),
+        "the call must not run: {:?}",
+        stage.jobs
+    );
 }
 
 #[test]
-fn a_turn_whose_step_panics_ends_and_the_session_goes_on() {
+fn a_turn_whose_step_panics_ends_and_the_session_continues() {
     for is_lost in [false, true] {
         let mut stage = Stage::new();
         stage.send("go", false).unwrap();
@@ -674,7 +687,7 @@ fn a_turn_whose_step_panics_ends_and_the_session_goes_on() {
 }
 
 #[test]
-fn calls_and_results_may_be_json_that_cannot_be_made_a_tree() {
+fn calls_and_results_may_be_json_that_cannot_be_parsed() {
     let deep = format!("{}1{}", "{\"a\":".repeat(400), "}".repeat(400));
     for odd in [&*deep, r#"{"a":1e999}"#, r#"{"a":"\ud800"}"#] {
         let raw = || json::raw(odd.to_owned());
@@ -735,7 +748,7 @@ fn a_turn_that_cannot_run_ends_at_once() {
 }
 
 #[test]
-fn disk_trouble_is_noted_and_the_turn_ends_well() {
+fn a_failed_save_is_noted_and_the_turn_completes() {
     let mut stage = Stage::new();
     stage.send("hi", false).unwrap();
     while !matches!(stage.jobs.front(), Some(Job::Save(_))) {

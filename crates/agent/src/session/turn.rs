@@ -1,4 +1,4 @@
-//! The life of a turn, from its preparation to its last request (`loaf` §13.1, §13.2).
+//! A turn from its preparation to its last request (`loaf` §13.1, §13.2).
 
 use gladhand_models::{ModelError, Piece, Said, Segment};
 use serde_json::json;
@@ -15,30 +15,30 @@ use crate::moment::Moment;
 use crate::payloads::{ChatMessage, Chunk, Executed, Failed, Image, Kind, Role, Streamed};
 use crate::text;
 
-/// What is said and done between a prompt and its answer.
+/// The state of a turn, between a prompt and its answer.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) id: String,
-    /// As it was typed.
+    /// The prompt as the user typed it.
     pub(super) prompt: String,
-    /// With labels for the pictures.
+    /// The prompt with labels for the images.
     pub(super) text: String,
     pub(super) images: Vec<Image>,
     pub(super) prepared: Option<Prepared>,
-    /// Whether people see the prompt among the messages.
+    /// Whether the prompt was added to the visible messages.
     pub(super) is_shown: bool,
-    /// What this turn adds to the history for the model: prompt, answers, calls, results, steering.
+    /// The items that this turn adds to the history for the model: prompt, answers, calls, results, steering.
     pub(super) said: Vec<Said>,
-    /// How many bytes of that are of the model and of tools.
+    /// How many bytes of these items come from the model and from tools.
     pub(super) kept_bytes: usize,
-    /// All that was answered.
+    /// The whole answer so far.
     pub(super) answer: String,
-    /// The same, by request.
+    /// The answer, by request.
     pub(super) segments: Vec<String>,
-    /// What was said into it and heard.
+    /// The steering messages that were applied.
     pub(super) steered: Vec<String>,
     pub(super) round: Round,
-    /// What the model wants called and what is not begun yet, the next one last.
+    /// The requested calls that have not started, the next one last.
     pub(super) calls: Vec<Wanted>,
     pub(super) executed: Vec<Executed>,
     pub(super) stop: Option<Stop>,
@@ -49,37 +49,37 @@ pub(super) struct Turn {
 #[derive(Debug, Default)]
 pub(super) struct Round {
     pub(super) number: u32,
-    /// What was answered in it.
+    /// The part of the answer in this request.
     pub(super) text: String,
     pub(super) thoughts: usize,
     pub(super) began: Moment,
 }
 
-/// How a turn is to stop.
+/// How a turn is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stop {
-    /// Whether people are told that it was the user.
+    /// Whether a note says that the user interrupted it.
     pub(super) noted: bool,
-    /// Whether what was said so far stays.
+    /// Whether the conversation so far is kept.
     pub(super) kept: bool,
 }
 
-/// What a turn waits for.
+/// The state that a turn waits in.
 #[derive(Debug)]
 pub(super) enum Awaits {
     Preparation,
     Beginning,
-    /// A summary before it begins.
+    /// Waits for a summary before the turn starts.
     Summary(Compaction),
     Round,
-    /// The verdict on the next call.
+    /// Waits for the decision about the next call.
     Decision,
-    /// Somebody has to decide about this call.
+    /// Waits for approval of this call.
     Approval(Wanted),
     Tool(Wanted),
-    /// The chat is being written down; then it ends so.
+    /// The chat is being saved. Then the turn ends in this way.
     Saving(End),
-    /// A summary because it became too long.
+    /// Waits for a summary, because the conversation became too long.
     Recovery(Compaction),
 }
 
@@ -105,17 +105,17 @@ impl Turn {
         }
     }
 
-    /// Who answers, as soon as that is known.
+    /// The model, as soon as it is known.
     pub(super) fn target(&self) -> Option<&Target> {
         self.prepared.as_ref().map(|prepared| &prepared.target)
     }
 
-    /// Whether its end is decided, so that it cannot be stopped any more.
+    /// Whether the end is decided, so that the turn cannot be stopped any more.
     pub(super) fn is_over(&self) -> bool {
         matches!(&self.awaits, Awaits::Saving(End::Completed { .. } | End::Interrupted { .. } | End::Failed(_)))
     }
 
-    /// What was answered in the request that is over. It is one of the segments from now on.
+    /// Ends the segment of the current request, and returns its text.
     pub(super) fn end_segment(&mut self) -> String {
         let said = std::mem::take(&mut self.round.text);
         let segment = text::trim(&said);
@@ -132,7 +132,7 @@ impl Turn {
 }
 
 impl Session {
-    /// The turn can run, or cannot.
+    /// The preparation has ended.
     pub(crate) fn prepared(&mut self, prepared: Result<Prepared, NotReady>, scene: &mut Scene<'_>) {
         let Some(mut turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Preparation)) else { return };
         match prepared {
@@ -158,7 +158,7 @@ impl Session {
         }
     }
 
-    /// Whoever asked has been answered: the turn goes on.
+    /// Starts the turn, after the caller got its answer.
     pub(crate) fn begin(&mut self, scene: &mut Scene<'_>) {
         let Some(turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Beginning)) else { return };
         let Some(target) = turn.target().cloned() else { return };
@@ -184,7 +184,7 @@ impl Session {
         self.wait(turn, Awaits::Summary(compaction));
     }
 
-    /// The prompt is said.
+    /// Sends the prompt to the model.
     pub(super) fn converse(&mut self, mut turn: Box<Turn>, scene: &mut Scene<'_>) {
         if let Some(why) = turn.prepared.as_ref().and_then(|prepared| prepared.unsaved.as_ref()) {
             self.note(scene, format!("history save disabled for this turn: {why}"));
@@ -199,7 +199,7 @@ impl Session {
         self.next_round(turn, scene);
     }
 
-    /// Has the prompt written down before anybody is asked: it took somebody longer to make than the answer will take.
+    /// Writes the prompt to disk before the first request, so that it is not lost.
     fn keep_prompt(&self, turn: &Turn, scene: &mut Scene<'_>) {
         let Some(prepared) = turn.prepared.as_ref().filter(|prepared| prepared.unsaved.is_none()) else { return };
         if let Some(mut file) = self.chat_file(prepared.target.clone(), scene) {
@@ -208,7 +208,7 @@ impl Session {
         }
     }
 
-    /// Puts the prompt among the messages, once.
+    /// Adds the prompt to the visible messages, once.
     pub(super) fn show(&mut self, turn: &mut Turn, scene: &mut Scene<'_>) {
         if turn.is_shown {
             return;
@@ -219,7 +219,7 @@ impl Session {
         self.journal(scene, turn, "user_msg", &payload);
     }
 
-    /// One more request, with what was said into the turn meanwhile.
+    /// Starts the next request, with the steering messages that arrived meanwhile.
     pub(super) fn next_round(&mut self, mut turn: Box<Turn>, scene: &mut Scene<'_>) {
         turn.round = Round { number: turn.round.number + 1, began: turn.round.began, ..Round::default() };
         let steering = std::mem::take(&mut self.steering);
@@ -240,17 +240,17 @@ impl Session {
         self.wait(turn, Awaits::Round);
     }
 
-    /// A piece of the model's output.
+    /// Receives a piece of the model's output.
     pub(crate) fn heard(&mut self, piece: &Piece, scene: &mut Scene<'_>) {
         let Some(mut turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Round)) else { return };
-        // What comes after somebody stopped it is not shown any more.
+        // Output after an interruption is not shown.
         if turn.stop.is_none() {
             self.stream(&mut turn, piece, scene);
         }
         self.wait(turn, Awaits::Round);
     }
 
-    /// Shows a piece, and keeps what is answer in it.
+    /// Shows a piece, and collects its answer text.
     pub(super) fn stream(&mut self, turn: &mut Turn, piece: &Piece, scene: &mut Scene<'_>) {
         let mut thoughts = piece.thoughts.iter();
         let mut answer_text = String::new();
@@ -258,7 +258,7 @@ impl Session {
             match segment {
                 Segment::Thought(thought) => {
                     turn.round.thoughts += 1;
-                    // The thought so far says better what it is about than the piece of it that has just come.
+                    // The beginning of the thought describes its subject better than the latest piece.
                     let so_far = thoughts.next().unwrap_or(thought);
                     self.status(scene, format!("thinking: {}", text::thought_title(so_far)), None);
                 }
@@ -274,7 +274,7 @@ impl Session {
         scene.tell("session.stream.chunk", &Streamed { session_id: &self.id, turn_id: &turn.id, chunk });
     }
 
-    /// A request has its answer, or failed.
+    /// A request has ended.
     pub(crate) fn round_ended(&mut self, ended: Result<Vec<Wanted>, ModelError>, scene: &mut Scene<'_>) {
         let Some(turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Round)) else { return };
         match ended {
@@ -285,7 +285,7 @@ impl Session {
         }
     }
 
-    /// The model could not be asked.
+    /// A request to the model has failed.
     fn fail(&mut self, turn: Box<Turn>, message: String, scene: &mut Scene<'_>) {
         if is_overflow(&message) && self.overflows < OVERFLOWS {
             return self.keep_overflowed(turn, message, scene);
@@ -295,7 +295,7 @@ impl Session {
         self.conclude(turn, &End::Failed(message), scene);
     }
 
-    /// The running turn, if it waits for this. It has to be put back with [`Self::wait`], or ended.
+    /// Takes the running turn, if it waits for this. The caller must put it back with [`Self::wait`], or end it.
     pub(super) fn turn_that(&mut self, is_awaited: impl FnOnce(&Awaits) -> bool) -> Option<Box<Turn>> {
         match std::mem::replace(&mut self.occupation, Occupation::Idle) {
             Occupation::Turn(turn) if is_awaited(&turn.awaits) => Some(turn),
@@ -306,7 +306,7 @@ impl Session {
         }
     }
 
-    /// The turn waits for this.
+    /// Puts the turn back in this state.
     pub(super) fn wait(&mut self, mut turn: Box<Turn>, awaits: Awaits) {
         turn.awaits = awaits;
         self.occupation = Occupation::Turn(turn);
@@ -317,12 +317,12 @@ impl Session {
     }
 }
 
-/// The label while an answer comes.
+/// The status label during an answer.
 pub(super) const DRAFTING: &str = "drafting response...";
-/// How often in a row a conversation that became too long is compacted and continued.
+/// How often in sequence a conversation that became too long is compacted and continued.
 const OVERFLOWS: u32 = 3;
 
-/// The prompt with a label for each picture that it does not name itself.
+/// The prompt with a label for each image that it does not mention.
 fn labelled(prompt: &str, images: usize) -> String {
     let mut text = prompt.to_owned();
     for number in 1..=images {
@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pictures_are_labelled_where_the_prompt_does_not_name_them() {
+    fn images_are_labelled_if_the_prompt_does_not_mention_them() {
         assert_eq!(labelled("", 2), "[Image 1] [Image 2]");
         assert_eq!(labelled("compare [image 1] please", 2), "compare [image 1] please [Image 2]");
         assert_eq!(labelled("none", 0), "none");

@@ -1,8 +1,8 @@
-//! How much a model takes in, and how much of that a conversation may fill.
+//! The context window of a model, and the limits for compaction.
 
 use gladhand_models::ModelOption;
 
-/// What a model takes in, in tokens: what its catalogue says, else what its name hints at.
+/// The context window in tokens: from the catalogue, otherwise from the name.
 pub(crate) fn window_of(model: &str, option: Option<&ModelOption>) -> u64 {
     if let Some(tokens) = option.and_then(|option| option.context_window_tokens) {
         return tokens.clamp(8_000, 2_000_000);
@@ -33,12 +33,12 @@ fn largest_hint(text: &str) -> Option<u64> {
     hints.max()
 }
 
-/// Beyond this a conversation is compacted before it goes on.
+/// A conversation beyond this size is compacted before it continues.
 pub(super) fn high_watermark(window: u64) -> u64 {
     (window * 82 / 100).max(6000)
 }
 
-/// What a compaction aims at.
+/// The target size of a compaction.
 pub(super) fn target_limit(window: u64) -> u64 {
     (window * 74 / 100).max(6000)
 }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_catalogue_wins_then_the_name() {
+    fn the_context_window_comes_from_the_catalogue_then_from_the_name() {
         let option = |tokens| ModelOption {
             id: "a".to_owned(),
             provider: "openrouter".to_owned(),

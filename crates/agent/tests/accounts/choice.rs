@@ -1,4 +1,4 @@
-//! Which model is used: what was chosen, what survives, and what is taken when nothing was chosen.
+//! Tests of the model selection: what is selected, what is stored, and the defaults.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ async fn with_openrouter(service: &Service, folder: &std::path::Path) -> Arc<Acc
 }
 
 #[tokio::test]
-async fn a_choice_is_made_to_fit() {
+async fn an_unsupported_selection_is_adjusted() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     let accounts = with_openrouter(&service, folder.path()).await;
     for (choice, thinking, routing) in [
@@ -43,7 +43,7 @@ async fn a_choice_is_made_to_fit() {
         (wanted("acme/plain-1", "openrouter", "banana", None), "OFF", "any"),
     ] {
         let considered = accounts.consider(&choice).unwrap();
-        assert_ne!(selected(&accounts)["selectedThinking"], thinking, "considering changes nothing");
+        assert_ne!(selected(&accounts)["selectedThinking"], thinking, "`consider` changes nothing");
         let made = accounts.select(&choice).unwrap();
         assert_eq!(made.reason, "model_selected");
         let expected = json!({"selected_model": choice.model, "selected_provider": "openrouter",
@@ -68,14 +68,14 @@ async fn a_choice_is_made_to_fit() {
 }
 
 #[tokio::test]
-async fn a_choice_survives_a_restart() {
+async fn a_selection_survives_a_restart() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     let accounts = with_openrouter(&service, folder.path()).await;
     accounts.select(&wanted("acme/think-1", "openrouter", "LOW", Some("acme"))).unwrap();
     let expected = json!({"selectedModel": "acme/think-1", "selectedThinking": "LOW",
         "selectedOpenRouterProvider": "acme", "selectedProvider": "openrouter"});
 
-    // Before anybody was asked, after everybody was, and when nobody answers (§19.2).
+    // The selection is the same before any provider was asked, after all were, and if none responds (§19.2).
     let again = Accounts::open(settings(folder.path(), &service));
     assert_eq!(selected(&again), expected);
     again.refresh().await;
@@ -85,7 +85,7 @@ async fn a_choice_survives_a_restart() {
     again.refresh().await;
     assert_eq!(selected(&again), expected);
 
-    // A model that is gone is replaced, with a level that fits.
+    // A model that does not exist any more is replaced, with a supported thinking level.
     service.has("/or/models", json!({"data": [openrouter_models()["data"][0]]}));
     again.refresh().await;
     let expected = json!({"selectedModel": "acme/plain-1", "selectedThinking": "OFF",
@@ -95,7 +95,7 @@ async fn a_choice_survives_a_restart() {
 }
 
 #[tokio::test]
-async fn a_login_that_is_found_at_the_start_chooses_a_model() {
+async fn a_stored_login_selects_a_model_at_the_start() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     service.has("/codex/models", codex_models()).has("/or/models", openrouter_models());
     let login = json!({"version": 1, "accessToken": "tok-openai", "accountId": "acct-1"}).to_string();
@@ -111,7 +111,7 @@ async fn a_login_that_is_found_at_the_start_chooses_a_model() {
 }
 
 #[tokio::test]
-async fn a_key_for_openai_does_without_a_login() {
+async fn an_openai_key_works_without_a_login() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     service.has("/codex/models", json!({"data": [{"id": "gpt-5"}, {"id": "whisper"}]}));
     let mut settings = settings(folder.path(), &service);
@@ -126,7 +126,7 @@ async fn a_key_for_openai_does_without_a_login() {
 }
 
 #[tokio::test]
-async fn a_session_may_have_a_choice_of_its_own() {
+async fn a_session_can_have_its_own_model() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     let accounts = with_openrouter(&service, folder.path()).await;
     accounts.select(&wanted("acme/plain-1", "openrouter", "OFF", None)).unwrap();
@@ -143,14 +143,14 @@ async fn a_session_may_have_a_choice_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_saved_chat_goes_on_with_what_it_was_held_with() {
+async fn a_resumed_chat_uses_its_previous_model() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     let accounts = with_openrouter(&service, folder.path()).await;
     assert_eq!(accounts.resume("openrouter", "acme/think-1", Thinking::Low, Some("acme")), "session_resumed");
     assert_eq!(accounts.chosen(None).provider.as_deref(), Some("openrouter"));
-    // It is not written down at that moment.
+    // The selection is not stored yet.
     assert_eq!(selected(&Accounts::open(settings(folder.path(), &service)))["selectedModel"], "");
-    // A chat with somebody who is not signed in enables the provider and says what is missing.
+    // Resuming a chat of a provider without credentials enables the provider, and reports the missing credential.
     for (provider, model, note) in [
         ("openai", "gpt-5", "openai model selected, but no chatgpt oauth token is available"),
         ("antigravity", "gemini-x", "antigravity model selected, but no antigravity oauth token is available"),
@@ -161,7 +161,7 @@ async fn a_saved_chat_goes_on_with_what_it_was_held_with() {
 }
 
 #[tokio::test]
-async fn what_stands_in_the_way_is_said_in_the_documented_words() {
+async fn missing_credentials_have_the_documented_error_messages() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     std::fs::create_dir_all(folder.path().join("data")).unwrap();
     let state = folder.path().join("data/state.json");
@@ -183,7 +183,7 @@ async fn what_stands_in_the_way_is_said_in_the_documented_words() {
 }
 
 #[tokio::test]
-async fn who_can_run_a_model_is_looked_up() {
+async fn routing_providers_are_looked_up() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     let nobody = Accounts::open(settings(folder.path(), &service));
     let refused = nobody.routing_providers("acme/plain-1").await.unwrap_err();
@@ -202,7 +202,7 @@ async fn who_can_run_a_model_is_looked_up() {
     assert_eq!(refused.message, "OpenRouter model endpoints fetch failed (404): nope");
 }
 
-/// A model that came with the program.
+/// An embedded model.
 #[derive(Debug)]
 struct Embedded;
 
@@ -231,7 +231,7 @@ impl Models for Embedded {
 }
 
 #[tokio::test]
-async fn without_a_choice_the_nearest_thing_is_taken() {
+async fn without_a_selection_the_first_available_model_is_used() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     service
         .has("/ollama/models", json!({"object": "list", "data": [{"id": "llama-x"}]}))
@@ -248,12 +248,12 @@ async fn without_a_choice_the_nearest_thing_is_taken() {
         assert!(accounts.hint().is_none());
         (chosen.model, selected(&accounts)["selectedModel"].as_str().unwrap().to_owned())
     };
-    // Something that merely runs here is used, and not chosen for good.
+    // A server that merely runs on this machine is used, but not selected permanently.
     assert_eq!(taken(&|to| to.embedded = Some(Arc::new(Embedded))).await, ("small".to_owned(), String::new()));
     let near = |to: &mut Settings| {
         to.embedded = Some(Arc::new(Embedded));
         to.ollama = Some(service.at("/ollama"));
-        // Nothing that has a list of models.
+        // This server returns no list of models.
         to.llamacpp = Some(service.at("/elsewhere"));
     };
     assert_eq!(taken(&near).await, ("llama-x".to_owned(), String::new()));
@@ -261,7 +261,7 @@ async fn without_a_choice_the_nearest_thing_is_taken() {
         near(to);
         to.compatible = Some(CompatibleServer { base: service.at("/house"), key: None, model: None });
     };
-    // A server that the configuration names is taken, and not written down: it may be gone next time.
+    // A configured server is used, but not stored: it may be absent in the next run.
     assert_eq!(taken(&house).await, ("house-1".to_owned(), String::new()));
     let anthropic = |to: &mut Settings| {
         house(to);
@@ -272,7 +272,7 @@ async fn without_a_choice_the_nearest_thing_is_taken() {
 }
 
 #[tokio::test]
-async fn a_server_that_lists_nothing_has_the_model_that_was_named() {
+async fn a_server_without_a_list_has_the_configured_model() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     let mut settings = settings(folder.path(), &service);
     settings.compatible =
@@ -283,7 +283,7 @@ async fn a_server_that_lists_nothing_has_the_model_that_was_named() {
 }
 
 #[tokio::test]
-async fn whoever_only_looks_learns_who_answers_and_leaves_no_trace() {
+async fn the_outlook_names_the_model_and_writes_no_files() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     let data = folder.path().join("data");
     let look = async |set_up: &dyn Fn(&mut Settings)| {
@@ -296,7 +296,7 @@ async fn whoever_only_looks_learns_who_answers_and_leaves_no_trace() {
     assert_eq!(look(&|_| {}).await, Outlook::Nobody);
     let with_key = |settings: &mut Settings| settings.keys.openrouter = Some(Secret::new("sk-or-test"));
     let (provider, means) = (Provider::OpenRouter, Means::Variable(env::OPENROUTER_API_KEY));
-    let Outlook::Trouble(why) = look(&with_key).await else { panic!("there is no list") };
+    let Outlook::Trouble(why) = look(&with_key).await else { panic!("expected an error about the model list") };
     assert!(why.starts_with("OpenRouter gives no list of models: 404 "), "{why}");
     service.has("/or/models", serde_json::json!({"data": []}));
     assert_eq!(look(&with_key).await, Outlook::Unlisted(vec![(provider, means)]));
@@ -307,12 +307,12 @@ async fn whoever_only_looks_learns_who_answers_and_leaves_no_trace() {
         settings.compatible =
             Some(CompatibleServer { base: "http://127.0.0.1:1/v1".to_owned(), key: None, model: None });
     };
-    let Outlook::Trouble(why) = look(&nowhere).await else { panic!("nobody is there") };
+    let Outlook::Trouble(why) = look(&nowhere).await else { panic!("expected an error about the server") };
     assert_eq!(why, "the configured server unreachable");
     let offline = |settings: &mut Settings| {
         settings.keys.openai = Some(Secret::new("sk-test"));
         settings.openai.base = Some("http://127.0.0.1:1/v1".to_owned());
     };
     assert_eq!(look(&offline).await, Outlook::Trouble("OpenAI unreachable".to_owned()));
-    assert!(!data.exists(), "it was only looked at");
+    assert!(!data.exists(), "opening without `keeps` must not create files");
 }

@@ -1,4 +1,4 @@
-//! Signing in to antigravity.
+//! Tests of the Antigravity login.
 
 use gladhand_agent::accounts::Accounts;
 use serde_json::json;
@@ -30,7 +30,7 @@ async fn a_browser_signs_in_with_a_proof_and_a_state() {
         assert!(url.as_str().contains("cloud-platform%20https%3A%2F%2Fwww.googleapis.com"), "{url}");
         assert_eq!(parameter(&url, "code_challenge_method"), "S256");
         let redirect = parameter(&url, "redirect_uri");
-        // A visitor without a code changes nothing.
+        // A request without a code changes nothing.
         assert_eq!(visit(&redirect).await.0, 400);
         let state = parameter(&url, "state");
         let (status, _, next) = visit(&format!("{redirect}?code=g0&state={state}")).await;
@@ -57,7 +57,7 @@ async fn a_browser_signs_in_with_a_proof_and_a_state() {
 }
 
 #[tokio::test]
-async fn a_browser_that_was_refused_or_sent_by_somebody_else_does_not_sign_in() {
+async fn a_refused_or_forged_redirect_does_not_sign_in() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     let accounts = Accounts::open(settings(folder.path(), &service));
     for (query, page, message) in [
@@ -81,7 +81,7 @@ async fn a_browser_that_was_refused_or_sent_by_somebody_else_does_not_sign_in() 
 }
 
 #[tokio::test]
-async fn a_login_of_yesterday_is_renewed_at_the_start() {
+async fn an_expired_login_is_renewed_at_the_start() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     script(&service);
     let kept = json!({"version": 1, "accessToken": "tok-g", "refreshToken": "ref-g", "expiryDateSeconds": 5,
@@ -89,7 +89,7 @@ async fn a_login_of_yesterday_is_renewed_at_the_start() {
     seed(folder.path(), &json!({"antigravity_oauth_token_info": kept.to_string()}));
     let accounts = Accounts::open(settings(folder.path(), &service));
     accounts.refresh().await;
-    // The profile and the models both wanted it, and one renewal did for both.
+    // The profile and the models both needed the login, and were served by one renewal.
     let renewals = service.seen("/gtoken");
     assert_eq!(renewals.len(), 1);
     assert_eq!(renewals[0].form("refresh_token").as_deref(), Some("ref-g"));

@@ -1,4 +1,4 @@
-//! Keys, onboarding, prompts, limits, and forgetting all of it.
+//! Tests of keys, onboarding, prompts, limits, and deleting all of it.
 
 use gladhand_agent::accounts::Accounts;
 use serde_json::{Value, json};
@@ -7,11 +7,11 @@ use crate::service::Service;
 use crate::{antigravity_models, codex_models, openrouter_models, seed, selected, settings, shown};
 
 #[tokio::test]
-async fn a_key_is_kept_sealed_and_gives_models() {
+async fn a_key_is_stored_sealed_and_gives_access_to_models() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     let accounts = Accounts::open(settings(folder.path(), &service));
 
-    // Nobody answers yet, and nothing was kept.
+    // The service does not respond yet, and nothing is cached.
     let set = accounts.set_openrouter_key("  sk-or-test  ").await.unwrap();
     assert_eq!(set.reason, "openrouter_key_updated");
     assert_eq!(shown(set.result), json!({"configured": true, "model_count": 0, "source": "fallback"}));
@@ -28,7 +28,7 @@ async fn a_key_is_kept_sealed_and_gives_models() {
     assert_eq!(service.seen("/or/models")[0].header("authorization"), Some("Bearer sk-or-test"));
     assert!(service.seen("/or/models")[0].header("user-agent").unwrap().starts_with("gladhand/"));
 
-    // Setting a key chooses nothing.
+    // Setting a key does not select a model.
     let expected = json!({
         "auth": {"enabledProviders": ["openrouter"], "hasOpenAiToken": false, "hasOpenRouterKey": true,
                  "hasAntigravityToken": false, "antigravityProfile": null},
@@ -50,7 +50,7 @@ async fn a_key_is_kept_sealed_and_gives_models() {
 }
 
 #[tokio::test]
-async fn the_key_for_searching_can_be_skipped() {
+async fn the_web_search_key_can_be_skipped() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     let accounts = Accounts::open(settings(folder.path(), &service));
     let set = accounts.set_exa_key("exa-test").unwrap();
@@ -63,7 +63,7 @@ async fn the_key_for_searching_can_be_skipped() {
 }
 
 #[tokio::test]
-async fn first_steps_and_prompts_survive_a_restart() {
+async fn onboarding_and_prompts_survive_a_restart() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     let accounts = Accounts::open(settings(folder.path(), &service));
     assert_eq!(shown(accounts.onboarding_status()), json!({"completed": false}));
@@ -92,7 +92,7 @@ async fn plain_secrets_of_old_files_are_moved() {
 }
 
 #[tokio::test]
-async fn everything_can_be_forgotten() {
+async fn all_data_can_be_deleted() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     service.has("/or/models", openrouter_models());
     seed(folder.path(), &json!({"openrouter_api_key": "sk", "exa_api_key": "exa"}));
@@ -114,7 +114,7 @@ async fn everything_can_be_forgotten() {
 }
 
 #[tokio::test]
-async fn limits_are_those_of_everybody_who_is_signed_in() {
+async fn limits_are_fetched_from_all_providers_with_a_login() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     let nobody = Accounts::open(settings(folder.path(), &service));
     assert_eq!(nobody.limits().await.unwrap_err().message, "limits requires at least one oauth provider");
@@ -162,7 +162,7 @@ async fn limits_are_those_of_everybody_who_is_signed_in() {
 }
 
 #[tokio::test]
-async fn a_renewal_that_comes_too_late_signs_nobody_in_again() {
+async fn a_late_renewal_does_not_undo_a_sign_out() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     let kept = json!({"version": 1, "accessToken": "tok", "refreshToken": "ref", "expiryDateSeconds": 5}).to_string();
     seed(folder.path(), &json!({"antigravity_oauth_token_info": kept}));

@@ -1,6 +1,6 @@
-//! Accounts against services on loopback that say what a script tells them.
+//! Tests of accounts against scripted services on loopback.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test may")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic like tests")]
 
 mod choice;
 mod google;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use self::service::Service;
 
-/// Settings for a data folder of its own, with every service at the scripted one.
+/// Settings with a separate data folder, with every service at the scripted address.
 fn settings(folder: &Path, service: &Service) -> Settings {
     let places = Places { data: folder.join("data"), config: folder.join("config"), passphrase: None };
     let mut settings = Settings::new(folder.join("data"));
@@ -40,23 +40,23 @@ fn settings(folder: &Path, service: &Service) -> Settings {
     settings
 }
 
-/// Puts loaf's own plain file of secrets into the data folder.
+/// Creates loaf's plain file of secrets in the data folder.
 fn seed(folder: &Path, secrets: &Value) {
     std::fs::create_dir_all(folder.join("data")).unwrap();
     std::fs::write(folder.join("data/secrets-fallback.json"), secrets.to_string()).unwrap();
 }
 
-/// What clients see.
+/// The JSON that clients see.
 fn shown(value: impl Serialize) -> Value {
     serde_json::to_value(value).unwrap()
 }
 
-/// The part of the snapshot that is about the choice.
+/// The part of the snapshot about the selected model.
 fn selected(accounts: &Accounts) -> Value {
     shown(accounts.snapshot())["model"].take()
 }
 
-/// Remembers what was told.
+/// Records events.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<(&'static str, Value)>>>);
 
@@ -70,7 +70,7 @@ impl Told {
         self.0.lock().unwrap().clone()
     }
 
-    /// The address that a person is to open, once it was told.
+    /// The address that the user must open, once the event has arrived.
     async fn url(&self) -> url::Url {
         loop {
             let events = self.all();
@@ -82,12 +82,12 @@ impl Told {
     }
 }
 
-/// A value of an address.
+/// A query parameter of an address.
 fn parameter(url: &url::Url, name: &str) -> String {
     url.query_pairs().find(|(key, _)| key == name).unwrap_or_else(|| panic!("{url} has no {name}")).1.into_owned()
 }
 
-/// Goes where a browser is sent. The status, the body and the next address.
+/// Sends a browser request. Returns the status, the body and the redirect address.
 async fn visit(url: &str) -> (u16, String, Option<String>) {
     let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().build().unwrap();
     let response = client.get(url).send().await.unwrap();
@@ -95,7 +95,7 @@ async fn visit(url: &str) -> (u16, String, Option<String>) {
     (response.status().as_u16(), response.text().await.unwrap(), location)
 }
 
-/// The models that the scripted services have.
+/// The models of the scripted services.
 fn openrouter_models() -> Value {
     json!({"data": [
         {"id": "acme/plain-1", "name": "Acme: Plain 1", "description": "no reasoning",

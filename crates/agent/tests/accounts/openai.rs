@@ -1,4 +1,4 @@
-//! Signing in to OpenAI, against an issuer that says what was recorded from the real one.
+//! Tests of the OpenAI login, against an issuer that replays recorded responses of the real one.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use tokio::sync::{Mutex, MutexGuard};
 use crate::service::Service;
 use crate::{Told, codex_models, parameter, seed, selected, settings, shown, visit};
 
-/// The issuer knows one port, and so only one login with a browser runs at a time.
+/// The issuer knows one port, so only one browser login can run at a time.
 static PORT: Mutex<()> = Mutex::const_new(());
 
-/// A token that says this of itself.
+/// A token with these claims.
 fn token(claims: &Value) -> String {
     format!("h.{}.s", URL_SAFE_NO_PAD.encode(claims.to_string()))
 }
@@ -37,14 +37,14 @@ impl Scene {
         Self { folder, service, accounts, told: Told::default(), _port: port }
     }
 
-    /// Signs in; why it failed, if it did.
+    /// Runs a login. Returns the error message if it fails.
     async fn connect(&self, mode: &str, originator: Option<&str>) -> Result<Value, String> {
         let tell = |event| self.told.hear(event);
         let connected = self.accounts.connect_openai(Some(mode), originator, &tell).await;
         connected.map(|changed| shown(changed.result)).map_err(|failure| failure.message)
     }
 
-    /// Says whether a failure was told as it was answered.
+    /// Checks that a failure was reported both as an event and in the answer.
     fn assert_failed(&self, message: &str) {
         let told = self.told.all();
         assert_eq!(told.first().unwrap(), &("auth.flow.started", json!({"provider": "openai"})));
@@ -57,7 +57,7 @@ const POLL: &str = "/issuer/api/accounts/deviceauth/token";
 const TOKEN: &str = "/issuer/oauth/token";
 
 #[tokio::test]
-async fn a_code_that_was_typed_in_elsewhere_signs_in() {
+async fn a_device_code_signs_in() {
     let scene = Scene::new().await;
     let id = token(&json!({"https://api.openai.com/auth": {"chatgpt_account_id": "acct-77"}}));
     scene
@@ -101,14 +101,14 @@ async fn a_code_that_was_typed_in_elsewhere_signs_in() {
     let auth: Value =
         serde_json::from_str(&std::fs::read_to_string(scene.folder.path().join("data/auth.json")).unwrap()).unwrap();
     assert_eq!((&auth["auth_mode"], &auth["tokens"]), (&json!("chatgpt"), &json!({"account_id": "acct-77"})));
-    // It is still there after a restart.
+    // The login survives a restart.
     let again = Accounts::open(settings(scene.folder.path(), &scene.service));
     assert!(again.auth_status().has_openai_token);
     assert!(!format!("{again:?}").contains("acc-1"));
 }
 
 #[tokio::test]
-async fn a_browser_signs_in_and_is_thanked() {
+async fn a_browser_signs_in_and_sees_the_welcome_page() {
     let scene = Scene::new().await;
     scene.service.has(TOKEN, json!({"id_token": "not-a-jwt", "access_token": "acc-2", "refresh_token": "ref-2"}));
     let person = async {
@@ -139,7 +139,7 @@ async fn a_browser_signs_in_and_is_thanked() {
 }
 
 #[tokio::test]
-async fn a_browser_that_does_not_sign_in_is_told_why() {
+async fn a_browser_that_does_not_sign_in_sees_the_reason() {
     let scene = Scene::new().await;
     for (target, (status, page), message) in [
         ("/auth/callback?code=x&state=wrong", (400, "State mismatch."), "OAuth login failed: state mismatch."),
@@ -168,7 +168,7 @@ async fn a_browser_that_does_not_sign_in_is_told_why() {
 }
 
 #[tokio::test]
-async fn an_issuer_without_codes_says_so_in_its_own_ways() {
+async fn an_issuer_without_device_codes_is_detected() {
     let scene = Scene::new().await;
     scene.service.says(USERCODE, 404, "x").says(USERCODE, 500, "boom").has(USERCODE, json!({"user_code": ""}));
     for message in [
@@ -206,7 +206,7 @@ async fn a_refused_code_is_not_repeated_in_the_error() {
 }
 
 #[tokio::test]
-async fn a_login_without_a_client_id_says_what_to_configure() {
+async fn a_login_without_a_client_id_names_the_missing_setting() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     let mut settings = settings(folder.path(), &service);
     settings.openai.client_id = None;
@@ -223,13 +223,13 @@ async fn a_login_without_a_client_id_says_what_to_configure() {
 }
 
 #[tokio::test]
-async fn a_login_that_is_given_up_leaves_its_port() {
+async fn a_cancelled_login_releases_its_port() {
     let scene = Scene::new().await;
     let mut headless = settings(scene.folder.path(), &scene.service);
     headless.headless = true;
     let accounts = Accounts::open(headless);
     let tell = |event| scene.told.hear(event);
-    // An issuer without codes is asked with a browser instead, when any way will do.
+    // In `auto` mode, an issuer without device codes is used with a browser instead.
     let port = {
         let login = accounts.connect_openai(Some("auto"), None, &tell);
         tokio::pin!(login);
@@ -244,7 +244,7 @@ async fn a_login_that_is_given_up_leaves_its_port() {
 }
 
 #[tokio::test]
-async fn an_old_login_is_renewed_before_it_is_used_and_once_when_it_is_refused() {
+async fn a_login_is_renewed_before_it_expires_and_once_when_rejected() {
     let scene = Scene::new().await;
     let kept = json!({"version": 1, "accessToken": token(&json!({"exp": 1})), "refreshToken": "ref-1"}).to_string();
     seed(scene.folder.path(), &json!({"openai_chatgpt_auth": kept}));

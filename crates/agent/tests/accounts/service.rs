@@ -1,4 +1,4 @@
-//! A service on loopback that answers as it was told, and remembers what it was asked.
+//! A scripted service on loopback that records its requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// The service. It ends when it is dropped.
+/// The service. It stops when it is dropped.
 pub(crate) struct Service {
     base: String,
     script: Arc<Mutex<Script>>,
@@ -28,7 +28,7 @@ struct Script {
     gates: HashMap<String, Gate>,
 }
 
-/// Holds answers back.
+/// Holds responses back.
 #[derive(Clone)]
 pub(crate) struct Gate {
     reached: Arc<Semaphore>,
@@ -36,18 +36,18 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Waits until somebody has asked.
+    /// Waits until a request has arrived.
     pub(crate) async fn reached(&self) {
         self.reached.acquire().await.unwrap().forget();
     }
 
-    /// Lets one answer go.
+    /// Releases one response.
     pub(crate) fn open(&self) {
         self.open.add_permits(1);
     }
 }
 
-/// What it was asked.
+/// A recorded request.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) path: String,
@@ -56,13 +56,13 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// A value of the form that was sent.
+    /// A value of the form in the request.
     pub(crate) fn form(&self, name: &str) -> Option<String> {
         let mut pairs = url::form_urlencoded::parse(self.body.as_bytes());
         pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
     }
 
-    /// A header that was sent.
+    /// A request header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
@@ -94,7 +94,7 @@ impl Service {
         format!("{}{path}", self.base)
     }
 
-    /// Answers this path so. What was told first is said first, and the last of it again and again.
+    /// Adds a response for a path. Responses are used in order, and the last one is repeated.
     pub(crate) fn says(&self, path: &str, status: u16, body: impl ToString) -> &Self {
         let mut script = self.script.lock().unwrap();
         script.answers.entry(path.to_owned()).or_default().push_back((status, body.to_string()));
@@ -102,18 +102,18 @@ impl Service {
         self
     }
 
-    /// Answers this path with a document.
+    /// Adds a JSON response for a path.
     pub(crate) fn has(&self, path: &str, document: Value) -> &Self {
         self.says(path, 200, document)
     }
 
-    /// Forgets what it would have answered to this path.
+    /// Removes the responses of a path.
     pub(crate) fn drops(&self, path: &str) -> &Self {
         self.script.lock().unwrap().answers.remove(path);
         self
     }
 
-    /// Holds the answers of this path back.
+    /// Holds back the responses of a path.
     pub(crate) fn holds(&self, path: &str) -> Gate {
         let closed = || Arc::new(Semaphore::new(0));
         let gate = Gate { reached: closed(), open: closed() };
@@ -121,7 +121,7 @@ impl Service {
         gate
     }
 
-    /// What it was asked at a path, in order.
+    /// The requests to a path, in order.
     pub(crate) fn seen(&self, path: &str) -> Vec<Seen> {
         self.script.lock().unwrap().seen.iter().filter(|seen| seen.path == path).cloned().collect()
     }

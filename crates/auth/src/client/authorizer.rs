@@ -1,4 +1,4 @@
-//! The token of one server: presenting it, and answering challenges.
+//! Manages the token of one server: adds it to requests, and answers challenges.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,8 @@ use crate::metadata::AuthorizationServer;
 use crate::scopes::Scopes;
 use crate::web::{Web, shown};
 
-/// How often one request may make us ask for wider scopes. Without a bound a server could have a person asked for ever.
+/// How often one request may lead to a request for wider scopes. Without a limit, a server could ask the user for
+/// consent for ever.
 const STEPS: u8 = 3;
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
@@ -28,23 +29,23 @@ const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 
-/// Gets requests into one server.
+/// Authorizes the requests to one server.
 pub struct Authorizer {
     pub(super) options: Options,
     pub(super) web: Web,
-    /// Whoever obtains a token holds this, so that two challenged requests do not both ask a person.
+    /// Held while a token is obtained, so that two challenged requests do not both ask the user.
     pub(super) turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Whether the store was asked.
+    /// Whether the token store was read.
     looked: bool,
     held: Option<Arc<Held>>,
-    /// Why the last one could not be renewed.
+    /// Why the last token could not be renewed.
     refused: Option<AuthError>,
-    /// How many tokens there were.
+    /// How many tokens have been used so far.
     count: u64,
 }
 
@@ -63,10 +64,10 @@ impl Held {
     }
 }
 
-/// What one request has been through. Begins empty and goes with the request through all its tries.
+/// The authorization state of one request. It starts empty and stays with the request through all its attempts.
 #[derive(Debug, Default)]
 pub struct Attempt {
-    /// The token that was sent.
+    /// The number of the token that was sent.
     sent: Option<u64>,
     refreshed: bool,
     obtained: bool,
@@ -75,14 +76,14 @@ pub struct Attempt {
 }
 
 impl Authorizer {
-    /// An authorizer that has not looked for a token yet.
+    /// Creates an authorizer that has not read the token store yet.
     pub fn new(options: Options) -> Result<Self, AuthError> {
         let web = Web::for_server(&options.server, &options.roots)?;
         Ok(Self { options, web, turn: tokio::sync::Mutex::default(), state: Mutex::default() })
     }
 
-    /// Adds to a request of the server what proves that it may be made. Without a token the request goes as it is:
-    /// the server's challenge will say what it wants.
+    /// Adds the token to a request to the server. Without a token the request is unchanged: the challenge of the
+    /// server tells what it requires.
     pub async fn authorize(
         &self,
         attempt: &mut Attempt,
@@ -105,22 +106,23 @@ impl Authorizer {
             None => "Bearer",
         };
         let mut value = HeaderValue::try_from(format!("{scheme} {}", token.expose()))
-            .map_err(|_| self.nonsense(&held.issuer, "a token that no header can carry"))?;
+            .map_err(|_| self.nonsense(&held.issuer, "a token with characters that are not allowed in a header"))?;
         value.set_sensitive(true);
         headers.insert(header::AUTHORIZATION, value);
         Ok(())
     }
 
-    /// Looks at the headers of any answer of the server: they may hold the nonce for the next proof.
+    /// Reads the headers of a response: they can contain the nonce for the next proof.
     pub fn answered(&self, headers: &HeaderMap) {
         if let Some(prover) = self.held().as_ref().and_then(|held| held.prover.as_ref()) {
             prover.take_nonce(headers);
         }
     }
 
-    /// Deals with an answer 401 or 403. `Ok` means that the request should be made again, an error that it has failed.
+    /// Handles a response with status 401 or 403. `Ok` means that the request should be repeated, an error that it
+    /// failed.
     ///
-    /// May take as long as a person takes to agree.
+    /// This can take as long as the user takes to give consent.
     pub async fn challenged(
         &self,
         attempt: &mut Attempt,
@@ -135,7 +137,7 @@ impl Authorizer {
         let _turn = self.turn.lock().await;
         let held = self.held();
         if held.as_ref().map(|held| held.number) != attempt.sent {
-            // Somebody else was challenged too and has a new token by now.
+            // Another challenged request has obtained a new token meanwhile.
             return Ok(());
         }
         if status == StatusCode::FORBIDDEN {
@@ -144,14 +146,14 @@ impl Authorizer {
         self.renew(attempt, held.as_deref(), &challenge).await
     }
 
-    /// After a 401: refreshes the token, or obtains a new one.
+    /// Handles a 401: refreshes the token, or obtains a new one.
     async fn renew(&self, attempt: &mut Attempt, held: Option<&Held>, challenge: &Challenge) -> Result<(), AuthError> {
         if attempt.obtained {
             let (server, complaint) = (shown(&self.options.server), challenge.complaint(held.map(Held::secret)));
             return Err(AuthError::TokenRejected { server, complaint });
         }
         let place = Place::discover(&self.web, &self.options.server, challenge).await?;
-        // What another issuer gave us is of no use here, and none of its business.
+        // A token of another issuer is useless here, and must not be sent to this one.
         let held = held.filter(|held| held.issuer == place.server.issuer);
         if let Some(held) = held
             && !std::mem::replace(&mut attempt.refreshed, true)
@@ -167,14 +169,14 @@ impl Authorizer {
             scopes = earlier;
         }
         let obtained = self.obtain(&place, scopes).await;
-        // Whoever did not get a new one should hear what was wrong with the old.
+        // If no new token was obtained, the error also says why the old one could not be renewed.
         obtained.map_err(|error| match self.state().refused.take() {
             Some(refused) => AuthError::NotRenewed { refused: Box::new(refused), error: Box::new(error) },
             None => error,
         })
     }
 
-    /// After a 403: asks for the scopes that are missing beside those that we have.
+    /// Handles a 403: requests the missing scopes in addition to the current ones.
     async fn step_up(
         &self,
         attempt: &mut Attempt,
@@ -188,7 +190,7 @@ impl Authorizer {
                 complaint: challenge.complaint(held.map(Held::secret)),
             });
         };
-        // Asking again for what was asked for already would only have the person asked again.
+        // Requesting the same scopes again would only ask the user again.
         if wanting.grant.scopes.cover(&challenge.scopes) || attempt.steps == STEPS {
             return Err(AuthError::ScopeNotGranted { server: server(), scopes: challenge.scopes.clone() });
         }
@@ -200,12 +202,12 @@ impl Authorizer {
         self.obtain(&place, scopes).await
     }
 
-    /// Obtains a token by the flow of the options.
+    /// Obtains a token with the flow in the options.
     async fn obtain(&self, place: &Place, mut scopes: Scopes) -> Result<(), AuthError> {
         let stored = self.registration(&place.server.issuer)?;
         let redirect_uri = match &self.options.flow {
             Flow::Code(browser) => {
-                // Alone it would replace the default scopes by nothing but itself.
+                // On its own this scope would replace the default scopes, so it is only added to others.
                 if !scopes.is_empty() && place.server.scopes_supported.has(OFFLINE) {
                     scopes.add(&Scopes::parse(OFFLINE));
                 }
@@ -217,7 +219,7 @@ impl Authorizer {
         if let Some(registration) = &client.registration
             && stored.is_none_or(|stored| stored.client_id != registration.client_id)
         {
-            // Kept before the person is asked: if that fails, we are registered all the same.
+            // Stored before the user is asked: if consent fails, the registration is still valid.
             self.keep(&place.server.issuer, Some(registration.clone()), None)?;
         }
         let prover = if place.dpop { Some(Prover::generate()?) } else { None };
@@ -247,14 +249,15 @@ impl Authorizer {
         self.hold(&place.server.issuer, client.registration, grant)
     }
 
-    /// Trades the person's identity token for a grant that the authorization server believes (ID-JAG).
+    /// Exchanges the user's identity token for a grant that the authorization server accepts (ID-JAG).
     async fn exchange_identity(
         &self,
         provider: &IdentityProvider,
         place: &Place,
         scopes: &Scopes,
     ) -> Result<Secret, AuthError> {
-        // The person chose the provider, not the server: it may be on a private address where the server is not.
+        // The user configured the identity provider, not the server. So it may be on a private address even if the
+        // server is not.
         let address = provider.token_endpoint.as_ref().unwrap_or(&provider.issuer);
         let unsafe_address = |_| AuthError::UnsafeAddress { address: address.clone() };
         let web = Web::for_server(&Url::parse(address).map_err(unsafe_address)?, &self.options.roots)?;
@@ -277,12 +280,12 @@ impl Authorizer {
         ];
         let issued = ask(&endpoint, place, scopes, &form).await?;
         if issued.issued_token_type.as_deref() != Some(ID_JAG) {
-            return Err(self.nonsense(&server.issuer, "a token of another kind than the grant that was asked for"));
+            return Err(self.nonsense(&server.issuer, "a token of another type than the requested grant"));
         }
         Ok(issued.access_token)
     }
 
-    /// The token to use, renewed if it is about to end.
+    /// The token to use, renewed if it is about to expire.
     async fn usable(&self) -> Result<Option<Arc<Held>>, AuthError> {
         let ready = |state: &State| match &state.held {
             Some(held) if held.grant.renew_at.is_some_and(|time| time < unix_now()) => None,
@@ -294,8 +297,9 @@ impl Authorizer {
         }
         let _turn = self.turn.lock().await;
         if let Err(error) = self.look() {
-            // A server that wants no token need not suffer for it; one that does will have it told.
-            tracing::debug!(%error, "the request goes without a token");
+            // A server that requires no token must not fail because of the store. One that requires a token
+            // reports the error later.
+            tracing::debug!(%error, "could not read the token store, sending the request without a token");
         }
         if let Some(ready) = ready(&self.state()) {
             return Ok(ready);
@@ -308,13 +312,14 @@ impl Authorizer {
         Ok(self.held())
     }
 
-    /// Trades the refresh token for a new token. False if there is nothing to trade or it is not accepted any more.
+    /// Exchanges the refresh token for a new token. Returns false if there is no refresh token or it is not
+    /// accepted any more.
     async fn refresh(&self, server: &AuthorizationServer, held: &Held) -> Result<bool, AuthError> {
         let Some(refresh_token) = &held.grant.refresh_token else { return Ok(false) };
         let stored = self.registration(&held.issuer)?;
         let client = match Client::identify(&self.web, &self.options, server, stored.as_ref(), None).await {
             Ok(client) if client.id == held.grant.client_id => client,
-            // We are somebody else by now, and the token was not issued to that client.
+            // The client id has changed, and the token was issued to the old one.
             Ok(_) | Err(AuthError::NoClient { .. }) => return Ok(false),
             Err(error) => return Err(error),
         };
@@ -327,9 +332,9 @@ impl Authorizer {
         let issued = match endpoint.request(&form).await {
             Ok(issued) => issued.presentable(&endpoint)?,
             Err(refused @ AuthError::Refused { .. }) => {
-                tracing::debug!(%refused, "the refresh token is not accepted any more");
+                tracing::debug!(%refused, "the refresh token was rejected");
                 if matches!(&refused, AuthError::Refused { code, .. } if code == "invalid_client") {
-                    // Our registration has been forgotten there; the next flow makes another.
+                    // The authorization server has deleted our registration. The next flow creates a new one.
                     self.keep(&held.issuer, None, None)?;
                 }
                 self.state().refused = Some(refused);
@@ -341,7 +346,7 @@ impl Authorizer {
             renew_at: issued.renew_at(),
             key: held.grant.key.clone().filter(|_| issued.is_bound()),
             access_token: issued.access_token,
-            // One that is not replaced stays good (RFC 6749 section 6).
+            // A refresh token that is not replaced stays valid (RFC 6749 section 6).
             refresh_token: issued.refresh_token.or_else(|| Some(refresh_token.clone())),
             ..held.grant.clone()
         };
@@ -349,7 +354,7 @@ impl Authorizer {
         Ok(true)
     }
 
-    /// The authorization server that issued something to us before.
+    /// The authorization server that issued a token or a registration to us before.
     pub(super) async fn authorization_server(&self, issuer: &str) -> Result<AuthorizationServer, AuthError> {
         match AuthorizationServer::discover(&self.web, issuer).await {
             Err(AuthError::NoMetadata { .. }) => {
@@ -359,7 +364,7 @@ impl Authorizer {
         }
     }
 
-    /// Uses a token from now on, and keeps it.
+    /// Stores a token and uses it from now on.
     fn hold(&self, issuer: &str, registration: Option<Registration>, grant: Grant) -> Result<(), AuthError> {
         self.keep(issuer, registration, Some(grant.clone()))?;
         self.take(issuer, grant)
@@ -377,7 +382,7 @@ impl Authorizer {
         Ok(())
     }
 
-    /// Looks into the store, once.
+    /// Reads the token store, once.
     fn look(&self) -> Result<(), AuthError> {
         if std::mem::replace(&mut self.state().looked, true) {
             return Ok(());
@@ -399,7 +404,7 @@ impl Authorizer {
         Ok(records.into_iter().find(|record| record.issuer == issuer).and_then(|record| record.registration))
     }
 
-    /// Uses no token from now on.
+    /// Stops using the token.
     pub(super) fn let_go(&self) {
         self.state().held = None;
     }
@@ -423,7 +428,7 @@ impl fmt::Debug for Authorizer {
     }
 }
 
-/// Where an authorization server issues tokens to a client.
+/// The token endpoint of an authorization server, for a client.
 fn endpoint<'a>(
     web: &'a Web,
     server: &'a AuthorizationServer,
@@ -435,7 +440,7 @@ fn endpoint<'a>(
     Ok(TokenEndpoint { web, url, issuer: &server.issuer, client, prover })
 }
 
-/// Asks for a token for a place, with the scopes that are wanted.
+/// Requests a token for a resource, with these scopes.
 async fn ask(
     endpoint: &TokenEndpoint<'_>,
     place: &Place,

@@ -1,4 +1,4 @@
-//! The step that needs a person: an authorization address is opened, and the redirect comes back to us.
+//! The interactive step: opens an authorization address in a browser, and receives the redirect.
 
 use std::fmt;
 use std::future::Future;
@@ -15,34 +15,34 @@ use url::Url;
 use super::callback::{Callback, Page, Visit};
 use crate::error::AuthError;
 
-/// A person has this long to agree.
+/// How long the user has to give consent.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// The path that we are redirected to.
+/// The path of the redirect address.
 const PATH: &str = "/callback";
 
-/// A future in a box, as methods of trait objects return them.
+/// A boxed future, as methods of trait objects return it.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Takes an authorization address to a person and brings back the query of the redirect.
+/// Sends the user to an authorization address, and returns the query of the redirect.
 pub trait Browser: Send + Sync {
-    /// Where redirects are to lead. It stays the same, because it becomes part of registrations.
+    /// The redirect address. It never changes, because it becomes part of registrations.
     fn redirect_uri(&self) -> &str;
 
-    /// Visits the address and returns the query of the redirect that answers it. `state` tells this redirect from
-    /// others that may arrive.
+    /// Visits the address and returns the query of the redirect that answers it. `state` distinguishes this
+    /// redirect from others that may arrive.
     fn visit<'a>(&'a self, address: &'a Url, state: &'a str) -> Pending<'a, Result<String, AuthError>>;
 }
 
-/// Shows the address to the person and listens on loopback for the redirect.
+/// Shows the address to the user, and listens on loopback for the redirect.
 pub struct Loopback {
     redirect_uri: String,
-    /// One visit at a time.
+    /// Locked during a visit, so that there is one at a time.
     callback: Mutex<Callback>,
     show: Box<dyn Fn(&Url) + Send + Sync>,
 }
 
 impl Loopback {
-    /// Listens on a port of loopback (0: any that is free). `show` brings an address before the person, for instance by
+    /// Listens on a loopback port (0: any free port). `show` presents an address to the user, for instance by
     /// printing it and calling [`open_in_browser`].
     pub async fn bind(port: u16, show: impl Fn(&Url) + Send + Sync + 'static) -> io::Result<Self> {
         let callback = Callback::bind(port).await?;
@@ -66,7 +66,7 @@ impl Browser for Loopback {
         Box::pin(async move {
             match tokio::time::timeout(PATIENCE, self.redirected(address, state)).await {
                 Ok(redirected) => redirected,
-                Err(_) => Err(AuthError::Browser("nobody agreed in time".to_owned())),
+                Err(_) => Err(AuthError::Browser("consent was not given in time".to_owned())),
             }
         })
     }
@@ -78,11 +78,11 @@ impl fmt::Debug for Loopback {
     }
 }
 
-/// Opens an address in the browser of the desktop, if there is one. Whether it worked cannot be known. Only addresses of the
-/// web are opened: the desktop would start other programs for others. The browser does not get the variables in `hidden`.
+/// Opens an address in the desktop browser, if there is one. The result is unknown. Only web addresses are opened:
+/// for others the desktop would start other programs. The browser does not get the variables in `hidden`.
 pub fn open_in_browser(address: &Url, hidden: &[String]) {
     let Some(address) = encoded(address) else {
-        tracing::debug!("an address that is none of the web is not opened");
+        tracing::debug!("not a web address, not opened in a browser");
         return;
     };
     let (program, arguments): (&str, &[&str]) = match std::env::consts::OS {
@@ -95,17 +95,17 @@ pub fn open_in_browser(address: &Url, hidden: &[String]) {
     for name in hidden {
         command.env_remove(name);
     }
-    // Whatever it prints must not end up between our lines.
+    // The output of the browser must not mix with our output lines.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Err(error) = command.spawn() {
-        tracing::debug!(program, %error, "no browser to open");
+        tracing::debug!(program, %error, "could not start a browser");
     }
 }
 
-/// An address as the programs that open it take it without harm; `None` if it is none of the web.
+/// An address that is safe to pass to programs that open it. `None` if it is not a web address.
 ///
-/// No shell of ours reads it, but some of these programs are shell scripts. So everything is encoded that could mean
-/// something else than itself there: control characters, blanks, quotes, and what shells expand or separate commands by.
+/// We start no shell, but some of these programs are shell scripts. So every character with a special meaning in a
+/// shell is encoded: control characters, blanks, quotes, expansions and command separators.
 fn encoded(address: &Url) -> Option<String> {
     let is_of_web = matches!(address.scheme(), "http" | "https") && address.has_host();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/?#[]@&+,=%".contains(&byte);
@@ -113,13 +113,13 @@ fn encoded(address: &Url) -> Option<String> {
     is_of_web.then(|| address.as_str().bytes().map(encode).collect())
 }
 
-/// The query, if this is the redirect that is waited for.
+/// Returns the query if this is the expected redirect, and the page to show.
 fn greet(visit: &Visit, state: &str) -> (Page, Option<String>) {
     if visit.method == "GET" && visit.path == PATH && visit.value("state").is_some_and(|echo| echo == state) {
         let page = Page::text(StatusCode::OK, "Thank you. You can close this page and go back.");
         return (page, Some(visit.query.clone()));
     }
-    (Page::text(StatusCode::NOT_FOUND, "Nothing is waiting for this."), None)
+    (Page::text(StatusCode::NOT_FOUND, "No sign-in is waiting for this request."), None)
 }
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_browser_is_started_with_is_encoded() {
+    fn the_address_for_the_browser_is_encoded() {
         let shown = |address: &str| encoded(&Url::parse(address).unwrap());
         let hostile = "https://as.example/a'b\"c`d$(touch x);e|f<g>*\n?q='x\"&y=$z`w^{}\\ #f'\"g";
         let opened = shown(hostile).unwrap();
@@ -147,7 +147,7 @@ mod tests {
         assert!(opened.chars().all(is_harmless), "{opened}");
         let usual =
             "https://as.example/authorize?response_type=code&scope=a%20b&redirect_uri=http%3A%2F%2F127.0.0.1%3A1";
-        assert_eq!(shown(usual).as_deref(), Some(usual), "what is encoded stays as it is");
+        assert_eq!(shown(usual).as_deref(), Some(usual), "an encoded address does not change");
         for other in ["file:///etc/passwd", "javascript:alert(1)", "data:text/html,x", "ms-msdt:/id", "mailto:a@b"] {
             assert_eq!(shown(other), None, "{other}");
         }

@@ -1,7 +1,7 @@
-//! The loopback listener that a browser is redirected to.
+//! The loopback listener that receives the redirect of a browser.
 //!
-//! It answers one visitor at a time and decides nothing: whoever waits says what each visitor is shown, and which of
-//! them ends the wait.
+//! It serves one connection at a time and decides nothing: the caller chooses the page for each visit, and which
+//! visit ends the wait.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -11,30 +11,30 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use url::form_urlencoded;
 
-/// A browser sends its request at once, and takes its page at once.
+/// The timeout for the request of a browser, and for sending the page.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// No redirect has a longer request head.
+/// The maximum length of a request head. Redirects are never longer.
 const LONGEST_HEAD: usize = 64 * 1024;
 
-/// A port of loopback that redirects lead to. It is closed when this is dropped.
+/// A loopback port for redirects. It is closed when this value is dropped.
 #[derive(Debug)]
 pub struct Callback {
     listener: TcpListener,
     port: u16,
 }
 
-/// What a browser asks for.
+/// A request of a browser.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visit {
-    /// `GET`, mostly.
+    /// The method, usually `GET`.
     pub method: String,
     /// The path, without the query.
     pub path: String,
-    /// The query, as it was written.
+    /// The query, exactly as received.
     pub query: String,
 }
 
-/// What a browser is shown.
+/// The response to a browser.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     status: http::StatusCode,
@@ -43,26 +43,26 @@ pub struct Page {
 }
 
 impl Callback {
-    /// Listens on a port of loopback (0: any that is free).
+    /// Listens on a loopback port (0: any free port).
     pub async fn bind(port: u16) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let port = listener.local_addr()?.port();
         Ok(Self { listener, port })
     }
 
-    /// The port that it listens on.
+    /// The port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Shows each visitor the page that `greet` has for it, until one brings what is waited for.
+    /// Answers each visit with the page from `greet`, until one of them contains the expected result.
     pub async fn wait<T>(&self, mut greet: impl FnMut(&Visit) -> (Page, Option<T>)) -> io::Result<T> {
         loop {
             let (mut stream, _) = self.listener.accept().await?;
-            // A connection that stays silent must not keep the person's own one waiting for long.
+            // A connection that sends nothing must not block the user's browser for long.
             let Ok(Ok(Some(visit))) = tokio::time::timeout(PATIENCE, receive(&mut stream)).await else { continue };
             let (page, found) = greet(&visit);
-            // What was brought counts, even if whoever brought it does not stay for the page.
+            // The result counts even if the browser does not wait for the page.
             let _ = tokio::time::timeout(PATIENCE, page.send(&mut stream)).await;
             if let Some(found) = found {
                 return Ok(found);
@@ -79,24 +79,24 @@ impl Visit {
 }
 
 impl Page {
-    /// Plain text.
+    /// A plain text page.
     pub fn text(status: http::StatusCode, text: impl Into<String>) -> Self {
         let headers = vec![("content-type", "text/plain; charset=utf-8".to_owned())];
         Self { status, headers, text: text.into() }
     }
 
-    /// A document for people.
+    /// An HTML page.
     pub fn html(text: impl Into<String>) -> Self {
         let headers = vec![("content-type", "text/html; charset=utf-8".to_owned())];
         Self { status: http::StatusCode::OK, headers, text: text.into() }
     }
 
-    /// Goes on elsewhere.
+    /// A redirect to another address.
     pub fn redirect(to: impl Into<String>) -> Self {
         Self { status: http::StatusCode::FOUND, headers: vec![("location", to.into())], text: String::new() }
     }
 
-    /// The same page with one more header.
+    /// Adds a header.
     pub fn with(mut self, name: &'static str, value: &str) -> Self {
         self.headers.push((name, value.to_owned()));
         self
@@ -117,7 +117,7 @@ impl Page {
     }
 }
 
-/// Reads one request head. None if there is none, or none that is understood.
+/// Reads one request head. `None` if there is none or it is invalid.
 async fn receive(stream: &mut TcpStream) -> io::Result<Option<Visit>> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {

@@ -1,31 +1,31 @@
-//! Reading `WWW-Authenticate` (RFC 9110 section 11.6, RFC 6750 section 3, RFC 9728 section 5.1).
+//! Parses `WWW-Authenticate` (RFC 9110 section 11.6, RFC 6750 section 3, RFC 9728 section 5.1).
 
 use gladhand_redaction::redact_with;
 use http::{HeaderMap, header};
 
 use crate::scopes::Scopes;
 
-/// What a server said about why it did not serve us. Parameters of all its bearer and DPoP challenges together.
+/// Why a server refused a request: the parameters of all its bearer and DPoP challenges together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Challenge {
-    /// Where the metadata of the protected resource is.
+    /// The address of the protected-resource metadata.
     pub(crate) resource_metadata: Option<String>,
-    /// The scopes that would do.
+    /// The scopes that the request needs.
     pub(crate) scopes: Scopes,
     /// The error code.
     pub(crate) error: Option<String>,
-    /// What the server says about it, in its own words.
+    /// The error description of the server.
     pub(crate) description: Option<String>,
-    /// Whether tokens bound to a key are welcome.
+    /// Whether the server accepts tokens that are bound to a key.
     pub(crate) dpop: bool,
 }
 
 impl Challenge {
-    /// Reads all challenges of an answer. What cannot be read is left out: a challenge is a hint.
+    /// Reads all challenges of a response. Unreadable parts are ignored, because a challenge is only a hint.
     pub(crate) fn read(headers: &HeaderMap) -> Self {
         let mut challenge = Self::default();
         for value in headers.get_all(header::WWW_AUTHENTICATE) {
-            // Header values may hold bytes that are not text.
+            // A header value can contain bytes that are not text.
             let text = String::from_utf8_lossy(value.as_bytes());
             let mut relevant = false;
             for piece in pieces(&text) {
@@ -43,7 +43,7 @@ impl Challenge {
         challenge
     }
 
-    /// Why the server says no, in words that can be shown on a line; without secrets of ours that it may repeat.
+    /// The error of the server on one line, without any of our secrets that it may repeat.
     pub(crate) fn complaint<'a>(&self, secrets: impl IntoIterator<Item = &'a str>) -> Option<String> {
         let text = match (&self.error, &self.description) {
             (Some(code), Some(description)) => format!("{code}, {description}"),
@@ -63,10 +63,10 @@ impl Challenge {
     }
 }
 
-/// Text of somebody else, cut to what can be shown on a line, and without these secrets. They are taken out first: half a
-/// secret would not be found.
+/// Text from a peer, shortened to one line, without these secrets. They are removed first: half a secret would not
+/// be found.
 pub(crate) fn brief<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
-    /// No explanation of an error needs more letters.
+    /// The maximum number of characters of an explanation.
     const LONGEST: usize = 300;
     redact_with(text, secrets).chars().filter(|letter| !letter.is_control()).take(LONGEST).collect()
 }
@@ -76,7 +76,7 @@ enum Piece<'a> {
     Parameter(&'a str, String),
 }
 
-/// Schemes and parameters in the order in which they stand.
+/// The schemes and parameters in order.
 fn pieces(text: &str) -> Vec<Piece<'_>> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -102,7 +102,7 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
     }
 }
 
-/// A quoted string or a token, and what follows it.
+/// A quoted string or a token, and the text after it.
 fn parameter(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let length = text.find([' ', '\t', ',']).unwrap_or(text.len());
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_are_short_and_repeat_no_secret() {
+    fn error_texts_are_short_and_repeat_no_secret() {
         let long =
             format!(r#"Bearer error="no", error_description="{} hush-hush {}""#, "x".repeat(280), "y".repeat(300));
         let complaint = read(&[&long]).complaint(["hush-hush"]).unwrap();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_a_challenge_without_hints() {
+    fn an_invalid_challenge_has_no_parameters() {
         for text in ["", "=", "Bearer", "Bearer =", "Bearer x=\"\\", ",,,", "Bearer \u{e9}==\"a", "\"\"\"="] {
             assert_eq!(read(&[text]), Challenge::default(), "{text:?}");
         }

@@ -1,4 +1,4 @@
-//! The authorization-code grant with PKCE: a person agrees in a browser, and the redirect brings a code.
+//! The authorization-code grant with PKCE: the user gives consent in a browser, and the redirect contains a code.
 
 use gladhand_core::Secret;
 use url::form_urlencoded;
@@ -10,7 +10,7 @@ use super::token::{Issued, TokenEndpoint, said_no};
 use crate::error::AuthError;
 use crate::scopes::Scopes;
 
-/// Asks the person, then trades the code for a token.
+/// Asks the user for consent, then exchanges the code for a token.
 pub(crate) async fn ask(
     browser: &dyn Browser,
     place: &Place,
@@ -40,7 +40,7 @@ pub(crate) async fn ask(
         url.query_pairs_mut().append_pair("scope", &scopes.to_string());
     }
     if scopes.has(super::OFFLINE) {
-        // OpenID providers give refresh tokens only after they have asked for consent.
+        // OpenID providers issue refresh tokens only after explicit consent.
         url.query_pairs_mut().append_pair("prompt", "consent");
     }
 
@@ -57,7 +57,7 @@ pub(crate) async fn ask(
         .await
 }
 
-/// The code in a redirect, once it is certain from whom the redirect comes (RFC 9207).
+/// The code in a redirect, after verifying the sender of the redirect (RFC 9207).
 fn read_redirect(place: &Place, state: &str, query: &str) -> Result<Secret, AuthError> {
     let server = &place.server;
     let value = |name: &str| {

@@ -1,4 +1,5 @@
-//! From a challenge to the authorization server: protected-resource metadata (RFC 9728), then the server's own.
+//! From a challenge to the authorization server: protected-resource metadata (RFC 9728), then the server's own
+//! metadata.
 
 use serde::Deserialize;
 use url::Url;
@@ -9,16 +10,16 @@ use crate::metadata::{AuthorizationServer, at};
 use crate::scopes::Scopes;
 use crate::web::Web;
 
-/// Where tokens for a server come from.
+/// Where tokens for a server are issued, and for which resource.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
-    /// The identifier to ask tokens for, exactly as it was published.
+    /// The resource identifier for token requests, exactly as published.
     pub(crate) resource: String,
-    /// Who issues them.
+    /// The authorization server.
     pub(crate) server: AuthorizationServer,
-    /// The scopes that the resource knows.
+    /// The scopes that the resource supports.
     pub(crate) scopes: Scopes,
-    /// Whether tokens should be bound to a key of ours.
+    /// Whether tokens should be bound to our key.
     pub(crate) dpop: bool,
 }
 
@@ -53,7 +54,7 @@ impl Place {
             .first()
             .ok_or_else(|| AuthError::Lacks { issuer: published.resource.clone(), what: "authorization server" })?;
         let found = AuthorizationServer::discover(web, issuer).await?;
-        // An authorization server may know proofs of possession while the resource does not: both must.
+        // DPoP requires support from both the resource and the authorization server.
         let welcome = challenge.dpop
             || published.dpop_bound_access_tokens_required
             || signs_with_us(&published.dpop_signing_alg_values_supported);
@@ -62,7 +63,7 @@ impl Place {
     }
 }
 
-/// The metadata that the challenge points to, else that at the well-known places.
+/// The metadata that the challenge points to, otherwise the metadata at the well-known addresses.
 async fn protected_resource(
     web: &Web,
     server: &Url,
@@ -84,7 +85,7 @@ async fn protected_resource(
     web.find(&web.admit(at(server, WELL_KNOWN).as_str())?).await
 }
 
-/// Whether a published identifier covers the server: the same origin, and its path or a parent of it.
+/// Whether a published identifier covers the server: the same origin, and the same path or a parent of it.
 fn belongs(published: &str, server: &Url) -> bool {
     let Ok(url) = Url::parse(published) else { return false };
     let parent = url.path().trim_end_matches('/');

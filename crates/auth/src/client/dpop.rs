@@ -1,4 +1,4 @@
-//! Proofs that a token is in the hands of whom it was issued to (RFC 9449).
+//! Proofs of possession for tokens that are bound to a key (RFC 9449).
 
 use std::sync::{Mutex, PoisonError};
 
@@ -18,20 +18,20 @@ use super::{random, unix_now};
 use crate::error::AuthError;
 use crate::metadata::at;
 
-/// The name of the algorithm that we sign with.
+/// The name of our signature algorithm.
 pub(crate) const ALGORITHM: &str = "ES256";
-/// The header that carries a proof.
+/// The header with a proof.
 pub(crate) const PROOF: HeaderName = HeaderName::from_static("dpop");
-/// The header in which a server wants its nonce to be seen next time.
+/// The header with the nonce that the server requires in the next proof.
 pub(crate) const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
-/// A key of ours and the proofs made with it.
+/// A key, and the proofs made with it.
 pub(crate) struct Prover {
     key: EncodingKey,
     public: Jwk,
-    /// The private key as it is stored, in base64.
+    /// The private key in storage format: base64.
     stored: Secret,
-    /// The latest nonce of the server that we call.
+    /// The latest nonce of the protected server.
     nonce: Mutex<Option<String>>,
 }
 
@@ -48,14 +48,14 @@ struct Claims<'a> {
 }
 
 impl Prover {
-    /// A prover with a new key.
+    /// Creates a prover with a new key.
     pub(crate) fn generate() -> Result<Self, AuthError> {
         let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
             .map_err(|error| broken(&error))?;
         Self::with_key(document.as_ref())
     }
 
-    /// A prover with the key that a stored token is bound to.
+    /// Creates a prover with the key of a stored token.
     pub(crate) fn restore(stored: &Secret) -> Result<Self, AuthError> {
         Self::with_key(&URL_SAFE_NO_PAD.decode(stored.expose()).map_err(|error| broken(&error))?)
     }
@@ -68,12 +68,12 @@ impl Prover {
         Ok(Self { key, public, stored, nonce: Mutex::default() })
     }
 
-    /// The key, to be stored beside the tokens that are bound to it.
+    /// The key, to be stored with the tokens that are bound to it.
     pub(crate) fn stored(&self) -> &Secret {
         &self.stored
     }
 
-    /// Remembers the nonce that the server wants to see in proofs. True if it is a new one.
+    /// Remembers the nonce that the server requires in proofs. Returns true if it is a new one.
     pub(crate) fn take_nonce(&self, headers: &HeaderMap) -> bool {
         let Some(nonce) = headers.get(NONCE).and_then(|value| value.to_str().ok()) else { return false };
         let mut held = self.nonce.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,7 +82,7 @@ impl Prover {
         new
     }
 
-    /// The proof for a request that presents a token.
+    /// The proof for a request with a token.
     pub(crate) fn prove_possession(
         &self,
         method: &Method,

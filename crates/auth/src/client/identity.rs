@@ -1,4 +1,5 @@
-//! Who we are to an authorization server: a configured client, a client described by a document, or one that we register.
+//! Our client identity at an authorization server: configured, described by a published document, or registered
+//! dynamically.
 
 use std::str::FromStr;
 
@@ -18,29 +19,29 @@ use crate::web::Web;
 pub struct ClientIdentity {
     /// The client id.
     pub id: String,
-    /// How it proves to be itself.
+    /// How the client authenticates.
     pub proof: ClientProof,
-    /// The issuer that knows it. None: whichever the server names.
+    /// The issuer that knows the client. `None`: the issuer that the server names.
     pub issuer: Option<String>,
 }
 
-/// How a configured client proves to be itself at the token endpoint.
+/// How a configured client authenticates at the token endpoint.
 #[derive(Debug, Clone)]
 pub enum ClientProof {
-    /// It does not: a public client.
+    /// Not at all: a public client.
     None,
-    /// By a shared secret.
+    /// With a shared secret.
     Secret(Secret),
-    /// By a signed assertion (`private_key_jwt`).
+    /// With a signed assertion (`private_key_jwt`).
     Key(SigningKey),
 }
 
 /// A private key for assertions.
 #[derive(Debug, Clone)]
 pub struct SigningKey {
-    /// `ES256`, `RS256`, `EdDSA` and so on.
+    /// The algorithm: `ES256`, `RS256`, `EdDSA` and so on.
     pub algorithm: String,
-    /// The key in PEM.
+    /// The key in PEM format.
     pub pem: Secret,
 }
 
@@ -64,29 +65,29 @@ impl SigningKey {
     }
 }
 
-/// The outcome of a dynamic registration (RFC 7591).
+/// The result of a dynamic registration (RFC 7591).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Registration {
     /// The client id.
     pub client_id: String,
-    /// The client's secret, if it got one.
+    /// The client secret, if the client has one.
     #[serde(default, with = "exposed::option", skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<Secret>,
-    /// How it is to authenticate.
+    /// The authentication method.
     pub token_endpoint_auth_method: String,
-    /// When the secret ends, in seconds since 1970.
+    /// When the secret expires, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_expires: Option<u64>,
-    /// The redirect address that was registered.
+    /// The registered redirect address.
     pub redirect_uri: String,
 }
 
-/// A client, ready to ask for tokens.
+/// A client that can request tokens.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     pub(crate) id: String,
     pub(crate) authentication: Authentication,
-    /// Set if it comes from a dynamic registration, which is worth keeping.
+    /// Set if the client was registered dynamically. The caller stores the registration.
     pub(crate) registration: Option<Registration>,
 }
 
@@ -100,7 +101,8 @@ pub(crate) enum Authentication {
 }
 
 impl Client {
-    /// The client to be at this authorization server. With a redirect address, one may be registered.
+    /// Selects the client for this authorization server. A new client can only be registered with a redirect
+    /// address.
     pub(crate) async fn identify(
         web: &Web,
         options: &Options,
@@ -158,7 +160,7 @@ fn by_secret(method: &str, secret: &Secret) -> Authentication {
     }
 }
 
-/// The first of our methods that the server has. A server that does not say has `client_secret_basic` (RFC 8414).
+/// The first of our methods that the server supports. The default is `client_secret_basic` (RFC 8414).
 fn preferred<'a>(server: &AuthorizationServer, ours: &[&'a str]) -> &'a str {
     let Some(theirs) = &server.token_endpoint_auth_methods_supported else { return "client_secret_basic" };
     ours.iter().find(|method| theirs.iter().any(|their| their == *method)).unwrap_or(&"client_secret_basic")
@@ -188,7 +190,7 @@ async fn register(
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
         "token_endpoint_auth_method": method,
-        // We run on a person's machine and are redirected to its loopback.
+        // The client runs on the user's machine, and the redirect address is on loopback.
         "application_type": "native",
     });
     let answer = web.post_json(&url, &wish).await?;
@@ -200,7 +202,7 @@ async fn register(
         client_id: registered.client_id,
         client_secret: registered.client_secret,
         token_endpoint_auth_method: registered.token_endpoint_auth_method.unwrap_or_else(|| method.to_owned()),
-        // Zero means that it does not end.
+        // Zero means that the secret does not expire.
         secret_expires: registered.client_secret_expires_at.filter(|end| *end > 0),
         redirect_uri: redirect_uri.to_owned(),
     }))

@@ -1,9 +1,9 @@
-//! Getting into the endpoints of others.
+//! The client side: authorizes our requests to protected servers.
 //!
-//! An [`Authorizer`] belongs to one server. Before each request it adds the token that it holds, if any; when the server
-//! answers 401 or 403 it is asked whether to try again, and meanwhile finds the authorization server, obtains a token
-//! or widens the one it has. Several requests may be challenged at once: one of them does the work, the others then
-//! use its result.
+//! An [`Authorizer`] belongs to one server. Before each request it adds the current token, if there is one. When
+//! the server responds with 401 or 403, the authorizer decides whether to repeat the request. For that it finds the
+//! authorization server, obtains a token or requests wider scopes. If several requests are challenged at the same
+//! time, one of them does the work and the others use its result.
 
 mod authorizer;
 mod browser;
@@ -35,38 +35,39 @@ pub use pkce::{Pkce, random};
 pub use sign_out::Revocation;
 pub use store::{Grant, MemoryStore, Record, TokenStore};
 
-/// The scope that stands for refresh tokens.
+/// The scope that requests refresh tokens.
 const OFFLINE: &str = "offline_access";
 
-/// How to get into one server.
+/// How to authorize requests to one server.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The address of the server.
     pub server: Url,
     /// How tokens are obtained.
     pub flow: Flow,
-    /// Who we are, if that was settled beforehand.
+    /// The configured client identity, if there is one.
     pub client: Option<ClientIdentity>,
-    /// A published document that describes us, and whose address is our client id where that is supported.
+    /// The address of a published document that describes this client. It is the client id at servers that support
+    /// that.
     pub client_metadata_url: Option<Url>,
-    /// The name under which we register.
+    /// The client name for registrations.
     pub client_name: String,
-    /// Where tokens are kept.
+    /// Where tokens are stored.
     pub store: Arc<dyn TokenStore>,
-    /// Whose certificates are trusted beside those that the system trusts.
+    /// The certificate authorities that are trusted in addition to the system's.
     pub roots: Roots,
 }
 
 /// How tokens are obtained.
 #[derive(Clone)]
 pub enum Flow {
-    /// A person agrees in a browser.
+    /// The user gives consent in a browser.
     Code(Arc<dyn Browser>),
-    /// The client stands for itself.
+    /// The client authenticates as itself.
     ClientCredentials,
-    /// The platform that we run on vouches for us with an assertion (workload identity federation).
+    /// The platform identifies this workload with an assertion (workload identity federation).
     Workload(Arc<dyn Assertion>),
-    /// The organisation's identity provider vouches for the person (enterprise-managed authorization).
+    /// The identity provider of the organisation identifies the user (enterprise-managed authorization).
     Enterprise(IdentityProvider),
 }
 
@@ -81,13 +82,13 @@ impl fmt::Debug for Flow {
     }
 }
 
-/// Supplies assertions about the workload that we are. They are short-lived, so each token request asks for one.
+/// Supplies assertions about this workload. They are short-lived, so each token request fetches one.
 pub trait Assertion: Send + Sync {
-    /// The assertion to use now.
+    /// The current assertion.
     fn current(&self) -> std::io::Result<Secret>;
 }
 
-/// An assertion that does not change.
+/// An assertion that never changes.
 impl Assertion for Secret {
     fn current(&self) -> std::io::Result<Secret> {
         Ok(self.clone())
@@ -101,24 +102,24 @@ impl Assertion for std::path::PathBuf {
     }
 }
 
-/// An identity provider that trades an identity token for a grant (ID-JAG).
+/// An identity provider that exchanges an identity token for a grant (ID-JAG).
 #[derive(Debug, Clone)]
 pub struct IdentityProvider {
-    /// Its issuer.
+    /// The issuer.
     pub issuer: String,
-    /// Its token endpoint. None: the one in its metadata.
+    /// The token endpoint. `None`: the one in its metadata.
     pub token_endpoint: Option<String>,
-    /// As whom we are known there.
+    /// Our client identity at the provider.
     pub client: ClientIdentity,
-    /// The person's identity token.
+    /// The user's identity token.
     pub id_token: Secret,
 }
 
-/// What an answer 401 or 403 says, where there is nobody who could do something about it. `sent` are the headers of the
-/// request; what is secret in them is not repeated.
+/// The error for a response with status 401 or 403 to a request without an authorizer. `sent` are the headers of
+/// the request; secrets in them are not repeated.
 pub fn denial(status: http::StatusCode, headers: &http::HeaderMap, sent: &http::HeaderMap) -> crate::AuthError {
     let sent = sent.values().filter(|value| value.is_sensitive()).filter_map(|value| value.to_str().ok());
-    // A scheme in front of a secret is none itself.
+    // Only the part after the scheme is secret.
     let secrets = sent.map(|value| value.split_once(' ').map_or(value, |(_, secret)| secret));
     let complaint = challenge::Challenge::read(headers).complaint(secrets);
     crate::AuthError::Denied { status: status.as_u16(), complaint }

@@ -1,21 +1,21 @@
-//! Proof that whoever brings a code is whoever asked for it (RFC 7636).
+//! PKCE: proves that the client that redeems a code is the one that requested it (RFC 7636).
 
 use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gladhand_core::Secret;
 
-/// A verifier, and the challenge that announces it with method `S256`.
+/// A verifier, and its challenge with method `S256`.
 #[derive(Debug, Clone)]
 pub struct Pkce {
-    /// Goes with the code.
+    /// Sent with the code.
     pub verifier: Secret,
-    /// Goes with the question.
+    /// Sent with the authorization request.
     pub challenge: String,
 }
 
 impl Pkce {
-    /// A new pair.
+    /// Generates a new pair.
     pub fn generate() -> Self {
         let verifier = Secret::new(random() + &random());
         let challenge = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, verifier.expose().as_bytes()));
@@ -23,9 +23,9 @@ impl Pkce {
     }
 }
 
-/// 32 random bytes as 43 letters: a `state`, for instance.
+/// 32 random bytes as 43 characters, for instance for `state`.
 pub fn random() -> String {
     let mut bytes = [0; 32];
-    aws_lc_rs::rand::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
+    aws_lc_rs::rand::fill(&mut bytes).expect("the operating system provides random bytes after it has booted");
     URL_SAFE_NO_PAD.encode(bytes)
 }

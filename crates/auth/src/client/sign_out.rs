@@ -1,4 +1,4 @@
-//! Signing out: tokens are taken back where their issuer can do that, and forgotten.
+//! Signs out: revokes tokens where the issuer supports it, and deletes them.
 
 use gladhand_core::Secret;
 
@@ -9,20 +9,20 @@ use super::store::{Grant, Record};
 use super::token::TokenEndpoint;
 use crate::error::AuthError;
 
-/// What became of a token at its issuer.
+/// The result of revoking a token.
 #[derive(Debug)]
 pub enum Revocation {
-    /// It is of no use to anybody any more.
+    /// The token is revoked.
     Done,
-    /// The issuer takes nothing back: the token ends by itself.
+    /// The issuer does not support revocation: the token stays valid until it expires.
     Unsupported,
-    /// The issuer could have, and did not.
+    /// The revocation failed.
     Failed(AuthError),
 }
 
 impl Authorizer {
-    /// Takes back and forgets everything that was issued to us for the server. Says for each issuer whether it could be
-    /// taken back; it is forgotten in any case.
+    /// Revokes and deletes all tokens that were issued to us for the server. Returns the result for each issuer;
+    /// the tokens are deleted in any case.
     pub async fn sign_out(&self) -> Result<Vec<(String, Revocation)>, AuthError> {
         let _turn = self.turn.lock().await;
         let server = self.options.server.as_str();
@@ -49,7 +49,7 @@ impl Authorizer {
         let prover = grant.key.as_ref().map(Prover::restore).transpose()?;
         let endpoint =
             TokenEndpoint { web: &self.web, url, issuer: &server.issuer, client: &client, prover: prover.as_ref() };
-        // The one that new ones are had for goes first: with it, some servers take back the other.
+        // The refresh token goes first: some servers then revoke the access token too.
         let tokens: [(Option<&Secret>, &str); 2] =
             [(grant.refresh_token.as_ref(), "refresh_token"), (Some(&grant.access_token), "access_token")];
         for (token, kind) in tokens {

@@ -1,4 +1,4 @@
-//! What is kept of tokens and registrations. Where it is kept between runs is for whoever uses this crate to say.
+//! Records of tokens and registrations. The user of this crate decides where they are stored between runs.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -9,67 +9,67 @@ use serde::{Deserialize, Serialize};
 use super::identity::Registration;
 use crate::scopes::Scopes;
 
-/// What is known of one server at one authorization server. Neither its tokens nor its registration are of any use
-/// at another issuer, which is why both are kept under it.
+/// The tokens and the registration for one server at one authorization server. Both are only valid at their issuer,
+/// so a record belongs to one issuer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {
     /// The address of the server.
     pub server: String,
     /// The issuer.
     pub issuer: String,
-    /// As whom we registered there, if we did so ourselves.
+    /// Our dynamic registration there, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registration: Option<Registration>,
-    /// The token in hand.
+    /// The current token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Grant>,
 }
 
 impl Record {
-    /// Puts it before all others, in place of the one with the same server and issuer.
+    /// Inserts this record before all others, replacing the one with the same server and issuer.
     pub fn put_among(&self, records: &mut Vec<Self>) {
         records.retain(|old| (&old.server, &old.issuer) != (&self.server, &self.issuer));
         records.insert(0, self.clone());
     }
 }
 
-/// A token and what is needed to use and renew it.
+/// A token, and everything needed to use and renew it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Grant {
-    /// The token.
+    /// The access token.
     #[serde(with = "exposed")]
     pub access_token: Secret,
-    /// What a new one is had for.
+    /// The refresh token.
     #[serde(default, with = "exposed::option", skip_serializing_if = "Option::is_none")]
     pub refresh_token: Option<Secret>,
-    /// When to renew it, in seconds since 1970: shortly before it ends.
+    /// When to renew the token, in seconds since 1970: shortly before it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renew_at: Option<u64>,
-    /// The client that it was issued to.
+    /// The client that the token was issued to.
     pub client_id: String,
-    /// The identifier of the resource that it was asked for.
+    /// The identifier of the resource that the token was requested for.
     pub resource: String,
-    /// All scopes that were asked for.
+    /// All scopes that were requested.
     #[serde(default)]
     pub scopes: Scopes,
-    /// The key that it is bound to, if any.
+    /// The key that the token is bound to, if any.
     #[serde(default, with = "exposed::option", skip_serializing_if = "Option::is_none")]
     pub key: Option<Secret>,
 }
 
-/// Keeps records. Methods block for the time of a small file at most.
+/// Stores records. Methods may block for the time of a small file access.
 pub trait TokenStore: std::fmt::Debug + Send + Sync {
     /// All records of a server, the latest first.
     fn records(&self, server: &str) -> io::Result<Vec<Record>>;
 
-    /// Keeps a record in place of the one with the same server and issuer.
+    /// Stores a record, replacing the one with the same server and issuer.
     fn keep(&self, record: &Record) -> io::Result<()>;
 
-    /// Forgets all records of a server.
+    /// Deletes all records of a server.
     fn forget(&self, server: &str) -> io::Result<()>;
 }
 
-/// Forgets everything with the process.
+/// Stores records in memory only.
 #[derive(Debug, Default)]
 pub struct MemoryStore(Mutex<Vec<Record>>);
 
@@ -90,7 +90,7 @@ impl TokenStore for MemoryStore {
     }
 }
 
-/// How secrets are written where they are meant to be: in the store and nowhere else.
+/// Serializes secrets in clear text. Only the token store uses this.
 pub(super) mod exposed {
     use gladhand_core::Secret;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_read_back_whole() {
+    fn a_stored_record_is_read_back_unchanged() {
         let text = serde_json::to_string(&record("s", "i", "hush")).unwrap();
         let read: Record = serde_json::from_str(&text).unwrap();
         assert_eq!(serde_json::to_string(&read).unwrap(), text);

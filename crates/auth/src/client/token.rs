@@ -1,4 +1,4 @@
-//! The token endpoint: how each kind of grant is asked for, and how the client authenticates while asking.
+//! The token endpoint: requests for each kind of grant, with client authentication.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -19,13 +19,13 @@ use super::{random, unix_now};
 use crate::error::AuthError;
 use crate::web::{Answer, Web, shown};
 
-/// An assertion that authenticates a client.
+/// The type of an assertion that authenticates a client.
 const CLIENT_ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
-/// An assertion is used at once.
+/// The lifetime of an assertion. It is used immediately.
 const ASSERTION_SECONDS: u64 = 60;
-/// A token that ends this soon may end on its way.
+/// A token is renewed this long before it expires, because it could expire on its way to the server.
 const MARGIN_SECONDS: u64 = 30;
-/// What in a form is nobody's business, not even if the server repeats it.
+/// The form fields that are secret. They are removed from errors in case the server repeats them.
 const SECRET: [&str; 7] =
     ["code", "code_verifier", "refresh_token", "assertion", "client_assertion", "subject_token", "client_secret"];
 
@@ -35,11 +35,11 @@ pub(crate) struct TokenEndpoint<'a> {
     pub(crate) url: Url,
     pub(crate) issuer: &'a str,
     pub(crate) client: &'a Client,
-    /// Makes proofs if the token is to be bound to a key.
+    /// Creates proofs, if the token is to be bound to a key.
     pub(crate) prover: Option<&'a Prover>,
 }
 
-/// What the endpoint issued.
+/// The response of the endpoint.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Issued {
     #[serde(with = "exposed")]
@@ -48,29 +48,29 @@ pub(crate) struct Issued {
     pub(crate) token_type: String,
     #[serde(default, with = "exposed::option")]
     pub(crate) refresh_token: Option<Secret>,
-    /// A number, except at servers that write numbers as text.
+    /// A number. Some servers write it as text.
     expires_in: Option<serde_json::Value>,
     pub(crate) issued_token_type: Option<String>,
 }
 
 impl Issued {
-    /// When the token is to be renewed, in seconds since 1970: shortly before it ends.
+    /// When to renew the token, in seconds since 1970: shortly before it expires.
     pub(crate) fn renew_at(&self) -> Option<u64> {
         let seconds = match self.expires_in.as_ref()? {
             serde_json::Value::Number(number) => number.as_u64(),
             serde_json::Value::String(text) => text.parse().ok(),
             _ => None,
         }?;
-        // A token that lives for seconds only must not be renewed before its first use.
+        // A token with a lifetime of seconds must not be renewed before its first use.
         Some(unix_now().saturating_add(seconds - MARGIN_SECONDS.min(seconds / 4)))
     }
 
-    /// Whether it is bound to our key.
+    /// Whether the token is bound to our key.
     pub(crate) fn is_bound(&self) -> bool {
         self.token_type.eq_ignore_ascii_case("dpop")
     }
 
-    /// Makes sure that we know how to present it.
+    /// Checks that we can use a token of this type.
     pub(crate) fn presentable(self, endpoint: &TokenEndpoint<'_>) -> Result<Self, AuthError> {
         let bearer = self.token_type.eq_ignore_ascii_case("bearer");
         if bearer || self.is_bound() && endpoint.prover.is_some() {
@@ -78,16 +78,16 @@ impl Issued {
         }
         Err(AuthError::Nonsense {
             address: shown(&endpoint.url),
-            what: "a token of a kind that was not asked for".to_owned(),
+            what: "a token of a type that was not requested".to_owned(),
         })
     }
 }
 
 impl TokenEndpoint<'_> {
-    /// Asks for a token.
+    /// Requests a token.
     pub(crate) async fn request(&self, form: &[(&str, &str)]) -> Result<Issued, AuthError> {
         let mut answer = self.post(form, None).await?;
-        // A server that wants its nonce in proofs says so once (RFC 9449 section 8).
+        // A server that requires a nonce in proofs rejects the first request (RFC 9449 section 8).
         if !answer.status.is_success()
             && self.prover.is_some()
             && let Some(nonce) = answer.headers.get(dpop::NONCE).and_then(|nonce| nonce.to_str().ok())
@@ -95,7 +95,7 @@ impl TokenEndpoint<'_> {
         {
             answer = self.post(form, Some(nonce)).await?;
         }
-        // Some servers answer 200 also when they refuse.
+        // Some servers send errors with status 200.
         if !answer.status.is_success() || code(&answer).is_some() {
             let secrets = form.iter().filter(|(name, _)| SECRET.contains(name)).map(|(_, value)| *value);
             return Err(refused(self.issuer, &self.url, &answer, secrets));
@@ -103,10 +103,10 @@ impl TokenEndpoint<'_> {
         answer.read(&self.url)
     }
 
-    /// Takes a token back (RFC 7009), where this is a revocation endpoint.
+    /// Revokes a token (RFC 7009). The endpoint must be a revocation endpoint.
     pub(crate) async fn revoke(&self, token: &Secret, kind: &str) -> Result<(), AuthError> {
         let answer = self.post(&[("token", token.expose()), ("token_type_hint", kind)], None).await?;
-        // One that it does not take back ends by itself.
+        // A token that the server cannot revoke expires on its own.
         if answer.status.is_success() || code(&answer).as_deref() == Some("unsupported_token_type") {
             return Ok(());
         }
@@ -163,12 +163,12 @@ struct Trouble {
     error_description: Option<String>,
 }
 
-/// The error code of an answer, if it is one.
+/// The error code of a response, if it is an error.
 fn code(answer: &Answer) -> Option<String> {
     serde_json::from_slice::<Trouble>(&answer.body).ok().map(|trouble| trouble.error)
 }
 
-/// The refusal that an answer is, without secrets that it may repeat.
+/// Converts an error response, without secrets that it may repeat.
 pub(crate) fn refused<'a>(
     issuer: &str,
     url: &Url,
@@ -181,7 +181,7 @@ pub(crate) fn refused<'a>(
     }
 }
 
-/// A refusal in the words of the authorization server.
+/// The refusal with the error code and description of the authorization server.
 pub(crate) fn said_no<'a>(
     issuer: &str,
     code: &str,

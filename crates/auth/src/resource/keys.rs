@@ -1,4 +1,4 @@
-//! The public keys of an issuer: fetched when they are needed, kept for a while, fetched again for a key that is new.
+//! The public keys of an issuer: fetched on demand, cached, and fetched again for an unknown key.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,9 +15,9 @@ use crate::metadata::AuthorizationServer;
 use crate::roots::Roots;
 use crate::web::Web;
 
-/// Keys are looked at again after this time, so that a withdrawn one stops working.
+/// Keys are fetched again after this time, so that a withdrawn key stops working.
 const FRESH: Duration = Duration::from_secs(600);
-/// Nobody can have us fetch more often, whatever key ids they make up.
+/// The minimum time between fetches. Made-up key ids cannot cause more of them.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// The keys of one issuer.
@@ -25,32 +25,33 @@ pub(crate) struct Keys {
     issuer: String,
     source: KeySource,
     web: Web,
-    /// Whoever fetches holds this.
+    /// Held during a fetch.
     turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// None until they were fetched once.
+    /// `None` until the first successful fetch.
     set: Option<Arc<[Key]>>,
-    /// When that was.
+    /// When the last successful fetch was.
     fetched: Option<Instant>,
-    /// When it was last tried.
+    /// When the last fetch was attempted.
     tried: Option<Instant>,
-    /// Whether that failed.
+    /// Whether the last fetch failed.
     is_away: bool,
 }
 
 impl State {
-    /// What there is to say now; none if the keys must be fetched first.
+    /// The result without a fetch, or `None` if the keys must be fetched first.
     fn without_fetching(&self, suits: &impl Fn(&Key) -> bool) -> Option<Option<Arc<[Key]>>> {
         let is_fresh = self.fetched.is_some_and(|fetched| fetched.elapsed() < FRESH);
         let is_paused = self.tried.is_some_and(|tried| tried.elapsed() < PAUSE);
         (is_paused || is_fresh && self.has(suits)).then(|| self.answer(suits))
     }
 
-    /// Old keys are better than none while the issuer is away, but one that is not among them may be new.
+    /// While the issuer is unavailable, old keys stay in use. But an unknown key may be a new one, so the result is
+    /// then undecided.
     fn answer(&self, suits: &impl Fn(&Key) -> bool) -> Option<Arc<[Key]>> {
         self.set.clone().filter(|_| !self.is_away || self.has(suits))
     }
@@ -60,7 +61,7 @@ impl State {
     }
 }
 
-/// A key that signatures can be checked with.
+/// A key that verifies signatures.
 pub(crate) struct Key {
     id: Option<String>,
     algorithms: Vec<Algorithm>,
@@ -87,10 +88,11 @@ impl Keys {
         })
     }
 
-    /// The keys. If they are old, or if none of them `suits`, they are fetched again, unless that was done just now. None if
-    /// it cannot be told which keys there are.
+    /// Returns the keys. If they are old, or none of them `suits`, they are fetched again, unless a fetch was
+    /// attempted just before. `None` if the keys are unknown.
     pub(crate) async fn get(&self, suits: impl Fn(&Key) -> bool) -> Option<Arc<[Key]>> {
-        // Who knows the key need not wait for whoever fetches; who does not may find it among what comes.
+        // During a fetch, a request with a known key does not wait. A request with an unknown key waits for the
+        // new keys.
         let is_fetching = self.turn.try_lock().is_err();
         let answer = {
             let state = self.state();
@@ -104,7 +106,7 @@ impl Keys {
         }
         let _turn = self.turn.lock().await;
         {
-            // Somebody else may have fetched meanwhile, with success or without.
+            // Another request may have fetched meanwhile, with success or without.
             let mut state = self.state();
             if let Some(answer) = state.without_fetching(&suits) {
                 return answer;
@@ -133,7 +135,7 @@ impl Keys {
         let url = match &self.source {
             KeySource::File(path) => {
                 let text = fs_err::read(path)?;
-                let set: Set = serde_json::from_slice(&text).map_err(|_| nothing("a file that is no key set"))?;
+                let set: Set = serde_json::from_slice(&text).map_err(|_| nothing("a file that is not a key set"))?;
                 return Ok(readable(set.keys));
             }
             KeySource::Url(url) => url.clone(),
@@ -152,7 +154,7 @@ impl Keys {
 }
 
 impl Key {
-    /// Whether it may have made a signature under this key id and algorithm.
+    /// Whether this key can have made a signature with this key id and algorithm.
     pub(crate) fn suits(&self, id: Option<&str>, algorithm: Algorithm) -> bool {
         self.algorithms.contains(&algorithm) && (id.is_none() || self.id.as_deref() == id)
     }
@@ -161,8 +163,8 @@ impl Key {
         Self::of(&serde_json::from_value(jwk).ok()?)
     }
 
-    /// The key, unless it is of a kind that we do not use. Symmetric keys are never used: whoever can check a
-    /// signature with them can also make one.
+    /// Reads a key. `None` for unsupported kinds. Symmetric keys are never used: every verifier could also sign
+    /// with them.
     pub(crate) fn of(jwk: &Jwk) -> Option<Self> {
         if jwk.common.public_key_use.as_ref().is_some_and(|purpose| *purpose != PublicKeyUse::Signature) {
             return None;
@@ -192,7 +194,7 @@ impl Key {
     }
 }
 
-/// A set may hold keys of kinds that we do not know: they do not spoil the others.
+/// Skips keys of unknown kinds, which a set may contain.
 fn readable(keys: Vec<Value>) -> Vec<Key> {
     keys.into_iter().filter_map(Key::read).collect()
 }

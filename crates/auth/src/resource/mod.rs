@@ -1,9 +1,8 @@
-//! Guarding our own endpoint, as an OAuth resource server (RFC 6750, RFC 9728).
+//! Guards our own endpoint, as an OAuth resource server (RFC 6750, RFC 9728).
 //!
-//! A [`Guard`] looks at the headers of a request and names the principal it comes from, or words the refusal. Two kinds of
-//! tokens are known: those that were configured here, and JSON web tokens of configured issuers, made for us. It
-//! answers from memory unless the keys of an issuer must be fetched. Tokens are taken from the `Authorization`
-//! header and from nowhere else.
+//! A [`Guard`] reads the headers of a request and returns its principal, or the refusal. It accepts two kinds of
+//! tokens: configured tokens, and JSON web tokens of configured issuers that are made for us. It answers from
+//! memory unless it must fetch the keys of an issuer. Tokens are only read from the `Authorization` header.
 
 mod keys;
 mod proof;
@@ -32,92 +31,92 @@ pub use self::withdrawal::Withdrawal;
 use crate::error::AuthError;
 use crate::scopes::Scopes;
 
-/// Where the metadata of a protected resource is found (RFC 9728 section 3).
+/// The location of protected-resource metadata (RFC 9728 section 3).
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// Who may come in.
+/// Which requests are accepted.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
-    /// Our own address as callers know it, which tokens must be made for. Needed as soon as there is an issuer.
+    /// Our own address as clients know it, and the audience of tokens. Required if there is an issuer.
     pub resource: Option<Url>,
-    /// The path at which our server has what `resource` names. Proofs for `resource` hold there and at no other path.
+    /// The path at which our server serves `resource`. Proofs for `resource` are valid there and at no other path.
     pub endpoint: String,
     /// Further audiences that mean us.
     pub audiences: Vec<String>,
-    /// Whose tokens we accept.
+    /// The issuers whose tokens are accepted.
     pub issuers: Vec<Issuer>,
-    /// Tokens that are known by heart.
+    /// The configured tokens.
     pub tokens: Vec<KnownToken>,
-    /// Scopes that every request needs.
+    /// The scopes that every request needs.
     pub scopes: Scopes,
-    /// Scopes that single tools need besides.
+    /// The additional scopes of individual tools.
     pub tools: ToolScopes,
-    /// What is made of tokens that are bound to a key.
+    /// How tokens that are bound to a key are handled.
     pub dpop: Dpop,
 }
 
-/// What is made of tokens of issuers that are bound to a key of their owner (RFC 9449).
+/// How tokens of issuers that are bound to a key of their owner are handled (RFC 9449).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Dpop {
-    /// They are not known.
+    /// They are not supported.
     Off,
-    /// They are accepted with a proof, beside others.
+    /// They are accepted with a proof. Other tokens are accepted too.
     #[default]
     Accepted,
-    /// No others are accepted. Tokens that are known by heart still are.
+    /// Only they are accepted. Configured tokens still are.
     Required,
 }
 
-/// An authorization server whose tokens we accept.
+/// An authorization server whose tokens are accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issuer {
-    /// Its identifier, exactly as it writes it.
+    /// The identifier, exactly as the issuer writes it.
     pub issuer: String,
-    /// Where its keys are.
+    /// The source of its keys.
     pub keys: KeySource,
 }
 
-/// Where the public keys of an issuer are.
+/// The source of an issuer's public keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
-    /// Where its metadata says.
+    /// The address in its metadata.
     Metadata,
-    /// At this address.
+    /// This address.
     Url(Url),
-    /// In this file.
+    /// This file.
     File(PathBuf),
 }
 
 /// A configured token.
 #[derive(Debug, Clone)]
 pub struct KnownToken {
-    /// Whom it stands for.
+    /// The name of the principal.
     pub name: String,
     /// The token.
     pub token: Secret,
-    /// What it may be used for.
+    /// The scopes of the token.
     pub scopes: Scopes,
 }
 
-/// Who a request comes from.
+/// The principal of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
     /// One name for issuer and subject together: equal names are the same principal.
     pub name: Arc<str>,
     /// The subject.
     pub subject: String,
-    /// Who vouches for it. None for a configured token.
+    /// The issuer of the token. `None` for a configured token.
     pub issuer: Option<String>,
-    /// What it may do.
+    /// The scopes of the token.
     pub scopes: Scopes,
-    /// When its token ends, in seconds since 1970. None for a configured token.
+    /// When the token expires, in seconds since 1970. `None` for a configured token.
     pub expires: Option<u64>,
-    /// How it presented its token.
+    /// The scheme of the `Authorization` header.
     scheme: Scheme,
 }
 
 impl Principal {
-    /// Somebody known by a name alone.
+    /// A principal that is known by a name alone.
     pub fn named(name: &str, scopes: Scopes) -> Self {
         Self {
             name: name.into(),
@@ -129,27 +128,27 @@ impl Principal {
         }
     }
 
-    /// The answer to a request that needs scopes which this token lacks.
+    /// The response to a request that needs scopes which this token lacks.
     pub fn insufficient_scope(&self, needed: &Scopes) -> Response<String> {
         Refusal::InsufficientScope.response(self.scheme, None, needed)
     }
 }
 
-/// Stands at the door of one endpoint.
+/// Checks the requests to one endpoint.
 pub struct Guard {
     tokens: Vec<KnownToken>,
-    /// Those whose tokens the verifier accepts, as they were configured.
+    /// The issuers whose tokens the verifier accepts, as configured.
     issuers: Vec<Issuer>,
     verifier: Verifier,
     scopes: Scopes,
     tools: ToolScopes,
     dpop: Dpop,
-    /// Checks what goes with tokens that are bound to a key, where we know our own address.
+    /// Checks proofs for tokens that are bound to a key. `None` if our own address is unknown or DPoP is off.
     proofs: Option<Proofs>,
     metadata: Option<Metadata>,
 }
 
-/// The document that says who issues tokens for us.
+/// The document that lists the issuers of tokens for us.
 struct Metadata {
     url: String,
     paths: [String; 2],
@@ -157,7 +156,7 @@ struct Metadata {
 }
 
 impl Guard {
-    /// A guard with this policy.
+    /// Creates a guard with this policy.
     pub fn new(policy: Policy) -> Result<Self, AuthError> {
         let metadata = match &policy.resource {
             Some(resource) if !policy.issuers.is_empty() => Some(Metadata::of(resource, &policy)),
@@ -180,16 +179,16 @@ impl Guard {
         Ok(Self { tokens, issuers, verifier, scopes, tools, dpop, proofs, metadata })
     }
 
-    /// A guard that lets in no one.
+    /// A guard that refuses every request.
     pub fn closed() -> Self {
         let verifier = Verifier::new(Vec::new(), Vec::new());
         let Policy { tokens, issuers, scopes, tools, dpop, .. } = Policy::default();
         Self { tokens, issuers, verifier, scopes, tools, dpop, proofs: None, metadata: None }
     }
 
-    /// Who a request with this head comes from, or the answer that it gets instead.
+    /// Returns the principal of a request, or the response that refuses it.
     ///
-    /// Waits for nothing but keys that are not there yet.
+    /// Only waits if the keys of an issuer must be fetched.
     pub async fn check(&self, head: &Parts) -> Result<Principal, Box<Response<String>>> {
         let presented = presented(&head.headers, self.dpop);
         let scheme = match (&presented, self.dpop) {
@@ -206,12 +205,12 @@ impl Guard {
         Ok(principal)
     }
 
-    /// Whether there are tools that not everybody who was let in may call.
+    /// Whether some tools need additional scopes.
     pub fn limits_tools(&self) -> bool {
         !self.tools.is_empty()
     }
 
-    /// Whether somebody who was let in may call these tools, or the answer that they get instead.
+    /// Whether a principal may call these tools. Otherwise returns the response that refuses the call.
     pub fn permits(&self, principal: &Principal, tools: &[impl AsRef<str>]) -> Result<(), Box<Response<String>>> {
         let mut needed = self.scopes.clone();
         for tool in tools {
@@ -223,14 +222,14 @@ impl Guard {
         }
     }
 
-    /// The answer to a principal whose token lacks scopes for what it asks for. It names our metadata too.
+    /// The response to a principal whose token lacks scopes for a request. It also names our metadata.
     pub fn insufficient_scope(&self, principal: &Principal, needed: &Scopes) -> Response<String> {
         let mut all = self.scopes.clone();
         all.add(needed);
         *self.refuse(Refusal::InsufficientScope, principal.scheme, &all)
     }
 
-    /// The metadata document, if the path is one of its places.
+    /// The metadata document, if the path is one of its locations.
     pub fn metadata(&self, path: &str) -> Option<Response<String>> {
         let metadata = self.metadata.as_ref()?;
         let found = metadata.paths.iter().any(|place| place == path);
@@ -238,7 +237,7 @@ impl Guard {
     }
 
     async fn identify(&self, head: &Parts, scheme: Scheme, token: &Secret) -> Result<Principal, Refusal> {
-        // All are compared, so that the time does not tell which one was near.
+        // All tokens are compared, so that the time reveals nothing about a partial match.
         let mut known = None;
         for candidate in &self.tokens {
             if candidate.token.matches(token) {
@@ -255,8 +254,8 @@ impl Guard {
                 proofs.check(head, token, &thumbprint)?;
                 Ok(principal)
             }
-            (_, Some(_), None) => wrong("the token is bound to a key, which cannot be proven here"),
-            // Whoever stole it could present it like that.
+            (_, Some(_), None) => wrong("the token is bound to a key, which is not supported here"),
+            // A thief could present a stolen token in this way.
             (Scheme::Bearer, Some(_), _) => wrong("the token is bound to a key: it needs a proof of possession"),
             (Scheme::Dpop, None, _) => wrong("the token is not bound to a key"),
             (Scheme::Bearer, None, _) if self.dpop == Dpop::Required => wrong("the token must be bound to a key"),
@@ -300,7 +299,7 @@ impl Metadata {
     }
 }
 
-/// An address as an identifier: without a slash where there is no path.
+/// An address as an identifier: without a trailing slash if the path is empty.
 fn identifier(resource: &Url) -> String {
     match resource.path() {
         "/" => resource.origin().ascii_serialization(),
@@ -308,7 +307,7 @@ fn identifier(resource: &Url) -> String {
     }
 }
 
-/// The token that a request presents, and how.
+/// The token of a request, and its scheme.
 fn presented(headers: &HeaderMap, dpop: Dpop) -> Result<(Scheme, Secret), Refusal> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next().ok_or(Refusal::NoToken)?;

@@ -1,4 +1,4 @@
-//! Proofs that a token is presented by whom it was issued to (RFC 9449 section 4.3 and 7).
+//! Verifies proofs of possession (RFC 9449 sections 4.3 and 7).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,26 +19,27 @@ use super::refusal::Refusal;
 use crate::metadata::at;
 use crate::time::unix_now;
 
-/// The header that carries a proof.
+/// The header with a proof.
 const PROOF: &str = "dpop";
-/// How proofs may be signed, in the words of their headers.
+/// The accepted signature algorithms, as named in the header of a proof.
 pub(crate) const ALGORITHMS: [&str; 5] = ["ES256", "ES384", "EdDSA", "RS256", "PS256"];
 
-/// How old a proof may be, in seconds.
+/// The maximum age of a proof in seconds.
 const AGE: u64 = 60;
-/// How far ahead the clock of its maker may be.
+/// The accepted clock difference for a proof from the future, in seconds.
 const AHEAD: u64 = 10;
-/// How many proofs are remembered in the time in which one is good. Beyond that old and new cannot be told apart, and no
-/// request is let in. A key has no more of them than are left for all others.
+/// How many proofs are remembered during the validity of one. Beyond that a replay could not be detected, so all
+/// requests are refused. One key can use at most half of the capacity that the other keys leave free.
 const REMEMBERED: usize = 1 << 18;
-/// No identifier of a proof needs more.
+/// The maximum length of a proof's identifier.
 const LONGEST_ID: usize = 512;
 
-/// Checks proofs, and remembers them for as long as they could be shown again.
+/// Checks proofs, and remembers them for as long as they could be replayed.
 pub(crate) struct Proofs {
-    /// Our address as callers know it.
+    /// Our address as clients know it.
     resource: Url,
-    /// The path at which our own server has what the address names; a proxy may give it another.
+    /// The path at which our own server serves the resource. It differs from the path in `resource` behind some
+    /// proxies.
     endpoint: String,
     seen: Arc<Mutex<Seen>>,
 }
@@ -57,12 +58,12 @@ impl Proofs {
         Self { resource, endpoint, seen: Arc::default() }
     }
 
-    /// Remembers what another has seen, from now on together with it.
+    /// Shares the remembered proofs of another instance from now on.
     pub(crate) fn take_over(&mut self, other: &Self) {
         self.seen = Arc::clone(&other.seen);
     }
 
-    /// Makes sure that whoever makes this request has the key that the token is bound to.
+    /// Checks that the sender of this request has the key that the token is bound to.
     pub(crate) fn check(&self, head: &Parts, token: &Secret, thumbprint: &str) -> Result<(), Refusal> {
         let wrong = Refusal::InvalidProof;
         let mut given = head.headers.get_all(PROOF).iter();
@@ -84,7 +85,7 @@ impl Proofs {
         }
         let now = unix_now();
         if claims.iat > now + AHEAD || claims.iat + AGE < now {
-            return Err(wrong("the proof was not made just now"));
+            return Err(wrong("the proof is too old or dated in the future"));
         }
         if claims.jti.is_empty() || claims.jti.len() > LONGEST_ID {
             return Err(wrong("the proof has no usable identifier"));
@@ -93,8 +94,8 @@ impl Proofs {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).remember(thumbprint, identity.as_ref(), now)
     }
 
-    /// Whether an address is that of this request: the published one at our endpoint, or this very path beside it. Queries do
-    /// not count.
+    /// Whether an address is the one of this request: the published address at our endpoint, or the same host with
+    /// this path. Queries are ignored.
     fn is_ours(&self, address: &str, path: &str) -> bool {
         let Ok(address) = Url::parse(address) else { return false };
         let address = at(&address, address.path());
@@ -103,22 +104,22 @@ impl Proofs {
     }
 }
 
-/// What a proof says, if the key of this thumbprint has signed it.
+/// The claims of a proof, if the key with this thumbprint signed it.
 fn read(proof: &str, thumbprint: &str) -> Result<Claims, Refusal> {
     let wrong = Refusal::InvalidProof;
     let header = decode_header(proof).map_err(|_| wrong("the proof cannot be read"))?;
     if header.typ.as_deref() != Some("dpop+jwt") || header.crit.is_some() || !is_welcome(header.alg) {
-        return Err(wrong("the proof is of another kind"));
+        return Err(wrong("the proof has an unsupported type or algorithm"));
     }
     let jwk = header.jwk.ok_or_else(|| wrong("the proof does not name its key"))?;
     if has_private_key(proof) {
-        return Err(wrong("the proof gives its key away"));
+        return Err(wrong("the proof contains its private key"));
     }
     if jwk.thumbprint(ThumbprintHash::SHA256).ok().as_deref() != Some(thumbprint) {
         return Err(wrong("the token is bound to another key"));
     }
     let key = Key::of(&jwk).filter(|key| key.suits(None, header.alg));
-    let key = key.ok_or_else(|| wrong("the proof is signed in a way that is not known here"))?;
+    let key = key.ok_or_else(|| wrong("the proof is signed with an unsupported algorithm"))?;
     let mut validation = Validation::new(header.alg);
     validation.required_spec_claims.clear();
     (validation.validate_exp, validation.validate_aud) = (false, false);
@@ -130,22 +131,22 @@ fn is_welcome(algorithm: Algorithm) -> bool {
     ALGORITHMS.contains(&format!("{algorithm:?}").as_str())
 }
 
-/// Whether the key in the header is more than its public half. The parsed one does not show it.
+/// Whether the key in the header includes its private part. The parsed key does not show that.
 fn has_private_key(proof: &str) -> bool {
     let header = proof.split('.').next().and_then(|header| URL_SAFE_NO_PAD.decode(header).ok()).unwrap_or_default();
     let header: Value = serde_json::from_slice(&header).unwrap_or_default();
     ["d", "k"].iter().any(|member| header["jwk"].get(member).is_some())
 }
 
-/// The proofs of the last while, in two halves: when the time in which a proof is good has passed, the older half can
-/// be forgotten.
+/// Recent proofs, in two generations. After the validity of a proof has passed, the older generation can be
+/// dropped.
 #[derive(Default)]
 struct Seen {
     newer: HashSet<[u8; 16]>,
     older: HashSet<[u8; 16]>,
-    /// How many of the newer ones each key made, by its thumbprint.
+    /// How many proofs of the newer generation each key made, by its thumbprint.
     by_key: HashMap<Box<str>, usize>,
-    /// When the halves last changed places.
+    /// When the generations were last rotated.
     turned: u64,
 }
 
@@ -162,7 +163,7 @@ impl Seen {
         let mut short = [0; 16];
         short.copy_from_slice(&identity[..16]);
         if self.newer.contains(&short) || self.older.contains(&short) {
-            return Err(Refusal::InvalidProof("the proof was shown before"));
+            return Err(Refusal::InvalidProof("the proof was already used"));
         }
         let own = self.by_key.get_mut(thumbprint);
         if own.as_deref().copied().unwrap_or_default() >= REMEMBERED - self.newer.len() {
@@ -194,17 +195,17 @@ mod tests {
         assert_eq!(seen.remember("key", &identity(1), start), Ok(()));
         for later in 0..=AGE + AHEAD {
             let again = seen.remember("key", &identity(1), start + later);
-            assert_eq!(again, Err(Refusal::InvalidProof("the proof was shown before")), "{later}");
+            assert_eq!(again, Err(Refusal::InvalidProof("the proof was already used")), "{later}");
         }
         assert_eq!(
             seen.remember("key", &identity(1), start + 10 * AGE),
             Ok(()),
-            "it is too old by then to be looked for"
+            "an expired proof is not remembered any more"
         );
     }
 
     #[test]
-    fn what_cannot_be_remembered_is_not_let_in_and_no_key_takes_everything() {
+    fn a_full_memory_refuses_proofs_and_one_key_cannot_fill_it() {
         let mut seen = Seen::default();
         let full = Err(Refusal::Undecided("too many proofs to remember"));
         let mut numbers = 0..;

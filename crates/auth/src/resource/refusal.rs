@@ -1,4 +1,4 @@
-//! Why a request is not served, in the words of RFC 6750.
+//! Why a request is refused, and the response (RFC 6750).
 
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::json;
@@ -6,31 +6,33 @@ use serde_json::json;
 use super::proof::ALGORITHMS;
 use crate::scopes::Scopes;
 
-/// Why a request is not served.
+/// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It presents nothing. There is no error to report, only what is asked for.
+    /// The request has no token. The response reports no error, only the requirements.
     NoToken,
-    /// It presents something that is no token.
+    /// The `Authorization` header is malformed.
     Malformed(&'static str),
-    /// The token is not good.
+    /// The token is not valid.
     InvalidToken(&'static str),
-    /// The proof that goes with the token is not good.
+    /// The proof for the token is not valid.
     InvalidProof(&'static str),
-    /// The token is good for other things.
+    /// The token lacks scopes.
     InsufficientScope,
-    /// We cannot tell, for instance because the keys of the issuer are out of reach. Not the caller's fault.
+    /// The token cannot be checked, for instance because the issuer's keys cannot be fetched. The client is not at
+    /// fault.
     Undecided(&'static str),
 }
 
-/// Why a response refuses a request, among its extensions: one of our own sentences, without anything that the client sent.
+/// The reason for a refusal, in the extensions of the response. It is a fixed text and contains nothing that the
+/// client sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused(pub &'static str);
 
-/// How tokens are presented.
+/// How a token is presented.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Scheme {
-    /// As they are (RFC 6750).
+    /// Without a proof (RFC 6750).
     #[default]
     Bearer,
     /// With a proof of possession (RFC 9449).
@@ -38,7 +40,7 @@ pub(crate) enum Scheme {
 }
 
 impl Refusal {
-    /// The reason in words.
+    /// The reason as text.
     pub(crate) fn why(self) -> &'static str {
         match self {
             Self::NoToken => "no token",
@@ -47,7 +49,8 @@ impl Refusal {
         }
     }
 
-    /// The answer. The challenge names the scheme, the metadata and the scopes that would do, as far as there are any.
+    /// The response. Its challenge contains the scheme, the metadata address and the required scopes, if there are
+    /// any.
     pub(crate) fn response(self, scheme: Scheme, metadata: Option<&str>, needed: &Scopes) -> Response<String> {
         let (status, code) = match self {
             Self::NoToken => (StatusCode::UNAUTHORIZED, None),
@@ -85,12 +88,12 @@ impl Refusal {
     }
 }
 
-/// What may stand between quotes.
+/// The characters that are allowed in a quoted string.
 fn quotable(text: &str) -> String {
     text.chars().filter(|letter| matches!(letter, ' '..='~') && !matches!(letter, '"' | '\\')).collect()
 }
 
-/// A JSON answer that nobody keeps.
+/// A JSON response that must not be cached.
 pub(crate) fn json_response(status: StatusCode, body: String) -> Response<String> {
     let mut response = Response::new(body);
     *response.status_mut() = status;

@@ -1,4 +1,4 @@
-//! JSON web tokens as access tokens (RFC 9068): whose they are, and whether they are made for us.
+//! Verifies JSON web tokens used as access tokens (RFC 9068): issuer, subject and audience.
 
 use gladhand_core::Secret;
 use jsonwebtoken::errors::ErrorKind;
@@ -11,10 +11,10 @@ use super::keys::Keys;
 use super::refusal::{Refusal, Scheme};
 use crate::scopes::Scopes;
 
-/// How far clocks may be apart, in seconds.
+/// The accepted clock difference in seconds.
 const LEEWAY: u64 = 30;
 
-/// Checks tokens of known issuers.
+/// Verifies tokens of the configured issuers.
 pub(crate) struct Verifier {
     issuers: Vec<(String, Keys)>,
     audiences: Vec<String>,
@@ -26,11 +26,11 @@ struct Claims {
     sub: Option<String>,
     client_id: Option<String>,
     scope: Option<String>,
-    /// The same at servers that write a list.
+    /// The same as `scope` at servers that write a list.
     scp: Option<Value>,
     /// Set if the token is bound to a key of its owner.
     cnf: Option<Value>,
-    /// Checked where the signature is.
+    /// Checked together with the signature.
     exp: Option<f64>,
 }
 
@@ -44,24 +44,24 @@ impl Verifier {
         &self.audiences
     }
 
-    /// The principal that a token stands for, and the thumbprint of the key that it is bound to, if it is.
+    /// The principal of a token, and the thumbprint of the key that it is bound to, if any.
     pub(crate) async fn verify(&self, token: &Secret) -> Result<(Principal, Option<String>), Refusal> {
         let unknown = Refusal::InvalidToken("the token is unknown");
         if self.issuers.is_empty() {
             return Err(unknown);
         }
         let header = decode_header(token.expose()).map_err(|_| unknown)?;
-        // Tokens for other purposes are signed by the same issuers with the same keys.
+        // Issuers sign tokens for other purposes with the same keys.
         let is_access_token = header.typ.as_deref().is_none_or(|kind| {
             ["JWT", "at+jwt", "application/at+jwt"].iter().any(|known| kind.eq_ignore_ascii_case(known))
         });
         if !is_access_token {
-            return Err(Refusal::InvalidToken("the token is no access token"));
+            return Err(Refusal::InvalidToken("the token is not an access token"));
         }
         if header.crit.is_some() {
-            return Err(Refusal::InvalidToken("the token demands an extension that is not known here"));
+            return Err(Refusal::InvalidToken("the token requires an extension that is not supported"));
         }
-        // Not checked yet: it only says whose keys to check it with.
+        // Not verified yet: only used to find the keys that verify the token.
         let claimed: Claims = dangerous::insecure_decode_claims(token.expose()).map_err(|_| unknown)?;
         let (issuer, keys) = self
             .issuers
@@ -96,13 +96,13 @@ fn principal(claims: Claims) -> Result<(Principal, Option<String>), Refusal> {
         Some(_) => None,
     };
     if claims.cnf.is_some() && bound_to.is_none() {
-        // Whoever stole it could present it as well as its owner: that is what the binding is to prevent.
-        return Err(Refusal::InvalidToken("the token is bound in a way that cannot be proven here"));
+        // The binding prevents that a thief can use the token. If it cannot be checked, the token must be refused.
+        return Err(Refusal::InvalidToken("the token has an unsupported kind of binding"));
     }
     let bound_to = bound_to.map(str::to_owned);
-    // All tokens with an empty subject would be one principal.
+    // All tokens with an empty subject would be the same principal.
     let subject = claims.sub.or(claims.client_id).filter(|subject| !subject.trim().is_empty());
-    let subject = subject.ok_or(Refusal::InvalidToken("the token names nobody"))?;
+    let subject = subject.ok_or(Refusal::InvalidToken("the token has no subject"))?;
     let mut scopes = Scopes::parse(claims.scope.as_deref().unwrap_or_default());
     match claims.scp {
         Some(Value::String(list)) => scopes.add(&Scopes::parse(&list)),
@@ -117,9 +117,9 @@ fn principal(claims: Claims) -> Result<(Principal, Option<String>), Refusal> {
 
 fn explain(error: &ErrorKind) -> &'static str {
     match error {
-        ErrorKind::ExpiredSignature => "the token has ended",
-        ErrorKind::ImmatureSignature => "the token has not begun",
-        ErrorKind::InvalidAudience => "the token is made for somebody else",
+        ErrorKind::ExpiredSignature => "the token has expired",
+        ErrorKind::ImmatureSignature => "the token is not valid yet",
+        ErrorKind::InvalidAudience => "the token is made for another audience",
         ErrorKind::InvalidIssuer => "the issuer of the token is not trusted",
         ErrorKind::MissingRequiredClaim(_) => "the token lacks a claim",
         ErrorKind::InvalidSignature => "the signature of the token is wrong",

@@ -1,18 +1,18 @@
-//! Which scopes single tools need.
+//! The scopes that individual tools need.
 
 use crate::scopes::Scopes;
 
-/// Scopes by the names of tools. In a name `*` stands for any letters; what several of them ask for adds up.
+/// Scopes by patterns of tool names. `*` matches any text; the scopes of all matching patterns add up.
 #[derive(Debug, Clone, Default)]
 pub struct ToolScopes(Vec<(String, Scopes)>);
 
 impl ToolScopes {
-    /// Whether no tool needs any.
+    /// Whether no tool needs additional scopes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All scopes that some tool needs.
+    /// All scopes that at least one tool needs.
     pub fn all(&self) -> Scopes {
         self.needed(|_| true)
     }
@@ -39,8 +39,8 @@ impl<S: Into<String>> FromIterator<(S, Scopes)> for ToolScopes {
     }
 }
 
-/// Whether a name is as the pattern says. The first place where a piece fits is as good as any later one, so this takes no
-/// longer than the name is long, times the pieces.
+/// Whether a name matches the pattern. The first match of each piece is as good as any later one, so there is no
+/// backtracking: the time is bounded by the length of the name times the number of pieces.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut pieces = pattern.split('*');
     let Some(mut rest) = pieces.next().and_then(|first| name.strip_prefix(first)) else { return false };
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_anything() {
+    fn a_star_matches_any_text() {
         for (pattern, name) in [
             ("a", "a"),
             ("*", ""),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_patterns_ask_for_adds_up() {
+    fn scopes_of_several_patterns_add_up() {
         let scopes = |list: &str| Scopes::parse(list);
         let tools: ToolScopes =
             [("repo_*", scopes("repo")), ("*_delete", scopes("admin repo")), ("echo", scopes("talk"))]

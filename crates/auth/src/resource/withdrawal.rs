@@ -1,21 +1,21 @@
-//! What a change of the guard takes away: the principals that the old guard let in and the new one refuses.
+//! Which principals lose access when the guard changes: those that the old guard accepts and the new one refuses.
 //!
-//! The answer is by principal, not by token, because a session belongs to a principal. It may name too many, never too few:
-//! a principal that is still welcome opens a new session with its next request.
+//! The answer is by principal, not by token, because a session belongs to a principal. It can contain too many
+//! principals, never too few: a principal that still has access opens a new session with its next request.
 
 use super::{Dpop, Guard, KnownToken};
 
 /// Principals that lost their access.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Withdrawal {
-    /// Names of configured tokens.
+    /// The names of configured tokens.
     pub names: Vec<String>,
-    /// Issuers, of which all principals are meant.
+    /// Issuers. All their principals lost access.
     pub issuers: Vec<String>,
 }
 
 impl Guard {
-    /// The principals that this guard lets in and `next` would refuse, or let in with fewer scopes.
+    /// The principals that this guard accepts and `next` refuses, or accepts with fewer scopes.
     pub fn withdrawn_by(&self, next: &Self) -> Withdrawal {
         let names = self.tokens.iter().filter(|token| !next.keeps_token(token)).map(|token| token.name.clone());
         let are_all_out = !self.scopes.cover(&next.scopes)
@@ -25,7 +25,7 @@ impl Guard {
         Withdrawal { names: names.collect(), issuers: issuers.map(|issuer| issuer.issuer.clone()).collect() }
     }
 
-    /// Goes on where another guard stops: proofs that were shown there are not accepted again here.
+    /// Continues the work of another guard: proofs that were used there are not accepted again.
     pub fn succeeding(mut self, previous: &Self) -> Self {
         if let (Some(proofs), Some(previous)) = (&mut self.proofs, &previous.proofs) {
             proofs.take_over(previous);
@@ -33,7 +33,7 @@ impl Guard {
         self
     }
 
-    /// Whether a token of an earlier guard is known here, for the same principal and with no fewer scopes.
+    /// Whether this guard knows a token of an earlier guard, for the same principal and with no fewer scopes.
     fn keeps_token(&self, old: &KnownToken) -> bool {
         let is_same = |new: &&KnownToken| new.name == old.name && new.token.matches(&old.token);
         let known = self.tokens.iter().find(is_same);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_gone_different_or_worth_less_withdraws_its_principal() {
+    fn a_removed_changed_or_reduced_token_withdraws_its_principal() {
         let with = |tokens: Vec<KnownToken>| withdrawn(Policy { tokens, ..policy() }).0;
         assert_eq!(with(vec![token("bob", "b", "x"), token("ann", "a", "y x z"), token("eve", "e", "")]), names(&[]));
         assert_eq!(with(vec![token("bob", "b", "x")]), names(&["ann"]));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_issuer_that_is_gone_or_held_to_more_withdraws_all_its_principals() {
+    fn a_removed_or_restricted_issuer_withdraws_all_its_principals() {
         let issuers = |next: Policy| withdrawn(next).1;
         assert_eq!(issuers(policy()), names(&[]));
         assert_eq!(issuers(Policy { issuers: vec![issuer("https://two.example", "/two")], ..policy() }), ["one"]);

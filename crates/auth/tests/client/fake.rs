@@ -1,4 +1,4 @@
-//! A protected server and its authorization server, both at one loopback address, with their quirks as switches.
+//! A protected server and its authorization server at one loopback address, with switches for their behaviour.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -14,36 +14,36 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use url::{Url, form_urlencoded};
 
-/// What happened, and how things are.
+/// The recorded requests and the state of the servers.
 #[derive(Debug, Default)]
 pub(crate) struct World {
-    /// Every request of the authorization server: its path, and its query or form.
+    /// Every request to the authorization server: its path, and its query or form.
     pub(crate) log: Vec<(String, Vec<(String, String)>)>,
     /// Changes to the metadata of the authorization server.
     pub(crate) metadata: Vec<(&'static str, Value)>,
     /// The token that the server accepts.
     pub(crate) accepted: Option<String>,
-    /// The scope that the server wants to see in requests for tokens.
+    /// The scope that the server requires in token requests.
     pub(crate) scope: Option<&'static str>,
-    /// Whether refresh tokens are refused, and why.
+    /// The error code with which refresh tokens are rejected, if they are.
     pub(crate) no_refresh: Option<&'static str>,
     /// Whether tokens are bound to keys.
     pub(crate) dpop: bool,
-    /// Whether the server wants no token at all.
+    /// Whether the server requires no token.
     pub(crate) open: bool,
-    /// Whether the server turns down every token.
+    /// Whether the server rejects every token.
     pub(crate) deaf: bool,
     asked_scope: String,
     tokens: u32,
 }
 
 impl World {
-    /// How often a path was asked for.
+    /// How often a path was requested.
     pub(crate) fn count(&self, path: &str) -> usize {
         self.log.iter().filter(|(asked, _)| asked == path).count()
     }
 
-    /// A parameter of the last request of a path.
+    /// A parameter of the last request to a path.
     pub(crate) fn last(&self, path: &str, name: &str) -> Option<&str> {
         let (_, parameters) = self.log.iter().rev().find(|(asked, _)| asked == path)?;
         parameters.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
@@ -85,10 +85,10 @@ impl Fake {
             roots: gladhand_auth::Roots::default(),
             store,
         };
-        Authorizer::new(options).expect("good options")
+        Authorizer::new(options).expect("valid options")
     }
 
-    /// Makes a request of the protected server, through all challenges.
+    /// Sends a request to the protected server, and answers all challenges.
     pub(crate) async fn call(&self, authorizer: &Authorizer) -> Result<StatusCode, AuthError> {
         let mut attempt = Attempt::default();
         loop {
@@ -105,7 +105,7 @@ impl Fake {
     }
 }
 
-/// A browser whose person always agrees.
+/// A browser whose user always gives consent.
 struct Willing(reqwest::Client);
 
 impl Browser for Willing {
@@ -181,7 +181,7 @@ fn protected(world: &World, origin: &str, headers: &HeaderMap) -> Response<Full<
     };
     let mut response = reply(status, &json!({}));
     let challenge = format!(r#"{scheme} {error}scope="{scope}", resource_metadata="{metadata}""#);
-    response.headers_mut().insert("www-authenticate", challenge.parse().expect("a good header"));
+    response.headers_mut().insert("www-authenticate", challenge.parse().expect("a valid header"));
     response
 }
 
@@ -190,7 +190,7 @@ fn authorize(world: &mut World) -> Response<Full<Bytes>> {
     let value = |name| world.last("/authorize", name).unwrap_or_default();
     let location = format!("{}?code=c&state={}", value("redirect_uri"), value("state"));
     let mut response = reply(302, &json!({}));
-    response.headers_mut().insert("location", location.parse().expect("a good header"));
+    response.headers_mut().insert("location", location.parse().expect("a valid header"));
     response
 }
 

@@ -1,4 +1,4 @@
-//! Getting into a protected server, on real sockets. What the conformance suite watches is not repeated here.
+//! Tests of the authorization client with real sockets. Cases of the conformance suite are not repeated here.
 
 mod fake;
 
@@ -16,7 +16,7 @@ fn memory() -> Arc<dyn TokenStore> {
 }
 
 #[tokio::test]
-async fn many_challenged_requests_ask_the_person_once() {
+async fn many_challenged_requests_ask_the_user_once() {
     let fake = Fake::start().await;
     let authorizer = fake.authorizer(memory());
     let one = || fake.call(&authorizer);
@@ -48,7 +48,7 @@ async fn after_a_restart_the_stored_token_is_used_and_an_old_one_renewed() {
 }
 
 #[tokio::test]
-async fn when_a_token_cannot_be_renewed_the_person_is_asked_again() {
+async fn if_a_token_cannot_be_renewed_the_user_is_asked_again() {
     for (code, registrations) in [("invalid_grant", 1), ("invalid_client", 2)] {
         let fake = Fake::start().await;
         let authorizer = fake.authorizer(memory());
@@ -65,7 +65,7 @@ async fn when_a_token_cannot_be_renewed_the_person_is_asked_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_turns_down_every_token_has_the_person_asked_once() {
+async fn a_server_that_rejects_every_token_asks_the_user_once() {
     let fake = Fake::start().await;
     fake.world.lock().unwrap().deaf = true;
     let error = fake.call(&fake.authorizer(memory())).await.unwrap_err();
@@ -74,9 +74,9 @@ async fn a_server_that_turns_down_every_token_has_the_person_asked_once() {
 }
 
 #[tokio::test]
-async fn a_token_of_a_kind_that_was_not_asked_for_is_not_used() {
+async fn a_token_of_a_type_that_was_not_requested_is_not_used() {
     let fake = Fake::start().await;
-    // The authorization server binds tokens to keys without saying so.
+    // The authorization server binds tokens to keys without announcing it.
     fake.world.lock().unwrap().dpop = true;
     let error = fake.call(&fake.authorizer(memory())).await.unwrap_err();
     assert!(matches!(error, AuthError::Nonsense { .. }), "{error}");
@@ -84,14 +84,14 @@ async fn a_token_of_a_kind_that_was_not_asked_for_is_not_used() {
 }
 
 #[tokio::test]
-async fn wider_scopes_are_asked_for_beside_the_earlier_ones_and_only_once() {
+async fn wider_scopes_are_requested_once_in_addition_to_earlier_ones() {
     let fake = Fake::start().await;
     let authorizer = fake.authorizer(memory());
     fake.call(&authorizer).await.unwrap();
     fake.world.lock().unwrap().scope = Some("admin");
     fake.call(&authorizer).await.unwrap();
     assert_eq!(fake.world.lock().unwrap().last("/authorize", "scope"), Some("basic admin"));
-    // A scope in two words is never granted by this server.
+    // This server never grants a scope that consists of two words.
     fake.world.lock().unwrap().scope = Some("never ever");
     let error = fake.call(&authorizer).await.unwrap_err();
     assert!(matches!(error, AuthError::ScopeNotGranted { .. }), "{error}");
@@ -114,7 +114,7 @@ async fn a_bound_token_survives_a_restart_with_its_key() {
 }
 
 #[tokio::test]
-async fn authorization_servers_that_are_not_safe_are_not_used() {
+async fn unsafe_authorization_servers_are_not_used() {
     let cases = [
         ("code_challenge_methods_supported", json!(["plain"])),
         ("authorization_endpoint", json!("http://as.example/authorize")),
@@ -143,7 +143,7 @@ async fn tokens_are_never_printed() {
 }
 
 #[tokio::test]
-async fn signing_out_revokes_where_that_is_possible_and_forgets_in_any_case() {
+async fn signing_out_revokes_if_possible_and_always_deletes() {
     for (endpoint, expected) in [(Some("/revoke"), "Done"), (Some("/away"), "Failed"), (None, "Unsupported")] {
         let fake = Fake::start().await;
         if let Some(path) = endpoint {
@@ -170,12 +170,12 @@ async fn signing_out_revokes_where_that_is_possible_and_forgets_in_any_case() {
             assert_eq!(tokens, all);
         }
         fake.call(&authorizer).await.unwrap();
-        assert_eq!(fake.world.lock().unwrap().count("/authorize"), 2, "the token is not used any more");
+        assert_eq!(fake.world.lock().unwrap().count("/authorize"), 2, "the token is not used after signing out");
         assert!(fake.authorizer(memory()).sign_out().await.unwrap().is_empty());
     }
 }
 
-/// A store that is out of order.
+/// A store that always fails.
 #[derive(Debug)]
 struct Locked;
 
@@ -194,12 +194,16 @@ impl TokenStore for Locked {
 }
 
 #[tokio::test]
-async fn a_store_that_is_out_of_order_matters_only_to_servers_that_want_a_token() {
+async fn a_failing_store_only_affects_servers_that_require_a_token() {
     let fake = Fake::start().await;
     fake.world.lock().unwrap().open = true;
     assert_eq!(fake.call(&fake.authorizer(Arc::new(Locked))).await.unwrap(), StatusCode::OK);
     fake.world.lock().unwrap().open = false;
     let error = fake.call(&fake.authorizer(Arc::new(Locked))).await.unwrap_err();
     assert_eq!(error.to_string(), "could not use the token store: it is locked");
-    assert_eq!(fake.world.lock().unwrap().count("/authorize"), 0, "nobody is asked for what cannot be kept");
+    assert_eq!(
+        fake.world.lock().unwrap().count("/authorize"),
+        0,
+        "the user is not asked if the token could not be stored"
+    );
 }

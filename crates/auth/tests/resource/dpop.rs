@@ -1,4 +1,4 @@
-//! Tokens that are bound to a key: good proofs, and everything that can be wrong with one.
+//! Tokens that are bound to a key: valid proofs, and all kinds of invalid ones.
 
 use aws_lc_rs::digest;
 use base64::Engine;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{Fixture, METADATA, RESOURCE, but, claims, head, now};
 
-/// Whoever owns a token, with the key that it is bound to.
+/// The owner of a token, with the key that the token is bound to.
 struct Owner {
     algorithm: Algorithm,
     key: EncodingKey,
@@ -20,9 +20,9 @@ struct Owner {
 }
 
 impl Owner {
-    /// An owner whose token the issuer of the fixture made.
+    /// An owner with a token from the issuer of the fixture.
     fn of(fixture: &Fixture, algorithm: Algorithm) -> Self {
-        // Somebody else's fixture is a good source of keys.
+        // Another fixture provides a key that the issuer does not know.
         let (_, key) = Fixture::new().keys.into_iter().find(|(one, _)| *one == algorithm).expect("a key of this kind");
         let mut public = Jwk::from_encoding_key(&key, algorithm).expect("a public half");
         public.common.key_algorithm = None;
@@ -43,7 +43,7 @@ impl Owner {
     }
 
     fn prove(&self, claims: &Value) -> String {
-        encode(&self.header(), claims, &self.key).expect("a good key")
+        encode(&self.header(), claims, &self.key).expect("a valid key")
     }
 
     /// The headers of a request with a proof.
@@ -56,7 +56,7 @@ impl Owner {
 }
 
 fn value(text: &str) -> HeaderValue {
-    HeaderValue::from_str(text).expect("a good header")
+    HeaderValue::from_str(text).expect("a valid header")
 }
 
 fn with(mut claims: Value, name: &str, value: Value) -> Value {
@@ -76,7 +76,7 @@ async fn a_bound_token_is_accepted_with_a_proof_of_every_kind() {
 }
 
 #[tokio::test]
-async fn a_proof_is_good_for_one_request_of_its_own() {
+async fn a_proof_is_valid_for_one_request() {
     let fixture = Fixture::new();
     let owner = Owner::of(&fixture, Algorithm::ES256);
     let headers = owner.headers(&owner.prove(&owner.claims("one")));
@@ -84,17 +84,17 @@ async fn a_proof_is_good_for_one_request_of_its_own() {
     let (status, challenge) = fixture.check_headers(&headers, None).await.unwrap_err();
     assert_eq!(status, 401);
     let expected = format!(
-        r#"DPoP error="invalid_dpop_proof", error_description="the proof was shown before", scope="use", resource_metadata="{METADATA}", algs="ES256 ES384 EdDSA RS256 PS256""#
+        r#"DPoP error="invalid_dpop_proof", error_description="the proof was already used", scope="use", resource_metadata="{METADATA}", algs="ES256 ES384 EdDSA RS256 PS256""#
     );
     assert_eq!(challenge, expected);
-    // The other addresses of the older transport are ours too, and a query does not count.
+    // The paths of the older transport are ours too, and a query is ignored.
     let get = with(with(owner.claims("two"), "htm", json!("GET")), "htu", json!("https://mcp.example/sse"));
     let request = head("GET", "/sse?x=1", &owner.headers(&owner.prove(&get)));
     assert!(fixture.check_head(&request, None).await.is_ok());
 }
 
 #[tokio::test]
-async fn a_proof_for_one_address_is_of_no_use_at_another() {
+async fn a_proof_for_one_address_is_not_valid_at_another() {
     let fixture = Fixture::new();
     let owner = Owner::of(&fixture, Algorithm::ES256);
     for (number, path) in ["/session", "/send", "/messages", "/mcp/", "/"].into_iter().enumerate() {
@@ -105,7 +105,7 @@ async fn a_proof_for_one_address_is_of_no_use_at_another() {
 }
 
 #[tokio::test]
-async fn a_proof_for_the_published_address_holds_at_our_endpoint_behind_a_proxy() {
+async fn a_proof_for_the_published_address_is_valid_at_the_endpoint_behind_a_proxy() {
     let fixture = Fixture::new();
     let owner = Owner::of(&fixture, Algorithm::ES256);
     let headers = owner.headers(&owner.prove(&owner.claims("one")));
@@ -113,7 +113,7 @@ async fn a_proof_for_the_published_address_holds_at_our_endpoint_behind_a_proxy(
 }
 
 #[tokio::test]
-async fn proofs_that_prove_something_else_are_refused_with_the_reason() {
+async fn proofs_for_something_else_are_refused_with_the_reason() {
     let fixture = Fixture::new();
     let owner = Owner::of(&fixture, Algorithm::ES256);
     let other = Owner::of(&fixture, Algorithm::ES256);
@@ -121,14 +121,14 @@ async fn proofs_that_prove_something_else_are_refused_with_the_reason() {
     let kind = |change: &dyn Fn(&mut Header)| {
         let mut header = owner.header();
         change(&mut header);
-        encode(&header, &good(), &owner.key).expect("a good key")
+        encode(&header, &good(), &owner.key).expect("a valid key")
     };
     let symmetric = || {
         let mut header = Header::new(Algorithm::HS256);
         (header.typ, header.jwk) = (Some("dpop+jwt".to_owned()), Some(owner.public.clone()));
-        encode(&header, &good(), &EncodingKey::from_secret(b"public")).expect("a good key")
+        encode(&header, &good(), &EncodingKey::from_secret(b"public")).expect("a valid key")
     };
-    let forged = || encode(&owner.header(), &good(), &other.key).expect("a good key");
+    let forged = || encode(&owner.header(), &good(), &other.key).expect("a valid key");
     let generous = || {
         let mut header = serde_json::to_value(owner.header()).expect("a header");
         header["jwk"]["d"] = json!("private");
@@ -144,17 +144,17 @@ async fn proofs_that_prove_something_else_are_refused_with_the_reason() {
             "the proof is made for another address",
         ),
         (owner.prove(&with(good(), "ath", json!("x"))), "the proof is made for another token"),
-        (owner.prove(&with(good(), "iat", json!(now() - 120))), "the proof was not made just now"),
-        (owner.prove(&with(good(), "iat", json!(now() + 120))), "the proof was not made just now"),
-        (owner.prove(&with(good(), "iat", json!(u64::MAX))), "the proof was not made just now"),
+        (owner.prove(&with(good(), "iat", json!(now() - 120))), "the proof is too old or dated in the future"),
+        (owner.prove(&with(good(), "iat", json!(now() + 120))), "the proof is too old or dated in the future"),
+        (owner.prove(&with(good(), "iat", json!(u64::MAX))), "the proof is too old or dated in the future"),
         (owner.prove(&with(good(), "jti", json!(""))), "the proof has no usable identifier"),
         (owner.prove(&with(good(), "jti", Value::Null)), "the proof lacks a claim, or its signature is wrong"),
         (forged(), "the proof lacks a claim, or its signature is wrong"),
         (other.prove(&good()), "the token is bound to another key"),
-        (kind(&|header| header.typ = Some("JWT".to_owned())), "the proof is of another kind"),
+        (kind(&|header| header.typ = Some("JWT".to_owned())), "the proof has an unsupported type or algorithm"),
         (kind(&|header| header.jwk = None), "the proof does not name its key"),
-        (generous(), "the proof gives its key away"),
-        (symmetric(), "the proof is of another kind"),
+        (generous(), "the proof contains its private key"),
+        (symmetric(), "the proof has an unsupported type or algorithm"),
         ("garbage".to_owned(), "the proof cannot be read"),
     ];
     for (proof, why) in cases {
@@ -174,22 +174,22 @@ async fn proofs_that_prove_something_else_are_refused_with_the_reason() {
     }
     assert!(
         fixture.check_headers(&owner.headers(&owner.prove(&good())), None).await.is_ok(),
-        "none of these was remembered"
+        "rejected proofs are not remembered"
     );
 }
 
 #[tokio::test]
-async fn tokens_and_schemes_must_fit() {
+async fn token_and_scheme_must_match() {
     for (mode, bearer_of_unbound, why_not) in [
         (Dpop::Accepted, true, "it needs a proof of possession"),
         (Dpop::Required, false, "it needs a proof of possession"),
-        (Dpop::Off, true, "which cannot be proven here"),
+        (Dpop::Off, true, "which is not supported here"),
     ] {
         let fixture = Fixture::with(mode);
         let owner = Owner::of(&fixture, Algorithm::ES256);
         let unbound = fixture.sign(Algorithm::ES256, &claims());
         assert_eq!(fixture.check(&format!("Bearer {unbound}"), None).await.is_ok(), bearer_of_unbound, "{mode:?}");
-        // Presented like any other, a bound token is a stolen one.
+        // A bound token without a proof could be stolen.
         let (status, challenge) = fixture.check(&format!("Bearer {}", owner.token), None).await.unwrap_err();
         assert!(status == 401 && challenge.contains(why_not), "{mode:?}: {challenge}");
         let with_proof = owner.headers(&owner.prove(&owner.claims("one")));
@@ -210,7 +210,7 @@ async fn tokens_and_schemes_must_fit() {
 }
 
 #[tokio::test]
-async fn a_tool_that_needs_more_scope_is_asked_for_in_the_same_scheme() {
+async fn a_tool_that_needs_more_scope_is_challenged_in_the_same_scheme() {
     let fixture = Fixture::new();
     let owner = Owner::of(&fixture, Algorithm::ES256);
     let headers = owner.headers(&owner.prove(&owner.claims("one")));

@@ -1,4 +1,4 @@
-//! The guard of our own endpoint: tokens good and bad, and the words of each refusal.
+//! Tests of the guard of our own endpoint: valid and invalid tokens, and the text of each refusal.
 
 mod dpop;
 
@@ -53,10 +53,9 @@ impl Fixture {
             jwk.common.key_algorithm = None;
             jwk
         });
-        let folder = tempfile::tempdir().expect("there is room for a folder");
+        let folder = tempfile::tempdir().expect("a temporary folder can be created");
         let path = folder.path().join("keys.json");
-        fs_err::write(&path, json!({"keys": public.collect::<Vec<_>>()}).to_string())
-            .expect("there is room for a file");
+        fs_err::write(&path, json!({"keys": public.collect::<Vec<_>>()}).to_string()).expect("a file can be written");
         let policy = Policy {
             resource: Some(Url::parse(RESOURCE).expect("an address")),
             issuers: vec![Issuer { issuer: ISSUER.to_owned(), keys: KeySource::File(path) }],
@@ -71,7 +70,7 @@ impl Fixture {
             endpoint: "/behind-a-proxy".to_owned(),
             ..Policy::default()
         };
-        Self { guard: Guard::new(policy).expect("a good policy"), keys, _folder: folder }
+        Self { guard: Guard::new(policy).expect("a valid policy"), keys, _folder: folder }
     }
 
     fn sign(&self, algorithm: Algorithm, claims: &Value) -> String {
@@ -81,13 +80,13 @@ impl Fixture {
         };
         let mut header = Header::new(algorithm);
         header.kid = Some(format!("{:?}", if algorithm == Algorithm::PS256 { Algorithm::RS256 } else { algorithm }));
-        encode(&header, claims, key).expect("a good key")
+        encode(&header, claims, key).expect("a valid key")
     }
 
     /// The principal's name, or status and challenge.
     async fn check(&self, authorization: &str, tool: Option<&str>) -> Result<String, (u16, String)> {
         let mut headers = HeaderMap::new();
-        headers.insert(header::AUTHORIZATION, HeaderValue::from_str(authorization).expect("a good header"));
+        headers.insert(header::AUTHORIZATION, HeaderValue::from_str(authorization).expect("a valid header"));
         self.check_headers(&headers, tool).await
     }
 
@@ -113,9 +112,9 @@ fn head(method: &str, path: &str, headers: &HeaderMap) -> Parts {
     request.into_parts().0
 }
 
-/// The inner key of a PKCS #8 document: what a JSON web token library takes for RSA.
+/// The inner key of a PKCS #8 document, as the JSON web token library requires it for RSA.
 fn pkcs1(document: &[u8]) -> Vec<u8> {
-    // The inner key is the last element, and it begins with a sequence of two length bytes.
+    // The inner key is the last element. It starts with a sequence that has two length bytes.
     let at =
         document.windows(4).skip(4).position(|bytes| bytes[0] == 0x30 && bytes[1] == 0x82).expect("an inner key") + 4;
     document[at..].to_vec()
@@ -160,18 +159,18 @@ async fn scopes_are_read_in_both_spellings() {
 async fn bad_tokens_are_refused_with_the_reason() {
     let fixture = Fixture::new();
     let cases = [
-        (but("exp", json!(now() - 120)), "the token has ended"),
-        (but("nbf", json!(now() + 120)), "the token has not begun"),
-        (but("aud", json!("https://other.example")), "the token is made for somebody else"),
+        (but("exp", json!(now() - 120)), "the token has expired"),
+        (but("nbf", json!(now() + 120)), "the token is not valid yet"),
+        (but("aud", json!("https://other.example")), "the token is made for another audience"),
         (but("aud", Value::Null), "the token lacks a claim"),
         (but("exp", Value::Null), "the token lacks a claim"),
         (but("iss", json!("https://as.example/")), "the issuer of the token is not trusted"),
-        (but("sub", Value::Null), "the token names nobody"),
-        (but("sub", json!("")), "the token names nobody"),
-        (but("sub", json!(" ")), "the token names nobody"),
+        (but("sub", Value::Null), "the token has no subject"),
+        (but("sub", json!("")), "the token has no subject"),
+        (but("sub", json!(" ")), "the token has no subject"),
         (but("cnf", json!({"jkt": "x"})), "the token is bound to a key: it needs a proof of possession"),
-        (but("cnf", json!({"x5t#S256": "x"})), "the token is bound in a way that cannot be proven here"),
-        (but("cnf", json!({"jkt": "x", "x5t#S256": "x"})), "the token is bound in a way that cannot be proven here"),
+        (but("cnf", json!({"x5t#S256": "x"})), "the token has an unsupported kind of binding"),
+        (but("cnf", json!({"jkt": "x", "x5t#S256": "x"})), "the token has an unsupported kind of binding"),
     ];
     for (claims, why) in cases {
         let token = fixture.sign(Algorithm::ES256, &claims);
@@ -188,7 +187,7 @@ async fn forged_tokens_are_refused() {
     let good = fixture.sign(Algorithm::ES256, &claims());
     let (head, signature) = good.rsplit_once('.').unwrap();
     let stranger = Fixture::new().sign(Algorithm::ES256, &claims());
-    // The public key taken for the secret of a symmetric algorithm.
+    // Attack: the public key is used as the secret of a symmetric algorithm.
     let mut symmetric = Header::new(Algorithm::HS256);
     symmetric.kid = Some("ES256".to_owned());
     let symmetric = encode(&symmetric, &claims(), &EncodingKey::from_secret(b"public")).unwrap();
@@ -222,7 +221,7 @@ async fn a_tool_may_need_more_scope() {
 }
 
 #[tokio::test]
-async fn without_a_token_the_challenge_says_where_to_get_one() {
+async fn without_a_token_the_challenge_names_the_metadata() {
     let fixture = Fixture::new();
     let challenge = format!(r#"Bearer scope="use", resource_metadata="{METADATA}""#);
     assert_eq!(fixture.check_headers(&HeaderMap::new(), None).await, Err((401, challenge.clone())));
@@ -244,7 +243,7 @@ async fn malformed_headers_are_bad_requests() {
 }
 
 #[tokio::test]
-async fn when_keys_are_out_of_reach_nobody_is_blamed() {
+async fn if_keys_cannot_be_fetched_the_client_is_not_blamed() {
     let policy = Policy {
         resource: Some(Url::parse(RESOURCE).unwrap()),
         issuers: vec![Issuer { issuer: ISSUER.to_owned(), keys: KeySource::File("/nowhere/keys.json".into()) }],
@@ -260,7 +259,7 @@ async fn when_keys_are_out_of_reach_nobody_is_blamed() {
 }
 
 #[tokio::test]
-async fn the_metadata_is_at_both_well_known_places() {
+async fn the_metadata_is_at_both_well_known_locations() {
     let fixture = Fixture::new();
     for path in ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"] {
         let document: Value = serde_json::from_str(fixture.guard.metadata(path).unwrap().body()).unwrap();

@@ -65,7 +65,7 @@ fn the_doctor_says_what_agents_will_miss_and_what_to_do() {
         assert!(finding["advice"].is_string(), "{finding}");
     }
     let file = setting.path().join("data/gladhand.db");
-    let expected = format!("no  database: {} is damaged, or no database", file.display());
+    let expected = format!("no  database: {} is damaged or not a database", file.display());
     let drawn = text(&setting.run(&["doctor"]).stdout);
     assert!(drawn.contains(&expected) && drawn.contains("move"), "{drawn}");
 }
@@ -98,7 +98,7 @@ fn a_damaged_database_leaves_working_memory_and_is_explained_in_the_log_alone() 
     );
     let (_, _, log) = process.finish();
     let file = setting.path().join("data/gladhand.db").display().to_string();
-    assert!(log.contains(&file) && log.contains("away to begin anew"), "{log}");
+    assert!(log.contains(&file) && log.contains("away to start with an empty database"), "{log}");
 }
 
 #[test]

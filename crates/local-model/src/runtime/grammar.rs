@@ -1,4 +1,4 @@
-//! Holds a model to what a JSON Schema allows.
+//! Restricts the output of the model to a JSON Schema.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use toktrie::{TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 use super::vocabulary::Bpe;
 use crate::engine::{Grammar, GrammarMaker, Vocabulary};
 
-/// A vocabulary as grammars want to see it.
+/// The vocabulary in the form that llguidance requires.
 struct Words {
     bpe: Arc<Bpe>,
     trie: TokTrie,
@@ -18,9 +18,10 @@ struct Words {
 
 struct Matched(Matcher);
 
-/// What makes grammars over this vocabulary.
+/// Creates the grammar compiler for a vocabulary.
 pub(super) fn maker(bpe: &Arc<Bpe>) -> Result<GrammarMaker, String> {
-    // A byte that is in no text marks control tokens, so that no grammar takes their spelling for them.
+    // A marker byte that occurs in no text identifies control tokens, so that a grammar never accepts their
+    // spelling as text.
     let control = |spelled: &str| [&[TokTrie::SPECIAL_TOKEN_MARKER], spelled.as_bytes()].concat();
     let word = |(spelled, bytes): (&str, &[u8])| if bytes.is_empty() { control(spelled) } else { bytes.to_vec() };
     let words: Vec<Vec<u8>> = bpe.all().map(word).collect();
@@ -30,7 +31,8 @@ pub(super) fn maker(bpe: &Arc<Bpe>) -> Result<GrammarMaker, String> {
     let mut factory = ParserFactory::new_simple(&words).map_err(|why| why.to_string())?;
     factory.quiet();
     Ok(Box::new(move |mut schema| {
-        // Models write spaces where they saw them; a grammar that leaves that open lets them write nothing else.
+        // Fixes the whitespace to the usual one. With flexible whitespace, a small model can generate whitespace
+        // for ever.
         schema["x-guidance"] = json!({"whitespace_flexible": false, "key_separator": ": ", "item_separator": ", "});
         let parser = factory.create_parser(TopLevelGrammar::from_json_schema(schema));
         let parser = parser.map_err(|why| format!("the tool's schema makes no grammar: {why}"))?;

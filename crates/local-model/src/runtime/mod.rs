@@ -1,7 +1,7 @@
-//! What really runs a model: candle for the tensors, tokenizers for the text, llguidance for grammars.
+//! Runs a model: candle for tensors, tokenizers for text, llguidance for grammars.
 //!
-//! Takes the GGUF files of the llama family whose vocabulary is byte-level BPE; everything about them (tokens, merges,
-//! template, sizes) is read from the file itself.
+//! Supports GGUF files of the llama family with a byte-level BPE vocabulary. Tokens, merges, template and sizes are
+//! read from the file itself.
 
 mod grammar;
 mod vocabulary;
@@ -21,26 +21,30 @@ use crate::template::Template;
 use crate::worker::LocalModel;
 use vocabulary::Bpe;
 
-/// How many threads candle's workers are told to be.
+/// The environment variable with the number of candle's worker threads.
 const THREADS: &str = "CANDLE_NUM_THREADS";
 
-/// The model in this file. It is loaded when it is first asked something.
+/// The model in this file. It is loaded in its first round.
 pub fn open(path: &Path) -> Arc<dyn Models> {
     Arc::new(LocalModel::new(path, load))
 }
 
-/// Makes models keep to one thread unless the environment says otherwise.
+/// Limits models to one thread, unless the environment sets a number.
 ///
-/// Candle's workers spin at barriers: two of them on a machine whose cores somebody else wants as well are twenty times
-/// slower than one. The number can be set nowhere but in the environment.
+/// Candle's workers spin at barriers. On a machine whose cores are busy, two workers are twenty times slower than
+/// one. The number can only be set in the environment.
 ///
 /// # Safety
 ///
-/// No other thread may run yet, because some C code reads the environment without asking: call it first in `main`.
-#[expect(unsafe_code, reason = "there is no other way to tell candle, and the caller promises that nobody else looks")]
+/// No other thread may run yet, because C code can read the environment without synchronization. Call this first in
+/// `main`.
+#[expect(
+    unsafe_code,
+    reason = "candle reads the number only from the environment, and the caller guarantees that no other thread runs"
+)]
 pub unsafe fn keep_to_one_thread() {
     if std::env::var_os(THREADS).is_none() {
-        // SAFETY: the caller promises that this is the only thread.
+        // SAFETY: the caller guarantees that this is the only thread.
         unsafe { std::env::set_var(THREADS, "1") };
     }
 }
@@ -68,7 +72,7 @@ fn load(path: &Path) -> Result<Engine, String> {
     })
 }
 
-/// Why a file cannot be read, and what to do. Without the backtrace that may follow the reason.
+/// The error message for a file that cannot be read, with a hint. A backtrace after the first line is dropped.
 fn damaged(why: &candle_core::Error) -> String {
     let why = why.to_string();
     let why = why.lines().next().unwrap_or_default();

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::engine::Vocabulary;
 
-/// A vocabulary of all bytes, two merges and two control tokens, as a file would have it.
+/// A vocabulary with all bytes, two merges and two control tokens, as in a GGUF file.
 fn tiny(pre: &str) -> Content {
     let bytes = (0..=u8::MAX).map(|byte| match byte {
         b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff => char::from(byte).to_string(),
@@ -66,7 +66,7 @@ fn a_grammar_lets_only_what_the_schema_allows_be_said() {
         "type": "object", "properties": {"p": {"enum": ["a.rs", "b"]}}, "required": ["p"], "additionalProperties": false,
     });
     let mut grammar = maker(&bpe)(schema);
-    // Somebody who would rather say `b` than anything else.
+    // Logits that prefer `b` over all other tokens.
     let mut logits = vec![0.0; 260];
     logits[usize::from(b'b')] = 1.0;
     let mut said = Vec::new();

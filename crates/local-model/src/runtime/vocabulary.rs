@@ -1,4 +1,4 @@
-//! The tokens of a GGUF file: byte-level BPE from the file's own vocabulary and merges.
+//! The tokens of a GGUF file: byte-level BPE from the vocabulary and merges in the file.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use super::{number, text};
 use crate::engine::Vocabulary;
 
 const PRE: &str = "tokenizer.ggml.pre";
-/// The kinds of token that say something: ordinary ones, and words that were added as they are.
+/// The token types that stand for text: ordinary tokens, and words that were added unchanged.
 const ORDINARY: u32 = 1;
 const ADDED: u32 = 4;
 
-/// A vocabulary of byte-level BPE.
+/// A byte-level BPE vocabulary.
 pub(super) struct Bpe {
     tokenizer: Tokenizer,
     spelled: Vec<String>,
-    /// What each token says; nothing for control tokens.
+    /// The bytes of each token; empty for control tokens.
     bytes: Vec<Vec<u8>>,
     controls: Vec<String>,
     end: u32,
@@ -30,13 +30,13 @@ pub(super) struct Bpe {
 
 impl Bpe {
     pub(super) fn of(content: &mut Content) -> Result<Self, String> {
-        // Files and candle call the same cutting of text into words by different names.
+        // GGUF files and candle use different names for the same pre-tokenizer.
         if let Some("llama-bpe" | "llama-v3") = text(content, PRE) {
             content.metadata.insert(PRE.to_owned(), Value::String("llama3".to_owned()));
         }
         let mut tokenizer = Tokenizer::from_gguf(content).map_err(|why| why.to_string())?;
         if !matches!(text(content, PRE), Some("llama3" | "qwen2" | "smaug-bpe" | "lfm2")) {
-            // What candle does with names that it does not know puts a space before every piece.
+            // For unknown names, candle would put a space before every piece.
             let words = ByteLevel::new(false, false, true);
             tokenizer.with_pre_tokenizer(Some(Sequence::new(vec![Digits::new(true).into(), words.into()])));
         }
@@ -54,11 +54,11 @@ impl Bpe {
         let bytes: Vec<Vec<u8>> = spelled.iter().enumerate().map(said).collect();
         let controls = spelled.iter().zip(&bytes).filter(|(word, bytes)| bytes.is_empty() && !word.is_empty());
         let controls = controls.map(|(word, _)| word.clone()).collect();
-        let end = number(content, "tokenizer.ggml.eos_token_id").ok_or("it names no token that ends a text")?;
+        let end = number(content, "tokenizer.ggml.eos_token_id").ok_or("it names no end-of-text token")?;
         Ok(Self { tokenizer, spelled, bytes, controls, end })
     }
 
-    /// How a token is spelled, if there is one.
+    /// The spelling of a token, or an empty string if there is none.
     pub(super) fn spelled(&self, token: Option<u32>) -> &str {
         token.and_then(|token| self.spelled.get(token as usize)).map(String::as_str).unwrap_or_default()
     }
@@ -67,7 +67,7 @@ impl Bpe {
         self.end
     }
 
-    /// What each token says, in the order of their numbers.
+    /// The spelling and the bytes of each token, in order of token number.
     pub(super) fn all(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.spelled.iter().zip(&self.bytes).map(|(spelled, bytes)| (spelled.as_str(), bytes.as_slice()))
     }
@@ -75,7 +75,7 @@ impl Bpe {
 
 impl Vocabulary for Arc<Bpe> {
     fn tokens(&self, text: &str) -> Vec<u32> {
-        // Fails only where a vocabulary lacks letters, and then there is nothing better to read.
+        // Encoding fails only if the vocabulary lacks letters. Then there is nothing to read.
         self.tokenizer.encode_fast(text, false).map(|encoding| encoding.get_ids().to_vec()).unwrap_or_default()
     }
 
@@ -97,7 +97,8 @@ fn list<T>(content: &Content, key: &str, read: impl Fn(&Value) -> Option<T>) -> 
     values.into_iter().flatten().filter_map(read).collect()
 }
 
-/// Which letter stands for which byte: those that can be seen for themselves, the others for letters from 256 on.
+/// The byte that each letter stands for. Visible characters stand for themselves; the other bytes use letters from
+/// 256 on.
 fn letters() -> HashMap<char, u8> {
     let is_seen = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     let seen = (0..=u8::MAX).filter(is_seen).map(|byte| (char::from(byte), byte));

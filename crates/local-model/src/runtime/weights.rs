@@ -1,4 +1,4 @@
-//! The weights of a model, in a form in which processors are quick with them.
+//! Loads the weights of a model in a format that CPUs process quickly.
 
 use std::io::{Cursor, Read, Seek};
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::engine::Mind;
 
-/// Packings for which candle has no vector code. Unpacked and packed as `Q8_0`, they are several times as fast.
+/// Formats for which candle has no SIMD code. Converted to `Q8_0` they are several times faster.
 const SLOW: [GgmlDType; 3] = [GgmlDType::Q4_1, GgmlDType::Q5_0, GgmlDType::Q5_1];
 
-/// Weights with the keys and values of what they have read.
+/// The weights, with the keys and values of the tokens read so far.
 #[derive(Clone)]
 struct Candle {
     weights: ModelWeights,
     read: usize,
-    /// One thread of its own, so that no matrix goes to as many threads as there are cores.
+    /// A pool of one thread. Without it, each matrix operation would use as many threads as there are cores.
     thread: Arc<ThreadPool>,
 }
 
-/// Reads the weights out of a file.
+/// Loads the weights from a file.
 pub(super) fn load(content: Content, file: &mut (impl Read + Seek)) -> Result<Box<dyn Mind>> {
     let thread = ThreadPoolBuilder::new().num_threads(1).thread_name(|_| "local-model-tensors".to_owned()).build();
     let thread = Arc::new(thread.map_err(candle_core::Error::wrap)?);
@@ -33,8 +33,8 @@ pub(super) fn load(content: Content, file: &mut (impl Read + Seek)) -> Result<Bo
     Ok(Box::new(Candle { weights, read: 0, thread }))
 }
 
-/// The weights of a file whose tensors are to be packed anew: candle loads weights from files only, so a new file is
-/// written into memory and read again.
+/// Converts the slow tensors of a file. Candle loads weights only from a file, so this writes a new file in memory
+/// and reads it back.
 fn repacked(content: &Content, file: &mut (impl Read + Seek)) -> Result<ModelWeights> {
     let mut tensors = Vec::with_capacity(content.tensor_infos.len());
     for name in content.tensor_infos.keys() {
@@ -47,7 +47,7 @@ fn repacked(content: &Content, file: &mut (impl Read + Seek)) -> Result<ModelWei
         tensors.push((name.as_str(), tensor));
     }
     let tensors: Vec<_> = tensors.iter().map(|(name, tensor)| (*name, tensor)).collect();
-    // The vocabulary is large, and no weight needs it.
+    // The vocabulary is large and not part of the weights.
     let metadata = content.metadata.iter().filter(|(key, _)| !key.starts_with("tokenizer."));
     let metadata: Vec<_> = metadata.map(|(key, value)| (key.as_str(), value)).collect();
     let mut written = Cursor::new(Vec::new());

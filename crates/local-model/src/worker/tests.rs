@@ -3,7 +3,7 @@ use gladhand_models::Usage;
 use super::*;
 use crate::testing::{load_echo, round, user};
 
-/// Collects an answer, and cancels after so many pieces.
+/// Collects an answer, and cancels after this many pieces.
 struct Heart {
     said: String,
     pieces_left: usize,

@@ -1,4 +1,4 @@
-//! Anthropic's Messages.
+//! Client for Anthropic's Messages API.
 
 mod reply;
 mod request;
@@ -24,11 +24,11 @@ pub struct Anthropic {
 }
 
 impl Anthropic {
-    /// Where it is.
+    /// The base address of the API.
     pub const BASE: &str = "https://api.anthropic.com/v1";
     const NAME: &str = "Anthropic";
 
-    /// The account to which a key belongs.
+    /// Creates a client for the account that owns the key.
     pub fn new(web: Web, base: &str, key: Arc<dyn Credential>) -> Result<Self, ModelError> {
         Ok(Self { web, base: Base::parse(base)?, key })
     }
@@ -54,7 +54,7 @@ impl Models for Anthropic {
         url.query_pairs_mut().append_pair("limit", "1000");
         let request = Self::with_usual_headers(Request::get(url));
         let document = Document::ask(self.access(), &request).await?;
-        // The newest come first, and that is how people look for them.
+        // The list is sorted newest first. That order is useful to users, so it is kept.
         Ok(entries(&document.read(Self::NAME)?["data"]).iter().filter_map(option).collect())
     }
 
@@ -103,19 +103,19 @@ fn option(entry: &Value) -> Option<ModelOption> {
     })
 }
 
-/// How a model is told to think.
+/// How thinking is configured for a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// It cannot.
+    /// The model does not support thinking.
     Never,
-    /// By how many tokens it may use.
+    /// The request sets a token budget for thinking.
     Budget,
-    /// By how hard it should try; it decides on the rest.
+    /// The request sets an effort level, and the model decides how much to think.
     Effort,
 }
 
 impl Mode {
-    /// The generation of a model is in its id: `claude-3-7-sonnet-…`, `claude-opus-4-1-…`, `claude-fable-5`.
+    /// Reads the generation from the model id: `claude-3-7-sonnet-…`, `claude-opus-4-1-…`, `claude-fable-5`.
     fn of(id: &str) -> Self {
         let mut numbers =
             id.split(['-', '.']).filter_map(|part| part.parse::<u32>().ok()).filter(|number| *number < 1000);
@@ -123,7 +123,7 @@ impl Mode {
         match generation {
             Some(generation) if generation < (3, 7) => Self::Never,
             Some(generation) if generation < (4, 6) => Self::Budget,
-            // Names without a number are newer than the numbers that we know.
+            // An id without a number belongs to a model newer than the generations above.
             _ => Self::Effort,
         }
     }

@@ -1,4 +1,4 @@
-//! What a message says while it is made.
+//! Reads the event stream of an Anthropic message.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::exchange::{Exchange, arguments, so_far};
 use crate::web::failed;
 use crate::{Heard, ModelError, Piece, Segment, Usage, WantedCall};
 
-/// The most blocks that one message may have.
+/// The maximum number of content blocks in one message.
 const MAX_BLOCKS: usize = 1024;
 
 #[derive(Debug, Default, Deserialize)]
@@ -33,16 +33,16 @@ struct Delta {
     stop_reason: Option<String>,
 }
 
-/// A block, as far as it has come.
+/// A content block that is still being received.
 #[derive(Debug)]
 struct Block {
     index: u64,
     value: Value,
-    /// The text of a thought, or the arguments of a call.
+    /// The text received so far: the answer, a thought, or the arguments of a call.
     text: String,
 }
 
-/// Listens until the message is complete.
+/// Reads events until the message is complete.
 pub(super) async fn listen(exchange: &mut Exchange<'_>, mut events: Events) -> Result<Heard, ModelError> {
     let mut message = Value::Null;
     let mut blocks: Vec<Block> = Vec::new();
@@ -58,7 +58,7 @@ pub(super) async fn listen(exchange: &mut Exchange<'_>, mut events: Events) -> R
             "content_block_start" if blocks.len() < MAX_BLOCKS => {
                 let (index, value) = (event.index, event.content_block);
                 exchange.keep(&value)?;
-                // Mostly empty, but it may begin with something.
+                // Usually empty, but the block may already start with text.
                 let (text, thought) = (value["text"].as_str(), value["thinking"].as_str());
                 let delta =
                     Delta { text: text.map(str::to_owned), thinking: thought.map(str::to_owned), ..Delta::default() };
@@ -66,7 +66,7 @@ pub(super) async fn listen(exchange: &mut Exchange<'_>, mut events: Events) -> R
                 let piece = blocks.last_mut().map(|block| block.grow(delta)).unwrap_or_default();
                 exchange.say(piece).await;
             }
-            "content_block_start" => return Err(failed("Anthropic sent more blocks than can be kept.")),
+            "content_block_start" => return Err(failed("Anthropic sent more than 1024 content blocks.")),
             "content_block_delta" => {
                 let block = blocks.iter_mut().rev().find(|block| block.index == event.index);
                 let piece = block.map(|block| block.grow(event.delta)).unwrap_or_default();
@@ -101,7 +101,7 @@ pub(super) async fn listen(exchange: &mut Exchange<'_>, mut events: Events) -> R
 }
 
 impl Block {
-    /// Takes a piece in, and gives what of it is to be heard.
+    /// Appends a delta, and returns the part of it that the listener receives.
     fn grow(&mut self, delta: Delta) -> Piece {
         let mut piece = Piece::default();
         if let Some(text) = delta.text.filter(|text| !text.is_empty()) {
@@ -129,7 +129,7 @@ impl Block {
         self.value["type"] == "tool_use"
     }
 
-    /// The whole block.
+    /// The block as one JSON value.
     fn to_value(&self) -> Value {
         let mut value = self.value.clone();
         match value["type"].as_str() {
@@ -143,13 +143,14 @@ impl Block {
         value
     }
 
-    /// The arguments of a call: mostly they come in pieces, else they were there from the beginning.
+    /// The arguments of a call. They usually arrive as deltas; otherwise `content_block_start` already contained
+    /// them.
     fn arguments(&self) -> String {
         if self.text.is_empty() { self.value["input"].to_string() } else { self.text.clone() }
     }
 }
 
-/// The calls among the blocks; the thoughts that led to them go back with the first one.
+/// Collects the tool calls. The thoughts that led to them are sent back with the first call.
 async fn calls(exchange: &mut Exchange<'_>, blocks: &[Block]) -> Vec<WantedCall> {
     let uses: Vec<&Block> = blocks.iter().filter(|block| block.is_call()).collect();
     if !uses.is_empty() {
@@ -157,7 +158,8 @@ async fn calls(exchange: &mut Exchange<'_>, blocks: &[Block]) -> Vec<WantedCall>
         exchange.debug("tool_calls", |told| told.and("functionCalls", &raw)).await;
     }
     let thoughts: Vec<Value> = blocks.iter().filter(|block| block.is_thought()).map(Block::to_value).collect();
-    let seal = (!thoughts.is_empty()).then(|| serde_json::value::to_raw_value(&thoughts).expect("JSON is JSON"));
+    let seal = (!thoughts.is_empty())
+        .then(|| serde_json::value::to_raw_value(&thoughts).expect("a JSON value can be serialized"));
     let wanted = uses.iter().enumerate().map(|(at, block)| {
         let name = block.value["name"].as_str().unwrap_or_default();
         let id = block.value["id"].as_str().filter(|id| !id.is_empty());
@@ -171,7 +173,7 @@ async fn calls(exchange: &mut Exchange<'_>, blocks: &[Block]) -> Vec<WantedCall>
     wanted.collect()
 }
 
-/// Counts are said twice, and the later ones are whole numbers again, not additions.
+/// Merges token counts. The service sends them twice; later counts are totals, not increments.
 fn counted(before: Usage, said: &Value) -> Usage {
     let count = |name: &str| said[name].as_u64();
     let cached =

@@ -1,4 +1,4 @@
-//! A round as the body of a message.
+//! Builds the request body of an Anthropic message from a round.
 
 use gladhand_core::wire::RawValue;
 use serde::Serialize;
@@ -8,11 +8,12 @@ use crate::exchange::trimmed;
 use crate::said::{outcome, picture, schema, seal};
 use crate::{Round, Said, Thinking};
 
-/// How long an answer may be, thoughts not counted, in tokens. The oldest models that are still there allow no more.
+/// The maximum length of an answer in tokens, without thoughts. The oldest models that are still available allow
+/// only [`OLDEST_MAX_ANSWER`].
 const MAX_ANSWER: u32 = 8192;
 const OLDEST_MAX_ANSWER: u32 = 4096;
 
-/// What the user said before a conversation that begins with a summary: somebody has to speak first.
+/// The user message inserted when the history starts with a summary. The API requires that the user speaks first.
 const BEGINNING: &str = "(Earlier messages are summarised below.)";
 
 #[derive(Debug, Serialize)]
@@ -31,7 +32,8 @@ struct Body<'a> {
     messages: Vec<Message<'a>>,
 }
 
-/// What the model is told first. It is the same in each round, as the tools before it are, so it is worth keeping.
+/// The system prompt. It is the same in each round, as are the tools before it, so the request asks the service to
+/// cache it.
 #[derive(Debug, Serialize)]
 struct System<'a> {
     r#type: &'static str,
@@ -73,7 +75,7 @@ struct Message<'a> {
 #[serde(untagged)]
 enum Block<'a> {
     Ours(OurBlock<'a>),
-    /// As the model wrote it.
+    /// A block exactly as the model wrote it.
     Theirs(&'a RawValue),
 }
 
@@ -93,7 +95,7 @@ enum Source<'a> {
     Url { url: &'a str },
 }
 
-/// The body of a round.
+/// The request body of a round.
 pub(super) fn body(round: &Round) -> Vec<u8> {
     let mode = Mode::of(&round.model);
     let is_on = round.thinking != Thinking::Off;
@@ -102,7 +104,7 @@ pub(super) fn body(round: &Round) -> Vec<u8> {
     for said in &round.said {
         let (role, content) = blocks(said);
         match messages.last_mut() {
-            // Roles take turns, and all results of one round belong together.
+            // Roles must alternate, and all tool results of one round must be in one message.
             Some(last) if last.role == role => last.content.extend(content),
             _ if content.is_empty() => {}
             _ => messages.push(Message { role, content }),
@@ -117,7 +119,7 @@ pub(super) fn body(round: &Round) -> Vec<u8> {
         Mode::Never if round.model.starts_with("claude-3-5") => MAX_ANSWER,
         Mode::Never => OLDEST_MAX_ANSWER,
         Mode::Budget => MAX_ANSWER + budget,
-        // Thoughts count here, and their number is not ours to set.
+        // Thoughts count towards this limit, and the client cannot set how many tokens they use.
         Mode::Effort => 4 * MAX_ANSWER,
     };
     let body = Body {
@@ -174,7 +176,7 @@ fn blocks(said: &Said) -> (&'static str, Vec<Block<'_>>) {
             ("user", words(text).chain(pictures).map(Block::Ours).collect())
         }
         Said::Assistant { text, calls } => {
-            // Thoughts come first, as they were: the signatures in them are checked.
+            // Thoughts come first and unchanged, because the service verifies the signatures in them.
             let thoughts: Vec<&RawValue> =
                 seal(calls).and_then(|seal| serde_json::from_str(seal.get()).ok()).unwrap_or_default();
             let uses =
@@ -190,7 +192,7 @@ fn blocks(said: &Said) -> (&'static str, Vec<Block<'_>>) {
     }
 }
 
-/// Words, if there are any: empty ones are refused.
+/// The text as a block, unless it is empty: the API rejects empty text blocks.
 fn words(text: &str) -> impl Iterator<Item = OurBlock<'_>> {
     Some(trimmed(text)).filter(|text| !text.is_empty()).map(|text| OurBlock::Text { text }).into_iter()
 }

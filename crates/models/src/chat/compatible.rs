@@ -1,4 +1,5 @@
-//! Any server that speaks chat completions: on this machine, in this house, or at a company that we do not know.
+//! Client for any server that implements chat completions: on this machine, in the local network, or at an unknown
+//! provider.
 
 use std::sync::Arc;
 
@@ -12,18 +13,18 @@ use crate::exchange::{Access, Exchange};
 use crate::web::{Base, Request, Web};
 use crate::{Credential, Heard, Listener, ModelError, ModelOption, Models, Round, Thinking};
 
-/// A server that speaks chat completions.
+/// A server that implements chat completions.
 #[derive(Debug)]
 pub struct Compatible {
     web: Web,
-    /// What it is called in options and settings, and in texts.
+    /// The name of the provider in options, settings and messages.
     provider: String,
     base: Base,
     key: Option<Arc<dyn Credential>>,
 }
 
 impl Compatible {
-    /// A server by its address, which usually ends in `/v1`.
+    /// Creates a client for the server at this address, which usually ends in `/v1`.
     pub fn new(
         web: Web,
         provider: impl Into<String>,
@@ -61,7 +62,7 @@ impl Models for Compatible {
     ) -> Result<Heard, ModelError> {
         let mut body = Body::of(round);
         body.reasoning_effort = match round.thinking {
-            // Servers turn the member down for models that cannot think, so nothing is said unless it is wanted.
+            // Servers reject this member for models without thinking, so it is only sent when thinking is on.
             Thinking::Off => None,
             Thinking::Minimal | Thinking::Low => Some("low"),
             Thinking::Medium => Some("medium"),

@@ -1,4 +1,4 @@
-//! Chat completions: one protocol, spoken by OpenRouter and by every server that calls itself compatible.
+//! Chat completions: the protocol of OpenRouter and of every compatible server.
 
 mod compatible;
 mod openrouter;
@@ -12,7 +12,7 @@ use crate::exchange::{Exchange, Reply, payload};
 use crate::web::Request;
 use crate::{Heard, ModelError};
 
-/// Runs a round whose request is written, again and again as long as a rate limit allows.
+/// Runs a round with this request, and repeats it while a rate limit allows another attempt.
 async fn run(exchange: &mut Exchange<'_>, request: &Request) -> Result<Heard, ModelError> {
     exchange.debug("request", |told| told.and("payload", &payload(request.body.as_deref().unwrap_or_default()))).await;
     loop {

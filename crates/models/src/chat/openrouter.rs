@@ -1,4 +1,4 @@
-//! OpenRouter: one account for the models of many.
+//! Client for OpenRouter, which gives one account access to the models of many providers.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -23,16 +23,16 @@ pub struct OpenRouter {
 }
 
 impl OpenRouter {
-    /// Where it is.
+    /// The base address of the API.
     pub const BASE: &str = "https://openrouter.ai/api/v1";
     const NAME: &str = "OpenRouter";
 
-    /// The account to which a key belongs.
+    /// Creates a client for the account that owns the key.
     pub fn new(web: Web, base: &str, key: Arc<dyn Credential>) -> Result<Self, ModelError> {
         Ok(Self { web, base: Base::parse(base)?, key })
     }
 
-    /// Who may run a model.
+    /// The providers that can run a model.
     pub async fn routing_providers(&self, model: &str) -> Result<Vec<String>, ModelError> {
         let Some((author, slug)) = model.split_once('/') else { return Ok(Vec::new()) };
         let document = self.document(&["models", author, slug, "endpoints"]).await?;
@@ -71,7 +71,7 @@ impl Models for OpenRouter {
     }
 
     async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
-        // Who runs what is nice to know; a catalogue without it is still one.
+        // Routing providers are optional: if that request fails, the catalogue is returned without them.
         let (models, endpoints) = tokio::join!(self.document(&["models"]), self.document(&["models", "endpoints"]));
         let models = models?.read(Self::NAME)?;
         let endpoints = endpoints.and_then(|document| document.read(Self::NAME)).unwrap_or_default();
@@ -127,7 +127,7 @@ fn option(entry: &Value, runners: &HashMap<&str, Vec<String>>) -> Option<ModelOp
     })
 }
 
-/// Everybody who runs a model, by the names that can be asked for.
+/// All providers that run a model, under the names that a request can use.
 fn runners(entry: &Value) -> BTreeSet<String> {
     let names = ["tag", "provider", "provider_slug", "provider_name"];
     let endpoints = entries(&entry["endpoints"]).iter();
@@ -138,7 +138,7 @@ fn runners(entry: &Value) -> BTreeSet<String> {
         .collect()
 }
 
-/// A name as it can be asked for: `Acme Cloud` is `acme-cloud`.
+/// The form of a name that a request can use: `Acme Cloud` becomes `acme-cloud`.
 fn normalized(name: &str) -> String {
     let mut whole = String::with_capacity(name.len());
     for character in name.to_lowercase().chars() {

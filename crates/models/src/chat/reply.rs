@@ -1,4 +1,4 @@
-//! What a chat completion says, in pieces or at once.
+//! Reads the reply of a chat completion, as an event stream or as one document.
 
 use gladhand_core::wire::RawValue;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -30,13 +30,13 @@ struct Choice {
     finish_reason: Option<String>,
 }
 
-/// What was said: a part of it, or all.
+/// Message content: a delta or the whole message.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Words {
     content: Value,
     reasoning: Option<String>,
-    /// Servers that run open models call it so.
+    /// Servers that run open models use this name for `reasoning`.
     reasoning_content: Option<String>,
     reasoning_details: Option<Vec<Value>>,
     tool_calls: Option<Vec<CallPart>>,
@@ -73,7 +73,7 @@ impl From<Tokens> for Usage {
     }
 }
 
-/// Everything heard of a reply so far.
+/// The parts of a reply received so far, merged.
 #[derive(Debug, Default)]
 struct Sum {
     id: Value,
@@ -87,7 +87,7 @@ struct Sum {
     usage: Option<Tokens>,
 }
 
-/// A call, as far as it has come.
+/// A tool call that is still being received.
 #[derive(Debug, Default)]
 struct Call {
     index: Option<u64>,
@@ -96,7 +96,7 @@ struct Call {
     arguments: String,
 }
 
-/// Hears a reply that comes in pieces.
+/// Reads a reply that arrives as an event stream.
 pub(super) async fn in_pieces(exchange: &mut Exchange<'_>, mut events: Events) -> Result<Heard, ModelError> {
     let mut sum = Sum::default();
     while let Some(data) = exchange.next(&mut events).await? {
@@ -121,7 +121,7 @@ pub(super) async fn in_pieces(exchange: &mut Exchange<'_>, mut events: Events) -
     Ok(sum.heard(exchange).await)
 }
 
-/// Hears a reply that comes at once.
+/// Reads a reply that arrives as one document.
 pub(super) async fn at_once(exchange: &mut Exchange<'_>, body: &[u8]) -> Result<Heard, ModelError> {
     let chunk: Chunk = exchange.read(body)?;
     if let Some(error) = &chunk.error {
@@ -147,7 +147,7 @@ pub(super) async fn at_once(exchange: &mut Exchange<'_>, body: &[u8]) -> Result<
 }
 
 impl Chunk {
-    /// What is to be sent back unread.
+    /// Reasoning details, which are sent back to the service unread.
     fn details(&self) -> impl Iterator<Item = &Value> {
         let words = self.choices.iter().filter_map(|choice| choice.delta.as_ref().or(choice.message.as_ref()));
         words.flat_map(|words| words.reasoning_details.iter().flatten())
@@ -179,7 +179,7 @@ impl From<CallPart> for Call {
         let arguments = match part.function.arguments {
             Value::String(text) => text,
             Value::Null => String::new(),
-            // Some servers write the object itself.
+            // Some servers send the object itself instead of a string.
             value => value.to_string(),
         };
         Self {
@@ -192,7 +192,7 @@ impl From<CallPart> for Call {
 }
 
 impl Sum {
-    /// Takes a chunk in, and gives what of it is to be heard.
+    /// Merges a chunk, and returns the part of it that the listener receives.
     fn take(&mut self, chunk: Chunk) -> Piece {
         for (ours, theirs) in
             [(&mut self.id, chunk.id), (&mut self.created, chunk.created), (&mut self.model, chunk.model)]
@@ -222,7 +222,8 @@ impl Sum {
         piece
     }
 
-    /// Adds a part of a call to the call that it belongs to: the one of its index, unless it names another.
+    /// Appends part of a call to the call it belongs to: the one with the same index, unless the part has a
+    /// different id.
     fn add_call(&mut self, part: Call) {
         let is_same = |call: &Call| match part.index {
             Some(_) => call.index == part.index && (part.id.is_empty() || call.id.is_empty() || call.id == part.id),
@@ -242,7 +243,8 @@ impl Sum {
         }
     }
 
-    /// Adds a part of what is to be sent back unread: texts of one block grow, everything else is said once.
+    /// Merges reasoning details, which are sent back unread. Text of the same block is appended; all other members
+    /// are replaced.
     fn add_detail(&mut self, detail: Value) {
         let Value::Object(detail) = detail else { return };
         let last = self.details.last_mut().and_then(Value::as_object_mut);
@@ -264,7 +266,7 @@ impl Sum {
         }
     }
 
-    /// The reply as it would have come at once.
+    /// The merged reply in the form of a reply that was not streamed.
     fn to_value(&self) -> Value {
         let mut message = json!({"role": "assistant", "content": self.answer});
         if !self.thought.is_empty() {
@@ -283,7 +285,7 @@ impl Sum {
         whole
     }
 
-    /// The end of the round.
+    /// Ends the round.
     async fn heard(self, exchange: &mut Exchange<'_>) -> Heard {
         if !self.calls.is_empty() {
             let calls = || self.calls.iter().map(Call::told).collect::<Vec<_>>();
@@ -301,23 +303,23 @@ impl Sum {
 }
 
 impl Call {
-    /// The call as services write it.
+    /// The call in the form that the service uses.
     fn told(&self) -> Told {
         let function = Told::default().and("name", &self.name).and("arguments", &self.arguments);
         Told::default().and("id", &self.id).and("type", &"function").and("function", &function)
     }
 }
 
-/// Reads a member that some servers leave out and others write as null.
+/// Reads a member that some servers omit and others set to null.
 fn or_nothing<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 fn raw(details: &[Value]) -> Box<RawValue> {
-    serde_json::value::to_raw_value(details).expect("JSON is JSON")
+    serde_json::value::to_raw_value(details).expect("a JSON value can be serialized")
 }
 
-/// What an error in a reply says.
+/// The message of an error in a reply.
 fn message(error: &Value) -> String {
     error["message"].as_str().or(error.as_str()).map_or_else(|| error.to_string(), str::to_owned)
 }

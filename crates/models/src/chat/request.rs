@@ -1,4 +1,4 @@
-//! A round as the body of a chat completion.
+//! Builds the request body of a chat completion from a round.
 
 use gladhand_core::wire::RawValue;
 use serde::Serialize;
@@ -7,7 +7,7 @@ use crate::exchange::trimmed;
 use crate::said::{outcome, schema, seal};
 use crate::{Round, Said};
 
-/// The body of a request. Members that a service does not know are left out.
+/// The request body. Members that the service does not support are omitted.
 #[derive(Debug, Serialize)]
 pub(super) struct Body<'a> {
     model: &'a str,
@@ -20,12 +20,12 @@ pub(super) struct Body<'a> {
     tool_choice: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parallel_tool_calls: Option<bool>,
-    /// How much to think, as OpenRouter wants to hear it.
+    /// The thinking effort, in the form of OpenRouter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reasoning: Option<Reasoning>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) include_reasoning: Option<bool>,
-    /// How much to think, as everybody else wants to hear it.
+    /// The thinking effort, in the form of all other servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reasoning_effort: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,7 +117,7 @@ struct Function<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// What every service understands.
+    /// Builds the members that every service supports.
     pub(super) fn of(round: &'a Round) -> Self {
         let instructions = Some(round.instructions.as_str()).filter(|text| !text.is_empty());
         let has_tools = !round.tools.is_empty();

@@ -1,17 +1,17 @@
-//! Which of OpenAI's models can be talked to, and how.
+//! Selects the models of OpenAI that can hold a conversation, and their thinking levels.
 
 use serde_json::Value;
 
 use crate::catalogue::{by_label, entries, text, window};
 use crate::{ModelOption, Thinking};
 
-/// The most models that are shown.
+/// The maximum number of models that are shown.
 const MAX_MODELS: usize = 120;
 
-/// What the plain list of the API has besides models that converse in text.
+/// Parts of ids of models that do not converse in text. The API lists them too.
 const OTHER_TRADES: [&str; 8] = ["audio", "realtime", "image", "transcribe", "tts", "instruct", "search", "moderation"];
 
-/// The models in a list, most important first. ChatGPT describes its models; the API merely names them.
+/// The models of a list, most important first. ChatGPT describes its models; the API only returns ids.
 pub(super) fn options(list: &Value) -> Vec<ModelOption> {
     let described = entries(&list["models"]).iter().filter_map(Entry::described);
     let named = entries(&list["data"]).iter().filter_map(Entry::named);
@@ -23,7 +23,7 @@ pub(super) fn options(list: &Value) -> Vec<ModelOption> {
     found.into_iter().take(MAX_MODELS).map(|entry| entry.option).collect()
 }
 
-/// Whether a model can be told how much to think.
+/// Whether the thinking level of a model can be set.
 pub(super) fn can_think(id: &str) -> bool {
     !["gpt-3", "gpt-4", "chatgpt"].iter().any(|old| id.starts_with(old))
 }
@@ -87,7 +87,7 @@ fn converses(id: &str) -> bool {
     ["gpt-", "o1", "o3", "o4"].iter().any(|start| id.starts_with(start)) || id.contains("codex")
 }
 
-/// Families in the order in which they are shown.
+/// The position of a model family in the list.
 fn family(id: &str) -> usize {
     let families = ["codex", "gpt-5", "gpt-", "o4", "o3"];
     families.iter().position(|name| id.starts_with(name) || (*name == "codex" && id.contains(name))).unwrap_or(5)
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_models_are_shown_than_people_look_through() {
+    fn the_number_of_models_is_limited() {
         let list: Vec<Value> = (0..200).map(|number| serde_json::json!({"slug": format!("gpt-{number}")})).collect();
         assert_eq!(options(&serde_json::json!({"models": list})).len(), MAX_MODELS);
         assert!(options(&serde_json::json!([])).is_empty());

@@ -1,7 +1,7 @@
-//! OpenAI's Responses: with a key of its API, or with the token of somebody who signed in to ChatGPT.
+//! Client for OpenAI's Responses API, with an API key or with the token of a user who signed in to ChatGPT.
 //!
-//! Nothing is stored there: each round sends the whole conversation. A stream that breaks off before its end is taken up
-//! by a new request that includes what was heard, so that the model goes on from there.
+//! The service stores nothing: each round sends the whole conversation. If a stream ends too early, a new request
+//! includes the answer received so far, so that the model continues from there.
 
 mod catalogue;
 mod reply;
@@ -23,11 +23,11 @@ use crate::told::Told;
 use crate::web::{Base, Request, Web, failed, header};
 use crate::{Credential, Heard, Listener, ModelError, ModelOption, Models, Round};
 
-/// How often a stream that broke off is taken up again within one round.
+/// How often an interrupted stream is continued within one round.
 const MAX_CUTS: usize = 3;
-/// How many turns may be under way before the oldest is forgotten.
+/// The maximum number of turns that are tracked. Beyond it the oldest one is forgotten.
 const MAX_TURNS: usize = 256;
-/// What a service says in an answer and wants to hear in the next request of the same turn.
+/// A header that the service sends in a response and expects in the next request of the same turn.
 const TURN_STATE: &str = "x-codex-turn-state";
 
 /// An account at OpenAI.
@@ -37,35 +37,35 @@ pub struct OpenAi {
     base: Base,
     account: Account,
     token: Arc<dyn Credential>,
-    /// What was said last in each turn under way, oldest turn first.
+    /// The latest turn state of each running turn, oldest turn first.
     turns: Mutex<VecDeque<(String, String)>>,
 }
 
-/// Which kind of account it is.
+/// The kind of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Account {
-    /// One that is paid by use, known by its key.
+    /// An API account, identified by its key.
     Key,
-    /// Somebody who signed in to ChatGPT.
+    /// The account of a user who signed in to ChatGPT.
     ChatGpt {
-        /// The account's id, where it is known.
+        /// The id of the account, if known.
         id: Option<String>,
     },
 }
 
 impl OpenAi {
-    /// Where keys are taken.
+    /// The base address for API keys.
     pub const API_BASE: &str = "https://api.openai.com/v1";
-    /// Where people are who signed in to ChatGPT.
+    /// The base address for users who signed in to ChatGPT.
     pub const CHATGPT_BASE: &str = "https://chatgpt.com/backend-api/codex";
     const NAME: &str = "OpenAI";
 
-    /// An account, and what it is known by.
+    /// Creates a client for an account with its credential.
     pub fn new(web: Web, base: &str, account: Account, token: Arc<dyn Credential>) -> Result<Self, ModelError> {
         Ok(Self { web, base: Base::parse(base)?, account, token, turns: Mutex::default() })
     }
 
-    /// Takes part in a round until the model is done, or wants something called.
+    /// Runs a round until the model is done or requests tool calls.
     async fn converse(&self, exchange: &mut Exchange<'_>) -> Result<Heard, ModelError> {
         let mut before = String::new();
         for cuts in 0.. {
@@ -108,7 +108,7 @@ impl OpenAi {
         }
     }
 
-    /// The headers that say who we and the account are.
+    /// The headers that identify this client and the account.
     fn headers(&self) -> Result<HeaderMap, ModelError> {
         let mut headers = HeaderMap::new();
         let Account::ChatGpt { id } = &self.account else { return Ok(headers) };
@@ -178,7 +178,7 @@ fn turn_state(response: &Response) -> Option<String> {
     Some(response.headers().get(TURN_STATE)?.to_str().ok()?.to_owned())
 }
 
-/// A request as those see it who look for a fault.
+/// Adds a request to debug output, without its credential.
 fn shown(told: Told, request: &Request) -> Told {
     let mut headers = json!({"authorization": "[redacted]"});
     for (name, value) in &request.headers {

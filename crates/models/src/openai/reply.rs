@@ -1,4 +1,4 @@
-//! What a response says while it is made.
+//! Reads the event stream of an OpenAI response.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::exchange::{Exchange, MAX_CALLS, arguments, so_far};
 use crate::web::failed;
 use crate::{Heard, ModelError, Piece, Segment, Usage, WantedCall};
 
-/// An event. Most kinds are none of our business, so nothing is asked of what they hold.
+/// An event. Most kinds are ignored, so no member is required.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Event {
@@ -22,20 +22,20 @@ struct Event {
     error: Value,
 }
 
-/// Everything that came of a stream.
+/// The result of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Spoken {
-    /// Whether the model said that this was all.
+    /// Whether the service marked the response as complete.
     pub(super) is_complete: bool,
-    /// What of the answer was heard.
+    /// The text of the answer received so far.
     pub(super) answer: String,
-    /// The response as it was described last.
+    /// The response object as the service sent it last.
     snapshot: Value,
-    /// The items that were said to be done.
+    /// The items that the service marked as done.
     done: Vec<Value>,
 }
 
-/// A thought in the making.
+/// A thought that is still being received.
 #[derive(Debug, Default)]
 struct Thought {
     item: Value,
@@ -43,7 +43,7 @@ struct Thought {
     text: String,
 }
 
-/// Listens until the stream ends.
+/// Reads events until the stream ends.
 pub(super) async fn listen(
     exchange: &mut Exchange<'_>,
     mut events: Events,
@@ -73,7 +73,7 @@ pub(super) async fn listen(
                 exchange.keep(&event.item)?;
                 spoken.done.push(event.item);
             }
-            // A response that was cut short for its length is as complete as it will be.
+            // An `incomplete` response reached a length limit. Nothing more will follow, so it counts as complete.
             "response.completed" | "response.incomplete" => {
                 spoken.snapshot = event.response;
                 spoken.is_complete = true;
@@ -110,17 +110,17 @@ pub(super) async fn listen(
 }
 
 impl Spoken {
-    /// How the response stands.
+    /// The status of the response.
     pub(super) fn status(&self) -> Value {
         self.snapshot["status"].clone()
     }
 
-    /// Whether the model waits for calls.
+    /// Whether the model requested tool calls.
     pub(super) fn wants_calls(&self) -> bool {
         !self.calls().is_empty()
     }
 
-    /// The end of the round.
+    /// Ends the round.
     pub(super) async fn heard(self, exchange: &mut Exchange<'_>) -> Result<Heard, ModelError> {
         let calls = self.calls();
         exchange.check_calls(calls.len())?;
@@ -145,8 +145,9 @@ impl Spoken {
         Ok(Heard { calls, usage })
     }
 
-    /// The calls that the model wants: as the response lists them, then those that only the stream had; each once. Calls beyond
-    /// the first one that is too many are left out.
+    /// The tool calls that the model requested, each once: first those in the response object, then those that only
+    /// the stream contained. Collecting stops after [`MAX_CALLS`] + 1, which is enough for the caller to refuse the
+    /// reply.
     fn calls(&self) -> Vec<&Value> {
         let mut calls: Vec<&Value> = Vec::new();
         let listed = self.snapshot["output"].as_array().into_iter().flatten();
@@ -161,7 +162,7 @@ impl Spoken {
         calls
     }
 
-    /// The whole answer as the response has it, or else as its items have it.
+    /// The whole answer from the response object, or else from the items of the stream.
     fn text(&self) -> String {
         let text = |items: &[Value]| -> String {
             let messages = items.iter().filter(|item| item["type"] == "message");
@@ -174,7 +175,7 @@ impl Spoken {
 }
 
 impl Thought {
-    /// Takes a piece in. A thought goes on as long as its item does.
+    /// Appends a delta. A thought continues while the item id stays the same.
     fn grow(&mut self, event: Event) -> Piece {
         let words = event.delta.as_str().unwrap_or_default();
         if words.is_empty() {
@@ -195,7 +196,7 @@ fn id(item: &Value) -> Option<&str> {
     item["call_id"].as_str().filter(|id| !id.is_empty())
 }
 
-/// How long a text is for those who count in UTF-16.
+/// The length of a text in UTF-16 units, as clients count it.
 fn units(text: &str) -> usize {
     text.encode_utf16().count()
 }

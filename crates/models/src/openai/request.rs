@@ -1,4 +1,4 @@
-//! A round as the body of a request for a response.
+//! Builds the request body of an OpenAI response from a round.
 
 use gladhand_core::wire::json::Kind;
 use gladhand_core::wire::{Members, RawValue};
@@ -69,7 +69,7 @@ enum Output<'a> {
     Raw(&'a RawValue),
 }
 
-/// The body of a round. `before` is what the model said before its stream broke off.
+/// The request body of a round. `before` is the answer text received before the stream was interrupted.
 pub(super) fn body(round: &Round, before: &str) -> Vec<u8> {
     let has_tools = !round.tools.is_empty();
     let mut input = Vec::with_capacity(round.said.len() + 1);
@@ -143,7 +143,7 @@ fn push_words<'a>(input: &mut Vec<Item<'a>>, text: &'a str) {
     }
 }
 
-/// What came out of a tool: text and pictures as they are, everything else as JSON whose members are sorted.
+/// The output of a tool: text and images unchanged, anything else as JSON text with sorted members.
 fn what_came_out<'a>(output: &'a RawValue, error: Option<&str>) -> Output<'a> {
     match Kind::of(output) {
         Kind::Null => Output::Text(error.unwrap_or_default().to_owned()),
@@ -151,7 +151,7 @@ fn what_came_out<'a>(output: &'a RawValue, error: Option<&str>) -> Output<'a> {
         _ => match serde_json::from_str(output.get()) {
             Ok(Value::String(text)) => Output::Text(text),
             Ok(value) => Output::Text(sorted(&value).to_string()),
-            // Nested deeper than any model reads; as it is, then.
+            // The JSON is nested too deeply to parse, so it is sent unchanged.
             Err(_) => Output::Text(output.get().to_owned()),
         },
     }
@@ -166,7 +166,7 @@ fn is_content(output: &RawValue) -> bool {
     !items.is_empty() && items.iter().all(|item| is_part(item) == Some(true))
 }
 
-/// The same with sorted members, however maps are built.
+/// A copy with sorted members. The result does not depend on the map type of `serde_json`.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(sorted).collect(),
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tools_say_text_pictures_or_sorted_json() {
+    fn tool_outputs_are_text_images_or_sorted_json() {
         for (output, error, expected) in [
             (r#""plain \"text\"""#, None, r#""plain \"text\"""#),
             ("null", Some("it broke"), r#""it broke""#),

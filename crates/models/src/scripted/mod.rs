@@ -1,8 +1,8 @@
-//! A model provider that says what a script tells it to, over real HTTP on this machine's own address.
+//! A model provider for tests that replies from a script, over real HTTP on the loopback address.
 //!
-//! For tests of everything that talks to models. A [`Script`] has replies for paths; each request takes the next one of
-//! its path, and every request is kept for the test to look at. Replies can be JSON, text or events; they can wait at a
-//! gate until the test opens it, pause, stall for ever, and break off.
+//! A [`Script`] contains replies for paths. Each request takes the next reply of its path, and the test can inspect
+//! every request. A reply can be JSON, text or events. It can wait at a gate until the test opens it, pause, never
+//! end, or break off.
 
 mod script;
 mod server;

@@ -1,4 +1,4 @@
-//! What a scripted provider says, as JSON.
+//! The script of a scripted provider, as JSON.
 //!
 //! ```json
 //! {"routes": [{"method": "POST", "path": "/v1/chat/completions",
@@ -10,9 +10,9 @@
 //!   "otherwise": {"status": 500, "text": "used up"}}]}
 //! ```
 //!
-//! An event with a `type` is sent under that name, a text is sent as it is. `_gate`, `_pause` (milliseconds; also
-//! `_sleep`), `_raw`, `_stall` and `_cut` (also `_drop`) are steps between events. `expect` names members that the body of
-//! the request must have; a request without them is answered with status 500 and says so.
+//! An event with a `type` is sent under that event name; a string is sent unchanged. `_gate`, `_pause` (milliseconds;
+//! also `_sleep`), `_raw`, `_stall` and `_cut` (also `_drop`) are steps between events. `expect` contains members that
+//! the request body must have; otherwise the reply is an error with status 500.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,25 +21,25 @@ use gladhand_core::wire::{Members, RawValue};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What a provider says.
+/// The replies of a provider.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct Script {
-    /// For each path.
+    /// The replies by path.
     pub routes: Vec<Route>,
 }
 
-/// What it says on one path.
+/// The replies of one path.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Route {
-    /// The method; any, if none.
+    /// The method; if absent, any.
     #[serde(default)]
     pub method: Option<String>,
     /// The path, without a query.
     pub path: String,
-    /// One after the other.
+    /// The replies, in order.
     #[serde(default)]
     pub replies: Vec<Reply>,
-    /// When those are used up.
+    /// The reply after `replies` is used up.
     #[serde(default)]
     pub otherwise: Option<Reply>,
 }
@@ -48,17 +48,17 @@ pub struct Route {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Reply {
-    /// Its status; 200 if none.
+    /// The status; default 200.
     pub status: Option<u16>,
-    /// Its headers, besides the usual ones.
+    /// Additional headers.
     pub headers: BTreeMap<String, String>,
-    /// What must be opened before it begins.
+    /// The gate that must be open before the reply starts.
     pub gate: Option<String>,
-    /// Whether it never begins.
+    /// Whether the reply never starts.
     pub stall: bool,
-    /// Whether the connection breaks instead.
+    /// Whether the connection breaks instead of a reply.
     pub cut: bool,
-    /// What the body of the request must have.
+    /// Members that the request body must have.
     pub expect: Option<Value>,
     json: Option<Box<RawValue>>,
     text: Option<String>,
@@ -72,7 +72,7 @@ pub(super) enum Content {
     Steps(Vec<Step>),
 }
 
-/// One step of a reply in pieces.
+/// One step of a reply that is sent in steps.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Send(String),
@@ -83,14 +83,14 @@ pub(super) enum Step {
 }
 
 impl Script {
-    /// Reads a script.
+    /// Parses a script.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
 
-    /// Makes a script out of a recording of what was asked of services and what they answered: one JSON object per line
-    /// with `method`, `path` and `response`. Lists and profiles are the same however often they are asked for, so the last
-    /// one of each is repeated; everything else is said once.
+    /// Builds a script from a recording of requests and responses: one JSON object per line with `method`, `path`
+    /// and `response`. Lists and profiles do not change between requests, so the last response of each is repeated.
+    /// Every other response is used once.
     pub fn of_recording(lines: &str) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct Recorded {
@@ -121,50 +121,50 @@ impl Script {
 }
 
 impl Reply {
-    /// A JSON document.
+    /// A reply with a JSON document.
     pub fn json(document: &Value) -> Self {
         Self { json: Some(raw(document)), ..Self::default() }
     }
 
-    /// Plain text.
+    /// A reply with plain text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: Some(text.into()), ..Self::default() }
     }
 
-    /// Events and the steps between them.
+    /// A reply with events and the steps between them.
     pub fn events(events: &[Value]) -> Self {
         Self { sse: Some(events.iter().map(raw).collect()), ..Self::default() }
     }
 
-    /// Nothing, ever.
+    /// A reply that never starts.
     pub fn stalled() -> Self {
         Self { stall: true, ..Self::default() }
     }
 
-    /// A connection that breaks instead.
+    /// A connection that breaks instead of a reply.
     pub fn broken() -> Self {
         Self { cut: true, ..Self::default() }
     }
 
-    /// The same with another status.
+    /// Sets the status.
     pub fn with_status(mut self, status: u16) -> Self {
         self.status = Some(status);
         self
     }
 
-    /// The same with another header.
+    /// Adds a header.
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
         self.headers.insert(name.to_owned(), value.to_owned());
         self
     }
 
-    /// The same behind a gate.
+    /// Makes the reply wait for a gate.
     pub fn behind(mut self, gate: &str) -> Self {
         self.gate = Some(gate.to_owned());
         self
     }
 
-    /// What it consists of. `origin` is the address of the provider, for replies that send people back to it.
+    /// The content of the reply. `origin` is the address of the provider, for replies that refer back to it.
     pub(super) fn content(&self, origin: &str) -> Content {
         let here = |text: &str| text.replace("<PROVIDER>", origin);
         match (&self.sse, &self.json) {
@@ -195,14 +195,14 @@ impl Step {
             Self::Cut
         } else {
             let name = members.str("type").map(|name| format!("event: {name}\n")).unwrap_or_default();
-            // Data is one line, however the script is laid out.
+            // The data must be one line, even if the script spreads it over several.
             let data = here(raw.get()).replace(['\r', '\n'], " ");
             Self::Send(format!("{name}data: {data}\n\n"))
         }
     }
 }
 
-/// Whether a document has everything that another one has: all members, and all entries of lists in their order.
+/// Whether a document contains everything in `wanted`: all members, and all array items in the same order.
 pub(super) fn has(document: &Value, wanted: &Value) -> bool {
     match (document, wanted) {
         (Value::Object(members), Value::Object(wanted)) => {
@@ -216,7 +216,7 @@ pub(super) fn has(document: &Value, wanted: &Value) -> bool {
 }
 
 fn raw(value: &Value) -> Box<RawValue> {
-    serde_json::value::to_raw_value(value).expect("JSON is JSON")
+    serde_json::value::to_raw_value(value).expect("a JSON value can be serialized")
 }
 
 #[cfg(test)]
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_expected_is_part_of_what_is_there() {
+    fn an_expected_document_is_part_of_the_actual_one() {
         let is_there = |document: &str, wanted: &str| {
             has(&serde_json::from_str(document).unwrap(), &serde_json::from_str(wanted).unwrap())
         };

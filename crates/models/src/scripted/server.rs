@@ -1,4 +1,4 @@
-//! The provider itself: a server on this machine's own address that lives as long as its handle.
+//! The scripted HTTP server on the loopback address. It runs as long as its handle exists.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io;
@@ -23,10 +23,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::script::{Content, Reply, Script, Step, has};
 
-/// Where those who are not in this process open gates and read what was asked.
+/// The path prefix under which other processes open gates and read the recorded requests.
 const CONTROL: &str = "/_scripted/";
 
-/// A provider under way. It ends when this is dropped.
+/// A running provider. It stops when this value is dropped.
 #[derive(Debug)]
 pub struct ScriptedProvider {
     shared: Arc<Shared>,
@@ -34,19 +34,19 @@ pub struct ScriptedProvider {
     _end: DropGuard,
 }
 
-/// What was asked.
+/// A request that the provider received.
 #[derive(Debug, Clone, Serialize)]
 pub struct Asked {
-    /// How.
+    /// The HTTP method.
     pub method: String,
-    /// Where, without the query.
+    /// The path, without the query.
     pub path: String,
     /// The query.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// The headers, names in lower case.
+    /// The headers, with names in lower case.
     pub headers: BTreeMap<String, String>,
-    /// The body: JSON, or else text; null if there is none.
+    /// The body: JSON if it parses, otherwise text; null if there is none.
     pub body: Value,
 }
 
@@ -58,7 +58,7 @@ struct Shared {
     routes: Mutex<HashMap<String, Vec<Queue>>>,
     asked: watch::Sender<Vec<Asked>>,
     open: watch::Sender<HashSet<String>>,
-    /// How many replies were not wanted to their end.
+    /// How many replies the client dropped before their end.
     abandoned: watch::Sender<usize>,
 }
 
@@ -71,12 +71,12 @@ struct Queue {
 }
 
 impl ScriptedProvider {
-    /// Starts one, at a port that is free.
+    /// Starts a provider on a free port.
     pub async fn start(script: Script) -> io::Result<Self> {
         Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), script).await
     }
 
-    /// Starts one at an address.
+    /// Starts a provider at an address.
     pub async fn start_at(address: SocketAddr, script: Script) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let mut routes: HashMap<String, Vec<Queue>> = HashMap::new();
@@ -103,12 +103,12 @@ impl ScriptedProvider {
         Ok(Self { shared, accepting, _end: end.drop_guard() })
     }
 
-    /// Its address, without a path: `http://127.0.0.1:…`.
+    /// The address of the provider, without a path: `http://127.0.0.1:…`.
     pub fn origin(&self) -> &str {
         &self.shared.origin
     }
 
-    /// Adds a reply to those of a path.
+    /// Appends a reply to the queue of a path.
     pub fn push(&self, path: &str, reply: Reply) {
         let mut routes = self.shared.routes();
         let queues = routes.entry(path.to_owned()).or_default();
@@ -118,29 +118,29 @@ impl ScriptedProvider {
         }
     }
 
-    /// Opens a gate, for good.
+    /// Opens a gate. It stays open.
     pub fn release(&self, gate: &str) {
         self.shared.release(gate);
     }
 
-    /// Everything that was asked so far.
+    /// All requests so far.
     pub fn requests(&self) -> Vec<Asked> {
         self.shared.asked.borrow().clone()
     }
 
-    /// What was asked of a path so far.
+    /// The requests to a path so far.
     pub fn requests_of(&self, path: &str) -> Vec<Asked> {
         self.shared.asked.borrow().iter().filter(|asked| asked.path == path).cloned().collect()
     }
 
-    /// Waits until a path was asked this often.
+    /// Waits until a path has received this many requests.
     pub async fn asked(&self, path: &str, count: usize) {
         let is_enough = |asked: &Vec<Asked>| asked.iter().filter(|asked| asked.path == path).count() >= count;
-        // The sender lives as long as we do.
+        // The sender lives as long as `self`, so the wait cannot fail.
         let _ = self.shared.asked.subscribe().wait_for(is_enough).await;
     }
 
-    /// Waits until this many replies were not wanted to their end.
+    /// Waits until the client has dropped this many replies before their end.
     pub async fn abandoned(&self, count: usize) {
         let _ = self.shared.abandoned.subscribe().wait_for(|abandoned| *abandoned >= count).await;
     }
@@ -182,7 +182,7 @@ impl Shared {
         }
     }
 
-    /// Answers somebody outside this process.
+    /// Answers a control request from another process.
     fn control(&self, path: &str) -> Response<Body> {
         let (status, text) = match path.split_once('/') {
             Some(("release", gate)) => {
@@ -190,7 +190,7 @@ impl Shared {
                 (StatusCode::OK, String::new())
             }
             None if path == "requests" => {
-                let asked = serde_json::to_string(&*self.asked.borrow()).expect("text is JSON");
+                let asked = serde_json::to_string(&*self.asked.borrow()).expect("a request can be serialized");
                 (StatusCode::OK, asked)
             }
             _ => (StatusCode::NOT_FOUND, String::new()),
@@ -201,7 +201,7 @@ impl Shared {
     }
 }
 
-/// Notices when a reply is dropped before its end.
+/// Counts a reply that is dropped before its end.
 struct Unfinished(Option<Arc<Shared>>);
 
 impl Unfinished {
@@ -219,10 +219,10 @@ impl Drop for Unfinished {
 }
 
 async fn serve(stream: TcpStream, shared: Arc<Shared>) {
-    // Each event leaves at once.
+    // Each event must be sent immediately.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| answer(Arc::clone(&shared), request));
-    // A connection that breaks is part of the play.
+    // Scripts break connections on purpose, so errors are ignored.
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -293,7 +293,7 @@ fn in_steps(shared: Arc<Shared>, unfinished: Unfinished, steps: Vec<Step>) -> Bo
                 Some(Step::Pause(time)) => tokio::time::sleep(time).await,
                 Some(Step::Stall) => std::future::pending().await,
                 Some(Step::Cut) => {
-                    // What was said before leaves when there is nothing more to say for a moment.
+                    // Yields once, so that the events before the break are sent.
                     tokio::task::yield_now().await;
                     unfinished.finish();
                     return Some((Err(io::ErrorKind::ConnectionAborted.into()), None));

@@ -7,7 +7,7 @@ use crate::stage::{KEY, Stage, fails, hear, key, next, round, wanted};
 const MESSAGES: &str = "/v1/messages";
 
 fn anthropic(stage: &Stage) -> Anthropic {
-    Anthropic::new(stage.web.clone(), &stage.at("/v1"), key()).expect("a good address")
+    Anthropic::new(stage.web.clone(), &stage.at("/v1"), key()).expect("a valid address")
 }
 
 fn start() -> Value {
@@ -35,7 +35,7 @@ fn stop(reason: &str) -> [Value; 2] {
 }
 
 #[tokio::test]
-async fn words_come_as_they_are_made() {
+async fn answers_are_streamed() {
     let stage = Stage::new().await;
     let mut events = vec![
         start(),
@@ -75,7 +75,7 @@ async fn words_come_as_they_are_made() {
 }
 
 #[tokio::test]
-async fn thoughts_are_heard_and_go_back_signed_with_the_calls_that_they_led_to() {
+async fn thoughts_are_streamed_and_sent_back_signed_with_their_calls() {
     let stage = Stage::new().await;
     let mut events = vec![
         start(),
@@ -123,7 +123,7 @@ async fn thoughts_are_heard_and_go_back_signed_with_the_calls_that_they_led_to()
 }
 
 #[tokio::test]
-async fn newer_models_are_told_how_hard_to_try() {
+async fn newer_models_get_an_effort_level() {
     let stage = Stage::new().await;
     let end: Vec<Value> = [start()].into_iter().chain(stop("end_turn")).collect();
     stage.says(MESSAGES, [Reply::events(&end), Reply::events(&end)]);
@@ -139,11 +139,11 @@ async fn newer_models_are_told_how_hard_to_try() {
     assert_eq!(bodies[0]["output_config"], json!({"effort": "medium"}));
     assert_eq!((bodies[1].get("thinking"), bodies[1].get("output_config")), (None, None));
     let roles: Vec<&Value> = bodies[1]["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
-    assert_eq!(roles, ["user", "assistant", "user"], "the user speaks first");
+    assert_eq!(roles, ["user", "assistant", "user"], "the first message must be the user's");
 }
 
 #[tokio::test]
-async fn failures_are_told() {
+async fn failures_are_reported() {
     let stage = Stage::new().await;
     let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     stage.says(

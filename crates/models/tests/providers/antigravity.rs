@@ -11,7 +11,7 @@ const GENERATE: &str = "/cc/v1internal:generateContent";
 const LIST: &str = "/cc/v1internal:fetchAvailableModels";
 
 fn antigravity(stage: &Stage) -> Antigravity {
-    Antigravity::new(stage.web.clone(), &stage.at("/cc"), key()).expect("a good address")
+    Antigravity::new(stage.web.clone(), &stage.at("/cc"), key()).expect("a valid address")
 }
 
 fn account() -> Reply {
@@ -26,7 +26,7 @@ fn parts(parts: Value) -> Reply {
 }
 
 #[tokio::test]
-async fn a_reply_is_one_piece_and_calls_go_back_sealed() {
+async fn a_reply_is_one_piece_and_calls_keep_their_signature() {
     let stage = Stage::new().await;
     stage.says(LOAD, [account(), account()]);
     let call = json!({"functionCall": {"name": "bash", "args": {"command": "echo g"}}, "thoughtSignature": "sig"});
@@ -74,13 +74,13 @@ async fn a_reply_is_one_piece_and_calls_go_back_sealed() {
     );
     assert_eq!((&asked["project"], &asked["userAgent"]), (&json!("proj-1"), &json!("gladhand")));
     assert_eq!(asked["request"]["systemInstruction"]["parts"][0]["text"], "Be brief.");
-    assert_eq!(stage.provider.requests_of(LOAD).len(), 1, "an account is looked up once in a turn");
+    assert_eq!(stage.provider.requests_of(LOAD).len(), 1, "the account is requested once per turn");
 
     let mut third = round("gemini-3-pro-high", "image please");
     third.said = vec![Said::User { text: "this".to_owned(), images: vec!["data:image/png;base64,BBBB".to_owned()] }];
     let (_, ear) = hear(&models, &third).await;
     assert_eq!(ear.answers(), ["![image](data:image/png;base64,AAAA)"]);
-    assert!(ear.thoughts().is_empty(), "nobody wanted thoughts");
+    assert!(ear.thoughts().is_empty(), "thinking is off");
     assert_eq!(
         stage.provider.requests_of(GENERATE)[2].body["request"]["contents"][0]["parts"],
         json!([{"text": "this"}, {"inlineData": {"mimeType": "image/png", "data": "BBBB"}}])
@@ -88,7 +88,7 @@ async fn a_reply_is_one_piece_and_calls_go_back_sealed() {
 }
 
 #[tokio::test]
-async fn failures_are_told_in_the_documented_words() {
+async fn failures_have_the_documented_messages() {
     let stage = Stage::new().await;
     stage.says(LOAD, [account(), Reply::text("x".repeat(300)).with_status(403)]);
     stage.says(GENERATE, [Reply::text("<html>").with_status(404)]);
@@ -102,7 +102,7 @@ async fn failures_are_told_in_the_documented_words() {
 }
 
 #[tokio::test]
-async fn the_catalogue_begins_with_what_is_recommended() {
+async fn the_catalogue_starts_with_recommended_models() {
     let stage = Stage::new().await;
     stage.says(LOAD, [account()]);
     let list = json!({

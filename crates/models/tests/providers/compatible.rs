@@ -7,7 +7,7 @@ use crate::stage::{Stage, fails, hear, key, round};
 const CHAT: &str = "/v1/chat/completions";
 
 #[tokio::test]
-async fn a_server_without_a_key_is_asked_without_one() {
+async fn a_server_without_a_key_gets_no_credential() {
     let stage = Stage::new().await;
     let events = [
         json!({"choices": null, "usage": null, "error": null}),
@@ -31,7 +31,7 @@ async fn a_server_without_a_key_is_asked_without_one() {
 }
 
 #[tokio::test]
-async fn texts_name_the_server() {
+async fn error_messages_name_the_server() {
     let stage = Stage::new().await;
     stage.says(CHAT, [Reply::json(&json!({"error": "model 'x' not found"})).with_status(404), Reply::events(&[])]);
     let models = Compatible::new(stage.web.clone(), "ollama", &stage.at("/v1"), None).unwrap();

@@ -1,4 +1,4 @@
-//! Streams that break, stall or make no sense, and rounds that are cancelled.
+//! Streams that break, stall or contain garbage, and rounds that are cancelled.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use tokio_util::sync::CancellationToken;
 use crate::stage::{Ear, KEY, Stage, fails, key, round, run};
 
 const CHAT: &str = "/chat/completions";
-const GOOD: &str = "the address is good";
+const GOOD: &str = "the address is valid";
 
 fn word(text: &str) -> Value {
     json!({"choices": [{"delta": {"content": text}}]})
 }
 
-/// Every client, and the path that it asks for an answer.
+/// Every client, with the path of its first request in a round.
 fn everybody(stage: &Stage) -> Vec<(Box<dyn Models>, &'static str)> {
     let (web, base) = (|| stage.web.clone(), stage.at(""));
     let account = Account::ChatGpt { id: None };
@@ -30,11 +30,11 @@ fn everybody(stage: &Stage) -> Vec<(Box<dyn Models>, &'static str)> {
 }
 
 fn openrouter(stage: &Stage) -> OpenRouter {
-    OpenRouter::new(stage.web.clone(), &stage.at(""), key()).expect("a good address")
+    OpenRouter::new(stage.web.clone(), &stage.at(""), key()).expect("a valid address")
 }
 
 #[tokio::test]
-async fn everybody_can_be_cancelled_before_the_answer_begins() {
+async fn every_client_can_be_cancelled_before_the_response_starts() {
     let stage = Stage::new().await;
     for (at, (models, path)) in everybody(&stage).into_iter().enumerate() {
         stage.says(path, [Reply::stalled()]);
@@ -52,7 +52,7 @@ async fn everybody_can_be_cancelled_before_the_answer_begins() {
 }
 
 #[tokio::test]
-async fn everybody_can_be_cancelled_before_the_request() {
+async fn every_client_can_be_cancelled_before_the_request() {
     let stage = Stage::new().await;
     let cancel = CancellationToken::new();
     cancel.cancel();
@@ -89,7 +89,7 @@ async fn streams_can_be_cancelled_in_the_middle() {
 }
 
 #[tokio::test]
-async fn garbage_is_called_garbage() {
+async fn garbage_in_a_reply_is_an_error() {
     let stage = Stage::new().await;
     let raw = |text: &str| json!({"_raw": text});
     stage.says(
@@ -121,7 +121,7 @@ async fn garbage_is_called_garbage() {
 const TOO_LONG: &str = "OpenRouter sent more than 16 MiB in one event or 32 MiB in one reply.";
 
 #[tokio::test]
-async fn an_event_that_never_ends_is_not_kept() {
+async fn the_size_of_an_event_is_limited() {
     let stage = Stage::new().await;
     let mebibyte = "x".repeat(1024 * 1024);
     let mut events = vec![json!({"_raw": "data: "})];
@@ -132,19 +132,22 @@ async fn an_event_that_never_ends_is_not_kept() {
 }
 
 #[tokio::test]
-async fn calls_without_end_are_not_kept() {
+async fn the_number_of_streamed_calls_is_limited() {
     let stage = Stage::new().await;
     let calls: Vec<Value> = (0..300).map(|index| json!({"index": index, "id": format!("c{index}")})).collect();
     let at_once = json!({"choices": [{"message": {"tool_calls": calls}}]});
     let in_pieces = json!({"choices": [{"delta": {"tool_calls": calls}}]});
     for reply in [Reply::events(&[in_pieces]), Reply::json(&at_once)] {
         stage.says(CHAT, [reply]);
-        assert_eq!(fails(&openrouter(&stage), &round("m", "a")).await, "OpenRouter wants more than 256 calls at once.");
+        assert_eq!(
+            fails(&openrouter(&stage), &round("m", "a")).await,
+            "OpenRouter requested more than 256 tool calls in one reply."
+        );
     }
 }
 
 #[tokio::test]
-async fn every_service_is_held_to_the_most_calls_of_a_reply() {
+async fn the_number_of_calls_is_limited_for_every_service() {
     let stage = Stage::new().await;
     let calls = |call: fn(usize) -> Value| (0..300).map(call).collect::<Vec<Value>>();
     let items = calls(|at| json!({"type": "function_call", "call_id": format!("c{at}"), "name": "t"}));
@@ -161,12 +164,12 @@ async fn every_service_is_held_to_the_most_calls_of_a_reply() {
     stage.says("/v1internal:generateContent", [Reply::json(&antigravity)]);
     for (models, _) in everybody(&stage).into_iter().skip(2) {
         let failure = fails(&*models, &round("m", "a")).await;
-        assert!(failure.ends_with(" wants more than 256 calls at once."), "{failure}");
+        assert!(failure.ends_with(" requested more than 256 tool calls in one reply."), "{failure}");
     }
 }
 
 #[tokio::test]
-async fn a_reply_has_a_bound_in_pieces_and_at_once() {
+async fn the_size_of_a_reply_is_limited_streamed_or_not() {
     let stage = Stage::new().await;
     let mebibyte = "x".repeat(1024 * 1024);
     let pieces: Vec<Value> = std::iter::repeat_n(word(&mebibyte), 33).collect();
@@ -177,9 +180,9 @@ async fn a_reply_has_a_bound_in_pieces_and_at_once() {
     }
 }
 
-/// Each value of a tree takes many times the bytes that it has on the wire.
+/// Each value of a tree takes many times more memory than bytes on the wire.
 #[tokio::test]
-async fn small_json_values_have_a_bound_in_an_event_and_in_a_reply() {
+async fn the_number_of_json_values_is_limited_per_event_and_reply() {
     const TOO_MANY: &str = "sent a reply of more than 200000 JSON values.";
     let stage = Stage::new().await;
     let details = |count: usize| json!({"choices": [{"delta": {"reasoning_details": vec![json!({"": 0}); count]}}]});
@@ -204,7 +207,7 @@ async fn small_json_values_have_a_bound_in_an_event_and_in_a_reply() {
 }
 
 #[tokio::test]
-async fn silence_has_an_end() {
+async fn a_silent_stream_times_out() {
     let stage = Stage::with(Timeouts { first_byte: Duration::from_millis(20), ..Timeouts::default() }).await;
     stage.says(CHAT, [Reply::stalled()]);
     assert_eq!(fails(&openrouter(&stage), &round("m", "a")).await, "Request timed out.");
@@ -217,7 +220,7 @@ async fn silence_has_an_end() {
 }
 
 #[tokio::test]
-async fn a_key_that_comes_back_in_a_refusal_is_not_repeated() {
+async fn a_key_that_an_error_response_repeats_is_redacted() {
     let stage = Stage::new().await;
     stage.says(CHAT, [Reply::json(&json!({"error": {"message": format!("bad key {KEY}!")}})).with_status(401)]);
     stage.says("/models", [Reply::text(format!("bad key {KEY}")).with_status(401)]);

@@ -1,4 +1,4 @@
-//! The clients of all services against a scripted provider, over real sockets.
+//! Tests of all service clients against a scripted provider, over real sockets.
 
 mod anthropic;
 mod antigravity;

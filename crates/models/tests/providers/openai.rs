@@ -8,7 +8,7 @@ const RESPONSES: &str = "/codex/responses";
 
 fn chatgpt(stage: &Stage) -> OpenAi {
     let account = Account::ChatGpt { id: Some("acct-1".to_owned()) };
-    OpenAi::new(stage.web.clone(), &stage.at("/codex"), account, key()).expect("a good address")
+    OpenAi::new(stage.web.clone(), &stage.at("/codex"), account, key()).expect("a valid address")
 }
 
 fn created() -> Value {
@@ -42,7 +42,7 @@ fn completed(output: &[Value]) -> Value {
 }
 
 #[tokio::test]
-async fn thoughts_and_words_come_as_they_are_made() {
+async fn thoughts_and_answers_are_streamed() {
     let stage = Stage::new().await;
     stage.says(
         RESPONSES,
@@ -96,7 +96,7 @@ async fn thoughts_and_words_come_as_they_are_made() {
 }
 
 #[tokio::test]
-async fn calls_are_wanted_once_and_the_turn_is_remembered() {
+async fn each_call_is_returned_once_and_the_turn_state_is_sent_back() {
     let stage = Stage::new().await;
     let bash = call("call_a", "bash", r#"{"command": "echo hi"}"#);
     let twice = call("call_b", "no_such", "{}");
@@ -143,7 +143,7 @@ async fn calls_are_wanted_once_and_the_turn_is_remembered() {
 }
 
 #[tokio::test]
-async fn what_was_not_streamed_is_said_at_the_end() {
+async fn text_that_was_not_streamed_is_delivered_at_the_end() {
     let stage = Stage::new().await;
     stage.says(
         RESPONSES,
@@ -163,7 +163,7 @@ async fn what_was_not_streamed_is_said_at_the_end() {
 }
 
 #[tokio::test]
-async fn failures_are_told_in_the_documented_words() {
+async fn failures_have_the_documented_messages() {
     let stage = Stage::new().await;
     let failed = json!({"type": "response.failed", "response": {"error": {"message": "model melted"}}});
     stage.says(
@@ -189,7 +189,7 @@ async fn failures_are_told_in_the_documented_words() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_is_taken_up_again() {
+async fn an_interrupted_stream_is_continued() {
     let stage = Stage::new().await;
     stage.says(
         RESPONSES,
@@ -211,7 +211,7 @@ async fn a_stream_that_breaks_off_is_taken_up_again() {
 }
 
 #[tokio::test]
-async fn a_stream_that_always_breaks_off_is_given_up() {
+async fn a_stream_that_is_always_interrupted_fails() {
     let stage = Stage::new().await;
     stage.says(RESPONSES, std::iter::repeat_n(Reply::events(&[created(), text("x")]), 10));
     let (heard, ear) = run(&chatgpt(&stage), &round("gpt-5", "tell")).await;
@@ -220,7 +220,7 @@ async fn a_stream_that_always_breaks_off_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_key_of_the_api_needs_no_headers_of_chatgpt() {
+async fn an_api_key_is_used_without_chatgpt_headers() {
     let stage = Stage::new().await;
     stage.says("/v1/responses", [Reply::events(&[created(), text("ok"), completed(&[message("ok")])])]);
     let models = OpenAi::new(stage.web.clone(), &stage.at("/v1/"), Account::Key, key()).unwrap();
@@ -232,7 +232,7 @@ async fn a_key_of_the_api_needs_no_headers_of_chatgpt() {
     for name in ["originator", "session_id", "chatgpt-account-id"] {
         assert!(!asked.headers.contains_key(name), "{name}");
     }
-    assert_eq!(asked.body.get("reasoning"), None, "a model that cannot think is not told to");
+    assert_eq!(asked.body.get("reasoning"), None, "a model without thinking gets no `reasoning` member");
     assert_eq!(
         asked.body["input"][0]["content"],
         json!([

@@ -7,7 +7,7 @@ use crate::stage::{KEY, Stage, fails, hear, key, next, round, user, wanted};
 const CHAT: &str = "/or/chat/completions";
 
 fn openrouter(stage: &Stage) -> OpenRouter {
-    OpenRouter::new(stage.web.clone(), &stage.at("/or"), key()).expect("a good address")
+    OpenRouter::new(stage.web.clone(), &stage.at("/or"), key()).expect("a valid address")
 }
 
 fn whole(message: Value) -> Reply {
@@ -27,7 +27,7 @@ fn end(reason: &str) -> [Value; 3] {
 }
 
 #[tokio::test]
-async fn a_reply_that_comes_at_once_is_a_thought_and_an_answer() {
+async fn a_reply_without_streaming_is_a_thought_and_an_answer() {
     let stage = Stage::new().await;
     let message = json!({"content": "  The answer is 4.\n", "reasoning": "**Adding**\n\nTwo plus two."});
     stage.says(CHAT, [whole(message)]);
@@ -112,7 +112,7 @@ async fn requests_have_the_documented_body() {
 }
 
 #[tokio::test]
-async fn a_streamed_reply_is_passed_on_piece_by_piece() {
+async fn a_streamed_reply_is_delivered_piece_by_piece() {
     let stage = Stage::new().await;
     let mut events = vec![
         json!({"_raw": ": PROCESSING\n\n"}),
@@ -126,7 +126,7 @@ async fn a_streamed_reply_is_passed_on_piece_by_piece() {
     let (heard, ear) = hear(&openrouter(&stage), &round("m", "2+2?")).await;
     assert_eq!(ear.thoughts(), [("**Hm", "**Hm"), ("**\n", "**Hm**")]);
     assert_eq!(ear.answers(), ["So", ", 4.\n"]);
-    assert_eq!(ear.pieces.len(), 3, "what came together stays together");
+    assert_eq!(ear.pieces.len(), 3, "segments that arrive together stay in one piece");
     assert_eq!(heard.usage, Some(Usage { input_tokens: 12, output_tokens: 3 }));
     assert_eq!(
         ear.stage("response_raw")["response"],
@@ -140,7 +140,7 @@ async fn a_streamed_reply_is_passed_on_piece_by_piece() {
 }
 
 #[tokio::test]
-async fn calls_are_put_together_from_their_parts_and_go_back_with_their_results() {
+async fn calls_are_assembled_from_parts_and_sent_back_with_their_results() {
     let stage = Stage::new().await;
     let call = |index: u32, id: &str, name: &str, arguments: &str| {
         let function = json!({"name": name, "arguments": arguments});
@@ -191,7 +191,7 @@ async fn calls_are_put_together_from_their_parts_and_go_back_with_their_results(
 }
 
 #[tokio::test]
-async fn calls_without_ids_get_some() {
+async fn calls_without_ids_get_generated_ones() {
     let stage = Stage::new().await;
     let call =
         |id: &str, name: &str| json!({"id": id, "type": "function", "function": {"name": name, "arguments": "{}"}});
@@ -237,12 +237,12 @@ async fn the_catalogue_is_sorted_and_mapped() {
                 "routingProviders": ["acme", "acme-cloud"], "contextWindowTokens": 8000},
         ])
     );
-    let options = openrouter.catalogue().await.expect("who runs what is not needed");
+    let options = openrouter.catalogue().await.expect("the catalogue works without routing providers");
     assert_eq!(options[1].routing_providers, Some(Vec::new()));
 }
 
 #[tokio::test]
-async fn who_runs_a_model_can_be_asked() {
+async fn routing_providers_of_a_model_can_be_fetched() {
     let stage = Stage::new().await;
     let endpoints = json!({"data": {"endpoints": [
         {"tag": "acme/fp8", "provider_name": "Acme Cloud"}, {"provider_name": "Beta_Host Inc."},

@@ -1,4 +1,4 @@
-//! When a request is made again, after how long, and when not.
+//! When a request is retried, after which delay, and when it is not.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::stage::{Stage, fails, hear, key, round, run};
 const CHAT: &str = "/or/chat/completions";
 
 fn openrouter(stage: &Stage) -> OpenRouter {
-    OpenRouter::new(stage.web.clone(), &stage.at("/or"), key()).expect("a good address")
+    OpenRouter::new(stage.web.clone(), &stage.at("/or"), key()).expect("a valid address")
 }
 
 fn slow_down() -> Reply {
@@ -25,7 +25,7 @@ fn says(text: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn a_rate_limit_is_waited_out_twice_shortly_then_longer() {
+async fn a_rate_limit_is_retried_with_growing_delays() {
     let stage = Stage::new().await;
     let limited = slow_down().with_header("retry-after-ms", "10");
     stage.says(CHAT, [limited.clone(), limited.clone(), limited, says("finally")]);
@@ -40,7 +40,7 @@ async fn a_rate_limit_is_waited_out_twice_shortly_then_longer() {
 }
 
 #[tokio::test]
-async fn a_rate_limit_without_end_is_given_up_after_eight_attempts() {
+async fn a_persistent_rate_limit_fails_after_eight_attempts() {
     let stage = Stage::new().await;
     stage.says(CHAT, std::iter::repeat_n(slow_down(), 100));
     let (heard, ear) = run(&openrouter(&stage), &round("m", "a")).await;
@@ -54,7 +54,7 @@ async fn a_rate_limit_without_end_is_given_up_after_eight_attempts() {
 }
 
 #[tokio::test]
-async fn a_text_that_speaks_of_a_limit_counts_as_one_until_something_was_heard() {
+async fn an_error_text_about_a_rate_limit_is_retried_until_output_was_received() {
     let stage = Stage::new().await;
     let error = json!({"error": {"message": "Rate limit reached"}});
     let word = json!({"choices": [{"delta": {"content": "a"}}]});
@@ -65,7 +65,7 @@ async fn a_text_that_speaks_of_a_limit_counts_as_one_until_something_was_heard()
 }
 
 #[tokio::test]
-async fn services_that_are_unwell_are_asked_three_times() {
+async fn temporary_failures_are_tried_three_times() {
     for status in [408, 409, 500, 503] {
         let stage = Stage::new().await;
         stage.says(CHAT, std::iter::repeat_n(Reply::text("unwell").with_status(status), 5));
@@ -76,7 +76,7 @@ async fn services_that_are_unwell_are_asked_three_times() {
 }
 
 #[tokio::test]
-async fn everything_else_is_asked_once() {
+async fn other_failures_are_not_retried() {
     for (reply, expected) in [
         (Reply::text("no model").with_status(404), "404 no model"),
         (Reply::text("").with_status(400), "400 status code (no body)"),
@@ -96,7 +96,7 @@ async fn connections_that_fail_are_tried_three_times() {
     let (_, ear) = hear(&openrouter(&stage), &round("m", "a")).await;
     assert_eq!((ear.answers(), stage.clock.waits()), (vec!["third time lucky"], vec![500, 1000]));
 
-    // Bound and let go: nobody listens there.
+    // The port was bound and released, so connections to it fail.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let nowhere = format!("http://{}/or", listener.local_addr().unwrap());
     drop(listener);
@@ -123,7 +123,7 @@ impl Credential for Renewable {
 }
 
 #[tokio::test]
-async fn a_token_that_is_turned_down_is_renewed_once() {
+async fn a_rejected_token_is_renewed_once() {
     let stage = Stage::new().await;
     let denied = || Reply::text("denied").with_status(401);
     stage.says(CHAT, [denied(), says("welcome"), denied(), denied(), says("never")]);

@@ -1,4 +1,4 @@
-//! The scripted provider itself.
+//! Tests of the scripted provider itself.
 
 use gladhand_core::wire::RawValue;
 use gladhand_models::scripted::{Script, ScriptedProvider};
@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::stage::{Ear, fails, hear, key, round};
 
-/// What was recorded of a service: a list, and two turns of which the second was held back.
+/// A recording of a service: a list, and two turns; the reply of the second one waits at a gate.
 const RECORDING: &str = r#"
 {"route":"or.models","method":"GET","path":"/or/models","headers":{},"body":null,"response":{"json":{"data":[{"id":"a/b"}]}}}
 {"route":"or.chat","method":"POST","path":"/or/chat/completions","headers":{},"body":{},"response":{"json":{"choices":[{"message":{"content":"one"}}]}}}
@@ -20,7 +20,7 @@ async fn a_recording_is_played_back() {
     let provider = ScriptedProvider::start(Script::of_recording(RECORDING).unwrap()).await.unwrap();
     let models = OpenRouter::new(Web::default(), &format!("{}/or", provider.origin()), key()).unwrap();
     for _ in 0..2 {
-        assert_eq!(models.catalogue().await.unwrap().len(), 1, "lists are there however often they are asked for");
+        assert_eq!(models.catalogue().await.unwrap().len(), 1, "lists are repeated as often as requested");
     }
     let (_, ear) = hear(&models, &round("a/b", "first")).await;
     assert_eq!(ear.answers(), ["one"]);
@@ -37,18 +37,18 @@ async fn a_recording_is_played_back() {
 }
 
 #[tokio::test]
-async fn what_is_expected_is_checked() {
+async fn expected_members_are_checked() {
     let script = r#"{"routes": [{"path": "/v1/chat/completions",
         "replies": [{"expect": {"model": "wanted"}, "text": "never"}],
         "otherwise": {"status": 404, "text": "used up"}}]}"#;
     let provider = ScriptedProvider::start(Script::parse(script).unwrap()).await.unwrap();
     let models = Compatible::new(Web::default(), "house", &format!("{}/v1", provider.origin()), None).unwrap();
-    // The first answer is a 500, after which the client asks again.
+    // The first response is a 500, so the client retries.
     assert_eq!(fails(&models, &round("another", "hi")).await, "404 used up");
     assert_eq!(provider.requests().len(), 2);
 }
 
-/// Does not look for faults.
+/// A listener that wants no debug data.
 #[derive(Debug)]
 struct Trusting;
 
@@ -57,7 +57,7 @@ impl Listener for Trusting {
     async fn piece(&mut self, _: Piece) {}
 
     async fn debug(&mut self, stage: &'static str, data: Box<RawValue>) {
-        panic!("nobody wanted to know {stage} {data}");
+        panic!("unexpected debug data: {stage} {data}");
     }
 
     fn is_curious(&self) -> bool {
@@ -66,7 +66,7 @@ impl Listener for Trusting {
 }
 
 #[tokio::test]
-async fn whoever_is_not_curious_is_told_nothing() {
+async fn a_listener_without_debugging_gets_no_debug_data() {
     let provider = ScriptedProvider::start(Script::of_recording(RECORDING).unwrap()).await.unwrap();
     let models = OpenRouter::new(Web::default(), &format!("{}/or", provider.origin()), key()).unwrap();
     models.round(&round("a/b", "first"), &mut Trusting, &CancellationToken::new()).await.unwrap();

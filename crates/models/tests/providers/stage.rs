@@ -1,4 +1,4 @@
-//! What the tests share: a listener that keeps everything, a clock that does not wait, and rounds.
+//! Shared test code: a listener that records everything, a clock that does not wait, and rounds.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,12 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) const KEY: &str = "sk-secret-of-the-test";
 
-/// Keeps everything that it hears.
+/// Records everything that it receives.
 #[derive(Debug, Default)]
 pub(crate) struct Ear {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) stages: Vec<(&'static str, Value)>,
-    /// Told to stop when this many pieces were heard.
+    /// Cancels the round after this many pieces.
     pub(crate) enough: Option<(usize, CancellationToken)>,
 }
 
@@ -45,7 +45,7 @@ impl Listener for Ear {
 }
 
 impl Ear {
-    /// What was answered, piece by piece.
+    /// The answer, piece by piece.
     pub(crate) fn answers(&self) -> Vec<&str> {
         let segments = self.pieces.iter().flat_map(|piece| &piece.segments);
         segments
@@ -53,7 +53,7 @@ impl Ear {
             .collect()
     }
 
-    /// What was thought, piece by piece, and the thought so far beside it.
+    /// The thoughts, piece by piece, each with the beginning of the thought so far.
     pub(crate) fn thoughts(&self) -> Vec<(&str, &str)> {
         let mut thoughts = Vec::new();
         for piece in &self.pieces {
@@ -66,24 +66,24 @@ impl Ear {
         thoughts
     }
 
-    /// The names of the stages, in order.
+    /// The names of the debug stages, in order.
     pub(crate) fn stage_names(&self) -> Vec<&str> {
         self.stages.iter().map(|(stage, _)| *stage).collect()
     }
 
-    /// The data of the first stage of a name.
+    /// The data of the first debug stage with this name.
     pub(crate) fn stage(&self, name: &str) -> &Value {
-        &self.stages.iter().find(|(stage, _)| *stage == name).expect("the stage was told").1
+        &self.stages.iter().find(|(stage, _)| *stage == name).expect("no debug data for this stage").1
     }
 }
 
-/// Writes down how long it was to wait, and does not.
+/// A clock that records delays and does not wait.
 #[derive(Debug, Default)]
 pub(crate) struct Hurry(pub(crate) Mutex<Vec<Duration>>);
 
 impl Clock for Hurry {
     fn sleep(&self, time: Duration) -> BoxFuture<'static, ()> {
-        self.0.lock().expect("nobody panics here").push(time);
+        self.0.lock().expect("no other holder of this lock panics").push(time);
         Box::pin(std::future::ready(()))
     }
 
@@ -94,11 +94,11 @@ impl Clock for Hurry {
 
 impl Hurry {
     pub(crate) fn waits(&self) -> Vec<u128> {
-        self.0.lock().expect("nobody panics here").iter().map(Duration::as_millis).collect()
+        self.0.lock().expect("no other holder of this lock panics").iter().map(Duration::as_millis).collect()
     }
 }
 
-/// A provider, and a way to it.
+/// A scripted provider and an HTTP client for it.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) provider: ScriptedProvider,
@@ -123,7 +123,7 @@ impl Stage {
         format!("{}{path}", self.provider.origin())
     }
 
-    /// Lets a path say these things, one after the other.
+    /// Adds replies to a path.
     pub(crate) fn says(&self, path: &str, replies: impl IntoIterator<Item = Reply>) {
         replies.into_iter().for_each(|reply| self.provider.push(path, reply));
     }
@@ -133,7 +133,7 @@ pub(crate) fn key() -> Arc<dyn Credential> {
     Arc::new(Secret::new(KEY))
 }
 
-/// A first round in which the user says something.
+/// A first round with one user message.
 pub(crate) fn round(model: &str, text: &str) -> Round {
     Round {
         number: 1,
@@ -155,7 +155,7 @@ pub(crate) fn user(text: &str) -> Said {
     Said::User { text: text.to_owned(), images: Vec::new() }
 }
 
-/// The next round, after the calls of this one were answered.
+/// The next round, with results for the calls of this one.
 pub(crate) fn next(round: &Round, text: &str, calls: Vec<WantedCall>, outputs: &[(&str, Option<&str>)]) -> Round {
     let mut next = round.clone();
     next.number += 1;
@@ -172,10 +172,10 @@ pub(crate) fn next(round: &Round, text: &str, calls: Vec<WantedCall>, outputs: &
 }
 
 pub(crate) fn raw(text: &str) -> Box<RawValue> {
-    RawValue::from_string(text.to_owned()).expect("the test writes JSON")
+    RawValue::from_string(text.to_owned()).expect("the test data is valid JSON")
 }
 
-/// Runs a round to its end.
+/// Runs a round.
 pub(crate) async fn run(models: &dyn Models, round: &Round) -> (Result<Heard, ModelError>, Ear) {
     let mut ear = Ear::default();
     let heard = models.round(round, &mut ear, &CancellationToken::new()).await;
@@ -188,12 +188,12 @@ pub(crate) async fn hear(models: &dyn Models, round: &Round) -> (Heard, Ear) {
     (heard.expect("the round succeeds"), ear)
 }
 
-/// The text of the error of a round that must fail.
+/// Runs a round that must fail, and returns the error message.
 pub(crate) async fn fails(models: &dyn Models, round: &Round) -> String {
     run(models, round).await.0.expect_err("the round fails").to_string()
 }
 
-/// What calls want, in short: id, name and input.
+/// The requested calls in short: id, name and input.
 pub(crate) fn wanted(heard: &Heard) -> Vec<(&str, &str, &str)> {
     heard.calls.iter().map(|call| (call.call_id.as_str(), call.name.as_str(), call.input.get())).collect()
 }

@@ -1,4 +1,4 @@
-//! Why the database cannot be used, and why one use of it failed.
+//! Errors of the database: why it cannot be opened, and why one operation failed.
 
 use std::fmt;
 use std::io;
@@ -6,41 +6,41 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
-/// Why the database cannot be used. Nothing was changed.
+/// Why the database cannot be opened. The file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
-    /// It is there, and may not be changed.
-    #[error("{} cannot be written", file.display())]
+    /// The file exists but is not writable.
+    #[error("{} is not writable", file.display())]
     ReadOnly {
         /// The file.
         file: PathBuf,
     },
-    /// It is no database, or one that was damaged.
-    #[error("{} is damaged, or no database", file.display())]
+    /// The file is damaged, or it is not a database.
+    #[error("{} is damaged or not a database", file.display())]
     Damaged {
         /// The file.
         file: PathBuf,
     },
-    /// It is the database of another program.
-    #[error("{} is a database of another program", file.display())]
+    /// The file is the database of another program.
+    #[error("{} is the database of another program", file.display())]
     Foreign {
         /// The file.
         file: PathBuf,
     },
-    /// It was made by a later version of this program.
-    #[error("{} is of version {version}, which is newer than this program", file.display())]
+    /// A later version of this program wrote the file.
+    #[error("{} has version {version}, which this program does not support yet", file.display())]
     Newer {
         /// The file.
         file: PathBuf,
-        /// Its version.
+        /// The version of the file.
         version: u32,
     },
-    /// SQLite failed otherwise.
-    #[error("{} cannot be used", file.display())]
+    /// Any other SQLite error.
+    #[error("{} could not be opened", file.display())]
     Failed {
         /// The file.
         file: PathBuf,
-        /// In its own words.
+        /// The SQLite error.
         source: rusqlite::Error,
     },
     /// The file system failed.
@@ -49,7 +49,7 @@ pub enum DatabaseError {
 }
 
 impl DatabaseError {
-    /// Why a use of a file failed.
+    /// Classifies an SQLite error for a file.
     pub fn of(file: &Path, source: rusqlite::Error) -> Self {
         let file = file.to_owned();
         match Trouble::of(&source) {
@@ -59,7 +59,7 @@ impl DatabaseError {
         }
     }
 
-    /// What it comes down to, for those who are not to know of files.
+    /// The error without the path, for clients that must not learn file names.
     pub fn trouble(&self) -> Trouble {
         match self {
             Self::ReadOnly { .. } => Trouble::ReadOnly,
@@ -70,39 +70,41 @@ impl DatabaseError {
         }
     }
 
-    /// What a person can do about it.
+    /// A hint for the user.
     pub fn hint(&self) -> String {
         match self {
             Self::ReadOnly { file } => format!("make {} writable", file.display()),
-            Self::Damaged { file } => format!("put a copy back, or move {} away to begin anew", file.display()),
+            Self::Damaged { file } => {
+                format!("restore a backup, or move {} away to start with an empty database", file.display())
+            }
             Self::Foreign { .. } => "choose another data folder".to_owned(),
-            Self::Newer { .. } => "use the newer program".to_owned(),
+            Self::Newer { .. } => "use the newer version of this program".to_owned(),
             Self::Failed { .. } | Self::Io(_) => {
-                "look whether the data folder can be read and written, and whether the disk has room".to_owned()
+                "check that the data folder is readable and writable, and that the disk has free space".to_owned()
             }
         }
     }
 }
 
-/// What went wrong with one use of the database, as far as whoever asked for it is concerned.
+/// Why one database operation failed, as shown to the client that requested it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
-    /// Another writer took too long.
+    /// Another writer held the lock for too long.
     Busy,
-    /// There is no room left.
+    /// The disk is full.
     Full,
-    /// It may not be changed any more.
+    /// The file is not writable any more.
     ReadOnly,
     /// The file is damaged.
     Damaged,
-    /// It is not ours, or of a version that we do not know.
+    /// The file belongs to another program, or has an unknown version.
     Strange,
-    /// Something else.
+    /// Any other error.
     Other,
 }
 
 impl Trouble {
-    /// What an error of SQLite comes down to.
+    /// Classifies an SQLite error.
     pub fn of(error: &rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
@@ -113,7 +115,7 @@ impl Trouble {
         }
     }
 
-    /// Whether it stays until somebody does something about it.
+    /// Whether the error persists until the operator fixes the cause.
     pub fn is_lasting(self) -> bool {
         matches!(self, Self::ReadOnly | Self::Damaged | Self::Strange)
     }

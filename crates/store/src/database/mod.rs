@@ -1,7 +1,7 @@
-//! One SQLite file in the data folder, shared by everything that outlives sessions.
+//! One SQLite file in the data folder, shared by all data that outlives a session.
 //!
-//! Several processes may have it open: readers see what was committed and never wait, writers take turns. Its tables are
-//! described in one place (`schema/`), in steps that are only ever added to.
+//! Several processes can have it open. Readers see committed data and never wait; writers take turns. `schema/`
+//! defines the tables, as migration steps. A step never changes; new steps are only appended.
 
 mod error;
 
@@ -17,29 +17,30 @@ use crate::secrets::make_folder;
 
 /// The name of the file.
 const FILE: &str = "gladhand.db";
-/// Says that a file is ours: the letters `glad`.
+/// The application id that marks a file as ours: the letters `glad`.
 const OURS: i32 = 0x676c_6164;
-/// How long a writer waits for the others.
+/// How long a writer waits for other writers.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What is kept of the write-ahead log after it was large.
+/// The size to which a large write-ahead log is truncated.
 const LOG_BYTES: u32 = 16 * 1024 * 1024;
-/// Pages of a connection that are kept at hand: 16 MiB, which the largest change fits into.
+/// The page cache of a connection: 16 MiB, enough for the largest change.
 const CACHE_PAGES: u32 = 4096;
-/// Connections that are kept open while nobody needs them.
+/// The maximum number of idle connections that are kept open.
 const SPARE: usize = 4;
-/// The steps that lead from an empty file to the tables of today. The version of a file is how many it has taken.
+/// The migration steps from an empty file to the current tables. The version of a file is the number of steps
+/// applied to it.
 const STEPS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 
 /// The database of a data folder.
 #[derive(Debug)]
 pub struct Database {
     path: PathBuf,
-    /// Open connections that nobody uses at the moment.
+    /// Idle open connections.
     spare: Mutex<Vec<Connection>>,
 }
 
 impl Database {
-    /// Opens the database of a data folder, or makes it, and brings its tables up to date.
+    /// Opens or creates the database of a data folder, and migrates its tables.
     pub fn open(folder: &Path) -> Result<Self, DatabaseError> {
         let path = Self::file(folder);
         make_private(folder, &path)?;
@@ -54,8 +55,8 @@ impl Database {
         Ok(Self { path, spare: Mutex::new(vec![connection]) })
     }
 
-    /// Looks whether the database of a data folder is whole and can be used; false if there is none yet. Nothing is made
-    /// or changed.
+    /// Checks that the database of a data folder is intact and usable. Returns false if it does not exist yet.
+    /// Creates and changes nothing.
     pub fn examine(folder: &Path) -> Result<bool, DatabaseError> {
         let path = Self::file(folder);
         if !path.try_exists()? {
@@ -73,17 +74,17 @@ impl Database {
         if verdict == "ok" { Ok(true) } else { Err(DatabaseError::Damaged { file: path }) }
     }
 
-    /// The file of a data folder's database.
+    /// The path of the database in a data folder.
     pub fn file(folder: &Path) -> PathBuf {
         folder.join(FILE)
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Reads, from one state of the database: what others commit meanwhile is not seen.
+    /// Reads from one snapshot of the database: commits of other writers during `work` are not visible.
     pub fn read<T, E: From<rusqlite::Error>>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
@@ -91,7 +92,7 @@ impl Database {
         self.transact(TransactionBehavior::Deferred, work)
     }
 
-    /// Changes the database: all of it if the work ends well, else nothing. Other writers wait.
+    /// Changes the database in one transaction. If `work` fails, nothing is changed. Other writers wait.
     pub fn change<T, E: From<rusqlite::Error>>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
@@ -99,12 +100,13 @@ impl Database {
         self.transact(TransactionBehavior::Immediate, work)
     }
 
-    /// Moves everything into the file itself and closes all idle connections. If no other process has the database open,
-    /// SQLite removes the write-ahead log. The database can still be used afterwards.
+    /// Moves everything into the file itself and closes all idle connections. If no other process has the database
+    /// open, SQLite removes the write-ahead log. The database can still be used afterwards.
     pub fn close(&self) -> Result<(), DatabaseError> {
         let Some(connection) = self.spare().pop() else { return Ok(()) };
         self.spare().clear();
-        // The answer says whether others were in the way. Then they have the log, and the last of them empties it.
+        // The result row says whether other connections prevented the checkpoint. In that case the last of them
+        // empties the log.
         let emptied = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         emptied.map_err(|error| DatabaseError::of(&self.path, error))
     }
@@ -143,8 +145,8 @@ fn within<T, E: From<rusqlite::Error>>(
     Ok(done)
 }
 
-/// Makes the folder and an empty file, if there are none, and keeps others out of the file. SQLite gives the files that it
-/// puts beside it the same permissions.
+/// Creates the folder and an empty file if they do not exist, and makes the file private to its owner. SQLite
+/// creates its companion files with the same permissions.
 fn make_private(folder: &Path, path: &Path) -> std::io::Result<()> {
     make_folder(folder)?;
     let mut options = OpenOptions::new();
@@ -153,7 +155,7 @@ fn make_private(folder: &Path, path: &Path) -> std::io::Result<()> {
     fs_err::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     match options.open(path) {
         Ok(file) => keep_others_out(&file),
-        // That it cannot be written is found again, and told in better words.
+        // Opening the database fails again later, with a better error message.
         Err(_) if path.is_file() => Ok(()),
         Err(error) => Err(error),
     }
@@ -181,15 +183,16 @@ fn attach(path: &Path) -> rusqlite::Result<Connection> {
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let connection = attach(path)?;
     patiently(|| connection.pragma_update(None, "journal_mode", "wal"))?;
-    // With a write-ahead log nothing can be torn by a crash; only what was written last may be lost to a power cut.
+    // With a write-ahead log a crash cannot corrupt the file. A power failure can only lose the most recent
+    // changes.
     connection.pragma_update(None, "synchronous", "normal")?;
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
     connection.pragma_update(None, "cache_size", CACHE_PAGES)?;
     Ok(connection)
 }
 
-/// Tries again for a while if others are in the way. Going over to a write-ahead log is the one thing for which SQLite does
-/// not wait on its own.
+/// Retries while the database is busy. Switching to a write-ahead log is the only operation for which SQLite's own
+/// busy timeout has no effect.
 fn patiently(mut attempt: impl FnMut() -> rusqlite::Result<()>) -> rusqlite::Result<()> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -202,7 +205,7 @@ fn patiently(mut attempt: impl FnMut() -> rusqlite::Result<()>) -> rusqlite::Res
     }
 }
 
-/// A file that is not to be touched.
+/// Why a file must not be changed.
 enum Stranger {
     Foreign,
     Newer(u32),
@@ -221,7 +224,7 @@ fn number(connection: &Connection, name: &str) -> rusqlite::Result<u32> {
     connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
-/// Whether the file is not ours to touch.
+/// Checks whether the file belongs to another program or to a newer version.
 fn stranger(connection: &Connection) -> rusqlite::Result<Option<Stranger>> {
     let tables: u32 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if tables > 0 && number(connection, "application_id")? != OURS as u32 {
@@ -231,7 +234,7 @@ fn stranger(connection: &Connection) -> rusqlite::Result<Option<Stranger>> {
     Ok((version as usize > STEPS.len()).then_some(Stranger::Newer(version)))
 }
 
-/// Takes the steps that the file has not taken yet.
+/// Applies the migration steps that are missing in the file.
 fn migrate(connection: &mut Connection) -> rusqlite::Result<Option<Stranger>> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if let Some(stranger) = stranger(&transaction)? {

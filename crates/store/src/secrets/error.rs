@@ -1,75 +1,75 @@
-//! Why a secret could not be kept or found. No variant carries one.
+//! Errors of the secret store. No variant contains a secret.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Keeper;
 
-/// What stands between us and the secrets. Nothing was changed.
+/// Why the secrets cannot be read or changed. The file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    /// A name that cannot be one.
-    #[error("a name has 1 to {} bytes and no control characters", super::LONGEST_NAME)]
+    /// The name is not valid.
+    #[error("the name of a secret must have 1 to {} bytes and no control characters", super::LONGEST_NAME)]
     BadName,
-    /// More than is kept.
-    #[error("a secret has at most {} bytes, and all of them together {}", super::LONGEST_VALUE, super::LARGEST)]
+    /// The value is too long, or the file would become too large.
+    #[error("a secret can have at most {} bytes, and all secrets together {}", super::LONGEST_VALUE, super::LARGEST)]
     TooLong,
-    /// The key that is there is not the one that the file was sealed with.
+    /// The available key is not the one that the file is encrypted with.
     #[error("{} is sealed with another {}", file.display(), key(*keeper))]
     WrongKey {
         /// The sealed file.
         file: PathBuf,
-        /// Who should have the key.
+        /// Where the key should be.
         keeper: Keeper,
     },
-    /// The file was sealed with a passphrase, and none was given.
+    /// The file is encrypted with a passphrase, and none is configured.
     #[error("{} is sealed with a passphrase", file.display())]
     PassphraseNeeded {
         /// The sealed file.
         file: PathBuf,
     },
-    /// A passphrase was given, and the file was sealed without one.
+    /// A passphrase is configured, but the file is encrypted without one.
     #[error("{} is sealed without a passphrase", file.display())]
     PassphraseUnwanted {
         /// The sealed file.
         file: PathBuf,
     },
-    /// The file is there and its key is not.
-    #[error("{} is sealed with the key in {}, which is not there", file.display(), key.display())]
+    /// The file exists, but its key does not.
+    #[error("{} is sealed with the key in {}, which does not exist", file.display(), key.display())]
     KeyLost {
         /// The sealed file.
         file: PathBuf,
-        /// The file of the key.
+        /// The key file.
         key: PathBuf,
     },
-    /// The key is with the keychain, and that does not give it out.
-    #[error("{} is sealed with a key in the keychain, which is out of reach", file.display())]
+    /// The key is in the keychain, which does not release it.
+    #[error("{} is sealed with a key in the keychain, which is not available", file.display())]
     KeychainNeeded {
         /// The sealed file.
         file: PathBuf,
     },
-    /// A file that is not as we wrote it.
+    /// The file does not have the expected format.
     #[error("{} is damaged: {what}", file.display())]
     Damaged {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         what: &'static str,
     },
-    /// A file of a later version of this program.
-    #[error("{} is of version {version}, which is newer than this program", file.display())]
+    /// A later version of this program wrote the file.
+    #[error("{} has version {version}, which this program does not support yet", file.display())]
     Newer {
         /// The file.
         file: PathBuf,
-        /// Its version.
+        /// The version of the file.
         version: u8,
     },
-    /// Others may read what only its owner should.
-    #[error("{} can be read by others (mode {mode:o})", file.display())]
+    /// Other users can read a file that must be private.
+    #[error("{} can be read by other users (mode {mode:o})", file.display())]
     TooOpen {
         /// The file.
         file: PathBuf,
-        /// Its permissions.
+        /// The permissions of the file.
         mode: u32,
     },
     /// The file system failed.
@@ -78,29 +78,29 @@ pub enum SecretError {
 }
 
 impl SecretError {
-    /// What a person can do about it. `passphrase` is the name of the setting that holds the passphrase.
+    /// A hint for the user. `passphrase` is the name of the setting that holds the passphrase.
     pub fn hint(&self, passphrase: &str) -> Option<String> {
         Some(match self {
             Self::BadName | Self::TooLong | Self::Io(_) => return None,
             Self::WrongKey { keeper: Keeper::Passphrase, .. } => {
-                format!("set {passphrase} to the one it was made with")
+                format!("set {passphrase} to the passphrase that the file was created with")
             }
             Self::WrongKey { file, .. } | Self::KeyLost { file, .. } | Self::KeychainNeeded { file } => {
-                format!("put the key back, or {}", begin_anew(file))
+                format!("restore the key, or {}", begin_anew(file))
             }
             Self::PassphraseNeeded { .. } => format!("set {passphrase}"),
             Self::PassphraseUnwanted { file } => format!("unset {passphrase}, or {}", begin_anew(file)),
-            Self::Damaged { file, .. } => format!("put a copy back, or {}", begin_anew(file)),
-            Self::Newer { .. } => "use the newer program".to_owned(),
+            Self::Damaged { file, .. } => format!("restore a backup, or {}", begin_anew(file)),
+            Self::Newer { .. } => "use the newer version of this program".to_owned(),
             Self::TooOpen { file, .. } => {
-                format!("if nobody else has read it: chmod 600 {}", file.display())
+                format!("if no other user has read it: chmod 600 {}", file.display())
             }
         })
     }
 }
 
 fn begin_anew(file: &Path) -> String {
-    format!("move {} away to begin anew without what is in it", file.display())
+    format!("move {} away to start without its secrets", file.display())
 }
 
 fn key(keeper: Keeper) -> &'static str {

@@ -1,4 +1,4 @@
-//! Where the key of the sealed file comes from.
+//! Finds or creates the key of the sealed file.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -8,12 +8,12 @@ use gladhand_core::Secret;
 use super::sealed::{Header, Key, Stretch, random};
 use super::{Keeper, SecretError, read_private, write_private};
 
-/// All that may lead to the key of one sealed file.
+/// The possible sources of the key of one sealed file.
 pub(super) struct Keys {
     sealed: PathBuf,
     file: PathBuf,
     passphrase: Option<Secret>,
-    /// The key that the passphrase became last: stretching it is slow on purpose.
+    /// The key derived last from the passphrase. It is cached because the derivation is slow on purpose.
     stretched: Mutex<Option<(Stretch, Key)>>,
 }
 
@@ -22,12 +22,12 @@ impl Keys {
         Self { sealed: sealed.to_owned(), file, passphrase, stretched: Mutex::default() }
     }
 
-    /// The file that may have it.
+    /// The path of the key file.
     pub(super) fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Who would get the key of a new file.
+    /// Where the key of a new file would be stored.
     pub(super) fn preferred(&self) -> Keeper {
         match &self.passphrase {
             Some(_) => Keeper::Passphrase,
@@ -37,7 +37,7 @@ impl Keys {
         }
     }
 
-    /// The key of a file with this header; whether it fits is for the caller to see.
+    /// Finds the key for a file with this header. The caller checks that the key fits.
     pub(super) fn find(&self, header: &Header) -> Result<Key, SecretError> {
         let sealed = || self.sealed.clone();
         match (header.keeper, &self.passphrase) {
@@ -56,7 +56,7 @@ impl Keys {
         }
     }
 
-    /// A key for a new file, and the header that goes with it.
+    /// Creates a key for a new file, and the matching header.
     pub(super) fn make(&self) -> Result<(Header, Key), SecretError> {
         if let Some(passphrase) = &self.passphrase {
             let stretch = Stretch::new()?;
@@ -86,18 +86,19 @@ impl Keys {
         Ok(key)
     }
 
-    /// The key in the file, if there is one.
+    /// Reads the key file, if it exists.
     fn read(&self) -> Result<Option<Key>, SecretError> {
         let Some(bytes) = read_private(&self.file)? else { return Ok(None) };
         let mut key = Key::default();
         if bytes.len() != key.len() {
-            return Err(SecretError::Damaged { file: self.file.clone(), what: "it does not hold one key" });
+            return Err(SecretError::Damaged { file: self.file.clone(), what: "it does not contain exactly one key" });
         }
         key.copy_from_slice(&bytes);
         Ok(Some(key))
     }
 
-    /// A new key, in a new file. A key that somebody else has put there meanwhile is as good, and never replaced.
+    /// Creates a key in a new file. If another process has created the file meanwhile, its key is used and never
+    /// replaced.
     fn write(&self) -> Result<Key, SecretError> {
         let key = Key::new(random()?);
         match write_private(&self.file, &*key)?.persist_noclobber(&self.file) {

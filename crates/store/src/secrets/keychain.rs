@@ -1,7 +1,7 @@
-//! The keychain of the desktop as the keeper of the key.
+//! Stores the key in the keychain of the desktop.
 //!
-//! It has the key and not the secrets: some keychains hold no more than a few kilobytes in an entry, and none of them lists
-//! what it has in the same way. It may be missing, locked or stuck, and each question is given up after a while.
+//! The keychain holds the key, not the secrets: some keychains limit an entry to a few kilobytes, and each lists
+//! its entries in a different way. A keychain can be missing, locked or stuck, so each request has a timeout.
 
 use std::io;
 use std::path::Path;
@@ -12,12 +12,12 @@ use super::sealed::{Key, random};
 
 const SERVICE: &str = "gladhand";
 
-/// A keychain that takes longer to be there is not.
+/// A keychain that does not respond within this time counts as absent.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Somebody may have to unlock it.
+/// The user may have to unlock the keychain.
 const UNLOCKING: Duration = Duration::from_secs(60);
 
-/// Whether there is one.
+/// Whether a keychain is available.
 pub(super) fn is_there() -> bool {
     has_bus() && ask(PATIENCE, || keyring::Entry::store_status().as_ref().is_ok().then_some(())).is_some()
 }
@@ -31,7 +31,7 @@ pub(super) fn find(sealed: &Path) -> Option<Key> {
     ask(UNLOCKING, move || look(&name))
 }
 
-/// A new key for a sealed file, or the one that it had before; none if there is no keychain that would have it.
+/// Creates a key for a sealed file, or returns its existing one. `None` if no keychain can store it.
 pub(super) fn make(sealed: &Path) -> io::Result<Option<Key>> {
     if !is_there() {
         return Ok(None);
@@ -41,7 +41,7 @@ pub(super) fn make(sealed: &Path) -> io::Result<Option<Key>> {
         look(&name).or_else(|| {
             let entry = keyring::Entry::new(SERVICE, &name).ok()?;
             entry.set_secret(&*key).ok()?;
-            // Some say that they have kept it, and have not.
+            // Some keychains report success without storing the key.
             look(&name).filter(|kept| *kept == key)
         })
     }))
@@ -54,13 +54,13 @@ fn look(name: &str) -> Option<Key> {
     Some(key)
 }
 
-/// Whether there can be one at all. Without a session bus nobody need be asked.
+/// Whether a keychain can exist at all. Without a session bus, asking is pointless.
 fn has_bus() -> bool {
     let is_here = || std::env::var_os("XDG_RUNTIME_DIR").is_some_and(|folder| Path::new(&folder).join("bus").exists());
     cfg!(any(windows, target_os = "macos")) || std::env::var_os("DBUS_SESSION_BUS_ADDRESS").is_some() || is_here()
 }
 
-/// Asks on a thread of its own, which is left behind if it does not come back.
+/// Runs a request on a thread of its own. If it does not end within the timeout, the thread is abandoned.
 fn ask<T: Send + 'static>(patience: Duration, question: impl FnOnce() -> Option<T> + Send + 'static) -> Option<T> {
     let (answer, answered) = mpsc::channel();
     std::thread::spawn(move || answer.send(question()));

@@ -1,8 +1,8 @@
-//! Secrets under names, in one file that is encrypted at rest.
+//! Named secrets in one file that is encrypted at rest.
 //!
-//! The file lies in the data folder. Its key does not: it is made from a passphrase, or lies in the config folder or in
-//! the keychain of the desktop, so that a copy of the data folder reveals nothing. What cannot be read is never
-//! written over.
+//! The file is in the data folder, but its key is not. The key is derived from a passphrase, or stored in the
+//! config folder or in the keychain of the desktop, so a copy of the data folder reveals nothing. A file that
+//! cannot be read is never overwritten.
 
 mod error;
 mod key;
@@ -24,41 +24,41 @@ use self::sealed::{Header, Unreadable};
 
 /// The file with the secrets.
 const FILE: &str = "secrets.sealed";
-/// The file whose lock is held by whoever changes them. It is a file of its own because the other one is replaced.
+/// The lock file for changes. It is separate because each change replaces the other file.
 const LOCK: &str = "secrets.lock";
-/// The file with the key.
+/// The key file.
 const KEY: &str = "secrets.key";
 
-/// No more is read or written.
+/// The maximum size of the file in bytes.
 const LARGEST: u64 = 16 * 1024 * 1024;
-/// The longest name of a secret, in bytes.
+/// The maximum length of a name in bytes.
 const LONGEST_NAME: usize = 2048;
-/// The longest value, in bytes.
+/// The maximum length of a value in bytes.
 const LONGEST_VALUE: usize = 1024 * 1024;
 
-/// Where secrets are kept, and with what they are sealed.
+/// The folders of the secret store, and its passphrase.
 #[derive(Debug, Clone)]
 pub struct Places {
     /// The folder of the sealed file.
     pub data: PathBuf,
-    /// The folder of its key, if it has one of its own.
+    /// The folder of the key file, if the key is in a file.
     pub config: PathBuf,
-    /// What the key is made from instead.
+    /// The passphrase from which the key is derived, if one is configured.
     pub passphrase: Option<Secret>,
 }
 
-/// Who has the key of the sealed file.
+/// Where the key of the sealed file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keeper {
-    /// A file of its own.
+    /// In a file of its own.
     File,
-    /// Whoever knows the passphrase.
+    /// Derived from a passphrase.
     Passphrase,
-    /// The keychain of the desktop.
+    /// In the keychain of the desktop.
     Keychain,
 }
 
-/// Named secrets of this user. Several processes may use them at once: whoever changes them waits for its turn.
+/// The secrets of this user. Several processes can use them at the same time; a lock serializes changes.
 #[derive(Debug)]
 pub struct Secrets {
     folder: PathBuf,
@@ -66,12 +66,12 @@ pub struct Secrets {
     keys: Keys,
 }
 
-/// All secrets, opened.
+/// All secrets, decrypted.
 type Opened = BTreeMap<String, Secret>;
 
 impl Secrets {
-    /// The secrets in these places. What is there already is opened once, so that whatever is wrong with it is said now;
-    /// if there is nothing, nothing is made yet.
+    /// Opens the secrets in these folders. An existing file is decrypted once, so that errors appear now. Nothing
+    /// is created if no file exists.
     pub fn open(places: Places) -> Result<Self, SecretError> {
         let file = places.data.join(FILE);
         let keys = Keys::new(&file, places.config.join(KEY), places.passphrase);
@@ -80,22 +80,22 @@ impl Secrets {
         Ok(secrets)
     }
 
-    /// The secret of this name.
+    /// The secret with this name.
     pub fn get(&self, name: &str) -> Result<Option<Secret>, SecretError> {
         Ok(self.read()?.1.remove(name))
     }
 
-    /// All names, in order.
+    /// All names, sorted.
     pub fn names(&self) -> Result<Vec<String>, SecretError> {
         Ok(self.read()?.1.into_keys().collect())
     }
 
-    /// Keeps a secret under a name, in place of another that may be there.
+    /// Stores a secret under a name, replacing the previous one.
     pub fn set(&self, name: &str, value: Secret) -> Result<(), SecretError> {
         self.change(name, |_| Ok(Some(value)))
     }
 
-    /// Forgets a secret; false if there was none of that name.
+    /// Deletes a secret. Returns false if it does not exist.
     pub fn remove(&self, name: &str) -> Result<bool, SecretError> {
         let mut was_there = false;
         self.change(name, |old| {
@@ -105,7 +105,7 @@ impl Secrets {
         Ok(was_there)
     }
 
-    /// Puts into the place of a secret what `new` makes of it, while nobody else changes anything. None is no secret.
+    /// Replaces a secret with the result of `new`, under the lock. `None` means that the secret does not exist.
     pub fn change<E: From<SecretError>>(
         &self,
         name: &str,
@@ -121,7 +121,7 @@ impl Secrets {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let lock = options.open(self.folder.join(LOCK));
-        // It goes with its handle.
+        // The lock is released when this handle is dropped.
         let lock = lock.map_err(trouble)?;
         lock.lock().map_err(trouble)?;
         let (header, mut opened) = self.read()?;
@@ -134,12 +134,12 @@ impl Secrets {
         Ok(self.write(header, &opened)?)
     }
 
-    /// The sealed file.
+    /// The path of the sealed file.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Who has the key of the file, or would get it if there is no file yet.
+    /// Where the key of the file is, or would be stored if the file does not exist yet.
     pub fn keeper(&self) -> Result<Keeper, SecretError> {
         Ok(match self.read()?.0 {
             Some(header) => header.keeper,
@@ -147,12 +147,12 @@ impl Secrets {
         })
     }
 
-    /// The file that has the key, where a file has it.
+    /// The path of the key file, for a key that is in a file.
     pub fn key_file(&self) -> &Path {
         self.keys.file()
     }
 
-    /// How the file is sealed, and what is in it; no header if there is no file.
+    /// Reads the header and the secrets. The header is `None` if the file does not exist.
     fn read(&self) -> Result<(Option<Header>, Opened), SecretError> {
         let Some(sealed) = read_private(&self.file)? else { return Ok((None, Opened::new())) };
         let header = Header::read(&sealed).map_err(|unreadable| self.unreadable(unreadable))?;
@@ -162,11 +162,11 @@ impl Secrets {
         }
         let plain = header.open(&key, &sealed).map_err(|unreadable| self.unreadable(unreadable))?;
         let opened: BTreeMap<String, String> = serde_json::from_slice(&plain)
-            .map_err(|_| self.unreadable(Unreadable::Damaged("what is sealed in it is no list of secrets")))?;
+            .map_err(|_| self.unreadable(Unreadable::Damaged("its content is not a list of secrets")))?;
         Ok((Some(header), opened.into_iter().map(|(name, value)| (name, Secret::new(value))).collect()))
     }
 
-    /// Replaces the file at once. It stays sealed as it was; a new one is sealed in the preferred way.
+    /// Replaces the file atomically. An existing file keeps its kind of key; a new one uses the preferred kind.
     fn write(&self, header: Option<Header>, opened: &Opened) -> Result<(), SecretError> {
         let (header, key) = match header {
             Some(header) => (header, self.keys.find(&header)?),
@@ -191,7 +191,7 @@ impl Secrets {
     }
 }
 
-/// What is in a file that nobody else may read; none if there is no file.
+/// Reads a file that must be private to its owner. `None` if it does not exist.
 fn read_private(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, SecretError> {
     let file = match fs_err::File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -208,12 +208,13 @@ fn read_private(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, SecretError> 
     }
     let mut bytes = Zeroizing::new(Vec::new());
     if file.take(LARGEST + 1).read_to_end(&mut bytes)? as u64 > LARGEST {
-        return Err(SecretError::Damaged { file: path.to_owned(), what: "it is larger than it can be" });
+        return Err(SecretError::Damaged { file: path.to_owned(), what: "it is larger than 16 MiB" });
     }
     Ok(Some(bytes))
 }
 
-/// A new file beside the one at this path, not in its place yet. It is readable by its owner alone from its first moment.
+/// Writes a temporary file in the same folder as `path`. The caller moves it into place. It is private to its owner
+/// from the start.
 fn write_private(path: &Path, bytes: &[u8]) -> io::Result<tempfile::NamedTempFile> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     make_folder(folder)?;
@@ -223,7 +224,7 @@ fn write_private(path: &Path, bytes: &[u8]) -> io::Result<tempfile::NamedTempFil
     Ok(file)
 }
 
-/// Makes a folder for its owner alone, with the folders around it, unless it is there.
+/// Creates a folder that is private to its owner, with its parents, unless it exists.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);

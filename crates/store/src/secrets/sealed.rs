@@ -1,18 +1,19 @@
 //! The format of the sealed file, version 1.
 //!
-//! A header says how the key is had, then come a nonce and the secrets as a JSON object, sealed with XChaCha20-Poly1305. The
-//! header is sealed along, so that nobody can change how the key is made. Each writing draws a nonce of its own.
+//! The file has a header that describes the key, then a nonce, then the secrets as a JSON object, encrypted with
+//! XChaCha20-Poly1305. The header is authenticated as well, so that an attacker cannot change the key derivation.
+//! Each write uses a new random nonce.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 16 | `gladhand-secrets` |
 //! | 1 | version |
-//! | 1 | who has the key |
-//! | 12 | memory in KiB, passes and lanes of Argon2id, little-endian; 0 without a passphrase |
-//! | 16 | its salt |
-//! | 16 | a mark that only this key makes |
+//! | 1 | where the key is: 1 file, 2 passphrase, 3 keychain |
+//! | 12 | Argon2id memory in KiB, passes and lanes, little-endian; 0 without a passphrase |
+//! | 16 | Argon2id salt |
+//! | 16 | a check value that only this key produces |
 //! | 24 | nonce |
-//! | rest | sealed, with its tag |
+//! | rest | ciphertext with its tag |
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -27,12 +28,12 @@ use super::Keeper;
 
 const MAGIC: &[u8; 16] = b"gladhand-secrets";
 const VERSION: u8 = 1;
-/// Where the nonce begins.
+/// The offset of the nonce.
 const HEADER: usize = 62;
 const NONCE: usize = 24;
 const TAG: usize = 16;
 
-/// What a passphrase costs to try, beyond which a file must be forged to keep us busy.
+/// The accepted cost parameters. Larger values only occur in a forged file that tries to waste time or memory.
 const MEMORY: RangeInclusive<u32> = 8..=1024 * 1024;
 const PASSES: RangeInclusive<u32> = 1..=64;
 const LANES: RangeInclusive<u32> = 1..=16;
@@ -40,7 +41,7 @@ const LANES: RangeInclusive<u32> = 1..=16;
 /// The key of a file.
 pub(super) type Key = Zeroizing<[u8; 32]>;
 
-/// How a file is sealed.
+/// The header of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) keeper: Keeper,
@@ -48,7 +49,7 @@ pub(super) struct Header {
     mark: [u8; TAG],
 }
 
-/// How a passphrase becomes a key (RFC 9106).
+/// The parameters that derive a key from a passphrase (RFC 9106).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Stretch {
     memory: u32,
@@ -65,59 +66,59 @@ pub(super) enum Unreadable {
 }
 
 impl Header {
-    /// A header for a new file with this key.
+    /// The header of a new file with this key.
     pub(super) fn new(keeper: Keeper, stretch: Stretch, key: &Key) -> Self {
         Self { keeper, stretch, mark: mark(key) }
     }
 
-    /// The header of a file.
+    /// Parses the header of a file.
     pub(super) fn read(sealed: &[u8]) -> Result<Self, Unreadable> {
         let Some(rest) = sealed.strip_prefix(MAGIC) else {
-            return Err(Unreadable::Damaged("it does not begin as it should"));
+            return Err(Unreadable::Damaged("it does not start with `gladhand-secrets`"));
         };
         match rest.first() {
             Some(&VERSION) => {}
             Some(&newer) if newer > VERSION => return Err(Unreadable::Newer(newer)),
-            _ => return Err(Unreadable::Damaged("it is of no version")),
+            _ => return Err(Unreadable::Damaged("it has no valid version")),
         }
         if sealed.len() < HEADER + NONCE + TAG {
-            return Err(Unreadable::Damaged("its end is missing"));
+            return Err(Unreadable::Damaged("it is truncated"));
         }
         let keeper = match sealed[17] {
             1 => Keeper::File,
             2 => Keeper::Passphrase,
             3 => Keeper::Keychain,
-            _ => return Err(Unreadable::Damaged("nobody has its key")),
+            _ => return Err(Unreadable::Damaged("it names an unknown kind of key")),
         };
         let number = |at: usize| u32::from_le_bytes(array(sealed, at));
         let stretch = Stretch { memory: number(18), passes: number(22), lanes: number(26), salt: array(sealed, 30) };
         if keeper == Keeper::Passphrase && !stretch.is_sensible() {
-            return Err(Unreadable::Damaged("no passphrase is stretched like that"));
+            return Err(Unreadable::Damaged("its key derivation parameters are out of range"));
         }
         Ok(Self { keeper, stretch, mark: array(sealed, 46) })
     }
 
-    /// Whether this is the key. It is told from a damaged file by a mark, because a seal that does not open looks the same
-    /// in both cases.
+    /// Whether this is the key of the file. The check value distinguishes a wrong key from a damaged file;
+    /// decryption fails in the same way for both.
     pub(super) fn is_locked_by(&self, key: &Key) -> bool {
         mark(key) == self.mark
     }
 
-    /// Opens a file that has this header.
+    /// Decrypts a file with this header.
     pub(super) fn open(&self, key: &Key, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, Unreadable> {
         let nonce = XNonce::from(array::<NONCE>(sealed, HEADER));
         let payload = Payload { msg: &sealed[HEADER + NONCE..], aad: &sealed[..HEADER] };
         let plain = cipher(key).decrypt(&nonce, payload);
-        plain.map(Zeroizing::new).map_err(|_| Unreadable::Damaged("its seal is broken"))
+        plain.map(Zeroizing::new).map_err(|_| Unreadable::Damaged("its authentication tag does not match"))
     }
 
-    /// A whole file with this header.
+    /// Encrypts the content of a whole file with this header.
     pub(super) fn seal(&self, key: &Key, plain: &[u8]) -> io::Result<Vec<u8>> {
         let mut sealed = self.written();
         let nonce: [u8; NONCE] = random()?;
         let payload = Payload { msg: plain, aad: &sealed };
         let body = cipher(key).encrypt(&XNonce::from(nonce), payload);
-        let body = body.map_err(|_| io::Error::other("more than can be sealed"))?;
+        let body = body.map_err(|_| io::Error::other("too much data to encrypt"))?;
         sealed.extend_from_slice(&nonce);
         sealed.extend_from_slice(&body);
         Ok(sealed)
@@ -141,12 +142,12 @@ impl Header {
 }
 
 impl Stretch {
-    /// The usual costs (64 MiB, three passes), with a salt of its own.
+    /// The default cost (64 MiB, three passes), with a random salt.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self { memory: 64 * 1024, passes: 3, lanes: 1, salt: random()? })
     }
 
-    /// The key that a passphrase becomes.
+    /// Derives the key from a passphrase.
     pub(super) fn key(&self, passphrase: &Secret) -> io::Result<Key> {
         let params = Params::new(self.memory, self.passes, self.lanes, None).map_err(io::Error::other)?;
         let mut key = Key::default();
@@ -174,14 +175,14 @@ fn cipher(key: &Key) -> XChaCha20Poly1305 {
     XChaCha20Poly1305::new((&**key).into())
 }
 
-/// What the key makes of nothing, under a nonce that nothing else is sealed with.
+/// The tag of an empty message under the all-zero nonce, which is used for nothing else.
 fn mark(key: &Key) -> [u8; TAG] {
     let tag = cipher(key).encrypt(&XNonce::from([0; NONCE]), Payload::from(&[][..]));
-    let tag = tag.expect("nothing is not too long");
+    let tag = tag.expect("an empty message is not too long");
     array(&tag, 0)
 }
 
-/// The bytes from this place on, which the caller has made sure are there.
+/// The `N` bytes from this offset. The caller has checked the length.
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut array = [0; N];
     array.copy_from_slice(&bytes[at..at + N]);
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_is_opened_and_no_two_writings_are_alike() {
+    fn sealed_data_can_be_opened_and_each_write_differs() {
         let (key, header, sealed) = sample();
         assert_eq!(Header::read(&sealed).unwrap(), header);
         assert_eq!(header.open(&key, &sealed).unwrap().as_slice(), b"hush");
@@ -210,20 +211,20 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_can_be_changed_and_none_taken_away() {
+    fn any_changed_or_missing_byte_is_detected() {
         let (key, _, sealed) = sample();
         let open = |bytes: &[u8]| Header::read(bytes).and_then(|header| header.open(&key, bytes).map(drop));
         assert_eq!(open(&sealed), Ok(()));
         for at in 0..sealed.len() {
             let mut changed = sealed.clone();
             changed[at] ^= 1;
-            assert!(open(&changed).is_err(), "byte {at} was changed");
-            assert!(open(&sealed[..at]).is_err(), "only {at} bytes are left");
+            assert!(open(&changed).is_err(), "byte {at} was changed, and the file still opens");
+            assert!(open(&sealed[..at]).is_err(), "only {at} bytes are left, and the file still opens");
         }
     }
 
     #[test]
-    fn a_later_version_and_absurd_costs_are_told() {
+    fn a_later_version_and_invalid_costs_are_reported() {
         let (_, _, mut sealed) = sample();
         sealed[16] = 2;
         assert_eq!(Header::read(&sealed), Err(Unreadable::Newer(2)));
@@ -231,7 +232,10 @@ mod tests {
         sealed[17] = 2;
         for costs in [[0; 12], [0xff; 12]] {
             sealed[18..30].copy_from_slice(&costs);
-            assert_eq!(Header::read(&sealed), Err(Unreadable::Damaged("no passphrase is stretched like that")));
+            assert_eq!(
+                Header::read(&sealed),
+                Err(Unreadable::Damaged("its key derivation parameters are out of range"))
+            );
         }
     }
 }

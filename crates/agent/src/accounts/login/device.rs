@@ -1,4 +1,5 @@
-//! Signing in to OpenAI with a code that is typed in elsewhere. This looks like RFC 8628 and is not.
+//! OpenAI login with a code that the user enters on another device. It resembles RFC 8628, but is a different
+//! protocol.
 
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ use crate::accounts::provider::Provider;
 use crate::accounts::web::Answer;
 use crate::accounts::{Accounts, Tell};
 
-/// Why nobody signed in.
+/// Why the login failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
-    /// The issuer has no such thing.
+    /// The issuer does not support device codes.
     #[error("Device code login is not enabled for this OAuth issuer.")]
     NotEnabled,
-    /// Everything else.
+    /// Any other reason.
     #[error("{0}")]
     Other(String),
 }
@@ -29,7 +30,7 @@ impl From<String> for Trouble {
     }
 }
 
-/// A login that a person is to confirm.
+/// A login that the user must confirm.
 struct Pending {
     id: Secret,
     user_code: String,
@@ -37,7 +38,7 @@ struct Pending {
     expires_in: u64,
 }
 
-/// Shows a code, and waits until somebody has typed it in.
+/// Shows a code, and waits until the user has entered it.
 pub(super) async fn sign_in(accounts: &Accounts, client_id: &str, tell: Tell<'_>) -> Result<OpenAiLogin, Trouble> {
     let issuer = &accounts.settings.openai.issuer;
     let pending = begin(accounts, client_id).await?;
@@ -79,7 +80,7 @@ async fn begin(accounts: &Accounts, client_id: &str) -> Result<Pending, Trouble>
     Ok(Pending { id: Secret::new(id), user_code, interval, expires_in })
 }
 
-/// The code that the login can be had with, and the verifier that goes with it: here the issuer makes both.
+/// Polls for the authorization code and its verifier. In this protocol the issuer creates both.
 async fn confirmed(accounts: &Accounts, pending: &Pending) -> Result<(Secret, Secret), Trouble> {
     const WHAT: &str = "Device code poll";
     let question = json!({"device_auth_id": pending.id.expose(), "user_code": pending.user_code});

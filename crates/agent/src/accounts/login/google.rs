@@ -1,4 +1,4 @@
-//! Signing in to antigravity: an authorization code of Google's, with PKCE and a state that is required.
+//! Antigravity login: a Google authorization code with PKCE and a required state.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use crate::accounts::provider::Provider;
 use crate::accounts::web::Answer;
 use crate::accounts::{Accounts, Tell, env};
 
-/// A person has this long to agree.
+/// How long the user has to give consent.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
-/// Who somebody is can be asked another time.
+/// A short timeout, because the profile can also be fetched later.
 const PROFILE_PATIENCE: Duration = Duration::from_secs(5);
-/// What we ask for, each below one address.
+/// The requested scopes, each relative to [`SCOPE_BASE`].
 const SCOPES: [&str; 5] = ["cloud-platform", "userinfo.email", "userinfo.profile", "cclog", "experimentsandconfigs"];
 const SCOPE_BASE: &str = "https://www.googleapis.com/auth/";
 
-/// Signs somebody in.
+/// Runs the login.
 pub(super) async fn sign_in(accounts: &Accounts, tell: Tell<'_>) -> Result<GoogleLogin, String> {
     const WHAT: &str = "OAuth token exchange";
     let places = &accounts.settings.google;
@@ -89,7 +89,7 @@ pub(super) async fn sign_in(accounts: &Accounts, tell: Tell<'_>) -> Result<Googl
     })
 }
 
-/// Asks who somebody is.
+/// Fetches the profile of the user.
 pub(super) async fn profile(accounts: &Accounts, login: &GoogleLogin) -> Option<Profile> {
     let request = accounts.credentials.web.get(&accounts.settings.google.profile).ok()?;
     let request = request.timeout(PROFILE_PATIENCE).bearer_auth(login.access.expose());
@@ -103,7 +103,7 @@ pub(super) async fn profile(accounts: &Accounts, login: &GoogleLogin) -> Option<
     Some(Profile { email: email.unwrap_or_default(), name: name.unwrap_or_default(), picture: text("picture") })
 }
 
-/// What a visitor is shown, and what that means for the login.
+/// The page for a request, and its effect on the login.
 fn greet(visit: &Visit, state: &str) -> (Page, Option<Result<Secret, String>>) {
     if visit.method == "OPTIONS" {
         let page = Page::text(StatusCode::OK, "")
@@ -135,7 +135,7 @@ fn welcome() -> Page {
     Page::text(StatusCode::OK, "You are signed in. You can close this page and go back.")
 }
 
-/// A value of a query, with a blank as `%20`.
+/// Encodes a query value, with a blank as `%20`.
 fn encoded(value: &str) -> String {
     url::form_urlencoded::byte_serialize(value.as_bytes()).collect::<String>().replace('+', "%20")
 }
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn visitors_are_answered_as_the_table_says() {
+    fn redirect_requests_get_the_expected_pages() {
         let visit = |method: &str, target: &str| {
             let (path, query) = target.split_once('?').unwrap_or((target, ""));
             Visit { method: method.to_owned(), path: path.to_owned(), query: query.to_owned() }
@@ -160,7 +160,7 @@ mod tests {
         for (target, expected) in [
             ("/oauth-callback?code=c&state=s", (Page::redirect("/oauth-success"), Some(Ok("c".to_owned())))),
             ("/oauth-callback?code=c&state=t", (wrong("State mismatch."), mismatch())),
-            // Unlike the reference, which takes a code without a state.
+            // The reference implementation accepts a code without a state; this one does not.
             ("/oauth-callback?code=c", (wrong("State mismatch."), mismatch())),
             ("/oauth-callback?error=access_denied", denied("access_denied")),
             ("/oauth-callback?error=x&error_description=not+today", denied("not today")),

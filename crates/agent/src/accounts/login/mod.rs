@@ -1,7 +1,7 @@
-//! Signing in (§§9.4, 9.5): what a person agrees to elsewhere becomes a login here.
+//! Logins (§§9.4, 9.5): the user gives consent in a browser, and the result is stored as a login.
 //!
-//! A login lasts as long as its future: dropping that closes the port and forgets everything. Codes, verifiers and tokens
-//! are in no event, error or log.
+//! A login runs as long as its future. Dropping the future closes the port and discards all state. Codes, verifiers
+//! and tokens never appear in events, errors or logs.
 
 mod device;
 mod google;
@@ -21,52 +21,52 @@ use super::provider::Provider;
 use super::web::{Answer, Unanswered};
 use super::{Accounts, Changed, Tell, failure, files};
 
-/// A browser goes at once where it is sent.
+/// How long the last page stays available. A browser follows a redirect immediately.
 const LAST_PAGE: Duration = Duration::from_secs(5);
 
-/// Somebody signed in to OpenAI.
+/// The result of an OpenAI login.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OpenAiConnected {
-    /// `openai`.
+    /// Always `openai`.
     pub provider: Provider,
-    /// In which way.
+    /// The method of the login.
     pub login_method: Method,
-    /// Which account it is, if that can be told.
+    /// The id of the account, if known.
     pub account_id: Option<String>,
 }
 
-/// A way to sign in.
+/// A login method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
     /// In a browser on this machine.
     Browser,
-    /// In a browser anywhere, with a code.
+    /// In a browser on any device, with a code.
     DeviceCode,
 }
 
-/// Somebody signed in to antigravity.
+/// The result of an Antigravity login.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AntigravityConnected {
-    /// `antigravity`.
+    /// Always `antigravity`.
     pub provider: Provider,
-    /// Who, if that can be told.
+    /// The profile of the user, if known.
     pub profile: Option<Profile>,
 }
 
-/// Who somebody is at Google.
+/// The Google profile of a user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Profile {
-    /// An address.
+    /// The email address.
     pub email: String,
-    /// A name.
+    /// The name.
     pub name: String,
     /// The address of a picture.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub picture: Option<String>,
 }
 
-/// What is told while somebody signs in.
+/// An event during a login.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Step<'a> {
@@ -103,7 +103,7 @@ impl Step<'_> {
 }
 
 impl Accounts {
-    /// Signs somebody in to OpenAI. `mode` is `auto`, `browser` or `device_code`; whatever else it is means a browser.
+    /// Runs an OpenAI login. `mode` is `auto`, `browser` or `device_code`. Any other value means `browser`.
     pub async fn connect_openai(
         &self,
         mode: Option<&str>,
@@ -122,7 +122,7 @@ impl Accounts {
         Ok(Changed { reason: "auth_openai_connected", result })
     }
 
-    /// Signs somebody in to antigravity.
+    /// Runs an Antigravity login.
     pub async fn connect_antigravity(&self, tell: Tell<'_>) -> Result<Changed<AntigravityConnected>, Failure> {
         let provider = Provider::Antigravity;
         Step::Started { provider }.tell(tell);
@@ -134,7 +134,7 @@ impl Accounts {
         Ok(Changed { reason: "auth_antigravity_connected", result })
     }
 
-    /// Asks Google who is signed in.
+    /// Fetches the Google profile of the user.
     pub(super) async fn refresh_profile(&self) {
         if let Some(login) = self.credentials.google().await {
             let profile = google::profile(self, &login).await;
@@ -142,7 +142,7 @@ impl Accounts {
         }
     }
 
-    /// What follows every login: the models that it gives, and one of them if none was chosen.
+    /// The last steps of every login: fetches the models, and selects one if none is selected.
     async fn connected(&self, provider: Provider, result: &impl Serialize, tell: Tell<'_>) {
         self.enable(provider);
         self.fetch(provider).await;
@@ -150,7 +150,7 @@ impl Accounts {
         tell(AgentEvent { kind: "auth.flow.completed", payload: json::to_raw(result) });
     }
 
-    /// `auth.json`: for other programs, that somebody is signed in. No secret is in it.
+    /// Writes `auth.json`, which tells other programs that the user is signed in. It contains no secret.
     fn write_auth(&self, account: Option<&str>) {
         #[derive(Serialize)]
         struct Tokens<'a> {
@@ -166,13 +166,13 @@ impl Accounts {
         let auth = Auth { auth_mode: "chatgpt", tokens: Tokens { account_id: account }, last_refresh: files::now() };
         let written = serde_json::to_string_pretty(&auth).map_err(std::io::Error::from);
         if let Err(error) = written.and_then(|text| files::replace(&self.file("auth.json"), &(text + "\n"))) {
-            tracing::warn!(%error, "auth.json is not written");
+            tracing::warn!(%error, "could not write auth.json");
         }
     }
 
-    /// A port for redirects: this one, or if it is taken any other.
+    /// Binds a port for redirects: this one, or any other if it is in use.
     async fn callback(&self, port: u16) -> Result<Callback, String> {
-        // A page of the login before this one may still be shown on it.
+        // A page of an earlier login may still be served on this port.
         let mut pages = std::mem::take(&mut *self.pages());
         pages.shutdown().await;
         let bound = match Callback::bind(port).await {
@@ -182,7 +182,7 @@ impl Accounts {
         bound.map_err(|error| format!("could not listen for the browser: {error}"))
     }
 
-    /// Goes on showing pages for a moment: a browser that brought its code is sent to one.
+    /// Continues to serve pages for a moment, because the browser is redirected to one after the login.
     fn show_last_page(&self, callback: Callback, greet: fn(&Visit) -> (Page, Option<()>)) {
         self.pages().spawn(async move {
             let _ = tokio::time::timeout(LAST_PAGE, callback.wait(greet)).await;
@@ -194,7 +194,7 @@ impl Accounts {
     }
 }
 
-/// Tells that a login failed, and why.
+/// Sends an event about a failed login, and returns the failure.
 fn fails(provider: Provider, tell: Tell<'_>) -> impl Fn(String) -> Failure {
     move |message| {
         Step::Failed { provider, message: &message }.tell(tell);
@@ -202,23 +202,23 @@ fn fails(provider: Provider, tell: Tell<'_>) -> impl Fn(String) -> Failure {
     }
 }
 
-/// Something that was asked for failed: what, and why.
+/// The error message for a request that failed.
 fn unanswered(what: &'static str) -> impl Fn(Unanswered) -> String {
     move |error| format!("{what} failed: {error}")
 }
 
-/// The beginning of an answer, as error texts quote it, without what was secret in the request.
+/// The beginning of a response for error messages, without the secrets of the request.
 fn quoted(answer: &Answer, secrets: &[&str]) -> String {
     answer.without(secrets).chars().take(180).collect()
 }
 
-/// A number that may be written as a text; whole, and at least 1.
+/// A number that may be written as text. It is an integer of at least 1.
 fn number(value: &Value, usual: u64) -> u64 {
     let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
     number.filter(|number| *number >= 1.0).map_or(usual, |number| number as u64)
 }
 
-/// The account that a ChatGPT login belongs to.
+/// The account id of a ChatGPT login.
 fn account(login: &OpenAiLogin) -> Option<String> {
     let claims = claims(login.id.as_ref()?)?;
     claims["https://api.openai.com/auth"]["chatgpt_account_id"].as_str().map(str::to_owned)

@@ -1,4 +1,4 @@
-//! Signing in to OpenAI in a browser on this machine: an authorization code with PKCE.
+//! OpenAI login in a browser on this machine: an authorization code with PKCE.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::accounts::provider::Provider;
 use crate::accounts::web::Answer;
 use crate::accounts::{Accounts, Tell, env};
 
-/// A person has this long to agree.
+/// How long the user has to give consent.
 pub(super) const PATIENCE: Duration = Duration::from_secs(15 * 60);
-/// The port that the issuer expects.
+/// The redirect port that the issuer expects.
 const PORT: u16 = 1455;
 const SCOPES: &str = "openid profile email offline_access";
 
-/// Signs somebody in, in the way that was asked for.
+/// Runs a login with the requested method.
 pub(super) async fn sign_in(
     accounts: &Accounts,
     mode: Option<&str>,
@@ -52,7 +52,7 @@ async fn in_browser(
     let callback = accounts.callback(PORT).await?;
     let redirect_uri = format!("http://localhost:{}/auth/callback", callback.port());
     let mut url = Url::parse(&format!("{}/oauth/authorize", accounts.settings.openai.issuer))
-        .map_err(|_| format!("the address in {} is none", env::OPENAI_ISSUER))?;
+        .map_err(|_| format!("the value of {} is not a valid address", env::OPENAI_ISSUER))?;
     url.query_pairs_mut()
         .append_pair("response_type", "code")
         .append_pair("client_id", client_id)
@@ -82,7 +82,7 @@ async fn wait(callback: &Callback, state: &str) -> Result<Secret, String> {
     }
 }
 
-/// What a visitor is shown, and what that means for the login.
+/// The page for a request, and its effect on the login.
 fn greet(visit: &Visit, state: &str, port: u16) -> (Page, Option<Result<Secret, String>>) {
     let fails = |reason: &str| Some(Err(format!("OAuth login failed: {reason}")));
     if asks(visit, "/cancel") {
@@ -106,7 +106,7 @@ fn greet(visit: &Visit, state: &str, port: u16) -> (Page, Option<Result<Secret, 
     }
 }
 
-/// Trades a code for a login, and asks for a key along with it, which not everybody gets.
+/// Exchanges a code for a login. Also requests an API key, which not all accounts get.
 pub(super) async fn trade(
     accounts: &Accounts,
     client_id: &str,
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn visitors_are_answered_as_the_table_says() {
+    fn redirect_requests_get_the_expected_pages() {
         let visit = |target: &str| {
             let (path, query) = target.split_once('?').unwrap_or((target, ""));
             Visit { method: "GET".to_owned(), path: path.to_owned(), query: query.to_owned() }

@@ -1,4 +1,4 @@
-//! The agent as its callers see it, with a model that follows a script.
+//! Tests of the agent through its public interface, with a scripted model.
 
 mod stage;
 
@@ -13,7 +13,7 @@ use crate::accounts::{Accounts, Settings};
 use crate::driver::{Policy, Rule};
 
 #[tokio::test]
-async fn a_turn_is_told_answered_and_written_down() {
+async fn a_turn_sends_events_gets_an_answer_and_is_saved() {
     let stage = Stage::new(&[Scene::Says("Hello there.")]);
     let session = stage.create().await;
     let sent = stage.send(&session, " hi ").await.unwrap();
@@ -40,7 +40,7 @@ async fn a_turn_is_told_answered_and_written_down() {
 }
 
 #[tokio::test]
-async fn only_what_belongs_before_the_answer_is_told_before_it() {
+async fn only_the_first_status_is_sent_before_the_answer() {
     let stage = Stage::new(&[Scene::Hangs]);
     let session = stage.create().await;
     stage.send(&session, "hi").await.unwrap();
@@ -81,7 +81,7 @@ async fn a_tool_that_does_not_end_is_stopped() {
 }
 
 #[tokio::test]
-async fn tools_are_called_by_safe_names_and_told_by_their_own() {
+async fn models_use_safe_tool_names_and_events_the_original_ones() {
     let stage = Stage::new(&[Scene::Wants("read_file"), Scene::Wants("echo"), Scene::Says("done")]);
     let session = stage.create().await;
     stage.send(&session, "hi").await.unwrap();
@@ -91,7 +91,7 @@ async fn tools_are_called_by_safe_names_and_told_by_their_own() {
     assert_eq!((&call["name"], &call["providerToolName"]), (&"read.file".into(), &"read_file".into()));
     let results: Vec<_> = told.iter().filter(|(kind, _)| kind == "session.tool.call.completed").collect();
     let result = |at: usize| &results[at].1["data"]["executed"]["result"];
-    assert_eq!((result(0), result(1)), (&"read.file ran".into(), &"again".into()), "the second is the hub's");
+    assert_eq!((result(0), result(1)), (&"read.file ran".into(), &"again".into()), "the second call goes to the hub");
     let asked = stage.script.asked.lock().unwrap();
     assert!(matches!(&asked[2].said[..], [Said::User { .. }, Said::Assistant { .. }, Said::Result { .. }, ..]));
     let names: Vec<_> = asked[0].tools.iter().map(|tool| tool.name.as_str()).collect();
@@ -99,7 +99,7 @@ async fn tools_are_called_by_safe_names_and_told_by_their_own() {
 }
 
 #[tokio::test]
-async fn tools_of_the_hub_hear_where_the_session_works() {
+async fn tools_of_the_hub_get_the_folder_of_the_session() {
     let stage = Stage::new(&[Scene::Wants("whereabouts"), Scene::Says("done")]);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
@@ -111,7 +111,7 @@ async fn tools_of_the_hub_hear_where_the_session_works() {
 }
 
 #[tokio::test]
-async fn what_needs_approval_is_refused_when_nobody_can_give_it() {
+async fn a_call_that_needs_approval_is_refused_if_no_client_can_approve() {
     let stage = Stage::new(&[Scene::Wants("bash"), Scene::Says("so be it")]);
     let session = stage.create().await;
     stage.send(&session, "hi").await.unwrap();
@@ -120,7 +120,7 @@ async fn what_needs_approval_is_refused_when_nobody_can_give_it() {
     assert_eq!((&executed["ok"], &executed["result"]["status"]), (&false.into(), &"denied".into()));
 }
 
-/// What came of all calls of one turn: whether they ran, with which status.
+/// The outcomes of all calls of one turn: whether they ran, the status and the error.
 async fn outcomes(stage: &Stage) -> Vec<(bool, Value, Value)> {
     let session = stage.create().await;
     stage.send(&session, "hi").await.unwrap();
@@ -140,14 +140,14 @@ async fn a_name_that_was_not_offered_calls_nothing() {
 }
 
 #[tokio::test]
-async fn a_claim_of_an_upstream_to_read_only_is_not_believed() {
+async fn a_read_only_annotation_of_an_upstream_is_not_trusted() {
     let stage = Stage::new(&[Scene::Wants("c_write_everything")]);
-    let [(ok, status, _)] = &outcomes(&stage).await[..] else { panic!("one call was wanted") };
+    let [(ok, status, _)] = &outcomes(&stage).await[..] else { panic!("expected one call") };
     assert_eq!((*ok, status), (false, &"denied".into()));
 }
 
 #[tokio::test]
-async fn a_tool_that_is_made_in_a_turn_is_offered_and_decided_about_as_itself() {
+async fn a_tool_made_in_a_turn_is_offered_and_needs_its_own_decision() {
     let stage = Stage::new(&[Scene::Wants("make"), Scene::Wants("made"), Scene::Says("done")]);
     let outcomes = outcomes(&stage).await;
     assert_eq!((outcomes[0].0, outcomes[1].0, &outcomes[1].1), (true, false, &"denied".into()));
@@ -157,7 +157,7 @@ async fn a_tool_that_is_made_in_a_turn_is_offered_and_decided_about_as_itself() 
 }
 
 #[tokio::test]
-async fn a_tool_that_is_made_and_called_in_one_round_is_decided_about_as_itself() {
+async fn a_tool_made_and_called_in_one_round_needs_its_own_decision() {
     let stage = Stage::new(&[Scene::WantsAll(&["made", "make", "made", "m.ade"]), Scene::Says("done")]);
     let outcomes = outcomes(&stage).await;
     let statuses: Vec<_> = outcomes.iter().map(|(ok, status, _)| (*ok, status.as_str())).collect();
@@ -165,8 +165,8 @@ async fn a_tool_that_is_made_and_called_in_one_round_is_decided_about_as_itself(
     assert_eq!(statuses, expected);
 }
 
-/// A turn in which one call is asked about, and what became of all its calls after a person allowed that one. Meanwhile the
-/// policy changed.
+/// Runs a turn in which one call needs approval, and returns the outcomes of all calls. The policy changes before
+/// the user approves the call.
 async fn allowed_after_a_change(stage: &Stage, denied: &str) -> Vec<(bool, Value)> {
     stage.ask(AgentCall::CanApprove).await.unwrap();
     let session = stage.create().await;
@@ -183,28 +183,28 @@ async fn allowed_after_a_change(stage: &Stage, denied: &str) -> Vec<(bool, Value
 }
 
 #[tokio::test]
-async fn a_call_that_policy_denies_meanwhile_does_not_run_although_a_person_allows_it() {
+async fn a_call_that_policy_denies_meanwhile_does_not_run_even_if_approved() {
     let stage = Stage::new(&[Scene::Wants("bash"), Scene::Says("done")]);
     let ended = allowed_after_a_change(&stage, "bash").await;
     assert_eq!(ended, [(false, "bash was not run: it is forbidden here".into())]);
 }
 
 #[tokio::test]
-async fn a_later_call_of_the_same_answer_is_held_to_the_policy_of_its_moment() {
+async fn a_later_call_of_the_same_reply_uses_the_current_policy() {
     let stage = Stage::new(&[Scene::WantsAll(&["bash", "read_file"]), Scene::Says("done")]);
     let ended = allowed_after_a_change(&stage, "read.file").await;
     assert_eq!(ended, [(true, Value::Null), (false, "read.file was not run: it is forbidden here".into())]);
 }
 
 #[tokio::test]
-async fn arguments_that_are_nested_too_deep_are_refused_and_the_turn_goes_on() {
+async fn arguments_nested_too_deeply_are_refused_and_the_turn_continues() {
     let stage = Stage::new(&[Scene::WantsDeep("read_file"), Scene::Says("done")]);
-    let [(ok, _, error)] = &outcomes(&stage).await[..] else { panic!("one call was wanted") };
+    let [(ok, _, error)] = &outcomes(&stage).await[..] else { panic!("expected one call") };
     assert!(!ok && error.as_str().unwrap().contains("nested deeper than 100 levels"), "{error}");
 }
 
 #[tokio::test]
-async fn a_panic_ends_its_turn_and_no_other() {
+async fn a_panic_ends_only_its_own_turn() {
     let stage = Stage::new(&[Scene::Wants("read_file"), Scene::Says("done")]);
     stage.tools.is_broken.store(true, Ordering::Relaxed);
     let session = stage.create().await;
@@ -219,7 +219,7 @@ async fn a_panic_ends_its_turn_and_no_other() {
 #[tokio::test]
 async fn reading_beyond_the_workspace_needs_approval() {
     let stage = Stage::new(&[Scene::Wants("look"), Scene::Says("done")]);
-    let [(ok, _, error)] = &outcomes(&stage).await[..] else { panic!("one call was wanted") };
+    let [(ok, _, error)] = &outcomes(&stage).await[..] else { panic!("expected one call") };
     assert!(!ok && error.as_str().unwrap().contains("/home/u/.ssh/key may hold secrets"), "{error}");
     let stage = Stage::new(&[Scene::Wants("look"), Scene::Says("done")]);
     stage.ask(AgentCall::CanApprove).await.unwrap();
@@ -234,7 +234,7 @@ async fn reading_beyond_the_workspace_needs_approval() {
 }
 
 #[tokio::test]
-async fn a_folder_that_a_peer_of_a_network_chooses_is_not_read_without_approval() {
+async fn a_folder_chosen_by_a_network_peer_is_not_read_without_approval() {
     let local = Terms::default();
     let networked = Terms { party: Some(Party(1)), ..Terms::default() };
     for (terms, folder, runs) in [(local, "/", true), (networked.clone(), "/", false), (networked, ".", true)] {
@@ -248,7 +248,7 @@ async fn a_folder_that_a_peer_of_a_network_chooses_is_not_read_without_approval(
 }
 
 #[tokio::test]
-async fn what_is_approved_runs() {
+async fn an_approved_call_runs() {
     let stage = Stage::new(&[Scene::Wants("bash"), Scene::Says("done")]);
     stage.ask(AgentCall::CanApprove).await.unwrap();
     let session = stage.create().await;
@@ -269,7 +269,7 @@ async fn what_is_approved_runs() {
 }
 
 #[tokio::test]
-async fn a_call_does_not_wait_for_somebody_who_has_left() {
+async fn a_call_does_not_wait_for_approval_by_a_disconnected_client() {
     let stage = Stage::new(&[Scene::Wants("bash"), Scene::Says("done")]);
     stage.ask(AgentCall::CanApprove).await.unwrap();
     let session = stage.create().await;
@@ -321,7 +321,7 @@ async fn compress_answers_with_its_report() {
 }
 
 #[tokio::test]
-async fn a_model_is_chosen_only_if_the_conversation_could_be_compacted_for_it() {
+async fn a_model_is_selected_only_if_the_compaction_for_it_succeeds() {
     let broken = Scene::Fails(ModelError::Failed("no".to_owned()));
     let stage = Stage::new(&[Scene::Says("answer"), broken, Scene::Says("SUMMARY")]);
     let session = stage.create().await;
@@ -348,7 +348,7 @@ async fn a_model_is_chosen_only_if_the_conversation_could_be_compacted_for_it() 
 }
 
 #[tokio::test]
-async fn a_chat_goes_on_after_a_restart() {
+async fn a_chat_can_be_resumed_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let before = Stage::on(folder.path(), &[Scene::Says("remembered")]);
     let session = before.create().await;
@@ -368,7 +368,7 @@ async fn a_chat_goes_on_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_chat_that_is_open_elsewhere_goes_on_as_a_copy() {
+async fn a_chat_that_is_open_elsewhere_continues_as_a_copy() {
     let folder = tempfile::tempdir().unwrap();
     let stages = ["one", "two"].map(|answer| Stage::on(folder.path(), &[Scene::Says("first"), Scene::Says(answer)]));
     let sessions = [stages[0].create().await, stages[1].create().await];
@@ -402,7 +402,7 @@ async fn pages_of_history_follow_each_other() {
 }
 
 #[tokio::test]
-async fn a_disk_that_takes_nothing_is_noted_and_the_conversation_goes_on() {
+async fn an_unwritable_disk_is_noted_and_the_conversation_continues() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     std::fs::write(&data, "not a folder").unwrap();
@@ -413,11 +413,11 @@ async fn a_disk_that_takes_nothing_is_noted_and_the_conversation_goes_on() {
     one(&told, "session.completed");
     let note = told.iter().find(|(_, payload)| payload["message"]["kind"] == "system").unwrap();
     assert!(note.1["message"]["text"].as_str().unwrap().starts_with("history save disabled for this turn: "));
-    assert!(kinds(&told).contains(&"debug"), "the journal could not be written either");
+    assert!(kinds(&told).contains(&"debug"), "the journal could not be written, so there is a debug event");
 }
 
 #[tokio::test]
-async fn slash_commands_answer() {
+async fn slash_commands_return_their_output() {
     let stage = Stage::new(&[]);
     let session = stage.create().await;
     assert_eq!(stage.command(&session, "hello").await.unwrap(), serde_json::json!({"handled": false}));
@@ -436,7 +436,7 @@ async fn slash_commands_answer() {
 }
 
 #[tokio::test]
-async fn a_title_given_to_the_session_is_that_of_its_chat() {
+async fn the_title_of_a_session_becomes_the_title_of_its_chat() {
     let stage = Stage::new(&[]);
     let create = AgentCall::Create { title: Some("my project".into()), folder: None };
     let created = stage.ask(create).await.unwrap();
@@ -449,7 +449,7 @@ async fn a_title_given_to_the_session_is_that_of_its_chat() {
 }
 
 #[tokio::test]
-async fn accounts_say_who_answers() {
+async fn accounts_select_the_model_that_answers() {
     let folder = tempfile::tempdir().unwrap();
     let script = Script::of(&[Scene::Says("Hello.")]);
     let settings = Settings {
@@ -472,7 +472,7 @@ async fn accounts_say_who_answers() {
 }
 
 #[tokio::test]
-async fn closing_ends_what_runs() {
+async fn closing_ends_running_turns() {
     let stage = Stage::new(&[Scene::Hangs]);
     let session = stage.create().await;
     stage.send(&session, "hi").await.unwrap();

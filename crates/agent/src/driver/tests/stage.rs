@@ -1,4 +1,4 @@
-//! An agent with a model that follows a script, tools that do little, and somebody who listens.
+//! A test stage: an agent with a scripted model, dummy tools and a client that records events.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -22,21 +22,21 @@ use crate::accounts::{Chosen, Tell};
 use crate::desk::{Changed, Desk, Standing};
 use crate::driver::{AgentSettings, Conversations, LivePolicy};
 
-/// What a model does in one round.
+/// The behaviour of the model in one round.
 #[derive(Debug, Clone)]
 pub(super) enum Scene {
     Says(&'static str),
     Wants(&'static str),
-    /// Several in one round.
+    /// Requests several calls in one round.
     WantsAll(&'static [&'static str]),
-    /// With arguments that are nested deeper than they may be.
+    /// Requests a call whose arguments are nested too deeply.
     WantsDeep(&'static str),
     Fails(ModelError),
-    /// It never answers.
+    /// Never responds.
     Hangs,
 }
 
-/// A model that follows a script, and whatever it was asked.
+/// A scripted model that records the requests it gets.
 #[derive(Debug, Default)]
 pub(super) struct Script {
     pub(super) scenes: Mutex<VecDeque<Scene>>,
@@ -127,7 +127,7 @@ fn raw(text: &str) -> Box<RawValue> {
 }
 
 fn nothing() -> Failure {
-    Failure::new(FailureKind::Internal, "nothing of the kind")
+    Failure::new(FailureKind::Internal, "not supported by this test")
 }
 
 #[async_trait]
@@ -216,11 +216,11 @@ impl Desk for Counter {
     }
 }
 
-/// Tools that do nothing; one of them makes another, which reaches beyond the workspace.
+/// Dummy tools. One of them creates another tool, and one uses a file outside the workspace.
 #[derive(Debug, Default)]
 pub(super) struct Tools {
     made: AtomicU64,
-    /// Whether it panics when it is asked what a call reaches.
+    /// Whether it panics when asked for the paths that a call uses.
     pub(super) is_broken: AtomicBool,
 }
 
@@ -271,7 +271,7 @@ impl Bench for Tools {
     async fn close(&self) {}
 }
 
-/// Somebody who listens.
+/// A client that records events.
 #[derive(Debug, Default)]
 pub(super) struct Client {
     heard: Mutex<Vec<(String, Value)>>,
@@ -294,7 +294,7 @@ impl Caller for Client {
     }
 }
 
-/// All of them together.
+/// Everything together.
 pub(super) struct Stage {
     pub(super) agent: Conversations,
     pub(super) script: Arc<Script>,
@@ -315,7 +315,7 @@ impl Stage {
         Self { _folder: Some(folder), ..Self::on(&data, scenes) }
     }
 
-    /// On a data directory that there is already.
+    /// Uses an existing data directory.
     pub(super) fn on(data: &Path, scenes: &[Scene]) -> Self {
         let script = Script::of(scenes);
         let counter =
@@ -323,7 +323,7 @@ impl Stage {
         Self::with(data, counter.clone(), counter, script)
     }
 
-    /// With accounts that are none of ours.
+    /// Uses other accounts.
     pub(super) fn at(desk: Arc<dyn Desk>, script: Arc<Script>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
@@ -360,18 +360,18 @@ impl Stage {
         Self { agent, script, counter, tools, policy, data: data.to_owned(), hub, client, agreement, _folder: None }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a call and waits for the answer.
     pub(super) async fn ask(&self, call: AgentCall<'_>) -> Result<Value, String> {
         self.ask_as(Terms::default(), call).await
     }
 
-    /// The same as a caller of these terms.
+    /// The same with these terms.
     pub(super) async fn ask_as(&self, terms: Terms<'_>, call: AgentCall<'_>) -> Result<Value, String> {
         let caller: Arc<dyn Caller> = self.client.clone();
         let call = Call { id: CallId(1), operation: Operation::Agent(call), terms };
         match self.hub.answer(call, &self.agreement, &caller).outcome().await {
             Ok(Reply::Agent(raw)) => Ok(serde_json::from_str(raw.get()).unwrap()),
-            Ok(other) => panic!("the agent answers otherwise: {other:?}"),
+            Ok(other) => panic!("unexpected kind of answer: {other:?}"),
             Err(failure) => Err(failure.message),
         }
     }
@@ -391,7 +391,7 @@ impl Stage {
         self.ask(AgentCall::Command { session: session.into(), line: line.into() }).await
     }
 
-    /// Waits until something of this kind is told that says this, and takes everything up to it.
+    /// Waits for an event of this kind whose payload contains `label`, and returns all events up to it.
     pub(super) async fn until(&self, kind: &str, label: &str) -> Vec<(String, Value)> {
         loop {
             {
@@ -418,12 +418,12 @@ pub(super) fn kinds(told: &[(String, Value)]) -> Vec<&str> {
     told.iter().map(|(kind, _)| kind.strip_prefix("session.").unwrap_or(kind)).collect()
 }
 
-/// The payload of the one event of a kind.
+/// The payload of the only event of a kind.
 pub(super) fn one<'a>(told: &'a [(String, Value)], kind: &str) -> &'a Value {
     let mut found = told.iter().filter(|(it, _)| it == kind);
     match (found.next(), found.next()) {
         (Some((_, payload)), None) => payload,
-        _ => panic!("{kind} was not told once: {told:#?}"),
+        _ => panic!("expected exactly one {kind} event: {told:#?}"),
     }
 }
 

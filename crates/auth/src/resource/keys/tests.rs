@@ -1,4 +1,4 @@
-//! Keys from a file, from an address and by an issuer's metadata; on real sockets where there is an address.
+//! Tests of keys from a file, from an address and from an issuer's metadata; with real sockets for addresses.
 
 use std::convert::Infallible;
 
@@ -28,12 +28,12 @@ async fn knows(keys: &Keys, id: &str) -> bool {
     keys.get(suits).await.is_some_and(|set| set.iter().any(suits))
 }
 
-/// Whether it cannot be told if there is such a key.
+/// Whether the result is undecided because the keys are unknown.
 async fn is_undecided(keys: &Keys, id: &str) -> bool {
     keys.get(|key| key.suits(Some(id), Algorithm::ES256)).await.is_none()
 }
 
-/// Time passes: the keys may be fetched again.
+/// Lets time pass, so that the keys may be fetched again.
 fn a_pause_passes(keys: &Keys) {
     keys.state().tried = Instant::now().checked_sub(PAUSE);
 }
@@ -48,7 +48,7 @@ struct Server {
 #[derive(Default)]
 struct Published {
     keys: Vec<Value>,
-    /// Paths that were asked for.
+    /// The requested paths.
     log: Vec<String>,
 }
 
@@ -62,10 +62,10 @@ impl Server {
             while let Ok((stream, _)) = listener.accept().await {
                 let service = service_fn(|request: Request<Incoming>| {
                     let answer =
-                        answer(&mut served.lock().expect("no test panics with it"), &base, request.uri().path());
+                        answer(&mut served.lock().expect("no holder of this lock panics"), &base, request.uri().path());
                     std::future::ready(Ok::<_, Infallible>(answer))
                 });
-                // One request each, so that nothing is left when the server goes away.
+                // One request per connection, so that no connection is left when the server stops.
                 let mut connection = hyper::server::conn::http1::Builder::new();
                 let _ = connection.keep_alive(false).serve_connection(TokioIo::new(stream), service).await;
             }
@@ -74,25 +74,25 @@ impl Server {
     }
 
     fn publish(&self, ids: &[&str]) {
-        self.published.lock().expect("no test panics with it").keys = ids.iter().map(|id| public(id)).collect();
+        self.published.lock().expect("no holder of this lock panics").keys = ids.iter().map(|id| public(id)).collect();
     }
 
-    /// How often keys were asked for.
+    /// How often the keys were requested.
     fn count(&self) -> usize {
-        self.published.lock().expect("no test panics with it").log.iter().filter(|path| *path == "/keys").count()
+        self.published.lock().expect("no holder of this lock panics").log.iter().filter(|path| *path == "/keys").count()
     }
 
-    /// Goes away for good.
+    /// Stops the server.
     async fn stop(self) {
         self.task.abort();
         let _ = self.task.await;
     }
 
-    /// The keys by both ways that lead here.
+    /// The keys from both sources on this server.
     fn both(&self) -> [Keys; 2] {
         let url = Url::parse(&format!("{}/keys", self.issuer)).expect("an address");
         [KeySource::Url(url), KeySource::Metadata]
-            .map(|source| Keys::new(&self.issuer, source).expect("good addresses"))
+            .map(|source| Keys::new(&self.issuer, source).expect("valid addresses"))
     }
 }
 
@@ -107,13 +107,13 @@ fn answer(published: &mut Published, issuer: &str, path: &str) -> Response<Full<
 }
 
 #[tokio::test]
-async fn a_key_that_is_new_is_fetched_once_and_made_up_ones_do_not_have_us_fetch() {
+async fn a_new_key_is_fetched_once_and_made_up_key_ids_cause_no_fetch() {
     let server = Server::start().await;
     for keys in server.both() {
         let before = server.count();
         server.publish(&["one"]);
         assert!(knows(&keys, "one").await && knows(&keys, "one").await);
-        assert_eq!(server.count(), before + 1, "what is known is not fetched");
+        assert_eq!(server.count(), before + 1, "a known key is not fetched");
         server.publish(&["one", "two"]);
         a_pause_passes(&keys);
         let at_once = tokio::join!(knows(&keys, "two"), knows(&keys, "two"), knows(&keys, "two"));
@@ -122,12 +122,12 @@ async fn a_key_that_is_new_is_fetched_once_and_made_up_ones_do_not_have_us_fetch
             let made_up = format!("made-up-{number}");
             assert!(!knows(&keys, &made_up).await && !is_undecided(&keys, &made_up).await);
         }
-        assert_eq!(server.count(), before + 2, "it was fetched just now");
+        assert_eq!(server.count(), before + 2, "no fetch right after another");
     }
 }
 
 #[tokio::test]
-async fn known_keys_go_on_working_while_the_issuer_is_away() {
+async fn known_keys_stay_valid_while_the_issuer_is_unavailable() {
     let server = Server::start().await;
     server.publish(&["one"]);
     let [by_url, by_metadata] = server.both();
@@ -137,13 +137,13 @@ async fn known_keys_go_on_working_while_the_issuer_is_away() {
         a_pause_passes(&keys);
         keys.state().fetched = Instant::now().checked_sub(FRESH);
         assert!(knows(&keys, "one").await);
-        assert!(is_undecided(&keys, "two").await, "it may be new, and nobody can be asked");
+        assert!(is_undecided(&keys, "two").await, "an unknown key may be new, and the issuer is unavailable");
         assert!(knows(&keys, "one").await);
     }
 }
 
 #[tokio::test]
-async fn keys_that_never_came_are_no_reason_to_let_anybody_in() {
+async fn without_keys_no_token_is_accepted() {
     let server = Server::start().await;
     let both = server.both();
     server.stop().await;
@@ -153,30 +153,30 @@ async fn keys_that_never_came_are_no_reason_to_let_anybody_in() {
 }
 
 #[tokio::test]
-async fn a_new_key_is_fetched_but_not_at_everyones_whim() {
+async fn a_new_key_is_fetched_at_most_once_per_pause() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("keys.json");
     let keys = Keys::new("https://as.example", KeySource::File(path.clone())).unwrap();
-    assert!(!knows(&keys, "one").await, "there is no file yet");
+    assert!(!knows(&keys, "one").await, "the file does not exist yet");
     fs_err::write(&path, json!({"keys": [public("one")]}).to_string()).unwrap();
-    assert!(!knows(&keys, "one").await, "it was tried just now");
+    assert!(!knows(&keys, "one").await, "no fetch right after another");
 
     a_pause_passes(&keys);
     assert!(knows(&keys, "one").await);
     fs_err::write(&path, json!({"keys": [public("two")]}).to_string()).unwrap();
-    assert!(!knows(&keys, "two").await && knows(&keys, "one").await, "it was fetched just now");
+    assert!(!knows(&keys, "two").await && knows(&keys, "one").await, "no fetch right after another");
     a_pause_passes(&keys);
-    assert!(knows(&keys, "one").await, "a known key needs no fetching");
+    assert!(knows(&keys, "one").await, "a known key needs no fetch");
     assert!(knows(&keys, "two").await && !knows(&keys, "one").await);
 
     fs_err::remove_file(&path).unwrap();
     a_pause_passes(&keys);
     keys.state().fetched = Instant::now().checked_sub(FRESH);
-    assert!(knows(&keys, "two").await, "old keys stay while the issuer is away");
+    assert!(knows(&keys, "two").await, "old keys stay while the issuer is unavailable");
 }
 
 #[test]
-fn keys_that_cannot_be_used_do_not_spoil_the_others() {
+fn unusable_keys_of_a_set_are_skipped() {
     let secret = json!({"kty": "oct", "k": "aGVsbG8", "kid": "secret", "alg": "HS256"});
     let mut sealing = public("sealing");
     sealing["use"] = json!("enc");

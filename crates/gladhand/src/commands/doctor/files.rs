@@ -135,8 +135,8 @@ mod tests {
         std::fs::write(Database::file(folder.path()), "dear diary, ".repeat(500)).unwrap();
         let finding = database(folder.path()).unwrap();
         assert_eq!(finding.state, State::Broken);
-        assert!(finding.message.ends_with("gladhand.db is damaged, or no database"), "{finding:?}");
-        assert!(finding.advice.unwrap().contains("begin anew"));
+        assert!(finding.message.ends_with("gladhand.db is damaged or not a database"), "{finding:?}");
+        assert!(finding.advice.unwrap().contains("start with an empty database"));
     }
 
     #[test]

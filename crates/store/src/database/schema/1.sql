@@ -1,5 +1,5 @@
--- Memory: entries of agents (owner `agent:<id>`) and of everybody (owner `shared`), apart by namespace and scope (space).
--- Ids grow and are never used again, so that they say what was written before what.
+-- Memory: entries of one agent (owner `agent:<id>`) or of all agents (owner `shared`), separated by namespace and scope
+-- (space). Ids grow and are never reused, so they give the order of writing.
 CREATE TABLE memory (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     owner TEXT NOT NULL,
@@ -21,8 +21,8 @@ CREATE TABLE memory (
 CREATE INDEX memory_by_owner ON memory (owner, id);
 CREATE INDEX memory_by_expiry ON memory (expires_at) WHERE expires_at IS NOT NULL;
 
--- Which words are how often in which entries, apart for each owner and space (a corner is a digest of both). FTS5 has one
--- index for everybody: one agent's entries would change the scores of another's, and how long its questions take.
+-- Word counts of entries, separate for each owner and space (a corner is a digest of both). FTS5 has a single index for all
+-- owners: the entries of one agent would change the scores and the query times of another.
 CREATE TABLE memory_words (
     corner INTEGER NOT NULL,
     word TEXT NOT NULL,
@@ -32,7 +32,7 @@ CREATE TABLE memory_words (
 ) WITHOUT ROWID;
 CREATE INDEX memory_words_by_entry ON memory_words (entry);
 
--- How much each owner keeps.
+-- The number and total size of the entries of each owner.
 CREATE TABLE memory_usage (owner TEXT PRIMARY KEY, entries INTEGER NOT NULL, bytes INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TRIGGER memory_added AFTER INSERT ON memory BEGIN
     INSERT INTO memory_usage VALUES (new.owner, 1, new.bytes)
@@ -44,7 +44,7 @@ CREATE TRIGGER memory_removed AFTER DELETE ON memory BEGIN
     DELETE FROM memory_usage WHERE owner = old.owner AND entries = 0;
 END;
 
--- Learning: how components did, the latest durations of each, and what was told of them.
+-- Learning: statistics of components, their latest durations, and the records about them.
 CREATE TABLE learning_components (
     name TEXT PRIMARY KEY,
     calls_total INTEGER NOT NULL,
@@ -66,7 +66,7 @@ CREATE TABLE learning_records (
     body TEXT NOT NULL
 );
 
--- What refinements change, how often it was adapted, and what was changed when. One row.
+-- The state that refinements change, the number of adaptations, and the log of changes. One row.
 CREATE TABLE learning_state (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     experiences INTEGER NOT NULL,

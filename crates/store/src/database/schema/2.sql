@@ -1,5 +1,5 @@
--- Learning and planning are kept for each principal. What was kept before belongs to `local`, the principal of agents on
--- standard streams. Memory keeps its tables: its owners name the principal, and those without one belong to `local`.
+-- Learning and planning data becomes separate for each principal. Existing data belongs to `local`, the principal of agents on
+-- stdio. The memory tables stay: their owners contain the principal, and owners without one belong to `local`.
 DROP TRIGGER learning_record_added;
 DROP TRIGGER learning_record_removed;
 DROP INDEX learning_durations_by_component;
@@ -47,7 +47,7 @@ INSERT INTO learning_records SELECT id, 'local', kind, agent, told_at, bytes, bo
 DROP TABLE old_learning_records;
 CREATE INDEX learning_records_by_principal ON learning_records (principal, id);
 
--- What refinements change, how often it was adapted, and what is recorded. One row for each principal.
+-- The state that refinements change, the number of adaptations, and recording. One row for each principal.
 ALTER TABLE learning_state RENAME TO old_learning_state;
 CREATE TABLE learning_state (
     principal TEXT PRIMARY KEY,
