@@ -1,4 +1,4 @@
-//! The laws of negotiation, over arbitrary offers.
+//! Property tests of negotiation with arbitrary offers.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ proptest! {
                 prop_assert!(server.wants.wants(&term.capability));
             }
             let named = client.versions.iter().chain(&server.versions).any(|version| *version == agreement.version);
-            prop_assert!(named, "a version that nobody named");
+            prop_assert!(named, "the agreed version is in neither offer");
         }
     }
 
@@ -103,9 +103,9 @@ proptest! {
     ) {
         let rule = if common { VersionRule::Common } else { VersionRule::CommonMajor };
         let rules = rules(rule, Minimum::OneCapability);
-        // Tokens are the one asymmetry: only a server asks for them.
+        // Tokens are not symmetric: only a server requires them.
         let (left, right) = (Offer { tokens: vec![], ..left }, Offer { tokens: vec![], ..right });
-        // A side that names no version takes the other's first one, which is no symmetric rule.
+        // A side without versions takes the first version of the other side, which is not symmetric.
         prop_assume!(!left.versions.is_empty() && !right.versions.is_empty());
         match (agree(&rules, &left, &right), agree(&rules, &right, &left)) {
             (Ok(one), Ok(two)) => {
@@ -117,7 +117,7 @@ proptest! {
                 prop_assert_eq!(names(&one, Side::Client), names(&two, Side::Server));
             }
             (Err(one), Err(two)) => prop_assert_eq!(one.word(), two.word()),
-            (one, two) => prop_assert!(false, "{one:?} against {two:?}"),
+            (one, two) => prop_assert!(false, "the two orders differ: {one:?} and {two:?}"),
         }
     }
 
@@ -131,7 +131,7 @@ proptest! {
                 }
                 Refusal::AuthFailed => prop_assert!(!server.tokens.is_empty()),
                 Refusal::NoCapabilities { .. } => prop_assert_eq!(rules.minimum, Minimum::OneCapability),
-                other => prop_assert!(false, "not a reason of negotiation: {other:?}"),
+                other => prop_assert!(false, "negotiation must not return this refusal: {other:?}"),
             }
         }
     }

@@ -1,21 +1,21 @@
-//! What can be told of a message that cannot be read: whom it answers.
+//! Finds the id of the request that an unreadable message answers.
 //!
-//! A line may be too long to keep, nest too deep to parse, or be no JSON after all, and still be the answer that
-//! somebody waits for. Its outermost members can be found in passing, in whatever pieces it comes and at no cost in
+//! A line can be too long to keep, nested too deep to parse, or invalid JSON, and still be the response to a pending
+//! request. This scanner finds the relevant top-level members. It accepts the bytes in any chunks and uses constant
 //! memory.
 
-/// How much of a name or an id is kept: whoever writes a longer one is not understood.
+/// Maximum number of bytes kept of a name or an id. Longer values are not recognised.
 const MOST_KEPT: usize = 64;
 
-/// Reads over a message and notes whom it answers.
+/// Scans a message for the request that it answers.
 #[derive(Debug, Clone, Default)]
 pub struct Skim {
     depth: usize,
     string: InString,
     place: Place,
-    /// The member under way, without its quotes.
+    /// The current member name, without its quotes.
     name: Vec<u8>,
-    /// The values of `id`, `req_id` and `type`, as they were written.
+    /// The values of `id`, `req_id` and `type`, as written.
     id: Vec<u8>,
     request: Vec<u8>,
     kind: Vec<u8>,
@@ -32,7 +32,7 @@ enum InString {
     AfterBackslash,
 }
 
-/// What is written in the outermost object.
+/// The part of the top-level object that is being scanned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Place {
     #[default]
@@ -41,30 +41,30 @@ enum Place {
 }
 
 impl Skim {
-    /// What can be told of a whole message.
+    /// Scans a whole message.
     pub fn of(text: &[u8]) -> Self {
         let mut skim = Self::default();
         skim.feed(text);
         skim
     }
 
-    /// Goes on with the next bytes.
+    /// Scans the next bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|byte| self.next(*byte));
     }
 
-    /// Whether it is an answer: the end of something that was asked.
+    /// Whether the message is a response: it has a result or an error, and no method.
     pub fn is_answer(&self) -> bool {
         self.has_outcome && !self.has_method
     }
 
-    /// The id of what it answers, as it was written; `None` if it is no answer, or names none.
+    /// The id of the answered request, as written. `None` if the message is not a response, or has no id.
     pub fn answered(&self) -> Option<&str> {
         let id = std::str::from_utf8(&self.id).ok().map(str::trim).filter(|id| !id.is_empty() && *id != "null");
         id.filter(|_| self.is_answer() && self.id.len() < MOST_KEPT)
     }
 
-    /// The request that it belongs to and its type, where messages have `req_id` and `type`, without their quotes.
+    /// The values of `req_id` and `type`, without their quotes, for dialects whose messages have these members.
     pub fn belongs_to(&self) -> Option<(&str, &str)> {
         fn text(value: &[u8]) -> Option<&str> {
             let text = std::str::from_utf8(value).ok().filter(|_| value.len() < MOST_KEPT)?;
