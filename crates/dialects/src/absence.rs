@@ -1,4 +1,4 @@
-//! What cannot be had under an agreement, and why: read from the rows that the gates read.
+//! Finds the features that an agreement excludes, and why. It reads the same table rows as the gates.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::side::Dialect;
 /// Why a feature of the neutral model is absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Absence {
-    /// The dialect has no words for it.
+    /// The dialect does not have the feature.
     NoWords {
         /// The dialect's name.
         dialect: &'static str,
@@ -19,20 +19,20 @@ pub enum Absence {
     OtherVersions {
         /// The dialect's name.
         dialect: &'static str,
-        /// Its versions that have it, oldest first.
+        /// The versions that have it, oldest first.
         versions: Vec<&'static str>,
     },
-    /// What opens it is not in force.
+    /// The required capability is not in force.
     NotAgreed {
-        /// What that is.
+        /// The required capability.
         need: Need,
-        /// What became of it, if anybody spoke of it.
+        /// Why it is not in force, if either side mentioned it.
         why: Option<Why>,
     },
 }
 
 impl Absence {
-    /// A word for programs.
+    /// A stable identifier of the reason, for programs.
     pub fn word(&self) -> &'static str {
         match self {
             Self::NoWords { .. } => "not_in_dialect",
@@ -88,7 +88,8 @@ fn absence(dialect: &Dialect, feature: Feature, agreement: &Agreement) -> Option
     }
 }
 
-/// What a part belongs to, if that is not in force either: then nobody need hear of the part.
+/// If a part belongs to a capability that is not in force either, returns that capability: the part then needs no
+/// separate reason.
 fn whole(dialect: &Dialect, part: Need, agreement: &Agreement) -> Need {
     let Some((capability, _)) = part.capability.split_once('.') else { return part };
     let whole = Need { capability, ..part };

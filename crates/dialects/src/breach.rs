@@ -1,27 +1,28 @@
-//! Which of the things that are dropped or refused break a rule, and which are only in vain.
+//! Decides which dropped or refused messages violate a rule, and which are harmless.
 //!
-//! Peers cross on the wire: a cancellation may come after the answer, an answer after the cancellation. That breaks
-//! nothing. What is in the table below does; its first column is the rule's name, which stays the same.
+//! Messages can cross on the wire: a cancellation can arrive after the response, and a response after the cancellation.
+//! That violates nothing. The messages in the table below do violate a rule. The first column is the name of the rule,
+//! which is stable.
 
-/// A rule that a peer broke.
+/// A rule that a peer violated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Breach {
-    /// The rule's name.
+    /// The name of the rule.
     pub rule: &'static str,
-    /// What the peer sent.
+    /// Description of the peer's message.
     pub told: &'static str,
 }
 
-/// A client's request that the gate refuses because of what was agreed.
+/// A client's request that the gate refuses because of the agreement.
 pub(crate) const REQUEST_NOT_AGREED: &str = "a request that was not agreed";
 
-/// A server's question that the gate refuses because of what was agreed.
+/// A server's question that the gate refuses because of the agreement.
 pub(crate) const QUESTION_NOT_AGREED: &str = "a question that was not agreed";
 
-/// A server's notification that the gate refuses because of what was agreed.
+/// A server's notification that the gate refuses because of the agreement.
 pub(crate) const NOTIFICATION_NOT_AGREED: &str = "a notification that was not agreed";
 
-/// Rules, and what breaks them.
+/// Rules, and the messages that violate them.
 const BREACHES: &[(&str, &[&str])] = &[
     (
         "readable_lines",
@@ -57,7 +58,7 @@ const BREACHES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What is in vain and breaks nothing.
+/// Dropped messages that violate no rule.
 #[cfg(test)]
 const HARMLESS: &[&str] = &[
     "a cancellation of a request that is not in flight",
@@ -75,8 +76,8 @@ const HARMLESS: &[&str] = &[
 ];
 
 impl Breach {
-    /// The rule that something broke which an [`Action`](crate::Action) or [`Event`](crate::Event) says was dropped, or
-    /// passed all the same.
+    /// The rule that a message violated. `told` is the description in an [`Action`](crate::Action) or
+    /// [`Event`](crate::Event) that reports the message as dropped, or as passed without agreement.
     pub fn of(told: &'static str) -> Option<Self> {
         let broken = BREACHES.iter().find(|(_, breaking)| breaking.contains(&told));
         broken.map(|(rule, _)| Self { rule, told })
@@ -89,7 +90,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    /// What the sources of this crate say is dropped.
+    /// Collects the descriptions of dropped messages from the sources of this crate.
     fn dropped(folder: &Path, found: &mut BTreeSet<String>) {
         for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
             if entry.path().is_dir() {
