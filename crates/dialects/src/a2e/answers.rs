@@ -1,7 +1,7 @@
-//! What a client makes of a host's answers: the handshake, errors, events (a2e §§5, 7, 26).
+//! Parses a host's answers for the client: the handshake, errors, events (a2e §§5, 7, 26).
 //!
-//! Hosts differ: one version key or the other, capabilities nobody knows, a `null` where a string
-//! belongs, bare `NaN`. What can be understood is understood; what cannot is the host's misbehaviour.
+//! Hosts differ: they use one of two version keys, unknown capabilities, `null` where a string belongs, or a bare
+//! `NaN`. Such answers are accepted as far as possible. Other deviations are reported as misbehaviour of the host.
 
 use std::borrow::Cow;
 
@@ -15,11 +15,11 @@ use super::errors;
 use super::fields::{integer_of, text_of};
 use crate::side::ClientSetup;
 
-/// Names that a host invents are only shown, so a few are enough.
+/// Maximum number of unknown capability names that are kept. They are only displayed.
 const MOST_UNKNOWN_NAMES: usize = 32;
 const DEFAULT_MAX_PARALLEL: i64 = 4;
 
-/// What we ask for: what the setup wants, or everything worth asking for.
+/// The capabilities to request: those of the setup, or all useful ones.
 pub(super) fn wanted(setup: &ClientSetup) -> Vec<Capability> {
     match &setup.wants {
         Some(wants) => wants.clone(),
@@ -27,7 +27,7 @@ pub(super) fn wanted(setup: &ClientSetup) -> Vec<Capability> {
     }
 }
 
-/// An agreement out of a `handshake/resp`, or why there is none.
+/// The agreement in a `handshake/resp`, or the refusal.
 pub(super) fn read_handshake(members: &Members<'_>, setup: &ClientSetup) -> Result<Agreement, Refusal> {
     let misbehaved = |problem: &str| Refusal::PeerMisbehaved { problem: problem.to_owned() };
     let version = members.raw("a2e").or_else(|| members.raw("version"));
@@ -36,7 +36,7 @@ pub(super) fn read_handshake(members: &Members<'_>, setup: &ClientSetup) -> Resu
         None => None,
     };
     match members.raw("ok").map(RawValue::get) {
-        // The reference's model takes a missing `ok` as true.
+        // The reference model treats a missing `ok` as true.
         Some("true") | None => {}
         Some("false") => return Err(read_refusal(members, setup, version.as_deref())),
         Some(_) => return Err(misbehaved("`ok` is no boolean")),
@@ -56,7 +56,7 @@ pub(super) fn read_handshake(members: &Members<'_>, setup: &ClientSetup) -> Resu
         wants: Wants::Only(wanted(setup).into_iter().collect()),
         ..Offer::new(setup.identity.clone(), [setup.version.as_str()])
     };
-    // A host that grants nothing has still opened a session: the reference does that.
+    // A host that grants no capability has still opened a session, as the reference host does.
     let agreement = agree(&capabilities::rules(Minimum::Nothing), &agent, &host)?;
     Ok(Agreement {
         version: VERSION.to_owned(),
@@ -113,7 +113,7 @@ pub(super) fn read_refusing_error(members: &Members<'_>) -> Refusal {
     Refusal::PeerRefused { code: text("code"), message: text("message") }
 }
 
-/// The failure in an `error` that answers a call, which may be of a capability that has words of its own.
+/// The failure in an `error` that answers a call. A capability other than tools may use its own error codes.
 pub(super) fn read_error(members: &Members<'_>, is_carried: bool) -> Failure {
     let text = |name: &str| members.raw(name).and_then(text_of).unwrap_or_default();
     let code = text("code");
@@ -135,13 +135,13 @@ pub(super) fn read_error(members: &Members<'_>, is_carried: bool) -> Failure {
         message => message.into_owned(),
     };
     let data = serde_json::json!({"code": code, "detail": members.some("detail")});
-    // Of what has a kind of its own we know more than hosts do that never say that something is worth a retry.
+    // For kinds of their own, our classification is better than `retryable`: some hosts never set that flag.
     let is_open = matches!(kind, FailureKind::UpstreamError | FailureKind::Capability("runtime_error"));
     let is_lasting = is_open && members.raw("retryable").is_none_or(|told| told.get() != "true");
     Failure { kind, message, data: Some(json::to_raw(&data)), is_lasting }
 }
 
-/// What an event of a call tells; `None` where the neutral model has no word for it.
+/// The notice in an event of a call. `None` if the neutral model has no equivalent.
 pub(super) fn read_event(call: gladhand_core::operations::CallId, members: &Members<'_>) -> Option<Notice> {
     let data = members.object("data").unwrap_or_default();
     let kind = members.raw("kind").and_then(text_of).unwrap_or(Cow::Borrowed("status"));
@@ -160,7 +160,8 @@ pub(super) fn read_event(call: gladhand_core::operations::CallId, members: &Memb
     }
 }
 
-/// The same text with `null` for the bare `NaN` and `Infinity` that the reference host writes.
+/// The same text with bare `NaN` and `Infinity`, which the reference host writes, replaced by `null`. `None` if there
+/// are none.
 pub(super) fn without_bare_words(text: &str) -> Option<String> {
     let mut repaired = String::with_capacity(text.len());
     let (mut rest, mut found) = (text, false);
@@ -182,7 +183,7 @@ pub(super) fn without_bare_words(text: &str) -> Option<String> {
     found.then_some(repaired)
 }
 
-/// How many bytes a string takes, its quotes included; all of the text if it never ends.
+/// The length of a string in bytes, including its quotes. The whole text if the string does not end.
 fn string_length(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {

@@ -1,5 +1,5 @@
-//! What a client carries between a host and whoever it calls for: requests of capabilities, their answers, and the
-//! host's questions (a2e §§10–19). Only the envelope is ours; what is inside passes unread.
+//! Carries capability requests, their responses and the host's questions between a host and the original caller (a2e
+//! §§10–19). Only the envelope is rewritten; the other members pass through unparsed.
 
 use gladhand_core::operations::{Answered, CapabilityCall, Question, QuestionKind};
 use gladhand_core::wire::{Members, RawValue, json};
@@ -7,10 +7,10 @@ use gladhand_core::wire::{Members, RawValue, json};
 use super::message::Message;
 use crate::ambient::Ambient;
 
-/// The members that every message has, and which are written anew.
+/// The members of the envelope, which are written separately for each message.
 const ENVELOPE: [&str; 6] = ["type", "id", "version", "a2e", "ts", "req_id"];
 
-/// A question of the host, as far as its answer repeats it.
+/// The members of a host's question that its answer repeats.
 #[derive(Debug)]
 pub(super) struct Asked {
     request: Box<RawValue>,
@@ -20,7 +20,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// What is asked by a message of the host.
+    /// Reads a question of the host.
     pub(super) fn of(kind: QuestionKind, members: &Members<'_>) -> Self {
         let raw = |name: &str| members.raw(name).map_or_else(|| json::to_raw(""), ToOwned::to_owned);
         Self { request: raw("id"), server: raw("server_id"), mcp_request: raw("mcp_request_id"), kind }
@@ -49,7 +49,7 @@ impl Asked {
     }
 }
 
-/// The host's question in the words of MCP, which all dialects share for that.
+/// The host's question in MCP's parameters, which all dialects share for questions.
 pub(super) fn question(kind: QuestionKind, members: &Members<'_>) -> Question {
     let words = [
         ("messages", "messages"),
@@ -67,12 +67,12 @@ pub(super) fn question(kind: QuestionKind, members: &Members<'_>) -> Question {
     Question { key: None, kind, params: json::to_raw(&params) }
 }
 
-/// Completes a request to the host with what is asked for, under the host's own name for the session.
+/// Adds the members of a capability request to a message for the host. The session id becomes the host's own.
 pub(super) fn carry(mut message: Message, asked: &CapabilityCall<'_>, session: &str) -> Message {
     let members = Members::of(&asked.message).unwrap_or_default();
     for (name, raw) in members.iter().filter(|(name, _)| !ENVELOPE.contains(name)) {
         message = match name {
-            // Whoever named its session named the one with us.
+            // A session id in the request is the id of the session with us.
             "session_id" if raw.get() != r#""""# => message.with(name, session),
             _ => message.raw(name, raw.get()),
         };
@@ -80,7 +80,7 @@ pub(super) fn carry(mut message: Message, asked: &CapabilityCall<'_>, session: &
     message
 }
 
-/// A message without its envelope.
+/// The members of a message without its envelope.
 pub(super) fn own_members(members: &Members<'_>) -> Box<RawValue> {
     let own = members.iter().filter(|(name, _)| !ENVELOPE.contains(name));
     let mut object = Vec::from(*b"{");

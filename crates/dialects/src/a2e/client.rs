@@ -1,7 +1,7 @@
 //! The agent: our side towards a host that speaks A2E.
 //!
-//! It keeps to the host's `max_parallel` by holding back what is too much. A2E cannot cancel: a call
-//! that is given up is answered here and forgotten, and what still comes for it is dropped.
+//! It respects the host's `max_parallel` by queueing further calls. A2E has no cancellation: a cancelled call is
+//! answered here and removed, and later messages for it are dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -26,15 +26,15 @@ use crate::MAX_TOOLS;
 use crate::ambient::Ambient;
 use crate::side::{Client, ClientSetup, Event, Heard};
 
-/// The most calls that are held back before the answer is "busy".
+/// Maximum number of queued calls. Further calls are answered with "busy".
 const LONGEST_QUEUE: usize = 1000;
-/// What a call is given, in seconds. Whoever drives us has deadlines of its own and gives a call up
-/// by cancelling; the host's default of 30 would end long calls that somebody still waits for.
+/// Timeout of a call at the host, in seconds. The driver has its own deadlines and cancels calls. The host's default of
+/// 30 seconds would end long calls that a caller still waits for.
 const CALL_TIMEOUT: u64 = 3600;
 const GRACE: u64 = 10;
-/// Processes whose output is passed on at once.
+/// Maximum number of processes whose output is forwarded at the same time.
 const MOST_PROCESSES: usize = 256;
-/// Questions of the host that may wait at once.
+/// Maximum number of pending questions of the host.
 const MOST_QUESTIONS: usize = 64;
 
 /// Our side towards a host.
@@ -45,25 +45,26 @@ pub(super) struct Agent {
     calls: BTreeMap<CallId, Pending>,
     requests: BTreeMap<String, CallId>,
     queue: VecDeque<Held>,
-    /// Processes that were started and have not ended: whose output it is that still comes. Oldest first.
+    /// Processes that were started and have not ended, with the id of the caller's request. Their output still arrives.
+    /// Oldest first.
     processes: VecDeque<(String, Option<Id>)>,
-    /// Questions of the host that wait for an answer.
+    /// Pending questions of the host.
     questions: BTreeMap<QuestionId, Asked>,
     asked: u64,
 }
 
-/// Where the session stands, named after what may come.
+/// The state of the session, named after the expected input.
 #[derive(Debug)]
 enum Standing {
-    /// Nothing was said yet.
+    /// The opening has not started.
     Unopened,
     /// The handshake was sent under this id.
     ExpectHandshake(String),
-    /// Calls may be made.
+    /// Calls can be made.
     Open(Box<Session>),
-    /// We said goodbye; answers may still come.
+    /// We sent `shutdown`. Answers may still arrive.
     Closing,
-    /// Nothing comes any more.
+    /// The session has ended.
     Over,
 }
 
@@ -73,7 +74,7 @@ struct Session {
     gate: Gate,
 }
 
-/// A call that the host has.
+/// A call that was sent to the host.
 #[derive(Debug)]
 struct Pending {
     request: String,
@@ -81,14 +82,14 @@ struct Pending {
     carried: Option<Carried>,
 }
 
-/// A request of a capability, and what whoever made it calls it.
+/// A capability request, with the caller's own id for it.
 #[derive(Debug, Clone)]
 struct Carried {
     kind: &'static str,
     request: Option<Id>,
 }
 
-/// A call that is held back.
+/// A queued call.
 #[derive(Debug)]
 struct Held {
     call: CallId,
@@ -114,7 +115,7 @@ impl Agent {
         let name = members.raw("type").and_then(text_of).unwrap_or_default();
         let request = members.raw("req_id").and_then(text_of).unwrap_or_default();
         if let Standing::ExpectHandshake(ours) = &self.standing {
-            // Nothing else was asked yet, so an answer to nothing in particular is the answer to this.
+            // No other request is pending yet, so an answer without a request id belongs to the handshake.
             let is_ours = request.is_empty() || request == *ours;
             match name.as_ref() {
                 "handshake/resp" if is_ours => self.opened(members, heard),
@@ -141,7 +142,8 @@ impl Agent {
         }
         let call = match self.requests.get(request.as_ref()) {
             Some(call) => *call,
-            // Some answers of the reference host do not say what they answer: the oldest such request it is.
+            // Some answers of the reference host have no request id. They belong to the oldest request of the matching
+            // type.
             None if request.is_empty() => match self.oldest_answered_by(message) {
                 Some(call) => call,
                 None => return heard.events.push(Event::Dropped("a message that answers nothing we asked")),
@@ -180,7 +182,7 @@ impl Agent {
         self.end(call, outcome.map_err(misread), ambient, heard);
     }
 
-    /// The request that a message is the answer to, if it is of its type.
+    /// The capability request of a call, if the message has the matching response type.
     fn carried(&self, call: CallId, message: Option<&MessageType>) -> Option<Carried> {
         let carried = self.calls.get(&call)?.carried.as_ref()?;
         let response = registry::find(carried.kind)?.response()?;
@@ -192,7 +194,8 @@ impl Agent {
         self.calls.keys().find(|call| self.carried(**call, message).is_some()).copied()
     }
 
-    /// The request that an event belongs to, in the words of whoever made it. `Some(None)`: to none.
+    /// The caller's id of the request that an event belongs to. `Some(None)`: the event belongs to no request. `None`:
+    /// no caller expects the event.
     fn whose(&mut self, message: &MessageType, request: &str, members: &Members<'_>) -> Option<Option<Id>> {
         if message.name.ends_with("/push") {
             return Some(None);
@@ -208,7 +211,7 @@ impl Agent {
         }
     }
 
-    /// A process was started: its output comes from now on.
+    /// Registers a started process, so that its output is forwarded.
     fn keep_listening(&mut self, process: String, request: Option<Id>) {
         if self.processes.len() == MOST_PROCESSES {
             self.processes.pop_front();
@@ -216,7 +219,7 @@ impl Agent {
         self.processes.push_back((process, request));
     }
 
-    /// The host asks something.
+    /// Receives a question of the host.
     fn asked(&mut self, message: &MessageType, members: &Members<'_>, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let kind = if message.name == "mcp/sample/req" { QuestionKind::Sample } else { QuestionKind::Roots };
         let asked = Asked::of(kind, members);
@@ -247,7 +250,7 @@ impl Agent {
         heard.events.push(Event::Refused(refusal));
     }
 
-    /// Ends a call that the host has, and sends what was held back for it.
+    /// Ends a call that was sent to the host, and sends queued calls that fit now.
     fn end(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         if let Some(pending) = self.calls.remove(&call) {
             self.requests.remove(&pending.request);
@@ -279,7 +282,7 @@ impl Agent {
     ) {
         let (message, request) = Message::request(request_type(operation), ambient);
         let message = match operation {
-            // The neutral list holds deferred tools too, marked as such.
+            // The neutral list also contains deferred tools, marked as such.
             Operation::ListTools => message
                 .with("filter_kind", "")
                 .raw("filter_tags", "[]")
@@ -337,13 +340,13 @@ impl Client for Agent {
         };
         match members {
             Some(members) => self.hear(&members, ambient, heard),
-            // Hosts print banners, and the reference's own prefixes its lines.
+            // Hosts print banners, and the reference host prefixes its lines.
             None => heard.events.push(Event::Dropped("a line that is no message")),
         }
     }
 
     fn garbled(&mut self, fault: &Fault, skim: &Skim, ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        // Only an answer ends its call: an event that cannot be read is lost by itself.
+        // Only a response ends its call. An unreadable event is simply lost.
         let answered = skim.belongs_to().filter(|(_, kind)| kind.ends_with("/resp") || *kind == "error");
         match answered.and_then(|(request, _)| self.requests.get(request).copied()) {
             Some(call) => self.end(call, Err(Failure::unreadable(fault)), ambient, heard),
@@ -425,7 +428,7 @@ impl Client for Agent {
             return;
         }
         self.standing = Standing::Closing;
-        // The host hears nothing after that, so what was held back can only fail.
+        // The host reads nothing after `shutdown`, so queued calls can only fail.
         for held in std::mem::take(&mut self.queue) {
             let failure = Failure::new(FailureKind::Stopping, "the session was closed before the call was sent");
             heard.events.push(Event::Answered(held.call, Err(failure)));

@@ -1,8 +1,8 @@
-//! JSON Schema to `ToolParameter` lists and back (a2e §9.2).
+//! Converts JSON Schema to `ToolParameter` lists and back (a2e §9.2).
 //!
-//! A2E's parameters say less than a schema: a name, one of six types, a description, whether it is
-//! required, an enumeration of strings, nested properties. The conversion keeps what fits. Schemas
-//! come from anywhere, so depth, references followed and parameters written are all bounded.
+//! A2E's parameters express less than a schema: a name, one of six types, a description, whether it is required, an
+//! enumeration of strings, nested properties. The conversion drops everything else. Schemas are untrusted, so depth,
+//! followed references and written parameters are limited.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ pub(super) fn write_parameters(out: &mut Vec<u8>, schema: Option<&RawValue>) {
     });
 }
 
-/// Makes an object schema of a list of `ToolParameter`.
+/// Builds an object schema from a list of `ToolParameter`.
 pub(super) fn schema_of(parameters: Option<&RawValue>) -> Box<RawValue> {
     let items: Vec<&RawValue> = parameters.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
     let named = items.into_iter().filter_map(|raw| {
@@ -51,7 +51,7 @@ impl<'a> Writer<'a> {
     fn write(&mut self, out: &mut Vec<u8>, name: &str, raw: &'a RawValue, is_required: bool, depth: usize) {
         self.left = self.left.saturating_sub(1);
         let schema = self.effective(raw);
-        // A description beside a reference says more than the one behind it.
+        // A description next to a reference is more specific than that of the referenced schema.
         let beside = Members::of(raw).and_then(|members| members.raw("description"));
         let description = beside.or_else(|| schema.raw("description")).filter(|raw| Kind::of(raw) == Kind::String);
         let kind = type_of(&schema);
@@ -82,7 +82,7 @@ impl<'a> Writer<'a> {
         parameter.close();
     }
 
-    /// The schema that counts, behind references within the document and "this or null".
+    /// The effective schema, after following references within the document and "this or null" alternatives.
     fn effective(&self, raw: &'a RawValue) -> Members<'a> {
         let mut schema = Members::of(raw).unwrap_or_default();
         for _ in 0..MOST_HOPS {
@@ -115,7 +115,7 @@ fn first_branch(raw: &RawValue) -> Option<&RawValue> {
     branches.into_iter().find(|branch| !is_null(branch))
 }
 
-/// One of the six types: the one that is named, or the one that everything else suggests.
+/// One of the six types: the named one, or a guess from the other members.
 fn type_of(schema: &Members<'_>) -> &'static str {
     let known = |raw: &RawValue| {
         let word = json::string(raw)?;
@@ -135,7 +135,7 @@ fn type_of(schema: &Members<'_>) -> &'static str {
     })
 }
 
-/// An enumeration, if all of it is strings.
+/// The values of an enumeration, if all are strings.
 fn strings_of(raw: Option<&RawValue>) -> Option<Vec<&RawValue>> {
     let values: Vec<&RawValue> = serde_json::from_str(raw?.get()).ok()?;
     let all_strings = !values.is_empty() && values.iter().all(|value| Kind::of(value) == Kind::String);
@@ -182,7 +182,7 @@ fn write_property(out: &mut Vec<u8>, parameter: &Members<'_>, depth: usize) {
         return write_schema(out, description, named.collect(), depth + 1);
     }
     let mut schema = Object::open(out);
-    // A type that is none of the six says nothing, and then neither do we.
+    // An unknown type carries no information, so it is left out.
     if let Some(kind) = parameter.str("type").filter(|word| TYPES.contains(&word.as_ref())) {
         schema = schema.with("type", kind.as_ref());
     }

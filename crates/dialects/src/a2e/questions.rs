@@ -1,7 +1,6 @@
-//! What the host asks the agent: what its model says, and which folders it works in (a2e §17).
+//! Questions of the host to the agent: sampling by its model, and its working folders (a2e §17).
 //!
-//! Both come from servers behind us and are asked in the words of MCP; here they are put into those of A2E, and the
-//! answers back.
+//! Both come from servers behind us, with MCP's parameters. This module converts them to A2E, and the answers back.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +12,10 @@ use super::fields::text_of;
 use super::message::Message;
 use crate::ambient::Ambient;
 
-/// Questions that may wait for an answer.
+/// Maximum number of pending questions.
 const MOST: usize = 64;
 
-/// A question that was put to the agent.
+/// A question that was sent to the agent.
 #[derive(Debug)]
 struct Asked {
     question: QuestionId,
@@ -24,12 +23,12 @@ struct Asked {
     call: Option<CallId>,
 }
 
-/// The questions that wait for an answer, by the ids of their messages.
+/// The pending questions, by the ids of their messages.
 #[derive(Debug, Default)]
 pub(super) struct Questions(BTreeMap<String, Asked>);
 
 impl Questions {
-    /// Puts a question to the agent, or says why that cannot be.
+    /// Sends a question to the agent, or returns why that is not possible.
     pub(super) fn ask(
         &mut self,
         (id, question): (QuestionId, Question),
@@ -67,7 +66,7 @@ impl Questions {
         Ok(())
     }
 
-    /// What the agent answered; `None` if it was not asked.
+    /// The agent's answer to a question. `None` if no such question is pending.
     pub(super) fn answered(&mut self, members: &Members<'_>) -> Option<(QuestionId, Answered)> {
         let request = members.raw("req_id").and_then(text_of)?;
         let asked = self.0.remove(request.as_ref())?;
@@ -81,13 +80,13 @@ impl Questions {
         Some((asked.question, answered))
     }
 
-    /// A call has ended, and with it what was asked for its sake.
+    /// Removes the questions of a call that has ended.
     pub(super) fn call_ended(&mut self, call: CallId) {
         self.0.retain(|_, asked| asked.call != Some(call));
     }
 }
 
-/// The result of `sampling/createMessage` out of `mcp/sample/resp`.
+/// Converts `mcp/sample/resp` to the result of `sampling/createMessage`.
 fn sampled(members: &Members<'_>) -> Answered {
     #[derive(Serialize)]
     struct Result<'a> {

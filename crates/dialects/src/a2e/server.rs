@@ -1,7 +1,7 @@
 //! The host: our side towards an agent that speaks A2E.
 //!
-//! A line is decoded, then judged by its direction, the standing of the session and the gate, and
-//! only then are its fields read. A malformed message never ends the session (a2e §7.3).
+//! A line is decoded, then checked by direction, session state and gate. Only then are its fields read. A malformed
+//! message never ends the session (a2e §7.3).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,9 +30,9 @@ use crate::ambient::Ambient;
 use crate::breach::REQUEST_NOT_AGREED;
 use crate::side::{Action, Declined, Output, Pass, Server, ServerSetup, Stop, Unagreed};
 
-/// Refused handshakes before the channel is closed.
+/// Number of refused handshakes after which the channel is closed.
 const MOST_REFUSALS: u32 = 5;
-/// Session ids of earlier handshakes that are still honoured.
+/// Maximum number of session ids of earlier handshakes that are still accepted.
 const MOST_SESSION_IDS: usize = 64;
 const DEFAULT_GRACE_SECONDS: i64 = 10;
 const LONGEST_GRACE: Duration = Duration::from_secs(3600);
@@ -48,14 +48,14 @@ pub(super) struct Host {
     questions: Questions,
 }
 
-/// Where the session stands, named after what may come.
+/// The state of the session, named after the expected input.
 #[derive(Debug)]
 enum Standing {
-    /// Nothing is granted; a handshake may come.
+    /// No capability is granted. A handshake is expected.
     ExpectHandshake,
-    /// Something is granted; requests may come.
+    /// Capabilities are granted. Requests are expected.
     Open(Box<Session>),
-    /// Nothing is listened to any more; what was accepted is still answered.
+    /// Input is ignored. Accepted requests are still answered.
     Closing,
 }
 
@@ -63,7 +63,7 @@ enum Standing {
 struct Session {
     agreement: Arc<Agreement>,
     gate: Gate,
-    /// What opened it.
+    /// The credentials of the handshake.
     credentials: Credentials,
 }
 
@@ -118,7 +118,7 @@ impl Host {
         Ok(())
     }
 
-    /// Ends what was asked for when more was granted than is now.
+    /// Ends the calls whose capability the latest handshake no longer grants.
     fn revoke(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         let agreement = match &self.standing {
             Standing::Open(session) => Some(Arc::clone(&session.agreement)),
@@ -126,7 +126,7 @@ impl Host {
         };
         let is_granted =
             |capability: &str| agreement.as_ref().is_some_and(|agreement| agreement.allows(Side::Server, capability));
-        // The newest first: ending one that runs would make room for one that waits.
+        // Newest first: ending a running call first would make room for a queued one.
         for call in self.flights.calls().into_iter().rev() {
             let capability = self.flights.get_mut(call).map_or("", |flight| flight.asked.capability());
             if is_granted(capability) {
@@ -161,7 +161,7 @@ impl Host {
         Ok(())
     }
 
-    /// A request that only an open session may make.
+    /// Handles a request that requires an open session.
     fn request<'a>(
         &mut self,
         line: &Decoded<'a>,
@@ -170,7 +170,7 @@ impl Host {
     ) -> Result<(), ErrorBody> {
         let Standing::Open(session) = &self.standing else { return Err(ErrorBody::handshake_required()) };
         let name = line.message.name;
-        // The one request that either side may make of the other (a2e §8).
+        // The only request that both sides may send (a2e §8).
         let sender = if name == "mcp/root/list/req" { Side::Server } else { Side::Client };
         if line.message.from != sender {
             return Err(ErrorBody::wrong_direction(name));
@@ -179,7 +179,8 @@ impl Host {
             Ok(_) => {}
             Err(Closed::NotAgreed(need)) => {
                 let term = session.agreement.term(need.owner, need.capability);
-                // An agent may have forgotten to ask. What it would not have been granted stays closed.
+                // The agent may have forgotten to request the capability. One that it would not have been granted stays
+                // closed.
                 let is_open = term.is_some_and(|term| term.server == Stance::Provides);
                 if is_open && self.setup.unagreed == Unagreed::Passes {
                     out.actions.push(Action::Passed(REQUEST_NOT_AGREED));
@@ -210,7 +211,7 @@ impl Host {
         Ok(())
     }
 
-    /// The agent answers something that we asked; that gets no answer.
+    /// Receives the agent's answer to a question of ours. It gets no answer itself.
     fn answered(&mut self, line: &Decoded<'_>, out: &mut Output<'_>) -> Result<(), ErrorBody> {
         schemas::check(line.message.name, &line.members).map_err(|problems| ErrorBody::fields(&problems))?;
         out.actions.push(match self.questions.answered(&line.members) {
@@ -229,7 +230,7 @@ impl Host {
         message.members_of(event.fields.get()).send(wire);
     }
 
-    /// Writes the one answer of a call.
+    /// Writes the single answer of a call.
     fn answer(flight: Flight, outcome: Outcome, ambient: &mut Ambient<'_>, wire: &mut Vec<u8>) {
         let request = flight.request.as_ref();
         let reply = match outcome {
@@ -335,15 +336,15 @@ impl Server for Host {
             let capability = registry::find(event.kind).map_or("", |message| message.capability);
             let is_granted =
                 matches!(&self.standing, Standing::Open(session) if session.agreement.allows(Side::Server, capability));
-            // While the session ends, what was granted may still end.
+            // While the session closes, events of granted capabilities may still be sent.
             if !is_granted && !matches!(self.standing, Standing::Closing) {
                 return;
             }
-            // A process tells nothing before it is known to have begun.
+            // The output of a process must follow the response that announces the process.
             let told = self.flights.tell(event);
             return told.iter().for_each(|event| Self::event(event, ambient, &mut out.wire));
         }
-        // A2E has events of requests and none of sessions, and no word for a changed list.
+        // A2E has events for requests but none for sessions, and no message for a changed list.
         let call = match &notice {
             Notice::Progress(call, _) | Notice::Log(Some(call), _) => *call,
             _ => return,
@@ -404,7 +405,7 @@ impl Server for Host {
                 ambient,
                 &mut out.wire,
             );
-            // One that never left the queue is known to nobody else.
+            // The driver knows nothing of a call that never left the queue.
             if flight.delivered.is_some() {
                 out.actions.push(Action::Cancel(call));
             }

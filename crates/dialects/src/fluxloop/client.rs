@@ -1,7 +1,7 @@
 //! Our side towards a Fluxloop server.
 //!
-//! Speaks page form; a shipped server gives itself away by not knowing the page's handshake, and is
-//! spoken to in its own form from then on. Answers are matched by id: order is not relied upon.
+//! It starts in page form. A shipped server is recognised because it does not know the page's handshake, and the client
+//! then switches to the shipped form. Answers are matched by id, independent of their order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::MAX_TOOLS;
 use crate::ambient::Ambient;
 use crate::side::{Client, ClientSetup, Event, Heard};
 
-/// How many requests of ours may be without an answer.
+/// Maximum number of pending requests.
 const MAX_PENDING: usize = 4_096;
 
 /// The client side. One step, then drain.
@@ -33,19 +33,19 @@ pub(super) struct FluxloopClient {
     next_id: u64,
 }
 
-/// What a request of ours was.
+/// The kind of a pending request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pending {
-    /// The opening.
+    /// The handshake of the opening.
     Opening,
-    /// A handshake, for its list of tools.
+    /// A handshake that was sent for its list of tools.
     List(CallId),
-    /// A tool.
+    /// A tool call.
     Call(CallId),
 }
 
 impl FluxloopClient {
-    /// A client that has not opened yet.
+    /// A client before its opening.
     pub(super) fn new(setup: ClientSetup) -> Self {
         Self { setup, form: Form::Page, is_open: false, pending: BTreeMap::new(), next_id: 0 }
     }
@@ -88,8 +88,8 @@ impl FluxloopClient {
         Ok(())
     }
 
-    /// Whether arguments can be sent at all: a server answers what it cannot read without an id,
-    /// and such an answer finds nobody.
+    /// Checks that the arguments can be sent. A server answers an unreadable line without an id, and such an answer
+    /// matches no request.
     fn sendable<'a>(&self, arguments: &'a RawValue) -> Result<Members<'a>, Failure> {
         let refused = |problem| Err(Failure::new(FailureKind::InvalidArguments, problem));
         let text = arguments.get();
@@ -130,11 +130,11 @@ impl FluxloopClient {
         Ok(())
     }
 
-    /// Which of our requests an answer belongs to.
+    /// Removes and returns the request that an answer belongs to.
     fn take_pending(&mut self, id: Option<&RawValue>) -> Option<Pending> {
         match id.filter(|id| Kind::of(id) != Kind::Null) {
             Some(id) => self.pending.remove(&json::string(id)?.parse().ok()?),
-            // The server could not read a line of ours. If only one is without an answer, it was that one.
+            // The server could not read a line of ours. If only one request is pending, it was that one.
             None if self.pending.len() == 1 => self.pending.pop_first().map(|(_, what)| what),
             None => None,
         }
@@ -248,7 +248,7 @@ impl Client for FluxloopClient {
     }
 
     fn cancel(&mut self, call: CallId, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        // Fluxloop has no word for it: the server goes on, and its answer is dropped.
+        // Fluxloop has no cancellation: the server continues, and its answer is dropped.
         let is_it = |what: &Pending| matches!(what, Pending::List(id) | Pending::Call(id) if *id == call);
         if let Some(request) = self.pending.iter().find(|(_, what)| is_it(what)).map(|(request, _)| *request) {
             self.pending.remove(&request);
@@ -271,7 +271,7 @@ impl Client for FluxloopClient {
     }
 }
 
-/// Names are all that Fluxloop tells of its tools.
+/// Fluxloop's list contains only the names of tools.
 fn read_tools(result: &RawValue) -> Outcome {
     let names = opening::read_names(result).map_err(upstream_error)?;
     if names.len() > MAX_TOOLS {
@@ -281,7 +281,7 @@ fn read_tools(result: &RawValue) -> Outcome {
     Ok(Reply::Tools(names.into_iter().map(|name| Tool::new(name, "", schema())).collect()))
 }
 
-/// A handshake that a server answers with a tool's failure is still no list.
+/// A tool's failure in answer to a handshake is not a list.
 fn no_list(_failed: Reply) -> Outcome {
     Err(upstream_error("the server failed to list its tools"))
 }

@@ -1,5 +1,4 @@
-//! The two envelopes: what a line asks for and in which form, and lines written in either
-//! (`fluxloop` §§3–6).
+//! The two forms of the envelope: reads a line in either form, and writes lines in both (`fluxloop` §§3–6).
 
 use std::borrow::Cow;
 
@@ -10,42 +9,42 @@ use serde::Serialize;
 
 use super::numbers;
 
-/// How an envelope looks.
+/// The form of an envelope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// As the protocol page has it: `type`, `params`, bare results.
+    /// The form of the protocol page: `type`, `params`, bare results.
     Page,
-    /// As the shipped server has it: `tool` and its parameters side by side, wrapped results.
+    /// The form of the shipped server: `tool` next to its parameters, wrapped results.
     Shipped,
 }
 
-/// A line, read.
+/// A parsed line.
 #[derive(Debug)]
 pub(super) struct Asked<'a> {
-    /// The form that it is in and is answered in.
+    /// The form of the line and of its answer.
     pub(super) form: Form,
-    /// Its id as it was written; absent and `null` are the same.
+    /// The id as written. Absent and `null` are equivalent.
     pub(super) id: Option<&'a RawValue>,
-    /// What it asks for, or what is wrong with it.
+    /// The request, or the error in the line.
     pub(super) what: Result<What<'a>, Error>,
 }
 
-/// What a line asks for.
+/// The request in a line.
 #[derive(Debug)]
 pub(super) enum What<'a> {
-    /// Who we are and which tools there are.
+    /// Asks for our identity and the tools.
     Handshake,
-    /// Run a tool.
+    /// Calls a tool.
     Call {
-        /// Its name as sent.
+        /// The name as sent.
         tool: Cow<'a, str>,
-        /// Its parameters: an object.
+        /// The parameters: an object.
         params: Cow<'a, RawValue>,
     },
 }
 
 impl<'a> Asked<'a> {
-    /// Reads a line.
+    /// Parses a line.
     pub(super) fn read(text: &'a str) -> Self {
         let garbage = |error| Asked { form: Form::Page, id: None, what: Err(error) };
         if !text.starts_with('{') {
@@ -101,7 +100,7 @@ fn parameters_within<'a>(members: &Members<'a>) -> Result<Cow<'a, RawValue>, Err
     }
 }
 
-/// Shipped form: all members but `id` and `tool`.
+/// Shipped form: all members except `id` and `tool`.
 fn parameters_beside(members: &Members<'_>) -> Box<RawValue> {
     let mut object = Vec::from(*b"{");
     for (name, value) in members.iter().filter(|(name, _)| !RESERVED.contains(name)) {
@@ -111,7 +110,7 @@ fn parameters_beside(members: &Members<'_>) -> Box<RawValue> {
     json::raw(String::from_utf8_lossy(&object).into_owned())
 }
 
-/// Members of a shipped request that are no parameters.
+/// Members of a shipped request that are not parameters.
 pub(super) const RESERVED: [&str; 2] = ["id", "tool"];
 
 /// The tool that every server has.
@@ -122,11 +121,11 @@ const INVALID_PAYLOAD: &str = "invalid_payload";
 /// An error object.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Error {
-    /// For programs.
+    /// The error code, for programs.
     code: Cow<'static, str>,
-    /// For people.
+    /// The description, for people.
     message: String,
-    /// More, where there is more.
+    /// Further details, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<Box<RawValue>>,
 }
@@ -142,7 +141,7 @@ impl Error {
         Self { details: Some(json::to_raw(details)), ..self }
     }
 
-    /// A line that is no JSON, or not within the limits.
+    /// A line that is not JSON, or exceeds the limits.
     pub(super) fn unreadable(fault: &Fault) -> Self {
         Self::new(INVALID_PAYLOAD, format!("Malformed line: {fault}"))
     }
@@ -181,8 +180,8 @@ pub(super) fn write_error(out: &mut Vec<u8>, form: Form, id: Option<&str>, error
     write_line(out, form, "error", id, "error", error);
 }
 
-/// The page puts the id before the body, the shipped server behind it. Without an id the forms are the
-/// same bytes, so nobody has to remember in which form to answer a line that cannot be read.
+/// The page puts the id before the body, the shipped server after it. Without an id, both forms are identical. The form
+/// of an unreadable line is therefore irrelevant.
 fn write_line<T: Serialize + ?Sized>(
     out: &mut Vec<u8>,
     form: Form,
@@ -210,12 +209,12 @@ fn write_line<T: Serialize + ?Sized>(
             push_id(out);
         }
     }
-    // The id and the body may hold JSON as others wrote it.
+    // The id and the body can contain raw JSON of a peer.
     json::flatten(&mut out[begin..]);
     out.extend_from_slice(b"}\n");
 }
 
-/// Appends a member to an object that was begun, with a comma unless it is the first.
+/// Appends a member to an open object, with a comma unless it is the first.
 pub(super) fn push_member<T: Serialize + ?Sized>(out: &mut Vec<u8>, name: &str, value: &T) {
     if out.last() != Some(&b'{') {
         out.push(b',');

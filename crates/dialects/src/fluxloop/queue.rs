@@ -1,29 +1,29 @@
-//! Answers in request order, although calls end in any order (`fluxloop` §7).
+//! Sends answers in request order, although calls end in any order (`fluxloop` §7).
 //!
-//! A finished answer is held back while an earlier one is missing. What that costs is counted, so that
-//! whoever feeds the lines can stop in time.
+//! A finished answer is held back while an earlier one is missing. The held bytes are counted, so that the driver can
+//! stop reading in time.
 
 use std::collections::{HashMap, VecDeque};
 
 use gladhand_core::operations::CallId;
 
-/// What a place costs besides its text.
+/// Number of bytes that a place uses in addition to its text.
 const PLACE: usize = 128;
 
-/// Answers that have not left yet, oldest first; `W` is what is known of a missing one.
+/// Unsent answers, oldest first. `W` is the data of a missing answer.
 #[derive(Debug)]
 pub(super) struct Queue<W> {
     places: VecDeque<Place<W>>,
     /// The number of the oldest place.
     first: u64,
-    /// Where the outcome of a call goes.
+    /// The number of the place of each call.
     calls: HashMap<CallId, u64>,
     held: usize,
 }
 
 #[derive(Debug)]
 enum Place<W> {
-    /// The call that gives it, what is known of it, and how many bytes that keeps.
+    /// The call, the data of its request, and the number of bytes kept for it.
     Missing(CallId, W, usize),
     Ready(Vec<u8>),
 }
@@ -35,14 +35,14 @@ impl<W> Default for Queue<W> {
 }
 
 impl<W> Queue<W> {
-    /// Takes a place for an answer that a call will give; meanwhile `bytes` are kept for it.
+    /// Reserves a place for the answer of a call. `bytes` are kept for it until then.
     pub(super) fn reserve(&mut self, call: CallId, waiting: W, bytes: usize) {
         self.held += PLACE + bytes;
         self.calls.insert(call, self.first + self.places.len() as u64);
         self.places.push_back(Place::Missing(call, waiting, bytes));
     }
 
-    /// Adds an answer that is ready; it leaves at once if nothing is before it.
+    /// Adds a finished answer. It is sent immediately if no other answer is before it.
     pub(super) fn push(&mut self, wire: &mut Vec<u8>, answer: impl FnOnce(&mut Vec<u8>)) {
         if self.places.is_empty() {
             answer(wire);
@@ -54,7 +54,7 @@ impl<W> Queue<W> {
         self.places.push_back(Place::Ready(line));
     }
 
-    /// Replaces the call that a missing answer waits for by another one.
+    /// Replaces the call of a missing answer by another one.
     pub(super) fn wait_on(&mut self, call: CallId, another: CallId, change: impl FnOnce(&mut W)) {
         let Some(number) = self.calls.remove(&call) else { return };
         if let Some(Place::Missing(awaited, waiting, _)) = self.place(number) {
@@ -64,7 +64,7 @@ impl<W> Queue<W> {
         }
     }
 
-    /// Gives the answer of a call, and lets everything leave that may.
+    /// Fills in the answer of a call, and sends all answers whose turn has come.
     pub(super) fn fill(&mut self, wire: &mut Vec<u8>, call: CallId, answer: impl FnOnce(&mut Vec<u8>, &W)) {
         let Some(number) = self.calls.remove(&call) else { return };
         let mut line = Vec::new();
@@ -84,7 +84,7 @@ impl<W> Queue<W> {
         }
     }
 
-    /// What is known of the answer of a call.
+    /// The data of a missing answer.
     pub(super) fn waiting(&mut self, call: CallId) -> Option<&W> {
         let number = *self.calls.get(&call)?;
         match self.place(number) {
@@ -93,7 +93,7 @@ impl<W> Queue<W> {
         }
     }
 
-    /// How many bytes are kept for answers that have not left.
+    /// The number of bytes kept for unsent answers.
     pub(super) fn held(&self) -> usize {
         self.held
     }
@@ -106,7 +106,7 @@ impl<W> Queue<W> {
         })
     }
 
-    /// How many answers are missing.
+    /// The number of missing answers.
     pub(super) fn missing_count(&self) -> usize {
         self.calls.len()
     }

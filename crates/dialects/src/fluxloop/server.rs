@@ -1,8 +1,7 @@
 //! Our side towards a Fluxloop client.
 //!
-//! Every object gets exactly one answer, in request order and in the form that it was asked in. A
-//! handshake is a call like any other, because its answer lists the tools; so is the answer to an
-//! unknown tool in page form, which lists them too.
+//! Every object gets exactly one answer, in request order and in the form of the request. A handshake is a call like
+//! any other, because its answer lists the tools. The same applies to the answer for an unknown tool in page form.
 
 use std::sync::Arc;
 
@@ -27,14 +26,14 @@ pub(super) struct FluxloopServer {
     next_call: u64,
 }
 
-/// How far the opening has come. Nothing has to come before anything else (`fluxloop` §7).
+/// The state of the opening. Fluxloop requires no order of messages (`fluxloop` §7).
 #[derive(Debug)]
 enum Session {
-    /// Nothing was asked yet.
+    /// No request has arrived.
     None,
-    /// A handshake waits for its answer.
+    /// A handshake is pending.
     ShakingHands(Arc<Agreement>),
-    /// Open, and how.
+    /// The session is open. Records how it was opened.
     Open(Arc<Agreement>, Opened),
 }
 
@@ -48,16 +47,16 @@ struct Waiting {
 
 #[derive(Debug)]
 enum Awaited {
-    /// The tools, for a handshake.
+    /// The list of tools, for a handshake.
     Handshake,
-    /// What a tool returns.
+    /// The result of a tool.
     Tool { name: Box<str> },
-    /// The tools, for saying that this one is not among them.
+    /// The list of tools, for the error that this tool does not exist.
     Alternatives { name: Box<str> },
 }
 
 impl FluxloopServer {
-    /// A server that has heard nothing yet.
+    /// A server before its first request.
     pub(super) fn new(setup: ServerSetup) -> Self {
         Self { setup, session: Session::None, queue: Queue::default(), next_call: 0 }
     }
@@ -93,7 +92,7 @@ impl FluxloopServer {
         CallId(self.next_call)
     }
 
-    /// The agreement for a handshake: made by the first one, also after a start without.
+    /// The agreement for a handshake. The first handshake creates it, even if a request has opened the session before.
     fn shaking_hands(&mut self) -> Option<Arc<Agreement>> {
         match &self.session {
             Session::ShakingHands(agreement) | Session::Open(agreement, Opened::ByHandshake) => {
@@ -110,11 +109,11 @@ impl FluxloopServer {
         }
     }
 
-    /// The agreement for a request; the first one opens the session if no handshake did.
+    /// The agreement for a request. The first request opens the session if no handshake did.
     fn in_force(&mut self, out: &mut Output<'_>) -> Option<Arc<Agreement>> {
         let (agreement, opened) = match &self.session {
             Session::Open(agreement, _) => return Some(Arc::clone(agreement)),
-            // Sent behind a handshake that waits for its answer: the session is as good as open.
+            // The request follows a pending handshake, so the session counts as open.
             Session::ShakingHands(agreement) => (Arc::clone(agreement), Opened::ByHandshake),
             Session::None => (Arc::new(opening::agreement(&self.setup, Opened::ByRequest).ok()?), Opened::ByRequest),
         };
@@ -127,7 +126,7 @@ impl FluxloopServer {
         out.actions.push(Action::Opened(agreement));
     }
 
-    /// A handshake was answered: announced once.
+    /// Announces the session once, after the answer to a handshake.
     fn hands_shaken(&mut self, out: &mut Output<'_>) {
         match &self.session {
             Session::ShakingHands(agreement) => self.open(Arc::clone(agreement), Opened::ByHandshake, out),
@@ -173,7 +172,7 @@ impl Server for FluxloopServer {
             (Err(failure), Awaited::Tool { .. })
                 if failure.kind == FailureKind::UnknownTool && waiting.form == Form::Page =>
             {
-                // The page wants the names of the others in the answer, so they are asked for first.
+                // The page requires the names of the other tools in the answer, so list them first.
                 if let Session::Open(agreement, _) = &self.session {
                     let agreement = Arc::clone(agreement);
                     let another = self.new_call();
@@ -199,7 +198,7 @@ impl Server for FluxloopServer {
     }
 
     fn stop(&mut self, _stop: Stop, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {
-        // Nothing to say: what was read is finished and answered.
+        // Nothing to send: requests that were read are completed and answered.
     }
 
     fn in_flight(&self) -> Vec<CallId> {
@@ -212,7 +211,7 @@ impl Server for FluxloopServer {
 }
 
 impl Waiting {
-    /// How many bytes of the peer's making it keeps.
+    /// The number of kept bytes that the peer controls.
     fn held(&self) -> usize {
         let name = match &self.what {
             Awaited::Handshake => 0,

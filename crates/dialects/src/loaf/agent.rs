@@ -1,4 +1,4 @@
-//! What the methods of the agent ask for: `params`, once checked, in neutral words (`loaf` §§7–11).
+//! Converts the checked `params` of agent methods to neutral calls (`loaf` §§7–11).
 
 use std::borrow::Cow;
 
@@ -10,11 +10,11 @@ use super::errors::Error;
 use super::params::Checked;
 use super::text::Text;
 
-/// Whose models can be asked for: the reference's three, and what is more.
+/// The accepted model providers: the reference's three, and those that we add.
 const PROVIDERS: [&str; 8] =
     ["openai", "openrouter", "antigravity", "anthropic", "compatible", "ollama", "llamacpp", "local"];
 
-/// What a method of the agent asks for. `None` for a method that is none of its.
+/// The agent call of a method. `None` if the method does not belong to the agent.
 pub(super) fn asked<'a>(method: &str, params: &Checked<'a>) -> Result<Option<AgentCall<'a>>, Error> {
     let text = |name: &str| params.text(name).map(Text::lossy);
     let said = |name: &str| text(name).unwrap_or_default();
@@ -86,7 +86,7 @@ pub(super) fn asked<'a>(method: &str, params: &Checked<'a>) -> Result<Option<Age
     }))
 }
 
-/// Whether everything ends with the answer.
+/// Whether the session ends after the answer.
 pub(super) fn is_goodbye(call: &AgentCall<'_>) -> bool {
     match call {
         AgentCall::Shutdown { .. } => true,
@@ -98,7 +98,8 @@ pub(super) fn is_goodbye(call: &AgentCall<'_>) -> bool {
     }
 }
 
-/// Rows that name neither a file nor a data URL are left out, as is everything that is no list (`loaf` §7.3).
+/// Entries without a file and without a data URL are left out. A value that is not a list counts as empty (`loaf`
+/// §7.3).
 fn images(raw: &RawValue) -> Vec<ImageInput<'_>> {
     let rows: Vec<&RawValue> = match Kind::of(raw) {
         Kind::Array => serde_json::from_str(raw.get()).unwrap_or_default(),

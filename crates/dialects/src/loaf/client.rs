@@ -1,7 +1,7 @@
 //! Our side towards a loaf server.
 //!
-//! Opens with a flexible handshake, then lists and calls tools if the server's `methods` has the
-//! methods for it. Of the server's events only those that tell of our own calls are heard.
+//! It opens with a flexible handshake, then lists and calls tools if the server's `methods` include that. Of the
+//! server's events, only those that belong to our own calls are used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::tools;
 use crate::ambient::Ambient;
 use crate::side::{Client, ClientSetup, Event, Heard};
 
-/// How many requests of ours may be without an answer.
+/// Maximum number of pending requests.
 const MAX_PENDING: usize = 4_096;
 
 /// The client side. One step, then drain.
@@ -32,13 +32,13 @@ pub(super) struct LoafClient {
 
 #[derive(Debug)]
 enum State {
-    /// Not open: before, during or after.
+    /// The session is not open: before, during or after.
     Shut,
-    /// Open, with the methods that the server has.
+    /// The session is open, with the methods of the server.
     Open { methods: BTreeSet<String> },
 }
 
-/// What a request of ours was.
+/// The kind of a pending request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pending {
     Handshake,
@@ -48,7 +48,7 @@ enum Pending {
 }
 
 impl LoafClient {
-    /// A client that has not opened yet.
+    /// A client before its opening.
     pub(super) fn new(setup: ClientSetup) -> Self {
         Self { setup, state: State::Shut, pending: BTreeMap::new(), next_id: 0 }
     }
@@ -58,17 +58,17 @@ impl LoafClient {
         self.pending.insert(self.next_id, what);
         let begin = heard.wire.len();
         rpc::request(&mut heard.wire, &Id::number(self.next_id), method, params);
-        // Arguments may hold line breaks of their own; only the one at the end ends the line.
+        // Arguments can contain line breaks. Only the final one ends the line.
         let end = heard.wire.len() - 1;
         json::flatten(&mut heard.wire[begin..end]);
     }
 
-    /// Whether the server has no way to call a tool, so that its tools are its own.
+    /// Whether the server has no `tools.call`, so that only its own agent can use its tools.
     fn has_no_calls(&self) -> bool {
         matches!(&self.state, State::Open { methods } if !methods.contains("tools.call"))
     }
 
-    /// Sends the request for a call, or says why it cannot be made.
+    /// Sends the request of a call, or returns why that is not possible.
     fn begin(&mut self, call: CallId, operation: Operation<'_>, heard: &mut Heard) -> Result<(), Failure> {
         #[derive(Serialize)]
         struct CallParams<'a> {
@@ -128,10 +128,10 @@ impl LoafClient {
         heard.events.extend(outcome.map(|(call, outcome)| Event::Answered(call, outcome)));
     }
 
-    /// Which of our requests an answer belongs to.
+    /// Removes and returns the request that an answer belongs to.
     fn take_pending(&mut self, id: &RawValue) -> Option<Pending> {
         if Kind::of(id) == Kind::Null {
-            // The server could not read a line of ours. If only one is without an answer, it was that one.
+            // The server could not read a line of ours. If only one request is pending, it was that one.
             return if self.pending.len() == 1 { self.pending.pop_first().map(|(_, what)| what) } else { None };
         }
         self.pending.remove(&id.get().parse().ok()?)
@@ -194,7 +194,7 @@ impl Client for LoafClient {
         if let Some(outcome) = operation.where_there_are_only_tools() {
             heard.events.push(Event::Answered(call, outcome));
         } else if matches!(operation, Operation::ListTools) && self.has_no_calls() {
-            // Tools that cannot be called are none.
+            // Tools that cannot be called are not listed.
             heard.events.push(Event::Answered(call, Ok(Reply::Tools(Arc::default()))));
         } else if let Err(failure) = self.begin(call, operation, heard) {
             heard.events.push(Event::Answered(call, Err(failure)));
@@ -202,7 +202,7 @@ impl Client for LoafClient {
     }
 
     fn cancel(&mut self, call: CallId, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        // loaf has no word for it: the server goes on, and its answer is dropped.
+        // loaf has no cancellation: the server continues, and its answer is dropped.
         let is_it = |what: &Pending| matches!(what, Pending::List(id) | Pending::Call(id) if *id == call);
         if let Some(request) = self.pending.iter().find(|(_, what)| is_it(what)).map(|(request, _)| *request) {
             self.pending.remove(&request);

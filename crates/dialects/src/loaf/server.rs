@@ -1,8 +1,7 @@
 //! Our side towards a loaf client.
 //!
-//! What the agent or a tool has to answer goes to the hub and is answered when it is done, in any order (`loaf` §2.5);
-//! the rest is answered in the step that asked for it. Events that belong to a
-//! request precede its response.
+//! Requests to the agent or a tool go to the hub and are answered when they complete, in any order (`loaf` §2.5). Other
+//! requests are answered in the same step. The events of a request precede its response.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -30,7 +29,7 @@ use super::tools::{self, LogPayload, ProgressPayload, Returned};
 use crate::ambient::Ambient;
 use crate::side::{Action, Output, Server, ServerSetup, Stop};
 
-/// How long calls in flight may take after `system.shutdown`.
+/// Grace period for calls in flight after `system.shutdown`.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The server side. One step, then drain.
@@ -38,7 +37,7 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(super) struct LoafServer {
     setup: ServerSetup,
     phase: Phase,
-    /// What is in force: from the first request that was served, or from the latest handshake.
+    /// The agreement in force: from the first served request, or from the latest handshake.
     agreement: Option<Arc<Agreement>>,
     sessions: Sessions,
     calls: HashMap<CallId, Waiting>,
@@ -46,14 +45,14 @@ pub(super) struct LoafServer {
     next_call: u64,
 }
 
-/// How far the process has come to its end.
+/// The phase of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Requests are served.
     Serving,
-    /// `system.shutdown` was accepted: lines are discarded, events of calls in flight still go out.
+    /// `system.shutdown` was accepted: lines are discarded, and events of calls in flight are still sent.
     ShutDown,
-    /// Input is closed or a signal came: answers still go out, events do not.
+    /// The input is closed, or a signal arrived: answers are still sent, events are not.
     Stopped,
 }
 
@@ -82,14 +81,14 @@ enum What {
     },
     /// The agent answers.
     Agent,
-    /// The agent answers, and with that everything ends.
+    /// The agent answers, and the session ends with that answer.
     Goodbye,
-    /// Nobody waits for what the agent answers.
+    /// The answer of the agent is discarded.
     Silent,
 }
 
 impl LoafServer {
-    /// A server that has heard nothing yet.
+    /// A server before its first request.
     pub(super) fn new(setup: ServerSetup) -> Self {
         Self {
             setup,
@@ -102,7 +101,7 @@ impl LoafServer {
         }
     }
 
-    /// Classifies a line (`loaf` §2.3): the request in it, nothing for a notification, or the answer.
+    /// Classifies a line (`loaf` §2.3): a request, `None` for a notification, or an error response.
     fn classify<'a>(text: &'a str) -> Result<Option<Request<'a>>, Error> {
         if !text.starts_with('{') {
             let value: &RawValue = serde_json::from_str(text).map_err(|error| Error::parse_error(&error.into()))?;
@@ -124,14 +123,14 @@ impl LoafServer {
         }
     }
 
-    /// Serves a request or says why not.
+    /// Serves a request, or returns the error.
     fn serve<'a>(
         &mut self,
         request: &Request<'a>,
         ambient: &mut Ambient<'_>,
         out: &mut Output<'a>,
     ) -> Result<(), Error> {
-        // The reference answers under `null` here, and the client of such a request waits forever.
+        // The reference answers with the id `null` here, so its client waits forever. We echo the id.
         if request.method.is_empty() {
             return Err(Error::invalid_request());
         }
@@ -166,7 +165,7 @@ impl LoafServer {
         Ok(())
     }
 
-    /// Answers where there is no agent.
+    /// Answers a method without an agent.
     fn answer_plainly<'a>(
         &mut self,
         plain: Plain,
@@ -199,7 +198,7 @@ impl LoafServer {
         Ok(())
     }
 
-    /// Nothing more is read; what runs may end.
+    /// Stops reading; running calls may complete.
     fn say_goodbye(&mut self, out: &mut Output<'_>) {
         self.phase = Phase::ShutDown;
         out.actions.push(Action::Close(GRACE));
@@ -209,9 +208,10 @@ impl LoafServer {
         self.agreement.as_deref().is_some_and(opening::has_agent)
     }
 
-    /// Asks the agent something whose answer is for nobody.
+    /// Sends a call to the agent and discards the answer.
     fn tell_agent(&mut self, call: AgentCall<'static>, out: &mut Output<'_>) {
-        // Too much in flight: it is told with the end of the session.
+        // If too many calls are in flight, the call is skipped. The agent also learns of the end of the session by
+        // itself.
         let _ = self.deliver(&Id::of(RawValue::NULL), What::Silent, Operation::Agent(call), out);
     }
 
@@ -236,7 +236,7 @@ impl LoafServer {
         }
     }
 
-    /// The agreement in force; the first request without a handshake opens a session of its own.
+    /// The agreement in force. The first request without a handshake opens the session.
     fn in_force(&mut self, out: &mut Output<'_>) -> Result<Arc<Agreement>, Error> {
         if let Some(agreement) = &self.agreement {
             return Ok(Arc::clone(agreement));
@@ -249,7 +249,7 @@ impl LoafServer {
                 Ok(agreement)
             }
             Err(refusal) => {
-                // A client that named no version cannot disagree about it; refuse rather than panic.
+                // A client that named no version cannot disagree about it. Refuse anyway instead of panicking.
                 let error = Error::overloaded(&refusal.to_string());
                 out.actions.push(Action::Refused(refusal));
                 Err(error)
@@ -333,7 +333,7 @@ impl Server for LoafServer {
         let Waiting { id, what } = waiting;
         let begin = out.wire.len();
         match (outcome, what) {
-            // Events come to their end with the process that makes them.
+            // The agent sends its last events before this answer.
             (_, What::Silent) if self.phase == Phase::ShutDown => self.phase = Phase::Stopped,
             (_, What::Silent) => {}
             (Ok(Reply::Agent(said)), what) => {
@@ -377,7 +377,7 @@ impl Server for LoafServer {
                 }
             }
             Notice::Agent(event) => emit(event.kind, &event.payload, ambient, out),
-            // loaf has no word for any other.
+            // loaf has no message for the other notices.
             _ => {}
         }
     }
@@ -386,7 +386,7 @@ impl Server for LoafServer {
         let reason = match stop {
             Stop::InputClosed => None,
             Stop::Interrupted => Some("sigint"),
-            // loaf has no other word for it.
+            // loaf has no separate reason for SIGHUP.
             Stop::Terminated | Stop::HungUp => Some("sigterm"),
         };
         let was_serving = self.phase == Phase::Serving;
@@ -394,7 +394,7 @@ impl Server for LoafServer {
         match reason {
             _ if !was_serving => {}
             Some(reason) if self.has_agent() => {
-                // Its last event is still to be heard; with its answer the rest is silence.
+                // The agent's last event must still be sent. After its answer, no events follow.
                 self.phase = Phase::ShutDown;
                 self.tell_agent(AgentCall::Shutdown { reason: Some(reason.into()) }, out);
             }
@@ -417,7 +417,7 @@ impl Server for LoafServer {
     }
 }
 
-/// A request, read.
+/// A parsed request.
 struct Request<'a> {
     id: Id,
     method: Text<'a>,
@@ -438,8 +438,8 @@ fn emit<T: Serialize>(kind: &'static str, payload: &T, ambient: &Ambient<'_>, ou
     keep_on_one_line(&mut out.wire, begin);
 }
 
-/// Takes line breaks out of the line that begins at `begin`: it may hold JSON as others wrote it, and
-/// to a loaf peer even a lone CR ends a line.
+/// Replaces line breaks in the line that begins at `begin`. It can contain raw JSON of other peers, and for a loaf peer
+/// even a single CR ends a line.
 fn keep_on_one_line(wire: &mut [u8], begin: usize) {
     let end = wire.len().saturating_sub(1);
     if let Some(line) = wire.get_mut(begin..end) {

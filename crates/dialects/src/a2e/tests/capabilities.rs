@@ -1,4 +1,4 @@
-//! Capabilities that are carried: every request, its checks, its answer, events, questions, who is let in to what.
+//! Tests of capabilities whose messages pass through: requests, checks, responses, events, questions, passes.
 
 use gladhand_core::Secret;
 use gladhand_core::negotiation::Side;
@@ -22,14 +22,14 @@ fn hello(caps: &[&str]) -> String {
     json!({"type": "handshake/req", "id": "h", "agent_id": "probe", "agent_caps": caps}).to_string()
 }
 
-/// A host that grants everything.
+/// A host that grants every capability.
 fn granting(setup: ServerSetup) -> TestServer {
     let mut server = holding(setup);
     assert_eq!(say(&mut server, &hello(CARRIED))[0]["ok"], json!(true));
     server
 }
 
-/// The types that are carried to whoever serves them.
+/// The request types that are passed to a provider.
 fn requests() -> impl Iterator<Item = &'static MessageType> {
     TYPES.iter().filter(|message| {
         CARRIED.contains(&message.capability)
@@ -39,7 +39,7 @@ fn requests() -> impl Iterator<Item = &'static MessageType> {
     })
 }
 
-/// The mandatory fields of a type, as the reference lists them.
+/// The mandatory fields of a type, as in the reference.
 fn mandatory(name: &str) -> Value {
     match name {
         "env/reset/req" | "env/space/req" => json!({"env_name": "e"}),
@@ -152,7 +152,7 @@ fn a_field_that_is_missing_or_of_another_type_is_named() {
         let answer = say(&mut server, &message(name, "r", &fields));
         assert_eq!(answer[0]["message"], json!(problem), "{name} {fields}");
     }
-    // What may be null may be null, and an integer may be written with a fraction of nought.
+    // A nullable field accepts null, and an integer accepts a fraction of zero.
     for (name, fields) in [
         ("env/reset/req", json!({"env_name": "e", "seed": null})),
         ("env/reset/req", json!({"env_name": "e", "seed": 5.0})),
@@ -210,7 +210,7 @@ fn output_of_a_process_waits_for_the_answer_up_to_a_bound() {
     let told = events.map(|event| bodies(&server.notice(event)));
     assert_eq!(told.each_ref().map(Vec::len), [0, 0, 0, 0, 5, 0]);
     let sequence: Vec<_> = told[4].iter().map(|event| event["seq"].as_u64()).collect();
-    assert_eq!(sequence, [0, 1, 2, 3, 4].map(Some), "none is lost, and their order is kept");
+    assert_eq!(sequence, [0, 1, 2, 3, 4].map(Some), "no event may be lost or reordered");
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn who_has_servers_of_mcp_can_be_asked_for_their_sake() {
     );
     let said =
         json!({"req_id": ids[0], "content": {"type": "text", "text": "hi"}, "model": "m", "stop_reason": "endTurn"});
-    assert!(say(&mut server, &message("mcp/sample/resp", "x", &said)).is_empty(), "it gets no answer");
+    assert!(say(&mut server, &message("mcp/sample/resp", "x", &said)).is_empty(), "a response gets no answer");
     let said = json!({"req_id": ids[1], "roots": [{"uri": "file:///a", "name": "a"}]});
     assert!(say(&mut server, &message("mcp/root/list/resp", "y", &said)).is_empty());
     let answers: Vec<_> =
@@ -270,7 +270,7 @@ fn who_has_servers_of_mcp_can_be_asked_for_their_sake() {
             (2, r#"{"roots":[{"name":"a","uri":"file:///a"}]}"#),
         ]
     );
-    // Once answered, or never asked: dropped without a word.
+    // A response that was already processed, or has no question, is dropped.
     assert!(say(&mut server, &message("mcp/root/list/resp", "z", &said)).is_empty());
     let mut without = open(server_setup());
     without.ask_session(vec![(QuestionId(3), Question::roots())]);
@@ -333,12 +333,12 @@ fn an_agreement_says_whom_the_token_stands_for() {
     for (token, expected) in [("k1", "one"), ("k2", "two"), ("k3", ""), ("k4", "own")] {
         assert_eq!(stands_for(passes.clone(), token).as_deref(), Some(expected), "{token}");
     }
-    assert_eq!(stands_for(Vec::new(), "anything"), None, "a token that is not asked for proves nothing");
+    assert_eq!(stands_for(Vec::new(), "anything"), None, "without passes, a token proves no identity");
 }
 
 #[test]
 fn what_is_only_observed_still_needs_to_be_open() {
-    // The menu has `memory`, and the token opens `planning` as well. The agent asks for neither.
+    // The menu has `memory`, and the token also opens `planning`. The agent requests neither.
     let menu = Menu { capabilities: vec!["memory", "planning"], ..server_setup().menu };
     let setup = ServerSetup { menu, unagreed: Unagreed::Passes, ..server_setup() };
     let opens = |capabilities: &[&str]| Pass {
@@ -374,7 +374,7 @@ fn only_known_questions_are_put() {
     assert!(server.answered[0].1.is_err());
 }
 
-/// Our agent before our host, which grants everything and answers when the test says so.
+/// Our agent and our host. The host grants every capability, and the test resolves its calls.
 fn pair() -> Pair {
     let mut pair = Pair::new(&DIALECT, everything(), client_setup("1.0"));
     pair.server.answers_itself = false;
@@ -496,7 +496,7 @@ fn what_was_granted_before_ends_with_the_grant() {
             expected.insert(0, unauthorized("stays"));
         }
         assert_eq!(ended, expected);
-        assert!(server.notice(event).is_empty(), "what it starts after that is nobody's to hear");
+        assert!(server.notice(event).is_empty(), "events after the revocation must not be sent");
         let delivered = server.delivered.back().map(|delivered| format!("{:?}", delivered.call.operation));
         assert_eq!(delivered.is_some_and(|operation| operation.contains("planning/plan/list")), keeps_planning);
     }

@@ -1,4 +1,4 @@
-//! Tools and results, from the neutral model to A2E's objects and back.
+//! Tests of the conversion of tools and results between the neutral model and A2E.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ fn a_definition_survives_both_ways_with_what_only_a2e_knows() {
     let mut out = Vec::new();
     write_definition(&mut out, &tool);
     assert_eq!(serde_json::from_slice::<Value>(&out).unwrap(), definition);
-    // Members of the wrong type came from elsewhere and are not ours.
+    // Members of the wrong type come from other dialects and are ignored.
     let odd = Tool {
         extra: vec![("streaming".into(), raw("1".into())), ("version".into(), raw("2".into()))],
         ..Tool::new("t", "", raw("{}".into()))
@@ -194,7 +194,7 @@ fn results_take_the_shape_that_their_content_has_and_come_back() {
         expected.as_object_mut().unwrap().extend(differs.as_object().unwrap().clone());
         assert_eq!(written(&result), expected);
         let back = read_result(&to_raw(&expected)).unwrap();
-        assert_eq!(written(&back), expected, "the way back");
+        assert_eq!(written(&back), expected, "the converted result must convert back");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Handshakes as a host sees them, the gate behind them, and malformed lines.
+//! Tests of handshakes at a host, of the gate, and of malformed lines.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ fn every_reason_is_given_in_its_order_and_revokes_what_was_granted() {
         let after = say(&mut server, r#"{"type":"tool/list/req","id":"l"}"#);
         assert_eq!(error_of(&after[0]), ("l".into(), "unauthorized".into(), String::new()), "{fields}");
     }
-    // A host that could never run anything cannot evaluate anything, the version included.
+    // A host that can never run a call cannot evaluate a handshake, not even its version.
     let answer = say(&mut holding(broken), r#"{"type":"handshake/req","id":"h","a2e":"2.0"}"#);
     assert_eq!((&answer[0]["reason"], &answer[0]["max_parallel"]), (&json!("server_error"), &json!(0)));
 }
@@ -91,7 +91,7 @@ fn versions_of_major_one_are_accepted_and_1_0_is_what_they_get() {
         assert_eq!(say(&mut server, &line)[0]["ok"], json!(true), "{asked}");
         assert_eq!(server.opened[0].version, "1.0");
         say(&mut server, r#"{"type":"tool/list/req","id":"l"}"#);
-        assert_eq!(server.delivered.len(), 1, "the gate is open for {asked}");
+        assert_eq!(server.delivered.len(), 1, "the gate must be open for version {asked}");
     }
 }
 
@@ -99,7 +99,7 @@ fn versions_of_major_one_are_accepted_and_1_0_is_what_they_get() {
 fn after_five_refusals_the_channel_is_closed() {
     let mut server = holding(with_token());
     for attempt in 1..=5 {
-        assert_eq!(server.closed, None, "before attempt {attempt}");
+        assert_eq!(server.closed, None, "the channel must stay open before attempt {attempt}");
         assert_eq!(say(&mut server, HELLO), [refusal("auth_failed")]);
     }
     assert_eq!(server.closed, Some(Duration::ZERO));
@@ -147,7 +147,7 @@ fn a_handshake_with_bad_fields_is_no_refusal() {
     }
     assert!(server.refused.is_empty());
     say(&mut server, r#"{"type":"tool/list/req","id":"l"}"#);
-    assert_eq!(server.delivered.len(), 1, "the grant was not revoked");
+    assert_eq!(server.delivered.len(), 1, "the grant must not be revoked");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn after_the_handshake_every_type_of_the_registry_has_its_answer() {
     let quiet = ["handshake/req", "ping", "shutdown", "tool/list/req", "tool/call/req"];
     for message in super::super::registry::TYPES.iter().filter(|message| !quiet.contains(&message.name)) {
         let answer = say(&mut server, &format!(r#"{{"type":"{}","id":"x"}}"#, message.name));
-        // This one either side may ask the other.
+        // Both sides may send this request.
         let is_ours = message.from == gladhand_core::negotiation::Side::Server && message.name != "mcp/root/list/req";
         let (code, kind) = if is_ours { ("invalid_message", "direction") } else { ("capability_missing", "") };
         assert_eq!(error_of(&answer[0]), ("x".into(), code.into(), kind.into()), "{}", message.name);
