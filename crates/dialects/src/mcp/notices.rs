@@ -1,7 +1,7 @@
-//! What we tell a downstream unasked.
+//! Sends notices to a downstream.
 //!
-//! The gate is asked for each notice. What is about a call goes by the call's lane, what is for the session by the
-//! main one, what is for a listener by the listener's. Changes that come before a session is open are owed to it, once.
+//! The gate decides on each notice. A notice about a call uses the call's lane, one for the session the main lane, one
+//! for a listener the listener's lane. Changes before the session is open are sent once it is open.
 
 use gladhand_core::negotiation::Side;
 use gladhand_core::operations::{CallId, Level, Log, Notice, Progress, Update};
@@ -13,14 +13,14 @@ use super::render::notices as render;
 use super::server::{McpServer, Phase};
 use crate::side::{Action, Lane, Output};
 
-/// The level from which log messages of our own are sent until the client sets one.
+/// The minimum level of our own log messages until the client sets one.
 const UNSET_LEVEL: Level = Level::Warning;
 
 const UPDATED: &str = "notifications/resources/updated";
 const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
 
 impl McpServer {
-    /// Tells of something, if it may and somebody wants to know.
+    /// Sends a notice, if it is allowed and wanted.
     pub(super) fn tell(&mut self, notice: Notice, out: &mut Output<'_>) {
         if let Some(change) = Change::of(&notice) {
             return self.tell_changed(change, out);
@@ -34,7 +34,7 @@ impl McpServer {
             }
             Notice::ComeBackLater(call, pause) => {
                 let Some(call) = self.pending.get_mut(call) else { return };
-                // On the channel itself there is no exchange to let go of.
+                // The main channel has no exchange that could be closed.
                 if call.revision.has_polling() && call.to.way.lane != Lane::MAIN {
                     out.actions.push(Action::LetGo(call.to.way.lane, pause));
                 }
@@ -48,7 +48,7 @@ impl McpServer {
         }
     }
 
-    /// The session is open: what happened meanwhile is told, once.
+    /// Sends the changes that happened before the session was open, once.
     pub(super) fn tell_what_is_owed(&mut self, out: &mut Output<'_>) {
         if matches!(self.phase, Phase::Open(_)) {
             for change in std::mem::take(&mut self.owed).iter() {
@@ -60,7 +60,7 @@ impl McpServer {
         }
     }
 
-    /// How far a call has come, if its caller wants to know and it is further than before.
+    /// Sends the progress of a call, if its caller wants it and the value has increased.
     fn tell_progress(&mut self, call: CallId, progress: &Progress, out: &mut Output<'_>) {
         let is_open = matches!(self.phase, Phase::Open(_));
         let Some(call) = self.pending.get_mut(call) else { return };
@@ -76,9 +76,9 @@ impl McpServer {
         }
     }
 
-    /// A log message, if the session's level or the request's own lets it through.
+    /// Sends a log message, if the level of the session or of the request allows it.
     fn tell_log(&mut self, call: Option<CallId>, log: &Log, out: &mut Output<'_>) {
-        // What is said about a call that has ended has lost its listener.
+        // A log message about a call that has ended has no recipient.
         let about = match call {
             None => None,
             Some(call) => match self.pending.get_mut(call) {
@@ -102,7 +102,7 @@ impl McpServer {
         }
     }
 
-    /// A list changed: tell those who may be told, and owe it to a session not yet open.
+    /// Reports a changed list to session and listeners, or keeps it until the session is open.
     fn tell_changed(&mut self, change: Change, out: &mut Output<'_>) {
         if matches!(self.phase, Phase::Open(_)) {
             self.tell_session(change.method(), None, out);
@@ -112,7 +112,7 @@ impl McpServer {
         self.listeners.tell_changed(change, out);
     }
 
-    /// A resource changed: tell those who watch it.
+    /// Reports a changed resource to its subscribers.
     fn tell_updated(&mut self, update: &Update, out: &mut Output<'_>) {
         if !matches!(self.phase, Phase::Open(_)) {
             self.watches.owe(update);

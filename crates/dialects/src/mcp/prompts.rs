@@ -1,4 +1,4 @@
-//! Requests about prompts, and what arguments could be.
+//! Requests for prompts and for completions.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl McpServer {
     }
 }
 
-/// What the parameters of `completion/complete` ask for, or which of them is wrong.
+/// Parses the parameters of `completion/complete`, or returns which of them is wrong.
 fn read_completion(params: Option<&RawValue>, revision: Revision) -> Result<CompletionCall<'_>, rpc::Error<'static>> {
     let wrong = |field: &str, expected: &str| errors::invalid_params(format!("`{field}` must be {expected}"));
     let params = params.and_then(Members::of).unwrap_or_default();

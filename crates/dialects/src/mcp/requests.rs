@@ -1,7 +1,7 @@
-//! What an admitted request asks for.
+//! Serves requests.
 //!
-//! The gate is asked first, for every request. A call goes out as it came: name and arguments borrowed
-//! from the line, not looked into. Resources and prompts have files of their own.
+//! The gate decides first, for every request. The name and arguments of a call are borrowed from the line and not
+//! parsed. Resources and prompts have their own files.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::shares::Bound;
 use crate::side::{Action, Declined, Output, Unagreed};
 use gladhand_core::wire::pick;
 
-/// What a caller said of notices about its call.
+/// The caller's options for notices about its call.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Wishes<'a> {
     pub(super) progress_token: Option<&'a RawValue>,
@@ -31,7 +31,7 @@ pub(super) struct Wishes<'a> {
 }
 
 impl McpServer {
-    /// Serves a request under what is in force for it.
+    /// Serves a request under the given agreement.
     pub(super) fn serve<'a>(
         &mut self,
         mut request: Request<'a>,
@@ -93,7 +93,7 @@ impl McpServer {
                 }
                 method => match List::of(method) {
                     Some(list) => return self.list(request, list, wishes, in_force, out),
-                    // Open, and still nobody here who serves it.
+                    // The gate is open, but this server does not implement the method.
                     None => errors::method_not_found(method),
                 },
             },
@@ -141,13 +141,13 @@ impl McpServer {
         }
     }
 
-    /// There is none of it, and this downstream is better told so by a list.
+    /// Answers with an empty list instead of an error, for downstreams that need it.
     fn empty_list(&mut self, to: &ReplyTo, list: List, in_force: &InForce, out: &mut Output<'_>) {
         let render = &self.render;
         self.batches.answer(to.way, out, |wire| render.empty_list(wire, &to.id, list, in_force.revision));
     }
 
-    /// Hands a call to whoever answers it.
+    /// Delivers a call to the hub.
     pub(super) fn deliver<'a>(
         &mut self,
         request: Request<'a>,
@@ -192,7 +192,7 @@ impl McpServer {
         out.actions.push(Action::Deliver(call, Arc::clone(&in_force.agreement)));
     }
 
-    /// Whether somebody may have one more call in flight.
+    /// Whether a party may have one more call in flight.
     pub(super) fn has_room_for(&self, party: Option<Party>) -> bool {
         let bound = Bound { most: self.setup.max_in_flight, taken: self.pending.len() };
         bound.admits(1, party, |party| self.pending.len_of(party))
@@ -220,7 +220,7 @@ impl McpServer {
         self.render.discover_result(&mut out.wire, &to.id, in_force.revision);
     }
 
-    /// Answers that it is done, which is all there is to say.
+    /// Answers with an empty result.
     pub(super) fn done(&mut self, to: &ReplyTo, out: &mut Output<'_>) {
         self.answer(to.way, out, |wire| render::empty_result(wire, &to.id));
     }

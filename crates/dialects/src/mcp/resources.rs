@@ -1,4 +1,4 @@
-//! Requests about resources: reading one, and hearing of its changes (handshake era).
+//! Requests for resources: reading, and subscriptions of the handshake era.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl McpServer {
     }
 }
 
-/// The URI that a request names.
+/// The URI in a request.
 fn uri<'a>(request: &Request<'a>) -> Result<Cow<'a, str>, rpc::Error<'static>> {
     request.params.uri.and_then(json::string).ok_or_else(|| errors::invalid_params("`uri` must be a string"))
 }

@@ -1,7 +1,7 @@
 //! Requests that carry their own opening (2026-07-28): version and capabilities in `_meta`.
 //!
-//! Each is judged alone. Peers repeat the same `_meta` all day, so the last few are remembered with
-//! what came of them, and an equal one is not negotiated again: the same text gives the same result.
+//! Each request is evaluated independently. Peers repeat the same `_meta`, so the latest ones are cached with their
+//! agreements. The same text gives the same result, so it is not negotiated again.
 
 use std::sync::Arc;
 
@@ -18,25 +18,25 @@ use super::server::{McpServer, Phase, Request};
 use crate::ambient::Ambient;
 use crate::side::{Action, Output, ServerSetup};
 
-/// The longest `_meta` that is remembered as a whole.
+/// Maximum size of a `_meta` that is cached as a whole, in bytes.
 const MAX_REMEMBERED: usize = 4096;
 
-/// How many openings are remembered: over HTTP many clients share one server side.
+/// Maximum number of cached openings. Over HTTP, many clients share one server side.
 const MOST_REMEMBERED: usize = 16;
 
-/// How many bytes of them, unless a single one has more.
+/// Maximum total size of cached openings in bytes, unless a single one is larger.
 const MOST_BYTES: usize = 256 * 1024;
 
-/// The openings that the last requests carried.
+/// The openings of the latest requests.
 #[derive(Debug, Default)]
 pub(super) struct Stateless {
-    /// The one that was used last comes first.
+    /// Most recently used first.
     known: Vec<Remembered>,
 }
 
 #[derive(Debug)]
 struct Remembered {
-    /// The whole `_meta`, if nothing in it belongs to one request only.
+    /// The whole `_meta`, if no member belongs to a single request.
     meta: Option<Box<str>>,
     version: Box<str>,
     capabilities: Box<str>,
@@ -46,30 +46,30 @@ struct Remembered {
 }
 
 impl Stateless {
-    /// Whether some request had this very `_meta`, so that nothing of it need be read.
+    /// Whether exactly this `_meta` is cached, so that it need not be parsed.
     pub(super) fn remembers(&self, meta: &RawValue) -> bool {
         self.known.iter().any(|known| known.is(meta))
     }
 
-    /// The same, where its version is this one.
+    /// The same, for a `_meta` with this version.
     pub(super) fn knows(&self, meta: &RawValue, version: &str) -> bool {
         let is_quoted = |raw: &str| raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')) == Some(version);
         self.known.iter().any(|known| known.is(meta) && is_quoted(&known.version))
     }
 
-    /// Whether some request was agreed on.
+    /// Whether any request was accepted so far.
     fn has_agreed(&self) -> bool {
         !self.known.is_empty()
     }
 
-    /// What is remembered of an opening, from now on in front.
+    /// Finds a cached opening and moves it to the front.
     fn recall(&mut self, is_it: impl Fn(&Remembered) -> bool) -> Option<&mut Remembered> {
         let at = self.known.iter().position(is_it)?;
         self.known[..=at].rotate_right(1);
         self.known.first_mut()
     }
 
-    /// What is in force for a request, and whether that is new.
+    /// The agreement for a request, and whether it is new.
     fn judge(&mut self, raw: &RawValue, meta: &Meta<'_>, setup: &ServerSetup) -> Result<Judged, rpc::Error<'static>> {
         if let Some(known) = self.recall(|known| known.is(raw)) {
             return Ok(Judged { in_force: Arc::clone(&known.in_force), log_level: known.log_level, is_new: false });
@@ -140,7 +140,7 @@ pub(super) fn required<'a>(meta: &Meta<'a>) -> Result<(&'a RawValue, &'a RawValu
     Ok((version, declared))
 }
 
-/// From which level on log messages of the request are wanted.
+/// The minimum level of log messages for the request.
 pub(super) fn log_level(meta: &Meta<'_>) -> Result<Option<Level>, rpc::Error<'static>> {
     let Some(raw) = meta.log_level else { return Ok(None) };
     let level = meta::level(raw);
@@ -165,7 +165,7 @@ fn negotiate(
 }
 
 impl McpServer {
-    /// A request that carries its own opening.
+    /// Handles a request that carries its own opening.
     pub(super) fn stateless_request<'a>(
         &mut self,
         request: Request<'a>,

@@ -1,8 +1,7 @@
-//! Calls that go on as tasks: their caller has its answer and comes back for the outcome.
+//! Calls that continue as tasks: the caller gets an immediate answer and fetches the outcome later.
 //!
-//! Both forms live here, that of 2025-11-25 and the extension of 2026-07-28; what they look like on
-//! the wire is in `task_answers`. A task belongs to whoever made it and lives until its time is
-//! over, ended or not.
+//! This covers both forms, that of 2025-11-25 and the extension of 2026-07-28. Their wire form is in `task_answers`. A
+//! task belongs to the principal that created it, and is kept until its time to live is over, ended or not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,82 +22,84 @@ use crate::shares::Bound;
 use crate::side::{Action, Lane, Output, Server};
 use crate::storage::Place;
 
-/// The capability that lets a tool be called as a task (2025-11-25).
+/// The capability to call a tool as a task (2025-11-25).
 pub(super) const CALLS_AS_TASKS: &str = "tasks.requests.tools.call";
 
-/// How many bytes of outcomes one caller may leave with a side: in tasks, in calls that wait for it, and in batches.
+/// Maximum size, in bytes, of the outcomes that one side keeps for one party: in tasks, in parked calls, and in
+/// batches.
 pub(super) const MAX_KEPT: usize = 32 * 1024 * 1024;
 
-/// How many tasks may be known at once.
+/// Maximum number of tasks.
 const MAX_TASKS: usize = 1024;
 
-/// How many requests may wait for the outcome of one task: each gets a copy of it.
+/// Maximum number of requests that wait for the outcome of one task. Each gets a copy of it.
 const MAX_WAITING: usize = 8;
 
-/// What a task without an outcome takes of the storage. It suffices for an outcome that says why there is no other.
+/// The storage that a task reserves without an outcome, in bytes. It is enough for the failure that replaces an
+/// outcome.
 const TASK_BYTES: usize = 1024;
 
-/// For how long a task is known if its caller does not say.
+/// The default time to live of a task.
 const DEFAULT_TTL: Duration = Duration::from_secs(30 * 60);
 
-/// Within what bounds a caller may say.
+/// The limits of a caller's time to live.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// For how long a caller of 2025-11-25 wants a task to be known, read off `params.task`.
+/// The time to live that a caller of 2025-11-25 requests in `params.task`.
 pub(super) fn wanted_ttl(wish: &RawValue) -> Result<Option<Duration>, rpc::Error<'static>> {
     let [ttl] = pick(wish, ["ttl"]).ok_or_else(|| errors::invalid_params("`task` must be an object"))?;
     let Some(ttl) = ttl.filter(|ttl| Kind::of(ttl) != Kind::Null) else { return Ok(None) };
     let millis = ttl.get().parse::<f64>().ok().filter(|millis| *millis >= 0.0);
     let millis = millis.ok_or_else(|| errors::invalid_params("`task.ttl` must be a number of milliseconds"))?;
-    // Saturates: more than the longest is the longest.
+    // The cast saturates, and larger values are limited to the maximum.
     Ok(Some(Duration::from_millis(millis as u64).clamp(SHORTEST_TTL, LONGEST_TTL)))
 }
 
-/// All tasks, the oldest first.
+/// All tasks, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     pub(super) all: Vec<Task>,
     last: usize,
-    /// The session is ending: nobody can come back for a task.
+    /// The session is ending: no caller can return for a task.
     is_closed: bool,
 }
 
-/// A call that went on, or its outcome.
+/// A running call or its outcome.
 #[derive(Debug)]
 pub(super) struct Task {
-    /// Its running number, by which lists are paged.
+    /// The sequence number, by which lists are paged.
     pub(super) number: usize,
     pub(super) id: String,
     pub(super) revision: Revision,
     call: CallId,
-    /// The way that the call came by.
+    /// The lane of the call.
     lane: Lane,
     principal: Option<Box<str>>,
     /// The scopes that its call needs: see [`Origin`](super::parked::Origin).
     record: Option<Arc<ScopeRecord>>,
-    /// Whose share it takes.
+    /// The party whose share it uses.
     party: Option<Party>,
     pub(super) created: Moment,
     pub(super) updated: Moment,
     pub(super) ttl: Duration,
     pub(super) state: State,
-    /// What it takes of the storage.
+    /// The storage that it uses.
     place: Box<dyn Place>,
     /// Requests that wait for its outcome (2025-11-25).
     waiting: Vec<ReplyTo>,
 }
 
-/// How far a task is.
+/// The state of a task.
 #[derive(Debug)]
 pub(super) enum State {
     Working,
     InputRequired,
-    /// The result that the call would have had.
+    /// The result of the call.
     Completed(Box<RawValue>),
-    /// The result that the call would have had, which reports a failure (2025-11-25).
+    /// The result of the call, which reports a failure (2025-11-25).
     FailedResult(Box<RawValue>),
-    /// The error that the call would have had.
+    /// The error of the call.
     Failed(Box<RawValue>),
     Cancelled,
 }
@@ -127,7 +128,7 @@ impl State {
 }
 
 impl Task {
-    /// Whether somebody may know of it.
+    /// Whether a principal may access the task.
     pub(super) fn is_known_to(&self, principal: Option<&str>, revision: Revision) -> bool {
         self.principal.as_deref() == principal && self.revision.is_stateless() == revision.is_stateless()
     }
@@ -142,13 +143,13 @@ impl Task {
 }
 
 impl Tasks {
-    /// Whether somebody may begin one more.
+    /// Whether a party may create one more task.
     pub(super) fn has_room_for(&self, party: Option<Party>) -> bool {
         let count = Bound { most: MAX_TASKS, taken: self.all.len() };
         count.admits(1, party, |party| self.of_party(Some(party)).count()) && self.kept_for(party) < MAX_KEPT
     }
 
-    /// How many bytes of outcomes are kept for a party.
+    /// The number of bytes of outcomes that are kept for a party.
     fn kept_for(&self, party: Option<Party>) -> usize {
         self.of_party(party).map(|task| task.state.kept()).sum()
     }
@@ -157,7 +158,7 @@ impl Tasks {
         self.all.iter().filter(move |task| task.party == party)
     }
 
-    /// The end of a task, or a failure if its outcome is too large to be kept.
+    /// The final state of a task, or a failure if its outcome is too large to be kept.
     fn fitting(&mut self, at: usize, end: State) -> State {
         let bytes = end.kept();
         let has_room = self.kept_for(self.all[at].party) + bytes <= MAX_KEPT;
@@ -171,7 +172,7 @@ impl Tasks {
         self.all.iter().map(Task::expires).min()
     }
 
-    /// The place of the task with an id, if the principal may know of it and its token covers what the task needs.
+    /// The index of the task with an id, if the principal may access it and its token has the needed scopes.
     pub(super) fn find(
         &self,
         id: Option<&str>,
@@ -187,22 +188,22 @@ impl Tasks {
         Ok(at)
     }
 
-    /// How many requests wait for outcomes.
+    /// The number of requests that wait for outcomes.
     pub(super) fn waiting(&self) -> usize {
         self.all.iter().map(|task| task.waiting.len()).sum()
     }
 
-    /// Whether one more request may wait for the outcome of a task, of at most so many for all tasks.
+    /// Whether one more request may wait for the outcome of a task. `most` is the limit for all tasks together.
     pub(super) fn may_wait(&self, at: usize, most: usize) -> bool {
         self.all[at].waiting.len() < MAX_WAITING && self.waiting() < most
     }
 
-    /// One more request waits for an outcome.
+    /// Adds a request that waits for an outcome.
     pub(super) fn wait(&mut self, at: usize, request: ReplyTo) {
         self.all[at].waiting.push(request);
     }
 
-    /// The request of a peer's id does not wait for an outcome any more; `false` if none did.
+    /// Removes the waiting request with a peer's id. `false` if there is none.
     pub(super) fn stop_waiting(&mut self, id: &RawValue) -> bool {
         let before = self.waiting();
         self.all.iter_mut().for_each(|task| task.waiting.retain(|to| !is_same(to.id.as_json(), id.get())));
@@ -215,7 +216,7 @@ impl Tasks {
 }
 
 impl McpServer {
-    /// A call goes on as a task: answers its request with that.
+    /// Continues a call as a task, and answers its request with the task.
     pub(super) fn begin_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         let Some(InFlight { to, awaited: Awaited::ByRequest, origin: Some(origin), party, revision, .. }) =
             self.pending.get(call)
@@ -254,15 +255,15 @@ impl McpServer {
         self.pending.change(call, |call| {
             call.awaited = Awaited::AsTask;
             if call.revision.is_stateless() {
-                // What is said about a request ends with its answer.
+                // Notices about a request end with its answer.
                 (call.progress_token, call.log_level) = (None, None);
             }
-            // What is said about a task does not, but its exchange does.
+            // Notices about a task continue, but its exchange ends.
             call.to.way.lane = Lane::MAIN;
         });
     }
 
-    /// The call of a task has ended: keeps what it would have been answered with.
+    /// The call of a task has ended: keeps its answer.
     pub(super) fn end_task(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         let (Some(ended), Some(at)) = (self.pending.remove(call), self.tasks.of(call)) else { return };
         let mut line = Vec::new();
@@ -287,7 +288,7 @@ impl McpServer {
         self.set_task(at, state, ambient, out);
     }
 
-    /// The caller of a task's call is asked something.
+    /// The provider asks the caller of a task a question.
     pub(super) fn task_asks(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Some(at) = self.tasks.of(call) {
             self.set_task(at, State::InputRequired, ambient, out);
@@ -297,10 +298,10 @@ impl McpServer {
         }
     }
 
-    /// Sends the questions of a task where they reach its caller.
+    /// Sends the questions of a task on a lane that reaches its caller.
     ///
-    /// Where exchanges come and go, only a request that waits for the outcome is sure to be listened to; until there
-    /// is one the state of the task tells the caller to make it.
+    /// With separate exchanges, only a request that waits for the outcome is sure to be read. Until there is one, the
+    /// state of the task tells the caller to send such a request.
     pub(super) fn send_task_questions(&mut self, call: CallId, out: &mut Output<'_>) {
         let Some(task) = self.tasks.of(call).map(|at| &self.tasks.all[at]) else { return };
         let waiting = task.waiting.last().map(|to| to.way.lane);
@@ -311,7 +312,7 @@ impl McpServer {
         }
     }
 
-    /// A question was answered: if it was the last one of a task, the task goes on.
+    /// After the last question of a task is answered, the task continues.
     pub(super) fn task_may_go_on(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Some(at) = self.tasks.of(call)
             && matches!(self.tasks.all[at].state, State::InputRequired)
@@ -321,13 +322,13 @@ impl McpServer {
         }
     }
 
-    /// The caller does not want a task to go on.
+    /// Cancels a task for its caller.
     pub(super) fn cancel_task(&mut self, at: usize, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         self.give_up(self.tasks.all[at].call, out);
         self.set_task(at, State::Cancelled, ambient, out);
     }
 
-    /// A task is in a new state: tells whoever wants to know.
+    /// Sets the state of a task, and notifies the clients.
     fn set_task(&mut self, at: usize, state: State, ambient: &Ambient<'_>, out: &mut Output<'_>) {
         let task = &mut self.tasks.all[at];
         (task.state, task.updated) = (state, ambient.now);
@@ -341,7 +342,7 @@ impl McpServer {
         }
     }
 
-    /// Forgets tasks whose time is over.
+    /// Removes expired tasks.
     pub(super) fn expire_tasks(&mut self, ambient: &Ambient<'_>, out: &mut Output<'_>) {
         let mut at = 0;
         while at < self.tasks.all.len() {
@@ -353,7 +354,7 @@ impl McpServer {
         }
     }
 
-    /// Nobody comes back for a task any more.
+    /// Ends all tasks.
     pub(super) fn close_tasks(&mut self, out: &mut Output<'_>) {
         self.tasks.is_closed = true;
         let stopping = "the session ended before the task did".to_owned();

@@ -1,7 +1,7 @@
-//! Resources whose changes somebody wants to hear of: a session, or a listener.
+//! The resources to which a session or a listener is subscribed.
 //!
-//! Each holds one [`gladhand_core::operations::Operation::Watch`] of whoever has the resource, which is taken back when it
-//! is forgotten here.
+//! Each entry holds one [`gladhand_core::operations::Operation::Watch`] of the provider. It is cancelled when the entry
+//! is removed.
 
 use std::collections::BTreeMap;
 
@@ -9,29 +9,29 @@ use gladhand_core::operations::{Update, WatchId, is_part_of, subscription_weight
 
 use crate::side::{Action, Output};
 
-/// How many resources a session may watch; one with a long URI counts as several.
+/// Maximum number of resources of a session. One with a long URI counts as several.
 const MAX_WATCHED: usize = 1024;
 
-/// The longest URI that is kept for watching.
+/// Maximum length of a URI in a subscription, in bytes.
 pub(super) const LONGEST_URI: usize = 4096;
 
-/// Resources that are watched for somebody.
+/// The resources of one subscriber.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     uris: BTreeMap<String, Watch>,
-    /// Whether whoever wanted to know is gone.
+    /// Whether the subscriber is gone.
     is_closed: bool,
 }
 
 #[derive(Debug)]
 struct Watch {
     id: WatchId,
-    /// Whether a change of it is still to be told.
+    /// Whether a change must still be reported.
     is_owed: bool,
 }
 
 impl Watches {
-    /// Remembers a resource; one that was there already, or comes too late, is taken back at once.
+    /// Adds a resource. If it is already present, or the subscriber is gone, the new subscription is cancelled.
     pub(super) fn add(&mut self, uri: &str, id: WatchId, out: &mut Output<'_>) {
         if self.is_closed || self.uris.contains_key(uri) {
             out.actions.push(Action::Unwatch(uri.to_owned(), id));
@@ -40,20 +40,20 @@ impl Watches {
         }
     }
 
-    /// Forgets a resource.
+    /// Removes a resource.
     pub(super) fn remove(&mut self, uri: &str, out: &mut Output<'_>) {
         if let Some((uri, watch)) = self.uris.remove_entry(uri) {
             out.actions.push(Action::Unwatch(uri, watch.id));
         }
     }
 
-    /// Forgets all of them.
+    /// Removes all resources.
     pub(super) fn clear(&mut self, out: &mut Output<'_>) {
         let all = std::mem::take(&mut self.uris);
         out.actions.extend(all.into_iter().map(|(uri, watch)| Action::Unwatch(uri, watch.id)));
     }
 
-    /// Forgets all of them, and those that are still to come.
+    /// Removes all resources, and cancels those that are added later.
     pub(super) fn close(&mut self, out: &mut Output<'_>) {
         self.is_closed = true;
         self.clear(out);
@@ -67,7 +67,7 @@ impl Watches {
         self.uris.len()
     }
 
-    /// Whether a session may watch this resource too.
+    /// Whether a session may subscribe to this resource too.
     pub(super) fn has_room_for(&self, uri: &str) -> bool {
         self.uris().chain([uri]).map(subscription_weight).sum::<usize>() <= MAX_WATCHED
     }
@@ -76,19 +76,19 @@ impl Watches {
         self.uris.keys().map(String::as_str)
     }
 
-    /// Whether a change is to be told: of a resource that is watched, itself or as a part of one that is.
+    /// Whether a change must be reported: a subscribed resource or a part of one changed.
     pub(super) fn cover(&self, update: &Update) -> bool {
         wholes_of(&self.uris, &update.uri).any(|(_, watch)| !update.denied.contains(&watch.id))
     }
 
-    /// A resource changed at a time when nobody may be told.
+    /// Records a change that cannot be reported yet.
     pub(super) fn owe(&mut self, update: &Update) {
         for (uri, watch) in &mut self.uris {
             watch.is_owed |= watch.hears(uri, update);
         }
     }
 
-    /// What is still to be told.
+    /// Takes the resources whose changes must still be reported.
     pub(super) fn take_owed(&mut self) -> Vec<String> {
         let owed = self.uris.iter_mut().filter(|(_, watch)| watch.is_owed);
         let take = |(uri, watch): (&String, &mut Watch)| {
@@ -100,7 +100,7 @@ impl Watches {
 }
 
 impl Watch {
-    /// Whether a change is one of what it watches, which is this URI, and may be told.
+    /// Whether an update concerns this subscription, whose resource is `uri`, and may be reported.
     fn hears(&self, uri: &str, update: &Update) -> bool {
         is_part_of(&update.uri, uri) && !update.denied.contains(&self.id)
     }
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(
             (watches.len(), unwatched(&mut out)),
             (0, vec![r#"Unwatch("d:", WatchId(4))"#.to_owned()]),
-            "too late"
+            "a closed set must cancel new subscriptions"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What HTTP wants beside a line of ours, and what a list of tools tells us for it.
+//! The HTTP headers of our requests, and the data of a list of tools that they need.
 
 use gladhand_core::operations::{Reply, TaskSupport, Tool};
 use gladhand_core::wire::json;
@@ -10,17 +10,17 @@ use crate::mcp::http::{
 };
 use crate::mcp::revision::Revision;
 
-/// What is unusual about calling a tool.
+/// The special requirements for calling a tool.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
-    /// The arguments that headers mirror.
+    /// The arguments that are mirrored in headers.
     params: Vec<HeaderParam>,
-    /// Whether it can only be had as a task.
+    /// Whether the tool only runs as a task.
     pub(super) only_as_task: bool,
 }
 
 impl McpClient {
-    /// Remembers what a list of tools tells. A tool that cannot be called on this transport is left out.
+    /// Stores the requirements of listed tools. Removes tools that cannot be called on this transport.
     pub(super) fn learn(&mut self, reply: Reply) -> Reply {
         let Reply::Tools(tools) = reply else { return reply };
         let mirrors = self.exchanges && self.spoken().is_stateless();
@@ -68,7 +68,7 @@ impl McpClient {
     }
 }
 
-/// What is unusual about a tool; `None` if it breaks the rules for headers, where there are any.
+/// The requirements of a tool. `None` if it violates the rules for headers, where they apply.
 fn facts(tool: &Tool, mirrors: bool) -> Option<Facts> {
     let params = if mirrors { header_params(&tool.input_schema).ok()? } else { Vec::new() };
     Some(Facts { params, only_as_task: tool.tasks == TaskSupport::Required })

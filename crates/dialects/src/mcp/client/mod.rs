@@ -1,8 +1,8 @@
 //! Our side towards an upstream that speaks MCP.
 //!
-//! The version that we were asked to speak decides the era: `initialize`, or `server/discover` and
-//! an opening in every request. What a careless server sends (notices before its result, answers
-//! nobody waits for, ids spelt differently, error code 0) is tolerated and said to be dropped.
+//! The requested version decides the era: `initialize`, or `server/discover` and an opening in every request. Common
+//! deviations of servers are tolerated and reported as dropped: notices before the result of the opening, answers
+//! without a pending request, ids in another notation, error code 0.
 
 mod asked;
 mod behalf;
@@ -49,62 +49,62 @@ use super::revision::Revision;
 use crate::ambient::Ambient;
 use crate::side::{Client, ClientSetup, Event, Heard, Lane, Loss, TASKS_EXTENSION, Unagreed};
 
-/// What came back: a result, or an error object.
+/// An answer: a result, or an error object.
 type Answer<'a> = Result<Option<&'a RawValue>, &'a RawValue>;
 
 /// Our side towards an upstream.
 #[derive(Debug)]
 pub(super) struct McpClient {
     offer: Offer,
-    /// The version that we were asked to speak.
+    /// The requested version.
     revision: Revision,
     phase: Phase,
     /// The `capabilities` object that we declare.
     declaration: String,
-    /// What every request carries in `_meta`, without the braces; empty with a handshake.
+    /// The members of `_meta` in every request, without the braces. Empty with a handshake.
     envelope: String,
-    /// On whose behalf the last calls were made, where every request says so.
+    /// The latest callers, if every request describes its caller.
     behalves: VecDeque<Arc<Behalf>>,
     log_level: Option<Level>,
-    /// How often in a row the session was opened anew without anything being answered in it.
+    /// How many times in a row the session was reopened without any answer in between.
     reopenings: usize,
     /// Whether each request is an exchange of its own.
     exchanges: bool,
-    /// What becomes of what was not agreed.
+    /// How to treat messages that were not agreed.
     unagreed: Unagreed,
-    /// Requests of ours in flight, by our id.
+    /// Our requests in flight, by our id.
     requests: HashMap<u64, Sent>,
     next_id: u64,
-    /// What the upstream asks and nobody has answered yet.
+    /// Pending questions of the upstream.
     questions: BTreeMap<QuestionId, Asker>,
     next_question: u64,
-    /// Calls that wait for answers of ours.
+    /// Calls that wait for answers to the upstream's questions.
     rounds: HashMap<CallId, Round>,
-    /// Calls that wait until a person has visited a page.
+    /// Calls that wait until the user has visited a page.
     visits: HashMap<CallId, Visit>,
-    /// Calls that have become tasks and are looked after from time to time.
+    /// Calls that became tasks and are polled.
     polls: Vec<Poll>,
-    /// How many wish to hear of each resource.
+    /// The number of subscriptions to each resource.
     watched: BTreeMap<String, usize>,
     listening: Listening,
-    /// What the last list told of tools that are called in an unusual way.
+    /// The special requirements of tools from the last list.
     facts: HashMap<String, Facts>,
 }
 
-/// Where the session stands.
+/// The state of the session.
 #[derive(Debug)]
 enum Phase {
     /// Nothing was sent.
     Unopened,
-    /// `initialize` is out.
+    /// `initialize` was sent.
     ExpectInitializeResult { id: u64 },
-    /// `server/discover` is out, for the first time or again.
+    /// `server/discover` was sent, for the first time or again.
     ExpectDiscoverResult { id: u64, again: bool },
-    /// Calls may be made.
+    /// Calls can be made.
     Open(InForce),
-    /// The session was lost; another `initialize` is out, and these wait for its result.
+    /// The session was lost and another `initialize` was sent. These requests wait for its result.
     Reopening { id: u64, waiting: Vec<Sent> },
-    /// There is no session and there will be none.
+    /// There is no session, and none will be opened.
     Closed,
 }
 
@@ -157,22 +157,22 @@ impl McpClient {
         }
     }
 
-    /// The revision in force, or the one that we hope for.
+    /// The revision in force, or the requested one before the opening.
     fn spoken(&self) -> Revision {
         self.in_force().map_or(self.revision, |in_force| in_force.revision)
     }
 
-    /// Whether the agreement lets us send a request.
+    /// Whether the agreement allows us to send a request.
     fn may_send(&self, method: &str) -> bool {
         self.in_force().is_some_and(|in_force| in_force.gate.admit(Side::Client, method).is_ok())
     }
 
-    /// Whether something of a side is in force.
+    /// Whether a capability of a side is in force.
     fn is_agreed(&self, owner: Side, capability: &str) -> bool {
         self.in_force().is_some_and(|in_force| in_force.agreement.allows(owner, capability))
     }
 
-    /// Settles that there is a session.
+    /// Ends the opening with a session.
     fn opened(&mut self, in_force: InForce, heard: &mut Heard) {
         heard.events.push(Event::Opened(Arc::clone(&in_force.agreement)));
         let waiting = match std::mem::replace(&mut self.phase, Phase::Open(in_force)) {
@@ -187,7 +187,7 @@ impl McpClient {
         }
     }
 
-    /// Says from which level on log lines are wanted, where that is said once for all calls.
+    /// Sets the minimum level of log lines, in revisions where one level applies to all calls.
     fn set_level(&mut self, heard: &mut Heard) {
         if self.log_level.is_some() && self.may_send("logging/setLevel") {
             let level = self.level_params();
@@ -199,7 +199,7 @@ impl McpClient {
         format!(r#""level":"{}""#, self.log_level.map_or("info", Level::word))
     }
 
-    /// Settles that there is none.
+    /// Ends the opening without a session.
     fn refused(&mut self, refusal: Refusal, heard: &mut Heard) {
         let phase = std::mem::replace(&mut self.phase, Phase::Closed);
         heard.events.push(Event::Refused(refusal));
@@ -209,7 +209,7 @@ impl McpClient {
         }
     }
 
-    /// Compares what both sides declared, now that the server's version is a fact.
+    /// Compares the declarations of both sides, once the server's version is known.
     fn compare(
         &self,
         rules: &Rules,
@@ -246,7 +246,7 @@ impl McpClient {
                 None => heard.events.push(Event::Dropped("a notification without a name")),
             },
             (None, id) if envelope.result.is_some() || envelope.error.is_some() => {
-                // An `error` that is `null` beside a result is no error.
+                // An `error` that is `null` next to a result is not an error.
                 let error = envelope.error.filter(|error| Kind::of(error) != Kind::Null);
                 self.response(id, error.map_or(Ok(envelope.result), Err), lane, now, heard);
             }
@@ -260,7 +260,7 @@ impl McpClient {
 
     fn response(&mut self, id: Option<&RawValue>, answer: Answer<'_>, lane: Lane, now: Duration, heard: &mut Heard) {
         let known = |id: &u64| self.is_awaited(*id);
-        // Of a refusal only the exchange is sure: many servers write an id into it that nobody gave.
+        // An error is only reliably identified by its exchange: many servers write a wrong id into it.
         let by_lane = || Some(lane.0).filter(|_| answer.is_err() && lane != Lane::MAIN);
         let Some(id) = id.and_then(|id| our_id(id.get())).filter(known).or_else(by_lane).filter(known) else {
             heard.events.push(Event::Dropped("an answer that nobody waits for"));
@@ -283,7 +283,7 @@ impl McpClient {
             Some(Sent::Update(work, task)) => self.updated(work, task, answer, now, heard),
             Some(Sent::Result(work, _)) => self.finished(work, answer, now, heard),
             Some(Sent::Listen) => self.listen_answered(id, answer, now, heard),
-            // Whether it was taken or not: log lines are not worth a call.
+            // Send the call even if the level was refused: log lines are less important.
             Some(Sent::Level(work)) => self.send(work, heard),
             None => {}
         }
@@ -299,7 +299,7 @@ impl McpClient {
         of_opening == Some(id) || self.requests.contains_key(&id)
     }
 
-    /// The request of a call was answered.
+    /// Handles the answer to a call's own request.
     fn answered(&mut self, work: Box<Work>, answer: Answer<'_>, now: Duration, heard: &mut Heard) {
         match answer {
             Err(error) if self.wants_to_relist(&work, error) => self.relist(work, heard),
@@ -307,7 +307,7 @@ impl McpClient {
         }
     }
 
-    /// An answer that may be the end of a call.
+    /// Handles an answer that may end a call.
     fn finished(&mut self, mut work: Box<Work>, answer: Answer<'_>, now: Duration, heard: &mut Heard) {
         let members = match answer {
             Err(error) if self.wants_visits(&work, error) => return self.visit_first(work, error, now, heard),
@@ -377,7 +377,7 @@ impl McpClient {
         id
     }
 
-    /// Sends a request whose answer nobody waits for; should one come, it is dropped.
+    /// Sends a request whose answer is ignored. An answer that arrives is dropped.
     fn send_quietly(&mut self, method: &str, params: &str, heard: &mut Heard) -> u64 {
         let id = self.take_id();
         let beside = Beside { more: "", envelope: &self.envelope, meta: "", wants_progress: false };
@@ -385,11 +385,12 @@ impl McpClient {
         id
     }
 
-    /// The outcome of a call that cannot be sent: what was not agreed is absent, so the list of it is empty.
+    /// The outcome of a call that cannot be sent. A capability that was not agreed counts as absent, so its list is
+    /// empty.
     fn unsendable(&self, operation: &Operation<'_>) -> Option<Outcome> {
         let in_force = match &self.phase {
             Phase::Open(in_force) => in_force,
-            // It waits for the new session, which will say.
+            // The call waits for the new session, which decides.
             Phase::Reopening { .. } => return None,
             _ => {
                 let failure = Failure::new(FailureKind::UpstreamLost, "there is no session with the upstream");
@@ -419,12 +420,12 @@ impl McpClient {
     }
 }
 
-/// Says that a call has ended.
+/// Reports the end of a call.
 fn done(call: CallId, outcome: Outcome, heard: &mut Heard) {
     heard.events.push(Event::Answered(call, outcome));
 }
 
-/// The number of an id that we may have given, however the server spells it.
+/// The number of an id that may be ours, in any notation.
 fn our_id(text: &str) -> Option<u64> {
     text.parse().ok().or_else(|| {
         let number = text.parse::<f64>().ok().filter(|number| *number >= 1.0)? as u64;

@@ -1,4 +1,4 @@
-//! Lists: asked for page by page, with bounds, and answered once with all of it.
+//! Lists: requested page by page, within limits, and returned as a whole.
 
 use std::collections::HashSet;
 
@@ -9,26 +9,26 @@ use super::results::{self, array, upstream_error};
 use super::work::Params;
 use crate::MAX_TOOLS;
 
-/// How many pages a list may have.
+/// Maximum number of pages of a list.
 const MAX_PAGES: usize = 1000;
 
-/// How many entries a list may have. A server may list each of its files as a resource. Every URI may be compared with every
-/// template.
+/// Maximum number of entries of a list. A server may list each of its files as a resource. Each URI may be compared
+/// with each template, so there may be fewer templates.
 const MAX_RESOURCES: usize = 100_000;
 const MAX_PROMPTS: usize = 10_000;
 const MAX_TEMPLATES: usize = 1000;
 
-/// How much memory a list may take: its text, and so much for each entry.
+/// Maximum memory of a list: its text, plus a fixed amount for each entry.
 const MAX_BYTES: usize = 48 * 1024 * 1024;
 const ENTRY_BYTES: usize = 256;
 
-/// A list as far as it has come.
+/// A list with its pages so far.
 #[derive(Debug)]
 pub(super) struct Pages {
     entries: Entries,
-    /// All cursors so far: a server that repeats one would be asked forever.
+    /// All cursors so far. A server that repeats a cursor would cause an endless loop.
     seen: HashSet<String>,
-    /// What the entries take.
+    /// The memory of the entries, in bytes.
     bytes: usize,
 }
 
@@ -40,17 +40,17 @@ enum Entries {
     Prompts(Vec<Prompt>),
 }
 
-/// What follows from a page.
+/// The result of adding a page.
 #[derive(Debug)]
 pub(super) enum Turned {
-    /// It was the last one.
+    /// The page was the last one.
     Whole(Reply),
-    /// The members of `params` that ask for the next one.
+    /// There is another page. Contains the members of `params` that request it.
     Next(Pages, String),
 }
 
 impl Pages {
-    /// An empty list of what an operation lists; `None` if it lists nothing.
+    /// An empty list for a list operation. `None` for other operations.
     pub(super) fn of(operation: &Operation<'_>) -> Option<Self> {
         let entries = match operation {
             Operation::ListTools => Entries::Tools(Vec::new()),
@@ -98,7 +98,7 @@ impl Pages {
 }
 
 impl Entries {
-    /// The member of a page that holds them.
+    /// The member of a page that contains the entries.
     fn member(&self) -> &'static str {
         match self {
             Self::Tools(_) => "tools",
@@ -108,7 +108,7 @@ impl Entries {
         }
     }
 
-    /// Takes over a page. What has no name or no URI is left out, since nobody could ask for it.
+    /// Adds the entries of a page. Entries without a name or a URI are left out, since clients cannot request them.
     fn extend(&mut self, page: Vec<&RawValue>) {
         let page = page.into_iter();
         match self {
@@ -119,7 +119,7 @@ impl Entries {
         }
     }
 
-    /// How many of them there may be.
+    /// Maximum number of entries.
     fn most(&self) -> usize {
         match self {
             Self::Tools(_) => MAX_TOOLS,
@@ -152,7 +152,7 @@ impl Entries {
 mod tests {
     use super::*;
 
-    /// What becomes of a list whose pages are these; `Ok`: it goes on, or was whole.
+    /// Adds these pages to a list. `Ok`: the list is within its limits.
     fn read(operation: &Operation<'_>, pages: &[String]) -> Result<(), String> {
         let mut list = Pages::of(operation).unwrap();
         for (at, page) in pages.iter().enumerate() {

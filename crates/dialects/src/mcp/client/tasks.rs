@@ -1,8 +1,7 @@
-//! Calls that become tasks: something to come back for.
+//! Calls that become tasks, whose results are fetched later.
 //!
-//! In 2026-07-28 the upstream decides (the extension must be declared), and is asked from time to time how the
-//! task stands. In 2025-11-25 we decide, and do so only for tools that cannot be had otherwise; their result is
-//! awaited in one request.
+//! In 2026-07-28, the upstream decides (the extension must be declared), and we poll the task. In 2025-11-25, we
+//! decide, and do so only for tools that require it. The result is then awaited in one request.
 
 use std::time::Duration;
 
@@ -19,14 +18,14 @@ use super::{Answer, McpClient, done};
 use crate::side::TASKS_EXTENSION;
 use crate::side::{Event, Heard};
 
-/// How long to wait between two looks if the upstream does not say.
+/// The polling interval if the upstream specifies none.
 const USUAL_PAUSE: Duration = Duration::from_secs(1);
 
-/// What the upstream may ask us to wait, and what we wait after it was told something.
+/// The limits of the polling interval. The minimum is also the pause after we sent answers.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// A task to be looked after.
+/// A task to poll.
 #[derive(Debug)]
 pub(super) struct Poll {
     pub(super) due: Duration,
@@ -40,11 +39,11 @@ impl McpClient {
         self.spoken().is_stateless() && self.is_agreed(Side::Client, TASKS_EXTENSION)
     }
 
-    /// A call was answered with a task.
+    /// Handles a call that was answered with a task.
     pub(super) fn became_task(&mut self, work: Box<Work>, members: &Members<'_>, now: Duration, heard: &mut Heard) {
         heard.events.push(Event::Notice(Notice::GoesOnAsTask(work.call)));
         match members.str("taskId") {
-            // What it came to is told to whoever comes back, not here.
+            // This answer has no result; `tasks/get` returns it.
             Some(task) if members.str("status").as_deref() == Some("completed") => {
                 self.look(work, task.into_owned(), heard);
             }
@@ -75,7 +74,7 @@ impl McpClient {
                 let entries = members.object("inputRequests").unwrap_or_default();
                 match self.questions_of(&work, &entries) {
                     Ok(mut questions) => {
-                        // A task may go on asking until it has read our answer; once is enough.
+                        // A task may repeat its questions until it has processed our answers. Ask each only once.
                         questions.retain(|(key, _)| work.asked_keys.insert(key.clone()));
                         if questions.is_empty() {
                             return self.look_later(work, task, pause(members), now);
@@ -106,7 +105,7 @@ impl McpClient {
         self.polls.push(Poll { due: now + pause, work, task });
     }
 
-    /// Asks how those tasks stand whose time has come.
+    /// Polls the tasks that are due.
     pub(super) fn look_after_tasks(&mut self, now: Duration, heard: &mut Heard) {
         let (due, rest) = std::mem::take(&mut self.polls).into_iter().partition(|poll| poll.due <= now);
         self.polls = rest;
@@ -146,14 +145,14 @@ impl McpClient {
         }
     }
 
-    /// Tells the upstream that nobody comes back for a task.
+    /// Cancels a task at the upstream.
     pub(super) fn cancel_task(&mut self, task: &str, heard: &mut Heard) {
         if self.may_send("tasks/cancel") {
             self.send_quietly("tasks/cancel", &params_of(task), heard);
         }
     }
 
-    /// Asks for a task where there is no other way (2025-11-25).
+    /// Requests a task for a tool that requires one (2025-11-25).
     pub(super) fn ask_for_task(&mut self, work: &mut Work) {
         let Asked::Tool { name } = &work.asked else { return };
         let is_needed = self.facts.get(name).is_some_and(|facts| facts.only_as_task);
@@ -163,19 +162,19 @@ impl McpClient {
         }
     }
 
-    /// The task that an answer says was made of a call for which we asked for one.
+    /// The task in the answer to a call for which we requested one.
     pub(super) fn created_task(&self, work: &Work, members: &Members<'_>) -> Option<String> {
         let task = members.object("task").filter(|_| work.is_task && !members.has("content"))?;
         task.str("taskId").map(Into::into)
     }
 
-    /// Awaits the result of a task (2025-11-25).
+    /// Requests the result of a task (2025-11-25).
     pub(super) fn await_task(&mut self, work: Box<Work>, task: String, heard: &mut Heard) {
         self.send_other("tasks/result", &params_of(&task), Sent::Result(work, task), heard);
     }
 
-    /// Whether a list of tools may tell why a call was refused: its headers are not what the tool wants, or it can
-    /// only be had as a task.
+    /// Whether a new list of tools may explain why a call was refused: its headers do not match the tool, or the tool
+    /// only runs as a task.
     pub(super) fn wants_to_relist(&self, work: &Work, error: &RawValue) -> bool {
         let Asked::Tool { name } = &work.asked else { return false };
         if work.has_relisted || !self.may_send("tools/list") {
