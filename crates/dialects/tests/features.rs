@@ -1,4 +1,4 @@
-//! What exists in which dialect, as the docs show it: made from the tables that the gates read.
+//! Checks that the feature table in the docs matches the tables of the gates.
 
 use std::fmt::Write as _;
 

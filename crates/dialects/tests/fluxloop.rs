@@ -1,4 +1,4 @@
-//! Fluxloop: both sides against each other, and the tables of the digest line by line.
+//! Tests of Fluxloop: both sides against each other, and the tables of the digest.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
@@ -191,7 +191,7 @@ fn every_condition_of_the_table_has_its_answer() {
     ] {
         let mut server = server();
         assert_eq!(server.line(line), [answer], "{line}");
-        assert!(server.opened.is_empty(), "nothing was opened by {line}");
+        assert!(server.opened.is_empty(), "{line} must not open a session");
     }
     assert_eq!(
         server().line(r#"{"id":7,"tool":null}"#),
@@ -219,7 +219,7 @@ fn answers_keep_the_order_of_requests() {
     assert_eq!(lines, [""; 0]);
     assert_eq!(server.door.in_flight().len(), 3);
     while let Some(waiting) = server.delivered.pop_back() {
-        assert_eq!(lines, [""; 0], "the first is missing");
+        assert_eq!(lines, [""; 0], "answers must wait for the first one");
         let outcome = testing::answer(&waiting.call, &waiting.agreement);
         lines.extend(server.resolve(waiting.call.id, outcome));
     }
@@ -293,7 +293,7 @@ fn a_handshake_that_fails_opens_nothing() {
         ]
     );
     assert!(server.opened.is_empty());
-    // A request behind a handshake that still waits is served under the same agreement.
+    // A request after a pending handshake is served under the same agreement.
     server.line(r#"{"type":"handshake","id":2}"#);
     server.line(r#"{"type":"request","id":3,"tool":"echo"}"#);
     assert!(server.opened.len() == 1 && server.opened[0].allows(Side::Server, "handshake"));
@@ -313,7 +313,7 @@ fn json_that_others_spread_over_lines_leaves_on_one() {
     );
 }
 
-/// A client side that is fed by hand.
+/// A client side without a server.
 struct Alone(Box<dyn Client>);
 
 impl Alone {
@@ -382,7 +382,10 @@ fn a_client_tells_why_there_is_no_session() {
     client.step(|client, ambient, heard| client.open(ambient, heard));
     client.hear(r#"{"type":"error","error":{"code":"unknown_tool","message":"m"},"id":"1"}"#);
     let (_, events) = client.hear(r#"{"type":"error","error":{"code":"unknown_tool","message":"m"},"id":"2"}"#);
-    assert!(matches!(&events[..], [Event::Refused(refusal)] if refusal.word() == "peer_refused"), "asked only twice");
+    assert!(
+        matches!(&events[..], [Event::Refused(refusal)] if refusal.word() == "peer_refused"),
+        "the client must try only two forms"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! loaf with an agent behind it: which method asks what, how events and answers are written, how it ends.
+//! Tests of loaf with an agent: the call of each method, the form of events and answers, the end of the session.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
@@ -23,7 +23,7 @@ fn request(method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{params}}}"#)
 }
 
-/// What a request made of the agent's methods asks for.
+/// The agent call of a request.
 fn asked(server: &mut TestServer, line: &str) -> (CallId, AgentCall<'static>) {
     assert_eq!(server.line(line), Vec::<String>::new(), "{line}");
     let delivered = server.delivered.pop_front().unwrap();
@@ -55,7 +55,7 @@ fn every_method_of_the_agent_reaches_it() {
         let said = server.resolve(id, Ok(Reply::Agent(json::raw(r#"{"x":1.0}"#.to_owned()))));
         assert_eq!(said, [r#"{"jsonrpc":"2.0","id":7,"result":{"x":1.0}}"#], "{}", method.name);
         assert_eq!(server.closed.is_some(), method.name == "system.shutdown", "{}", method.name);
-        // A method that looks at its parameters takes nothing but an object.
+        // A method that reads its parameters accepts only an object.
         if method.params != Params::Ignored {
             let refused = server.line(&request(method.name, "[]")).join("");
             assert!(refused.contains("expected object") || server.closed.is_some(), "{}: {refused}", method.name);
@@ -154,7 +154,7 @@ fn events_are_written_until_the_end() {
     assert!(line.starts_with(r#"{"jsonrpc":"2.0","method":"event","params":{"type":"session.status","timestamp":"#));
     assert!(line.ends_with(r#","payload":{"a":1}}}"#), "{line}");
     server.resolve(id, Ok(Reply::Agent(json::raw("{}".to_owned()))));
-    // Turns that a shutdown stopped are heard to their end; lines are not.
+    // Events of turns that a shutdown stopped are still sent. Lines are ignored.
     let (id, call) = asked(&mut server, &request("system.shutdown", "null"));
     assert_eq!(call, AgentCall::Shutdown { reason: None });
     server.resolve(id, Ok(Reply::Agent(json::raw(r#"{"accepted":true}"#.to_owned()))));

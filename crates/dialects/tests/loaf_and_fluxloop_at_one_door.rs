@@ -1,4 +1,4 @@
-//! The door with loaf and Fluxloop behind it: the first line that is claimed for certain decides.
+//! Tests of a door with loaf and Fluxloop: the first line with a certain claim decides.
 
 use gladhand_dialects::testing::{TestServer, server_setup};
 use gladhand_dialects::{Dialect, fluxloop, loaf};
@@ -37,7 +37,7 @@ fn garbage_and_plausible_lines_are_answered_and_bind_nobody() {
         assert!(server.door.dialect().is_none(), "{line}");
     }
     server.line(r#"{"type":"handshake","id":"1"}"#);
-    // Settled: now the same JSON-RPC line is answered in Fluxloop's words.
+    // After the decision, the same JSON-RPC line is answered by Fluxloop.
     assert_eq!(
         server.line(r#"{"jsonrpc":"2.0","id":1,"method":"system.ping"}"#),
         [

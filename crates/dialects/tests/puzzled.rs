@@ -1,4 +1,4 @@
-//! Servers that are spoken to in another dialect: their answers give away which one they speak.
+//! Tests that a server's answer to a client of another dialect identifies the server's dialect.
 
 use gladhand_core::wire::Members;
 use gladhand_dialects::testing::{TestServer, server_setup};
@@ -7,7 +7,7 @@ use gladhand_dialects::{Dialect, FirstLine, REGISTRY};
 const DISCOVER: &str = r#"{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{}}"#;
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
 
-/// Whose answer to a stranger this is.
+/// The dialects that recognise this answer.
 fn known_by(text: &str) -> Vec<&'static str> {
     let line = FirstLine { text, members: Members::parse(text).ok() };
     REGISTRY.iter().filter(|dialect| (dialect.recognizes_reply)(&line)).map(|dialect| dialect.name).collect()

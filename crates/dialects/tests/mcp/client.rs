@@ -1,4 +1,4 @@
-//! Our client against a server that is played by hand.
+//! Tests of our client against a server that the test plays.
 
 use gladhand_core::negotiation::{Agreement, Capability, Refusal, Side, Verdict, Why};
 use gladhand_core::operations::{
@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use crate::*;
 
-/// A client with everything that it sent and heard.
+/// A client, with everything that it sent and reported.
 pub(crate) struct Hand {
     client: Box<dyn Client>,
     pub(crate) sent: Vec<String>,
     pub(crate) events: Vec<Event>,
-    /// The way on which the next step comes.
+    /// The lane of the next step.
     pub(crate) lane: Lane,
     elapsed: Duration,
 }
@@ -45,7 +45,7 @@ impl Hand {
         self.step(|client, ambient, heard| client.receive(line, ambient, heard));
     }
 
-    /// Lets bytes come that may be no message at all.
+    /// Passes bytes to the client that may not be a valid message.
     pub(crate) fn reads(&mut self, bytes: &[u8]) {
         self.step(|client, ambient, heard| match DIALECT.text.read(Line::Bytes(bytes)) {
             Ok(Some(text)) => client.receive(&text, ambient, heard),
@@ -66,7 +66,7 @@ impl Hand {
 
     pub(crate) fn take_opening(&mut self) -> Result<Arc<Agreement>, Refusal> {
         let at = self.events.iter().position(|event| matches!(event, Event::Opened(_) | Event::Refused(_)));
-        match self.events.remove(at.expect("an end of the opening")) {
+        match self.events.remove(at.expect("the opening must have ended")) {
             Event::Opened(agreement) => Ok(agreement),
             Event::Refused(refusal) => Err(refusal),
             _ => unreachable!(),
@@ -75,13 +75,13 @@ impl Hand {
 
     pub(crate) fn take_outcome(&mut self, id: u64) -> Outcome {
         let at = self.events.iter().position(|event| matches!(event, Event::Answered(call, _) if call.0 == id));
-        match self.events.remove(at.expect("an outcome")) {
+        match self.events.remove(at.expect("the call must have an outcome")) {
             Event::Answered(_, outcome) => outcome,
             _ => unreachable!(),
         }
     }
 
-    /// Lets a line come on the way of one of our requests.
+    /// Passes a line to the client on the lane of one of our requests.
     pub(crate) fn hears_on(&mut self, lane: u64, line: &str) {
         self.lane = Lane(lane);
         self.hears(line);
@@ -100,10 +100,10 @@ impl Hand {
         self.step(|client, ambient, heard| client.answer(question, answered, ambient, heard));
     }
 
-    /// Moves the clock to the client's next deadline, which there must be, and returns how long that took.
+    /// Advances the clock to the client's next deadline, which must exist, and returns the elapsed time.
     pub(crate) fn wakes(&mut self) -> Duration {
         let before = self.elapsed;
-        self.elapsed = self.client.deadline().expect("a deadline");
+        self.elapsed = self.client.deadline().expect("the client must have a deadline");
         self.step(|client, ambient, heard| client.wake(ambient, heard));
         self.elapsed - before
     }
@@ -116,14 +116,14 @@ impl Hand {
         self.client.headers(line)
     }
 
-    /// The only line that was sent, as a tree.
+    /// The only sent line, as a tree.
     pub(crate) fn only_sent(&mut self) -> Value {
         let mut sent = self.take_sent();
         assert_eq!(sent.len(), 1, "{sent:?}");
         sent.remove(0)
     }
 
-    /// The questions that were asked, with the calls that they belong to.
+    /// The reported questions, with their calls.
     pub(crate) fn take_asked(&mut self) -> Vec<(QuestionId, Option<CallId>, Question)> {
         let (asked, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.events).into_iter().partition(|event| matches!(event, Event::Asked(..)));
@@ -135,7 +135,7 @@ impl Hand {
         asked.collect()
     }
 
-    /// The notices that were heard, as text.
+    /// The reported notices, as text.
     pub(crate) fn take_notices(&mut self) -> Vec<String> {
         let events = std::mem::take(&mut self.events);
         let (notices, rest): (Vec<_>, Vec<_>) = events.into_iter().partition(|event| matches!(event, Event::Notice(_)));
@@ -147,7 +147,7 @@ impl Hand {
         notices.collect()
     }
 
-    /// Whether nothing has become of a call yet.
+    /// Whether a call has no outcome yet.
     pub(crate) fn is_open(&self, id: u64) -> bool {
         !self.events.iter().any(|event| matches!(event, Event::Answered(call, _) if call.0 == id))
     }
@@ -170,7 +170,7 @@ fn initialized_with(version: &str, capabilities: &str) -> String {
     result("1", &format!(r#"{{"protocolVersion":"{version}","capabilities":{capabilities},"serverInfo":{info}}}"#))
 }
 
-/// A client in an open session with a server that declared these; its opening is id 1.
+/// A client in an open session with a server that declares these capabilities. The opening has id 1.
 pub(crate) fn opened_with(setup: ClientSetup, capabilities: &str) -> Hand {
     let version = setup.version.clone();
     let mut hand = Hand::new(setup);
@@ -184,12 +184,12 @@ pub(crate) fn opened_with(setup: ClientSetup, capabilities: &str) -> Hand {
     hand
 }
 
-/// Everything that a server can declare, but tasks.
+/// Everything that a server can declare, except tasks.
 pub(crate) const EVERYTHING: &str = r#"{"tools":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"prompts":{"listChanged":true},"completions":{},"logging":{}}"#;
 
 const DISCOVERED: &str = r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}"#;
 
-/// A client in an open session; its opening is id 1.
+/// A client in an open session. The opening has id 1.
 pub(crate) fn open_client(version: &str) -> Hand {
     let mut hand = Hand::new(client_setup(version));
     match version {
@@ -308,7 +308,7 @@ fn refusals_have_reasons() {
     ] {
         let mut hand = Hand::new(client_setup(version));
         hand.hears(&line);
-        // Who refuses a version and names it as one to try is taken at its word, once.
+        // A server that refuses a version and lists it as supported gets one more try.
         hand.hears(&line.replace(r#""id":1"#, r#""id":2"#));
         assert_eq!(hand.take_opening().unwrap_err().word(), "peer_misbehaved", "{version} {line}");
     }
@@ -336,7 +336,7 @@ fn careless_servers_are_tolerated() {
     }
     assert_eq!(hand.drops(), 7);
     hand.hears(PING);
-    assert_eq!(hand.take_sent(), [value(PONG)], "a ping is answered before the result too");
+    assert_eq!(hand.take_sent(), [value(PONG)], "a ping must be answered before the result too");
     hand.hears(&initialize_result("2025-11-25").replace(r#""id":1"#, r#""id":1.0"#));
     assert_eq!(hand.take_opening().unwrap().version, "2025-11-25");
     hand.take_sent();
@@ -344,7 +344,7 @@ fn careless_servers_are_tolerated() {
     hand.hears(&result("2.0", r#"{"content":[]}"#));
     hand.hears(&result("2", r#"{"content":[]}"#));
     assert!(hand.take_outcome(5).is_ok());
-    assert_eq!(hand.drops(), 8, "the second answer is dropped");
+    assert_eq!(hand.drops(), 8, "the second answer must be dropped");
     hand.take_sent();
     for method in ["roots/list", "sampling/createMessage", "elicitation/create", "nonsense"] {
         hand.hears(&request("0", method, "{}"));

@@ -1,4 +1,4 @@
-//! Our client lists, reads, fills in and completes; what was not agreed is absent.
+//! Tests of our client: lists, reads, prompts and completions. A feature that was not agreed counts as absent.
 
 use gladhand_core::operations::call::no_arguments;
 use gladhand_core::operations::{
@@ -75,7 +75,7 @@ fn what_was_not_agreed_is_absent() {
         assert_eq!(kinds, [unknown[0], unknown[1], FailureKind::Unsupported, FailureKind::UnknownPrompt]);
         assert_eq!(hand.sent, NOTHING);
         hand.calls(9, completion(CompletionOf::Prompt("p".into())));
-        // The oldest revision has no word for it, so one may try.
+        // The oldest revision has no capability for completion, so a client may try.
         assert_eq!(hand.sent.len(), usize::from(*version == "2024-11-05"), "{version}");
     }
     let mut hand = opened_with(client_setup("2025-11-25"), r#"{"resources":{}}"#);
@@ -217,7 +217,10 @@ fn log_lines_belong_to_the_call_whose_exchange_they_come_on() {
     let mut hand = open_client("2025-11-25");
     hand.calls(7, bare_call("t"));
     hand.hears(line);
-    assert!(hand.take_notices()[0].starts_with("Log(None"), "on one channel it may be about a call that has ended");
+    assert!(
+        hand.take_notices()[0].starts_with("Log(None"),
+        "on a shared channel, a log line may belong to an earlier call"
+    );
     assert!(!hand.events.iter().any(|event| matches!(event, Event::Dropped(_))));
 }
 
@@ -250,7 +253,10 @@ fn headers_mirror_the_body_where_the_era_wants_it() {
     let mut hand = opened_with(client_setup(STATELESS), EVERYTHING);
     hand.calls(1, Operation::ListTools);
     hand.hears(&result("2", &list));
-    assert!(matches!(hand.take_outcome(1), Ok(Reply::Tools(tools)) if tools.len() == 2), "no headers, no rules");
+    assert!(
+        matches!(hand.take_outcome(1), Ok(Reply::Tools(tools)) if tools.len() == 2),
+        "without headers, their rules must not apply"
+    );
 }
 
 #[test]

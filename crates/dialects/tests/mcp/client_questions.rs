@@ -1,4 +1,4 @@
-//! What a server of the handshake era asks of our client.
+//! Tests of questions that a server of the handshake era sends to our client.
 
 use gladhand_core::negotiation::Capability;
 use gladhand_core::operations::{CallId, Failure, FailureKind, QuestionKind};
@@ -35,7 +35,7 @@ fn a_question_is_passed_on_and_its_answer_written_under_its_id() {
         hand.answers(id, Ok(json::raw("{\"x\":\n1.0}".to_owned())));
         assert_eq!(hand.sent, [r#"{"jsonrpc":"2.0","id":"q","result":{"x": 1.0}}"#]);
         hand.answers(id, Ok(json::raw("{}".to_owned())));
-        assert_eq!(hand.sent.len(), 1, "the second answer goes nowhere");
+        assert_eq!(hand.sent.len(), 1, "a second answer must not be sent");
     }
 }
 
@@ -81,7 +81,7 @@ fn what_we_do_not_provide_is_refused_at_once() {
     }
     let mut hand = opened_with(providing("2025-03-26", &["elicitation"]), EVERYTHING);
     hand.hears(&request("1", "elicitation/create", "{}"));
-    assert_eq!(hand.only_sent()["error"]["code"], -32601, "the revision has no such thing");
+    assert_eq!(hand.only_sent()["error"]["code"], -32601, "the revision does not have this method");
     let mut hand = asked(&["elicitation", "elicitation.form", "elicitation.url"]);
     hand.hears(&request("1", "elicitation/create", r#"{"mode":"url"}"#));
     hand.hears(&request("2", "elicitation/create", "{}"));
@@ -152,7 +152,7 @@ fn what_a_server_was_not_granted_is_refused_or_passes_where_it_is_only_observed(
     hand.hears(changed);
     assert_eq!(hand.only_sent()["error"]["code"], -32601);
     assert_eq!(told(&hand), [("dropped", question), ("dropped", notification), ("passed", notification)]);
-    assert_eq!(hand.take_notices(), ["ToolsChanged"], "word of a changed list passes");
+    assert_eq!(hand.take_notices(), ["ToolsChanged"], "a list change must pass");
     let setup = ClientSetup { unagreed: Unagreed::Passes, ..client_setup("2025-11-25") };
     let mut hand = opened_with(setup, r#"{"tools":{}}"#);
     hand.hears(&request("1", "roots/list", "{}"));

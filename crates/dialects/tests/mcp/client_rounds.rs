@@ -1,4 +1,4 @@
-//! Calls that a stateless server answers with questions.
+//! Tests of calls that a stateless server answers with questions.
 
 use gladhand_core::negotiation::Capability;
 use gladhand_core::operations::{CallId, Failure, FailureKind, Operation, QuestionKind, Reply};
@@ -34,7 +34,7 @@ fn the_same_is_asked_again_with_the_answers_and_the_state() {
     let call = Some(CallId(1));
     assert_eq!(shown, [(call, QuestionKind::Elicit, Some("who")), (call, QuestionKind::Roots, Some("where"))]);
     hand.answers(questions[1].0, Ok(json::raw(r#"{"roots":[]}"#.to_owned())));
-    assert_eq!(hand.sent, NOTHING, "one answer is missing");
+    assert_eq!(hand.sent, NOTHING, "the call must wait for the missing answer");
     hand.answers(questions[0].0, Ok(json::raw(r#"{"action":"accept","content":{"a":1.0}}"#.to_owned())));
     let answers = r#""inputResponses":{"who":{"action":"accept","content":{"a":1.0}},"where":{"roots":[]}},"requestState":"\u0061 \"b\"","#;
     let expected = first.replace(r#""id":2"#, r#""id":3"#).replace(r#""_meta""#, &format!(r#"{answers}"_meta""#));
@@ -91,7 +91,7 @@ fn what_cannot_be_asked_fails_the_call() {
     let mut hand = asked();
     hand.calls(1, Operation::ListTools);
     hand.hears(&input_required(2, r#""requestState":"s""#));
-    assert!(hand.take_outcome(1).is_err(), "a list asks nothing");
+    assert!(hand.take_outcome(1).is_err(), "a list must not be answered with questions");
 }
 
 #[test]
@@ -122,5 +122,5 @@ fn a_call_can_be_given_up_while_it_waits_for_answers() {
     assert_eq!(hand.take_asked().len(), 1);
     hand.cancels(1);
     assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::Cancelled);
-    assert_eq!((hand.sent.len(), hand.events.len()), (0, 1), "no request is under way that could be cancelled");
+    assert_eq!((hand.sent.len(), hand.events.len()), (0, 1), "there is no request to cancel");
 }

@@ -1,4 +1,4 @@
-//! Calls that become tasks.
+//! Tests of calls that become tasks.
 
 use std::time::Duration;
 
@@ -30,12 +30,12 @@ fn a_task_is_looked_after_until_it_has_ended() {
     hand.take_sent();
     hand.hears(&task(2, "task", r#""status":"working""#));
     assert_eq!(hand.sent, NOTHING);
-    assert_eq!(hand.take_notices().len(), 1, "whoever asked hears that it goes on as a task");
+    assert_eq!(hand.take_notices().len(), 1, "the caller must be notified of the task");
     assert_eq!(hand.wakes(), Duration::from_millis(50));
     let look = hand.only_sent();
     assert_eq!((&look["method"], &look["params"]["taskId"]), (&"tasks/get".into(), &"k".into()));
     hand.hears(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1}}"#);
-    assert_eq!(hand.take_notices().len(), 1, "a task keeps its token");
+    assert_eq!(hand.take_notices().len(), 1, "a task must keep its progress token");
     hand.hears(&task(3, "complete", r#""status":"working""#));
     hand.wakes();
     hand.take_sent();
@@ -63,7 +63,7 @@ fn the_ends_of_a_task_are_told_apart() {
     let mut hand = open_client(STATELESS);
     hand.calls(1, bare_call("t"));
     hand.hears(&task(2, "task", r#""status":"working""#));
-    assert!(hand.take_outcome(1).is_err(), "nobody declared the extension");
+    assert!(hand.take_outcome(1).is_err(), "the extension was not declared");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn the_questions_of_a_task_are_answered_once() {
     hand.hears(&result("3", r#"{"resultType":"complete"}"#));
     hand.wakes();
     hand.hears(&task(4, "complete", asking));
-    assert!(hand.take_asked().is_empty(), "it has not read our answer yet");
+    assert!(hand.take_asked().is_empty(), "a repeated question must not be asked again");
     hand.wakes();
     hand.hears(&task(5, "complete", r#""status":"completed","result":{"content":[]}"#));
     assert!(hand.take_outcome(1).is_ok());

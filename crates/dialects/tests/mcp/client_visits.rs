@@ -1,4 +1,4 @@
-//! Calls that are refused until a person has visited a page.
+//! Tests of calls that are refused until the user has visited a page.
 
 use gladhand_core::negotiation::Capability;
 use gladhand_core::operations::{Answered, CallId, Failure, FailureKind, QuestionKind, Reply};
@@ -34,7 +34,7 @@ fn answer(action: &str) -> Answered {
     Ok(json::raw(format!(r#"{{"action":"{action}"}}"#)))
 }
 
-/// A call that was refused until these pages are visited, with the line that made it.
+/// A call that is refused until these pages are visited, with its request.
 fn refused(pages: &[&str]) -> (Hand, Value) {
     let mut hand = hand("2025-11-25", &BOTH);
     hand.calls(1, bare_call("t"));
@@ -43,7 +43,7 @@ fn refused(pages: &[&str]) -> (Hand, Value) {
     (hand, sent)
 }
 
-/// The call was made again, the same but for its id.
+/// Checks that the call was repeated with a new id and is otherwise identical.
 fn is_made_again(hand: &mut Hand, first: &Value, id: u64) {
     let again = hand.only_sent();
     assert_eq!(again["id"], id);
@@ -61,7 +61,7 @@ fn a_call_is_made_again_when_all_its_pages_were_visited() {
     hand.hears(&complete("b"));
     hand.answers(asked[0].0, answer("accept"));
     hand.hears(&complete("a"));
-    assert_eq!(hand.sent, NOTHING, "nobody agreed to visit the other page");
+    assert_eq!(hand.sent, NOTHING, "the user has not agreed to the other page");
     hand.answers(asked[1].0, answer("accept"));
     is_made_again(&mut hand, &first, 3);
     hand.hears(&result("3", r#"{"content":[]}"#));
@@ -73,7 +73,7 @@ fn without_a_word_of_the_visit_it_is_made_again_after_a_pause_and_nobody_is_aske
     let (mut hand, first) = refused(&["a"]);
     let asked = hand.take_asked();
     hand.answers(asked[0].0, answer("accept"));
-    assert_eq!(hand.sent, NOTHING, "the person may still be there");
+    assert_eq!(hand.sent, NOTHING, "the user may still be on the page");
     hand.wakes();
     is_made_again(&mut hand, &first, 3);
     hand.hears(&refusal(3, &[page("a")]));

@@ -1,4 +1,4 @@
-//! The switch for hosts that ask for lists without looking at what was agreed, and what else the menu decides.
+//! Tests of the switch for hosts that request lists regardless of the agreement, and of other options of the menu.
 
 use gladhand_core::wire::json;
 use gladhand_dialects::CacheHints;
@@ -24,7 +24,7 @@ fn with_the_switch_lists_of_what_there_is_none_of_are_empty_and_nothing_else_is_
             assert_eq!(result[key], json!([]), "{version} {method}");
             assert_eq!(result["resultType"] == "complete", *version == STATELESS);
             assert_eq!(result["ttlMs"] == 0, *version == STATELESS);
-            assert_eq!(server.opened[0].compatibility, ["empty_lists"], "it is seen in the agreement");
+            assert_eq!(server.opened[0].compatibility, ["empty_lists"], "the agreement must show the switch");
             let mut strict = with_menu(Menu::default(), version);
             assert_eq!(asked(&mut strict, version, method, "")["error"]["code"], -32601);
             assert!(strict.opened[0].compatibility.is_empty());

@@ -1,11 +1,11 @@
-//! How each kind of failure is told, in each revision, to whoever asked for what.
+//! Tests how each kind of failure is rendered, by revision and by request.
 
 use gladhand_core::operations::{Failure, FailureKind};
 use serde_json::json;
 
 use crate::*;
 
-/// The methods whose calls may fail, with good parameters.
+/// The methods whose calls may fail, with valid parameters.
 const METHODS: [(&str, &str); 6] = [
     ("tools/call", ECHO),
     ("tools/list", ""),

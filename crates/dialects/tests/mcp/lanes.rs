@@ -1,4 +1,4 @@
-//! Lanes: each answer goes back by the way on which its request came.
+//! Tests of lanes: each answer uses the lane of its request.
 
 use gladhand_core::operations::{Notice, Progress};
 use gladhand_dialects::{Lane, Stop};
@@ -6,7 +6,7 @@ use gladhand_dialects::{Lane, Stop};
 use crate::notices::log;
 use crate::*;
 
-/// Feeds a line by a lane, and checks that what comes back goes by the same.
+/// Feeds a line on a lane, and checks that all answers use the same lane.
 fn by(server: &mut TestServer, lane: u64, line: &str) -> Vec<String> {
     server.lane = Lane(lane);
     let lines = server.line(line);
@@ -91,7 +91,7 @@ fn who_lets_go_of_an_exchange_cancels_what_belongs_to_no_session() {
     }
     assert_eq!(server.cancelled, [calls[1]]);
     server.resolve_next();
-    assert_eq!(server.lanes, [Lane(5)], "a session's answer is kept for who comes back");
+    assert_eq!(server.lanes, [Lane(5)], "the answer of a session must be kept");
     server.resolve_next();
     assert_eq!(server.lanes, [Lane(7)]);
 }
@@ -103,7 +103,7 @@ fn what_was_kept_of_a_caller_that_vanished_is_given_back() {
     for lane in [5, 6] {
         by(&mut server, lane, &stateless("1", "tools/call", &large, ""));
     }
-    assert!(server.door.held() > 200_000, "its arguments are kept as long as the call is: {}", server.door.held());
+    assert!(server.door.held() > 200_000, "arguments must be counted until the call ends: {}", server.door.held());
     server.hung_up(Lane(5));
     assert!((100_000..200_000).contains(&server.door.held()), "{}", server.door.held());
     server.hung_up(Lane(6));
@@ -120,7 +120,7 @@ fn outside_a_session_nobody_cancels_by_another_lane() {
     for id in ["1", "2", "3"] {
         assert_eq!(by(&mut server, 9, &cancel(id)), NOTHING);
     }
-    assert_eq!(server.cancelled, [session], "only its own session is within reach");
+    assert_eq!(server.cancelled, [session], "only a call of the session may be cancelled");
     server.notice(Notice::ToolsChanged);
     assert_eq!(server.lanes, [Lane::MAIN, Lane(7)]);
     by(&mut server, 6, &cancel("2"));
@@ -138,7 +138,7 @@ fn a_listener_hears_by_its_own_lane_until_it_lets_go() {
     assert_eq!(server.lanes, [Lane::MAIN, Lane(5), Lane(6)]);
     assert_eq!(server.hung_up(Lane(5)), NOTHING);
     let last = server.stop(Stop::Terminated);
-    assert_eq!(server.lanes, [Lane::MAIN, Lane::MAIN, Lane(6)], "an exchange of its own ends with the result alone");
+    assert_eq!(server.lanes, [Lane::MAIN, Lane::MAIN, Lane(6)], "a separate exchange must end with the result only");
     assert_eq!(value(&last[1])["method"], "notifications/cancelled");
     assert_eq!(value(&last[2])["id"], 6);
 }

@@ -1,4 +1,4 @@
-//! Calls that ask what they need first and become tasks only then.
+//! Tests of calls that ask questions first and become tasks later.
 
 use gladhand_core::operations::{CallId, Notice, QuestionId};
 use gladhand_dialects::Menu;
@@ -32,7 +32,7 @@ fn a_call_may_ask_first_and_go_on_as_a_task() {
     let created = only(server.notice(Notice::GoesOnAsTask(id)));
     assert_eq!((&created["id"], &created["result"]["resultType"]), (&2.into(), &"task".into()), "{created}");
     assert!(created["result"]["taskId"].is_string() && created["result"]["requestState"].is_null());
-    assert_eq!(server.notice(Notice::GoesOnAsTask(id)), NOTHING, "once is enough");
+    assert_eq!(server.notice(Notice::GoesOnAsTask(id)), NOTHING, "a task must be created only once");
 }
 
 #[test]

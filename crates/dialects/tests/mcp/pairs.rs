@@ -1,4 +1,4 @@
-//! Our client against our server, every revision.
+//! Tests of our client against our server, in every revision.
 
 use gladhand_core::negotiation::{Capability, Side, Verdict, Why};
 use gladhand_core::operations::{Content, FailureKind, Reply};
@@ -25,7 +25,7 @@ fn both_sides_agree_on_the_same_in_every_revision_and_with_every_menu() {
             let mut pair = Pair::new(&DIALECT, setup, client_setup(version));
             let agreement = pair.open().unwrap_or_else(|refusal| panic!("{version}: {refusal}"));
             let servers = pair.server.opened.last().unwrap();
-            // Settings are how a side spelt its parts; the parts themselves are terms of their own.
+            // Settings may contain the parts. The parts themselves are separate terms.
             let summary = |agreement: &gladhand_core::negotiation::Agreement| {
                 let terms: Vec<_> =
                     agreement.terms.iter().map(|term| (term.owner, term.capability.clone(), term.verdict)).collect();
@@ -78,7 +78,7 @@ fn a_client_asks_a_server_without_tools_for_nothing() {
         let sent = pair.transcript.len();
         assert_eq!(pair.list_tools().len(), 0);
         assert_eq!(pair.call_tool("echo", "{}").unwrap_err().kind, FailureKind::UnknownTool);
-        assert_eq!(pair.transcript.len(), sent, "{version}: something was sent through a closed gate");
+        assert_eq!(pair.transcript.len(), sent, "{version}: a request was sent through a closed gate");
     }
 }
 

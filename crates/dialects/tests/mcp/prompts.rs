@@ -1,4 +1,4 @@
-//! Prompts, and completion of arguments.
+//! Tests of prompts, and of the completion of arguments.
 
 use gladhand_core::operations::{CompletionOf, Content, Failure, PromptArgument};
 use gladhand_core::wire::json;
@@ -69,7 +69,7 @@ fn a_prompt_is_filled_in_and_newer_content_is_put_into_older_words() {
         assert_eq!((&result["messages"], &result["description"]), (&messages, &"d".into()), "{version}");
         assert_eq!(result["_meta"]["k"], 1);
         assert_eq!(result["resultType"], if *version == STATELESS { json!("complete") } else { Value::Null });
-        assert!(result["ttlMs"].is_null(), "no prompt may be kept");
+        assert!(result["ttlMs"].is_null(), "a prompt must have no cache hints");
     }
 }
 

@@ -1,4 +1,4 @@
-//! 2026-07-28: every request carries its own opening.
+//! Tests of 2026-07-28, where every request carries its own opening.
 
 use gladhand_core::operations::Notice;
 use gladhand_dialects::Stop;
@@ -77,7 +77,7 @@ fn a_version_that_is_not_spoken_gets_the_list_of_those_that_are() {
             assert_eq!(server.refused, ["version_mismatch"]);
             let mut server = open("2025-11-25");
             assert_eq!(error(server.line(&with_meta(method, &meta))).1, -32022);
-            assert!(server.refused.is_empty(), "the session that is open is not at stake");
+            assert!(server.refused.is_empty(), "an open session must not be refused");
         }
     }
 }
@@ -89,7 +89,7 @@ fn removed_methods_do_not_exist() {
     {
         for mut server in [server(), open("2025-11-25")] {
             assert_eq!(error(server.line(&stateless("1", method, "", ""))), (1.into(), -32601), "{method}");
-            assert_eq!(server.line(PING), [PONG], "without metadata it is another era");
+            assert_eq!(server.line(PING), [PONG], "without metadata, a request belongs to the handshake era");
         }
     }
 }
@@ -125,7 +125,7 @@ fn every_request_is_judged_alone_and_an_agreement_is_announced_when_it_changes()
         .iter()
         .map(|agreement| agreement.allows(gladhand_core::negotiation::Side::Client, "roots"))
         .collect();
-    assert_eq!(roots, [false, true, true, false], "nothing is inferred from an earlier request");
+    assert_eq!(roots, [false, true, true, false], "an earlier request must have no influence");
     assert_eq!(server.opened[2].client.name, "b");
 }
 
@@ -140,7 +140,7 @@ fn log_messages_come_only_for_requests_that_asked() {
     assert!(hears(Some(calls[0]), "error") && !hears(Some(calls[0]), "warning"));
     assert!(!hears(Some(calls[1]), "emergency"));
     assert!(hears(Some(calls[2]), "debug"));
-    assert!(!hears(None, "emergency"), "no session, no stream");
+    assert!(!hears(None, "emergency"), "without a call there is no recipient");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_listener_is_acknowledged_first_and_hears_only_what_it_asked_for() {
         )
     };
     assert_eq!(server.notice(Notice::ToolsChanged), [changed("1"), changed("3.0")]);
-    assert_eq!(server.line(&cancel("1")), NOTHING, "the client has ended it: nothing more");
+    assert_eq!(server.line(&cancel("1")), NOTHING, "a cancelled listener gets nothing more");
     assert_eq!(server.notice(Notice::ToolsChanged), [changed("3.0")]);
     for bad in [r#""notifications":[]"#, r#""notifications":null"#, ""] {
         assert_eq!(error(server.line(&stateless("4", "subscriptions/listen", bad, ""))).1, -32602, "{bad}");
@@ -207,7 +207,7 @@ fn subscriptions_are_bounded() {
 fn either_era_may_come_first_and_neither_locks_the_other_out() {
     let mut server = server();
     assert_eq!(only(server.line(&stateless("1", "server/discover", "", "")))["result"]["resultType"], "complete");
-    assert_eq!(error(server.line(&echo("2"))).1, -32602, "a bare request is still of the handshake era");
+    assert_eq!(error(server.line(&echo("2"))).1, -32602, "a request without metadata belongs to the handshake era");
     assert_eq!(only(server.line(&initialize("2025-06-18")))["result"]["protocolVersion"], "2025-06-18");
     assert_eq!(only(server.line(&stateless("3", "tools/call", ECHO, "")))["result"]["resultType"], "complete");
     server.line(INITIALIZED);

@@ -1,4 +1,4 @@
-//! Listing and calling tools, and how failures are told.
+//! Tests of listing and calling tools, and of failures.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::*;
 
-/// What a server of that version answers to `method` if the call ends so.
+/// The answer of a server of this version to `method`, if the call ends with this outcome.
 fn answer(version: &str, method: &str, params: &str, outcome: Outcome) -> Value {
     let (mut server, line) = match version {
         STATELESS => (server().holding(), stateless("1", method, params, "")),
@@ -180,7 +180,7 @@ fn each_failure_has_its_own_answer() {
             }
         }
         let denied = answer(version, "tools/list", "", Err(Failure::new(Denied, "why")));
-        assert_eq!(denied["error"]["data"], json!({"reason": "denied"}), "a list has no `isError`");
+        assert_eq!(denied["error"]["data"], json!({"reason": "denied"}), "a list must not use `isError`");
         let passed = |data: &str| {
             let failure = Failure { data: Some(json::raw(data.to_owned())), ..Failure::new(UpstreamError, "why") };
             answer(version, "tools/call", ECHO, Err(failure))["error"].clone()
@@ -246,7 +246,7 @@ fn beyond_the_limit_calls_are_busy_at_once() {
         assert_eq!(server.delivered.len(), 2);
         assert_eq!(server.line(PING), [PONG]);
         server.resolve_next();
-        assert_eq!(server.line(&line), NOTHING, "there is room again");
+        assert_eq!(server.line(&line), NOTHING, "a new call must be accepted");
     }
 }
 
@@ -278,7 +278,7 @@ fn calls_in_flight_are_still_answered_after_a_stop() {
     server.line(&echo("1"));
     assert_eq!(server.stop(Stop::InputClosed), NOTHING);
     assert_eq!(server.door.in_flight().len(), 1);
-    assert_eq!(server.closed, None, "how long to wait is the driver's to say");
+    assert_eq!(server.closed, None, "the driver decides how long to wait");
     assert_eq!(only(server.resolve_next())["id"], 1);
 }
 
@@ -300,7 +300,7 @@ fn whether_a_tool_can_be_a_task_is_said_only_where_that_has_a_word() {
             let expected =
                 word.filter(|_| *version == "2025-11-25").map_or(Value::Null, |word| json!({"taskSupport": word}));
             assert_eq!(listed["execution"], expected, "{version}");
-            assert_eq!(listed["inputSchema"], value(schema().get()), "what is in a schema is carried");
+            assert_eq!(listed["inputSchema"], value(schema().get()), "the schema must be unchanged");
         }
     }
 }
