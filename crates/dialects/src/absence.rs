@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_told_with_the_reason_the_tables_give() {
+    fn absent_features_have_the_reason_from_the_tables() {
         let told = |version| told(&mcp::DIALECT, version);
         assert!(told("2024-11-05").contains(&"elicitation: only in mcp 2025-06-18, 2025-11-25, 2026-07-28".to_owned()));
         assert!(told("2025-06-18").contains(&"elicitation: the client did not declare `elicitation`".to_owned()));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_what_every_dialect_has() {
+    fn every_dialect_has_tools() {
         for dialect in REGISTRY {
             assert_eq!(versions_with(dialect, Feature::Tools).len(), dialect.versions.len(), "{}", dialect.name);
             let told = told(dialect, dialect.versions[0]);

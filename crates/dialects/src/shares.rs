@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_others_hold_a_party_below_its_share_gets_a_place() {
+    fn a_party_below_its_share_always_gets_a_place() {
         for most in 1..12 {
             for (first, idle) in (0..=most).flat_map(|first| [0, 1, first].map(|idle| (first, idle.min(first)))) {
                 let all = holders(&[(1, idle, first - idle), (2, 0, most - first)]);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_what_others_may_want() {
+    fn a_party_leaves_places_for_others() {
         let (mut taken, mut shares) = (0, Vec::new());
         for party in 0..6 {
             let mut own = 0;

@@ -303,7 +303,7 @@ fn tools_are_called_as_recorded() {
 }
 
 #[test]
-fn events_come_before_the_result_and_only_to_those_who_asked() {
+fn events_precede_the_result_and_need_a_request() {
     let result = |steps: u64| {
         format!(
             r#"result {{"data":{{"steps":{steps}}},"duration_ms":0,"error":null,"error_code":null,"events":[],"exit_code":null,"success":true,"summary":null,"tool_name":"stream","truncated":false}}"#
@@ -393,7 +393,7 @@ fn agent_hears(name: &str) -> Vec<Event> {
 }
 
 #[test]
-fn our_agent_understands_what_hosts_answer() {
+fn our_agent_understands_the_recorded_hosts() {
     let refused = [
         ("client_sees_auth_failed", "auth_failed"),
         ("client_sees_version_mismatch", "version_mismatch"),

@@ -195,7 +195,7 @@ fn answers_in_chunks(mut bytes: &[u8], cuts: &[usize]) -> Vec<String> {
 }
 
 #[test]
-fn the_oracle_knows_the_good_lines() {
+fn the_reply_count_is_known_for_valid_lines() {
     for (line, due) in GOOD.iter().zip([1, 9, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1]) {
         assert_eq!(replies_due(line.as_bytes()), if due == 9 { None } else { Some(due) }, "{line}");
     }

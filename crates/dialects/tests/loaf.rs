@@ -179,7 +179,7 @@ fn progress_and_logs_of_a_call_are_events_before_its_response() {
 }
 
 #[test]
-fn json_that_others_spread_over_lines_leaves_on_one() {
+fn multi_line_json_is_written_on_one_line() {
     let mut pair = pair();
     pair.open().unwrap();
     pair.server.answers_itself = false;
@@ -279,7 +279,7 @@ fn ids_come_back_exactly_as_sent() {
 }
 
 #[test]
-fn parameters_are_checked_in_order_and_word_for_word() {
+fn parameters_are_checked_in_order_with_exact_messages() {
     let object = |method: &str| format!("invalid params for {method}: expected object");
     let field =
         |method: &str, field: &str, must: &str| format!("invalid params for {method}: `{field}` must be {must}");
@@ -436,7 +436,7 @@ fn calls_beyond_the_bound_are_overloaded_and_answers_come_in_any_order() {
 }
 
 #[test]
-fn shutdown_speaks_before_it_answers_and_is_silent_afterwards() {
+fn shutdown_sends_its_event_then_its_answer_then_nothing() {
     let event = |reason: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","method":"event","params":{{"type":"state.changed","timestamp":"2026-01-01T00:00:00.000Z","payload":{{"reason":"{reason}","snapshot":{SNAPSHOT}}}}}}}"#
@@ -469,7 +469,7 @@ fn shutdown_speaks_before_it_answers_and_is_silent_afterwards() {
 }
 
 #[test]
-fn a_client_tells_why_there_is_no_session() {
+fn a_client_reports_why_the_opening_failed() {
     for (answer, word) in [
         (
             r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"m","data":{"reason":"unsupported_protocol_version","supported":"2.0.0"}}}"#,
@@ -490,7 +490,7 @@ fn a_client_tells_why_there_is_no_session() {
 }
 
 #[test]
-fn a_client_hears_every_call_end_exactly_once() {
+fn every_call_of_a_client_ends_exactly_once() {
     let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocol_version":"1.0.0","server_name":"loaf","capabilities":{"events":true,"image_inputs":["path"]},"methods":["tools.call"]}}"#;
     let mut client = Alone::new();
     client.step(|client, ambient, heard| client.open(ambient, heard));
@@ -555,7 +555,7 @@ impl Alone {
 }
 
 #[test]
-fn any_method_name_gives_the_dialect_away() {
+fn any_method_name_identifies_the_dialect() {
     for (line, claim) in [
         (r#"{"jsonrpc":"2.0","id":1,"method":"rpc.handshake"}"#, Claim::Certain),
         (r#"{"jsonrpc":"2.0","id":1,"method":"session.send"}"#, Claim::Certain),
@@ -572,7 +572,7 @@ fn any_method_name_gives_the_dialect_away() {
 }
 
 #[test]
-fn an_answer_that_is_too_long_ends_its_call_at_once() {
+fn an_answer_that_is_too_long_fails_its_call() {
     let mut pair = pair();
     pair.open().unwrap();
     pair.server.answers_itself = false;

@@ -114,7 +114,7 @@ fn parameters_are_trimmed_and_read() {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_the_words_of_the_reference() {
+fn errors_have_the_messages_of_the_reference() {
     let mut server = server();
     for (method, params, message) in [
         ("model.list", r#"{"provider":"x"}"#, "provider must be one of: openai, openrouter, antigravity"),
@@ -164,7 +164,7 @@ fn events_are_written_until_the_end() {
 }
 
 #[test]
-fn quitting_by_command_ends_it_and_failing_to_does_not() {
+fn a_successful_quit_command_ends_the_session() {
     for (command, outcome, ends) in [
         ("/QUIT now", Ok(Reply::Agent(json::raw("{}".to_owned()))), true),
         ("/exit", Err(Failure::unknown_session("s")), false),
@@ -179,7 +179,7 @@ fn quitting_by_command_ends_it_and_failing_to_does_not() {
 }
 
 #[test]
-fn the_agent_hears_why_everything_ends() {
+fn the_agent_gets_the_reason_for_a_stop() {
     for (stop, reason, last_event) in [
         (Stop::Interrupted, "sigint", 1),
         (Stop::Terminated, "sigterm", 1),
@@ -199,7 +199,7 @@ fn the_agent_hears_why_everything_ends() {
 }
 
 #[test]
-fn who_can_approve_says_so_in_the_handshake() {
+fn a_client_declares_approvals_in_the_handshake() {
     let mut server = server();
     assert_eq!(server.line(&request("rpc.handshake", r#"{"approvals":true}"#)).len(), 1);
     let delivered = server.delivered.pop_front().unwrap();

@@ -20,7 +20,7 @@ fn the_first_certain_line_names_the_dialect() {
 }
 
 #[test]
-fn garbage_and_plausible_lines_are_answered_and_bind_nobody() {
+fn garbage_and_plausible_lines_do_not_fix_the_dialect() {
     let mut server = TestServer::detecting(REGISTRY, server_setup());
     for (line, answer) in [
         ("", None),

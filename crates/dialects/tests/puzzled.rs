@@ -14,7 +14,7 @@ fn known_by(text: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn each_dialect_is_known_by_what_it_answers_to_mcp() {
+fn each_dialect_is_identified_by_its_answer_to_mcp() {
     for dialect in REGISTRY.iter().filter(|dialect: &&&Dialect| dialect.name != "mcp") {
         for line in [DISCOVER, INITIALIZE] {
             let mut server = TestServer::pinned(dialect, server_setup());
@@ -29,7 +29,7 @@ fn each_dialect_is_known_by_what_it_answers_to_mcp() {
 }
 
 #[test]
-fn what_the_shipped_servers_answer_is_known_too() {
+fn answers_of_shipped_servers_are_identified_too() {
     for (answer, name) in [
         (
             r#"{"type":"error","id":"7","version":"1.0","ts":1.5,"req_id":"","code":"parse_error","message":"Unknown type None","detail":{},"retryable":false,"capability_name":""}"#,
@@ -42,7 +42,7 @@ fn what_the_shipped_servers_answer_is_known_too() {
 }
 
 #[test]
-fn what_a_server_of_mcp_may_say_is_nobody_elses() {
+fn an_answer_of_an_mcp_server_identifies_no_other_dialect() {
     for answer in [
         r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}"#,
         r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no","data":{"method":"server/discover"}}}"#,

@@ -50,7 +50,7 @@ fn all_rules() -> impl Strategy<Value = Rules> {
 
 proptest! {
     #[test]
-    fn an_agreement_never_contains_what_a_side_did_not_declare(
+    fn an_agreement_contains_only_declared_capabilities(
         rules in all_rules(), client in offers(), server in offers()
     ) {
         if let Ok(agreement) = agree(&rules, &client, &server) {
@@ -69,7 +69,7 @@ proptest! {
     }
 
     #[test]
-    fn everything_declared_or_wanted_is_accounted_for(rules in all_rules(), client in offers(), server in offers()) {
+    fn every_declared_or_wanted_capability_has_a_term(rules in all_rules(), client in offers(), server in offers()) {
         if let Ok(agreement) = agree(&rules, &client, &server) {
             for name in server.provides.keys() {
                 prop_assert!(agreement.term(Side::Server, &name.0).is_some());
@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn a_part_is_never_in_force_without_its_whole(rules in all_rules(), client in offers(), server in offers()) {
+    fn a_part_is_never_in_force_without_its_capability(rules in all_rules(), client in offers(), server in offers()) {
         if let Ok(agreement) = agree(&rules, &client, &server) {
             for side in [Side::Client, Side::Server] {
                 for term in agreement.agreed(side) {
@@ -98,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn symmetric_rules_give_the_same_whoever_is_asked_first(
+    fn symmetric_rules_give_the_same_result_in_both_orders(
         common in any::<bool>(), left in offers(), right in offers()
     ) {
         let rule = if common { VersionRule::Common } else { VersionRule::CommonMajor };
@@ -147,7 +147,7 @@ fn the_server_offers_its_preferred_version_for_one_it_does_not_speak() {
 }
 
 #[test]
-fn the_token_is_asked_for_before_anything_is_told() {
+fn the_token_is_checked_before_capabilities() {
     let rules = rules(VersionRule::CommonMajor, Minimum::OneCapability);
     let server = Offer { tokens: vec![Secret::new("good")], ..Offer::new(Peer::default(), ["1.0"]) };
     let client = |token: &str| Offer { tokens: vec![Secret::new(token)], ..Offer::new(Peer::default(), ["1.0"]) };

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_opens_what_was_agreed_in_the_version_that_has_it() {
+    fn a_gate_admits_agreed_methods_of_its_version() {
         let open = |gate: &Gate, side, name| gate.admit(side, name).map(|rule| rule.name);
         let one = gate("1", &["tools"], &[]);
         assert_eq!(open(&one, Side::Client, "ping"), Ok("ping"));

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_read_into_a_type_or_the_mistake_is_named() {
+    fn arguments_are_deserialized_or_the_error_is_named() {
         let call =
             |arguments: &str| ToolCall { name: "t".into(), arguments: Cow::Owned(json::raw(arguments.to_owned())) };
         type Read = std::collections::BTreeMap<String, u8>;

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_that_a_uri_is_a_part_of_is_found() {
+    fn all_prefix_resources_of_a_uri_are_found() {
         let uris = ["a:", "a:/", "a:/b", "a:/b/c", "a:/b/c?d", "a:/b/cc", "a:/b0", "a:/ä", "a:/ö/x", "b:", "", "a"];
         let map: BTreeMap<String, ()> = uris.into_iter().map(|uri| (uri.to_owned(), ())).collect();
         for uri in uris.into_iter().chain(["a:/b/c/d", "a:/b/d", "a:/ö", "a:/ö/x#y", "a:/é", "c:", "/", "a:/b/c?dd"])
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn long_templates_and_uris_are_told_from_others() {
+    fn long_templates_and_uris_are_detected() {
         let is_excessive = |text: String| Template::new(text, "", "").is_excessive();
         assert_eq!([2048, 2049].map(|length| is_excessive("a".repeat(length))), [false, true]);
         assert_eq!([64, 65].map(|count| is_excessive("{a}".repeat(count))), [false, true]);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uri_that_follows_a_template_gives_its_variables() {
+    fn a_uri_that_matches_a_template_gives_its_variables() {
         let template = |pattern: &str| Template::new(pattern, "t", "");
         let one = template("test://template/{id}/data");
         assert_eq!(one.variables("test://template/7/data"), Some(vec![("id", "7")]));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_names_no_scheme_is_known() {
+    fn a_template_without_a_scheme_is_detected() {
         for (pattern, literal, has_scheme) in [
             ("file:///srv/{+path}", "file:///srv/", true),
             ("note:{id}", "note:", true),

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_needed_adds_up_and_is_named_as_a_whole() {
+    fn needed_scopes_add_up_and_are_named_together() {
         let record = ScopeRecord::default();
         assert_eq!(record.needed_beyond(None), None);
         record.add(["ops", "repo"]);

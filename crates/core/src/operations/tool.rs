@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_joined_also_where_it_carries_more_than_text() {
+    fn text_blocks_with_further_members_are_joined_too() {
         let block = |text: &str| Content::Block(json::raw(text.to_owned()));
         let annotated = block(r#"{"type":"text","text":"b\u0021","annotations":{}}"#);
         let content = vec![Content::text("a"), annotated, block(r#"{"type":"image","text":"no"}"#), block("7")];

@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn what_justifies_a_joiner_or_selector_does_so_once() {
+    fn a_character_justifies_only_one_joiner_or_selector() {
         assert_eq!(strip("✔\u{fe0f}\u{fe0f}\u{fe0f}"), "✔\u{fe0f}");
         assert_eq!(strip("م\u{200c}\u{200c}\u{200d}م"), "م\u{200c}م");
         assert_eq!(strip("a\u{fe0f}\u{200d}👧"), "a👧", "one that is stray itself justifies nothing");
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_a_text_are_shown_like_the_whole() {
+    fn a_text_in_pieces_is_escaped_like_the_whole() {
         let text = "a👨‍👩‍👧 می‌خ ❤️ \u{200b}x\u{fe0f}";
         let (mut escaper, mut pieces) = (Escaper::default(), String::new());
         text.chars().for_each(|c| pieces += &escaper.escape(&c.to_string(), Layout::Lines));

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_over_the_limit_is_told_once_and_the_next_is_intact() {
+    fn a_line_over_the_limit_is_reported_once_and_the_next_is_intact() {
         let mut input = vec![b'x'; 50];
         input.extend_from_slice(b"\nok\n");
         for size in [1, 3, 7, 11, 60] {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_an_overlong_line_answers_is_known_when_it_has_ended() {
+    fn an_overlong_line_keeps_the_id_that_it_answers() {
         let input = format!("{{\"result\":\"{}\",\"id\":7}}\nok\n", "x".repeat(50));
         for size in [1, 3, 7, 11, 100] {
             let mut lines = Lines::with_limit(10);

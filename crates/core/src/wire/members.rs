@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_single_object_is_an_error() {
+    fn anything_but_a_single_object_is_an_error() {
         for text in [
             "[]",
             "1",

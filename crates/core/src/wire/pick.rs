@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_picked_from_what_is_no_object() {
+    fn nothing_is_picked_from_other_values_than_objects() {
         for text in ["[{\"a\":1}]", "1", "-1", "1.5", "\"a\"", "null", "true"] {
             assert!(pick(&raw(text.to_owned()), ["a"]).is_none(), "{text}");
         }

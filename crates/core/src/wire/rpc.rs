@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_from_everything_else() {
+    fn only_responses_have_a_verdict() {
         for (line, expected) in [
             (r#"{"jsonrpc":"2.0","id":1,"result":{"method":"x"}}"#, Some(Verdict::Result)),
             (r#"{"jsonrpc":"2.0","id":"a\"\\","result":{}}"#, Some(Verdict::Result)),

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_has_none() {
+    fn other_messages_than_responses_have_no_answered_id() {
         let long = format!(r#"{{"id":"{}","result":1}}"#, "x".repeat(100));
         for text in [
             r#"{"id":7,"method":"ping","result":1}"#,

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_become_objects_and_come_back() {
+    fn results_convert_to_objects_and_back() {
         let image = r#"{"type":"image","data":"","mimeType":"image/png"}"#;
         let with = |content| ToolResult { content, ..ToolResult::default() };
         let block = || Content::Block(json::raw(image.to_owned()));

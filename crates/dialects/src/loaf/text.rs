@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_ours_stand_before_any_text() {
+    fn a_prefix_can_precede_any_text() {
         for (sent, said) in [(r#""x""#, r#""not \"x""#), (r#""\ud83d""#, r#""not \"\ud83d""#)] {
             let raw: &RawValue = serde_json::from_str(sent).unwrap();
             assert_eq!(Text::of(raw).unwrap().after("not \"").get(), said);

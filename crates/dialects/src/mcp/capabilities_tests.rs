@@ -48,7 +48,7 @@ fn parts_are_read_as_deep_as_the_tables_go() {
 }
 
 #[test]
-fn more_than_anybody_can_mean_is_refused() {
+fn too_many_capabilities_are_refused() {
     let many: Vec<_> = (0..=MAX_DECLARED).map(|at| format!("\"c{at}\":{{}}")).collect();
     let text = format!("{{{}}}", many.join(","));
     assert_eq!(declared(Side::Client, &Members::parse(&text).unwrap()).unwrap_err(), TooMany);
@@ -125,7 +125,7 @@ fn the_menu_is_declared_as_it_is_offered() {
 }
 
 #[test]
-fn each_revision_is_told_only_what_it_has() {
+fn each_revision_is_offered_only_its_own_capabilities() {
     let menu = Menu {
         tools: true,
         tool_changes: true,

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_of_tools_is_said_at_once_and_alone() {
+    fn tool_results_must_directly_follow_their_use() {
         let (user, model) = ("user", "assistant");
         let good: [&[(&str, &[&str])]; 5] = [
             &[],

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_that_break_the_rules_are_found_out() {
+    fn invalid_annotations_are_detected() {
         let property = |name: &str, of_type: &str| format!(r#"{{"type":"{of_type}","x-mcp-header":{name}}}"#);
         let one = |property: &str| format!(r#"{{"type":"object","properties":{{"a":{property}}}}}"#);
         for name in [r#""""#, r#""My Region""#, r#""a:b""#, r#""Région""#, r#""a\tb""#, "7", "null"] {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn values_survive_the_journey_and_stay_plain_where_they_can() {
+    fn header_values_decode_again_and_stay_plain_if_possible() {
         for plain in ["us-west1", "", "us west 1", "=?base64?", "?=", "=?base64?SGVsbG8=", "a=b"] {
             assert_eq!(encode_header_value(plain), plain);
         }
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_says_what_its_header_says() {
+    fn a_header_has_the_value_of_its_argument() {
         let param = HeaderParam { header: "Mcp-Param-A".to_owned(), path: vec!["a".to_owned(), "b".to_owned()] };
         for (arguments, value) in [
             (r#"{"a":{"b":"x y"}}"#, Some("x y")),

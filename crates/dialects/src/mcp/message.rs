@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_told_apart() {
+    fn kinds_of_messages_are_distinguished() {
         // The method, whether the message is readable, whether it expects a response.
         for (body, expected) in [
             (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, (Some("ping"), true, true)),

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_was_used_again_does_not_answer_to_an_old_id() {
+    fn a_reused_slot_does_not_match_an_old_id() {
         let mut pending = Pending::default();
         let (first, kept) = (pending.insert(call("1")), pending.insert(call("2")));
         assert!(pending.remove(first).is_some());
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_no_request_waits_for_is_neither_counted_nor_found_by_its_id() {
+    fn a_call_without_a_waiting_request_is_not_counted_or_found() {
         let mut pending = Pending::default();
         let (parked, task, open) = (pending.insert(call("1")), pending.insert(call("1")), pending.insert(call("2")));
         pending.change(parked, |call| call.awaited = Awaited::Parked);

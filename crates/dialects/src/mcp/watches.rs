@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_a_watched_resource_is_covered_and_a_namesake_is_not() {
+    fn a_part_of_a_watched_resource_is_covered() {
         let mut watches = Watches::default();
         let mut out = Output::onto(Vec::new());
         watches.add("file:///a", WatchId(1), &mut out);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscription_that_may_not_hear_of_a_change_is_told_nothing() {
+    fn a_denied_subscription_gets_no_update() {
         let mut watches = Watches::default();
         let mut out = Output::onto(Vec::new());
         watches.add("a:", WatchId(1), &mut out);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn every_watch_is_taken_back_once() {
+    fn every_watch_is_cancelled_once() {
         let mut watches = Watches::default();
         let mut out = Output::onto(Vec::new());
         let unwatched = |out: &mut Output<'_>| -> Vec<String> {

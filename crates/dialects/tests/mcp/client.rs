@@ -202,7 +202,7 @@ pub(crate) fn open_client(version: &str) -> Hand {
 }
 
 #[test]
-fn the_opening_says_who_we_are_and_what_we_provide() {
+fn the_opening_contains_our_identity_and_capabilities() {
     let provides = vec![(Capability::named("roots"), None), (Capability::named("roots.listChanged"), None)];
     let mut hand = Hand::new(ClientSetup { provides: provides.clone(), ..client_setup("2025-06-18") });
     let expected = serde_json::json!({
@@ -227,7 +227,7 @@ fn the_opening_says_who_we_are_and_what_we_provide() {
 }
 
 #[test]
-fn an_older_version_is_taken_and_shown_and_an_unknown_one_is_left() {
+fn an_older_version_is_accepted_and_an_unknown_one_refused() {
     for version in HANDSHAKE {
         for offered in HANDSHAKE {
             let mut hand = Hand::new(client_setup(version));
@@ -251,7 +251,7 @@ fn an_older_version_is_taken_and_shown_and_an_unknown_one_is_left() {
 }
 
 #[test]
-fn what_the_server_declared_is_all_in_the_agreement() {
+fn the_agreement_contains_all_server_declarations() {
     let mut hand = Hand::new(client_setup("2025-06-18"));
     hand.hears(&initialize_result("2025-06-18"));
     let agreement = hand.take_opening().unwrap();
@@ -273,7 +273,7 @@ fn what_the_server_declared_is_all_in_the_agreement() {
 }
 
 #[test]
-fn refusals_have_reasons() {
+fn every_refused_opening_has_a_reason() {
     let error =
         |code: i64, data: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":{code},"message":"no"{data}}}}}"#);
     let mismatch = |asked: &str, spoken: &[&str]| Refusal::VersionMismatch {
@@ -320,7 +320,7 @@ fn refusals_have_reasons() {
 }
 
 #[test]
-fn careless_servers_are_tolerated() {
+fn common_deviations_of_servers_are_tolerated() {
     let mut hand = Hand::new(client_setup("2025-11-25"));
     hand.take_sent();
     for line in [
@@ -361,7 +361,7 @@ fn a_stateless_server_may_not_ask_anything() {
 }
 
 #[test]
-fn requests_are_written_as_their_era_wants_them() {
+fn requests_have_the_form_of_their_era() {
     let mut hand = open_client("2025-06-18");
     hand.step(|client, ambient, heard| client.call(Call::new(CallId(1), bare_call("t")), None, ambient, heard));
     hand.calls(2, bare_call("t"));
@@ -382,7 +382,7 @@ fn requests_are_written_as_their_era_wants_them() {
 }
 
 #[test]
-fn pages_are_followed_to_the_end_and_circles_are_noticed() {
+fn pages_are_followed_to_the_end_and_loops_are_detected() {
     for version in DIALECT.versions {
         let mut hand = open_client(version);
         hand.calls(1, Operation::ListTools);
@@ -420,7 +420,7 @@ fn pages_are_followed_to_the_end_and_circles_are_noticed() {
 }
 
 #[test]
-fn results_keep_what_the_model_does_not_know() {
+fn results_keep_unknown_members() {
     let mut hand = open_client(STATELESS);
     hand.calls(1, bare_call("t"));
     hand.hears(&result(
@@ -449,7 +449,7 @@ fn results_keep_what_the_model_does_not_know() {
 }
 
 #[test]
-fn what_is_no_complete_result_is_a_failure_that_says_why() {
+fn an_incomplete_result_is_a_failure_with_a_reason() {
     for (answer, kind, words) in [
         (
             r#""result":{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create"},"l":{"method":"roots/list"}}}"#,
@@ -479,7 +479,7 @@ fn what_is_no_complete_result_is_a_failure_that_says_why() {
 }
 
 #[test]
-fn notices_reach_the_call_that_they_are_about() {
+fn notices_reach_their_call() {
     let mut hand = open_client("2025-11-25");
     hand.calls(7, bare_call("t"));
     hand.hears(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1,"total":4,"message":"m"}}"#);
@@ -511,7 +511,7 @@ fn notices_reach_the_call_that_they_are_about() {
 }
 
 #[test]
-fn a_lost_upstream_fails_every_call_once_and_a_cancelled_one_is_told() {
+fn a_lost_upstream_fails_every_call_once() {
     let mut hand = open_client("2025-11-25");
     for id in 1..=3 {
         hand.calls(id, bare_call("t"));

@@ -50,7 +50,7 @@ fn subscriptions_of_the_handshake_are_counted() {
 }
 
 #[test]
-fn a_stream_is_opened_for_what_the_server_can_tell() {
+fn a_stream_requests_the_declared_changes() {
     let mut hand = listening(false);
     let sent = hand.only_sent();
     assert_eq!(sent["method"], "subscriptions/listen");
@@ -70,7 +70,7 @@ fn a_stream_is_opened_for_what_the_server_can_tell() {
 }
 
 #[test]
-fn to_watch_more_a_second_stream_takes_the_place_of_the_first() {
+fn a_second_stream_replaces_the_first_to_add_a_resource() {
     for exchanges in [false, true] {
         let mut hand = listening(exchanges);
         hand.hears(&acknowledged(2, LISTS));
@@ -108,7 +108,7 @@ fn to_watch_more_a_second_stream_takes_the_place_of_the_first() {
 }
 
 #[test]
-fn a_stream_that_ends_is_opened_again_and_the_gap_is_told() {
+fn a_stream_that_ends_is_reopened_and_the_gap_is_reported() {
     let mut hand = listening(true);
     hand.hears(&acknowledged(2, LISTS));
     hand.take_sent();
@@ -126,7 +126,7 @@ fn a_stream_that_ends_is_opened_again_and_the_gap_is_told() {
 }
 
 #[test]
-fn a_stream_that_is_refused_is_not_asked_for_again() {
+fn a_refused_stream_is_not_requested_again() {
     let refusal = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"no"}}"#;
     let mut hand = listening(false);
     hand.hears(refusal);
@@ -156,7 +156,7 @@ fn refusal(id: u64) -> String {
 }
 
 #[test]
-fn a_resource_that_is_one_too_many_fails_alone_and_lists_are_told() {
+fn an_excess_resource_fails_and_list_changes_are_still_reported() {
     let mut hand = listening(true);
     hand.hears(&acknowledged(2, LISTS));
     hand.calls(1, watch("a:b"));
@@ -179,7 +179,7 @@ fn a_resource_that_is_one_too_many_fails_alone_and_lists_are_told() {
 }
 
 #[test]
-fn a_stream_that_is_opened_anew_is_asked_for_with_fewer_resources_until_it_is_granted() {
+fn a_reopened_stream_requests_fewer_resources_until_granted() {
     let mut hand = listening(true);
     hand.hears(&acknowledged(2, LISTS));
     let all = ["a:", "b:", "c:", "d:"];
@@ -205,7 +205,7 @@ fn a_stream_that_is_opened_anew_is_asked_for_with_fewer_resources_until_it_is_gr
 }
 
 #[test]
-fn a_resource_that_is_not_honoured_is_unknown_or_such_things_are_not_supported() {
+fn an_unconfirmed_resource_is_unknown_or_unsupported() {
     for (filter, kind) in [
         (r#""resourceSubscriptions":["c:d"]"#, FailureKind::UnknownResource),
         ("", FailureKind::Unsupported),

@@ -12,7 +12,7 @@ fn over_http(version: &str) -> Hand {
 }
 
 #[test]
-fn a_broken_exchange_is_repeated_only_where_that_does_no_harm() {
+fn a_broken_exchange_is_repeated_only_without_side_effects() {
     for version in [STATELESS, "2025-11-25"] {
         let mut hand = over_http(version);
         hand.calls(1, Operation::ReadResource("a:b".into()));
@@ -37,7 +37,7 @@ fn a_broken_exchange_is_repeated_only_where_that_does_no_harm() {
 }
 
 #[test]
-fn what_never_arrived_is_sent_again() {
+fn an_unsent_request_is_sent_again() {
     let mut hand = over_http(STATELESS);
     hand.calls(1, bare_call("t"));
     hand.take_sent();
@@ -48,7 +48,7 @@ fn what_never_arrived_is_sent_again() {
 }
 
 #[test]
-fn why_we_are_not_let_in_is_told_to_whoever_called() {
+fn the_caller_gets_the_reason_for_denied_access() {
     let mut hand = over_http(STATELESS);
     hand.calls(1, bare_call("t"));
     hand.take_sent();
@@ -59,7 +59,7 @@ fn why_we_are_not_let_in_is_told_to_whoever_called() {
 }
 
 #[test]
-fn a_status_says_what_it_says() {
+fn an_http_status_is_reported_as_a_failure() {
     let mut hand = over_http(STATELESS);
     hand.calls(1, Operation::ListTools);
     hand.loses(2, Loss::Status(503));
@@ -72,7 +72,7 @@ fn a_status_says_what_it_says() {
 }
 
 #[test]
-fn an_error_with_an_id_that_nobody_gave_answers_the_exchange_that_it_came_on() {
+fn an_error_with_a_wrong_id_answers_its_exchange() {
     let error = r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"no"}}"#;
     let mut hand = over_http("2025-11-25");
     hand.calls(1, bare_call("t"));
@@ -85,7 +85,7 @@ fn an_error_with_an_id_that_nobody_gave_answers_the_exchange_that_it_came_on() {
 }
 
 #[test]
-fn a_session_that_is_over_is_opened_anew_and_calls_go_on_in_it() {
+fn an_ended_session_is_reopened_and_its_calls_continue() {
     let mut hand = over_http("2025-11-25");
     hand.calls(1, Operation::Watch("a:b".into()));
     hand.hears_on(2, &result("2", "{}"));
@@ -112,7 +112,7 @@ fn a_session_that_is_over_is_opened_anew_and_calls_go_on_in_it() {
 }
 
 #[test]
-fn a_session_that_cannot_be_opened_anew_fails_its_calls() {
+fn a_session_that_cannot_be_reopened_fails_its_calls() {
     let mut hand = over_http("2025-11-25");
     hand.calls(1, bare_call("t"));
     hand.loses(2, Loss::Session);
@@ -129,7 +129,7 @@ fn a_session_that_cannot_be_opened_anew_fails_its_calls() {
 }
 
 #[test]
-fn a_call_is_given_up_in_the_way_of_era_and_transport() {
+fn a_call_is_cancelled_in_the_way_of_era_and_transport() {
     for (version, exchanges, says_so) in
         [("2025-11-25", false, true), ("2025-11-25", true, true), (STATELESS, false, true), (STATELESS, true, false)]
     {

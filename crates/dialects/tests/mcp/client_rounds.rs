@@ -22,7 +22,7 @@ fn input_required(id: u64, members: &str) -> String {
 }
 
 #[test]
-fn the_same_is_asked_again_with_the_answers_and_the_state() {
+fn a_call_is_repeated_with_the_answers_and_the_state() {
     let mut hand = asked();
     hand.calls(1, bare_call("t"));
     let first = hand.sent[0].clone();
@@ -44,7 +44,7 @@ fn the_same_is_asked_again_with_the_answers_and_the_state() {
 }
 
 #[test]
-fn no_state_is_made_up_and_a_state_alone_is_enough() {
+fn a_state_is_optional_and_sufficient() {
     let mut hand = asked();
     hand.calls(1, Operation::ReadResource("a:b".into()));
     hand.take_sent();
@@ -60,7 +60,7 @@ fn no_state_is_made_up_and_a_state_alone_is_enough() {
 }
 
 #[test]
-fn who_never_stops_asking_is_not_answered_for_ever() {
+fn the_number_of_question_rounds_is_limited() {
     let mut hand = asked();
     hand.calls(1, bare_call("t"));
     let mut id = 2;
@@ -73,7 +73,7 @@ fn who_never_stops_asking_is_not_answered_for_ever() {
 }
 
 #[test]
-fn what_cannot_be_asked_fails_the_call() {
+fn a_question_that_cannot_be_asked_fails_the_call() {
     for members in [
         r#""inputRequests":{"s":{"method":"sampling/createMessage","params":{}}}"#,
         r#""inputRequests":{"u":{"method":"elicitation/create","params":{"mode":"url"}}}"#,
@@ -95,7 +95,7 @@ fn what_cannot_be_asked_fails_the_call() {
 }
 
 #[test]
-fn without_an_answer_a_person_walked_away_and_anything_else_fails() {
+fn a_missing_answer_cancels_an_elicitation_and_fails_other_questions() {
     let unanswered = || Failure::new(FailureKind::Unanswered, "no");
     let mut hand = asked();
     hand.calls(1, bare_call("t"));
@@ -114,7 +114,7 @@ fn without_an_answer_a_person_walked_away_and_anything_else_fails() {
 }
 
 #[test]
-fn a_call_can_be_given_up_while_it_waits_for_answers() {
+fn a_call_can_be_cancelled_while_it_waits_for_answers() {
     let mut hand = asked();
     hand.calls(1, bare_call("t"));
     hand.take_sent();

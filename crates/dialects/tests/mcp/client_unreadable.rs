@@ -21,7 +21,7 @@ fn calling(exchanges: bool) -> Hand {
 }
 
 #[test]
-fn an_answer_that_cannot_be_taken_ends_its_call() {
+fn an_unreadable_answer_fails_its_call() {
     let deep = deep();
     for (answer, problem) in [
         (format!(r#"{{"jsonrpc":"2.0","id":2,"result":{{"content":[],"x":{deep}}}}}"#), "nests deeper than 128"),
@@ -45,7 +45,7 @@ fn an_answer_that_cannot_be_taken_ends_its_call() {
 }
 
 #[test]
-fn what_answers_nobody_ends_nothing() {
+fn an_unreadable_line_without_a_known_id_fails_no_call() {
     let deep = deep();
     for line in [
         format!(r#"{{"jsonrpc":"2.0","id":2,"method":"x","params":{deep}}}"#),
@@ -61,7 +61,7 @@ fn what_answers_nobody_ends_nothing() {
 }
 
 #[test]
-fn an_exchange_says_whom_it_answers() {
+fn an_exchange_identifies_the_answered_call() {
     let mut hand = calling(true);
     hand.lane = gladhand_dialects::Lane(2);
     hand.reads(b"nonsense");
@@ -77,7 +77,7 @@ fn an_exchange_says_whom_it_answers() {
 }
 
 #[test]
-fn an_opening_that_cannot_be_taken_is_refused() {
+fn an_unreadable_opening_is_refused() {
     for version in ["2025-11-25", STATELESS] {
         let mut hand = Hand::new(client_setup(version));
         hand.reads(format!(r#"{{"jsonrpc":"2.0","id":1,"result":{}}}"#, deep()).as_bytes());

@@ -30,7 +30,7 @@ fn call_for(hand: &mut Hand, id: u64, terms: Terms<'_>, agreement: &Arc<Agreemen
 const ASKING: &str = r#"{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object"}}}}}"#;
 
 #[test]
-fn without_a_handshake_each_request_declares_what_its_own_caller_can_be_asked() {
+fn stateless_requests_declare_the_capabilities_of_their_caller() {
     let mut hand = open_client("2026-07-28");
     let (able, unable) = (agreed_with(r#"{"elicitation":{},"roots":{"listChanged":true}}"#), agreed_with("{}"));
     for (id, agreement, declared) in
@@ -51,7 +51,7 @@ fn without_a_handshake_each_request_declares_what_its_own_caller_can_be_asked() 
 }
 
 #[test]
-fn what_a_caller_sends_along_arrives_without_what_was_meant_for_us() {
+fn metadata_is_forwarded_without_reserved_members() {
     let meta = r#"{"traceparent":"00-1","progressToken":7,"io.modelcontextprotocol/logLevel":"error","a/b":{"c":1}}"#;
     for version in ["2025-11-25", "2026-07-28"] {
         let mut hand = opened_with(client_setup(version), "{\"tools\":{}}");
@@ -94,7 +94,7 @@ fn a_question_before_the_session_is_open_waits_for_it() {
 }
 
 #[test]
-fn changed_folders_are_told_where_that_was_agreed() {
+fn changed_folders_are_reported_if_agreed() {
     let changed = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
     for (capabilities, expected) in [(r#"{"roots":{"listChanged":true}}"#, 1), (r#"{"roots":{}}"#, 0)] {
         let mut server = open_with("2025-11-25", capabilities);
@@ -108,7 +108,7 @@ fn changed_folders_are_told_where_that_was_agreed() {
 }
 
 #[test]
-fn what_is_on_offer_can_change_without_touching_what_was_agreed() {
+fn a_changed_menu_does_not_affect_existing_agreements() {
     let mut server = with_menu(Menu { tools: true, ..Menu::default() }, STATELESS);
     let capabilities = |server: &mut TestServer| {
         let answer = only(server.line(&stateless("1", "server/discover", "", "")));

@@ -119,7 +119,7 @@ fn menus() -> Vec<Menu> {
 }
 
 #[test]
-fn a_server_answers_every_row_by_what_was_agreed() {
+fn a_server_answers_every_row_by_the_agreement() {
     let params = |method: &str| match method {
         "tools/call" => ECHO,
         "logging/setLevel" => r#""level":"info""#,
@@ -176,7 +176,7 @@ fn a_missing_client_capability_is_named() {
 }
 
 #[test]
-fn what_was_not_agreed_passes_where_it_is_only_observed_and_is_told_of() {
+fn an_unagreed_request_passes_if_the_setting_allows_it() {
     for version in DIALECT.versions {
         let refusing = ServerSetup { menu: Menu::default(), ..server_setup() };
         let observing = ServerSetup { unagreed: Unagreed::Passes, ..refusing.clone() };

@@ -35,7 +35,7 @@ fn a_spoken_version_is_echoed_and_any_other_gets_the_newest_of_the_era() {
 }
 
 #[test]
-fn before_the_result_only_ping_is_served_and_the_rest_learns_how_to_open() {
+fn before_the_opening_only_ping_is_served() {
     let mut server = server();
     assert_eq!(server.line(PING), [PONG]);
     for method in [
@@ -62,7 +62,7 @@ fn before_the_result_only_ping_is_served_and_the_rest_learns_how_to_open() {
 }
 
 #[test]
-fn between_the_result_and_initialized_requests_are_served_and_nothing_else_leaves() {
+fn before_initialized_only_replies_are_sent() {
     for version in HANDSHAKE {
         let mut server = server().holding();
         server.line(&initialize(version));
@@ -225,7 +225,7 @@ fn a_cancelled_part_of_a_batch_is_left_out() {
 }
 
 #[test]
-fn both_eras_are_told_apart_at_the_door() {
+fn both_eras_are_distinguished_at_the_door() {
     static OURS: &[&gladhand_dialects::Dialect] = &[&DIALECT];
     let mut server = TestServer::detecting(OURS, server_setup());
     assert_eq!(error(server.line(r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#)).1, -32602);

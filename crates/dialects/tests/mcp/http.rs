@@ -35,7 +35,7 @@ const VERSION: (&str, &str) = ("mcp-protocol-version", STATELESS);
 const MISMATCH: Result<(), i64> = Err(-32020);
 
 #[test]
-fn version_and_method_must_say_what_the_body_says() {
+fn version_and_method_headers_must_match_the_body() {
     let body = stateless("7", "tools/list", "", "");
     assert_eq!(checked(&[VERSION, ("MCP-METHOD", " tools/list\t")], &body), Ok(()));
     for headers in [
@@ -51,7 +51,7 @@ fn version_and_method_must_say_what_the_body_says() {
 }
 
 #[test]
-fn what_is_wrong_with_the_metadata_is_said_before_what_is_wrong_with_headers() {
+fn metadata_errors_precede_header_errors() {
     let headers = [VERSION];
     let with = |params: &str| request("7", "server/discover", params);
     let capabilities = r#""io.modelcontextprotocol/clientCapabilities":{}"#;
@@ -72,7 +72,7 @@ fn what_is_wrong_with_the_metadata_is_said_before_what_is_wrong_with_headers() {
 }
 
 #[test]
-fn what_a_request_is_about_must_be_named() {
+fn the_name_header_is_required() {
     for (method, params, name) in [
         ("tools/call", r#""name":"échο""#, "=?base64?w6ljaM6/?="),
         ("prompts/get", r#""name":"p""#, "p"),
@@ -134,7 +134,7 @@ fn annotated_arguments_are_compared_by_their_kind() {
 }
 
 #[test]
-fn what_is_no_request_is_left_to_the_server_side() {
+fn other_messages_than_requests_pass_to_the_server_side() {
     let is_stateless = |body: &str| Message::of(body.as_bytes()).unwrap().is_stateless();
     for body in ["{", "[]", "{}", r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#, r#"{"id":1}"#] {
         let message = Message::of(body.as_bytes()).unwrap();
@@ -150,7 +150,7 @@ fn what_is_no_request_is_left_to_the_server_side() {
 }
 
 #[test]
-fn each_answer_has_its_status() {
+fn each_response_has_its_http_status() {
     let answers = [
         (stateless("1", "tools/call", ECHO, ""), 200),
         (stateless("1", "tools/call", r#""name":"none""#, ""), 200),

@@ -90,7 +90,7 @@ fn results_of_tasks_that_ended_together_are_kept_up_to_a_bound_of_the_session() 
 }
 
 #[test]
-fn a_result_without_room_ends_its_task_as_failed_in_words_of_the_revision() {
+fn a_result_without_storage_fails_its_task() {
     let shelf = Shelf::of(MIB);
     let mut server = session(shelf.setup());
     let (call, id) = legacy_task(&mut server, "1");
@@ -114,7 +114,7 @@ fn a_result_without_room_ends_its_task_as_failed_in_words_of_the_revision() {
 }
 
 #[test]
-fn tasks_of_all_sides_share_a_storage_and_give_back_what_they_took() {
+fn tasks_of_all_sides_share_a_storage_and_free_it() {
     let shelf = Shelf::of(12 * MIB);
     let (mut first, mut second) = (session(shelf.setup()), session(shelf.setup()));
     assert_eq!(ended(&mut first, 2, 5 * MIB), ["completed"; 2]);
@@ -135,7 +135,7 @@ fn tasks_of_all_sides_share_a_storage_and_give_back_what_they_took() {
 }
 
 #[test]
-fn a_peer_of_many_that_left_too_much_costs_the_others_nothing() {
+fn one_peer_cannot_use_the_storage_of_others() {
     let mut server = with_tasks(server_setup());
     let mut end = |party, count: usize| {
         server.party = Some(Party(party));
@@ -147,7 +147,7 @@ fn a_peer_of_many_that_left_too_much_costs_the_others_nothing() {
 }
 
 #[test]
-fn few_requests_wait_for_one_task_because_each_gets_a_copy() {
+fn the_number_of_requests_that_wait_for_a_task_is_limited() {
     let mut server = session(server_setup());
     let (call, id) = legacy_task(&mut server, "1");
     for waiter in 0..8 {
@@ -158,7 +158,7 @@ fn few_requests_wait_for_one_task_because_each_gets_a_copy() {
 }
 
 #[test]
-fn few_subscribers_are_told_of_a_large_result() {
+fn a_large_result_is_sent_to_few_subscribers() {
     let mut server = with_tasks(server_setup());
     let (call, id) = extended_task(&mut server, "1");
     for listener in 10..20 {
@@ -183,7 +183,7 @@ fn parked(server: &mut TestServer, id: u64) -> (CallId, Value) {
 }
 
 #[test]
-fn outcomes_of_parked_calls_are_kept_up_to_the_bounds() {
+fn outcomes_of_parked_calls_are_kept_up_to_the_limits() {
     let shelf = Shelf::of(45 * MIB);
     let mut server = TestServer::pinned(&DIALECT, shelf.setup()).holding();
     let mut come_back = |party, count: u64| {
@@ -205,7 +205,7 @@ fn outcomes_of_parked_calls_are_kept_up_to_the_bounds() {
 }
 
 #[test]
-fn answers_that_a_batch_has_no_room_for_become_errors() {
+fn answers_that_exceed_the_batch_storage_become_errors() {
     for (setup, fitting) in [(server_setup(), 3), (Shelf::of(25 * MIB).setup(), 2)] {
         let mut server = opened(TestServer::pinned(&DIALECT, setup), "2025-03-26").holding();
         let batch: Vec<_> = (0..6).map(|id| echo(&id.to_string())).collect();

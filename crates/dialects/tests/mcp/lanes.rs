@@ -15,7 +15,7 @@ fn by(server: &mut TestServer, lane: u64, line: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_answer_goes_back_by_the_lane_of_its_request() {
+fn every_answer_uses_the_lane_of_its_request() {
     let mut server = server();
     by(&mut server, 1, &initialize("2025-11-25"));
     by(&mut server, 2, INITIALIZED);
@@ -35,7 +35,7 @@ fn every_answer_goes_back_by_the_lane_of_its_request() {
 }
 
 #[test]
-fn what_is_said_about_a_call_goes_by_its_lane_and_the_rest_by_the_main_one() {
+fn notices_of_a_call_use_its_lane_and_others_the_main_lane() {
     for version in ["2025-11-25", STATELESS] {
         let mut server = if version == STATELESS { server() } else { open(version) }.holding();
         for (lane, id) in [(5, "1"), (6, "2")] {
@@ -65,7 +65,7 @@ fn what_is_said_about_a_call_goes_by_its_lane_and_the_rest_by_the_main_one() {
 }
 
 #[test]
-fn a_batch_is_answered_by_its_own_lane_whoever_ends_it() {
+fn a_batch_is_answered_on_its_own_lane() {
     let mut server = open("2025-03-26").holding();
     let batch = format!("[{},{PING}]", echo("1"));
     assert_eq!(by(&mut server, 5, &batch), NOTHING);
@@ -80,7 +80,7 @@ fn a_batch_is_answered_by_its_own_lane_whoever_ends_it() {
 }
 
 #[test]
-fn who_lets_go_of_an_exchange_cancels_what_belongs_to_no_session() {
+fn closing_an_exchange_cancels_stateless_calls() {
     let mut server = open("2025-11-25").holding();
     by(&mut server, 5, &echo("1"));
     by(&mut server, 6, &stateless("2", "tools/call", ECHO, ""));
@@ -97,7 +97,7 @@ fn who_lets_go_of_an_exchange_cancels_what_belongs_to_no_session() {
 }
 
 #[test]
-fn what_was_kept_of_a_caller_that_vanished_is_given_back() {
+fn data_of_a_disconnected_caller_is_freed() {
     let mut server = server().holding();
     let large = format!(r#""name":"echo","arguments":{{"message":"{}"}}"#, "x".repeat(100_000));
     for lane in [5, 6] {
@@ -111,7 +111,7 @@ fn what_was_kept_of_a_caller_that_vanished_is_given_back() {
 }
 
 #[test]
-fn outside_a_session_nobody_cancels_by_another_lane() {
+fn a_stateless_call_cannot_be_cancelled_from_another_lane() {
     let mut server = open("2025-11-25").holding();
     by(&mut server, 5, &echo("1"));
     by(&mut server, 6, &stateless("2", "tools/call", ECHO, ""));
@@ -128,7 +128,7 @@ fn outside_a_session_nobody_cancels_by_another_lane() {
 }
 
 #[test]
-fn a_listener_hears_by_its_own_lane_until_it_lets_go() {
+fn a_listener_is_served_on_its_own_lane_until_it_closes() {
     let mut server = server();
     let listen = |id: &str| stateless(id, "subscriptions/listen", r#""notifications":{"toolsListChanged":true}"#, "");
     for lane in [0, 5, 6] {

@@ -20,7 +20,7 @@ fn with_tasks() -> TestServer {
 }
 
 #[test]
-fn a_call_may_ask_first_and_go_on_as_a_task() {
+fn a_call_may_ask_first_and_continue_as_a_task() {
     let mut server = with_tasks();
     let id = delivered(&mut server, &call("1", WILLING, ""));
     let asked = only(server.ask(id, vec![(QuestionId(1), form().named("who"))]));
@@ -36,7 +36,7 @@ fn a_call_may_ask_first_and_go_on_as_a_task() {
 }
 
 #[test]
-fn a_caller_that_did_not_wish_for_a_task_gets_its_answer() {
+fn a_caller_without_task_support_gets_its_answer() {
     let mut server = with_tasks();
     let id = delivered(&mut server, &call("1", "{}", ""));
     assert_eq!(server.notice(Notice::GoesOnAsTask(id)), NOTHING);

@@ -29,7 +29,7 @@ fn told(lines: Vec<String>) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn each_filter_is_honoured_if_it_was_asked_for_and_is_there() {
+fn each_requested_and_provided_filter_is_confirmed() {
     let filters = ["toolsListChanged", "promptsListChanged", "resourcesListChanged"];
     let notices = [Notice::ToolsChanged, Notice::PromptsChanged, Notice::ResourcesChanged];
     let methods = ["tools", "prompts", "resources"].map(|list| format!("notifications/{list}/list_changed"));
@@ -58,7 +58,7 @@ fn each_filter_is_honoured_if_it_was_asked_for_and_is_there() {
 }
 
 #[test]
-fn resources_are_watched_before_the_acknowledgement_and_only_those_that_can_be_are_named() {
+fn the_acknowledgement_lists_the_resources_that_are_watched() {
     let mut server = whole(STATELESS);
     let filter =
         json!({"toolsListChanged": true, "resourceSubscriptions": ["test://b", "none://x", "test://a", "test://a"]});
@@ -85,7 +85,7 @@ fn resources_are_watched_before_the_acknowledgement_and_only_those_that_can_be_a
 }
 
 #[test]
-fn a_subscription_that_ended_too_early_leaves_nothing_watched() {
+fn a_subscription_that_ended_early_cancels_its_watches() {
     for ended_by in ["cancelled", "hung up", "stopped"] {
         let mut server = whole(STATELESS);
         server.lane = Lane(7);
@@ -108,7 +108,7 @@ fn a_subscription_that_ended_too_early_leaves_nothing_watched() {
 }
 
 #[test]
-fn a_listener_that_hangs_up_or_is_stopped_watches_nothing_any_more() {
+fn a_closed_listener_cancels_its_watches() {
     for ends in
         [|server: &mut TestServer| server.hung_up(Lane(7)), |server: &mut TestServer| server.stop(Stop::Terminated)]
     {
@@ -121,7 +121,7 @@ fn a_listener_that_hangs_up_or_is_stopped_watches_nothing_any_more() {
 }
 
 #[test]
-fn resources_are_not_watched_where_they_cannot_be() {
+fn resources_are_not_watched_without_the_capability() {
     let mut server = with_menu(Menu { resource_updates: false, ..whole_menu() }, STATELESS);
     let answer = only(server.line(&listen("5", &json!({"resourceSubscriptions": ["test://a"]}))));
     assert_eq!(answer, acknowledged(5, &json!({})));
@@ -136,7 +136,7 @@ fn resources_are_not_watched_where_they_cannot_be() {
 }
 
 #[test]
-fn one_lane_cannot_take_all_the_room() {
+fn one_lane_cannot_use_all_subscriptions() {
     let mut server = whole(STATELESS);
     let mut count = 0;
     for lane in 1..=17 {

@@ -69,7 +69,7 @@ fn without_a_token_there_is_no_progress() {
 }
 
 #[test]
-fn a_cancelled_call_is_not_answered_and_the_newest_of_equal_ids_is_meant() {
+fn a_cancelled_call_is_not_answered_and_the_newest_id_wins() {
     for version in DIALECT.versions {
         let (mut server, first) = waiting(version, "1");
         let again = match *version {
@@ -155,7 +155,7 @@ fn without_logging_and_list_changed_nothing_is_sent() {
 }
 
 #[test]
-fn changes_of_the_menu_are_told_in_an_open_session() {
+fn changes_of_the_menu_are_reported_in_an_open_session() {
     let changes =
         [(Notice::ToolsChanged, "tools"), (Notice::ResourcesChanged, "resources"), (Notice::PromptsChanged, "prompts")];
     for (notice, list) in changes {
@@ -174,7 +174,7 @@ fn changes_of_the_menu_are_told_in_an_open_session() {
 }
 
 #[test]
-fn the_end_of_a_visit_is_told_where_visits_were_agreed() {
+fn the_end_of_a_visit_is_reported_if_agreed() {
     let notice = || Notice::ElicitationComplete("e1".to_owned());
     for version in HANDSHAKE {
         for (capabilities, is_agreed) in
@@ -197,7 +197,7 @@ fn the_end_of_a_visit_is_told_where_visits_were_agreed() {
 }
 
 #[test]
-fn a_caller_is_let_go_only_where_it_comes_back() {
+fn an_exchange_is_closed_early_only_if_the_caller_can_return() {
     let pause = std::time::Duration::from_millis(50);
     for version in DIALECT.versions {
         for lane in [Lane::MAIN, Lane(3)] {

@@ -70,7 +70,7 @@ fn tools_are_listed_called_and_fail_alike_in_every_revision() {
 }
 
 #[test]
-fn a_client_asks_a_server_without_tools_for_nothing() {
+fn a_client_sends_no_tool_requests_to_a_server_without_tools() {
     for version in DIALECT.versions {
         let menu = Menu { tools: false, tool_changes: false, logging: true, ..Menu::default() };
         let mut pair = Pair::new(&DIALECT, ServerSetup { menu, ..server_setup() }, client_setup(version));
@@ -83,7 +83,7 @@ fn a_client_asks_a_server_without_tools_for_nothing() {
 }
 
 #[test]
-fn what_a_client_declares_is_in_force_only_where_the_revision_has_it() {
+fn client_capabilities_are_in_force_only_if_the_revision_has_them() {
     let provides = ["roots", "roots.listChanged", "elicitation", "elicitation.url", "sampling", "made-up"];
     let setup = |version: &str| ClientSetup {
         provides: provides.iter().map(|name| (Capability::from_wire(*name), None)).collect(),

@@ -38,7 +38,7 @@ pub(crate) fn asked(lines: Vec<String>, id: u64) -> (Value, Value) {
 const YES: &str = r#"{"action":"accept","content":{}}"#;
 
 #[test]
-fn a_call_that_asks_is_answered_with_its_questions_and_goes_on_with_their_answers() {
+fn a_call_is_answered_with_questions_and_continues_with_answers() {
     let mut server = server().holding();
     server.lane = Lane(1);
     let call_id = delivered(&mut server, &call("1"));
@@ -77,7 +77,7 @@ fn a_call_that_asks_is_answered_with_its_questions_and_goes_on_with_their_answer
 }
 
 #[test]
-fn what_has_no_answer_is_asked_again_under_a_new_state() {
+fn unanswered_questions_are_asked_again_with_a_new_state() {
     let mut server = server().holding();
     let id = delivered(&mut server, &call("1"));
     let questions = vec![(QuestionId(1), form().named("a")), (QuestionId(2), form().named("b"))];
@@ -100,7 +100,7 @@ fn what_has_no_answer_is_asked_again_under_a_new_state() {
 }
 
 #[test]
-fn a_state_is_good_only_as_it_was_given_and_for_whom_and_what() {
+fn a_state_is_valid_only_for_its_principal_and_request() {
     let mut server = server().holding();
     server.principal = Some("alice".to_owned());
     let id = delivered(&mut server, &call("1"));
@@ -131,7 +131,7 @@ fn a_state_is_good_only_as_it_was_given_and_for_whom_and_what() {
 }
 
 #[test]
-fn a_state_is_good_only_with_the_scopes_that_the_call_needed() {
+fn a_state_is_valid_only_with_the_needed_scopes() {
     let mut server = server().holding();
     (server.principal, server.scopes) = (Some("alice".to_owned()), Some("ops".into()));
     let id = delivered(&mut server, &call("1"));
@@ -147,7 +147,7 @@ fn a_state_is_good_only_with_the_scopes_that_the_call_needed() {
 }
 
 #[test]
-fn only_what_this_request_declared_is_asked() {
+fn only_declared_questions_are_asked() {
     let mut server = server().holding();
     let id = delivered(&mut server, &calls("1", r#"{"sampling":{}}"#, ""));
     let questions =
@@ -171,7 +171,7 @@ fn only_what_this_request_declared_is_asked() {
 }
 
 #[test]
-fn a_page_to_visit_has_no_id_of_its_own() {
+fn a_page_to_visit_has_no_separate_id() {
     let mut server = server().holding();
     let id = delivered(&mut server, &call("1"));
     let page = json!({"mode": "url", "url": "https://example.org", "message": "?", "elicitationId": "x"});
@@ -180,7 +180,7 @@ fn a_page_to_visit_has_no_id_of_its_own() {
 }
 
 #[test]
-fn prompts_and_resources_wait_as_well_and_what_was_asked_for_is_not_kept() {
+fn prompts_and_resources_can_be_parked_too() {
     let menu = Menu { cache: CacheHints { ttl_ms: 5000, public: true }, ..whole_menu() };
     let mut server = with_menu(menu, STATELESS);
     let raw = |value: Value| gladhand_core::wire::json::to_raw(&value);
@@ -208,7 +208,7 @@ fn prompts_and_resources_wait_as_well_and_what_was_asked_for_is_not_kept() {
 }
 
 #[test]
-fn answers_that_come_before_they_are_asked_for_are_taken() {
+fn answers_in_the_first_request_are_used() {
     let mut server = server().holding();
     let given = format!(r#","inputResponses":{{"a":{YES},"b":12345,"other":{YES}}}"#);
     let id = delivered(&mut server, &calls("1", EVERYTHING, &given));
@@ -226,7 +226,7 @@ fn answers_that_come_before_they_are_asked_for_are_taken() {
 }
 
 #[test]
-fn a_caller_that_does_not_come_back_ends_its_call() {
+fn a_parked_call_ends_after_its_timeout() {
     let mut server = server().holding();
     let park = |server: &mut TestServer, id: &str| -> (CallId, Value) {
         let call = delivered(server, &call(id));
@@ -247,7 +247,7 @@ fn a_caller_that_does_not_come_back_ends_its_call() {
 }
 
 #[test]
-fn the_outcome_of_a_call_that_did_not_wait_is_kept_for_its_caller() {
+fn the_outcome_of_a_parked_call_is_kept_for_its_caller() {
     let mut server = server().holding();
     let id = delivered(&mut server, &call("1"));
     let (_, state) = asked(ask(&mut server, id, 1, form().named("a")), 1);
@@ -264,7 +264,7 @@ fn the_outcome_of_a_call_that_did_not_wait_is_kept_for_its_caller() {
 }
 
 #[test]
-fn what_is_said_about_a_call_follows_its_newest_request() {
+fn notices_of_a_call_follow_its_newest_request() {
     let mut server = server().holding();
     let token =
         |line: String, token: &str| line.replace(r#""_meta":{"#, &format!(r#""_meta":{{"progressToken":{token},"#));
@@ -287,7 +287,7 @@ fn what_is_said_about_a_call_follows_its_newest_request() {
 }
 
 #[test]
-fn parked_calls_are_bounded_and_do_not_crowd_out_others() {
+fn parked_calls_are_limited_separately() {
     let mut server = server().holding();
     for at in 0..256 {
         let id = delivered(&mut server, &call(&at.to_string()));
@@ -300,7 +300,7 @@ fn parked_calls_are_bounded_and_do_not_crowd_out_others() {
 }
 
 #[test]
-fn at_the_end_parked_calls_are_ended_at_once() {
+fn parked_calls_end_with_the_session() {
     let mut server = server().holding();
     let parked = delivered(&mut server, &call("1"));
     asked(ask(&mut server, parked, 1, form()), 1);

@@ -45,7 +45,7 @@ fn ok(id: &Value, result: &str) -> String {
 }
 
 #[test]
-fn a_question_is_a_request_by_the_way_of_its_call_and_its_response_is_the_answer() {
+fn a_question_is_a_request_on_the_lane_of_its_call() {
     for version in ["2025-06-18", "2025-11-25"] {
         let mut server = open_with(version, EVERYTHING);
         server.lane = Lane(7);
@@ -84,7 +84,7 @@ fn a_conversation_out_of_order_is_not_asked() {
 }
 
 #[test]
-fn what_was_not_agreed_is_not_asked() {
+fn unagreed_questions_are_not_asked() {
     let url = || Question::elicit(&json!({"mode": "url", "url": "https://example.org", "message": "Go"}));
     let with_tools = || Question::sample(&json!({"messages": [], "maxTokens": 1, "tools": []}));
     for (version, declared, question, missing) in [
@@ -109,7 +109,7 @@ fn what_was_not_agreed_is_not_asked() {
 }
 
 #[test]
-fn a_question_is_put_in_the_words_of_the_revision() {
+fn a_question_is_converted_to_the_revision() {
     let ask_params = |version: &str, declared: &str, question: &Question| -> Result<Value, FailureKind> {
         let mut server = open_with(version, declared);
         let call = delivered(&mut server, &echo("1"));
@@ -167,7 +167,7 @@ fn a_question_is_put_in_the_words_of_the_revision() {
 }
 
 #[test]
-fn a_question_that_was_written_on_several_lines_goes_out_on_one() {
+fn a_multi_line_question_is_sent_on_one_line() {
     let mut server = open_with("2025-11-25", EVERYTHING);
     let call = delivered(&mut server, &echo("1"));
     let params = gladhand_core::wire::json::raw("{\n \"message\": \"a\\nb\"\r\n}".to_owned());
@@ -176,7 +176,7 @@ fn a_question_that_was_written_on_several_lines_goes_out_on_one() {
 }
 
 #[test]
-fn an_error_and_a_result_that_is_no_object_are_no_answer() {
+fn an_error_or_an_invalid_result_fails_the_question() {
     let mut server = open_with("2025-11-25", EVERYTHING);
     let call = delivered(&mut server, &echo("1"));
     for ending in [r#""error":{"code":-1,"message":"no"}"#, r#""result":[]"#, r#""result":null"#] {
@@ -205,7 +205,7 @@ fn nothing_is_asked_before_the_session_is_open() {
 }
 
 #[test]
-fn when_a_call_ends_its_questions_are_taken_back() {
+fn questions_are_withdrawn_when_their_call_ends() {
     for cancelled in [false, true] {
         let mut server = open_with("2025-11-25", EVERYTHING);
         let call = delivered(&mut server, &echo("1"));
@@ -222,7 +222,7 @@ fn when_a_call_ends_its_questions_are_taken_back() {
 }
 
 #[test]
-fn when_the_session_ends_nobody_is_asked_and_who_asked_hears_of_it() {
+fn questions_fail_when_the_session_ends() {
     let mut server = open_with("2025-11-25", EVERYTHING);
     let call = delivered(&mut server, &echo("1"));
     ask(&mut server, call, 1, form());

@@ -34,7 +34,7 @@ fn bare(version: &str, mut result: Value, is_cacheable: bool) -> Value {
 }
 
 #[test]
-fn lists_show_what_their_revision_has() {
+fn lists_contain_the_members_of_their_revision() {
     let resource = Resource {
         title: Some("T".to_owned()),
         extra: vec![("size".to_owned(), raw(&json!(7))), ("uri".to_owned(), raw(&json!("forged")))],
@@ -128,7 +128,7 @@ fn contents_are_carried_as_they_are() {
 }
 
 #[test]
-fn a_resource_that_is_not_there_has_the_code_of_its_era() {
+fn an_unknown_resource_has_the_error_code_of_its_era() {
     for version in DIALECT.versions {
         let code = if *version == STATELESS { -32602 } else { -32002 };
         let answer = asked(&mut whole(version), version, "resources/read", r#""uri":"none://x""#);
@@ -149,7 +149,7 @@ fn updated(server: &mut TestServer, uri: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_session_hears_of_what_it_subscribed_to_until_it_does_not() {
+fn a_session_gets_updates_until_it_unsubscribes() {
     for version in HANDSHAKE {
         let mut server = whole(version);
         assert_eq!(updated(&mut server, "test://a"), NOTHING, "there is no subscription yet");
@@ -175,7 +175,7 @@ fn a_session_hears_of_what_it_subscribed_to_until_it_does_not() {
 }
 
 #[test]
-fn what_cannot_be_watched_is_not_subscribed_to() {
+fn an_unwatchable_resource_is_refused() {
     let mut server = whole("2025-11-25");
     let answer = asked(&mut server, "2025-11-25", "resources/subscribe", r#""uri":"none://x""#);
     assert_eq!((&answer["error"]["code"], &answer["error"]["data"]), (&(-32002).into(), &json!({"uri": "none://x"})));
@@ -215,7 +215,7 @@ fn subscriptions_to_long_uris_count_as_several() {
 }
 
 #[test]
-fn changes_before_initialized_are_owed_once_and_a_second_initialize_forgets_the_first() {
+fn changes_before_initialized_are_reported_once() {
     let fresh = || TestServer::pinned(&DIALECT, ServerSetup { menu: whole_menu(), ..server_setup() }).holding();
     let mut server = fresh();
     server.line(&initialize("2025-11-25"));
@@ -244,7 +244,7 @@ fn changes_before_initialized_are_owed_once_and_a_second_initialize_forgets_the_
 }
 
 #[test]
-fn a_watch_that_was_begun_is_not_given_up_half_way() {
+fn a_started_watch_cannot_be_cancelled() {
     let mut server = whole("2025-11-25");
     server.line(&request("1", "resources/subscribe", r#"{"uri":"test://a"}"#));
     assert_eq!(server.line(&cancel("1")), NOTHING);

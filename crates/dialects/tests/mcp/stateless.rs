@@ -15,7 +15,7 @@ fn with_meta(method: &str, meta: &str) -> String {
 }
 
 #[test]
-fn discovery_says_what_there_is() {
+fn discovery_lists_versions_and_capabilities() {
     let answer = only(server().line(&stateless("1", "server/discover", "", "")));
     let expected = json!({
         "jsonrpc": "2.0",
@@ -66,7 +66,7 @@ fn missing_metadata_is_refused_by_name() {
 }
 
 #[test]
-fn a_version_that_is_not_spoken_gets_the_list_of_those_that_are() {
+fn an_unsupported_version_gets_the_supported_list() {
     for version in ["2099-01-01", "2025-11-25", "2024-11-05", ""] {
         for method in ["tools/call", "server/discover", "initialize"] {
             let meta = format!(r#"{{"{VERSION_KEY}":"{version}","{CAPABILITIES_KEY}":{{}}}}"#);
@@ -95,7 +95,7 @@ fn removed_methods_do_not_exist() {
 }
 
 #[test]
-fn every_request_is_judged_alone_and_an_agreement_is_announced_when_it_changes() {
+fn every_request_is_evaluated_independently() {
     let mut server = server();
     let line = |info: &str, capabilities: &str, token: &str| {
         with_meta(
@@ -130,7 +130,7 @@ fn every_request_is_judged_alone_and_an_agreement_is_announced_when_it_changes()
 }
 
 #[test]
-fn log_messages_come_only_for_requests_that_asked() {
+fn log_messages_are_sent_only_on_request() {
     let mut server = server().holding();
     server.line(&stateless("1", "tools/call", ECHO, r#""io.modelcontextprotocol/logLevel":"error""#));
     server.line(&stateless("2", "tools/call", ECHO, ""));
@@ -144,7 +144,7 @@ fn log_messages_come_only_for_requests_that_asked() {
 }
 
 #[test]
-fn a_listener_is_acknowledged_first_and_hears_only_what_it_asked_for() {
+fn a_listener_is_acknowledged_first_and_gets_only_requested_changes() {
     let mut server = server();
     let listen =
         |id: &str, filter: &str| stateless(id, "subscriptions/listen", &format!(r#""notifications":{filter}"#), "");
@@ -204,7 +204,7 @@ fn subscriptions_are_bounded() {
 }
 
 #[test]
-fn either_era_may_come_first_and_neither_locks_the_other_out() {
+fn both_eras_can_be_mixed_in_any_order() {
     let mut server = server();
     assert_eq!(only(server.line(&stateless("1", "server/discover", "", "")))["result"]["resultType"], "complete");
     assert_eq!(error(server.line(&echo("2"))).1, -32602, "a request without metadata belongs to the handshake era");
@@ -220,7 +220,7 @@ fn either_era_may_come_first_and_neither_locks_the_other_out() {
 }
 
 #[test]
-fn several_clients_are_remembered_side_by_side() {
+fn openings_of_several_clients_are_cached() {
     let mut server = server();
     for round in 0..3 {
         for client in 0..16 {

@@ -72,7 +72,7 @@ fn failed() -> Outcome {
 }
 
 #[test]
-fn a_task_is_wished_for_only_where_it_was_agreed() {
+fn a_task_is_requested_only_if_agreed() {
     let wish = |server: &mut TestServer, line: &str| {
         delivered(server, line);
         server.delivered.back().unwrap().call.terms.task
@@ -124,7 +124,7 @@ fn a_task_is_made_polled_and_its_result_fetched() {
 }
 
 #[test]
-fn an_ended_task_says_how() {
+fn an_ended_task_has_its_final_state() {
     for (outcome, status, is_error) in [
         (failed(), "failed", false),
         (Err(Failure::unknown_tool("echo")), "failed", true),
@@ -181,7 +181,7 @@ fn the_extension_writes_tasks_flat() {
 }
 
 #[test]
-fn a_cancelled_task_ends_and_whoever_waits_for_it_hears_of_it() {
+fn a_cancelled_task_ends_and_answers_waiting_requests() {
     let mut server = session(server_setup());
     let (call, id) = legacy_task(&mut server, "1");
     server.line(&about("2", "tasks/result", &id));
@@ -227,7 +227,7 @@ fn a_task_asks_in_requests_that_name_it() {
 }
 
 #[test]
-fn where_exchanges_come_and_go_a_task_asks_whoever_waits_for_it() {
+fn over_http_a_task_asks_on_a_waiting_exchange() {
     let mut server = session(server_setup());
     server.lane = Lane(1);
     let (call, id) = legacy_task(&mut server, "1");
@@ -251,7 +251,7 @@ fn where_exchanges_come_and_go_a_task_asks_whoever_waits_for_it() {
 }
 
 #[test]
-fn a_task_of_the_extension_asks_when_it_is_looked_at() {
+fn a_task_of_the_extension_asks_when_polled() {
     let mut server = with_tasks(server_setup());
     let (call, id) = extended_task(&mut server, "1");
     let questions = vec![
@@ -281,7 +281,7 @@ fn a_task_of_the_extension_asks_when_it_is_looked_at() {
 }
 
 #[test]
-fn whoever_listens_for_a_task_of_the_extension_is_told_how_it_is() {
+fn listeners_get_the_state_of_a_task_of_the_extension() {
     let mut server = with_tasks(server_setup());
     server.principal = Some("alice".to_owned());
     let (call, id) = extended_task(&mut server, "1");
@@ -317,7 +317,7 @@ fn whoever_listens_for_a_task_of_the_extension_is_told_how_it_is() {
 }
 
 #[test]
-fn a_call_may_ask_first_and_go_on_as_a_task_later() {
+fn a_call_may_ask_first_and_continue_as_a_task_later() {
     let mut server = with_tasks(server_setup());
     let call = delivered(&mut server, &extended("1", "tools/call", ECHO));
     let asked = only(ask(&mut server, call, 1, form().named("a")));
@@ -336,7 +336,7 @@ fn a_call_may_ask_first_and_go_on_as_a_task_later() {
 }
 
 #[test]
-fn a_task_belongs_to_whoever_made_it() {
+fn a_task_belongs_to_its_principal() {
     let mut server = session(server_setup());
     server.principal = Some("alice".to_owned());
     let (_, old) = legacy_task(&mut server, "1");
@@ -355,7 +355,7 @@ fn a_task_belongs_to_whoever_made_it() {
 }
 
 #[test]
-fn a_task_of_the_extension_needs_the_scopes_that_its_call_needed() {
+fn a_task_of_the_extension_needs_the_scopes_of_its_call() {
     let mut server = with_tasks(server_setup());
     (server.principal, server.scopes) = (Some("alice".to_owned()), Some("ops talk".into()));
     let call = delivered(&mut server, &extended("1", "tools/call", ECHO));
@@ -378,7 +378,7 @@ fn a_task_of_the_extension_needs_the_scopes_that_its_call_needed() {
 }
 
 #[test]
-fn tasks_are_listed_page_by_page_however_many_are_gone_by_then() {
+fn tasks_are_listed_in_pages_even_if_some_expire() {
     let mut setup = server_setup();
     (setup.menu.tasks, setup.page_size) = (true, 2);
     let mut server = opened(TestServer::pinned(&DIALECT, setup).holding(), "2025-11-25");
@@ -403,7 +403,7 @@ fn tasks_are_listed_page_by_page_however_many_are_gone_by_then() {
 }
 
 #[test]
-fn a_task_is_forgotten_when_its_time_is_over() {
+fn a_task_is_removed_after_its_time_to_live() {
     let mut server = session(server_setup());
     let ttl = |server: &mut TestServer, wish: &str| {
         let call = delivered(server, &legacy_call("1", wish));
@@ -431,7 +431,7 @@ fn a_task_is_forgotten_when_its_time_is_over() {
 }
 
 #[test]
-fn progress_of_a_task_is_told_until_it_ends_where_there_is_a_session() {
+fn progress_of_a_task_is_reported_until_it_ends_in_a_session() {
     let progress = |step: f64| Progress { progress: step, total: None, message: None };
     let mut server = session(server_setup());
     server.lane = Lane(3);
@@ -468,7 +468,7 @@ fn tasks_are_bounded() {
 }
 
 #[test]
-fn one_peer_of_many_cannot_have_all_the_tasks() {
+fn one_peer_cannot_use_all_tasks() {
     let mut server = with_tasks(server_setup());
     let mut wish = |party| {
         server.party = Some(Party(party));
@@ -484,7 +484,7 @@ fn one_peer_of_many_cannot_have_all_the_tasks() {
 }
 
 #[test]
-fn at_the_end_tasks_are_ended_at_once() {
+fn tasks_end_with_the_session() {
     let mut server = session(server_setup());
     let (working, id) = legacy_task(&mut server, "1");
     let (ended, _) = legacy_task(&mut server, "2");

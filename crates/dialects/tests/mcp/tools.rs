@@ -70,7 +70,7 @@ fn a_list_is_paged_with_opaque_cursors_that_are_checked() {
 }
 
 #[test]
-fn a_definition_shows_what_its_revision_has() {
+fn a_definition_has_the_members_of_its_revision() {
     let tool = Tool {
         title: Some("T".to_owned()),
         output_schema: Some(json::raw(r#"{"type":"object"}"#.to_owned())),
@@ -104,7 +104,7 @@ fn a_definition_shows_what_its_revision_has() {
 }
 
 #[test]
-fn a_result_shows_what_its_revision_has() {
+fn a_result_has_the_members_of_its_revision() {
     let result = |structured: &str| ToolResult {
         content: vec![
             Content::text("a"),
@@ -218,7 +218,7 @@ fn arguments_may_be_absent_or_null_and_nothing_else_but_an_object() {
 }
 
 #[test]
-fn arguments_travel_as_they_were_written() {
+fn arguments_are_passed_unchanged() {
     let arguments = r#"{ "n":1.0,"big":123456789012345678901234567890 , "s":"\ud83d","s":"\u0041"}"#;
     for line in [
         request("1", "tools/call", &format!(r#"{{"name":"echo","arguments":{arguments}}}"#)),
@@ -232,7 +232,7 @@ fn arguments_travel_as_they_were_written() {
 }
 
 #[test]
-fn beyond_the_limit_calls_are_busy_at_once() {
+fn calls_beyond_the_limit_are_answered_busy() {
     let setup = || ServerSetup { max_in_flight: 2, ..server_setup() };
     for line in [echo("9"), stateless("9", "tools/list", "", "")] {
         let mut server = opened(TestServer::pinned(&DIALECT, setup()), "2025-11-25").holding();
@@ -283,7 +283,7 @@ fn calls_in_flight_are_still_answered_after_a_stop() {
 }
 
 #[test]
-fn whether_a_tool_can_be_a_task_is_said_only_where_that_has_a_word() {
+fn task_support_is_listed_only_in_revisions_with_tasks() {
     let schema =
         || json::raw(r#"{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}"#.to_owned());
     let supports = [
@@ -306,7 +306,7 @@ fn whether_a_tool_can_be_a_task_is_said_only_where_that_has_a_word() {
 }
 
 #[test]
-fn content_that_a_revision_does_not_know_is_put_into_words_that_it_knows() {
+fn newer_content_is_converted_for_older_revisions() {
     let audio = json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav", "annotations": {"priority": 1}});
     let link = json!({"type": "resource_link", "uri": "test://a", "name": "a", "annotations": {"priority": 1}});
     let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png", "uri": "x"});

@@ -49,7 +49,7 @@ fn recordings(of: impl Fn(&str) -> bool) -> Vec<(String, Vec<Recorded>)> {
 
 /// Each recorded client, line by line, against a new server for each process that it started.
 #[test]
-fn recorded_clients_open_us_and_are_answered() {
+fn recorded_clients_can_open_our_server() {
     let clients = recordings(|peer| peer.starts_with("client-"));
     assert!(clients.len() >= 12, "only {} recordings", clients.len());
     for (name, recorded) in clients {
@@ -102,7 +102,7 @@ fn answer_from(recorded: &[Recorded], hand: &mut Hand, name: &str) {
 }
 
 #[test]
-fn recorded_servers_are_opened_by_us() {
+fn our_client_can_open_recorded_servers() {
     let servers = recordings(|peer| !peer.starts_with("client-"));
     assert!(servers.len() >= 30, "only {} recordings", servers.len());
     for (name, recorded) in servers {

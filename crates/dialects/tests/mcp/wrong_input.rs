@@ -28,7 +28,7 @@ fn got(lines: Vec<String>) -> Got {
 }
 
 #[test]
-fn every_line_has_a_defined_answer_and_the_session_goes_on() {
+fn every_line_has_a_defined_answer_and_the_session_continues() {
     use Got::{Error, Nothing, Result};
     let null = || Value::Null;
     let table: Vec<(&[u8], Got)> = vec![
@@ -122,7 +122,7 @@ fn a_lone_surrogate_is_echoed_as_written_but_is_no_name() {
 }
 
 #[test]
-fn nothing_wrong_before_the_opening_spoils_it() {
+fn wrong_input_before_the_opening_does_not_prevent_it() {
     let lines = [
         "42",
         "{}",

@@ -75,7 +75,7 @@ fn every_failure_has_its_code() {
 }
 
 #[test]
-fn events_are_counted_from_zero_and_sent_only_to_those_who_stream() {
+fn events_are_numbered_from_zero_and_sent_only_with_streaming() {
     let mut server = open(server_setup());
     let streaming = call("s").replace("\"arguments\"", "\"streaming\":true,\"arguments\"");
     say(&mut server, &streaming);
@@ -161,7 +161,7 @@ fn absurd_timeouts_are_clamped() {
 }
 
 #[test]
-fn shutdown_is_silent_and_lets_what_was_accepted_finish() {
+fn shutdown_gets_no_answer_and_accepted_calls_finish() {
     let cases = [
         ("", 10),
         (r#","timeout":3"#, 3),
@@ -186,7 +186,7 @@ fn shutdown_is_silent_and_lets_what_was_accepted_finish() {
 }
 
 #[test]
-fn what_could_not_finish_is_failed_also_from_the_queue() {
+fn unfinished_calls_fail_including_queued_ones() {
     let mut server = open(ServerSetup { max_parallel: 1, ..server_setup() });
     for id in ["running", "queued", "last"] {
         say(&mut server, &call(id));
@@ -203,7 +203,7 @@ fn what_could_not_finish_is_failed_also_from_the_queue() {
 }
 
 #[test]
-fn a_line_laid_out_by_somebody_else_still_fits_on_one() {
+fn multi_line_json_is_written_on_one_line() {
     let mut server = open(server_setup());
     say(&mut server, &call("c"));
     let id = server.delivered[0].call.id;

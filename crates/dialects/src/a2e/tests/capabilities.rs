@@ -87,7 +87,7 @@ fn every_request_is_carried_and_answered_with_its_response() {
 }
 
 #[test]
-fn what_a_capability_says_of_a_failure_is_its_own() {
+fn a_capability_uses_its_own_error_codes() {
     let mut server = granting(everything());
     say(&mut server, &message("memory/store/req", "m", &mandatory("memory/store/req")));
     let (id, _) = last(&server);
@@ -101,7 +101,7 @@ fn what_a_capability_says_of_a_failure_is_its_own() {
 }
 
 #[test]
-fn what_is_known_to_fail_again_is_not_worth_a_retry() {
+fn a_permanent_failure_is_not_retryable() {
     let mut server = granting(everything());
     let cases = [
         (Failure::of_capability("runtime_error", "it broke"), true),
@@ -166,7 +166,7 @@ fn a_field_that_is_missing_or_of_another_type_is_named() {
 }
 
 #[test]
-fn a_session_id_of_somebody_else_is_refused() {
+fn a_foreign_session_id_is_refused() {
     let mut server = granting(everything());
     for name in ["proc/spawn/req", "toolkit/configure/req", "chain/req"] {
         let answer = say(&mut server, &message(name, "r", &json!({"session_id": "elsewhere"})));
@@ -223,7 +223,7 @@ fn a_push_belongs_to_no_request() {
 }
 
 #[test]
-fn what_unblocks_others_waits_for_nobody() {
+fn urgent_requests_skip_the_queue() {
     let mut server = granting(ServerSetup { max_parallel: 1, ..everything() });
     say(&mut server, &message("multi_agent/await", "a", &json!({"subagent_id": "s"})));
     say(&mut server, &message("planning/plan/list", "waits", &json!({})));
@@ -240,7 +240,7 @@ fn what_unblocks_others_waits_for_nobody() {
 }
 
 #[test]
-fn who_has_servers_of_mcp_can_be_asked_for_their_sake() {
+fn an_agent_with_the_mcp_capability_can_be_asked() {
     let mut server = granting(everything());
     let params = json!({"messages": [{"role": "user"}], "maxTokens": 7, "systemPrompt": "be brief"});
     let asked =
@@ -278,7 +278,7 @@ fn who_has_servers_of_mcp_can_be_asked_for_their_sake() {
 }
 
 #[test]
-fn a_pass_opens_what_it_says_to_whom_it_says() {
+fn a_pass_grants_its_capabilities_to_its_client() {
     let pass = |token: &str, client: Option<&str>, capabilities: Option<&[&str]>| Pass {
         token: Secret::new(token),
         client: client.map(str::to_owned),
@@ -310,7 +310,7 @@ fn a_pass_opens_what_it_says_to_whom_it_says() {
 }
 
 #[test]
-fn an_agreement_says_whom_the_token_stands_for() {
+fn an_agreement_records_the_principal_of_the_token() {
     let pass = |token: &str, client: Option<&str>, principal: Option<&str>| Pass {
         client: client.map(str::to_owned),
         principal: principal.map(Into::into),
@@ -337,7 +337,7 @@ fn an_agreement_says_whom_the_token_stands_for() {
 }
 
 #[test]
-fn what_is_only_observed_still_needs_to_be_open() {
+fn an_unagreed_request_passes_only_if_its_capability_is_granted() {
     // The menu has `memory`, and the token also opens `planning`. The agent requests neither.
     let menu = Menu { capabilities: vec!["memory", "planning"], ..server_setup().menu };
     let setup = ServerSetup { menu, unagreed: Unagreed::Passes, ..server_setup() };
@@ -367,7 +367,7 @@ fn what_is_only_observed_still_needs_to_be_open() {
 }
 
 #[test]
-fn only_known_questions_are_put() {
+fn only_known_questions_are_asked() {
     let mut server = granting(everything());
     let elicit = Question { key: None, kind: QuestionKind::Elicit, params: raw("{}".to_owned()) };
     assert!(server.ask_session(vec![(QuestionId(1), elicit)]).is_empty());
@@ -389,7 +389,7 @@ fn carried(kind: &'static str, capability: &'static str, message: &str) -> Opera
 }
 
 #[test]
-fn our_agent_carries_requests_answers_and_events_of_our_host() {
+fn our_agent_forwards_requests_responses_and_events() {
     let mut pair = pair();
     let session = pair.server.opened[0].session.clone().unwrap();
     let message = r#"{"type":"proc/spawn/req","id":"theirs","a2e":"1.0","cmd":["ls"],"session_id":"ours"}"#;
@@ -420,7 +420,7 @@ fn our_agent_carries_requests_answers_and_events_of_our_host() {
 }
 
 #[test]
-fn our_agent_hears_what_a_capability_calls_a_failure_and_what_was_not_granted() {
+fn our_agent_reports_error_codes_and_missing_grants() {
     let mut pair = pair();
     let call = pair.begin(carried("memory/store/req", "memory", r#"{"memory_id":"m"}"#), false);
     let (id, _) = last(&pair.server);
@@ -474,7 +474,7 @@ fn our_agent_passes_questions_of_the_host_on() {
 }
 
 #[test]
-fn what_was_granted_before_ends_with_the_grant() {
+fn calls_end_when_their_grant_is_revoked() {
     for (hello, keeps_planning) in [
         (json!({"type": "handshake/req", "id": "h2", "agent_caps": ["planning"], "auth_token": "t"}), true),
         (json!({"type": "handshake/req", "id": "h2", "agent_caps": ["planning"], "auth_token": "wrong"}), false),

@@ -41,7 +41,7 @@ fn the_envelope_comes_first_and_in_order() {
 }
 
 #[test]
-fn every_reason_is_given_in_its_order_and_revokes_what_was_granted() {
+fn every_refusal_has_its_reason_and_revokes_grants() {
     let no_tools = {
         let mut setup = with_token();
         setup.menu.tools = false;
@@ -84,7 +84,7 @@ fn every_reason_is_given_in_its_order_and_revokes_what_was_granted() {
 }
 
 #[test]
-fn versions_of_major_one_are_accepted_and_1_0_is_what_they_get() {
+fn every_version_with_major_one_agrees_on_1_0() {
     for asked in ["1", "1.0", "1.7", "1.x"] {
         let mut server = holding(server_setup());
         let line = format!(r#"{{"type":"handshake/req","version":"{asked}","agent_caps":["tools"],"id":"h"}}"#);
@@ -160,7 +160,7 @@ fn ten_thousand_invented_capabilities_are_neither_granted_nor_kept() {
 }
 
 #[test]
-fn before_the_handshake_only_core_messages_are_heard() {
+fn before_the_handshake_only_core_messages_are_served() {
     let mut server = holding(server_setup());
     assert_eq!(say(&mut server, r#"{"type":"ping","id":"p"}"#)[0]["type"], json!("pong"));
     let agent_types = super::super::registry::TYPES;
@@ -255,7 +255,7 @@ fn ids_are_echoed_as_they_were_written() {
 }
 
 #[test]
-fn a_pong_tells_for_how_long_we_have_been_there() {
+fn a_pong_contains_the_uptime() {
     let mut server = holding(server_setup());
     server.advance(Duration::from_millis(1500));
     assert_eq!(say(&mut server, r#"{"type":"ping","id":"p"}"#)[0]["uptime_seconds"], json!(1.5));
@@ -275,7 +275,7 @@ const PRESENTED: &str =
     r#"{"type":"handshake/req","id":"h","agent_id":"ann","agent_caps":["tools"],"auth_token":"k1"}"#;
 
 #[test]
-fn a_session_ends_when_no_pass_opens_it_any_more() {
+fn a_session_ends_when_its_pass_is_removed() {
     let call = r#"{"type":"tool/call/req","id":"c","tool_name":"echo","arguments":{"message":"x"}}"#;
     let team = Pass { principal: Some("named:team".into()), ..pass("k1", None, None) };
     let cases: [(&[Pass], bool); 8] = [
@@ -302,7 +302,7 @@ fn a_session_ends_when_no_pass_opens_it_any_more() {
 }
 
 #[test]
-fn a_handshake_is_held_to_the_passes_of_now() {
+fn a_handshake_is_checked_against_the_current_passes() {
     let mut server = holding(ServerSetup { passes: vec![pass("k1", None, None)], ..server_setup() });
     assert!(server.readmit(&[pass("k2", None, None)]).is_empty());
     assert_eq!(say(&mut server, PRESENTED)[0]["reason"], json!("auth_failed"));
