@@ -500,9 +500,9 @@ fn notices_reach_their_call() {
         .collect();
     let expected = [
         "progress of 7 Some(4.0)",
-        r#"Dropped("a notification that nobody here waits for")"#,
+        r#"Dropped("a notification without a recipient")"#,
         r#"log error "d""#,
-        r#"Dropped("a notification that nobody here waits for")"#,
+        r#"Dropped("a notification without a recipient")"#,
         "tools changed",
         r#"Passed("a notification that was not agreed")"#,
         "Notice(PromptsChanged)",
