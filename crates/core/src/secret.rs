@@ -4,8 +4,7 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// A token or password. Prints as `[redacted]`; opened on purpose with [`Secret::expose`]; wiped from memory when it is
-/// dropped.
+/// A token or password. It prints as `[redacted]`, is read with [`Secret::expose`], and is wiped from memory on drop.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<String>);
 
@@ -15,15 +14,15 @@ impl Secret {
         Self(Zeroizing::new(text.into()))
     }
 
-    /// The credential itself.
+    /// Returns the credential in plain text.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether two secrets are equal, in a time that depends only on their lengths.
+    /// Whether two secrets are equal. The time taken depends only on their lengths.
     pub fn matches(&self, other: &Self) -> bool {
         let (ours, theirs) = (self.0.as_bytes(), other.0.as_bytes());
-        // Every byte of the longer one is looked at; a difference in length is a difference.
+        // Compare every byte of the longer secret. A difference in length is a difference.
         let longest = ours.len().max(theirs.len());
         let mut difference = usize::from(ours.len() != theirs.len());
         for at in 0..longest {

@@ -1,4 +1,4 @@
-//! What cannot be had under an agreement, and why: read from the rows that the gates read.
+//! Finds the features that an agreement excludes, and why. It reads the same table rows as the gates.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::side::Dialect;
 /// Why a feature of the neutral model is absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Absence {
-    /// The dialect has no words for it.
+    /// The dialect does not have the feature.
     NoWords {
         /// The dialect's name.
         dialect: &'static str,
@@ -19,20 +19,20 @@ pub enum Absence {
     OtherVersions {
         /// The dialect's name.
         dialect: &'static str,
-        /// Its versions that have it, oldest first.
+        /// The versions that have it, oldest first.
         versions: Vec<&'static str>,
     },
-    /// What opens it is not in force.
+    /// The required capability is not in force.
     NotAgreed {
-        /// What that is.
+        /// The required capability.
         need: Need,
-        /// What became of it, if anybody spoke of it.
+        /// Why it is not in force, if either side mentioned it.
         why: Option<Why>,
     },
 }
 
 impl Absence {
-    /// A word for programs.
+    /// A stable identifier of the reason, for programs.
     pub fn word(&self) -> &'static str {
         match self {
             Self::NoWords { .. } => "not_in_dialect",
@@ -88,7 +88,8 @@ fn absence(dialect: &Dialect, feature: Feature, agreement: &Agreement) -> Option
     }
 }
 
-/// What a part belongs to, if that is not in force either: then nobody need hear of the part.
+/// If a part belongs to a capability that is not in force either, returns that capability: the part then needs no
+/// separate reason.
 fn whole(dialect: &Dialect, part: Need, agreement: &Agreement) -> Need {
     let Some((capability, _)) = part.capability.split_once('.') else { return part };
     let whole = Need { capability, ..part };
@@ -112,7 +113,7 @@ mod tests {
     use crate::testing::{Pair, client_setup, server_setup};
     use crate::{REGISTRY, mcp};
 
-    fn told(dialect: &'static Dialect, version: &str) -> Vec<String> {
+    fn absences(dialect: &'static Dialect, version: &str) -> Vec<String> {
         let mut pair = Pair::new(dialect, server_setup(), client_setup(version));
         let agreement = pair.open().unwrap();
         let all = absent(dialect, &agreement);
@@ -120,22 +121,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_told_with_the_reason_the_tables_give() {
-        let told = |version| told(&mcp::DIALECT, version);
-        assert!(told("2024-11-05").contains(&"elicitation: only in mcp 2025-06-18, 2025-11-25, 2026-07-28".to_owned()));
-        assert!(told("2025-06-18").contains(&"elicitation: the client did not declare `elicitation`".to_owned()));
-        assert!(told("2025-06-18").contains(&"prompts: the server does not provide `prompts`".to_owned()));
-        assert!(!told("2026-07-28").iter().any(|line| line.starts_with("tools:") || line.starts_with("progress:")));
+    fn absent_features_have_the_reason_from_the_tables() {
+        let absences = |version| absences(&mcp::DIALECT, version);
+        assert!(
+            absences("2024-11-05").contains(&"elicitation: only in mcp 2025-06-18, 2025-11-25, 2026-07-28".to_owned())
+        );
+        assert!(absences("2025-06-18").contains(&"elicitation: the client did not declare `elicitation`".to_owned()));
+        assert!(absences("2025-06-18").contains(&"prompts: the server does not provide `prompts`".to_owned()));
+        assert!(!absences("2026-07-28").iter().any(|line| line.starts_with("tools:") || line.starts_with("progress:")));
     }
 
     #[test]
-    fn tools_are_what_every_dialect_has() {
+    fn every_dialect_has_tools() {
         for dialect in REGISTRY {
             assert_eq!(versions_with(dialect, Feature::Tools).len(), dialect.versions.len(), "{}", dialect.name);
-            let told = told(dialect, dialect.versions[0]);
-            assert!(!told.iter().any(|line| line.starts_with("tools:")), "{told:?}");
+            let absences = absences(dialect, dialect.versions[0]);
+            assert!(!absences.iter().any(|line| line.starts_with("tools:")), "{absences:?}");
             let expected = format!("roots: {} has no message for it", dialect.name);
-            assert_eq!(told.contains(&expected), dialect.name != "mcp", "{told:?}");
+            assert_eq!(absences.contains(&expected), dialect.name != "mcp", "{absences:?}");
         }
     }
 }

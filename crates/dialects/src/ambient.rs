@@ -1,4 +1,4 @@
-//! Time and identity, handed in: nothing below the effects line fetches them itself.
+//! Time, randomness and identity as inputs: the pure layers never obtain them on their own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,22 +8,22 @@ pub use gladhand_core::operations::Party;
 
 use crate::side::Lane;
 
-/// A moment, on both clocks that matter.
+/// A point in time, on a monotonic clock and on the wall clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Moment {
-    /// Since this side of the session began; never goes backwards. Deadlines are on this clock.
+    /// Time since this side of the session was created. It never decreases. Deadlines use this clock.
     pub elapsed: Duration,
-    /// Since 1970, for timestamps on the wire.
+    /// Time since 1970, for timestamps on the wire.
     pub unix: Duration,
 }
 
 impl Moment {
-    /// Seconds since 1970 with a fraction, as A2E writes them.
+    /// Seconds since 1970 with a fraction, in A2E's format.
     pub fn unix_seconds(&self) -> f64 {
         self.unix.as_micros() as f64 / 1e6
     }
 
-    /// `2026-01-01T00:00:00.000Z`, as loaf writes it.
+    /// `2026-01-01T00:00:00.000Z`, in loaf's format.
     pub fn iso_millis(&self) -> String {
         let millis = i64::try_from(self.unix.as_millis()).unwrap_or(i64::MAX);
         let timestamp = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
@@ -31,42 +31,42 @@ impl Moment {
     }
 }
 
-/// Where random bits come from.
+/// A source of random bits.
 pub trait Entropy {
-    /// 128 fresh bits.
+    /// Returns 128 new random bits.
     fn bits(&mut self) -> u128;
 }
 
-/// What a state machine needs of the outside world while it takes one step.
+/// The external values that a state machine needs for one step.
 pub struct Ambient<'e> {
-    /// Now.
+    /// The current time.
     pub now: Moment,
-    /// For identifiers.
+    /// Randomness for identifiers.
     pub entropy: &'e mut dyn Entropy,
-    /// The way on which what is handed in came.
+    /// The lane on which the input arrived.
     pub lane: Lane,
-    /// Who the peer has proved to be, where the transport knows.
+    /// The authenticated principal of the peer, if the transport knows it.
     pub principal: Option<&'e str>,
-    /// The scopes of what is handed in, separated by spaces, where the transport knows.
+    /// The scopes of the input, separated by spaces, if the transport knows them.
     pub scopes: Option<Arc<str>>,
-    /// Whose share it takes, where the side serves more than one peer.
+    /// The party whose share the input uses, if the side serves more than one peer.
     pub party: Option<Party>,
 }
 
 impl<'e> Ambient<'e> {
-    /// For a step on the only way there is, by nobody in particular.
+    /// For a step on the main lane, without an authenticated peer.
     pub fn new(now: Moment, entropy: &'e mut dyn Entropy) -> Self {
         Self { now, entropy, lane: Lane::MAIN, principal: None, scopes: None, party: None }
     }
 }
 
 impl Ambient<'_> {
-    /// 32 lowercase hex digits, as A2E's reference makes its ids.
+    /// 32 lowercase hex digits, like the ids of the A2E reference.
     pub fn hex_id(&mut self) -> String {
         format!("{:032x}", self.entropy.bits())
     }
 
-    /// A version-4 UUID in lower case.
+    /// A version-4 UUID in lowercase.
     pub fn uuid(&mut self) -> String {
         let bits = self.entropy.bits() & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
         let hex = format!("{bits:032x}");

@@ -1,35 +1,36 @@
-//! Which of the things that are dropped or refused break a rule, and which are only in vain.
+//! Decides which dropped or refused messages violate a rule, and which are harmless.
 //!
-//! Peers cross on the wire: a cancellation may come after the answer, an answer after the cancellation. That breaks
-//! nothing. What is in the table below does; its first column is the rule's name, which stays the same.
+//! Messages can cross on the wire: a cancellation can arrive after the response, and a response after the cancellation.
+//! That violates nothing. The messages in the table below do violate a rule. The first column is the name of the rule,
+//! which is stable.
 
-/// A rule that a peer broke.
+/// A rule that a peer violated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Breach {
-    /// The rule's name.
+    /// The name of the rule.
     pub rule: &'static str,
-    /// What the peer sent.
-    pub told: &'static str,
+    /// Description of the peer's message.
+    pub description: &'static str,
 }
 
-/// A client's request that the gate refuses because of what was agreed.
+/// A client's request that the gate refuses because of the agreement.
 pub(crate) const REQUEST_NOT_AGREED: &str = "a request that was not agreed";
 
-/// A server's question that the gate refuses because of what was agreed.
+/// A server's question that the gate refuses because of the agreement.
 pub(crate) const QUESTION_NOT_AGREED: &str = "a question that was not agreed";
 
-/// A server's notification that the gate refuses because of what was agreed.
+/// A server's notification that the gate refuses because of the agreement.
 pub(crate) const NOTIFICATION_NOT_AGREED: &str = "a notification that was not agreed";
 
-/// Rules, and what breaks them.
+/// Rules, and the messages that violate them.
 const BREACHES: &[(&str, &[&str])] = &[
     (
         "readable_lines",
         &[
             "a line that cannot be read",
-            "a line that is no JSON object",
-            "a line that is no JSON-RPC message",
-            "a line that is no message",
+            "a line that is not a JSON object",
+            "a line that is not a JSON-RPC message",
+            "a line that is not a message",
             "a notification without a name",
             "a cancellation that names no request",
             "neither an answer nor an event",
@@ -41,7 +42,7 @@ const BREACHES: &[(&str, &[&str])] = &[
             "a notification before a session was open",
             "a notification before the session was open",
             "a message before the answer to the handshake",
-            "an `initialized` that nothing was waiting for",
+            "an unexpected `initialized`",
         ],
     ),
     (
@@ -50,36 +51,36 @@ const BREACHES: &[(&str, &[&str])] = &[
             REQUEST_NOT_AGREED,
             QUESTION_NOT_AGREED,
             NOTIFICATION_NOT_AGREED,
-            "a batch, which was not agreed",
-            "a request that a server may not send",
+            "a batch that was not agreed",
+            "a request that a server must not send",
             "a client's notification",
         ],
     ),
 ];
 
-/// What is in vain and breaks nothing.
+/// Dropped messages that violate no rule.
 #[cfg(test)]
 const HARMLESS: &[&str] = &[
     "a cancellation of a request that is not in flight",
-    "a cancellation of nothing that is under way",
+    "a cancellation of an unknown request",
     "a line after the end",
     "a line after the end of the session",
-    "a message that answers nothing we asked",
-    "a notification that nobody here waits for",
+    "a message without a pending request",
+    "a notification without a recipient",
     "a response to a request that was never sent",
-    "an acknowledgement of nothing that was asked for",
-    "an answer that nobody waits for",
-    "an answer to no request of ours",
+    "an acknowledgement without a pending subscription",
+    "an answer without a pending request",
+    "a response without a pending request",
     "an event of a kind that is not passed on",
-    "an event that nobody asked for",
+    "an event without a pending request",
 ];
 
 impl Breach {
-    /// The rule that something broke which an [`Action`](crate::Action) or [`Event`](crate::Event) says was dropped, or
-    /// passed all the same.
-    pub fn of(told: &'static str) -> Option<Self> {
-        let broken = BREACHES.iter().find(|(_, breaking)| breaking.contains(&told));
-        broken.map(|(rule, _)| Self { rule, told })
+    /// The rule that a message violated. `description` comes from an [`Action`](crate::Action) or
+    /// [`Event`](crate::Event) that reports the message as dropped, or as passed without agreement.
+    pub fn of(description: &'static str) -> Option<Self> {
+        let broken = BREACHES.iter().find(|(_, breaking)| breaking.contains(&description));
+        broken.map(|(rule, _)| Self { rule, description })
     }
 }
 
@@ -89,27 +90,27 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    /// What the sources of this crate say is dropped.
+    /// Collects the descriptions of dropped messages from the sources of this crate.
     fn dropped(folder: &Path, found: &mut BTreeSet<String>) {
         for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
             if entry.path().is_dir() {
                 dropped(&entry.path(), found);
             } else if entry.path().extension().is_some_and(|extension| extension == "rs") {
                 let text = std::fs::read_to_string(entry.path()).unwrap();
-                let said = text.split("Dropped(\"").skip(1).filter_map(|rest| rest.split('"').next());
-                found.extend(said.map(ToOwned::to_owned));
+                let descriptions = text.split("Dropped(\"").skip(1).filter_map(|rest| rest.split('"').next());
+                found.extend(descriptions.map(ToOwned::to_owned));
             }
         }
     }
 
     #[test]
-    fn everything_that_is_dropped_breaks_a_rule_or_is_harmless() {
+    fn every_dropped_message_is_classified() {
         let mut found = BTreeSet::new();
         dropped(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
         found.extend([REQUEST_NOT_AGREED, QUESTION_NOT_AGREED, NOTIFICATION_NOT_AGREED].map(ToOwned::to_owned));
         let breaking = BREACHES.iter().flat_map(|(_, breaking)| breaking.iter());
-        let known: BTreeSet<_> = breaking.chain(HARMLESS).map(|told| (*told).to_owned()).collect();
+        let known: BTreeSet<_> = breaking.chain(HARMLESS).map(|description| (*description).to_owned()).collect();
         assert_eq!(found, known);
-        assert!(HARMLESS.iter().all(|told| Breach::of(told).is_none()));
+        assert!(HARMLESS.iter().all(|description| Breach::of(description).is_none()));
     }
 }

@@ -1,9 +1,8 @@
-//! The door: looks at the first lines of a downstream, names its dialect, and from then on is that
-//! dialect's server side.
+//! The door detects the dialect of a downstream from its first lines, and then is that dialect's server side.
 //!
-//! Until a line is claimed with certainty, detection stays open: garbage gets JSON-RPC's parse
-//! error, a plausible line is answered by the dialect that claims it, and neither binds the
-//! session. A pinned dialect claims everything.
+//! Detection ends with the first line that a dialect claims with certainty. Until then, invalid input gets JSON-RPC's
+//! parse error. A plausible line is answered by the dialect that claims it. Neither fixes the dialect of the session. A
+//! pinned dialect claims every line.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use gladhand_core::wire::{Fault, Line, Members, TextPolicy, rpc};
 use crate::ambient::Ambient;
 use crate::side::{Claim, Dialect, FirstLine, Lane, Menu, Output, Pass, Server, ServerSetup, Stop};
 
-/// One downstream, its dialect still open or settled.
+/// One downstream, whose dialect may still be undetected.
 #[derive(Debug)]
 pub struct Door {
     registry: &'static [&'static Dialect],
@@ -24,13 +23,13 @@ pub struct Door {
     settled: Option<(&'static Dialect, Box<dyn Server>)>,
 }
 
-/// A line without the mark that some programs put before the first.
+/// Removes the byte-order mark that some programs write before the first line.
 fn without_mark(line: &[u8]) -> &[u8] {
     line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line)
 }
 
 impl Door {
-    /// A door that finds out which dialect of a registry is spoken.
+    /// A door that detects the dialect, out of a registry.
     pub fn detecting(registry: &'static [&'static Dialect], setup: ServerSetup) -> Self {
         Self { registry, setup, settled: None }
     }
@@ -41,10 +40,10 @@ impl Door {
         Self { registry: &[], setup, settled: Some((dialect, server)) }
     }
 
-    /// A line came.
+    /// Processes a line from the downstream.
     pub fn receive<'a>(&mut self, line: Line<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         let line = match line {
-            // Whatever a dialect thinks of byte-order marks, one before the first line is forgiven.
+            // A byte-order mark before the first line is ignored in every dialect.
             Line::Bytes(bytes) if self.settled.is_none() => {
                 Line::Bytes(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes))
             }
@@ -72,7 +71,7 @@ impl Door {
         }
     }
 
-    /// Answers a first line with why nobody can be served; nothing if it wants no answer.
+    /// Answers a first line with the reason why no session can be served. Writes nothing if the line expects no answer.
     pub fn excuse(&self, line: Line<'_>, why: &str, ambient: &mut Ambient<'_>, wire: &mut Vec<u8>) {
         let dialect = match (&self.settled, self.detect(line)) {
             (Some((dialect, _)), _) => *dialect,
@@ -86,7 +85,7 @@ impl Door {
         }
     }
 
-    /// What the client that begins with this line declares; `None` if the line does not decide which dialect it speaks.
+    /// The offer in a client's first line. `None` if the line does not determine the dialect.
     pub fn foresee(&self, line: &[u8]) -> Option<Offer> {
         let line = without_mark(line);
         let dialect = self.foresees(line)?;
@@ -95,12 +94,12 @@ impl Door {
         Some((dialect.offer)(&FirstLine { text, members: Members::of(raw) }))
     }
 
-    /// Whether whoever begins with this line may want to talk with the agent.
+    /// Whether the client with this first line speaks a dialect that has agent sessions.
     pub fn foresees_agent(&self, line: &[u8]) -> bool {
         self.foresees(line).is_some_and(|dialect| dialect.has_agent)
     }
 
-    /// The dialect that is settled on, or will be with this line; `None` if the line does not decide it.
+    /// The detected dialect, or the dialect that this line would determine. `None` if the line does not determine it.
     pub fn foresees(&self, line: &[u8]) -> Option<&'static Dialect> {
         match &self.settled {
             Some((dialect, _)) => Some(dialect),
@@ -111,17 +110,17 @@ impl Door {
         }
     }
 
-    /// The dialect that was settled on.
+    /// The detected dialect.
     pub fn dialect(&self) -> Option<&'static Dialect> {
         self.settled.as_ref().map(|(dialect, _)| *dialect)
     }
 
-    /// Whether the dialect carries a token and none is asked for.
+    /// Whether the dialect carries a token and no token is configured, so that any is accepted.
     pub fn accepts_any_token(&self) -> bool {
         self.dialect().is_some_and(|dialect| dialect.has_tokens) && self.setup.passes.is_empty()
     }
 
-    /// The rules for text that hold now.
+    /// The current rules for text.
     pub fn text(&self) -> TextPolicy {
         self.dialect().map_or(TextPolicy::UNDECIDED, |dialect| dialect.text)
     }
@@ -160,7 +159,7 @@ impl Door {
         }
     }
 
-    /// See [`Server::offer`]. It also holds for a session that is not open yet.
+    /// See [`Server::offer`]. Also applies to a session that is not open yet.
     pub fn offer(&mut self, identity: Peer, menu: Menu) {
         if let Some((_, server)) = &mut self.settled {
             server.offer(identity.clone(), menu.clone());
@@ -168,7 +167,7 @@ impl Door {
         (self.setup.identity, self.setup.menu) = (identity, menu);
     }
 
-    /// See [`Server::readmit`]. It also holds for a session that is not open yet.
+    /// See [`Server::readmit`]. Also applies to a session that is not open yet.
     pub fn readmit(&mut self, passes: &[Pass], ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Some((_, server)) = &mut self.settled {
             server.readmit(passes, ambient, out);
@@ -212,7 +211,8 @@ impl Door {
         self.settled.as_ref().map_or(0, |(_, server)| server.held())
     }
 
-    /// Who claims a line: nothing for a blank one, the answer to give if nobody does.
+    /// Finds the dialect with the strongest claim to a line: `None` for a blank line, or the error response if no
+    /// dialect claims it.
     fn detect(&self, line: Line<'_>) -> Result<Option<(&'static Dialect, Claim)>, rpc::Error<'static>> {
         let Some(text) = TextPolicy::UNDECIDED.read(line).map_err(|fault| parse_error(&fault))? else {
             return Ok(None);
@@ -230,10 +230,10 @@ impl Door {
                 best = Some((*dialect, claim));
             }
         }
-        best.map(Some).ok_or_else(|| self.nobody_knows_it())
+        best.map(Some).ok_or_else(|| self.unknown_dialect())
     }
 
-    fn nobody_knows_it(&self) -> rpc::Error<'static> {
+    fn unknown_dialect(&self) -> rpc::Error<'static> {
         let names: Vec<_> = self.registry.iter().map(|dialect| dialect.name).collect();
         let message = format!("this line opens no dialect spoken here ({})", names.join(", "));
         rpc::Error::new(rpc::code::INVALID_REQUEST, message)
@@ -246,7 +246,7 @@ fn parse_error(fault: &Fault) -> rpc::Error<'static> {
         .with(&serde_json::json!({"reason": "parse_error"}))
 }
 
-/// Reads a line by a dialect's policy and hands it to its server side.
+/// Converts a line to text by the dialect's policy and passes it to the server side.
 fn feed<'a>(
     text: TextPolicy,
     server: &mut dyn Server,
@@ -258,7 +258,7 @@ fn feed<'a>(
         Ok(None) => {}
         Ok(Some(Cow::Borrowed(text))) => server.receive(text, ambient, out),
         Ok(Some(Cow::Owned(text))) => {
-            // What was repaired lives only here, so nothing may go on borrowing from it.
+            // The repaired text is local to this block, so the actions must not borrow from it.
             let mut repaired = Output::onto(std::mem::take(&mut out.wire));
             server.receive(&text, ambient, &mut repaired);
             out.wire = repaired.wire;

@@ -1,9 +1,8 @@
-//! The dialects, both sides of each, as state machines that a test can hold in its hand.
+//! The dialects, both sides of each, as state machines that can be tested in memory.
 //!
-//! A dialect knows only itself and the neutral model: no dialect names another, and bridging
-//! happens because both sides meet in `operations` and `accord`. Nothing here does I/O, reads a
-//! clock, draws a random number or logs a payload; what is needed of those comes in as
-//! [`Ambient`]. A new dialect is one folder and one line in [`REGISTRY`].
+//! A dialect knows only itself and the neutral model. No dialect names another: bridging works because all dialects use
+//! `operations` and `negotiation`. This crate does no I/O, reads no clock, draws no random number and logs no payload.
+//! Time and randomness come in as [`Ambient`]. A new dialect is one folder and one line in [`REGISTRY`].
 
 pub mod a2e;
 mod absence;
@@ -29,8 +28,8 @@ pub use side::{
     is_askable, is_passed_on, passed_on,
 };
 
-/// How many tools the list of an upstream may have, in any dialect.
+/// Maximum number of tools in the list of an upstream, in any dialect.
 const MAX_TOOLS: usize = 10_000;
 
-/// All dialects. Order matters only between claims of equal strength.
+/// All dialects. The order matters only between claims of equal strength.
 pub static REGISTRY: &[&Dialect] = &[&mcp::DIALECT, &loaf::DIALECT, &a2e::DIALECT, &fluxloop::DIALECT];

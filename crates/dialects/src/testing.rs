@@ -1,6 +1,6 @@
-//! What tests of all dialects share: a driver for each side, a pair, a clock that jumps.
+//! Test support for all dialects: a driver for each side, a client-server pair, and a clock that tests advance.
 //!
-//! Nothing here is part of the product; it is compiled for tests only.
+//! This module is compiled for tests only and is not part of the product.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::side::{
 };
 use crate::storage::Unshared;
 
-/// Ids that count: the first is 1.
+/// Ids that count up from 1.
 #[derive(Debug, Default)]
 pub struct Counting(u128);
 
@@ -31,7 +31,7 @@ impl Entropy for Counting {
     }
 }
 
-/// A setup with everything on the menu, no token, and small round limits.
+/// A setup with tools and logging, no token, and small limits.
 pub fn server_setup() -> ServerSetup {
     ServerSetup {
         identity: Peer::new("gladhand", "0.0.0-test"),
@@ -47,7 +47,7 @@ pub fn server_setup() -> ServerSetup {
     }
 }
 
-/// A client that asks for a version and for everything.
+/// A client that requests a version and all capabilities.
 pub fn client_setup(version: &str) -> ClientSetup {
     ClientSetup {
         identity: Peer::new("tester", "1.0"),
@@ -62,63 +62,63 @@ pub fn client_setup(version: &str) -> ClientSetup {
     }
 }
 
-/// A time that stands still until it is moved: 2026-01-01T00:00:00Z plus what has elapsed.
+/// A time that changes only with `elapsed`: 2026-01-01T00:00:00Z plus that duration.
 pub fn moment(elapsed: Duration) -> Moment {
     Moment { elapsed, unix: Duration::from_secs(1_767_225_600) + elapsed }
 }
 
-/// A call that the server side delivered and nobody has answered yet.
+/// A call that the server side delivered and that has no answer yet.
 #[derive(Debug)]
 pub struct Delivered {
     /// The call.
     pub call: Call<'static>,
-    /// Under which agreement.
+    /// The agreement of the call.
     pub agreement: Arc<Agreement>,
 }
 
-/// A server side behind a door, driven by hand.
+/// A server side behind a door, driven by a test.
 #[derive(Debug)]
 pub struct TestServer {
     /// The door.
     pub door: Door,
-    /// Calls delivered and not yet resolved by the test.
+    /// Delivered calls that the test has not resolved.
     pub delivered: VecDeque<Delivered>,
     /// Calls that were cancelled.
     pub cancelled: Vec<CallId>,
-    /// Whether and with which grace the side asked to be closed.
+    /// The grace period, if the side asked to be closed.
     pub closed: Option<Duration>,
-    /// The agreements that were announced.
+    /// The reported agreements.
     pub opened: Vec<Arc<Agreement>>,
-    /// Words of refusals that were announced.
+    /// The identifiers of the reported refusals.
     pub refused: Vec<&'static str>,
-    /// Things that were dropped.
+    /// The descriptions of dropped messages.
     pub dropped: Vec<&'static str>,
-    /// Questions that were answered, or never will be.
+    /// Questions that were answered, or cannot be answered.
     pub answered: Vec<(QuestionId, Answered)>,
-    /// Resources that need not be watched any more.
+    /// Resources whose subscription ended.
     pub unwatched: Vec<String>,
-    /// How often the downstream said that its folders have changed.
+    /// How often the downstream reported changed folders.
     pub roots_changes: usize,
-    /// Exchanges that the side wants to let go.
+    /// Exchanges that the side wants to close.
     pub let_go: Vec<(Lane, Duration)>,
-    /// The way on which the next step comes.
+    /// The lane of the next step.
     pub lane: Lane,
-    /// Who the peer has proved to be.
+    /// The authenticated principal of the peer.
     pub principal: Option<String>,
-    /// The scopes of what is handed in, separated by spaces.
+    /// The scopes of the input, separated by spaces.
     pub scopes: Option<Arc<str>>,
-    /// Whose share the next step takes.
+    /// The party whose share the next step uses.
     pub party: Option<Party>,
-    /// Which way each line of the last step went.
+    /// The lane of each line of the last step.
     pub lanes: Vec<Lane>,
-    /// Answer delivered calls at once with [`answer`]; otherwise they wait in `delivered`.
+    /// Whether delivered calls are answered immediately with [`answer`]. Otherwise they wait in `delivered`.
     pub answers_itself: bool,
     entropy: Counting,
     elapsed: Duration,
 }
 
 impl TestServer {
-    /// A server of one dialect that answers the toolbox's calls itself.
+    /// A server of one dialect that answers calls itself.
     pub fn pinned(dialect: &'static Dialect, setup: ServerSetup) -> Self {
         Self::behind(Door::pinned(dialect, setup))
     }
@@ -152,23 +152,23 @@ impl TestServer {
         }
     }
 
-    /// Lets calls wait until the test resolves them.
+    /// Keeps calls pending until the test resolves them.
     pub fn holding(mut self) -> Self {
         self.answers_itself = false;
         self
     }
 
-    /// Feeds one line of text and returns the lines that came back.
+    /// Feeds one line of text and returns the lines of the answer.
     pub fn line(&mut self, line: &str) -> Vec<String> {
         self.bytes(line.as_bytes())
     }
 
-    /// Feeds one line of bytes and returns the lines that came back.
+    /// Feeds one line of bytes and returns the lines of the answer.
     pub fn bytes(&mut self, line: &[u8]) -> Vec<String> {
         self.frame(Line::Bytes(line))
     }
 
-    /// Feeds one frame and returns the lines that came back.
+    /// Feeds one frame and returns the lines of the answer.
     pub fn frame(&mut self, line: Line<'_>) -> Vec<String> {
         self.step(|door, ambient, out| {
             let mut inner = Output::onto(std::mem::take(&mut out.wire));
@@ -177,9 +177,9 @@ impl TestServer {
         })
     }
 
-    /// Resolves the oldest delivered call by [`answer`].
+    /// Resolves the oldest delivered call with [`answer`].
     pub fn resolve_next(&mut self) -> Vec<String> {
-        let Delivered { call, agreement } = self.delivered.pop_front().expect("a call is waiting");
+        let Delivered { call, agreement } = self.delivered.pop_front().expect("a delivered call must be pending");
         let outcome = answer(&call, &agreement);
         self.resolve(call.id, outcome)
     }
@@ -194,32 +194,32 @@ impl TestServer {
         self.step(|door, ambient, out| door.notice(notice, ambient, out))
     }
 
-    /// Asks the caller of a call.
+    /// Sends questions to the caller of a call.
     pub fn ask(&mut self, call: CallId, questions: Vec<(QuestionId, Question)>) -> Vec<String> {
         self.step(|door, ambient, out| door.ask(Some(call), questions, ambient, out))
     }
 
-    /// Asks the session.
+    /// Sends questions to the session.
     pub fn ask_session(&mut self, questions: Vec<(QuestionId, Question)>) -> Vec<String> {
         self.step(|door, ambient, out| door.ask(None, questions, ambient, out))
     }
 
-    /// Provides something else from now on.
+    /// Changes the provided features.
     pub fn offer(&mut self, menu: Menu) {
         self.door.offer(Peer::default(), menu);
     }
 
-    /// Lets a call go on as a task.
+    /// Continues a call as a task.
     pub fn goes_on_as_task(&mut self, call: CallId) -> Vec<String> {
         self.step(|door, ambient, out| door.goes_on_as_task(call, ambient, out))
     }
 
-    /// The peer lets go of an exchange.
+    /// The peer closes an exchange.
     pub fn hung_up(&mut self, lane: Lane) -> Vec<String> {
         self.step(|door, ambient, out| door.hung_up(lane, ambient, out))
     }
 
-    /// Other passes hold from now on.
+    /// Replaces the accepted passes.
     pub fn readmit(&mut self, passes: &[Pass]) -> Vec<String> {
         self.step(|door, ambient, out| door.readmit(passes, ambient, out))
     }
@@ -229,7 +229,7 @@ impl TestServer {
         self.step(|door, ambient, out| door.stop(stop, ambient, out))
     }
 
-    /// Moves the clock and wakes the side if its deadline has come.
+    /// Advances the clock, and wakes the side if its deadline has passed.
     pub fn advance(&mut self, by: Duration) -> Vec<String> {
         self.elapsed += by;
         match self.door.deadline() {
@@ -261,8 +261,10 @@ impl TestServer {
                     }
                     Action::Opened(agreement) => self.opened.push(agreement),
                     Action::Refused(refusal) => self.refused.push(refusal.word()),
-                    Action::Dropped(what) | Action::Passed(what) => self.dropped.push(what),
-                    Action::Declined(declined) => self.dropped.extend(declined.breach().map(|breach| breach.told)),
+                    Action::Dropped(description) | Action::Passed(description) => self.dropped.push(description),
+                    Action::Declined(declined) => {
+                        self.dropped.extend(declined.breach().map(|breach| breach.description))
+                    }
                     Action::Answered(question, answered) => self.answered.push((question, answered)),
                     Action::Unwatch(uri, _) => self.unwatched.push(uri),
                     Action::RootsChanged => self.roots_changes += 1,
@@ -286,8 +288,8 @@ impl TestServer {
 
 /// The lines in a buffer of sent bytes. Panics unless each is valid JSON and ended by LF.
 pub fn lines_of(wire: &[u8]) -> Vec<String> {
-    let text = std::str::from_utf8(wire).expect("we send UTF-8");
-    assert!(text.is_empty() || text.ends_with('\n'), "an unfinished line: {text}");
+    let text = std::str::from_utf8(wire).expect("sent lines must be UTF-8");
+    assert!(text.is_empty() || text.ends_with('\n'), "the last line has no LF: {text}");
     let lines: Vec<_> = text.lines().map(str::to_owned).collect();
     for line in &lines {
         serde_json::from_str::<&json::RawValue>(line).unwrap_or_else(|error| panic!("{error} in {line}"));
@@ -295,7 +297,7 @@ pub fn lines_of(wire: &[u8]) -> Vec<String> {
     lines
 }
 
-/// The tools that [`answer`] knows: `echo` and `fail`.
+/// The tools of [`answer`]: `echo` and `fail`.
 pub fn tools() -> Arc<[Tool]> {
     let schema = r#"{"type":"object","properties":{"message":{"type":"string","description":"what to say"}},"required":["message"]}"#;
     Arc::from([
@@ -304,7 +306,7 @@ pub fn tools() -> Arc<[Tool]> {
     ])
 }
 
-/// A toolbox in one function: `echo` returns the message, `fail` reports it as the tool's failure.
+/// Answers calls of test tools: `echo` returns the message, `fail` reports it as a failure of the tool.
 pub fn answer(call: &Call<'_>, _agreement: &Agreement) -> Outcome {
     let Operation::CallTool(tool) = &call.operation else {
         return Ok(Reply::Tools(tools()));
@@ -331,9 +333,9 @@ pub struct Pair {
     pub server: TestServer,
     /// The client.
     pub client: Box<dyn Client>,
-    /// What the client heard and the test has not taken.
+    /// Events of the client that the test has not taken.
     pub events: Vec<Event>,
-    /// Everything that was sent, with its direction: `->` to the server, `<-` to the client.
+    /// Every sent line, with its direction: `->` to the server, `<-` to the client.
     pub transcript: Vec<String>,
     entropy: Counting,
     next_call: u64,
@@ -341,7 +343,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Two sides that have not opened yet.
+    /// Two sides before their opening.
     pub fn new(dialect: &'static Dialect, server: ServerSetup, client: ClientSetup) -> Self {
         Self {
             server: TestServer::pinned(dialect, server),
@@ -354,10 +356,10 @@ impl Pair {
         }
     }
 
-    /// Opens the session and returns the client's agreement, or the word of the refusal.
+    /// Opens the session and returns the client's agreement, or the identifier of the refusal.
     pub fn open(&mut self) -> Result<Arc<Agreement>, &'static str> {
         self.step(|client, ambient, heard| client.open(ambient, heard));
-        let mut outcome = Err("nothing was heard");
+        let mut outcome = Err("the client reported neither an agreement nor a refusal");
         for event in std::mem::take(&mut self.events) {
             match event {
                 Event::Opened(agreement) => outcome = Ok(agreement),
@@ -368,7 +370,7 @@ impl Pair {
         outcome
     }
 
-    /// Calls a tool and returns its outcome; panics unless exactly one came.
+    /// Calls a tool and returns its outcome. Panics unless there is exactly one.
     pub fn call_tool(&mut self, name: &str, arguments: &str) -> Outcome {
         let arguments = std::borrow::Cow::Owned(json::raw(arguments.to_owned()));
         self.call(Operation::CallTool(gladhand_core::operations::ToolCall { name: name.into(), arguments }))
@@ -378,11 +380,11 @@ impl Pair {
     pub fn list_tools(&mut self) -> Arc<[Tool]> {
         match self.call(Operation::ListTools) {
             Ok(Reply::Tools(tools)) => tools,
-            other => panic!("no list of tools: {other:?}"),
+            other => panic!("expected a list of tools, got {other:?}"),
         }
     }
 
-    /// Makes a call and returns its outcome; panics unless exactly one came.
+    /// Makes a call and returns its outcome. Panics unless there is exactly one.
     pub fn call(&mut self, operation: Operation<'_>) -> Outcome {
         let id = self.begin(operation, false);
         let mut outcomes = self.take_answers(id);
@@ -390,12 +392,12 @@ impl Pair {
         outcomes.remove(0)
     }
 
-    /// Begins a call without expecting its end.
+    /// Starts a call without waiting for its outcome.
     pub fn begin(&mut self, operation: Operation<'_>, wants_progress: bool) -> CallId {
         self.begin_for(operation, Terms { wants_progress, ..Terms::default() }, None)
     }
 
-    /// Begins a call on somebody's behalf.
+    /// Starts a call on behalf of another caller.
     pub fn begin_for(&mut self, operation: Operation<'_>, terms: Terms<'_>, behalf: Option<&Arc<Agreement>>) -> CallId {
         self.next_call += 1;
         let id = CallId(self.next_call);
@@ -403,7 +405,7 @@ impl Pair {
         id
     }
 
-    /// What came for a call so far.
+    /// Takes the outcomes of a call so far.
     pub fn take_answers(&mut self, id: CallId) -> Vec<Outcome> {
         let (answers, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.events)
             .into_iter()
@@ -418,14 +420,14 @@ impl Pair {
             .collect()
     }
 
-    /// One step of the client, and everything that follows from it until both sides are idle.
+    /// Runs one step of the client, and everything that follows until both sides are idle.
     pub fn step(&mut self, step: impl FnOnce(&mut dyn Client, &mut Ambient<'_>, &mut Heard)) {
         let mut heard = Heard::default();
         step(&mut *self.client, &mut Ambient::new(moment(Duration::ZERO), &mut self.entropy), &mut heard);
         self.settle(heard);
     }
 
-    /// Lets the client hear lines that the server wrote outside of a step.
+    /// Passes lines to the client that the server wrote outside of a step.
     pub fn hear(&mut self, lines: &[String]) {
         let mut heard = Heard::default();
         self.deliver(lines, &mut heard);
@@ -463,12 +465,12 @@ impl Pair {
     }
 }
 
-/// A tool call with no arguments, for tests that do not care.
+/// A tool call without arguments.
 pub fn bare_call(name: &'static str) -> Operation<'static> {
     Operation::CallTool(gladhand_core::operations::ToolCall { name: name.into(), arguments: no_arguments() })
 }
 
-/// A failure for tests that need one.
+/// A failure of the given kind.
 pub fn a_failure(kind: FailureKind) -> Failure {
     Failure::new(kind, "as the test wished")
 }

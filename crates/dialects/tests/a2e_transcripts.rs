@@ -1,9 +1,9 @@
-//! Recorded A2E exchanges, replayed against our host and our agent.
+//! Replays recorded A2E exchanges against our host and our agent.
 //!
-//! Each recorded line of an agent is fed to our host, and what comes back is compared with what the
-//! reference host answered, by its essence: types, codes, grants, lists and results, without the
-//! values that vary. Where we differ on purpose a [`Deviation`] says so and names the section of the
-//! digest that asks for it; a deviation that no longer differs fails the test.
+//! Each recorded line of an agent is fed to our host. The answers are compared with those of the reference host by
+//! their essence: types, codes, grants, lists and results, without varying values. Each intended difference has a
+//! [`Deviation`], which names the section of the digest that requires it. A deviation that no longer differs fails the
+//! test.
 
 #![expect(clippy::unwrap_used, reason = "a recording that is not what it was is a failed test")]
 
@@ -42,7 +42,7 @@ fn transcript(name: &str) -> Vec<Recorded> {
     lines.collect()
 }
 
-/// What a message says, without what varies.
+/// The content of a message without its varying parts.
 fn essence(message: &Value) -> String {
     let text = |name: &str| message[name].as_str().unwrap_or_default().to_owned();
     match text("type").as_str() {
@@ -66,7 +66,7 @@ fn essence(message: &Value) -> String {
     }
 }
 
-/// A line of the agent, counted from 0, that we answer otherwise than the reference does.
+/// A line of the agent, counted from 0, to which our answer differs from the reference.
 struct Deviation {
     line: usize,
     ours: &'static [&'static str],
@@ -104,7 +104,7 @@ fn fixture_tools() -> Vec<Tool> {
     ]
 }
 
-/// What the fixture's tools say and return.
+/// The events and the result of the fixture's tools.
 fn fixture(call: &Call<'_>) -> (Vec<Notice>, Outcome) {
     let Operation::CallTool(tool) = &call.operation else {
         return (Vec::new(), Ok(Reply::Tools(fixture_tools().into())));
@@ -139,7 +139,7 @@ fn fixture(call: &Call<'_>) -> (Vec<Notice>, Outcome) {
     (notices, outcome)
 }
 
-/// A host that asks for the token of the recordings.
+/// A host that requires the token of the recordings.
 fn host() -> TestServer {
     host_of(ServerSetup { passes: vec![Pass::any(Secret::new("dev-secret"))], ..server_setup() })
 }
@@ -150,7 +150,7 @@ fn host_of(setup: ServerSetup) -> TestServer {
     server
 }
 
-/// Lets everything that was delivered run to its end.
+/// Runs all delivered calls to their end.
 fn run_tools(server: &mut TestServer) -> Vec<String> {
     let mut lines = Vec::new();
     while let Some(delivered) = server.delivered.pop_front() {
@@ -184,7 +184,7 @@ fn replay_to(mut server: TestServer, name: &str, deviations: &[Deviation]) {
             text = text.replace(theirs, ours);
         }
         let mut lines = Vec::new();
-        // Recorded in one POST; on a pipe these are two lines.
+        // These were recorded in one POST. On a pipe, they are two lines.
         for part in text.split('\n') {
             lines.extend(server.bytes(part.as_bytes()));
             lines.extend(run_tools(&mut server));
@@ -196,7 +196,7 @@ fn replay_to(mut server: TestServer, name: &str, deviations: &[Deviation]) {
         {
             sessions.insert(theirs.to_owned(), ours.to_owned());
         }
-        // An answer that could not be correlated belongs to the line before it.
+        // An answer without a request id belongs to the line before it.
         let theirs = if theirs.is_empty() { uncorrelated(&recorded, line) } else { theirs };
         let theirs: Vec<_> = theirs.into_iter().map(essence).collect();
         let ours: Vec<_> = ours.iter().map(essence).collect();
@@ -276,7 +276,7 @@ fn malformed_lines_are_answered_also_where_the_reference_is_silent() {
     replay("malformed_input", &[]);
     let mut silent: Vec<_> = (1..=9).map(|line| deviation(line, PARSE, SILENT)).collect();
     silent.push(deviation(11, PARSE, SILENT));
-    // Two messages with a line break between them are two lines here, and one POST there.
+    // Two messages with a line break between them are two lines here, but one POST in the recording.
     silent.push(deviation(13, &["pong", "pong"], "on a pipe a line break ends a message (a2e §3.1)"));
     replay("malformed_silent", &silent);
     let host_only: Vec<_> = (1..=7).map(|line| deviation(line, INVALID, HOST_ONLY)).collect();
@@ -303,7 +303,7 @@ fn tools_are_called_as_recorded() {
 }
 
 #[test]
-fn events_come_before_the_result_and_only_to_those_who_asked() {
+fn events_precede_the_result_and_need_a_request() {
     let result = |steps: u64| {
         format!(
             r#"result {{"data":{{"steps":{steps}}},"duration_ms":0,"error":null,"error_code":null,"events":[],"exit_code":null,"success":true,"summary":null,"tool_name":"stream","truncated":false}}"#
@@ -354,13 +354,17 @@ fn shutdown_drains_where_the_reference_drops() {
     for line in transcript("shutdown_drops_inflight").iter().filter(|line| line.from_agent) {
         answers.extend(server.bytes(line.text.as_bytes()));
     }
-    assert_eq!((answers.len(), server.closed), (1, Some(Duration::from_secs(10))), "the handshake, and silence");
+    assert_eq!(
+        (answers.len(), server.closed),
+        (1, Some(Duration::from_secs(10))),
+        "only the handshake may be answered"
+    );
     let drained: Vec<_> =
         run_tools(&mut server).iter().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
     assert_eq!((drained.len(), &drained[0]["req_id"]), (1, &json!("slow")));
 }
 
-/// What our agent makes of the first recorded answer of a host to its handshake.
+/// The events of our agent after the first recorded handshake answer of a host.
 fn agent_hears(name: &str) -> Vec<Event> {
     let recorded = transcript(name);
     let asked = &recorded[0].message;
@@ -389,7 +393,7 @@ fn agent_hears(name: &str) -> Vec<Event> {
 }
 
 #[test]
-fn our_agent_understands_what_hosts_answer() {
+fn our_agent_understands_the_recorded_hosts() {
     let refused = [
         ("client_sees_auth_failed", "auth_failed"),
         ("client_sees_version_mismatch", "version_mismatch"),
@@ -403,7 +407,7 @@ fn our_agent_understands_what_hosts_answer() {
             other => panic!("{name}: {other:?}"),
         }
     }
-    // The last two make the reference client give up; they are clear enough.
+    // The reference client rejects the last two, but they can be understood.
     let opened = [
         ("client_sees_partial_grant", "tools"),
         ("client_sees_a2e_key_only", "tools"),
@@ -423,5 +427,8 @@ fn our_agent_understands_what_hosts_answer() {
         }
     }
     let shipped = agent_hears("subprocess_as_shipped");
-    assert!(matches!(shipped.as_slice(), [Event::Dropped(_), Event::Dropped(_)]), "a banner and a prefix: {shipped:?}");
+    assert!(
+        matches!(shipped.as_slice(), [Event::Dropped(_), Event::Dropped(_)]),
+        "a banner and a prefixed line must be dropped: {shipped:?}"
+    );
 }

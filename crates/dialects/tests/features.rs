@@ -1,4 +1,4 @@
-//! What exists in which dialect, as the docs show it: made from the tables that the gates read.
+//! Checks that the feature table in the docs matches the tables of the gates.
 
 use std::fmt::Write as _;
 
@@ -28,13 +28,13 @@ fn table() -> String {
 }
 
 #[test]
-fn the_docs_show_what_the_tables_say() {
+fn the_docs_contain_the_feature_table() {
     let page = std::fs::read_to_string(PAGE).unwrap();
     assert!(page.contains(&table()), "docs/dialects.md must have this table:\n{}", table());
 }
 
 #[test]
-fn a_feature_that_came_has_stayed() {
+fn a_feature_is_never_removed_by_a_later_version() {
     for dialect in REGISTRY {
         let mut all = dialect.versions.to_vec();
         all.sort_unstable();

@@ -1,4 +1,4 @@
-//! Fluxloop: both sides against each other, and the tables of the digest line by line.
+//! Tests of Fluxloop: both sides against each other, and the tables of the digest.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
@@ -191,7 +191,7 @@ fn every_condition_of_the_table_has_its_answer() {
     ] {
         let mut server = server();
         assert_eq!(server.line(line), [answer], "{line}");
-        assert!(server.opened.is_empty(), "nothing was opened by {line}");
+        assert!(server.opened.is_empty(), "{line} must not open a session");
     }
     assert_eq!(
         server().line(r#"{"id":7,"tool":null}"#),
@@ -219,7 +219,7 @@ fn answers_keep_the_order_of_requests() {
     assert_eq!(lines, [""; 0]);
     assert_eq!(server.door.in_flight().len(), 3);
     while let Some(waiting) = server.delivered.pop_back() {
-        assert_eq!(lines, [""; 0], "the first is missing");
+        assert_eq!(lines, [""; 0], "answers must wait for the first one");
         let outcome = testing::answer(&waiting.call, &waiting.agreement);
         lines.extend(server.resolve(waiting.call.id, outcome));
     }
@@ -238,7 +238,7 @@ fn answers_keep_the_order_of_requests() {
 }
 
 #[test]
-fn beyond_the_bound_the_answer_is_busy_and_in_order() {
+fn beyond_the_limit_the_answer_is_busy_and_in_order() {
     let mut setup = server_setup();
     setup.max_in_flight = 1;
     let mut server = TestServer::pinned(&DIALECT, setup).holding();
@@ -254,7 +254,7 @@ fn beyond_the_bound_the_answer_is_busy_and_in_order() {
 }
 
 #[test]
-fn answers_behind_a_slow_call_are_counted_until_they_leave() {
+fn answers_behind_a_slow_call_are_counted_until_sent() {
     let mut server = server().holding();
     server.line(r#"{"type":"request","id":"slow","tool":"echo"}"#);
     let before = server.door.held();
@@ -293,7 +293,7 @@ fn a_handshake_that_fails_opens_nothing() {
         ]
     );
     assert!(server.opened.is_empty());
-    // A request behind a handshake that still waits is served under the same agreement.
+    // A request after a pending handshake is served under the same agreement.
     server.line(r#"{"type":"handshake","id":2}"#);
     server.line(r#"{"type":"request","id":3,"tool":"echo"}"#);
     assert!(server.opened.len() == 1 && server.opened[0].allows(Side::Server, "handshake"));
@@ -302,7 +302,7 @@ fn a_handshake_that_fails_opens_nothing() {
 }
 
 #[test]
-fn json_that_others_spread_over_lines_leaves_on_one() {
+fn multi_line_json_is_written_on_one_line() {
     let mut server = server().holding();
     server.line("{\"tool\":\"echo\",\"id\":[1,\r2]}");
     let call = server.delivered.pop_front().unwrap().call.id;
@@ -313,7 +313,7 @@ fn json_that_others_spread_over_lines_leaves_on_one() {
     );
 }
 
-/// A client side that is fed by hand.
+/// A client side without a server.
 struct Alone(Box<dyn Client>);
 
 impl Alone {
@@ -341,7 +341,7 @@ impl Alone {
 }
 
 #[test]
-fn a_client_finds_out_that_a_server_is_the_shipped_one() {
+fn a_client_detects_the_shipped_server() {
     let mut client = Alone::new();
     let (wire, _) = client.step(|client, ambient, heard| client.open(ambient, heard));
     assert_eq!(wire, "{\"type\":\"handshake\",\"id\":\"1\"}\n");
@@ -365,7 +365,7 @@ fn a_client_finds_out_that_a_server_is_the_shipped_one() {
 }
 
 #[test]
-fn a_client_tells_why_there_is_no_session() {
+fn a_client_reports_why_the_opening_failed() {
     for (answer, word) in [
         (r#"{"type":"error","id":"1","error":{"code":"handshake_required","message":"m"}}"#, "peer_refused"),
         (r#"{"type":"error","error":{"code":"invalid_payload","message":{"a":1}}}"#, "peer_refused"),
@@ -382,11 +382,14 @@ fn a_client_tells_why_there_is_no_session() {
     client.step(|client, ambient, heard| client.open(ambient, heard));
     client.hear(r#"{"type":"error","error":{"code":"unknown_tool","message":"m"},"id":"1"}"#);
     let (_, events) = client.hear(r#"{"type":"error","error":{"code":"unknown_tool","message":"m"},"id":"2"}"#);
-    assert!(matches!(&events[..], [Event::Refused(refusal)] if refusal.word() == "peer_refused"), "asked only twice");
+    assert!(
+        matches!(&events[..], [Event::Refused(refusal)] if refusal.word() == "peer_refused"),
+        "the client must try only two forms"
+    );
 }
 
 #[test]
-fn a_client_hears_every_call_end_exactly_once_in_any_order() {
+fn every_call_of_a_client_ends_exactly_once_in_any_order() {
     let mut client = Alone::new();
     client.step(|client, ambient, heard| client.open(ambient, heard));
     client.hear(
@@ -422,7 +425,7 @@ fn a_client_hears_every_call_end_exactly_once_in_any_order() {
 }
 
 #[test]
-fn first_lines_are_claimed_by_what_they_have() {
+fn first_lines_are_claimed_by_their_members() {
     for (line, claim) in [
         (r#"{"type":"handshake","id":"1"}"#, Claim::Certain),
         (r#"{"type":"request","tool":"faq"}"#, Claim::Certain),
@@ -444,7 +447,7 @@ fn first_lines_are_claimed_by_what_they_have() {
 }
 
 #[test]
-fn an_answer_that_is_too_long_ends_its_call_at_once() {
+fn an_answer_that_is_too_long_fails_its_call() {
     let mut pair = pair();
     pair.open().unwrap();
     pair.server.answers_itself = false;

@@ -1,8 +1,8 @@
-//! Recorded sessions of the Fluxloop server, replayed against our server side.
+//! Replays recorded sessions of the Fluxloop server against our server side.
 //!
-//! The tools are not here: a hub made of the recording answers each call with what was recorded, so
-//! that envelopes, forms, ids, order and errors are compared. Member order means nothing in these
-//! recordings. Where we differ on purpose, `expected` names the line of the digest that says so.
+//! The tools are not available. A hub built from the recording answers each call with the recorded result, so that
+//! envelopes, forms, ids, order and errors are compared. The order of members is ignored. For each intended difference,
+//! `expected` names the line of the digest.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
@@ -44,7 +44,7 @@ fn check(file: &str) {
             _ => None,
         })
         .collect();
-    assert_eq!(requests.len(), answers.len(), "{file}: every line that is not blank has one answer");
+    assert_eq!(requests.len(), answers.len(), "{file}: every line that is not blank must have one answer");
     let mut hub = Hub::new(&answers);
     let mut ours = Vec::new();
     let mut server = TestServer::pinned(&DIALECT, server_setup()).holding();
@@ -68,7 +68,7 @@ fn check(file: &str) {
     assert_eq!(ours.len(), expected.len(), "{file}");
 }
 
-/// Lets the hub answer everything that waits, the latest first.
+/// Lets the hub answer all pending calls, newest first.
 fn resolve_backwards(server: &mut TestServer, hub: &mut Hub) -> Vec<String> {
     let mut lines = Vec::new();
     while !server.delivered.is_empty() {
@@ -81,11 +81,11 @@ fn resolve_backwards(server: &mut TestServer, hub: &mut Hub) -> Vec<String> {
     lines
 }
 
-/// The answer of the digest's recommendations where the recorded server gave `answer` to `line`.
+/// The expected answer by the digest's recommendations, where the recorded server answered `answer` to `line`.
 fn expected(line: &str, answer: Value) -> Value {
     let Ok(Value::Object(asked)) = serde_json::from_str::<Value>(line) else {
         if line.contains("1e400") {
-            // §6.2, "number out of range": the code counts, the words are the decoder's.
+            // §6.2, "number out of range": only the code is compared, since the message is the decoder's.
             return json!({"type": "error", "error": {"code": "invalid_payload", "message": "Number out of range"}});
         }
         return answer;
@@ -115,7 +115,7 @@ fn expected(line: &str, answer: Value) -> Value {
             own["result"]["implementation"] = implementation;
             own
         }
-        // §4: the recorded server does not know the page's handshake; here the page holds.
+        // §4: the recorded server does not know the page's handshake. We follow the page.
         Some("handshake") => with_id(json!({"type": "response", "result": page_handshake(&[])})),
         // §6.2, "no `tool`".
         Some("request") if tool.is_none() => invalid("Missing member: tool", json!({"missing": "tool"})),
@@ -175,7 +175,7 @@ fn page_handshake(names: &[Value]) -> Value {
     })
 }
 
-/// `x…<N x in all>` is the letter x so many times.
+/// Expands `x…<N x in all>` to N times the letter x.
 fn expand(text: &str) -> String {
     let Some((before, rest)) = text.split_once('<').filter(|_| text.contains(" x in all>")) else {
         return text.to_owned();
@@ -185,7 +185,7 @@ fn expand(text: &str) -> String {
     format!("{before}{}{after}", "x".repeat(count.parse().unwrap()))
 }
 
-/// A hub that has the recorded tools and answers with what was recorded, in order.
+/// A hub with the recorded tools that returns the recorded results in order.
 struct Hub {
     names: Vec<String>,
     results: VecDeque<Value>,
@@ -217,7 +217,7 @@ impl Hub {
                 return Ok(Reply::Tools(self.names.iter().map(tool).collect()));
             }
             Operation::CallTool(call) => call,
-            other => panic!("nobody asks for {other:?} in this dialect"),
+            other => panic!("unexpected operation in this dialect: {other:?}"),
         };
         let recorded = self.results.front().filter(|answer| {
             let name = &answer["result"]["tool"];
@@ -240,7 +240,7 @@ impl Hub {
 fn the_eleven_fatal_lines_are_answered_and_a_handshake_still_works() {
     let files: Vec<_> = recorded::files("fluxloop").into_iter().filter(|file| file.starts_with("04-")).collect();
     assert_eq!(files.len(), 11);
-    // Alone after a fresh start, and all of them in one session.
+    // Each alone after a fresh start, and all of them in one session.
     let mut all = TestServer::pinned(&DIALECT, server_setup());
     for file in files {
         let mut alone = TestServer::pinned(&DIALECT, server_setup());
@@ -286,7 +286,7 @@ fn our_client_opens_the_recorded_server_in_its_own_form() {
     client.call(Call::new(CallId(1), Operation::ListTools), None, &mut ambient, &mut heard);
     client.receive(&hello.replace(r#""id": "2""#, r#""id": "3""#), &mut ambient, &mut heard);
     client.call(Call::new(CallId(2), testing::bare_call("run_integration_workflow")), None, &mut ambient, &mut heard);
-    // The one error of the recorded server whose message is an object.
+    // The only error of the recorded server whose message is an object.
     let odd = recorded_answer("02-page-dialect-at-peer.ndjson", 5).replace(r#""id": "46""#, r#""id": "4""#);
     client.receive(&odd, &mut ambient, &mut heard);
     let [

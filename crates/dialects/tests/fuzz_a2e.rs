@@ -1,4 +1,4 @@
-//! Anything on the wire: no panic, valid ASCII lines, and one final message for every request.
+//! Fuzz tests of A2E: any input gives no panic, valid ASCII lines, and one final message for every request.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn host() -> TestServer {
     server
 }
 
-/// Lines that go somewhere, for mutation to begin from.
+/// Valid lines, as the start of mutations.
 fn session() -> Vec<String> {
     let lines = [
         json!({"a2e": "1.0", "type": "handshake/req", "id": "0", "agent_id": "x", "agent_caps": ["tools", "env", "memory", "proc", "mcp"], "auth_token": "t"}),
@@ -41,12 +41,12 @@ fn session() -> Vec<String> {
     lines.iter().map(ToString::to_string).collect()
 }
 
-/// Resolves, reports on or times out whatever the number says.
+/// Resolves, reports on or times out a call, depending on `choice`.
 fn stir(server: &mut TestServer, choice: u8) -> Vec<String> {
     match choice % 5 {
         0 | 1 if !server.delivered.is_empty() => {
             let at = usize::from(choice / 5) % server.delivered.len();
-            let delivered = server.delivered.remove(at).expect("it is there");
+            let delivered = server.delivered.remove(at).expect("the index must be within the delivered calls");
             let outcome = answer(&delivered.call, &delivered.agreement);
             server.resolve(delivered.call.id, outcome)
         }
@@ -57,7 +57,7 @@ fn stir(server: &mut TestServer, choice: u8) -> Vec<String> {
         }
         3 => server.advance(Duration::from_millis(u64::from(choice) * 10)),
         4 => {
-            // Mostly a call that nobody knows; sometimes one in flight, which then has its outcome.
+            // Usually an unknown call; sometimes a call in flight, which then has its outcome.
             let call = CallId(u64::from(choice));
             server.delivered.retain(|delivered| delivered.call.id != call);
             server.resolve(call, Err(Failure::new(FailureKind::Internal, "stray")))
@@ -71,12 +71,12 @@ fn drain(server: &mut TestServer) -> Vec<String> {
     while !server.delivered.is_empty() {
         lines.extend(server.resolve_next());
     }
-    assert!(server.door.in_flight().is_empty(), "everything delivered was resolved");
+    assert!(server.door.in_flight().is_empty(), "all delivered calls must be resolved");
     lines
 }
 
 fn check(lines: &[String]) {
-    // That they are JSON is checked where they are taken.
+    // The lines were already checked to be JSON.
     for line in lines {
         assert!(line.is_ascii(), "{line}");
     }
@@ -102,7 +102,7 @@ fn no_panic(bytes: &[u8]) {
     }
     agent.gone(&mut ambient, &mut heard);
     let answered = heard.events.iter().filter(|event| matches!(event, Event::Answered(..))).count();
-    assert_eq!(answered, bytes.split(|byte| *byte == b'\n').count(), "one outcome for each call");
+    assert_eq!(answered, bytes.split(|byte| *byte == b'\n').count(), "each call must have one outcome");
 }
 
 /// The session with bytes replaced, inserted and removed.
@@ -145,7 +145,7 @@ fn value() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// A request of any type with any fields, under an id that the test gives it later.
+/// A request of any type with any fields. The test sets its id later.
 fn request() -> impl Strategy<Value = Value> {
     let names: Vec<_> = TYPES.iter().map(|message| message.name).collect();
     let name = prop_oneof![
@@ -185,7 +185,7 @@ fn request() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Whether a call waits for nobody (a2e §6.6).
+/// Whether a call skips the queue (a2e §6.6).
 fn is_urgent(call: &Call<'_>) -> bool {
     match &call.operation {
         Operation::Capability(asked) => TYPES.iter().any(|row| row.name == asked.kind && row.is_urgent()),
@@ -211,7 +211,7 @@ proptest! {
             let id = format!("r{at}");
             request["id"] = json!(id);
             let came = server.bytes(request.to_string().as_bytes());
-            // The one message that wants no answer, and what comes after it or after the fifth refusal.
+            // `shutdown` gets no answer, and neither does any message after it or after the fifth refusal.
             let is_silent = request["type"] == "shutdown" && came.is_empty();
             if server.dropped.is_empty() && !is_silent {
                 expected.insert(id, 0);

@@ -1,4 +1,4 @@
-//! Fluxloop under fire: nothing on the wire panics, every line gets exactly one answer, in order.
+//! Fuzz tests of Fluxloop: no input causes a panic, and every line gets exactly one answer, in order.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
@@ -28,7 +28,7 @@ const GOOD: &[&str] = &[
     r#"{"id":"\ud83d","tool":"handshake"}"#,
 ];
 
-/// The id that the answer to a line must carry; the outer `None` for a blank line.
+/// The id that the answer to a line must have. The outer `None` stands for a blank line.
 fn id_due(line: &[u8]) -> Option<Option<String>> {
     let unreadable = Some(None);
     let Ok(text) = std::str::from_utf8(line) else { return unreadable };
@@ -36,7 +36,7 @@ fn id_due(line: &[u8]) -> Option<Option<String>> {
     if text.is_empty() {
         return None;
     }
-    // serde_json refuses what is out of range, half a pair and what is no JSON, all by itself.
+    // serde_json itself rejects numbers out of range, unpaired surrogates and invalid JSON.
     if serde_json::from_str::<serde_json::Value>(text).is_err() {
         return unreadable;
     }
@@ -87,7 +87,7 @@ fn resolve_one(server: &mut TestServer, dice: &mut Dice) -> Vec<String> {
     server.resolve(delivered.call.id, outcome)
 }
 
-/// Lines for a client: its calls must each end exactly once, whatever is said to it.
+/// Feeds lines to a client. Each of its calls must end exactly once, for any input.
 fn check_client(bytes: &[u8]) {
     const ANSWERS: &[&str] = &[
         r#"{"type":"response","id":"2","result":{"text":"x"}}"#,

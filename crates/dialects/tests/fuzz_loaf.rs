@@ -1,4 +1,4 @@
-//! loaf under fire: nothing on the wire panics, every request gets exactly one reply.
+//! Fuzz tests of loaf: no input causes a panic, and every request gets exactly one reply.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
@@ -28,7 +28,7 @@ const GOOD: &[&str] = &[
     r#"{"jsonrpc":"2.0","id":10,"method":"system.shutdown","params":{"reason":"r"}}"#,
 ];
 
-/// How many replies a line must get, worked out without the code under test; `None`: do not ask.
+/// The number of replies that a line must get, computed without the code under test. `None`: unknown.
 fn replies_due(line: &[u8]) -> Option<usize> {
     let text = String::from_utf8_lossy(line);
     let text = text.trim_matches(|c: char| c == '\u{feff}' || (c.is_whitespace() && c != '\u{85}'));
@@ -36,7 +36,7 @@ fn replies_due(line: &[u8]) -> Option<usize> {
         return Some(0);
     }
     if json::lone_surrogate(text.as_bytes()).is_some() {
-        // serde_json cannot hold such text, so this oracle cannot read the line.
+        // serde_json cannot represent such text, so this function cannot parse the line.
         return None;
     }
     let Ok(value) = serde_json::from_str::<serde_json::Value>(text) else { return Some(1) };
@@ -53,7 +53,7 @@ fn id_of(line: &str) -> Option<String> {
     members.raw("id").map(|raw| raw.get().to_owned())
 }
 
-/// Runs a session, resolves what was delivered in random order, and counts.
+/// Runs a session, resolves the delivered calls in random order, and counts the replies.
 fn check_server(bytes: &[u8], seed: u64) {
     let mut setup = server_setup();
     setup.max_in_flight = 8;
@@ -100,7 +100,7 @@ fn resolve_one(server: &mut TestServer, waiting: &mut Vec<(CallId, Option<String
     assert_eq!(replies.iter().map(|reply| id_of(reply)).collect::<Vec<_>>(), [sent]);
 }
 
-/// Lines for a client: its calls must each end exactly once, whatever is said to it.
+/// Feeds lines to a client. Each of its calls must end exactly once, for any input.
 fn check_client(bytes: &[u8]) {
     const ANSWERS: &[&str] = &[
         r#"{"jsonrpc":"2.0","id":2,"result":{"ok":true,"output":"x"}}"#,
@@ -195,7 +195,7 @@ fn answers_in_chunks(mut bytes: &[u8], cuts: &[usize]) -> Vec<String> {
 }
 
 #[test]
-fn the_oracle_knows_the_good_lines() {
+fn the_reply_count_is_known_for_valid_lines() {
     for (line, due) in GOOD.iter().zip([1, 9, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1]) {
         assert_eq!(replies_due(line.as_bytes()), if due == 9 { None } else { Some(due) }, "{line}");
     }

@@ -1,6 +1,6 @@
-//! Anything at all on the wire: no panic, valid lines out, exactly one reply per request.
+//! Fuzz tests of MCP: any input gives no panic, valid lines, and exactly one reply per request.
 //!
-//! Runs as an ordinary test with a bounded number of cases; `cargo bolero test` explores on.
+//! Runs as an ordinary test with a limited number of cases. `cargo bolero test` explores further.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test may")]
 
@@ -19,11 +19,11 @@ use serde_json::Value;
 
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}},"progressToken":"t"}"#;
 
-/// The first states and task ids that a server gives out, since its ids count.
+/// The first request states and task ids of a server, since test ids count up.
 const FIRST: &str = "00000000000000000000000000000001";
 const SECOND: &str = "00000000000000000000000000000002";
 
-/// A session that touches everything, to be mutated.
+/// A session that uses all features, as the start of mutations.
 fn session(version: &str) -> String {
     [
         format!(r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{{"roots":{{"listChanged":true}},"elicitation":{{}}}},"clientInfo":{{"name":"f","version":"1"}}}}}}"#),
@@ -55,13 +55,13 @@ fn session(version: &str) -> String {
         + "\n"
 }
 
-/// Asks the caller of a call two things.
+/// Sends two questions to the caller of a call.
 fn ask(server: &mut TestServer, call: CallId) -> Vec<String> {
     let form = Question::form("?", &serde_json::json!({"type": "object"}));
     server.ask(call, vec![(QuestionId(1), form.clone().named("k")), (QuestionId(2), form)])
 }
 
-/// Tells and asks about every call what there is to tell and to ask.
+/// Sends all kinds of notices and questions for every call.
 fn tell_everything(server: &mut TestServer) -> Vec<String> {
     let calls: Vec<_> = server.delivered.iter().map(|delivered| delivered.call.id).collect();
     let mut lines = Vec::new();
@@ -80,7 +80,7 @@ fn tell_everything(server: &mut TestServer) -> Vec<String> {
     lines
 }
 
-/// Resolves the oldest delivered call; everything can be watched, which is counted.
+/// Resolves the oldest delivered call. Every resource can be watched, and the subscriptions are counted.
 fn resolve_next(server: &mut TestServer, watched: &mut usize) {
     match &server.delivered[0].call.operation {
         Operation::Watch(_) => {
@@ -121,7 +121,7 @@ fn feed_server(bytes: &[u8], hold: bool) {
         resolve_next(&mut server, &mut watched);
     }
     assert_eq!(server.door.in_flight(), Vec::new());
-    assert_eq!(server.unwatched.len(), watched, "what was watched for a peer is not watched without it");
+    assert_eq!(server.unwatched.len(), watched, "every subscription of a peer must end with it");
 }
 
 fn feed_client(bytes: &[u8], version: &str) {
@@ -179,7 +179,7 @@ fn mutated_sessions_never_panic() {
     );
 }
 
-/// A request that is well-formed JSON-RPC, whatever the server makes of it.
+/// A request that is valid JSON-RPC, but not necessarily valid for the server.
 fn requests() -> impl Strategy<Value = (&'static str, String)> {
     let methods = vec![
         "tools/call",
@@ -262,13 +262,13 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Counts the replies in lines, by id, parts of batches included.
+/// Counts the replies in lines by id, including those in batches.
 fn count(lines: Vec<String>, replies: &mut HashMap<u64, usize>) {
     for line in lines {
         let line: Value = serde_json::from_str(&line).unwrap();
         let parts = line.as_array().cloned().unwrap_or_else(|| vec![line]);
         for part in parts {
-            // A question of ours has an id too, and is no reply.
+            // A question of ours has an id too, but is not a reply.
             if let Some(id) = part["id"].as_u64().filter(|_| part["method"].is_null()) {
                 assert!(part.get("result").is_some() != part.get("error").is_some(), "{part}");
                 *replies.entry(id).or_default() += 1;
@@ -349,13 +349,13 @@ proptest! {
             count(server.resolve_next(), &mut replies);
         }
         prop_assert_eq!(server.door.in_flight(), Vec::new());
-        prop_assert_eq!((server.door.held(), server.door.deadline()), (0, None), "nothing is left behind");
+        prop_assert_eq!((server.door.held(), server.door.deadline()), (0, None), "no data may be left after the session");
         for id in 1..=latest {
             let got = replies.get(&id).copied().unwrap_or_default();
             let least = usize::from(!cancelled.contains(&id));
             prop_assert!((least..=1).contains(&got), "request {id} got {got} replies\n{steps:#?}");
         }
-        prop_assert!(replies.keys().all(|id| *id <= latest), "a reply to nothing");
+        prop_assert!(replies.keys().all(|id| *id <= latest), "every reply must belong to a request");
     }
 
     #[test]

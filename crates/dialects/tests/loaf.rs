@@ -1,4 +1,4 @@
-//! loaf: both sides against each other, and the tables of the digest line by line.
+//! Tests of loaf: both sides against each other, and the tables of the digest.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
@@ -127,7 +127,7 @@ fn every_failure_has_its_code_and_comes_back_as_its_kind() {
         let kinds: Vec<_> = pair.take_answers(call).into_iter().map(|outcome| outcome.unwrap_err().kind).collect();
         assert_eq!(kinds, [kind]);
     }
-    // A tool that throws is a result of the contract (§16.1), not an error of the protocol.
+    // A tool that fails is reported in the result (§16.1), not as an error of the protocol.
     let mut server = server().holding();
     server.line(&request("7", "tools.call", r#"{"name":"echo"}"#));
     let call = server.delivered.pop_front().unwrap().call.id;
@@ -162,7 +162,7 @@ fn progress_and_logs_of_a_call_are_events_before_its_response() {
     let heard: Vec<_> = pair.events.drain(..).map(|event| format!("{event:?}")).collect();
     assert_eq!(heard.len(), 2);
     assert_eq!(heard[0], format!("{:?}", Event::Notice(Notice::Progress(call, progress))));
-    // Nothing is said of calls that nobody knows, nor after the end.
+    // No events are sent for unknown calls, or after the end.
     assert_eq!(
         pair.server.notice(Notice::Progress(
             gladhand_core::operations::CallId(99),
@@ -175,11 +175,11 @@ fn progress_and_logs_of_a_call_are_events_before_its_response() {
         pair.server.notice(Notice::Progress(id, Progress { progress: 2.0, total: None, message: None })),
         [""; 0]
     );
-    assert_eq!(pair.server.resolve_next().len(), 1, "the answer still comes");
+    assert_eq!(pair.server.resolve_next().len(), 1, "the answer must still be sent");
 }
 
 #[test]
-fn json_that_others_spread_over_lines_leaves_on_one() {
+fn multi_line_json_is_written_on_one_line() {
     let mut pair = pair();
     pair.open().unwrap();
     pair.server.answers_itself = false;
@@ -261,7 +261,7 @@ fn unreadable_lines_are_parse_errors() {
     );
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
     assert!(server().line(&deep)[0].contains(r#""reason":"parse_error""#));
-    // Bad UTF-8 is replaced, and the line goes on.
+    // Invalid UTF-8 is replaced, and the line is processed.
     let answers = server().bytes(b"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\",\"method\":\"system.ping\"}");
     assert_eq!(
         answers,
@@ -279,7 +279,7 @@ fn ids_come_back_exactly_as_sent() {
 }
 
 #[test]
-fn parameters_are_checked_in_order_and_word_for_word() {
+fn parameters_are_checked_in_order_with_exact_messages() {
     let object = |method: &str| format!("invalid params for {method}: expected object");
     let field =
         |method: &str, field: &str, must: &str| format!("invalid params for {method}: `{field}` must be {must}");
@@ -330,7 +330,7 @@ fn a_strict_handshake_for_another_version_is_refused() {
         ]
     );
     assert_eq!((server.refused.as_slice(), server.opened.len()), (["version_mismatch"].as_slice(), 0));
-    // Flexible: we decide, and the agreement keeps what was asked.
+    // Flexible: we decide, and the agreement records the requested version.
     server.line(&request("2", "rpc.handshake", r#"{"protocol_version":"2.0.0","client_name":"c"}"#));
     let agreement = &server.opened[0];
     assert_eq!((agreement.version.as_str(), agreement.asked_version.as_deref()), ("1.0.0", Some("2.0.0")));
@@ -422,7 +422,7 @@ fn calls_beyond_the_bound_are_overloaded_and_answers_come_in_any_order() {
             r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32000,"message":"too many requests in flight","data":{"reason":"overloaded"}}}"#
         ]
     );
-    assert_eq!(server.line(&request("4", "system.ping", "{}")).len(), 1, "the quick ones are not held up");
+    assert_eq!(server.line(&request("4", "system.ping", "{}")).len(), 1, "other requests must be answered immediately");
     let second = server.delivered.remove(1).unwrap().call.id;
     let stopping = || Err(Failure::new(FailureKind::Stopping, "we are stopping"));
     assert_eq!(
@@ -431,12 +431,12 @@ fn calls_beyond_the_bound_are_overloaded_and_answers_come_in_any_order() {
             r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"we are stopping","data":{"reason":"stopping"}}}"#
         ]
     );
-    assert_eq!(server.resolve(second, stopping()), [""; 0], "once");
+    assert_eq!(server.resolve(second, stopping()), [""; 0], "a call must be answered only once");
     assert_eq!(server.door.in_flight(), [server.delivered[0].call.id]);
 }
 
 #[test]
-fn shutdown_speaks_before_it_answers_and_is_silent_afterwards() {
+fn shutdown_sends_its_event_then_its_answer_then_nothing() {
     let event = |reason: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","method":"event","params":{{"type":"state.changed","timestamp":"2026-01-01T00:00:00.000Z","payload":{{"reason":"{reason}","snapshot":{SNAPSHOT}}}}}}}"#
@@ -464,12 +464,12 @@ fn shutdown_speaks_before_it_answers_and_is_silent_afterwards() {
         let mut server = TestServer::pinned(&DIALECT, server_setup());
         server.line(&request("1", "system.ping", "{}"));
         assert_eq!(server.stop(stop), said.into_iter().collect::<Vec<_>>());
-        assert_eq!(server.stop(Stop::Terminated), [""; 0], "only the first");
+        assert_eq!(server.stop(Stop::Terminated), [""; 0], "only the first stop may be reported");
     }
 }
 
 #[test]
-fn a_client_tells_why_there_is_no_session() {
+fn a_client_reports_why_the_opening_failed() {
     for (answer, word) in [
         (
             r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"m","data":{"reason":"unsupported_protocol_version","supported":"2.0.0"}}}"#,
@@ -490,7 +490,7 @@ fn a_client_tells_why_there_is_no_session() {
 }
 
 #[test]
-fn a_client_hears_every_call_end_exactly_once() {
+fn every_call_of_a_client_ends_exactly_once() {
     let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocol_version":"1.0.0","server_name":"loaf","capabilities":{"events":true,"image_inputs":["path"]},"methods":["tools.call"]}}"#;
     let mut client = Alone::new();
     client.step(|client, ambient, heard| client.open(ambient, heard));
@@ -526,7 +526,7 @@ fn a_client_hears_every_call_end_exactly_once() {
     assert!(client.step(|client, ambient, heard| client.gone(ambient, heard)).is_empty());
 }
 
-/// A client side that is fed by hand.
+/// A client side without a server.
 struct Alone(Box<dyn gladhand_dialects::Client>);
 
 impl Alone {
@@ -555,7 +555,7 @@ impl Alone {
 }
 
 #[test]
-fn any_method_name_gives_the_dialect_away() {
+fn any_method_name_identifies_the_dialect() {
     for (line, claim) in [
         (r#"{"jsonrpc":"2.0","id":1,"method":"rpc.handshake"}"#, Claim::Certain),
         (r#"{"jsonrpc":"2.0","id":1,"method":"session.send"}"#, Claim::Certain),
@@ -572,7 +572,7 @@ fn any_method_name_gives_the_dialect_away() {
 }
 
 #[test]
-fn an_answer_that_is_too_long_ends_its_call_at_once() {
+fn an_answer_that_is_too_long_fails_its_call() {
     let mut pair = pair();
     pair.open().unwrap();
     pair.server.answers_itself = false;

@@ -1,4 +1,4 @@
-//! loaf with an agent behind it: which method asks what, how events and answers are written, how it ends.
+//! Tests of loaf with an agent: the call of each method, the form of events and answers, the end of the session.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
@@ -23,7 +23,7 @@ fn request(method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{params}}}"#)
 }
 
-/// What a request made of the agent's methods asks for.
+/// The agent call of a request.
 fn asked(server: &mut TestServer, line: &str) -> (CallId, AgentCall<'static>) {
     assert_eq!(server.line(line), Vec::<String>::new(), "{line}");
     let delivered = server.delivered.pop_front().unwrap();
@@ -55,7 +55,7 @@ fn every_method_of_the_agent_reaches_it() {
         let said = server.resolve(id, Ok(Reply::Agent(json::raw(r#"{"x":1.0}"#.to_owned()))));
         assert_eq!(said, [r#"{"jsonrpc":"2.0","id":7,"result":{"x":1.0}}"#], "{}", method.name);
         assert_eq!(server.closed.is_some(), method.name == "system.shutdown", "{}", method.name);
-        // A method that looks at its parameters takes nothing but an object.
+        // A method that reads its parameters accepts only an object.
         if method.params != Params::Ignored {
             let refused = server.line(&request(method.name, "[]")).join("");
             assert!(refused.contains("expected object") || server.closed.is_some(), "{}: {refused}", method.name);
@@ -114,7 +114,7 @@ fn parameters_are_trimmed_and_read() {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_the_words_of_the_reference() {
+fn errors_have_the_messages_of_the_reference() {
     let mut server = server();
     for (method, params, message) in [
         ("model.list", r#"{"provider":"x"}"#, "provider must be one of: openai, openrouter, antigravity"),
@@ -154,7 +154,7 @@ fn events_are_written_until_the_end() {
     assert!(line.starts_with(r#"{"jsonrpc":"2.0","method":"event","params":{"type":"session.status","timestamp":"#));
     assert!(line.ends_with(r#","payload":{"a":1}}}"#), "{line}");
     server.resolve(id, Ok(Reply::Agent(json::raw("{}".to_owned()))));
-    // Turns that a shutdown stopped are heard to their end; lines are not.
+    // Events of turns that a shutdown stopped are still sent. Lines are ignored.
     let (id, call) = asked(&mut server, &request("system.shutdown", "null"));
     assert_eq!(call, AgentCall::Shutdown { reason: None });
     server.resolve(id, Ok(Reply::Agent(json::raw(r#"{"accepted":true}"#.to_owned()))));
@@ -164,7 +164,7 @@ fn events_are_written_until_the_end() {
 }
 
 #[test]
-fn quitting_by_command_ends_it_and_failing_to_does_not() {
+fn a_successful_quit_command_ends_the_session() {
     for (command, outcome, ends) in [
         ("/QUIT now", Ok(Reply::Agent(json::raw("{}".to_owned()))), true),
         ("/exit", Err(Failure::unknown_session("s")), false),
@@ -179,7 +179,7 @@ fn quitting_by_command_ends_it_and_failing_to_does_not() {
 }
 
 #[test]
-fn the_agent_hears_why_everything_ends() {
+fn the_agent_gets_the_reason_for_a_stop() {
     for (stop, reason, last_event) in [
         (Stop::Interrupted, "sigint", 1),
         (Stop::Terminated, "sigterm", 1),
@@ -199,7 +199,7 @@ fn the_agent_hears_why_everything_ends() {
 }
 
 #[test]
-fn who_can_approve_says_so_in_the_handshake() {
+fn a_client_declares_approvals_in_the_handshake() {
     let mut server = server();
     assert_eq!(server.line(&request("rpc.handshake", r#"{"approvals":true}"#)).len(), 1);
     let delivered = server.delivered.pop_front().unwrap();

@@ -1,4 +1,4 @@
-//! The door with loaf and Fluxloop behind it: the first line that is claimed for certain decides.
+//! Tests of a door with loaf and Fluxloop: the first line with a certain claim decides.
 
 use gladhand_dialects::testing::{TestServer, server_setup};
 use gladhand_dialects::{Dialect, fluxloop, loaf};
@@ -20,7 +20,7 @@ fn the_first_certain_line_names_the_dialect() {
 }
 
 #[test]
-fn garbage_and_plausible_lines_are_answered_and_bind_nobody() {
+fn garbage_and_plausible_lines_do_not_fix_the_dialect() {
     let mut server = TestServer::detecting(REGISTRY, server_setup());
     for (line, answer) in [
         ("", None),
@@ -37,7 +37,7 @@ fn garbage_and_plausible_lines_are_answered_and_bind_nobody() {
         assert!(server.door.dialect().is_none(), "{line}");
     }
     server.line(r#"{"type":"handshake","id":"1"}"#);
-    // Settled: now the same JSON-RPC line is answered in Fluxloop's words.
+    // After the decision, the same JSON-RPC line is answered by Fluxloop.
     assert_eq!(
         server.line(r#"{"jsonrpc":"2.0","id":1,"method":"system.ping"}"#),
         [

@@ -1,8 +1,8 @@
-//! Recorded sessions of the loaf server, replayed against our server side.
+//! Replays recorded sessions of the loaf server against our server side.
 //!
-//! Normalised on both sides: times, session ids (`session:0` …), the text after `parse error: `,
-//! token estimates and the folders of skills (all of which the recordings' README lists as varying, or
-//! which depend on a model that is not here). Where we differ on purpose, `expected` says why.
+//! Both sides are normalised: times, session ids (`session:0` …), the text after `parse error: `, token estimates and
+//! the folders of skills. The README of the recordings lists these as varying, or they depend on a model that is not
+//! available here. For each intended difference, `expected` gives the reason.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
@@ -22,7 +22,7 @@ use recorded::{Entry, Tree};
 #[test]
 fn recorded_sessions_get_the_recorded_answers() {
     let mut files = recorded::files("loaf");
-    // The others need an agent and its tools; they are played against the built program.
+    // The others need an agent and its tools. They are replayed against the built program.
     let plain = ["0", "10", "11", "12", "13", "25", "27", "3"];
     files.retain(|file| plain.iter().any(|start| file.starts_with(start)));
     assert_eq!(files.len(), 22);
@@ -42,7 +42,7 @@ fn check(file: &str) {
                 is_method_empty = bytes == b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\"}\n";
                 ours.extend(replay.write(bytes));
             }
-            // A request with an empty method is answered under its id, so that its client does not wait forever.
+            // A request with an empty method is answered with its id, so that its client does not wait forever.
             Entry::FromServer(line) if is_method_empty => theirs.push(line.replacen(r#""id":null"#, r#""id":1"#, 1)),
             Entry::FromServer(line) => {
                 replay.note_recorded_session(line);
@@ -53,8 +53,8 @@ fn check(file: &str) {
     }
     let ours = normalised(ours.iter().map(|line| Tree::parse(line)));
     let theirs = normalised(theirs.iter().filter_map(|line| expected(file, &replay, Tree::parse(line))));
-    // With several requests in one write the reference runs all of them before it answers any (§2.5);
-    // we answer in order. Events keep their order among themselves, answers are compared by id.
+    // With several requests in one write, the reference runs all of them before it answers any (§2.5). We answer in
+    // order. Events keep their order, and answers are compared by id.
     let pipelined = file.starts_with("10_") || file.starts_with("32_");
     if pipelined {
         assert_eq!(by_id(ours), by_id(theirs), "{file}");
@@ -63,25 +63,25 @@ fn check(file: &str) {
     }
 }
 
-/// What we answer where the reference answered `line`; `None` where we say nothing.
+/// Our answer where the reference answered `line`. `None` if we send none.
 fn expected(file: &str, replay: &Replay, mut line: Tree) -> Option<Tree> {
-    // Ids come back as they were sent, not as JavaScript prints them (a rule of the house).
+    // Ids are returned as they were sent, not in JavaScript's format.
     if file.starts_with("07_") && line.at(&["id"]) == Some(&Tree::Other("1000".into())) {
         set(&mut line, "id", Tree::Other("1e3".into()));
     }
     let Some(id) = line.at(&["id"]).cloned() else {
-        // `onboarding.complete` cannot be called yet, so its event does not come either.
+        // `onboarding.complete` is not available without an agent, so its event is missing too.
         let reason = line.text_at(&["params", "payload", "reason"]);
         return (reason != Some("onboarding_complete")).then_some(line);
     };
     let method = replay.requests.iter().rev().find(|(asked, _)| *asked == id).map(|(_, method)| method.as_str());
     let method = method.unwrap_or_default();
-    // §2.2: lines after a successful shutdown are discarded; the recorded ones were in the same write.
+    // §2.2: lines after a successful shutdown are discarded. The recorded ones were in the same write.
     if file.starts_with("32_") && matches!(id, Tree::Other(ref id) if id == "12" || id == "13") {
         return None;
     }
     if line.at(&["result", "server_name"]).is_some() {
-        // §20 item 3: member for member, own identity additional; what is listed is what is callable here.
+        // §20 item 3: the same members, plus our own identity. The list contains only methods that are available here.
         set(&mut line, "result", handshake_result());
     } else if methods::find(method).is_some_and(|row| row.run == Run::Agent) {
         let error = format!(
@@ -125,7 +125,7 @@ fn normalised(lines: impl Iterator<Item = Tree>) -> Vec<Tree> {
         .map(|mut line| {
             line.map_members(&mut |name, value| match (name, &mut *value) {
                 ("timestamp" | "time" | "createdAt" | "updatedAt", Tree::Text(time)) => {
-                    assert!(time.len() == 24 && time.ends_with('Z'), "no time: {time}");
+                    assert!(time.len() == 24 && time.ends_with('Z'), "not a timestamp: {time}");
                     *time = "t".to_owned();
                 }
                 ("contextTokenEstimate" | "pinned_tokens", _) => *value = Tree::Other("0".into()),
@@ -151,11 +151,11 @@ fn by_id(lines: Vec<Tree>) -> (Vec<Tree>, Vec<Tree>) {
     (answers, events)
 }
 
-/// Our server side, its input split as an edge does it, and a hub that has the recorded tools.
+/// Our server side with the line splitter of a transport, and a hub with the recorded tools.
 struct Replay {
     server: TestServer,
     lines: Lines,
-    /// The requests that were sent: id and method.
+    /// The ids and methods of the sent requests.
     requests: Vec<(Tree, String)>,
     tools: Vec<Tool>,
     our_sessions: Vec<String>,
@@ -236,7 +236,7 @@ impl Replay {
     }
 }
 
-/// The tools that the recorded server listed, in reverse, so that sorting them is our work.
+/// The tools of the recorded list in reverse order, to test our sorting.
 fn recorded_tools(entries: &[Entry]) -> Vec<Tool> {
     let mut tools = Vec::new();
     for entry in entries {
@@ -245,7 +245,7 @@ fn recorded_tools(entries: &[Entry]) -> Vec<Tool> {
         if value["result"]["tools"].is_null() {
             continue;
         }
-        // The schemas must come back byte for byte, so they are taken from the text.
+        // The schemas must be returned byte for byte, so they are taken from the text.
         let text: &RawValue = serde_json::from_str(line).unwrap();
         let result = gladhand_core::wire::Members::of(text).unwrap().object("result").unwrap();
         let list: Vec<&RawValue> = serde_json::from_str(result.raw("tools").unwrap().get()).unwrap();

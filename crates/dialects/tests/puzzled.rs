@@ -1,4 +1,4 @@
-//! Servers that are spoken to in another dialect: their answers give away which one they speak.
+//! Tests that a server's answer to a client of another dialect identifies the server's dialect.
 
 use gladhand_core::wire::Members;
 use gladhand_dialects::testing::{TestServer, server_setup};
@@ -7,14 +7,14 @@ use gladhand_dialects::{Dialect, FirstLine, REGISTRY};
 const DISCOVER: &str = r#"{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{}}"#;
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
 
-/// Whose answer to a stranger this is.
+/// The dialects that recognise this answer.
 fn known_by(text: &str) -> Vec<&'static str> {
     let line = FirstLine { text, members: Members::parse(text).ok() };
     REGISTRY.iter().filter(|dialect| (dialect.recognizes_reply)(&line)).map(|dialect| dialect.name).collect()
 }
 
 #[test]
-fn each_dialect_is_known_by_what_it_answers_to_mcp() {
+fn each_dialect_is_identified_by_its_answer_to_mcp() {
     for dialect in REGISTRY.iter().filter(|dialect: &&&Dialect| dialect.name != "mcp") {
         for line in [DISCOVER, INITIALIZE] {
             let mut server = TestServer::pinned(dialect, server_setup());
@@ -29,7 +29,7 @@ fn each_dialect_is_known_by_what_it_answers_to_mcp() {
 }
 
 #[test]
-fn what_the_shipped_servers_answer_is_known_too() {
+fn answers_of_shipped_servers_are_identified_too() {
     for (answer, name) in [
         (
             r#"{"type":"error","id":"7","version":"1.0","ts":1.5,"req_id":"","code":"parse_error","message":"Unknown type None","detail":{},"retryable":false,"capability_name":""}"#,
@@ -42,7 +42,7 @@ fn what_the_shipped_servers_answer_is_known_too() {
 }
 
 #[test]
-fn what_a_server_of_mcp_may_say_is_nobody_elses() {
+fn an_answer_of_an_mcp_server_identifies_no_other_dialect() {
     for answer in [
         r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}"#,
         r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no","data":{"method":"server/discover"}}}"#,

@@ -1,8 +1,8 @@
-//! The one negotiation function and what comes out of it.
+//! Compares the offers of client and server, and records the result.
 //!
-//! Capabilities are an AND per axis: the axis of the server holds what the server provides, wants
-//! included; the axis of the client likewise. Everything that was declared or wanted becomes a
-//! [`Term`], in force or not, so that an agreement can always say why something is missing.
+//! A capability is in force only if its owner provides it and the other side wants it. Both axes, server and client,
+//! follow this rule. Each declared or wanted capability becomes a [`Term`], in force or not, so an agreement can always
+//! explain why a capability is missing.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,58 +14,59 @@ use serde_json::value::RawValue;
 use crate::negotiation::offer::{Capability, Defined, Minimum, Offer, Peer, Rules, Side, VersionRule, Wants, shorten};
 use crate::negotiation::refusal::Refusal;
 
-/// What the name of a principal that a token stands for comes after, so that no name is the digest of a token.
+/// Prefix of a principal's name in [`Agreement::pass`]. It keeps a configured name from being equal to the digest of a
+/// token.
 pub const NAMED: &str = "named:";
 
-/// What survived two offers. Fixed for the session (for the request, in stateless MCP).
+/// The result of comparing two offers. It is fixed for the session, or for one request in stateless MCP.
 #[derive(Debug, Clone, Serialize)]
 pub struct Agreement {
-    /// The dialect spoken.
+    /// The dialect of the session.
     pub dialect: &'static str,
     /// The version in force.
     pub version: String,
-    /// What the client asked for, where that is not the version in force.
+    /// The version that the client asked for, if it differs from the version in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked_version: Option<String>,
-    /// The session's id, where the dialect has one.
+    /// The session id, if the dialect has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// Whether every request carries its own opening, so that this holds for one request and not for a session.
+    /// Whether every request carries its own opening. The agreement then holds for one request and not for a session.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub per_request: bool,
-    /// Who opened.
+    /// The peer that opened the session.
     pub client: Peer,
-    /// Who was opened.
+    /// The peer that accepted the session.
     pub server: Peer,
-    /// How to use what the server has, in its own words.
+    /// Instructions of the server on how to use it, unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
-    /// How many calls may run at once, where the dialect bounds them.
+    /// Maximum number of concurrent calls, if the dialect limits them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<u32>,
-    /// Everything that was declared or wanted, and what became of it.
+    /// Every declared or wanted capability, with its verdict.
     pub terms: Vec<Term>,
-    /// Whom the token of the opening stands for, where the dialect has tokens: a name after [`NAMED`], or the digest of a
-    /// token without a name. Never the token itself.
+    /// The principal of the opening's token, if the dialect has tokens: a name with the prefix [`NAMED`], or the digest
+    /// of a token that has no name. Never the token itself.
     #[serde(skip)]
     pub pass: Option<Arc<str>>,
-    /// Switches by which we are more lenient than what was agreed, for peers that do not look.
+    /// Compatibility switches in effect: we are more lenient than the agreement towards peers that ignore it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub compatibility: Vec<&'static str>,
 }
 
-/// One capability, both sides' stance, and what became of it.
+/// One capability, the stance of both sides, and the verdict.
 #[derive(Debug, Clone, Serialize)]
 pub struct Term {
-    /// Who provides it.
+    /// The side that provides it.
     pub owner: Side,
-    /// Its name in the dialect.
+    /// The capability's name in the dialect.
     pub capability: Capability,
-    /// What the client said.
+    /// The client's stance.
     pub client: Stance,
-    /// What the server said.
+    /// The server's stance.
     pub server: Stance,
-    /// The settings its owner gave.
+    /// The settings that the owner declared with the capability.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<Box<RawValue>>,
     /// Whether it is in force.
@@ -73,22 +74,22 @@ pub struct Term {
     pub verdict: Verdict,
 }
 
-/// What a side said of a capability.
+/// The stance of one side towards a capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stance {
-    /// It provides it.
+    /// The side provides the capability.
     Provides,
-    /// It asked for it by name.
+    /// The side asked for the capability by name.
     Wants,
-    /// It takes whatever is provided, without having named it.
+    /// The side accepts every provided capability, without naming this one.
     Accepts,
-    /// It said nothing of it, or declined it.
+    /// The side did not mention the capability, or declined it.
     Silent,
 }
 
 impl Stance {
-    /// Its word.
+    /// The name of the stance, for output.
     pub fn word(self) -> &'static str {
         match self {
             Self::Provides => "provides",
@@ -103,9 +104,9 @@ impl Stance {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", content = "why", rename_all = "snake_case")]
 pub enum Verdict {
-    /// It is.
+    /// The capability is in force.
     Agreed,
-    /// It is not.
+    /// The capability is not in force.
     Refused(Why),
 }
 
@@ -113,15 +114,15 @@ pub enum Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// It was wanted; its owner does not provide it.
+    /// The other side wants the capability, but its owner does not provide it.
     NotProvided,
-    /// It is provided; the other side did not ask for it.
+    /// The owner provides the capability, but the other side did not ask for it.
     NotWanted,
-    /// The version in force does not have it.
+    /// The version in force does not define it.
     NotInThisVersion,
-    /// No version of the dialect has it.
+    /// No version of the dialect defines it.
     Unknown,
-    /// It is a part of something that is not in force.
+    /// It is part of a capability that is not in force.
     PartOfRefused,
 }
 
@@ -138,7 +139,7 @@ impl fmt::Display for Why {
 }
 
 impl Agreement {
-    /// Whom the token of the opening stands for, as rules name it.
+    /// The principal of the opening's token, as policy rules name it.
     pub fn principal(&self) -> Option<&str> {
         let pass = self.pass.as_deref()?;
         Some(pass.strip_prefix(NAMED).unwrap_or(pass)).filter(|principal| !principal.is_empty())
@@ -149,7 +150,7 @@ impl Agreement {
         self.term(owner, capability).is_some_and(|term| term.verdict == Verdict::Agreed)
     }
 
-    /// What became of a capability of `owner`.
+    /// The term for a capability of `owner`, in force or not.
     pub fn term(&self, owner: Side, capability: &str) -> Option<&Term> {
         self.terms.iter().find(|term| term.owner == owner && term.capability.0 == capability)
     }
@@ -162,13 +163,13 @@ impl Agreement {
 
 /// Compares two offers.
 ///
-/// Versions come first, then credentials, then capabilities, so that nobody without a good token
-/// learns what there is.
+/// Versions are compared first, then credentials, then capabilities. A client without a valid token therefore learns
+/// nothing about the server's capabilities.
 pub fn agree(rules: &Rules, client: &Offer, server: &Offer) -> Result<Agreement, Refusal> {
     let version = choose_version(rules.versions, client, server)?;
     if !server.tokens.is_empty() {
         let presented = client.tokens.first();
-        // All are compared, so that the time does not tell which one was close.
+        // Compare with every token, so that the time taken does not reveal which one matches.
         let hits = server.tokens.iter().filter(|good| presented.is_some_and(|token| token.matches(good))).count();
         if hits == 0 {
             return Err(Refusal::AuthFailed);
@@ -228,13 +229,13 @@ fn choose_version(rule: VersionRule, client: &Offer, server: &Offer) -> Result<S
                         .iter()
                         .filter(|theirs| server.versions.iter().any(|ours| major(ours) == major(theirs))),
                 );
-            // Of 1.0 and 1.2 both sides can only rely on the older one.
+            // If one side speaks 1.0 and the other 1.2, both can rely only on the older version.
             common.min().cloned().ok_or_else(mismatch)
         }
     }
 }
 
-/// The terms of what `owner` provides to `other`.
+/// The terms for the capabilities that `owner` provides to `other`.
 fn axis(rules: &Rules, version: &str, side: Side, owner: &Offer, other: &Offer) -> Vec<Term> {
     let mut names: BTreeSet<&Capability> = owner.provides.keys().collect();
     if let Wants::Only(wanted) = &other.wants {
@@ -242,7 +243,7 @@ fn axis(rules: &Rules, version: &str, side: Side, owner: &Offer, other: &Offer) 
     }
     let mut terms: Vec<Term> = Vec::with_capacity(names.len());
     let mut refused: BTreeSet<&str> = BTreeSet::new();
-    // In this order a parent comes before its parts.
+    // The sort order puts a parent before its parts.
     for name in names {
         let provided = owner.provides.get(name);
         let defined = (rules.defines)(version, side, &name.0);

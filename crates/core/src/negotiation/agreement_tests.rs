@@ -1,4 +1,4 @@
-//! The laws of negotiation, over arbitrary offers.
+//! Property tests of negotiation with arbitrary offers.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ fn all_rules() -> impl Strategy<Value = Rules> {
 
 proptest! {
     #[test]
-    fn an_agreement_never_contains_what_a_side_did_not_declare(
+    fn an_agreement_contains_only_declared_capabilities(
         rules in all_rules(), client in offers(), server in offers()
     ) {
         if let Ok(agreement) = agree(&rules, &client, &server) {
@@ -64,12 +64,12 @@ proptest! {
                 prop_assert!(server.wants.wants(&term.capability));
             }
             let named = client.versions.iter().chain(&server.versions).any(|version| *version == agreement.version);
-            prop_assert!(named, "a version that nobody named");
+            prop_assert!(named, "the agreed version is in neither offer");
         }
     }
 
     #[test]
-    fn everything_declared_or_wanted_is_accounted_for(rules in all_rules(), client in offers(), server in offers()) {
+    fn every_declared_or_wanted_capability_has_a_term(rules in all_rules(), client in offers(), server in offers()) {
         if let Ok(agreement) = agree(&rules, &client, &server) {
             for name in server.provides.keys() {
                 prop_assert!(agreement.term(Side::Server, &name.0).is_some());
@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn a_part_is_never_in_force_without_its_whole(rules in all_rules(), client in offers(), server in offers()) {
+    fn a_part_is_never_in_force_without_its_capability(rules in all_rules(), client in offers(), server in offers()) {
         if let Ok(agreement) = agree(&rules, &client, &server) {
             for side in [Side::Client, Side::Server] {
                 for term in agreement.agreed(side) {
@@ -98,14 +98,14 @@ proptest! {
     }
 
     #[test]
-    fn symmetric_rules_give_the_same_whoever_is_asked_first(
+    fn symmetric_rules_give_the_same_result_in_both_orders(
         common in any::<bool>(), left in offers(), right in offers()
     ) {
         let rule = if common { VersionRule::Common } else { VersionRule::CommonMajor };
         let rules = rules(rule, Minimum::OneCapability);
-        // Tokens are the one asymmetry: only a server asks for them.
+        // Tokens are not symmetric: only a server requires them.
         let (left, right) = (Offer { tokens: vec![], ..left }, Offer { tokens: vec![], ..right });
-        // A side that names no version takes the other's first one, which is no symmetric rule.
+        // A side without versions takes the first version of the other side, which is not symmetric.
         prop_assume!(!left.versions.is_empty() && !right.versions.is_empty());
         match (agree(&rules, &left, &right), agree(&rules, &right, &left)) {
             (Ok(one), Ok(two)) => {
@@ -117,7 +117,7 @@ proptest! {
                 prop_assert_eq!(names(&one, Side::Client), names(&two, Side::Server));
             }
             (Err(one), Err(two)) => prop_assert_eq!(one.word(), two.word()),
-            (one, two) => prop_assert!(false, "{one:?} against {two:?}"),
+            (one, two) => prop_assert!(false, "the two orders differ: {one:?} and {two:?}"),
         }
     }
 
@@ -131,7 +131,7 @@ proptest! {
                 }
                 Refusal::AuthFailed => prop_assert!(!server.tokens.is_empty()),
                 Refusal::NoCapabilities { .. } => prop_assert_eq!(rules.minimum, Minimum::OneCapability),
-                other => prop_assert!(false, "not a reason of negotiation: {other:?}"),
+                other => prop_assert!(false, "negotiation must not return this refusal: {other:?}"),
             }
         }
     }
@@ -147,7 +147,7 @@ fn the_server_offers_its_preferred_version_for_one_it_does_not_speak() {
 }
 
 #[test]
-fn the_token_is_asked_for_before_anything_is_told() {
+fn the_token_is_checked_before_capabilities() {
     let rules = rules(VersionRule::CommonMajor, Minimum::OneCapability);
     let server = Offer { tokens: vec![Secret::new("good")], ..Offer::new(Peer::default(), ["1.0"]) };
     let client = |token: &str| Offer { tokens: vec![Secret::new(token)], ..Offer::new(Peer::default(), ["1.0"]) };

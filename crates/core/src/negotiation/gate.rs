@@ -1,43 +1,43 @@
-//! The gate: what may pass, read from a dialect's method table and the agreement.
+//! The gate decides which messages may pass, from the dialect's method table and the agreement.
 //!
-//! A table is data and is read by the gate, the tests and the docs alike. A gate is made once per
-//! agreement, so that asking it costs a name comparison.
+//! The method table is data, shared by the gate, the tests and the docs. A gate is built once per agreement, so that
+//! admitting a message costs only name comparisons.
 
 use crate::negotiation::agreement::Agreement;
 use crate::negotiation::offer::Side;
 
-/// Whether a message wants an answer.
+/// Whether a message expects an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It does.
+    /// It expects an answer.
     Call,
-    /// It does not.
+    /// It expects no answer.
     Notice,
 }
 
-/// The capability that opens a method.
+/// The capability that a method requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
-    /// Who must provide it.
+    /// The side that must provide it.
     pub owner: Side,
-    /// Its name.
+    /// The name of the capability.
     pub capability: &'static str,
 }
 
 /// One row of a dialect's method table.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
-    /// The method's or message's name.
+    /// The name of the method or message.
     pub name: &'static str,
-    /// Who sends it.
+    /// The side that sends it.
     pub from: Side,
-    /// Whether it wants an answer.
+    /// Whether it expects an answer.
     pub kind: Kind,
-    /// What opens it; `None`: it is always open.
+    /// The required capability. `None`: always allowed.
     pub needs: Option<Need>,
-    /// The first version that has it; versions compare as text.
+    /// The first version that has it. Versions are compared as text.
     pub since: &'static str,
-    /// The last version that has it; empty: it is still there.
+    /// The last version that has it. Empty: it has not been removed.
     pub until: &'static str,
 }
 
@@ -51,15 +51,15 @@ impl Rule {
 /// Why a message may not pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closed {
-    /// The table has no such name in that direction.
+    /// The table has no message of this name in this direction.
     Unknown,
-    /// Another version has it.
+    /// Only another version has it.
     NotInThisVersion,
-    /// Its capability is not in force.
+    /// The required capability is not in force.
     NotAgreed(Need),
 }
 
-/// Decides from the agreement what may pass.
+/// Decides from the agreement which messages may pass.
 #[derive(Debug, Clone)]
 pub struct Gate {
     table: &'static [Rule],
@@ -67,7 +67,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate for an agreement.
+    /// Builds the gate of an agreement.
     pub fn new(table: &'static [Rule], agreement: &Agreement) -> Self {
         let verdict = |rule: &Rule| match rule.needs {
             _ if !rule.is_in(&agreement.version) => Err(Closed::NotInThisVersion),
@@ -77,10 +77,10 @@ impl Gate {
         Self { table, verdicts: table.iter().map(verdict).collect() }
     }
 
-    /// Whether a message may pass, and which row it is.
+    /// Returns the table row of a message that may pass, or why it may not.
     pub fn admit(&self, from: Side, name: &str) -> Result<&'static Rule, Closed> {
         let mut answer = Err(Closed::Unknown);
-        // A name may stand in several rows (it was removed and came back changed): the open one counts.
+        // A name can have several rows, if it was removed and returned later in another form. An open row wins.
         for (rule, verdict) in self.table.iter().zip(&self.verdicts) {
             if rule.from == from && rule.name == name {
                 match verdict {
@@ -92,13 +92,13 @@ impl Gate {
         answer
     }
 
-    /// The row of a message that this version has, whether or not what it needs is in force.
+    /// The row of a message in the version in force, even if the required capability is not agreed.
     pub fn row(&self, from: Side, name: &str) -> Option<&'static Rule> {
         let mut rows = self.table.iter().zip(&self.verdicts).filter(|(rule, _)| rule.from == from && rule.name == name);
         rows.find(|(_, verdict)| !matches!(verdict, Err(Closed::NotInThisVersion))).map(|(rule, _)| rule)
     }
 
-    /// The rows that are open to a side.
+    /// The rows that a side may use.
     pub fn open(&self, from: Side) -> impl Iterator<Item = &'static Rule> {
         let rows = self.table.iter().zip(&self.verdicts);
         rows.filter(move |(rule, verdict)| rule.from == from && verdict.is_ok()).map(|(rule, _)| rule)
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_opens_what_was_agreed_in_the_version_that_has_it() {
+    fn a_gate_admits_agreed_methods_of_its_version() {
         let open = |gate: &Gate, side, name| gate.admit(side, name).map(|rule| rule.name);
         let one = gate("1", &["tools"], &[]);
         assert_eq!(open(&one, Side::Client, "ping"), Ok("ping"));

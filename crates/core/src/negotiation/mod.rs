@@ -1,9 +1,9 @@
-//! Offer and offer become an agreement or a refusal, and the gate enforces it.
+//! Turns two offers into an agreement or a refusal, and enforces the agreement with a gate.
 //!
-//! Negotiation is one pure function, [`agree`], for all dialects; what differs between them (how
-//! versions are chosen, which capabilities a version defines, whether an empty agreement is worth
-//! having) comes in as [`Rules`]. After the opening nobody asks which dialect a peer speaks: the
-//! [`Agreement`] is the only authority, and a [`Gate`] is its reading of a dialect's method table.
+//! Negotiation is one pure function, [`agree`], for all dialects. The differences between dialects come in as
+//! [`Rules`]: how a version is chosen, which capabilities a version defines, and whether an agreement without
+//! capabilities is accepted. After the opening, the [`Agreement`] is the only authority: no code checks which dialect a
+//! peer speaks. A [`Gate`] applies the agreement to a dialect's method table.
 
 mod agreement;
 mod gate;

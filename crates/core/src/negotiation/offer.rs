@@ -1,4 +1,4 @@
-//! What a side declares in its opening, and the rules by which a dialect compares two of those.
+//! The offer of one side in its opening, and the rules by which a dialect compares two offers.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,18 +11,18 @@ use serde_json::value::RawValue;
 
 use crate::Secret;
 
-/// Who provides something: the one who connects, or the one connected to.
+/// One of the two sides of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// The peer that opens: an agent, an editor.
+    /// The peer that connects: an agent, an editor.
     Client,
-    /// The peer that is opened: a tool server, a host.
+    /// The peer that accepts the connection: a tool server, a host.
     Server,
 }
 
 impl Side {
-    /// The other one.
+    /// The opposite side.
     pub fn other(self) -> Self {
         match self {
             Self::Client => Self::Server,
@@ -30,7 +30,7 @@ impl Side {
         }
     }
 
-    /// Its word.
+    /// The name of the side, for output.
     pub fn word(self) -> &'static str {
         match self {
             Self::Client => "client",
@@ -39,7 +39,7 @@ impl Side {
     }
 }
 
-/// A capability in its dialect's own words; sub-flags are dotted (`tools.listChanged`).
+/// A capability by its name in the dialect. Sub-flags are dotted (`tools.listChanged`).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Capability(pub Cow<'static, str>);
@@ -50,12 +50,12 @@ impl Capability {
         Self(Cow::Borrowed(name))
     }
 
-    /// A capability as a peer wrote it. One longer than any real name is cut: it is kept for people.
+    /// A capability as the peer wrote it. A name longer than any real one is cut, since it only serves for display.
     pub fn from_wire(name: impl Into<String>) -> Self {
         Self(Cow::Owned(shorten(name.into())))
     }
 
-    /// What a sub-flag belongs to: `tools` for `tools.listChanged`.
+    /// The capability that a sub-flag belongs to: `tools` for `tools.listChanged`.
     pub fn parent(&self) -> Option<&str> {
         self.0.rsplit_once('.').map(|(parent, _)| parent)
     }
@@ -67,39 +67,39 @@ impl fmt::Display for Capability {
     }
 }
 
-/// Who a peer says it is. Self-reported: never a basis for trust.
+/// The identity that a peer reports about itself. It is never a basis for trust.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// Its name; empty if it gave none.
+    /// The peer's name. Empty if it gave none.
     pub name: String,
-    /// Its own version; empty if it gave none.
+    /// The version of the peer's software. Empty if it gave none.
     pub version: String,
-    /// The JSON object in which it says so, where that has more members: `title`, `icons`, `websiteUrl`.
+    /// The JSON object of its self-description, if that has further members: `title`, `icons`, `websiteUrl`.
     description: Option<Arc<str>>,
 }
 
 impl Peer {
-    /// A peer with a name and a version, which are cut if they are longer than any real ones.
+    /// A peer with a name and a version. Both are cut if they are longer than any real ones.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self { name: shorten(name.into()), version: shorten(version.into()), description: None }
     }
 
-    /// The same peer, which described itself in this JSON object. The object is kept if it says more than name and version,
-    /// and is not longer than `longest` bytes.
-    pub fn described(mut self, object: &RawValue, longest: usize) -> Self {
+    /// The same peer with the JSON object of its self-description. The object is kept only if it has members other than
+    /// `name` and `version`, and has at most `max_bytes` bytes.
+    pub fn described(mut self, object: &RawValue, max_bytes: usize) -> Self {
         let members = serde_json::from_str::<BTreeMap<String, IgnoredAny>>(object.get()).unwrap_or_default();
         let says_more = members.keys().any(|name| name != "name" && name != "version");
-        self.description = (says_more && object.get().len() <= longest).then(|| object.get().into());
+        self.description = (says_more && object.get().len() <= max_bytes).then(|| object.get().into());
         self
     }
 
-    /// The JSON object in which it described itself, where that was kept.
+    /// The JSON object of its self-description, if it was kept.
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
     }
 }
 
-/// A peer as it writes itself on the wire: the object in which it described itself, or name and version.
+/// The wire form of a peer: the object of its self-description, or else `name` and `version`.
 impl Serialize for Peer {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -132,15 +132,15 @@ impl<'de> Deserialize<'de> for Peer {
     }
 }
 
-/// The most characters that are kept of a name that a peer gave itself or something else.
+/// Maximum length, in characters, of a name that a peer sends.
 ///
-/// Agreements outlive lines, are logged, shown and handed to tools; what a peer puts into them must
-/// not be able to grow.
-const LONGEST_NAME: usize = 128;
+/// An agreement lives longer than the line it came from. It is logged, displayed and passed to tools, so
+/// peer-controlled text in it must be bounded.
+const MAX_NAME_CHARS: usize = 128;
 
-/// Cuts a text that is longer than [`LONGEST_NAME`] characters.
+/// Cuts a text that is longer than [`MAX_NAME_CHARS`] characters.
 pub(in crate::negotiation) fn shorten(mut text: String) -> String {
-    if let Some((end, _)) = text.char_indices().nth(LONGEST_NAME) {
+    if let Some((end, _)) = text.char_indices().nth(MAX_NAME_CHARS) {
         text.truncate(end);
         text.push('…');
         text.shrink_to_fit();
@@ -148,12 +148,12 @@ pub(in crate::negotiation) fn shorten(mut text: String) -> String {
     text
 }
 
-/// What a side wants of the other.
+/// The capabilities that a side wants from the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wants {
-    /// Whatever it provides.
+    /// All capabilities that the other side provides.
     Everything,
-    /// These and no others.
+    /// Only these capabilities.
     Only(BTreeSet<Capability>),
 }
 
@@ -167,18 +167,18 @@ impl Wants {
     }
 }
 
-/// What a side declared: who it is, versions it speaks, what it provides and wants, credentials.
+/// The declaration of one side: identity, versions, provided and wanted capabilities, credentials.
 #[derive(Debug, Clone)]
 pub struct Offer {
-    /// Who it is.
+    /// The identity of the peer.
     pub peer: Peer,
-    /// Versions it speaks, the preferred one first. Empty: it named none and takes any.
+    /// The versions it speaks, preferred first. Empty: it named none and accepts any.
     pub versions: Vec<String>,
-    /// What it provides, with the settings it gave.
+    /// The capabilities that it provides, with their settings.
     pub provides: BTreeMap<Capability, Option<Box<RawValue>>>,
-    /// What it wants of the other side.
+    /// The capabilities that it wants from the other side.
     pub wants: Wants,
-    /// Tokens: those it presents (a client: at most one) or those it accepts (a server: none means any).
+    /// Tokens. A client presents at most one. A server lists the tokens it accepts; an empty list accepts any client.
     pub tokens: Vec<Secret>,
 }
 
@@ -207,49 +207,50 @@ impl Offer {
     }
 }
 
-/// How two sides come to one version.
+/// How the two sides choose a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionRule {
-    /// The server echoes what the client prefers if it speaks it, and otherwise offers its own
-    /// preferred version: the client decides whether to stay (MCP's handshake).
+    /// If the server speaks the client's preferred version, it echoes that version. Otherwise it offers its own
+    /// preferred version, and the client decides whether to stay (handshake of MCP).
     ServerOffers,
-    /// Both must speak it; the newest in common is taken, whoever is asked first.
+    /// Both sides must speak the version. The newest common version is chosen, independent of who opened.
     Common,
-    /// Only the number before the first dot must be common (A2E).
+    /// Only the major version, the number before the first dot, must be equal (A2E).
     CommonMajor,
-    /// The server's version holds, whatever the client asked for (loaf, unless it asks strictly).
+    /// The server's version is used, regardless of the client's request (loaf, unless the client requires a strict
+    /// match).
     ServerDecides,
 }
 
-/// How little may be agreed for there to be a session.
+/// The minimum that must be agreed for a session to open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Minimum {
-    /// A session without any capability is still a session.
+    /// A session may open without any capability.
     Nothing,
     /// At least one capability must be in force.
     OneCapability,
 }
 
-/// Whether a version has a capability on a side.
+/// Whether a version defines a capability on a side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Defined {
-    /// It has.
+    /// This version defines it.
     Yes,
-    /// Another version has it, this one has not.
+    /// Only another version defines it.
     NotInThisVersion,
-    /// No version has it.
+    /// No version defines it.
     Unknown,
 }
 
-/// What distinguishes one dialect's negotiation from another's.
+/// The parameters that distinguish the negotiation of one dialect from another.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
     /// The dialect's name, for the agreement.
     pub dialect: &'static str,
-    /// How versions are chosen.
+    /// How a version is chosen.
     pub versions: VersionRule,
-    /// How little is enough.
+    /// The minimum that must be agreed.
     pub minimum: Minimum,
-    /// Whether `version` has `capability` on `side`.
+    /// Whether `version` defines `capability` on `side`.
     pub defines: fn(version: &str, side: Side, capability: &str) -> Defined,
 }

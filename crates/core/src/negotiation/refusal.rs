@@ -1,63 +1,63 @@
-//! Why there is no session: typed, so that each dialect can say it in its own words.
+//! Typed reasons why a session did not open. Each dialect renders them as its own error.
 
 use serde::Serialize;
 
 use crate::negotiation::offer::{Capability, shorten};
 
-/// Why two sides did not come to an agreement.
+/// Why two sides did not reach an agreement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Refusal {
-    /// No version in common.
+    /// The sides have no common version.
     #[error("no version in common: the client asked for {}, the server {}", list(asked), speaks(spoken))]
     VersionMismatch {
-        /// What the client asked for.
+        /// The versions that the client asked for.
         asked: Vec<String>,
-        /// What the server speaks, so far as it said so.
+        /// The versions that the server speaks, if it listed any.
         spoken: Vec<String>,
     },
-    /// The token was missing or wrong.
+    /// The token is missing or wrong.
     #[error("the token was not accepted")]
     AuthFailed,
-    /// Nothing that was asked for is available.
+    /// None of the requested capabilities is available.
     #[error("none of the requested capabilities is available: {}", list(wanted))]
     NoCapabilities {
-        /// What was asked for.
+        /// The requested capabilities.
         wanted: Vec<Capability>,
     },
     /// The peer answered the opening with an error.
     #[error("the peer refused the opening: {} (code {})", shorten(message.clone()), shorten(code.clone()))]
     PeerRefused {
-        /// The dialect's code for it.
+        /// The error code of the dialect.
         code: String,
-        /// The peer's words.
+        /// The peer's error message.
         message: String,
     },
-    /// The peer's answer to the opening makes no sense in this dialect.
+    /// The peer's answer to the opening is not valid in this dialect.
     #[error("the peer broke the protocol while opening: {problem}")]
     PeerMisbehaved {
-        /// What was wrong with it.
+        /// Description of the violation.
         problem: String,
     },
-    /// The peer went away before a session was open.
+    /// The peer disconnected before the session was open.
     #[error("the peer closed the channel before the session was open")]
     PeerGone,
-    /// Nobody answered in time.
+    /// The peer did not answer before the timeout.
     #[error("the peer did not answer the opening within {seconds} s")]
     TimedOut {
-        /// How long we waited.
+        /// The timeout in seconds.
         seconds: u64,
     },
-    /// We could not evaluate the offer.
+    /// An internal error kept us from evaluating the offer.
     #[error("internal failure while opening: {problem}")]
     ServerError {
-        /// What failed.
+        /// Description of the error.
         problem: String,
     },
 }
 
 impl Refusal {
-    /// A stable word for it.
+    /// A stable identifier of the reason.
     pub fn word(&self) -> &'static str {
         match self {
             Self::VersionMismatch { .. } => "version_mismatch",
@@ -72,12 +72,12 @@ impl Refusal {
     }
 }
 
-/// How many items of a list a message shows.
-const MOST_SHOWN: usize = 16;
+/// Maximum number of list items in a message.
+const MAX_SHOWN: usize = 16;
 
 fn speaks(versions: &[String]) -> String {
     match versions {
-        [] => "did not say what it speaks".to_owned(),
+        [] => "did not list its versions".to_owned(),
         versions => format!("speaks {}", list(versions)),
     }
 }
@@ -86,8 +86,8 @@ fn list<T: std::fmt::Display>(items: &[T]) -> String {
     if items.is_empty() {
         return "nothing".to_owned();
     }
-    // What a peer listed may be long, and refusals are logged.
-    let shown: Vec<_> = items.iter().take(MOST_SHOWN).map(|item| shorten(item.to_string())).collect();
-    let more = if items.len() > MOST_SHOWN { ", …" } else { "" };
+    // A peer can send a long list, and refusals are logged.
+    let shown: Vec<_> = items.iter().take(MAX_SHOWN).map(|item| shorten(item.to_string())).collect();
+    let more = if items.len() > MAX_SHOWN { ", …" } else { "" };
     shown.join(", ") + more
 }

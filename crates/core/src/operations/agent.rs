@@ -1,170 +1,170 @@
-//! Agent sessions: conversations with a model that may use tools.
+//! Agent sessions: conversations with a model that can use tools.
 //!
-//! What is asked is typed, because every face of the agent (a dialect, tools, a terminal) asks it. What is answered is a
-//! JSON document that the agent wrote, because nobody on the way has to look inside.
+//! Requests are typed, because several front ends (a dialect, tools, a terminal) send them. Responses are JSON
+//! documents that the agent wrote, because the code in between does not need to read them.
 
 use std::borrow::Cow;
 
 use crate::wire::RawValue;
 
-/// What can be asked of the agent.
+/// A request to the agent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentCall<'a> {
-    /// What is signed in, chosen and open.
+    /// The state of the agent: sign-ins, chosen model, open sessions.
     State,
-    /// Begin a session.
+    /// Create a session.
     Create {
-        /// Its first title.
+        /// The initial title.
         title: Option<Cow<'a, str>>,
-        /// Where its tools work, if not where the agent was started.
+        /// The working folder of its tools. Default: the folder in which the agent was started.
         folder: Option<Cow<'a, str>>,
     },
-    /// All about one session.
+    /// All details of one session.
     Get(Cow<'a, str>),
-    /// All sessions, briefly.
+    /// A summary of all sessions.
     List,
-    /// End a session and forget it. Its chat file stays.
+    /// End a session and remove it. Its chat file stays.
     Delete(Cow<'a, str>),
-    /// Say something in a session: a turn begins, or waits in the queue.
+    /// Send a user message to a session. It starts a turn or enters the queue.
     Send {
         /// The session.
         session: Cow<'a, str>,
-        /// What is said.
+        /// The text of the message.
         text: Cow<'a, str>,
-        /// Whether it may wait until the running turn ends.
+        /// Whether the message may wait in the queue until the running turn ends.
         enqueue: bool,
-        /// Pictures that go with it.
+        /// Images that belong to the message.
         images: Vec<ImageInput<'a>>,
     },
-    /// Say something into the running turn.
+    /// Add a user message to the running turn.
     Steer {
         /// The session.
         session: Cow<'a, str>,
-        /// What is said.
+        /// The text of the message.
         text: Cow<'a, str>,
     },
     /// Stop the running turn.
     Interrupt(Cow<'a, str>),
-    /// What waits.
+    /// The queued messages.
     QueueList(Cow<'a, str>),
-    /// Forget what waits.
+    /// Remove all queued messages.
     QueueClear(Cow<'a, str>),
     /// Run a slash command.
     Command {
         /// The session.
         session: Cow<'a, str>,
-        /// As it was typed.
+        /// The command line as typed.
         line: Cow<'a, str>,
     },
     /// Answer a request for approval.
     Approve {
         /// The session.
         session: Cow<'a, str>,
-        /// Which request.
+        /// The id of the request for approval.
         call: Cow<'a, str>,
-        /// Whether it may run.
+        /// Whether the tool may run.
         allow: bool,
-        /// Whether the answer holds for the rest of the session.
+        /// Whether the decision holds for the rest of the session.
         always: bool,
     },
-    /// Who is signed in where.
+    /// The sign-in status of each service.
     AuthStatus,
     /// Use this key for OpenRouter.
     SetOpenRouterKey(Cow<'a, str>),
-    /// Use this key for searching the web, or (`skip`) none.
+    /// Use this key for web search. `skip`: use none.
     SetExaKey(Cow<'a, str>),
     /// Sign in to OpenAI.
     ConnectOpenAi {
         /// `auto`, `browser` or `device_code`.
         mode: Option<Cow<'a, str>>,
-        /// Who asks, as the issuer is to see it.
+        /// The client name that the issuer sees.
         originator: Option<Cow<'a, str>>,
     },
     /// Sign in to antigravity.
     ConnectAntigravity,
-    /// Whether the first steps are done.
+    /// Whether onboarding is complete.
     OnboardingStatus,
-    /// The first steps are done.
+    /// Mark onboarding as complete.
     OnboardingComplete,
-    /// What is left of what was paid for.
+    /// The remaining quota of the accounts.
     Limits,
-    /// Which models there are.
+    /// The available models.
     Models {
-        /// Of this provider only.
+        /// Only the models of this provider.
         provider: Option<Cow<'a, str>>,
     },
     /// Choose a model.
     SelectModel(ModelChoice<'a>),
-    /// Who can run a model of OpenRouter.
+    /// The providers that can run an OpenRouter model.
     RoutingProviders(Cow<'a, str>),
     /// Saved chats, newest first.
     HistoryList {
-        /// At most this many.
+        /// Maximum number of entries.
         limit: Option<f64>,
-        /// After this many.
+        /// Number of entries to skip.
         cursor: Option<f64>,
     },
     /// One saved chat.
     HistoryGet {
-        /// By its id, or the beginning of it.
+        /// The id of the chat, or a prefix of it.
         id: Option<Cow<'a, str>>,
-        /// The newest.
+        /// The newest chat.
         last: bool,
-        /// By its file.
+        /// The path of the chat file.
         path: Option<Cow<'a, str>>,
     },
-    /// Forget what was said in a session.
+    /// Remove the messages of a session.
     ClearSession(Cow<'a, str>),
-    /// Which skills there are.
+    /// The available skills.
     Skills,
-    /// Which tools the agent has.
+    /// The agent's tools.
     Tools,
-    /// Tell more of what goes on, or less.
+    /// Set the verbosity of debug output.
     Debug {
-        /// Whether everything is told.
+        /// Whether to report everything.
         everything: bool,
     },
-    /// Everything ends: stop what runs, and say why to whoever follows.
+    /// Stop everything that runs, and report the reason to every follower of the agent.
     Shutdown {
-        /// Why, if the caller said so.
+        /// The reason, if the caller gave one.
         reason: Option<Cow<'a, str>>,
     },
-    /// From here on the caller can be asked for approval.
+    /// From now on, the caller can answer requests for approval.
     CanApprove,
 }
 
-/// A picture, by file or in the text of a data URL.
+/// An image, given by its file or as a data URL.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ImageInput<'a> {
-    /// Its file, or only a label beside a data URL; may be empty.
+    /// The path of the file, or only a label if there is a data URL. May be empty.
     pub path: Cow<'a, str>,
-    /// What kind of picture it is.
+    /// The media type of the image.
     pub mime_type: Option<Cow<'a, str>>,
-    /// The picture itself.
+    /// The image data.
     pub data_url: Option<Cow<'a, str>>,
 }
 
-/// A model, and how it is to be used.
+/// A model and its options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelChoice<'a> {
     /// Its id.
     pub model: Cow<'a, str>,
-    /// Who has it.
+    /// The provider of the model.
     pub provider: Cow<'a, str>,
-    /// How much it is to think, in the words of the dialect.
+    /// The thinking level, as the dialect spells it.
     pub thinking: Cow<'a, str>,
-    /// Who is to run it, where that can be chosen.
+    /// The provider that runs the model, if it can be chosen.
     pub routing: Option<Cow<'a, str>>,
-    /// The session that is compacted for it, or the only one that it is chosen for.
+    /// The session to compact for this model, or the only session to use it.
     pub session: Option<Cow<'a, str>>,
-    /// Whether the session is compacted at once.
+    /// Whether to compact the session now.
     pub compress: bool,
-    /// Whether it is chosen for that session alone.
+    /// Whether the choice applies to that session alone.
     pub only_session: bool,
 }
 
 impl AgentCall<'_> {
-    /// The same call, free of the line it was read from.
+    /// The same call without borrowed data.
     pub fn into_owned(self) -> AgentCall<'static> {
         let own = |text: Cow<'_, str>| Cow::<'static, str>::Owned(text.into_owned());
         match self {
@@ -227,11 +227,11 @@ impl AgentCall<'_> {
     }
 }
 
-/// Something that happened in the agent, for everybody who follows it.
+/// An event of the agent, for all its followers.
 #[derive(Debug, Clone)]
 pub struct AgentEvent {
-    /// What kind of event it is, in the agent's words: `session.stream.chunk`.
+    /// The event type, as the agent names it: `session.stream.chunk`.
     pub kind: &'static str,
-    /// What happened: a JSON object.
+    /// The event data: a JSON object.
     pub payload: Box<RawValue>,
 }

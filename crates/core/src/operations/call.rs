@@ -1,4 +1,4 @@
-//! A call, what it asks for, and its one outcome.
+//! A call, its operation, and its single outcome.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -17,132 +17,134 @@ use crate::operations::resource::{Contents, Resource, Template};
 use crate::operations::scopes::ScopeRecord;
 use crate::operations::tool::{Content, Tool, ToolResult};
 
-/// Names one call of one session on this side. Never on the wire: a peer's own id stays in its dialect.
+/// Identifies one call of one session on our side. It never appears on the wire: the dialect keeps the peer's own id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub u64);
 
-/// A request that wants exactly one outcome.
+/// A request that has exactly one outcome.
 #[derive(Debug, Clone)]
 pub struct Call<'a> {
-    /// Under which its outcome, progress and cancellation go by.
+    /// The id that its outcome, progress and cancellation refer to.
     pub id: CallId,
-    /// What is asked for.
+    /// The requested operation.
     pub operation: Operation<'a>,
-    /// What the caller said beside it.
+    /// Parameters of the call other than the operation.
     pub terms: Terms<'a>,
 }
 
-/// What a caller says beside what it asks for. By default: nothing.
+/// The parameters of a call other than its operation. All are empty by default.
 #[derive(Debug, Clone, Default)]
 pub struct Terms<'a> {
-    /// Whether it asked to hear of progress.
+    /// Whether the caller wants progress reports.
     pub wants_progress: bool,
-    /// How long it is ready to wait, if it said so.
+    /// The caller's timeout, if it gave one.
     pub timeout: Option<Duration>,
-    /// Whether it would take a task in place of the outcome.
+    /// Whether the caller accepts a task instead of the outcome.
     pub task: TaskWish,
-    /// From which level on it wants log lines, if it said so.
+    /// The minimum level of log lines that the caller wants, if it gave one.
     pub log_level: Option<Level>,
-    /// What it sent along for whoever answers: a raw JSON object as MCP's `_meta`. What in it is between the caller and
-    /// us only is nobody else's business, and left out by whoever passes it on.
+    /// Metadata for the provider: a raw JSON object like MCP's `_meta`. Members that concern only the caller and us are
+    /// removed when the call is forwarded.
     pub meta: Option<Cow<'a, RawValue>>,
-    /// Who it has proved to be, where the transport knows.
+    /// The authenticated principal, if the transport knows it.
     pub principal: Option<Arc<str>>,
-    /// The scopes that its proof was granted, separated by spaces. They go with the principal: whoever makes a call on a
-    /// principal's behalf passes both on ([`Self::on_behalf`]). A principal without them has none.
+    /// The scopes granted to the principal, separated by spaces. A call on behalf of a principal must pass on both
+    /// principal and scopes ([`Self::on_behalf`]). A principal without this value has no scopes.
     pub scopes: Option<Arc<str>>,
-    /// Where the scopes are recorded that the call needs, if its result is kept for later requests. It goes with the scopes.
+    /// If the result is kept for later requests, the scopes that the call needs are recorded here. Passed on together
+    /// with the scopes.
     pub record: Option<Arc<ScopeRecord>>,
-    /// Whose share it takes, where callers of more than one party come the same way: over a network, and only there.
+    /// The party whose share of shared resources the call uses. Set only over a network, where callers of several
+    /// parties use the same transport.
     pub party: Option<Party>,
-    /// The folder that it works in, where it has one: relative paths in its arguments begin there.
+    /// The caller's working folder, if it has one. Relative paths in the arguments are resolved against it.
     pub folder: Option<Arc<Path>>,
 }
 
-/// Whose share an input takes of what many peers have in common: a principal's, or an address's where nobody proved who
-/// they are. It says nothing of what anybody may do.
+/// The party whose share of common resources an input uses: a principal, or an address if there is no authenticated
+/// principal. It grants no permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Party(pub u64);
 
 impl Terms<'_> {
-    /// The terms of another call that is made on behalf of the same caller: who that is, and nothing else.
+    /// The terms for another call on behalf of the same caller: its identity and nothing else.
     pub fn on_behalf(&self) -> Terms<'static> {
         let (principal, scopes, record) = (self.principal.clone(), self.scopes.clone(), self.record.clone());
         Terms { principal, scopes, record, party: self.party, ..Terms::default() }
     }
 
-    /// Whether the caller came over a transport that others can reach too. A caller on standard streams did not.
+    /// Whether the caller uses a transport that other clients can reach too. Standard streams are not such a transport.
     pub fn is_over_network(&self) -> bool {
         self.party.is_some()
     }
 
-    /// The same terms, free of the line they were read from.
+    /// The same terms without borrowed data.
     pub fn into_owned(self) -> Terms<'static> {
         Terms { meta: self.meta.map(|meta| Cow::Owned(meta.into_owned())), ..self }
     }
 }
 
-/// Whether a caller takes a task (something to come back for) in place of an outcome.
+/// Whether a caller accepts a task, whose result it fetches later, instead of an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TaskWish {
-    /// It does not, or its dialect has no tasks.
+    /// The caller does not accept one, or its dialect has no tasks.
     #[default]
     Never,
-    /// It would; whoever answers decides.
+    /// The caller accepts one. The provider decides.
     Able,
-    /// It asks for one, and for nothing else.
+    /// The caller requires one.
     Only,
 }
 
 impl<'a> Call<'a> {
-    /// A call for an operation, with nothing unusual about it.
+    /// A call of an operation with default terms.
     pub fn new(id: CallId, operation: Operation<'a>) -> Self {
         Self { id, operation, terms: Terms::default() }
     }
 }
 
 impl Call<'_> {
-    /// The same call, of a caller that wants to hear of progress.
+    /// The same call with progress reports requested.
     pub fn reporting(mut self) -> Self {
         self.terms.wants_progress = true;
         self
     }
 
-    /// The same call, free of the line it was read from.
+    /// The same call without borrowed data.
     pub fn into_owned(self) -> Call<'static> {
         Call { id: self.id, operation: self.operation.into_owned(), terms: self.terms.into_owned() }
     }
 }
 
-/// What a call asks for. Paging and searching are done by the dialect that has them.
+/// The operation of a call. Paging and searching are done by the dialects that have them.
 #[derive(Debug, Clone)]
 pub enum Operation<'a> {
-    /// All tools, in a fixed order.
+    /// List all tools, in a fixed order.
     ListTools,
-    /// Run a tool.
+    /// Call a tool.
     CallTool(ToolCall<'a>),
-    /// All resources, in a fixed order.
+    /// List all resources, in a fixed order.
     ListResources,
-    /// All templates of resources, in a fixed order.
+    /// List all resource templates, in a fixed order.
     ListTemplates,
-    /// What is in a resource, by its URI.
+    /// Read the contents of the resource with this URI.
     ReadResource(Cow<'a, str>),
-    /// Tell of changes of a resource from now on, by its URI. Taken back without a call.
+    /// Subscribe to changes of the resource with this URI. Cancelling the subscription needs no call.
     Watch(Cow<'a, str>),
-    /// All prompts, in a fixed order.
+    /// List all prompts, in a fixed order.
     ListPrompts,
-    /// A prompt filled in: its name, and its arguments as a raw JSON object.
+    /// Fill in a prompt: its name, and its arguments as a raw JSON object.
     GetPrompt(ToolCall<'a>),
-    /// What an argument of a prompt or of a template could be.
+    /// Suggest values for an argument of a prompt or of a template.
     Complete(CompletionCall<'a>),
-    /// Something of the agent.
+    /// A request to the agent.
     Agent(AgentCall<'a>),
-    /// Something of a capability that is more than tools.
+    /// A request to a capability other than tools.
     Capability(CapabilityCall<'a>),
 }
 
 impl Operation<'_> {
-    /// The same operation, free of the line it was read from.
+    /// The same operation without borrowed data.
     pub fn into_owned(self) -> Operation<'static> {
         let text = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         match self {
@@ -170,8 +172,9 @@ impl Operation<'_> {
 }
 
 impl Operation<'_> {
-    /// The outcome where there are tools and nothing else: what there is none of is an empty list. `None` for tools.
-    pub fn where_there_are_only_tools(&self) -> Option<Outcome> {
+    /// The outcome of this operation at a provider that has only tools: an empty list, or a failure. `None` for the
+    /// operations on tools.
+    pub fn outcome_with_only_tools(&self) -> Option<Outcome> {
         Some(match self {
             Self::ListTools | Self::CallTool(_) => return None,
             Self::ListResources => Ok(Reply::Resources(Arc::from([]))),
@@ -190,63 +193,63 @@ impl Operation<'_> {
 /// The name of a tool or a prompt, and its arguments.
 #[derive(Debug, Clone)]
 pub struct ToolCall<'a> {
-    /// The name as the downstream knows it.
+    /// The name that the downstream uses.
     pub name: Cow<'a, str>,
-    /// A raw JSON object; `{}` when the caller gave none.
+    /// A raw JSON object. `{}` if the caller gave none.
     pub arguments: Cow<'a, RawValue>,
 }
 
 impl ToolCall<'_> {
-    /// Its arguments, read into a type of the tool's own.
+    /// Deserializes the arguments into a type of the tool.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         serde_json::from_str(self.arguments.get()).map_err(|error| {
             let problem = error.to_string();
-            // Where in the line it is says nothing to whoever wrote the arguments.
+            // The position in the line means nothing to the caller.
             let problem = problem.rsplit_once(" at line ").map_or(problem.as_str(), |(problem, _)| problem);
             Failure::invalid_argument("arguments", problem)
         })
     }
 
-    /// The same, free of the line it was read from.
+    /// The same without borrowed data.
     pub fn into_owned(self) -> ToolCall<'static> {
         ToolCall { name: Cow::Owned(self.name.into_owned()), arguments: Cow::Owned(self.arguments.into_owned()) }
     }
 }
 
-/// An argument that somebody is typing.
+/// An argument value that a user is typing.
 #[derive(Debug, Clone)]
 pub struct CompletionCall<'a> {
-    /// What it is an argument of.
+    /// The prompt or template of the argument.
     pub of: CompletionOf<'a>,
-    /// Its name.
+    /// The name of the argument.
     pub argument: Cow<'a, str>,
-    /// What was typed so far.
+    /// The text typed so far.
     pub value: Cow<'a, str>,
-    /// The other arguments, as far as they are known: a raw JSON object of strings.
+    /// The other known arguments: a raw JSON object of strings.
     pub context: Option<Cow<'a, RawValue>>,
 }
 
-/// What has arguments that can be completed.
+/// An item whose arguments can be completed.
 #[derive(Debug, Clone)]
 pub enum CompletionOf<'a> {
     /// A prompt, by its name.
     Prompt(Cow<'a, str>),
-    /// A template of resources, by its text.
+    /// A resource template, by its pattern.
     Template(Cow<'a, str>),
 }
 
-/// The arguments of a call that gave none.
+/// The arguments of a call that has none.
 pub fn no_arguments<'a>() -> Cow<'a, RawValue> {
     Cow::Owned(crate::wire::json::raw("{}".to_owned()))
 }
 
-/// How a call ended.
+/// The result of a call: a reply or a failure.
 pub type Outcome = Result<Reply, Failure>;
 
-/// How many bytes each part of an outcome takes beyond its text, roughly.
+/// Approximate number of bytes that each part of an outcome uses in addition to its text.
 const PART_OVERHEAD: usize = 64;
 
-/// How many bytes of memory an outcome takes, roughly. Lists are shared by all calls and count nothing.
+/// Approximate number of bytes of memory that an outcome uses. Lists are shared by all calls and count as nothing.
 pub fn outcome_weight(outcome: &Outcome) -> usize {
     fn part(raw: &RawValue) -> usize {
         raw.get().len() + PART_OVERHEAD
@@ -268,36 +271,36 @@ pub fn outcome_weight(outcome: &Outcome) -> usize {
     }
 }
 
-/// The good end of a call.
+/// The successful outcome of a call.
 #[derive(Debug, Clone)]
 pub enum Reply {
     /// All tools, in a fixed order.
     Tools(Arc<[Tool]>),
-    /// What the tool returned, which may be its own report of failure.
+    /// The result of the tool, which can be a failure that the tool reports itself.
     Tool(ToolResult),
     /// All resources, in a fixed order.
     Resources(Arc<[Resource]>),
     /// All templates, in a fixed order.
     Templates(Arc<[Template]>),
-    /// What is in a resource.
+    /// The contents of a resource.
     Contents(Contents),
     /// All prompts, in a fixed order.
     Prompts(Arc<[Prompt]>),
-    /// A prompt, filled in.
+    /// A filled-in prompt.
     Prompt(PromptResult),
-    /// What an argument could be.
+    /// The suggested values of an argument.
     Completion(Completion),
-    /// What the agent says: a JSON document.
+    /// The agent's response: a JSON document.
     Agent(Box<RawValue>),
-    /// What a capability answers: the members of its message, a raw JSON object.
+    /// The capability's response: the members of its message, as a raw JSON object.
     Capability(Box<RawValue>),
-    /// Changes of the resource are told from now on, to this subscription.
+    /// The subscription to the resource is active under this id.
     Watching(WatchId),
-    /// It is done, and there is nothing to say about it.
+    /// The operation is complete and has no result data.
     Done,
 }
 
-/// Names a subscription to a resource: one granted [`Operation::Watch`], while the process lasts.
+/// Identifies a subscription to a resource, which a granted [`Operation::Watch`] creates. Valid until the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WatchId(pub u64);
 
@@ -350,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_read_into_a_type_or_the_mistake_is_named() {
+    fn arguments_are_deserialized_or_the_error_is_named() {
         let call =
             |arguments: &str| ToolCall { name: "t".into(), arguments: Cow::Owned(json::raw(arguments.to_owned())) };
         type Read = std::collections::BTreeMap<String, u8>;

@@ -1,23 +1,23 @@
-//! Why a call has no reply. Each dialect renders these in its own words.
+//! Why a call failed. Each dialect renders a failure as its own error.
 
 use std::fmt;
 
 use crate::wire::{Fault, RawValue};
 
-/// A call that ended without a reply.
+/// The failure of a call.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// What went wrong, for programs.
+    /// The kind of failure, for programs.
     pub kind: FailureKind,
-    /// What went wrong, for people: a lowercase fragment.
+    /// The description, for people: a lowercase fragment.
     pub message: String,
-    /// More, where there is more.
+    /// Further details, if there are any.
     pub data: Option<Box<RawValue>>,
-    /// Whether the same call, unchanged, is known to fail again, also where its kind leaves that open.
+    /// Whether the same call is known to fail again, even if its kind allows a retry.
     pub is_lasting: bool,
 }
 
-/// The situations that a caller may want to tell apart.
+/// The kinds of failure that a caller may need to distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
     /// No tool has that name.
@@ -30,43 +30,43 @@ pub enum FailureKind {
     UnknownSession,
     /// The tool exists; its arguments are wrong.
     InvalidArguments,
-    /// It needs something of the caller that was not agreed; `data` is the capability's name as a JSON string.
+    /// The call needs a client capability that was not agreed. `data` is the capability's name as a JSON string.
     MissingCapability,
-    /// Whoever would have to answer does not do such things.
+    /// The provider does not support the operation.
     Unsupported,
-    /// It can only be had as a task, and none was asked for.
+    /// The call is only available as a task, and the caller did not ask for one.
     OnlyAsTask,
-    /// A task was asked for, and it can only be had without.
+    /// The caller asked for a task, and the call is only available without one.
     NotAsTask,
-    /// The caller was asked something, and declined or could not answer.
+    /// The caller declined a question of the provider, or could not answer it.
     Unanswered,
-    /// The tool could not do its work.
+    /// The tool ran and failed.
     ToolFailed,
     /// Policy forbids the call.
     Denied,
-    /// Too much is in flight; the same call may succeed later.
+    /// Too many calls are in flight. The same call may succeed later.
     Busy,
-    /// The caller or the operator cancelled it.
+    /// The caller or the operator cancelled the call.
     Cancelled,
-    /// It took longer than the caller was ready to wait.
+    /// The call exceeded the caller's timeout.
     TimedOut,
-    /// We are stopping and could not wait for it.
+    /// The process is shutting down before the call is complete.
     Stopping,
-    /// The upstream that had it is gone.
+    /// The connection to the upstream is lost.
     UpstreamLost,
-    /// The upstream answered with an error of its own.
+    /// The upstream answered with an error.
     UpstreamError,
-    /// The answer exceeds the limit on the length of a line, or is too large to be kept until it is read.
+    /// The answer exceeds the limit on the length of a line, or is too large to be kept until the caller reads it.
     TooLong,
-    /// A list of the upstream has more entries, or takes more memory, than is accepted.
+    /// A list of the upstream has more entries, or uses more memory, than the limit.
     TooMany,
-    /// Something that a capability has a word of its own for.
+    /// A failure with an error code of a capability.
     Capability(&'static str),
-    /// Our own fault.
+    /// An internal error.
     Internal,
 }
 
-/// The words of capabilities for what may be otherwise the next time.
+/// The error codes of capabilities after which a retry may succeed.
 const RETRYABLE: [&str; 8] = [
     "runtime_error",
     "timeout",
@@ -79,7 +79,7 @@ const RETRYABLE: [&str; 8] = [
 ];
 
 impl FailureKind {
-    /// A stable word for it, for `data.reason` and the like.
+    /// A stable identifier of the kind, for `data.reason` and the like.
     pub fn word(self) -> &'static str {
         match self {
             Self::UnknownTool => "unknown_tool",
@@ -107,7 +107,7 @@ impl FailureKind {
         }
     }
 
-    /// Whether the same call, unchanged, may succeed later, as far as the kind tells.
+    /// Whether a retry of the same call may succeed, as far as the kind determines that.
     pub fn is_retryable(self) -> bool {
         match self {
             Self::ToolFailed
@@ -130,13 +130,13 @@ impl Failure {
         Self { kind, message: message.into(), data: None, is_lasting: false }
     }
 
-    /// The same, where the same call is known to fail again.
+    /// The same failure, marked as permanent: the same call is known to fail again.
     #[must_use]
     pub fn lasting(self) -> Self {
         Self { is_lasting: true, ..self }
     }
 
-    /// Whether the same call, unchanged, may succeed later.
+    /// Whether a retry of the same call may succeed.
     pub fn is_retryable(&self) -> bool {
         !self.is_lasting && self.kind.is_retryable()
     }
@@ -162,48 +162,48 @@ impl Failure {
         Self::new(FailureKind::UnknownSession, format!("unknown session: {id}"))
     }
 
-    /// There is no agent to ask.
+    /// There is no agent.
     pub fn no_agent() -> Self {
         Self::new(FailureKind::Unsupported, "not supported by this server: it has no agent")
     }
 
-    /// A list of the upstream has more entries than are accepted.
-    pub fn list_too_long(what: &str, most: usize) -> Self {
-        Self::new(FailureKind::TooMany, format!("the upstream's list of `{what}` has more than {most} entries"))
+    /// A list of the upstream has more entries than the limit.
+    pub fn list_too_long(list: &str, max_entries: usize) -> Self {
+        Self::new(FailureKind::TooMany, format!("the upstream's list of `{list}` has more than {max_entries} entries"))
     }
 
-    /// The upstream's answer cannot be taken, because of this fault in its line.
+    /// The upstream's answer cannot be read because of this fault in its line.
     pub fn unreadable(fault: &Fault) -> Self {
         let kind = match fault {
             Fault::TooLong { .. } => FailureKind::TooLong,
             _ => FailureKind::UpstreamError,
         };
-        Self::new(kind, format!("the upstream's answer cannot be taken: {fault}"))
+        Self::new(kind, format!("the upstream's answer is invalid: {fault}"))
     }
 
-    /// Something is needed of the caller that was not agreed.
+    /// The call needs a client capability that was not agreed.
     pub fn missing_capability(capability: &str) -> Self {
         let message = format!("this needs {capability:?} of the client, which was not agreed");
         let data = Some(crate::wire::json::to_raw(capability));
         Self { data, ..Self::new(FailureKind::MissingCapability, message) }
     }
 
-    /// Nobody is told of changes of resources here.
+    /// The server does not report changes of resources.
     pub fn cannot_watch() -> Self {
-        Self::new(FailureKind::Unsupported, "not supported by this server: it does not tell of changes of a resource")
+        Self::new(FailureKind::Unsupported, "not supported by this server: it does not report changes of resources")
     }
 
-    /// The result would have to wait for its caller, and there is no room for it.
+    /// The result would have to wait for the caller, and exceeds the space for kept results.
     pub fn not_kept() -> Self {
         Self::new(FailureKind::TooLong, "the result is too large to be kept")
     }
 
-    /// Whoever was to answer the call broke down.
+    /// The provider panicked.
     pub fn panicked() -> Self {
         Self::new(FailureKind::Internal, "the tool failed unexpectedly")
     }
 
-    /// An argument is missing or of the wrong type. `path` is where, such as `message`.
+    /// An argument is missing or has the wrong type. `path` locates it, such as `message`.
     pub fn invalid_argument(path: &str, problem: impl fmt::Display) -> Self {
         Self::new(FailureKind::InvalidArguments, format!("{path}: {problem}"))
     }
@@ -215,7 +215,7 @@ impl Failure {
     }
 }
 
-/// Names a missing argument in the words of Fluxloop's `details`, which a client also reads for a wrong type.
+/// The missing argument, with the member names of Fluxloop's `details`. A client also reads them for a wrong type.
 #[derive(serde::Serialize)]
 struct MissingArgument<'a> {
     missing_param: &'a str,

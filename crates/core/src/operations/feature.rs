@@ -1,44 +1,44 @@
-//! What the neutral model has, and a dialect may lack.
+//! The features of the neutral model. A dialect may lack some of them.
 
-/// Something that two sides can do with each other.
+/// A feature that two sides can use with each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Feature {
-    /// Tools are listed and called.
+    /// List and call tools.
     Tools,
-    /// The client hears that the list of tools changed.
+    /// Notify the client when the list of tools changes.
     ToolChanges,
-    /// Resources are listed and read.
+    /// List and read resources.
     Resources,
-    /// Templates of resources are listed.
+    /// List resource templates.
     Templates,
-    /// The client hears that the list of resources changed.
+    /// Notify the client when the list of resources changes.
     ResourceChanges,
-    /// The client hears that a resource changed.
+    /// Notify the client when a resource changes.
     ResourceUpdates,
-    /// Prompts are listed and filled in.
+    /// List and fill in prompts.
     Prompts,
-    /// The client hears that the list of prompts changed.
+    /// Notify the client when the list of prompts changes.
     PromptChanges,
-    /// Arguments are completed.
+    /// Complete arguments.
     Completion,
-    /// The caller hears how its call is going.
+    /// Report the progress of a call to the caller.
     Progress,
-    /// The caller can take a call back.
+    /// Let the caller cancel a call.
     Cancellation,
-    /// The client gets log lines.
+    /// Send log lines to the client.
     Logging,
-    /// The person at the client can be asked something.
+    /// Ask the user of the client a question.
     Elicitation,
-    /// The model of the client can be asked something.
+    /// Send a request to the client's model.
     Sampling,
-    /// The client can be asked which folders it works in.
+    /// Ask the client for its working folders.
     Roots,
-    /// A call can go on as a task that the caller comes back for.
+    /// Continue a call as a task whose result the caller fetches later.
     Tasks,
 }
 
 impl Feature {
-    /// All of them, in the order in which they are shown.
+    /// All features, in display order.
     pub const ALL: [Self; 16] = [
         Self::Tools,
         Self::ToolChanges,
@@ -58,7 +58,7 @@ impl Feature {
         Self::Tasks,
     ];
 
-    /// Its name, for programs and people alike.
+    /// The name of the feature, for programs and people.
     pub fn word(self) -> &'static str {
         match self {
             Self::Tools => "tools",

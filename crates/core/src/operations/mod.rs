@@ -1,7 +1,7 @@
-//! The neutral model: what all dialects mean, once their words are taken away.
+//! The neutral model: the operations, results and notices that all dialects share.
 //!
-//! A call wants exactly one outcome; a notice wants none. Payloads stay raw JSON until somebody on
-//! this side must look inside. This crate knows no wire format, no capability and no dialect.
+//! A call has exactly one outcome; a notice has none. Payloads stay raw JSON until code on this side needs a value
+//! inside. This module knows no wire format and no dialect.
 
 pub mod agent;
 pub mod call;
@@ -27,7 +27,7 @@ pub use notice::{Level, Log, Notice, Progress, Update};
 pub use prompt::{Completion, Prompt, PromptArgument, PromptResult};
 pub use question::{Answered, Question, QuestionId, QuestionKind};
 pub use resource::{
-    Contents, LONGEST_TEMPLATE, LONGEST_URI, MOST_EXPRESSIONS, Resource, Template, is_part_of, subscription_weight,
+    Contents, MAX_EXPRESSIONS, MAX_TEMPLATE_BYTES, MAX_URI_BYTES, Resource, Template, is_part_of, subscription_weight,
     wholes_of,
 };
 pub use scopes::ScopeRecord;

@@ -1,4 +1,4 @@
-//! One-way messages: progress of a call, log lines, changes of the menu.
+//! One-way messages: progress of a call, log lines, changes of lists and resources.
 
 use std::time::Duration;
 
@@ -8,37 +8,36 @@ use crate::operations::agent::AgentEvent;
 use crate::operations::call::{CallId, WatchId};
 use crate::operations::capability::CapabilityEvent;
 
-/// A message that wants no answer, on its way to the downstream.
+/// A message to the downstream that expects no answer.
 #[derive(Debug, Clone)]
 pub enum Notice {
-    /// How far a call has come.
+    /// Progress of a call.
     Progress(CallId, Progress),
-    /// Something worth writing down; said while a call ran, or on its own.
+    /// A log line, sent during a call or on its own.
     Log(Option<CallId>, Log),
-    /// The list of tools is not what it was.
+    /// The list of tools changed.
     ToolsChanged,
-    /// The list of resources, or of their templates, is not what it was.
+    /// The list of resources, or of resource templates, changed.
     ResourcesChanged,
-    /// What is in a resource is not what it was.
+    /// The contents of a resource changed.
     ResourceUpdated(Update),
-    /// The list of prompts is not what it was.
+    /// The list of prompts changed.
     PromptsChanged,
-    /// A page that a person was sent to has done its work: the id that the question gave it.
+    /// A page to which a user was sent has finished. The value is the elicitation id of the question.
     ElicitationComplete(String),
-    /// The way on which a call's answer is awaited may be dropped now: the caller comes back for it after a pause
-    /// (where the dialect's transport can; elsewhere nothing happens).
+    /// The caller may close the stream on which it waits for a call's answer, and fetch the answer after this pause.
+    /// Ignored if the dialect's transport cannot do that.
     ComeBackLater(CallId, Duration),
-    /// A call whose caller would take a task goes on as one from here (where the dialect has tasks and the caller wished
-    /// for one; elsewhere nothing happens).
+    /// The call continues as a task from here. Ignored if the dialect has no tasks or the caller did not accept one.
     GoesOnAsTask(CallId),
-    /// Something happened in the agent.
+    /// An event of the agent.
     Agent(AgentEvent),
-    /// A capability tells something.
+    /// An event of a capability.
     Capability(CapabilityEvent),
 }
 
 impl Notice {
-    /// The call that it is about, if it is about one.
+    /// The call that the notice belongs to, if there is one.
     pub fn about(&self) -> Option<CallId> {
         match self {
             Self::Progress(call, _) | Self::ComeBackLater(call, _) | Self::GoesOnAsTask(call) => Some(*call),
@@ -57,57 +56,56 @@ impl Notice {
 /// A change of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Update {
-    /// The URI of the resource, or of a part of it.
+    /// The URI of the resource, or of a part of the resource.
     pub uri: String,
-    /// Subscriptions to the resource that policy does not let hear of it.
+    /// Subscriptions to the resource that must not receive this update, because of policy.
     pub denied: Vec<WatchId>,
 }
 
 impl Update {
-    /// A change that every subscription may hear of.
+    /// A change that every subscription may receive.
     pub fn of(uri: impl Into<String>) -> Self {
         Self { uri: uri.into(), denied: Vec::new() }
     }
 }
 
-/// How far a call has come.
+/// The progress of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    /// Grows with each report.
+    /// The progress so far. It increases with each report.
     pub progress: f64,
-    /// Where it ends, if that is known.
+    /// The value at which the call is complete, if known.
     pub total: Option<f64>,
-    /// What is being done, for people.
+    /// The current activity, for people.
     pub message: Option<String>,
 }
 
-/// Something worth writing down.
+/// A log line.
 #[derive(Debug, Clone)]
 pub struct Log {
-    /// How bad it is.
+    /// The severity.
     pub level: Level,
-    /// Who says so.
+    /// The name of the logger.
     pub logger: Option<String>,
-    /// What happened: any JSON.
+    /// The logged data: any JSON value.
     pub data: Box<RawValue>,
-    /// Whether an upstream sent it, which decides itself what a client gets that has not said from which level on it wants
-    /// to hear.
+    /// Whether an upstream sent it. The upstream then decides what a client receives that has not set a minimum level.
     pub is_from_upstream: bool,
 }
 
 impl Log {
-    /// A message of our own.
+    /// A log line of this process.
     pub fn new(level: Level, logger: Option<String>, data: Box<RawValue>) -> Self {
         Self { level, logger, data, is_from_upstream: false }
     }
 
-    /// A message that an upstream sent.
+    /// A log line of an upstream.
     pub fn from_upstream(level: Level, logger: Option<String>, data: Box<RawValue>) -> Self {
         Self { is_from_upstream: true, ..Self::new(level, logger, data) }
     }
 }
 
-/// Log levels, mildest first.
+/// Log levels, in order of increasing severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// For developers.
@@ -116,20 +114,20 @@ pub enum Level {
     Info,
     /// Ordinary but significant.
     Notice,
-    /// Something is odd.
+    /// An unusual condition.
     Warning,
-    /// Something failed.
+    /// A failure.
     Error,
-    /// Something important failed.
+    /// A failure of an important part.
     Critical,
-    /// Somebody must act at once.
+    /// A failure that needs immediate action.
     Alert,
-    /// Nothing works.
+    /// The system is unusable.
     Emergency,
 }
 
 impl Level {
-    /// All levels, mildest first.
+    /// All levels, in order of increasing severity.
     pub const ALL: [Self; 8] = [
         Self::Debug,
         Self::Info,
@@ -141,7 +139,7 @@ impl Level {
         Self::Emergency,
     ];
 
-    /// Its word, as syslog and MCP spell it.
+    /// The name of the level, as in syslog and MCP.
     pub fn word(self) -> &'static str {
         match self {
             Self::Debug => "debug",
@@ -155,7 +153,7 @@ impl Level {
         }
     }
 
-    /// The level of a word.
+    /// The level of a name.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.word() == word)
     }

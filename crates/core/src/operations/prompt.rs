@@ -1,4 +1,4 @@
-//! Prompts, and what their arguments could be.
+//! Prompts, and the completion of their arguments.
 
 use crate::wire::{RawValue, json};
 use serde::{Deserialize, Serialize};
@@ -8,15 +8,15 @@ use crate::operations::tool::Content;
 /// A prompt that can be filled in.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Prompt {
-    /// The name under which it is asked for.
+    /// The name by which a client requests it.
     pub name: String,
-    /// A name for people, where there is one.
+    /// The display name, if there is one.
     pub title: Option<String>,
-    /// What it is for, for people and models.
+    /// The purpose, for people and models.
     pub description: Option<String>,
     /// Its arguments, in order.
     pub arguments: Vec<PromptArgument>,
-    /// Members of its definition that the neutral model does not know, carried untouched.
+    /// Members of the definition that the neutral model does not know, carried unchanged.
     pub extra: Vec<(String, Box<RawValue>)>,
 }
 
@@ -32,7 +32,7 @@ impl Prompt {
         }
     }
 
-    /// The same prompt with one more argument that must be given.
+    /// The same prompt with one more required argument.
     pub fn argument(mut self, name: impl Into<String>, description: impl Into<String>) -> Self {
         let (name, description) = (name.into(), Some(description.into()));
         self.arguments.push(PromptArgument { name, description, required: true, extra: Vec::new() });
@@ -45,53 +45,53 @@ impl Prompt {
 pub struct PromptArgument {
     /// Its name.
     pub name: String,
-    /// What it means.
+    /// The meaning of the argument.
     pub description: Option<String>,
-    /// Whether it must be given.
+    /// Whether the argument is required.
     pub required: bool,
-    /// Members of its definition that the neutral model does not know, carried untouched.
+    /// Members of the definition that the neutral model does not know, carried unchanged.
     pub extra: Vec<(String, Box<RawValue>)>,
 }
 
-/// A prompt, filled in.
+/// A filled-in prompt.
 #[derive(Debug, Clone, Default)]
 pub struct PromptResult {
-    /// What it is for.
+    /// The purpose of the prompt.
     pub description: Option<String>,
     /// Its messages: objects with `role` and `content`.
     pub messages: Vec<Box<RawValue>>,
-    /// Members that the neutral model does not know, carried untouched.
+    /// Members that the neutral model does not know, carried unchanged.
     pub extra: Vec<(String, Box<RawValue>)>,
 }
 
 impl PromptResult {
-    /// One text that the user says.
+    /// A prompt with one text message of the user.
     pub fn text(text: &str) -> Self {
         Self::default().saying("user", &Content::text(text))
     }
 
-    /// The same with one more message: who says it (`user`, `assistant`), and what.
+    /// The same prompt with one more message: its role (`user`, `assistant`) and its content.
     pub fn saying(mut self, role: &str, content: &Content) -> Self {
-        self.messages.push(json::to_raw(&Message { role, content: &content.to_block() }));
+        self.messages.push(json::to_raw(&PromptMessage { role, content: &content.to_block() }));
         self
     }
 }
 
 #[derive(Serialize)]
-struct Message<'a> {
+struct PromptMessage<'a> {
     role: &'a str,
     content: &'a RawValue,
 }
 
-/// What an argument could be.
+/// Suggested values for an argument.
 #[derive(Debug, Clone, Default)]
 pub struct Completion {
-    /// Values that fit what was typed, the best first.
+    /// Values that match the typed text, best first.
     pub values: Vec<String>,
-    /// How many there are in all, if that is known.
+    /// The total number of matching values, if known.
     pub total: Option<u64>,
-    /// Whether there are more than those given.
+    /// Whether there are more values than those in the list.
     pub has_more: Option<bool>,
-    /// Members that the neutral model does not know, carried untouched.
+    /// Members that the neutral model does not know, carried unchanged.
     pub extra: Vec<(String, Box<RawValue>)>,
 }

@@ -1,17 +1,18 @@
-//! Scopes that were needed for content which outlives the request that asked for it.
+//! Records the scopes needed for content that outlives the request that produced it.
 //!
-//! A session and a task belong to a principal, and a principal can have several tokens. The result of a call stays in the
-//! session or task for later requests, so the record of it says which scopes those requests need.
+//! A session or a task belongs to a principal, and a principal can have several tokens. The result of a call stays in
+//! the session or task for later requests. Its record says which scopes those requests need.
 
 use std::collections::BTreeSet;
 use std::sync::{PoisonError, RwLock};
 
-/// The scopes that calls of one session, or the call of one task, needed. It only grows.
+/// The scopes needed by the calls of one session, or by the call of one task. Scopes are only added, never removed.
 #[derive(Debug, Default)]
 pub struct ScopeRecord(RwLock<BTreeSet<Box<str>>>);
 
 impl ScopeRecord {
-    /// Adds scopes that a call needs. Comes before the call runs, so that no result is kept without its scopes.
+    /// Adds scopes that a call needs. Must be called before the call runs, so that no result is kept without its
+    /// scopes.
     pub fn add<'s>(&self, scopes: impl IntoIterator<Item = &'s str>) {
         let mut needed = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for scope in scopes {
@@ -21,7 +22,8 @@ impl ScopeRecord {
         }
     }
 
-    /// All scopes that are needed, separated by spaces, if the granted ones (separated by spaces too) do not cover them.
+    /// Returns all needed scopes, separated by spaces, if the granted scopes (also separated by spaces) do not cover
+    /// them.
     pub fn needed_beyond(&self, granted: Option<&str>) -> Option<String> {
         let needed = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let is_granted = |scope: &str| granted.unwrap_or_default().split(' ').any(|granted| granted == scope);
@@ -35,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_needed_adds_up_and_is_named_as_a_whole() {
+    fn needed_scopes_add_up_and_are_named_together() {
         let record = ScopeRecord::default();
         assert_eq!(record.needed_beyond(None), None);
         record.add(["ops", "repo"]);

@@ -1,76 +1,76 @@
-//! Tools and what they return.
+//! Tools and their results.
 
 use std::sync::Arc;
 
 use crate::wire::{Members, RawValue, json};
 use serde::{Deserialize, Serialize};
 
-/// A tool as every dialect can show it.
+/// The definition of a tool, independent of dialect.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Tool {
-    /// The name under which it is called.
+    /// The name by which it is called.
     pub name: String,
-    /// A name for people, where there is one.
+    /// The display name, if there is one.
     pub title: Option<String>,
-    /// What it does, for people and models.
+    /// The description, for people and models.
     pub description: String,
-    /// JSON Schema of its arguments: an object schema.
+    /// The JSON Schema of its arguments: an object schema.
     pub input_schema: Box<RawValue>,
-    /// JSON Schema of its structured data, where it has some.
+    /// The JSON Schema of its structured result, if it has one.
     pub output_schema: Option<Box<RawValue>>,
-    /// Words to find it by.
+    /// Keywords for search.
     pub tags: Vec<String>,
-    /// Left out of plain lists, found by search (A2E's deferred tools).
+    /// Not in plain lists, only found by search (A2E's deferred tools).
     pub deferred: bool,
-    /// Whether it can be had as a task: something to come back for.
+    /// Whether the tool can run as a task.
     pub tasks: TaskSupport,
-    /// Members of its definition that the neutral model does not know, carried untouched.
+    /// Members of the definition that the neutral model does not know, carried unchanged.
     pub extra: Vec<(String, Box<RawValue>)>,
-    /// Whether a provider of this process vouches that the tool changes nothing. Annotations of an upstream are only claims, so
-    /// this comes from no wire and is not remembered.
+    /// Whether a provider of this process guarantees that the tool changes nothing. Annotations of an upstream are only
+    /// claims. This flag therefore never comes from the wire and is not stored.
     #[serde(skip)]
     pub vouched_read_only: bool,
-    /// Where it comes from. The hub sets this when it lists the tool; it comes from no wire and is not remembered.
+    /// The origin of the tool. The hub sets it when it lists the tool. It never comes from the wire and is not stored.
     #[serde(skip)]
     pub origin: Option<Arc<Origin>>,
 }
 
-/// Where a tool comes from, and the names by which a rule can name it.
+/// The origin of a tool, and the names that policy rules can use for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// The provider that has it.
+    /// The provider of the tool.
     pub upstream: String,
-    /// What the provider calls it.
+    /// The provider's name for the tool.
     pub own: String,
-    /// The names that it is known by, each once.
+    /// All names of the tool, each once.
     pub names: Vec<KnownName>,
-    /// Whether its provider gives way where another provider wants a name.
+    /// Whether its provider gives up a name that another provider wants.
     pub yields: bool,
 }
 
-/// A name that a tool is known by.
+/// One name of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownName {
-    /// The name.
+    /// The name itself.
     pub name: String,
-    /// Whether the configuration rules out that a tool of another provider has this name too.
+    /// Whether the configuration ensures that no other provider has a tool of this name.
     pub is_exclusive: bool,
 }
 
-/// Whether a tool can be had as a task.
+/// Whether a tool can run as a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum TaskSupport {
-    /// Never.
+    /// The tool never runs as a task.
     #[default]
     Forbidden,
-    /// If the caller likes.
+    /// The caller decides.
     Optional,
-    /// Only so.
+    /// The tool only runs as a task.
     Required,
 }
 
 impl Tool {
-    /// A tool with a name, a description and a schema, and nothing unusual.
+    /// A tool with a name, a description and a schema, and defaults for the rest.
     pub fn new(name: impl Into<String>, description: impl Into<String>, input_schema: Box<RawValue>) -> Self {
         Self {
             name: name.into(),
@@ -89,17 +89,17 @@ impl Tool {
 }
 
 impl Tool {
-    /// A tool that takes no arguments.
+    /// A tool without arguments.
     pub fn plain(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self::new(name, description, json::raw(r#"{"type":"object","properties":{}}"#.to_owned()))
     }
 
-    /// The same tool with arguments: their JSON Schema, an object schema.
+    /// The same tool with this JSON Schema for its arguments, an object schema.
     pub fn taking(self, input_schema: &serde_json::Value) -> Self {
         Self { input_schema: json::to_raw(input_schema), ..self }
     }
 
-    /// The same tool with structured data: its JSON Schema.
+    /// The same tool with this JSON Schema for its structured result.
     pub fn returning(self, output_schema: &serde_json::Value) -> Self {
         Self { output_schema: Some(json::to_raw(output_schema)), ..self }
     }
@@ -110,56 +110,56 @@ impl Tool {
         self
     }
 
-    /// The same tool, of which its provider vouches that it changes nothing.
+    /// The same tool, marked by its provider as one that changes nothing.
     pub fn vouched_read_only(self) -> Self {
         Self { vouched_read_only: true, ..self }
     }
 
-    /// The same tool, to be had as a task.
+    /// The same tool with this task support.
     pub fn as_task(self, tasks: TaskSupport) -> Self {
         Self { tasks, ..self }
     }
 }
 
-/// What a tool returned.
+/// The result of a tool call.
 #[derive(Debug, Clone, Default)]
 pub struct ToolResult {
     /// Content blocks, in order.
     pub content: Vec<Content>,
-    /// Structured data, where the tool has some.
+    /// The structured result, if the tool has one.
     pub structured: Option<Box<RawValue>>,
-    /// Whether the tool ran and reports a failure of its own.
+    /// Whether the tool ran and reports a failure itself.
     pub failed: bool,
-    /// Members that the neutral model does not know, carried untouched.
+    /// Members that the neutral model does not know, carried unchanged.
     pub extra: Vec<(String, Box<RawValue>)>,
 }
 
 impl ToolResult {
-    /// One block of text.
+    /// A result with one text block.
     pub fn text(text: &str) -> Self {
         Self { content: vec![Content::text(text)], ..Self::default() }
     }
 
-    /// These blocks.
+    /// A result with these blocks.
     pub fn of(content: impl IntoIterator<Item = Content>) -> Self {
         Self { content: content.into_iter().collect(), ..Self::default() }
     }
 
-    /// Structured data, and the same as text for peers that show only text.
+    /// A structured result, with a text copy for peers that show only text.
     pub fn structured(data: Box<RawValue>) -> Self {
         Self { content: vec![Content::text(data.get())], structured: Some(data), ..Self::default() }
     }
 
-    /// A failure that the tool reports itself: the model may be able to do something about it.
+    /// A failure that the tool reports itself, so that the model can react to it.
     pub fn failure(text: &str) -> Self {
         Self { failed: true, ..Self::text(text) }
     }
 
-    /// All text blocks, one after the other on lines of their own.
+    /// All text blocks, joined by line breaks.
     pub fn joined_text(&self) -> String {
         let texts = self.content.iter().filter_map(|content| match content {
             Content::Text(raw) => Some(json::string(raw).map_or_else(|| raw.get().to_owned(), Into::into)),
-            // Text that carries more than text (annotations, say) is a block, and still text.
+            // Text with further members, such as annotations, is a block, but still text.
             Content::Block(raw) => {
                 let block = Members::of(raw).filter(|block| block.str("type").as_deref() == Some("text"))?;
                 block.str("text").map(Into::into)
@@ -172,7 +172,7 @@ impl ToolResult {
 /// One content block.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// Text, as the raw JSON string it was written as, so that nobody unescapes it to escape it again.
+    /// Text, as the raw JSON string of the wire. This avoids unescaping it and escaping it again.
     Text(Box<RawValue>),
     /// Any other block: an object with a `type` (`image`, `audio`, `resource`, `resource_link` …).
     Block(Box<RawValue>),
@@ -184,23 +184,23 @@ impl Content {
         Self::Text(json::to_raw(text))
     }
 
-    /// A picture, given in base64.
+    /// An image, given in base64.
     pub fn image(mime_type: &str, base64: &str) -> Self {
         Self::block(&serde_json::json!({"type": "image", "data": base64, "mimeType": mime_type}))
     }
 
-    /// A sound, given in base64.
+    /// Audio, given in base64.
     pub fn audio(mime_type: &str, base64: &str) -> Self {
         Self::block(&serde_json::json!({"type": "audio", "data": base64, "mimeType": mime_type}))
     }
 
-    /// A resource of text, itself.
+    /// An embedded text resource.
     pub fn resource(uri: &str, mime_type: &str, text: &str) -> Self {
         let resource = serde_json::json!({"uri": uri, "mimeType": mime_type, "text": text});
         Self::block(&serde_json::json!({"type": "resource", "resource": resource}))
     }
 
-    /// Where a resource is to be had.
+    /// A link to a resource.
     pub fn link(uri: &str, name: &str) -> Self {
         Self::block(&serde_json::json!({"type": "resource_link", "uri": uri, "name": name}))
     }
@@ -210,7 +210,7 @@ impl Content {
         Self::Block(json::to_raw(block))
     }
 
-    /// The whole block, text included, as MCP spells it.
+    /// The whole block in MCP's form, also for text.
     pub fn to_block(&self) -> Box<RawValue> {
         match self {
             Self::Text(text) => json::raw(format!(r#"{{"type":"text","text":{}}}"#, text.get())),
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_joined_also_where_it_carries_more_than_text() {
+    fn text_blocks_with_further_members_are_joined_too() {
         let block = |text: &str| Content::Block(json::raw(text.to_owned()));
         let annotated = block(r#"{"type":"text","text":"b\u0021","annotations":{}}"#);
         let content = vec![Content::text("a"), annotated, block(r#"{"type":"image","text":"no"}"#), block("7")];

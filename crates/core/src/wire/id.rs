@@ -1,7 +1,7 @@
-//! Identifiers, kept exactly as they were written.
+//! Request ids, kept exactly as the peer wrote them.
 //!
-//! `1`, `1.0`, `"1"` and a thirty-digit integer are four different ids: an id that we "improve" is
-//! a reply that never arrives. `null` is an id too; an absent one is `Option::None`.
+//! `1`, `1.0`, `"1"` and a thirty-digit integer are four different ids. A peer does not recognise a response whose id
+//! was changed. `null` is an id too; an absent id is `Option::None`.
 
 use std::fmt;
 
@@ -12,13 +12,12 @@ use crate::wire::json::{Kind, RawValue};
 pub struct Id(Box<str>);
 
 impl Id {
-    /// The longest id that is accepted, in bytes of JSON. Ids are kept until their call ends, so they
-    /// must not be able to fill the memory.
-    pub const LONGEST: usize = 4096;
+    /// Maximum length of an id, in bytes of JSON. Ids are kept until their call ends, so their memory must be bounded.
+    pub const MAX_BYTES: usize = 4096;
 
     /// Whether an id is short enough to be kept.
     pub fn is_keepable(raw: &RawValue) -> bool {
-        raw.get().len() <= Self::LONGEST
+        raw.get().len() <= Self::MAX_BYTES
     }
 
     /// The id that a peer wrote.
@@ -26,17 +25,17 @@ impl Id {
         Self(raw.get().into())
     }
 
-    /// An id of our own making.
+    /// An id that we generate.
     pub fn number(number: u64) -> Self {
         Self(number.to_string().into())
     }
 
-    /// The raw JSON of it.
+    /// The id as raw JSON.
     pub fn as_json(&self) -> &str {
         &self.0
     }
 
-    /// Whether JSON-RPC allows it: a string or a number.
+    /// Whether JSON-RPC allows the id: it is a string or a number.
     pub fn is_string_or_number(raw: &RawValue) -> bool {
         matches!(Kind::of(raw), Kind::String | Kind::Number)
     }

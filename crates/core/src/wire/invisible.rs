@@ -1,13 +1,13 @@
-//! Text that a person does not see and a model reads: control characters, zero-width characters, bidi controls, tag
-//! characters, stray variation selectors, private use and unassigned code points.
+//! Finds text that a person does not see but a model reads: control characters, zero-width characters, bidi controls,
+//! tag characters, stray variation selectors, private use and unassigned code points.
 //!
-//! One rule serves every caller: [`escape`] shows such characters, [`strip`] removes them, and [`Found`] names them. The
-//! `_json` variants work on raw JSON and see characters that are written as `\u200b` as well. Nothing here parses JSON into
-//! a tree, so numbers, member order and unknown members stay as they were written.
+//! All callers use the same rule: [`escape`] shows such characters, [`strip`] removes them, and [`Found`] names them.
+//! The `_json` variants work on raw JSON and also detect characters written as `\u200b`. No function here parses JSON
+//! into a tree, so numbers, member order and unknown members stay unchanged.
 //!
-//! Ordinary text stays whole. Characters that a script or an emoji needs are judged by the character before them: a joiner
-//! after an emoji or after a letter of Arabic or an Indic script, one variation selector after a character that takes one,
-//! and the three flags that are written with tag characters.
+//! Ordinary text stays unchanged. Characters that a script or an emoji needs are judged by the preceding character: a
+//! joiner after an emoji or after a letter of Arabic or an Indic script, one variation selector after a character that
+//! takes one, and the three flags that are written with tag characters.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -15,10 +15,10 @@ use std::ops::Range;
 
 use memchr::memchr2;
 
-/// The code points that [`Found`] names; more are counted.
+/// Maximum number of code points that [`Found`] names. The others are only counted.
 const NAMED: usize = 8;
 
-/// Stands for half a surrogate pair in raw JSON. It is a noncharacter, so it counts as invisible.
+/// Represents an unpaired surrogate in raw JSON. It is a noncharacter, so it counts as invisible.
 const LONE_SURROGATE: char = '\u{ffff}';
 
 /// The flags of England, Scotland and Wales: the only emoji that are written with tag characters.
@@ -31,13 +31,15 @@ const FLAGS: [&str; 3] = [
 /// How line breaks and tabs are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// The text is one line: they are escaped.
+    /// The text is one line: line breaks and tabs are escaped.
     Line,
-    /// The text may have several lines: they stay. A carriage return stays only before a line feed.
+    /// The text may have several lines: line breaks and tabs are kept. A carriage return is kept only before a line
+    /// feed.
     Lines,
 }
 
-/// Shows text piece by piece, as it streams in: what is decided by the character before is decided across pieces.
+/// Escapes text piece by piece, as it streams in. Rules that depend on the preceding character also apply across
+/// pieces.
 #[derive(Debug, Default)]
 pub struct Escaper {
     before: Option<char>,
@@ -70,13 +72,14 @@ impl Escaper {
     }
 }
 
-/// Text as a terminal may show it: invisible characters are written as `\u{200b}`.
+/// Text in a form that is safe for a terminal: invisible characters are written as `\u{200b}`.
 pub fn escape(text: &str, layout: Layout) -> Cow<'_, str> {
     Escaper::default().escape(text, layout)
 }
 
-/// Text for a decision: what is shown stands for exactly one text. Unlike in [`escape`], every character that is not shown as it
-/// is has the one form `\u{d}`, and a backslash that would begin such a form has it, too.
+/// Text for a decision of the user: each displayed form stands for exactly one text. Unlike in [`escape`], every
+/// character that is not displayed as itself has the form `\u{d}`. A backslash that would start such a form is escaped
+/// too.
 pub fn escape_exactly(text: &str, layout: Layout) -> String {
     let mut shown = String::with_capacity(text.len());
     for (character, is_invisible) in Scan::after(None, Characters::of_text(text)) {
@@ -95,7 +98,7 @@ pub fn escape_exactly(text: &str, layout: Layout) -> String {
     shown
 }
 
-/// JSON text as a terminal may show it: the same JSON, with invisible characters written as `\u200b`.
+/// JSON text in a form that is safe for a terminal: the same JSON, with invisible characters written as `\u200b`.
 pub fn escape_json(json: &str) -> Cow<'_, str> {
     replaced(json, invisible_in_json(json), |out, written, value| {
         if written.starts_with('\\') {
@@ -108,7 +111,7 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
     })
 }
 
-/// Text with invisible characters written as the caller writes them, in the escapes of another language.
+/// Text with invisible characters written by the caller's function, for the escapes of another language.
 pub fn escape_with(text: &str, write: impl Fn(&mut String, char)) -> Cow<'_, str> {
     replaced(text, invisible(text), |out, _, value| write(out, value))
 }
@@ -118,7 +121,7 @@ pub fn strip(text: &str) -> Cow<'_, str> {
     replaced(text, invisible(text), |_, _, _| {})
 }
 
-/// JSON text whose strings, member names among them, have no invisible characters.
+/// JSON text without invisible characters in its strings and member names.
 pub fn strip_json(json: &str) -> Cow<'_, str> {
     replaced(json, invisible_in_json(json), |_, _, _| {})
 }
@@ -126,19 +129,19 @@ pub fn strip_json(json: &str) -> Cow<'_, str> {
 /// The invisible characters of one or more texts, for a message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The first few that differ, in the order in which they were found.
+    /// The first few distinct ones, in the order of occurrence.
     named: Vec<char>,
-    /// How many there are in all.
+    /// The total number.
     count: usize,
 }
 
 impl Found {
-    /// Adds those of a text.
+    /// Adds the invisible characters of a text.
     pub fn look(&mut self, text: &str) {
         invisible(text).for_each(|character| self.add(character.value));
     }
 
-    /// Adds those in the strings of JSON text.
+    /// Adds the invisible characters in the strings of JSON text.
     pub fn look_into_json(&mut self, json: &str) {
         invisible_in_json(json).for_each(|character| self.add(character.value));
     }
@@ -169,7 +172,7 @@ impl fmt::Display for Found {
     }
 }
 
-/// The text with each character that is given written as `write` says. Borrowed if there are none.
+/// Replaces each given character with the output of `write`. Borrowed if there are none.
 fn replaced<'t>(
     text: &'t str,
     characters: impl Iterator<Item = Character>,
@@ -199,14 +202,14 @@ fn invisible(text: &str) -> impl Iterator<Item = Character> {
 fn invisible_in_json(json: &str) -> impl Iterator<Item = Character> {
     let strings = needs_look(json.as_bytes()).then_some(Strings { json: json.as_bytes(), at: 0 });
     strings.into_iter().flatten().flat_map(move |range| {
-        // Most strings are plain, and that is told without reading them character by character.
+        // Most strings are plain ASCII, which is cheaper to detect than to decode.
         let characters = needs_look(&json.as_bytes()[range.clone()]).then(|| Characters::of_json(json, range));
         let scan = characters.map(|characters| Scan::after(None, characters));
         scan.into_iter().flatten().filter_map(|(character, is_invisible)| is_invisible.then_some(character))
     })
 }
 
-/// Whether JSON text may have an invisible character: something beyond ASCII, or an escape that may stand for one.
+/// Whether JSON text may contain an invisible character: a non-ASCII byte, or an escape that may stand for one.
 fn needs_look(json: &[u8]) -> bool {
     if json.iter().any(|byte| *byte >= 0x7f) {
         return true;
@@ -224,7 +227,7 @@ fn needs_look(json: &[u8]) -> bool {
     false
 }
 
-/// The strings of JSON text: where the text between each pair of quotes is.
+/// The strings of JSON text, as ranges between their quotes.
 struct Strings<'j> {
     json: &'j [u8],
     at: usize,
@@ -247,7 +250,7 @@ impl Iterator for Strings<'_> {
     }
 }
 
-/// A character and the bytes that it is written with.
+/// A character and the byte range of its written form.
 #[derive(Debug, Clone)]
 struct Character {
     range: Range<usize>,
@@ -317,9 +320,9 @@ impl Iterator for Characters<'_> {
 /// Iterates over characters and decides for each whether it is invisible in its place.
 struct Scan<'t> {
     characters: Characters<'t>,
-    /// The character before, unless it was invisible itself: then it justifies nothing.
+    /// The preceding character, unless that was invisible itself: an invisible character justifies nothing.
     before: Option<char>,
-    /// How many characters of a flag are still to come.
+    /// How many characters of a flag are still expected.
     of_flag: usize,
 }
 
@@ -347,11 +350,11 @@ impl Iterator for Scan<'_> {
     }
 }
 
-/// Whether a character cannot be seen, or changes how others are seen, after the one before it.
+/// Whether a character is invisible, or changes how others are displayed, after the given preceding character.
 fn is_invisible(before: Option<char>, value: char) -> bool {
     match value {
         '\t' | '\n' | '\r' | ' '..='~' => false,
-        // Letters that need no closer look, because they are common.
+        // Common letters, which need no further check.
         '\u{a0}'..='\u{ac}' | '\u{ae}'..='\u{2ff}' | '\u{400}'..='\u{52f}' => false,
         '\u{3041}'..='\u{3096}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' => false,
         // Joiners.
@@ -382,8 +385,8 @@ fn is_invisible(before: Option<char>, value: char) -> bool {
     }
 }
 
-/// Whether a character is a format character, for private use, or not assigned. The standard library knows, and tells it
-/// by how it writes a character in debug output. A letter before it keeps combining marks from being escaped.
+/// Whether a character is a format character, for private use, or unassigned. The standard library knows this, and
+/// shows it in how it escapes a character in debug output. A letter before it keeps combining marks from being escaped.
 fn is_unprintable(value: char) -> bool {
     let mut buffer = [b'a', 0, 0, 0, 0];
     let length = 1 + value.encode_utf8(&mut buffer[1..]).len();
@@ -411,8 +414,8 @@ fn is_keycap(value: char) -> bool {
     value.is_ascii_digit() || value == '#' || value == '*'
 }
 
-/// Characters with variants that are told apart by the first variation selectors: mathematical signs, East Asian
-/// characters, Myanmar letters.
+/// Characters whose variants are selected by the first variation selectors: mathematical signs, East Asian characters,
+/// Myanmar letters.
 fn takes_variations(value: char) -> bool {
     matches!(value,
         '\u{1000}'..='\u{109f}' | '\u{2200}'..='\u{22ff}' | '\u{2a00}'..='\u{2aff}' | '\u{2e80}'..='\u{9fff}'
@@ -548,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn what_justifies_a_joiner_or_selector_does_so_once() {
+    fn a_character_justifies_only_one_joiner_or_selector() {
         assert_eq!(strip("✔\u{fe0f}\u{fe0f}\u{fe0f}"), "✔\u{fe0f}");
         assert_eq!(strip("م\u{200c}\u{200c}\u{200d}م"), "م\u{200c}م");
         assert_eq!(strip("a\u{fe0f}\u{200d}👧"), "a👧", "one that is stray itself justifies nothing");
@@ -564,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_a_text_are_shown_like_the_whole() {
+    fn a_text_in_pieces_is_escaped_like_the_whole() {
         let text = "a👨‍👩‍👧 می‌خ ❤️ \u{200b}x\u{fe0f}";
         let (mut escaper, mut pieces) = (Escaper::default(), String::new());
         text.chars().for_each(|c| pieces += &escaper.escape(&c.to_string(), Layout::Lines));

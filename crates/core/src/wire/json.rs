@@ -1,4 +1,4 @@
-//! Small facts about JSON text that need no tree, and the few writers everybody shares.
+//! Checks on JSON text that need no parsed tree, and shared functions for writing JSON.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -7,10 +7,10 @@ pub use serde_json::value::RawValue;
 
 /// Whether arrays and objects nest deeper than `limit`.
 ///
-/// Text with no more than `limit` opening brackets cannot, and counting those runs at memory
-/// speed; only bracket-rich text is walked.
+/// Text with at most `limit` opening brackets cannot nest deeper, and counting them is fast. Only text with more
+/// brackets is scanned in full.
 pub fn is_deeper_than(text: &[u8], limit: usize) -> bool {
-    // Pieces of which a byte can hold the count: then many bytes are compared and counted at once.
+    // Chunks of 128 bytes, so that a `u8` can hold the count. The compiler can then vectorise the comparison.
     let opening = |piece: &[u8]| piece.iter().map(|byte| u8::from(byte | 0x20 == b'{')).sum::<u8>();
     let brackets: usize = text.chunks(128).map(|piece| usize::from(opening(piece))).sum();
     if brackets <= limit {
@@ -42,7 +42,7 @@ pub fn is_deeper_than(text: &[u8], limit: usize) -> bool {
     false
 }
 
-/// The offset of the first `\uD800`–`\uDFFF` escape that is no half of a pair.
+/// The offset of the first unpaired `\uD800`–`\uDFFF` escape.
 pub fn lone_surrogate(text: &[u8]) -> Option<usize> {
     let unit = |at: usize| -> Option<u16> {
         let digits = text.get(at..at + 6)?.strip_prefix(b"\\u")?;
@@ -64,7 +64,7 @@ pub fn lone_surrogate(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// What kind of value a piece of raw JSON is, from its first byte.
+/// The kind of a raw JSON value, determined by its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `{…}`
@@ -94,7 +94,7 @@ impl Kind {
         }
     }
 
-    /// The word JSON Schema has for it.
+    /// The type name in JSON Schema.
     pub fn name(self) -> &'static str {
         match self {
             Self::Object => "object",
@@ -107,7 +107,7 @@ impl Kind {
     }
 }
 
-/// The text of a raw JSON string; `None` if it is no string or holds half a surrogate pair.
+/// The text of a raw JSON string. `None` if the value is not a string or contains an unpaired surrogate.
 pub fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
     let text = raw.get();
     let inner = text.strip_prefix('"')?.strip_suffix('"')?;
@@ -117,15 +117,15 @@ pub fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
     serde_json::from_str(text).ok().map(Cow::Owned)
 }
 
-/// A raw value from text that the caller built and knows to be JSON.
+/// A raw value from text that the caller knows to be JSON.
 ///
-/// Falls back to `null` rather than panicking, should the caller be wrong.
+/// If the text is not JSON after all, the result is `null` instead of a panic.
 pub fn raw(text: String) -> Box<RawValue> {
     debug_assert!(serde_json::from_str::<&RawValue>(&text).is_ok(), "not JSON: {text}");
     RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
-/// Any serialisable value as raw JSON.
+/// A serializable value as raw JSON.
 pub fn to_raw<T: serde::Serialize + ?Sized>(value: &T) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
@@ -134,20 +134,20 @@ pub fn to_raw<T: serde::Serialize + ?Sized>(value: &T) -> Box<RawValue> {
 pub fn write<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     let before = out.len();
     if serde_json::to_writer(&mut *out, value).is_err() {
-        // Only a map with non-string keys can get here, and nobody writes one; stay valid anyway.
+        // Only a map with non-string keys can fail, and this project writes none. Keep the output valid anyway.
         out.truncate(before);
         out.extend_from_slice(b"null");
     }
 }
 
-/// Appends a value as compact JSON with everything beyond ASCII escaped.
+/// Appends a value as compact JSON with all non-ASCII characters escaped.
 pub fn write_ascii<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     let mut plain = Vec::new();
     write(&mut plain, value);
     escape_non_ascii(out, &String::from_utf8_lossy(&plain));
 }
 
-/// Appends JSON text, escaping everything beyond ASCII as `\uXXXX` with surrogate pairs.
+/// Appends JSON text with all non-ASCII characters escaped as `\uXXXX`, in surrogate pairs if needed.
 pub fn escape_non_ascii(out: &mut Vec<u8>, text: &str) {
     if text.is_ascii() {
         out.extend_from_slice(text.as_bytes());
@@ -165,8 +165,8 @@ pub fn escape_non_ascii(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// Makes one line of JSON text that was carried raw: valid JSON has raw line breaks only between its
-/// tokens, where a blank does as well.
+/// Turns raw JSON text into one line. In valid JSON, line breaks occur only between tokens, where a space is
+/// equivalent.
 pub fn flatten(text: &mut [u8]) {
     let mut at = 0;
     while let Some(offset) = memchr::memchr2(b'\n', b'\r', &text[at..]) {

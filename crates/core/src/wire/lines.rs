@@ -1,7 +1,7 @@
-//! Bytes to lines: a push parser that gives the same lines for any chunking.
+//! Splits bytes into lines: a push parser whose result does not depend on how the bytes are chunked.
 //!
-//! It splits, bounds and resynchronises; it does not look inside a line. What a carriage return,
-//! a byte-order mark or a bad UTF-8 sequence means is the business of [`crate::wire::text`].
+//! It splits at terminators, limits the length of a line, and continues after a line that is too long. It does not look
+//! inside a line: [`crate::wire::text`] handles carriage returns, byte-order marks and invalid UTF-8.
 
 use std::ops::Range;
 
@@ -9,11 +9,11 @@ use memchr::{memchr, memchr2};
 
 use crate::wire::skim::Skim;
 
-/// The longest line that is accepted unless somebody says otherwise: 16 MiB.
+/// Default maximum length of a line: 16 MiB.
 pub const MAX_LINE: usize = 16 * 1024 * 1024;
 
-/// Buffers that grew for one long line shrink back to this once it is gone.
-const COMFORTABLE: usize = 256 * 1024;
+/// The buffer shrinks to this capacity after a long line, in bytes.
+const SHRINK_CAPACITY: usize = 256 * 1024;
 
 /// Which bytes end a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,39 +21,39 @@ pub enum Terminator {
     /// Only LF. A CR before it belongs to the line.
     #[default]
     Lf,
-    /// LF, CR and CRLF; the empty line between CR and LF is a blank line, which nobody answers.
+    /// LF, CR and CRLF. The empty line between CR and LF is a blank line, which is never answered.
     LfOrCr,
 }
 
-/// One line without its terminator, or the notice that one was too long to keep.
+/// One line without its terminator, or the report that a line was too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line<'a> {
     /// The bytes between two terminators.
     Bytes(&'a [u8]),
-    /// A line that exceeded the limit, told of when it has ended. Its bytes are gone but for what [`Lines::skimmed`]
-    /// says; the next line is intact.
+    /// A line that exceeded the limit, reported once it has ended. Its bytes are discarded, except for those in
+    /// [`Lines::skimmed`]. The next line is intact.
     TooLong {
         /// The limit that it exceeded.
         limit: usize,
     },
 }
 
-/// Collects bytes and hands out lines.
+/// Collects bytes and returns lines.
 ///
-/// Feed it through [`Lines::spare`] or [`Lines::push`], then take lines with [`Lines::next_line`]
-/// until there is none.
+/// Add bytes with [`Lines::spare`] or [`Lines::push`], then call [`Lines::next_line`] until it returns `None`.
 #[derive(Debug)]
 pub struct Lines {
     buffer: Vec<u8>,
-    /// Where the first line that was not handed out yet begins.
+    /// Start of the first unread line.
     start: usize,
-    /// Up to where the bytes after `start` are known to hold no terminator.
+    /// The bytes from `start` up to here contain no terminator.
     searched: usize,
     limit: usize,
     terminator: Terminator,
-    /// The current line exceeded the limit: drop bytes up to the next terminator, and note what can be told of them.
+    /// Set while the current line exceeds the limit: bytes up to the next terminator are dropped after [`Skim`] has
+    /// scanned them.
     overlong: Option<Skim>,
-    /// What could be told of the last line that was too long.
+    /// The scan of the last line that was too long.
     skimmed: Skim,
 }
 
@@ -64,7 +64,7 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// A splitter that refuses lines of more than `limit` bytes.
+    /// A splitter that rejects lines of more than `limit` bytes.
     pub fn with_limit(limit: usize) -> Self {
         Self {
             buffer: Vec::new(),
@@ -77,7 +77,7 @@ impl Lines {
         }
     }
 
-    /// Changes what ends a line, from the next unread line on.
+    /// Changes the terminator, starting with the next unread line.
     pub fn end_lines_at(&mut self, terminator: Terminator) {
         if self.terminator != terminator {
             self.terminator = terminator;
@@ -91,9 +91,9 @@ impl Lines {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The buffer itself, for an edge that reads straight into its spare capacity.
+    /// The buffer itself, for a transport that reads directly into its spare capacity.
     ///
-    /// At least `capacity` bytes are free. Append only: what is in it already is unread input.
+    /// At least `capacity` bytes are free. Only append to it: the existing bytes are unread input.
     pub fn spare(&mut self, capacity: usize) -> &mut Vec<u8> {
         self.reclaim();
         self.buffer.reserve(capacity);
@@ -109,7 +109,7 @@ impl Lines {
         };
         let Some(offset) = found else {
             self.searched = self.buffer.len();
-            self.drop_an_overlong_beginning();
+            self.drop_overlong_start();
             return None;
         };
         let (from, to) = (self.start, self.searched + offset);
@@ -121,13 +121,13 @@ impl Lines {
         Some(Line::Bytes(&self.buffer[from..to]))
     }
 
-    /// The beginning of what is unread, up to the first LF, without taking it. `None` while there is no LF.
+    /// The unread bytes up to the first LF, without consuming them. `None` if there is no LF yet.
     pub fn peek(&self) -> Option<&[u8]> {
         let unread = &self.buffer[self.start..];
         memchr(b'\n', unread).map(|end| &unread[..end])
     }
 
-    /// What is left when the input has ended: a last line without a terminator.
+    /// The remaining input after the end of the stream: a last line without a terminator.
     pub fn last_line(&mut self) -> Option<Line<'_>> {
         let from = self.start;
         self.start = self.buffer.len();
@@ -138,45 +138,45 @@ impl Lines {
         Some(Line::Bytes(&self.buffer[from..])).filter(|_| from < self.start)
     }
 
-    /// What could be told of the last line that was too long.
+    /// The scan of the last line that was too long.
     pub fn skimmed(&self) -> &Skim {
         &self.skimmed
     }
 
-    /// How many bytes are held for lines that have not been handed out.
+    /// The number of unread bytes in the buffer.
     pub fn pending(&self) -> usize {
         self.buffer.len() - self.start
     }
 
-    /// Forgets what came so far of a line that is too long already.
-    fn drop_an_overlong_beginning(&mut self) {
+    /// Drops the buffered part of a line that already exceeds the limit.
+    fn drop_overlong_start(&mut self) {
         if self.overlong.is_some() || self.buffer.len() - self.start > self.limit {
             self.overlong.get_or_insert_default().feed(&self.buffer[self.start..]);
-            self.forget();
+            self.clear();
         }
     }
 
-    /// A line that was too long has ended with these bytes.
+    /// Reports a line that was too long. `rest` is its last part.
     fn too_long(&mut self, rest: Range<usize>) -> Line<'static> {
         self.skimmed = self.overlong.take().unwrap_or_default();
         self.skimmed.feed(&self.buffer[rest]);
         Line::TooLong { limit: self.limit }
     }
 
-    fn forget(&mut self) {
+    fn clear(&mut self) {
         self.buffer.clear();
-        self.buffer.shrink_to(COMFORTABLE);
+        self.buffer.shrink_to(SHRINK_CAPACITY);
         self.start = 0;
         self.searched = 0;
     }
 
-    /// Makes room at the front; cheap when everything was read, which is the usual case.
+    /// Frees space at the front of the buffer. This is cheap in the usual case, when everything was read.
     fn reclaim(&mut self) {
         if self.start == 0 {
             return;
         }
         if self.start == self.buffer.len() {
-            self.forget();
+            self.clear();
         } else if self.start >= self.buffer.len() / 2 {
             self.buffer.drain(..self.start);
             self.searched -= self.start;
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_over_the_limit_is_told_once_and_the_next_is_intact() {
+    fn a_line_over_the_limit_is_reported_once_and_the_next_is_intact() {
         let mut input = vec![b'x'; 50];
         input.extend_from_slice(b"\nok\n");
         for size in [1, 3, 7, 11, 60] {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_an_overlong_line_answers_is_known_when_it_has_ended() {
+    fn an_overlong_line_keeps_the_id_that_it_answers() {
         let input = format!("{{\"result\":\"{}\",\"id\":7}}\nok\n", "x".repeat(50));
         for size in [1, 3, 7, 11, 100] {
             let mut lines = Lines::with_limit(10);
@@ -255,7 +255,7 @@ mod tests {
             while lines.next_line().is_some() {}
         }
         assert_eq!(lines.pending(), 0);
-        assert!(lines.buffer.capacity() <= COMFORTABLE);
+        assert!(lines.buffer.capacity() <= SHRINK_CAPACITY);
     }
 
     #[test]
@@ -276,7 +276,7 @@ mod tests {
             cr in any::<bool>(),
         ) {
             let terminator = if cr { Terminator::LfOrCr } else { Terminator::Lf };
-            // A last line without terminator is bounded by the next push only, so give it one.
+            // A last line without terminator is only bounded by the next push, so add a terminator.
             let mut input = input;
             input.push(b'\n');
             prop_assert_eq!(split(&input, &[], limit, terminator), split(&input, &cuts, limit, terminator));

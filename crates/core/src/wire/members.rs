@@ -1,7 +1,7 @@
-//! The members of one JSON object, borrowed from its text and not looked into.
+//! The members of one JSON object, borrowed from its text and not parsed further.
 //!
-//! Order is kept, the last of two equal keys wins, unknown members cost nothing. This is what a
-//! derived struct cannot do (it refuses repeated keys and cannot tell `null` from absent).
+//! The order is kept, the last of two equal keys wins, and unknown members are allowed. A derived struct cannot do
+//! this: it rejects repeated keys and cannot distinguish `null` from absent.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,15 +10,15 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use crate::wire::json::{self, Kind, RawValue};
 
-/// The members of an object, in the order in which they were written.
+/// The members of an object, in the order of the text.
 #[derive(Debug, Clone, Default)]
 pub struct Members<'a> {
     entries: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
 impl<'a> Members<'a> {
-    /// Reads an object. Text that is valid JSON but no object is an error too; use
-    /// [`Kind::of`] first where the difference matters.
+    /// Parses an object. Valid JSON of another kind is an error too. Use [`Kind::of`] first where the difference
+    /// matters.
     pub fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
@@ -46,27 +46,27 @@ impl<'a> Members<'a> {
         self.raw(name).and_then(json::string)
     }
 
-    /// The members of a member that is an object.
+    /// The members of the object in this member.
     pub fn object(&self, name: &str) -> Option<Self> {
         self.raw(name).and_then(Self::of)
     }
 
-    /// Whether there is such a member, `null` included.
+    /// Whether the member is present, `null` included.
     pub fn has(&self, name: &str) -> bool {
         self.raw(name).is_some()
     }
 
-    /// All members; of two equal keys both, the later one last.
+    /// All members. For two equal keys, both are returned in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
         self.entries.iter().map(|(key, value)| (key.as_ref(), *value))
     }
 
-    /// How many members were written.
+    /// The number of members, duplicates included.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether it is `{}`.
+    /// Whether the object is `{}`.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -94,8 +94,8 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// A member's name, borrowed unless it holds escapes. Half a surrogate pair is refused here, unlike in a
-/// value: what cannot be a name need not be carried, and the lenient reader lets control characters in.
+/// The name of a member, borrowed unless it contains escapes. Unlike in a value, an unpaired surrogate in a name is an
+/// error. Such a name need not be carried, and serde_json's lenient mode for it would also accept control characters.
 pub(in crate::wire) struct Key<'a>(pub(in crate::wire) Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Key<'de> {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_single_object_is_an_error() {
+    fn anything_but_a_single_object_is_an_error() {
         for text in [
             "[]",
             "1",

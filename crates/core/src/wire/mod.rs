@@ -1,8 +1,7 @@
-//! Lines, limits, JSON-RPC envelopes, and raw JSON that is carried and not parsed.
+//! Lines, limits, JSON-RPC envelopes, and raw JSON that is forwarded without parsing.
 //!
-//! This crate turns bytes into lines and lines into borrowed members. It knows no dialect, no
-//! method name and no capability; it never reads a clock, never does I/O and never allocates in
-//! proportion to anything but the line it was given.
+//! This module turns bytes into lines and lines into borrowed members. It knows no dialect, no method name and no
+//! capability. It never reads a clock and never does I/O. Its allocations are proportional to the line at most.
 
 pub mod id;
 pub mod invisible;

@@ -1,7 +1,7 @@
-//! A few members of an object by name, in one pass, borrowed and not looked into.
+//! Reads a few named members of an object in one pass, borrowed and not parsed further.
 //!
-//! This is the cheap sister of [`crate::wire::Members`] for the hot path: nothing is allocated, keys that
-//! nobody asked for are skipped, the last of two equal keys wins.
+//! This is the fast variant of [`crate::wire::Members`] for the hot path. It allocates nothing and skips other keys.
+//! The last of two equal keys wins.
 
 use std::fmt;
 
@@ -9,23 +9,23 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use crate::wire::json::{Kind, RawValue};
 
-/// A value of any kind and, if it is an object, some of its members.
+/// A value of any kind. If it is an object, some of its members.
 #[derive(Debug, Clone, Copy)]
 pub struct Picked<'a, const N: usize> {
-    /// What it is.
+    /// The kind of the value.
     pub kind: Kind,
-    /// The members of the names that were asked for, `null` included.
+    /// The requested members, `null` included.
     pub members: [Option<&'a RawValue>; N],
 }
 
-/// The members of these names, `null` included; `None` if the value is no object.
+/// The members with these names, `null` included. `None` if the value is not an object.
 pub fn pick<'a, const N: usize>(object: &'a RawValue, names: [&str; N]) -> Option<[Option<&'a RawValue>; N]> {
     let mut deserializer = serde_json::Deserializer::from_str(object.get());
     let picked = Names(&names).deserialize(&mut deserializer).ok()?;
     (picked.kind == Kind::Object).then_some(picked.members)
 }
 
-/// Reads any value and picks members by name.
+/// Deserializes any value and picks members by name.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::wire) struct Names<'n, const N: usize>(pub(in crate::wire) &'n [&'n str; N]);
 
@@ -93,7 +93,7 @@ impl<'de, const N: usize> Visitor<'de> for Names<'_, N> {
     }
 }
 
-/// Which of the names a key is.
+/// Finds the index of a key among the names.
 struct Position<'n, const N: usize>(&'n [&'n str; N]);
 
 impl<'de, const N: usize> DeserializeSeed<'de> for Position<'_, N> {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_picked_from_what_is_no_object() {
+    fn nothing_is_picked_from_other_values_than_objects() {
         for text in ["[{\"a\":1}]", "1", "-1", "1.5", "\"a\"", "null", "true"] {
             assert!(pick(&raw(text.to_owned()), ["a"]).is_none(), "{text}");
         }

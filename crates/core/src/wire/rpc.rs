@@ -1,7 +1,7 @@
-//! The JSON-RPC envelope: read once, borrowed, classified; written by hand.
+//! The JSON-RPC envelope: parsed once, with borrowed members, and written without a serializer.
 //!
-//! Reading is strict about JSON and about nothing else: what a dialect makes of a missing
-//! `jsonrpc` or of an id that is `null` is its own affair.
+//! Parsing checks only that the text is a JSON object. Each dialect decides how to treat a missing `jsonrpc` or an id
+//! that is `null`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,30 +14,30 @@ use crate::wire::json::{self, RawValue};
 use crate::wire::members::Key;
 use crate::wire::pick::{Names, Picked};
 
-/// Codes that JSON-RPC itself defines.
+/// The error codes that JSON-RPC defines.
 pub mod code {
-    /// The line is no JSON.
+    /// The line is not JSON.
     pub const PARSE_ERROR: i32 = -32700;
-    /// JSON, but no request.
+    /// The line is JSON, but not a request.
     pub const INVALID_REQUEST: i32 = -32600;
-    /// No such method, or its gate is closed.
+    /// The method does not exist, or the gate rejects it.
     pub const METHOD_NOT_FOUND: i32 = -32601;
-    /// The method exists, its parameters are wrong.
+    /// The method exists, but its parameters are wrong.
     pub const INVALID_PARAMS: i32 = -32602;
-    /// Our own failure.
+    /// An internal error.
     pub const INTERNAL_ERROR: i32 = -32603;
 }
 
-/// The members of a JSON-RPC object that mean something; the rest is ignored here.
+/// The members of a JSON-RPC object that have a meaning. Other members are ignored here.
 ///
-/// `P` is what is made of `params` while the line is read: nothing (raw) or some members of it.
+/// `P` is the type of `params`: the raw value, or some of its members, picked during parsing.
 #[derive(Debug, Clone)]
 pub struct Envelope<'a, P = &'a RawValue> {
-    /// `jsonrpc`, whatever it is.
+    /// `jsonrpc`, of any kind.
     pub jsonrpc: Option<&'a RawValue>,
     /// `id`, `null` included.
     pub id: Option<&'a RawValue>,
-    /// `method`, whatever it is.
+    /// `method`, of any kind.
     pub method: Option<&'a RawValue>,
     /// `params`, `null` included.
     pub params: Option<P>,
@@ -48,14 +48,14 @@ pub struct Envelope<'a, P = &'a RawValue> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Reads an object's envelope and leaves `params` raw.
+    /// Parses the envelope of an object and leaves `params` raw.
     pub fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
         read(text, Object(PhantomData))
     }
 }
 
 impl<'a, const N: usize> Envelope<'a, Picked<'a, N>> {
-    /// Reads an object's envelope and picks members of `params` in the same pass.
+    /// Parses the envelope of an object and picks members of `params` in the same pass.
     pub fn picking(text: &'a str, names: [&str; N]) -> Result<Self, serde_json::Error> {
         read(text, Object(Names(&names)))
     }
@@ -83,7 +83,7 @@ fn read<'a, S: DeserializeSeed<'a> + Copy>(
     Ok(envelope)
 }
 
-/// Reads an envelope, and `params` by a seed of the caller's choosing.
+/// Deserializes an envelope, and its `params` with the given seed.
 struct Object<S>(S);
 
 impl<'de, S: DeserializeSeed<'de> + Copy> Visitor<'de> for Object<S> {
@@ -117,23 +117,23 @@ impl<'de, S: DeserializeSeed<'de> + Copy> Visitor<'de> for Object<S> {
     }
 }
 
-/// Appends the beginning of a success up to where the result goes; close it with [`finish`].
+/// Appends the start of a success response, up to the result. Close it with [`finish`].
 pub fn begin_result(out: &mut Vec<u8>, id: &Id) {
-    // Room for most answers, in place of growing step by step.
+    // Enough for most responses, to avoid repeated growth.
     out.reserve(256);
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.as_json().as_bytes());
     out.extend_from_slice(br#","result":"#);
 }
 
-/// Appends a success line.
+/// Appends a success response.
 pub fn result<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, id: &Id, result: &T) {
     begin_result(out, id);
     json::write(out, result);
     finish(out);
 }
 
-/// Appends an error line; `id` is `null` when there is none to echo.
+/// Appends an error response. `id` is written as `null` if there is none.
 pub fn error(out: &mut Vec<u8>, id: Option<&Id>, error: &Error<'_>) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.map_or("null", Id::as_json).as_bytes());
@@ -142,7 +142,7 @@ pub fn error(out: &mut Vec<u8>, id: Option<&Id>, error: &Error<'_>) {
     finish(out);
 }
 
-/// Appends a request line of ours.
+/// Appends a request.
 pub fn request<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, id: &Id, method: &str, params: Option<&T>) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.as_json().as_bytes());
@@ -150,7 +150,7 @@ pub fn request<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, id: &Id, method:
     method_and_params(out, method, params);
 }
 
-/// Appends a notification line.
+/// Appends a notification.
 pub fn notification<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, method: &str, params: Option<&T>) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","#);
     method_and_params(out, method, params);
@@ -171,7 +171,7 @@ pub fn finish(out: &mut Vec<u8>) {
     out.extend_from_slice(b"}\n");
 }
 
-/// What an answer says.
+/// The outcome of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It has a result.
@@ -180,9 +180,9 @@ pub enum Verdict {
     Error,
 }
 
-/// What a line that was written here says to a request; `None` if it answers none.
+/// The outcome of a response that this process wrote. `None` if the line is not a response.
 ///
-/// Looks only at how the line begins: `jsonrpc`, `id` and what follows are always written in this order.
+/// Only the start of the line is inspected: we always write `jsonrpc`, `id` and then the outcome, in this order.
 pub fn verdict(line: &[u8]) -> Option<Verdict> {
     let id = line.strip_prefix(br#"{"jsonrpc":"2.0","id":"#)?;
     let rest = match id.strip_prefix(b"\"") {
@@ -196,7 +196,7 @@ pub fn verdict(line: &[u8]) -> Option<Verdict> {
     }
 }
 
-/// Where a string ends whose first quote was taken off already.
+/// The end of a string whose opening quote has been removed.
 fn end_of_string(text: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -211,11 +211,11 @@ fn end_of_string(text: &[u8]) -> Option<usize> {
 /// A JSON-RPC error object.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Error<'a> {
-    /// For programs.
+    /// The error code, for programs.
     pub code: i32,
-    /// For people.
+    /// The description, for people.
     pub message: Cow<'a, str>,
-    /// Details, where there are some.
+    /// Further details, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Box<RawValue>>,
 }
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_from_everything_else() {
+    fn only_responses_have_a_verdict() {
         for (line, expected) in [
             (r#"{"jsonrpc":"2.0","id":1,"result":{"method":"x"}}"#, Some(Verdict::Result)),
             (r#"{"jsonrpc":"2.0","id":"a\"\\","result":{}}"#, Some(Verdict::Result)),

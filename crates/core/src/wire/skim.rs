@@ -1,21 +1,21 @@
-//! What can be told of a message that cannot be read: whom it answers.
+//! Finds the id of the request that an unreadable message answers.
 //!
-//! A line may be too long to keep, nest too deep to parse, or be no JSON after all, and still be the answer that
-//! somebody waits for. Its outermost members can be found in passing, in whatever pieces it comes and at no cost in
+//! A line can be too long to keep, nested too deep to parse, or invalid JSON, and still be the response to a pending
+//! request. This scanner finds the relevant top-level members. It accepts the bytes in any chunks and uses constant
 //! memory.
 
-/// How much of a name or an id is kept: whoever writes a longer one is not understood.
-const MOST_KEPT: usize = 64;
+/// Maximum number of bytes kept of a name or an id. Longer values are not recognised.
+const MAX_KEPT: usize = 64;
 
-/// Reads over a message and notes whom it answers.
+/// Scans a message for the request that it answers.
 #[derive(Debug, Clone, Default)]
 pub struct Skim {
     depth: usize,
     string: InString,
-    place: Place,
-    /// The member under way, without its quotes.
+    part: MemberPart,
+    /// The current member name, without its quotes.
     name: Vec<u8>,
-    /// The values of `id`, `req_id` and `type`, as they were written.
+    /// The values of `id`, `req_id` and `type`, as written.
     id: Vec<u8>,
     request: Vec<u8>,
     kind: Vec<u8>,
@@ -32,42 +32,42 @@ enum InString {
     AfterBackslash,
 }
 
-/// What is written in the outermost object.
+/// The part of the top-level object that is being scanned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Place {
+enum MemberPart {
     #[default]
     Name,
     Value,
 }
 
 impl Skim {
-    /// What can be told of a whole message.
+    /// Scans a whole message.
     pub fn of(text: &[u8]) -> Self {
         let mut skim = Self::default();
         skim.feed(text);
         skim
     }
 
-    /// Goes on with the next bytes.
+    /// Scans the next bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|byte| self.next(*byte));
     }
 
-    /// Whether it is an answer: the end of something that was asked.
+    /// Whether the message is a response: it has a result or an error, and no method.
     pub fn is_answer(&self) -> bool {
         self.has_outcome && !self.has_method
     }
 
-    /// The id of what it answers, as it was written; `None` if it is no answer, or names none.
+    /// The id of the answered request, as written. `None` if the message is not a response, or has no id.
     pub fn answered(&self) -> Option<&str> {
         let id = std::str::from_utf8(&self.id).ok().map(str::trim).filter(|id| !id.is_empty() && *id != "null");
-        id.filter(|_| self.is_answer() && self.id.len() < MOST_KEPT)
+        id.filter(|_| self.is_answer() && self.id.len() < MAX_KEPT)
     }
 
-    /// The request that it belongs to and its type, where messages have `req_id` and `type`, without their quotes.
+    /// The values of `req_id` and `type`, without their quotes, for dialects whose messages have these members.
     pub fn belongs_to(&self) -> Option<(&str, &str)> {
         fn text(value: &[u8]) -> Option<&str> {
-            let text = std::str::from_utf8(value).ok().filter(|_| value.len() < MOST_KEPT)?;
+            let text = std::str::from_utf8(value).ok().filter(|_| value.len() < MAX_KEPT)?;
             text.trim().strip_prefix('"')?.strip_suffix('"')
         }
         Some((text(&self.request)?, text(&self.kind)?))
@@ -87,7 +87,7 @@ impl Skim {
                 b'}' | b']' => self.depth = self.depth.saturating_sub(1),
                 b':' if self.depth == 1 => return self.begin_value(),
                 b',' if self.depth == 1 => {
-                    self.place = Place::Name;
+                    self.part = MemberPart::Name;
                     return self.name.clear();
                 }
                 _ => {}
@@ -99,7 +99,7 @@ impl Skim {
     }
 
     fn begin_value(&mut self) {
-        self.place = Place::Value;
+        self.part = MemberPart::Value;
         match self.name.as_slice() {
             b"method" => self.has_method = true,
             b"result" | b"error" => self.has_outcome = true,
@@ -112,17 +112,17 @@ impl Skim {
     }
 
     fn keep(&mut self, byte: u8, is_outside: bool) {
-        let kept = match self.place {
-            Place::Name if is_outside => return,
-            Place::Name => &mut self.name,
-            Place::Value => match self.name.as_slice() {
+        let kept = match self.part {
+            MemberPart::Name if is_outside => return,
+            MemberPart::Name => &mut self.name,
+            MemberPart::Value => match self.name.as_slice() {
                 b"id" => &mut self.id,
                 b"req_id" => &mut self.request,
                 b"type" => &mut self.kind,
                 _ => return,
             },
         };
-        if kept.len() < MOST_KEPT {
+        if kept.len() < MAX_KEPT {
             kept.push(byte);
         }
     }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_has_none() {
+    fn other_messages_than_responses_have_no_answered_id() {
         let long = format!(r#"{{"id":"{}","result":1}}"#, "x".repeat(100));
         for text in [
             r#"{"id":7,"method":"ping","result":1}"#,

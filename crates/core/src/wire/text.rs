@@ -1,59 +1,60 @@
-//! Lines to text: what each dialect says about CR, byte-order marks, bad UTF-8 and surrogates.
+//! Converts lines to text, with a policy for CR, byte-order marks, invalid UTF-8 and surrogates.
 //!
-//! The answers differ from dialect to dialect, so they are data ([`TextPolicy`]), and one function
-//! applies them. Depth is bounded here too, because everything behind this point may recurse.
+//! Dialects differ in these rules, so the rules are data ([`TextPolicy`]) and one function applies them. Nesting depth
+//! is limited here too, because all later code may recurse.
 
 use std::borrow::Cow;
 
 use crate::wire::json;
 use crate::wire::lines::{Line, Terminator};
 
-/// How deep JSON may nest.
+/// Maximum nesting depth of JSON.
 pub const MAX_DEPTH: usize = 128;
 
-/// What to do with a byte-order mark at the beginning of a line.
+/// The treatment of a byte-order mark at the beginning of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteOrderMark {
-    /// Take the line as if it were not there.
+    /// Ignore the mark.
     Skip,
-    /// Leave it: the line is then no JSON.
+    /// Keep the mark. The line is then not valid JSON.
     Refuse,
 }
 
-/// What to do with bytes that are no UTF-8.
+/// The treatment of invalid UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadUtf8 {
-    /// Each bad sequence becomes U+FFFD.
+    /// Replace each invalid sequence with U+FFFD.
     Replace,
-    /// The line cannot be read.
+    /// Reject the line.
     Refuse,
 }
 
-/// What to do with `\ud83d` that is no half of a pair.
+/// The treatment of an unpaired surrogate such as `\ud83d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoneSurrogate {
-    /// It is carried as it was written.
+    /// Carry it unchanged.
     Carry,
-    /// The line cannot be read.
+    /// Reject the line.
     Refuse,
 }
 
-/// A dialect's rules for the text of a line. Blanks around a line never matter, blank lines are
-/// never answered.
+/// A dialect's rules for the text of a line. Whitespace around a line is always ignored, and blank lines are never
+/// answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextPolicy {
-    /// What ends a line.
+    /// The line terminator.
     pub terminator: Terminator,
-    /// What a byte-order mark means.
+    /// The treatment of a byte-order mark.
     pub byte_order_mark: ByteOrderMark,
-    /// What bad UTF-8 means.
+    /// The treatment of invalid UTF-8.
     pub bad_utf8: BadUtf8,
-    /// What half a surrogate pair means.
+    /// The treatment of an unpaired surrogate.
     pub lone_surrogate: LoneSurrogate,
 }
 
 impl TextPolicy {
-    /// The policy before a dialect is known: as lenient as any of them.
+    /// The policy before the dialect is known. It ignores a byte-order mark, carries unpaired surrogates, and refuses
+    /// invalid UTF-8.
     pub const UNDECIDED: Self = Self {
         terminator: Terminator::Lf,
         byte_order_mark: ByteOrderMark::Skip,
@@ -61,7 +62,7 @@ impl TextPolicy {
         lone_surrogate: LoneSurrogate::Carry,
     };
 
-    /// The text of a line: `None` for a blank one.
+    /// The text of a line. `None` for a blank line.
     pub fn read<'a>(&self, line: Line<'a>) -> Result<Option<Cow<'a, str>>, Fault> {
         let bytes = match line {
             Line::Bytes(bytes) => bytes,
@@ -104,10 +105,10 @@ impl TextPolicy {
     }
 }
 
-/// Why a line cannot be read. Each dialect answers it with its own parse error.
+/// Why a line cannot be read. Each dialect answers a fault with its own parse error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// More bytes than the limit without a terminator.
+    /// The line has more bytes than the limit.
     #[error("the line is longer than {limit} bytes")]
     TooLong {
         /// The limit in bytes.
@@ -119,13 +120,13 @@ pub enum Fault {
         /// The limit in levels.
         limit: usize,
     },
-    /// The bytes are not UTF-8.
+    /// The line is not UTF-8.
     #[error("the line is not UTF-8 (first bad byte at offset {at})")]
     NotUtf8 {
         /// Offset of the first bad byte.
         at: usize,
     },
-    /// Half a surrogate pair, where the dialect does not carry one.
+    /// The line contains an unpaired surrogate, and the dialect does not carry it.
     #[error("the line holds half a surrogate pair at offset {at}")]
     LoneSurrogate {
         /// Offset of the escape.
@@ -137,7 +138,7 @@ pub enum Fault {
 }
 
 impl From<serde_json::Error> for Fault {
-    /// Keeps the parser's words but not its "line 1", which every message is.
+    /// Keeps the parser's message but removes its "line 1", which applies to every message.
     fn from(error: serde_json::Error) -> Self {
         let text = error.to_string();
         let words = text.split(" at line ").next().unwrap_or(&text);

@@ -1,7 +1,7 @@
-//! What a client makes of a host's answers: the handshake, errors, events (a2e §§5, 7, 26).
+//! Parses a host's answers for the client: the handshake, errors, events (a2e §§5, 7, 26).
 //!
-//! Hosts differ: one version key or the other, capabilities nobody knows, a `null` where a string
-//! belongs, bare `NaN`. What can be understood is understood; what cannot is the host's misbehaviour.
+//! Hosts differ: they use one of two version keys, unknown capabilities, `null` where a string belongs, or a bare
+//! `NaN`. Such answers are accepted as far as possible. Other deviations are reported as misbehaviour of the host.
 
 use std::borrow::Cow;
 
@@ -15,48 +15,48 @@ use super::errors;
 use super::fields::{integer_of, text_of};
 use crate::side::ClientSetup;
 
-/// Names that a host invents are only shown, so a few are enough.
-const MOST_UNKNOWN_NAMES: usize = 32;
+/// Maximum number of unknown capability names that are kept. They are only displayed.
+const MAX_UNKNOWN_NAMES: usize = 32;
 const DEFAULT_MAX_PARALLEL: i64 = 4;
 
-/// What we ask for: what the setup wants, or everything worth asking for.
+/// The capabilities to request: those of the setup, or all useful ones.
 pub(super) fn wanted(setup: &ClientSetup) -> Vec<Capability> {
     match &setup.wants {
         Some(wants) => wants.clone(),
-        None => capabilities::worth_asking_for().map(Capability::named).collect(),
+        None => capabilities::default_names().map(Capability::named).collect(),
     }
 }
 
-/// An agreement out of a `handshake/resp`, or why there is none.
+/// The agreement in a `handshake/resp`, or the refusal.
 pub(super) fn read_handshake(members: &Members<'_>, setup: &ClientSetup) -> Result<Agreement, Refusal> {
     let misbehaved = |problem: &str| Refusal::PeerMisbehaved { problem: problem.to_owned() };
     let version = members.raw("a2e").or_else(|| members.raw("version"));
     let version = match version {
-        Some(raw) => Some(text_of(raw).ok_or_else(|| misbehaved("the version is no string"))?),
+        Some(raw) => Some(text_of(raw).ok_or_else(|| misbehaved("the version is not a string"))?),
         None => None,
     };
     match members.raw("ok").map(RawValue::get) {
-        // The reference's model takes a missing `ok` as true.
+        // The reference model treats a missing `ok` as true.
         Some("true") | None => {}
         Some("false") => return Err(read_refusal(members, setup, version.as_deref())),
-        Some(_) => return Err(misbehaved("`ok` is no boolean")),
+        Some(_) => return Err(misbehaved("`ok` is not a boolean")),
     }
     let session = match members.raw("session_id") {
-        Some(raw) => Some(text_of(raw).ok_or_else(|| misbehaved("`session_id` is no string"))?),
+        Some(raw) => Some(text_of(raw).ok_or_else(|| misbehaved("`session_id` is not a string"))?),
         None => None,
     };
     let max_parallel = match members.raw("max_parallel") {
         Some(raw) => integer_of(raw).filter(|number| *number > 0),
         None => Some(DEFAULT_MAX_PARALLEL),
     };
-    let max_parallel = max_parallel.ok_or_else(|| misbehaved("`max_parallel` is no positive integer"))?;
+    let max_parallel = max_parallel.ok_or_else(|| misbehaved("`max_parallel` is not a positive integer"))?;
     let mut host = Offer::new(Peer::default(), version);
     read_grants(members.raw("accepted_caps"), &mut host).map_err(misbehaved)?;
     let agent = Offer {
         wants: Wants::Only(wanted(setup).into_iter().collect()),
         ..Offer::new(setup.identity.clone(), [setup.version.as_str()])
     };
-    // A host that grants nothing has still opened a session: the reference does that.
+    // A host that grants no capability has still opened a session, as the reference host does.
     let agreement = agree(&capabilities::rules(Minimum::Nothing), &agent, &host)?;
     Ok(Agreement {
         version: VERSION.to_owned(),
@@ -70,19 +70,19 @@ pub(super) fn read_handshake(members: &Members<'_>, setup: &ClientSetup) -> Resu
 
 fn read_grants(raw: Option<&RawValue>, host: &mut Offer) -> Result<(), &'static str> {
     let Some(raw) = raw else { return Ok(()) };
-    let entries: Vec<&RawValue> = serde_json::from_str(raw.get()).map_err(|_| "`accepted_caps` is no list")?;
+    let entries: Vec<&RawValue> = serde_json::from_str(raw.get()).map_err(|_| "`accepted_caps` is not a list")?;
     let mut unknown = 0;
     for entry in entries {
-        let entry = Members::of(entry).ok_or("an entry of `accepted_caps` is no object")?;
+        let entry = Members::of(entry).ok_or("an entry of `accepted_caps` is not an object")?;
         let name = entry.raw("capability").and_then(text_of).ok_or("an entry of `accepted_caps` has no name")?;
         match entry.raw("enabled").map(RawValue::get) {
             Some("true") | None => {}
             Some("false") => continue,
-            Some(_) => return Err("`enabled` is no boolean"),
+            Some(_) => return Err("`enabled` is not a boolean"),
         }
         if !capabilities::is_known(&name) {
             unknown += 1;
-            if unknown > MOST_UNKNOWN_NAMES {
+            if unknown > MAX_UNKNOWN_NAMES {
                 continue;
             }
         }
@@ -113,7 +113,7 @@ pub(super) fn read_refusing_error(members: &Members<'_>) -> Refusal {
     Refusal::PeerRefused { code: text("code"), message: text("message") }
 }
 
-/// The failure in an `error` that answers a call, which may be of a capability that has words of its own.
+/// The failure in an `error` that answers a call. A capability other than tools may use its own error codes.
 pub(super) fn read_error(members: &Members<'_>, is_carried: bool) -> Failure {
     let text = |name: &str| members.raw(name).and_then(text_of).unwrap_or_default();
     let code = text("code");
@@ -135,13 +135,13 @@ pub(super) fn read_error(members: &Members<'_>, is_carried: bool) -> Failure {
         message => message.into_owned(),
     };
     let data = serde_json::json!({"code": code, "detail": members.some("detail")});
-    // Of what has a kind of its own we know more than hosts do that never say that something is worth a retry.
+    // For kinds of their own, our classification is better than `retryable`: some hosts never set that flag.
     let is_open = matches!(kind, FailureKind::UpstreamError | FailureKind::Capability("runtime_error"));
-    let is_lasting = is_open && members.raw("retryable").is_none_or(|told| told.get() != "true");
+    let is_lasting = is_open && members.raw("retryable").is_none_or(|value| value.get() != "true");
     Failure { kind, message, data: Some(json::to_raw(&data)), is_lasting }
 }
 
-/// What an event of a call tells; `None` where the neutral model has no word for it.
+/// The notice in an event of a call. `None` if the neutral model has no equivalent.
 pub(super) fn read_event(call: gladhand_core::operations::CallId, members: &Members<'_>) -> Option<Notice> {
     let data = members.object("data").unwrap_or_default();
     let kind = members.raw("kind").and_then(text_of).unwrap_or(Cow::Borrowed("status"));
@@ -160,7 +160,8 @@ pub(super) fn read_event(call: gladhand_core::operations::CallId, members: &Memb
     }
 }
 
-/// The same text with `null` for the bare `NaN` and `Infinity` that the reference host writes.
+/// The same text with bare `NaN` and `Infinity`, which the reference host writes, replaced by `null`. `None` if there
+/// are none.
 pub(super) fn without_bare_words(text: &str) -> Option<String> {
     let mut repaired = String::with_capacity(text.len());
     let (mut rest, mut found) = (text, false);
@@ -182,7 +183,7 @@ pub(super) fn without_bare_words(text: &str) -> Option<String> {
     found.then_some(repaired)
 }
 
-/// How many bytes a string takes, its quotes included; all of the text if it never ends.
+/// The length of a string in bytes, including its quotes. The whole text if the string does not end.
 fn string_length(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {

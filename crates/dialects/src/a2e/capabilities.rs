@@ -2,25 +2,25 @@
 
 use gladhand_core::negotiation::{Defined, Minimum, Rules, Side, VersionRule};
 
-/// The one version there is.
+/// The only version.
 pub const VERSION: &str = "1.0";
 
 /// The capability that all dialects share.
 pub const TOOLS: &str = "tools";
 
-/// The capability under which an agent can be asked something.
+/// The capability that allows the host to ask the agent questions.
 pub const MCP: &str = "mcp";
 
-/// All twelve names. The reference client discards an answer that names any other.
+/// All twelve names. The reference client rejects a response that contains any other name.
 pub const NAMES: [&str; 12] =
     ["skill", TOOLS, "toolkits", "env", "proc", "memory", "learning", "chains", MCP, "multi_agent", "planning", "test"];
 
-/// The capabilities whose messages are carried to whoever serves them.
+/// The capabilities whose messages are passed to a provider unparsed.
 pub const CARRIED: &[&str] =
     &["skill", "toolkits", "env", "proc", "memory", "learning", "chains", MCP, "multi_agent", "planning"];
 
-/// What a client asks for that was not told what to ask for: every name but `test`, which has no messages.
-pub fn worth_asking_for() -> impl Iterator<Item = &'static str> {
+/// The capabilities that a client requests by default: every name except `test`, which has no messages.
+pub fn default_names() -> impl Iterator<Item = &'static str> {
     NAMES.into_iter().filter(|name| *name != "test")
 }
 
@@ -34,7 +34,7 @@ pub fn is_known(name: &str) -> bool {
     known(name).is_some()
 }
 
-/// How two offers are compared, given how little may be agreed.
+/// The rules for comparing two offers, with the given minimum.
 pub fn rules(minimum: Minimum) -> Rules {
     Rules {
         dialect: "a2e",
@@ -42,7 +42,7 @@ pub fn rules(minimum: Minimum) -> Rules {
         minimum,
         defines: |_, side, name| match side {
             Side::Server if is_known(name) => Defined::Yes,
-            // Who has servers of MCP behind it can be asked for their sake.
+            // A host with MCP servers behind it may ask the agent on their behalf.
             Side::Client if ["sampling", "roots"].contains(&name) => Defined::Yes,
             _ => Defined::Unknown,
         },

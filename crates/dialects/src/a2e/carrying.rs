@@ -1,26 +1,26 @@
-//! What a client carries between a host and whoever it calls for: requests of capabilities, their answers, and the
-//! host's questions (a2e §§10–19). Only the envelope is ours; what is inside passes unread.
+//! Carries capability requests, their responses and the host's questions between a host and the original caller (a2e
+//! §§10–19). Only the envelope is rewritten; the other members pass through unparsed.
 
 use gladhand_core::operations::{Answered, CapabilityCall, Question, QuestionKind};
 use gladhand_core::wire::{Members, RawValue, json};
 
-use super::message::Message;
+use super::message::MessageWriter;
 use crate::ambient::Ambient;
 
-/// The members that every message has, and which are written anew.
+/// The members of the envelope, which are written separately for each message.
 const ENVELOPE: [&str; 6] = ["type", "id", "version", "a2e", "ts", "req_id"];
 
-/// A question of the host, as far as its answer repeats it.
+/// The members of a host's question that its answer repeats.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct HostQuestion {
     request: Box<RawValue>,
     server: Box<RawValue>,
     mcp_request: Box<RawValue>,
     kind: QuestionKind,
 }
 
-impl Asked {
-    /// What is asked by a message of the host.
+impl HostQuestion {
+    /// Reads a question of the host.
     pub(super) fn of(kind: QuestionKind, members: &Members<'_>) -> Self {
         let raw = |name: &str| members.raw(name).map_or_else(|| json::to_raw(""), ToOwned::to_owned);
         Self { request: raw("id"), server: raw("server_id"), mcp_request: raw("mcp_request_id"), kind }
@@ -29,28 +29,28 @@ impl Asked {
     /// Writes the answer.
     pub(super) fn answer(&self, answered: Answered, ambient: &mut Ambient<'_>, wire: &mut Vec<u8>) {
         let result = answered.as_deref().ok().and_then(Members::of);
-        let said = |name: &str| result.as_ref().and_then(|result| result.some(name)).map(RawValue::get);
+        let value = |name: &str| result.as_ref().and_then(|result| result.some(name)).map(RawValue::get);
         let name = match self.kind {
             QuestionKind::Sample => "mcp/sample/resp",
             QuestionKind::Roots | QuestionKind::Elicit => "mcp/root/list/resp",
         };
-        let message = Message::request(name, ambient).0.raw("req_id", self.request.get());
+        let message = MessageWriter::request(name, ambient).0.raw("req_id", self.request.get());
         let message = message.raw("server_id", self.server.get()).raw("mcp_request_id", self.mcp_request.get());
         let message = match self.kind {
             QuestionKind::Sample => message
-                .raw("role", said("role").unwrap_or(r#""assistant""#))
-                .raw("content", said("content").unwrap_or("{}"))
-                .raw("model", said("model").unwrap_or(r#""""#))
-                .raw("stop_reason", said("stopReason").unwrap_or(r#""""#))
+                .raw("role", value("role").unwrap_or(r#""assistant""#))
+                .raw("content", value("content").unwrap_or("{}"))
+                .raw("model", value("model").unwrap_or(r#""""#))
+                .raw("stop_reason", value("stopReason").unwrap_or(r#""""#))
                 .with("error", &answered.as_ref().err().map_or_else(String::new, ToString::to_string)),
-            QuestionKind::Roots | QuestionKind::Elicit => message.raw("roots", said("roots").unwrap_or("[]")),
+            QuestionKind::Roots | QuestionKind::Elicit => message.raw("roots", value("roots").unwrap_or("[]")),
         };
         message.send(wire);
     }
 }
 
-/// The host's question in the words of MCP, which all dialects share for that.
-pub(super) fn question(kind: QuestionKind, members: &Members<'_>) -> Question {
+/// The host's question in MCP's parameters, which all dialects share for questions.
+pub(super) fn to_question(kind: QuestionKind, members: &Members<'_>) -> Question {
     let words = [
         ("messages", "messages"),
         ("model_preferences", "modelPreferences"),
@@ -62,17 +62,17 @@ pub(super) fn question(kind: QuestionKind, members: &Members<'_>) -> Question {
         ("metadata", "metadata"),
     ];
     let words = if kind == QuestionKind::Sample { &words[..] } else { &[] };
-    let said = words.iter().filter_map(|(theirs, ours)| Some((*ours, members.some(theirs)?)));
-    let params: std::collections::BTreeMap<_, _> = said.collect();
+    let values = words.iter().filter_map(|(theirs, ours)| Some((*ours, members.some(theirs)?)));
+    let params: std::collections::BTreeMap<_, _> = values.collect();
     Question { key: None, kind, params: json::to_raw(&params) }
 }
 
-/// Completes a request to the host with what is asked for, under the host's own name for the session.
-pub(super) fn carry(mut message: Message, asked: &CapabilityCall<'_>, session: &str) -> Message {
-    let members = Members::of(&asked.message).unwrap_or_default();
+/// Adds the members of a capability request to a message for the host. The session id becomes the host's own.
+pub(super) fn carry(mut message: MessageWriter, call: &CapabilityCall<'_>, session: &str) -> MessageWriter {
+    let members = Members::of(&call.message).unwrap_or_default();
     for (name, raw) in members.iter().filter(|(name, _)| !ENVELOPE.contains(name)) {
         message = match name {
-            // Whoever named its session named the one with us.
+            // A session id in the request is the id of the session with us.
             "session_id" if raw.get() != r#""""# => message.with(name, session),
             _ => message.raw(name, raw.get()),
         };
@@ -80,7 +80,7 @@ pub(super) fn carry(mut message: Message, asked: &CapabilityCall<'_>, session: &
     message
 }
 
-/// A message without its envelope.
+/// The members of a message without its envelope.
 pub(super) fn own_members(members: &Members<'_>) -> Box<RawValue> {
     let own = members.iter().filter(|(name, _)| !ENVELOPE.contains(name));
     let mut object = Vec::from(*b"{");

@@ -1,7 +1,7 @@
 //! The agent: our side towards a host that speaks A2E.
 //!
-//! It keeps to the host's `max_parallel` by holding back what is too much. A2E cannot cancel: a call
-//! that is given up is answered here and forgotten, and what still comes for it is dropped.
+//! It respects the host's `max_parallel` by queueing further calls. A2E has no cancellation: a cancelled call is
+//! answered here and removed, and later messages for it are dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use gladhand_core::wire::{Fault, Id, Members, RawValue, Skim};
 
 use super::answers;
 use super::capabilities::TOOLS;
-use super::carrying::{Asked, carry, own_members, question};
+use super::carrying::{HostQuestion, carry, own_members, to_question};
 use super::fields::text_of;
-use super::message::Message;
+use super::message::MessageWriter;
 use super::registry::{self, MessageType, RULES, Role};
 use super::results::read_result;
 use super::tools::read_definition;
@@ -26,44 +26,45 @@ use crate::MAX_TOOLS;
 use crate::ambient::Ambient;
 use crate::side::{Client, ClientSetup, Event, Heard};
 
-/// The most calls that are held back before the answer is "busy".
-const LONGEST_QUEUE: usize = 1000;
-/// What a call is given, in seconds. Whoever drives us has deadlines of its own and gives a call up
-/// by cancelling; the host's default of 30 would end long calls that somebody still waits for.
+/// Maximum number of queued calls. Further calls are answered with "busy".
+const MAX_QUEUE: usize = 1000;
+/// Timeout of a call at the host, in seconds. The driver has its own deadlines and cancels calls. The host's default of
+/// 30 seconds would end long calls that a caller still waits for.
 const CALL_TIMEOUT: u64 = 3600;
 const GRACE: u64 = 10;
-/// Processes whose output is passed on at once.
-const MOST_PROCESSES: usize = 256;
-/// Questions of the host that may wait at once.
-const MOST_QUESTIONS: usize = 64;
+/// Maximum number of processes whose output is forwarded at the same time.
+const MAX_PROCESSES: usize = 256;
+/// Maximum number of pending questions of the host.
+const MAX_QUESTIONS: usize = 64;
 
 /// Our side towards a host.
 #[derive(Debug)]
 pub(super) struct Agent {
     setup: ClientSetup,
-    standing: Standing,
+    state: SessionState,
     calls: BTreeMap<CallId, Pending>,
     requests: BTreeMap<String, CallId>,
     queue: VecDeque<Held>,
-    /// Processes that were started and have not ended: whose output it is that still comes. Oldest first.
+    /// Processes that were started and have not ended, with the id of the caller's request. Their output still arrives.
+    /// Oldest first.
     processes: VecDeque<(String, Option<Id>)>,
-    /// Questions of the host that wait for an answer.
-    questions: BTreeMap<QuestionId, Asked>,
-    asked: u64,
+    /// Pending questions of the host.
+    questions: BTreeMap<QuestionId, HostQuestion>,
+    last_question: u64,
 }
 
-/// Where the session stands, named after what may come.
+/// The state of the session, named after the expected input.
 #[derive(Debug)]
-enum Standing {
-    /// Nothing was said yet.
+enum SessionState {
+    /// The opening has not started.
     Unopened,
     /// The handshake was sent under this id.
     ExpectHandshake(String),
-    /// Calls may be made.
+    /// Calls can be made.
     Open(Box<Session>),
-    /// We said goodbye; answers may still come.
+    /// We sent `shutdown`. Answers may still arrive.
     Closing,
-    /// Nothing comes any more.
+    /// The session has ended.
     Over,
 }
 
@@ -73,7 +74,7 @@ struct Session {
     gate: Gate,
 }
 
-/// A call that the host has.
+/// A call that was sent to the host.
 #[derive(Debug)]
 struct Pending {
     request: String,
@@ -81,14 +82,14 @@ struct Pending {
     carried: Option<Carried>,
 }
 
-/// A request of a capability, and what whoever made it calls it.
+/// A capability request, with the caller's own id for it.
 #[derive(Debug, Clone)]
 struct Carried {
     kind: &'static str,
     request: Option<Id>,
 }
 
-/// A call that is held back.
+/// A queued call.
 #[derive(Debug)]
 struct Held {
     call: CallId,
@@ -100,21 +101,21 @@ impl Agent {
     pub(super) fn new(setup: ClientSetup) -> Self {
         Self {
             setup,
-            standing: Standing::Unopened,
+            state: SessionState::Unopened,
             calls: BTreeMap::new(),
             requests: BTreeMap::new(),
             queue: VecDeque::new(),
             processes: VecDeque::new(),
             questions: BTreeMap::new(),
-            asked: 0,
+            last_question: 0,
         }
     }
 
-    fn hear(&mut self, members: &Members<'_>, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn receive_message(&mut self, members: &Members<'_>, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let name = members.raw("type").and_then(text_of).unwrap_or_default();
         let request = members.raw("req_id").and_then(text_of).unwrap_or_default();
-        if let Standing::ExpectHandshake(ours) = &self.standing {
-            // Nothing else was asked yet, so an answer to nothing in particular is the answer to this.
+        if let SessionState::ExpectHandshake(ours) = &self.state {
+            // No other request is pending yet, so an answer without a request id belongs to the handshake.
             let is_ours = request.is_empty() || request == *ours;
             match name.as_ref() {
                 "handshake/resp" if is_ours => self.opened(members, heard),
@@ -125,15 +126,17 @@ impl Agent {
         }
         let message = registry::find(&name).filter(|message| message.from == Side::Server);
         match message {
-            Some(message) if message.role == Role::Request => return self.asked(message, members, ambient, heard),
+            Some(message) if message.role == Role::Request => {
+                return self.receive_question(message, members, ambient, heard);
+            }
             Some(message) if message.role == Role::Event && message.capability != TOOLS => {
-                heard.events.push(match self.whose(message, &request, members) {
+                heard.events.push(match self.event_owner(message, &request, members) {
                     Some(request) => {
                         let fields = own_members(members);
                         let event = CapabilityEvent { kind: message.name, request, fields };
                         Event::Notice(Notice::Capability(event))
                     }
-                    None => Event::Dropped("an event that nobody asked for"),
+                    None => Event::Dropped("an event without a pending request"),
                 });
                 return;
             }
@@ -141,18 +144,19 @@ impl Agent {
         }
         let call = match self.requests.get(request.as_ref()) {
             Some(call) => *call,
-            // Some answers of the reference host do not say what they answer: the oldest such request it is.
+            // Some answers of the reference host have no request id. They belong to the oldest request of the matching
+            // type.
             None if request.is_empty() => match self.oldest_answered_by(message) {
                 Some(call) => call,
-                None => return heard.events.push(Event::Dropped("a message that answers nothing we asked")),
+                None => return heard.events.push(Event::Dropped("a message without a pending request")),
             },
-            None => return heard.events.push(Event::Dropped("a message that answers nothing we asked")),
+            None => return heard.events.push(Event::Dropped("a message without a pending request")),
         };
         if message.is_some_and(|message| message.role == Role::Event) {
             let wanted = self.calls.get(&call).is_some_and(|pending| pending.wants_progress);
             heard.events.push(match answers::read_event(call, members) {
                 Some(notice) if wanted => Event::Notice(notice),
-                Some(_) => Event::Dropped("an event that nobody asked for"),
+                Some(_) => Event::Dropped("an event without a pending request"),
                 None => Event::Dropped("an event of a kind that is not passed on"),
             });
             return;
@@ -168,19 +172,19 @@ impl Agent {
             _ => match self.carried(call, message) {
                 Some(carried) => {
                     if carried.kind == "proc/spawn/req" {
-                        self.keep_listening(request.into_owned(), carried.request);
+                        self.track_process(request.into_owned(), carried.request);
                     }
                     Ok(Reply::Capability(own_members(members)))
                 }
-                None => Err("a message of another type"),
+                None => Err("the message has another type"),
             },
         };
-        let misread =
-            |problem| Failure::new(FailureKind::UpstreamError, format!("the host's answer makes no sense: {problem}"));
-        self.end(call, outcome.map_err(misread), ambient, heard);
+        let invalid =
+            |problem| Failure::new(FailureKind::UpstreamError, format!("the host's answer is invalid: {problem}"));
+        self.end(call, outcome.map_err(invalid), ambient, heard);
     }
 
-    /// The request that a message is the answer to, if it is of its type.
+    /// The capability request of a call, if the message has the matching response type.
     fn carried(&self, call: CallId, message: Option<&MessageType>) -> Option<Carried> {
         let carried = self.calls.get(&call)?.carried.as_ref()?;
         let response = registry::find(carried.kind)?.response()?;
@@ -192,8 +196,9 @@ impl Agent {
         self.calls.keys().find(|call| self.carried(**call, message).is_some()).copied()
     }
 
-    /// The request that an event belongs to, in the words of whoever made it. `Some(None)`: to none.
-    fn whose(&mut self, message: &MessageType, request: &str, members: &Members<'_>) -> Option<Option<Id>> {
+    /// The caller's id of the request that an event belongs to. `Some(None)`: the event belongs to no request. `None`:
+    /// no caller expects the event.
+    fn event_owner(&mut self, message: &MessageType, request: &str, members: &Members<'_>) -> Option<Option<Id>> {
         if message.name.ends_with("/push") {
             return Some(None);
         }
@@ -208,26 +213,32 @@ impl Agent {
         }
     }
 
-    /// A process was started: its output comes from now on.
-    fn keep_listening(&mut self, process: String, request: Option<Id>) {
-        if self.processes.len() == MOST_PROCESSES {
+    /// Registers a started process, so that its output is forwarded.
+    fn track_process(&mut self, process: String, request: Option<Id>) {
+        if self.processes.len() == MAX_PROCESSES {
             self.processes.pop_front();
         }
         self.processes.push_back((process, request));
     }
 
-    /// The host asks something.
-    fn asked(&mut self, message: &MessageType, members: &Members<'_>, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    /// Receives a question of the host.
+    fn receive_question(
+        &mut self,
+        message: &MessageType,
+        members: &Members<'_>,
+        ambient: &mut Ambient<'_>,
+        heard: &mut Heard,
+    ) {
         let kind = if message.name == "mcp/sample/req" { QuestionKind::Sample } else { QuestionKind::Roots };
-        let asked = Asked::of(kind, members);
-        if self.questions.len() >= MOST_QUESTIONS {
+        let question = HostQuestion::of(kind, members);
+        if self.questions.len() >= MAX_QUESTIONS {
             let busy = Failure::new(FailureKind::Busy, "too many questions wait for an answer");
-            return asked.answer(Err(busy), ambient, &mut heard.wire);
+            return question.answer(Err(busy), ambient, &mut heard.wire);
         }
-        self.asked += 1;
-        let id = QuestionId(self.asked);
-        self.questions.insert(id, asked);
-        heard.events.push(Event::Asked(id, None, question(kind, members)));
+        self.last_question += 1;
+        let id = QuestionId(self.last_question);
+        self.questions.insert(id, question);
+        heard.events.push(Event::Asked(id, None, to_question(kind, members)));
     }
 
     fn opened(&mut self, members: &Members<'_>, heard: &mut Heard) {
@@ -236,32 +247,32 @@ impl Agent {
                 let agreement = Arc::new(agreement);
                 let gate = Gate::new(RULES, &agreement);
                 heard.events.push(Event::Opened(Arc::clone(&agreement)));
-                self.standing = Standing::Open(Box::new(Session { agreement, gate }));
+                self.state = SessionState::Open(Box::new(Session { agreement, gate }));
             }
             Err(refusal) => self.refused(refusal, heard),
         }
     }
 
     fn refused(&mut self, refusal: Refusal, heard: &mut Heard) {
-        self.standing = Standing::Over;
+        self.state = SessionState::Over;
         heard.events.push(Event::Refused(refusal));
     }
 
-    /// Ends a call that the host has, and sends what was held back for it.
+    /// Ends a call that was sent to the host, and sends queued calls that fit now.
     fn end(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         if let Some(pending) = self.calls.remove(&call) {
             self.requests.remove(&pending.request);
             heard.events.push(Event::Answered(call, outcome));
         }
-        while self.has_room() {
+        while self.may_send() {
             let Some(held) = self.queue.pop_front() else { break };
             self.send(held.call, &held.operation, held.wants_progress, ambient, heard);
         }
     }
 
-    fn has_room(&self) -> bool {
-        match &self.standing {
-            Standing::Open(session) => {
+    fn may_send(&self) -> bool {
+        match &self.state {
+            SessionState::Open(session) => {
                 let most = session.agreement.max_parallel.unwrap_or(u32::MAX);
                 self.calls.len() < usize::try_from(most).unwrap_or(usize::MAX)
             }
@@ -277,9 +288,9 @@ impl Agent {
         ambient: &mut Ambient<'_>,
         heard: &mut Heard,
     ) {
-        let (message, request) = Message::request(request_type(operation), ambient);
+        let (message, request) = MessageWriter::request(request_type(operation), ambient);
         let message = match operation {
-            // The neutral list holds deferred tools too, marked as such.
+            // The neutral list also contains deferred tools, marked as such.
             Operation::ListTools => message
                 .with("filter_kind", "")
                 .raw("filter_tags", "[]")
@@ -305,8 +316,8 @@ impl Agent {
     }
 
     fn session_id(&self) -> &str {
-        match &self.standing {
-            Standing::Open(session) => session.agreement.session.as_deref().unwrap_or_default(),
+        match &self.state {
+            SessionState::Open(session) => session.agreement.session.as_deref().unwrap_or_default(),
             _ => "",
         }
     }
@@ -314,13 +325,13 @@ impl Agent {
 
 impl Client for Agent {
     fn open(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        let (message, id) = Message::request("handshake/req", ambient);
+        let (message, id) = MessageWriter::request("handshake/req", ambient);
         message
             .with("agent_id", &self.setup.identity.name)
             .with("agent_caps", &answers::wanted(&self.setup))
             .with("auth_token", self.setup.token.as_ref().map_or("", Secret::expose))
             .send(&mut heard.wire);
-        self.standing = Standing::ExpectHandshake(id);
+        self.state = SessionState::ExpectHandshake(id);
     }
 
     fn receive(&mut self, text: &str, ambient: &mut Ambient<'_>, heard: &mut Heard) {
@@ -336,14 +347,14 @@ impl Client for Agent {
             },
         };
         match members {
-            Some(members) => self.hear(&members, ambient, heard),
-            // Hosts print banners, and the reference's own prefixes its lines.
-            None => heard.events.push(Event::Dropped("a line that is no message")),
+            Some(members) => self.receive_message(&members, ambient, heard),
+            // Hosts print banners, and the reference host prefixes its lines.
+            None => heard.events.push(Event::Dropped("a line that is not a message")),
         }
     }
 
     fn garbled(&mut self, fault: &Fault, skim: &Skim, ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        // Only an answer ends its call: an event that cannot be read is lost by itself.
+        // Only a response ends its call. An unreadable event is simply lost.
         let answered = skim.belongs_to().filter(|(_, kind)| kind.ends_with("/resp") || *kind == "error");
         match answered.and_then(|(request, _)| self.requests.get(request).copied()) {
             Some(call) => self.end(call, Err(Failure::unreadable(fault)), ambient, heard),
@@ -354,16 +365,16 @@ impl Client for Agent {
     fn call(&mut self, call: Call<'_>, _behalf: Option<&Arc<Agreement>>, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let (wants_progress, operation, call) = (call.terms.wants_progress, call.operation, call.id);
         let is_carried = matches!(operation, Operation::Capability(_));
-        if let Some(outcome) = operation.where_there_are_only_tools().filter(|_| !is_carried) {
+        if let Some(outcome) = operation.outcome_with_only_tools().filter(|_| !is_carried) {
             heard.events.push(Event::Answered(call, outcome));
             return;
         }
-        let failure = match &self.standing {
-            Standing::Open(session) => match session.gate.admit(Side::Client, request_type(&operation)) {
-                Ok(_) if self.has_room() && self.queue.is_empty() => {
+        let failure = match &self.state {
+            SessionState::Open(session) => match session.gate.admit(Side::Client, request_type(&operation)) {
+                Ok(_) if self.may_send() && self.queue.is_empty() => {
                     return self.send(call, &operation, wants_progress, ambient, heard);
                 }
-                Ok(_) if self.queue.len() < LONGEST_QUEUE => {
+                Ok(_) if self.queue.len() < MAX_QUEUE => {
                     self.queue.push_back(Held { call, operation: operation.into_owned(), wants_progress });
                     return;
                 }
@@ -374,8 +385,8 @@ impl Client for Agent {
                     Failure::new(FailureKind::Denied, format!("the host did not grant the capability {capability}"))
                 }
             },
-            Standing::Closing => Failure::new(FailureKind::Stopping, "the session is being closed"),
-            Standing::Unopened | Standing::ExpectHandshake(_) | Standing::Over => {
+            SessionState::Closing => Failure::new(FailureKind::Stopping, "the session is being closed"),
+            SessionState::Unopened | SessionState::ExpectHandshake(_) | SessionState::Over => {
                 Failure::new(FailureKind::UpstreamLost, "there is no session with this host")
             }
         };
@@ -383,8 +394,8 @@ impl Client for Agent {
     }
 
     fn answer(&mut self, question: QuestionId, answered: Answered, ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        if let Some(asked) = self.questions.remove(&question) {
-            asked.answer(answered, ambient, &mut heard.wire);
+        if let Some(question) = self.questions.remove(&question) {
+            question.answer(answered, ambient, &mut heard.wire);
         }
     }
 
@@ -400,8 +411,8 @@ impl Client for Agent {
     }
 
     fn gone(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        let before = std::mem::replace(&mut self.standing, Standing::Over);
-        if matches!(before, Standing::Unopened | Standing::ExpectHandshake(_)) {
+        let before = std::mem::replace(&mut self.state, SessionState::Over);
+        if matches!(before, SessionState::Unopened | SessionState::ExpectHandshake(_)) {
             heard.events.push(Event::Refused(Refusal::PeerGone));
         }
         let sent = std::mem::take(&mut self.calls).into_keys();
@@ -411,21 +422,21 @@ impl Client for Agent {
         let unasked = std::mem::take(&mut self.questions).into_keys().map(Event::Unasked);
         heard.events.extend(unasked);
         for call in sent.chain(held) {
-            let failure = Failure::new(FailureKind::UpstreamLost, "the host is gone");
+            let failure = Failure::new(FailureKind::UpstreamLost, "the host disconnected");
             heard.events.push(Event::Answered(call, Err(failure)));
         }
     }
 
     fn close(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        if matches!(self.standing, Standing::Unopened | Standing::Closing | Standing::Over) {
+        if matches!(self.state, SessionState::Unopened | SessionState::Closing | SessionState::Over) {
             return;
         }
-        Message::request("shutdown", ambient).0.with("timeout", &GRACE).send(&mut heard.wire);
-        if let Standing::ExpectHandshake(_) = self.standing {
+        MessageWriter::request("shutdown", ambient).0.with("timeout", &GRACE).send(&mut heard.wire);
+        if let SessionState::ExpectHandshake(_) = self.state {
             return;
         }
-        self.standing = Standing::Closing;
-        // The host hears nothing after that, so what was held back can only fail.
+        self.state = SessionState::Closing;
+        // The host reads nothing after `shutdown`, so queued calls can only fail.
         for held in std::mem::take(&mut self.queue) {
             let failure = Failure::new(FailureKind::Stopping, "the session was closed before the call was sent");
             heard.events.push(Event::Answered(held.call, Err(failure)));
@@ -443,7 +454,7 @@ fn request_type(operation: &Operation<'_>) -> &'static str {
 
 fn read_list(members: &Members<'_>) -> Result<Arc<[Tool]>, &'static str> {
     let Some(raw) = members.raw("tools") else { return Ok(Arc::from([])) };
-    let items: Vec<&RawValue> = serde_json::from_str(raw.get()).map_err(|_| "`tools` is no list")?;
+    let items: Vec<&RawValue> = serde_json::from_str(raw.get()).map_err(|_| "`tools` is not a list")?;
     if items.len() > MAX_TOOLS {
         return Err("`tools` is too long");
     }

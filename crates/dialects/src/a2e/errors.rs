@@ -1,16 +1,16 @@
-//! The `error` message: its codes, and which situation gets which (a2e §7).
+//! The `error` message: its codes, and the situation of each (a2e §7).
 
 use gladhand_core::operations::{Failure, FailureKind};
 use gladhand_core::wire::json::RawValue;
 use gladhand_core::wire::{Fault, Id, json};
 
 use super::capabilities::TOOLS;
-use super::message::Message;
+use super::message::MessageWriter;
 use crate::ambient::Ambient;
 
 pub(super) const TOO_MANY: &str = "too many requests";
 
-/// The codes that capabilities have for what goes wrong in them (a2e §7.2).
+/// The error codes of capabilities other than tools (a2e §7.2).
 pub(super) const CODES: [&str; 29] = [
     "parse_error",
     "invalid_message",
@@ -53,7 +53,7 @@ pub(super) struct ErrorBody {
     capability: &'static str,
 }
 
-/// What exactly could not be decoded, for `detail.kind`.
+/// The part that could not be decoded, for `detail.kind`.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Undecodable {
     Json,
@@ -72,23 +72,23 @@ impl Undecodable {
 }
 
 impl ErrorBody {
-    /// Something that cannot be decoded.
+    /// A message that cannot be decoded.
     pub(super) fn parse(kind: Undecodable, message: impl Into<String>) -> Self {
         Self::new("parse_error", message, &serde_json::json!({"kind": kind.word()}))
     }
 
-    /// A type that is not in the registry, in the reference's words: agents look for them, because to
-    /// that host a capability it lacks is an unknown type.
+    /// A type that is not in the registry. Agents look for the reference's exact message, because the reference host
+    /// reports a missing capability as an unknown type.
     pub(super) fn unknown_type(name: &str) -> Self {
         Self::parse(Undecodable::UnknownType, format!("Unknown type {name}"))
     }
 
-    /// A line that cannot be read at all.
+    /// A line that cannot be read.
     pub(super) fn garbled(fault: &Fault) -> Self {
         Self::parse(Undecodable::Json, fault.to_string())
     }
 
-    /// A known type with fields missing or of the wrong type.
+    /// A known type with missing fields, or fields of the wrong type.
     pub(super) fn fields(problems: &[(String, String)]) -> Self {
         let lines: Vec<_> = problems.iter().map(|(path, problem)| format!("{path}: {problem}")).collect();
         let fields: Vec<_> =
@@ -103,18 +103,18 @@ impl ErrorBody {
         Self::new("invalid_message", message, &serde_json::json!({"kind": "direction", "type": name}))
     }
 
-    /// A type of the family that `multi_agent/*` has replaced.
+    /// A type of the family that `multi_agent/*` replaces.
     pub(super) fn superseded(name: &str) -> Self {
         let message = format!("{name} is not served: use multi_agent/*");
         Self::new("invalid_message", message, &serde_json::json!({"kind": "superseded", "type": name}))
     }
 
-    /// There is no session.
+    /// The session has no handshake yet.
     pub(super) fn handshake_required() -> Self {
         Self::new("unauthorized", "handshake required", &serde_json::json!({"reason": "handshake_required"}))
     }
 
-    /// A session id that was not issued here.
+    /// A session id that was not issued on this channel.
     pub(super) fn unknown_session() -> Self {
         let message = "session_id was not issued on this channel";
         Self::new("unauthorized", message, &serde_json::json!({"reason": "unknown_session", "field": "session_id"}))
@@ -127,14 +127,14 @@ impl ErrorBody {
         Self { capability, ..Self::new("capability_missing", format!("{name} needs {capability}: {reason}"), &detail) }
     }
 
-    /// What was granted is not any more.
+    /// A capability that an earlier handshake granted and a later one does not.
     pub(super) fn revoked(capability: &'static str) -> Self {
         let detail = serde_json::json!({"reason": "revoked", "capability": capability});
         let message = format!("{capability} was granted by an earlier handshake only");
         Self { capability, ..Self::new("unauthorized", message, &detail) }
     }
 
-    /// Nobody can be served.
+    /// No session can be served.
     pub(super) fn unavailable(why: &str) -> Self {
         Self::new("runtime_error", why, &serde_json::json!({"reason": "unavailable"}))
     }
@@ -144,12 +144,12 @@ impl ErrorBody {
         Self::of(&Failure::new(FailureKind::Busy, TOO_MANY), TOOLS)
     }
 
-    /// The call took longer than it was given.
+    /// The call exceeded its timeout.
     pub(super) fn timed_out(seconds: u64, capability: &'static str) -> Self {
         Self::of(&Failure::new(FailureKind::TimedOut, format!("no result within {seconds} s")), capability)
     }
 
-    /// A call that failed.
+    /// The error for a failed call.
     pub(super) fn of(failure: &Failure, capability: &'static str) -> Self {
         let code = match failure.kind {
             FailureKind::Capability(code) => code,
@@ -178,7 +178,7 @@ impl ErrorBody {
         let message = if failure.kind == FailureKind::Busy { TOO_MANY } else { &failure.message };
         let kind = match failure.kind {
             FailureKind::InvalidArguments => Some("arguments"),
-            // The capability found out what the table of fields does not say.
+            // The capability found an error that the table of fields cannot express.
             FailureKind::Capability("parse_error") => Some(Undecodable::Schema.word()),
             _ => None,
         };
@@ -189,7 +189,7 @@ impl ErrorBody {
 
     /// Writes the message.
     pub(super) fn send(&self, request: Option<&Id>, ambient: &mut Ambient<'_>, wire: &mut Vec<u8>) {
-        Message::answer("error", request, ambient)
+        MessageWriter::answer("error", request, ambient)
             .with("code", self.code)
             .with("message", &self.message)
             .raw("detail", self.detail.get())

@@ -1,15 +1,15 @@
-//! Reading the fields of a message, and remembering everything that is wrong with them (a2e §3.3).
+//! Reads the fields of a message, and collects all problems with them (a2e §3.3).
 //!
-//! A field that is absent has its default; a field that is there must have its type, `null`
-//! included. Booleans are JSON booleans, integers may be written `5.0`, strings are never coerced.
+//! An absent field has its default. A present field must have its type; `null` counts as present. Booleans are JSON
+//! booleans, integers may be written `5.0`, strings are never coerced.
 
 use std::borrow::Cow;
 
 use gladhand_core::wire::json::{Kind, RawValue};
 use gladhand_core::wire::{Members, json};
 
-/// Problems are told one per line; a hostile list of a million wrong items is not told in full.
-const MOST_PROBLEMS: usize = 20;
+/// Maximum number of reported problems, one per line. It bounds the answer to a hostile list of a million wrong items.
+const MAX_PROBLEMS: usize = 20;
 
 /// The members of a message, and the problems found so far.
 #[derive(Debug)]
@@ -24,12 +24,12 @@ impl<'m, 'a> Fields<'m, 'a> {
         Self { members, problems: Vec::new() }
     }
 
-    /// A string; empty by default.
+    /// A string. Default: empty.
     pub(super) fn text(&mut self, name: &str) -> Cow<'a, str> {
         self.optional_text(name).unwrap_or_default()
     }
 
-    /// A string, if it is there.
+    /// A string, if present.
     pub(super) fn optional_text(&mut self, name: &str) -> Option<Cow<'a, str>> {
         let raw = self.members.raw(name)?;
         let text = text_of(raw);
@@ -39,7 +39,7 @@ impl<'m, 'a> Fields<'m, 'a> {
         text
     }
 
-    /// A list of strings; empty by default.
+    /// A list of strings. Default: empty.
     pub(super) fn texts(&mut self, name: &str) -> Vec<Cow<'a, str>> {
         let Some(raw) = self.members.raw(name) else { return Vec::new() };
         let Ok(items) = serde_json::from_str::<Vec<&'a RawValue>>(raw.get()) else {
@@ -50,14 +50,14 @@ impl<'m, 'a> Fields<'m, 'a> {
         for (at, item) in items.into_iter().enumerate() {
             match text_of(item) {
                 Some(text) => texts.push(text),
-                None if self.problems.len() >= MOST_PROBLEMS => break,
+                None if self.problems.len() >= MAX_PROBLEMS => break,
                 None => self.expected(&format!("{name}.{at}"), "a string", item),
             }
         }
         texts
     }
 
-    /// A boolean; false by default.
+    /// A boolean. Default: false.
     pub(super) fn flag(&mut self, name: &str) -> bool {
         match self.members.raw(name) {
             None => false,
@@ -69,7 +69,7 @@ impl<'m, 'a> Fields<'m, 'a> {
         }
     }
 
-    /// An integer, if it is there.
+    /// An integer, if present.
     pub(super) fn integer(&mut self, name: &str) -> Option<i64> {
         let raw = self.members.raw(name)?;
         let integer = integer_of(raw);
@@ -89,28 +89,28 @@ impl<'m, 'a> Fields<'m, 'a> {
         None
     }
 
-    /// A field that must be there, whatever it is.
+    /// A field that must be present, of any type.
     pub(super) fn required(&mut self, name: &str) {
         if !self.members.has(name) {
             self.problem(name, "required".to_owned());
         }
     }
 
-    /// An object, if it is there.
+    /// An object, if present.
     pub(super) fn optional_object(&mut self, name: &str) {
         if self.members.has(name) {
             let _ = self.object(name);
         }
     }
 
-    /// A number, if it is there.
+    /// A number, if present.
     pub(super) fn number(&mut self, name: &str) {
         if let Some(raw) = self.members.raw(name).filter(|raw| number_of(raw).is_none()) {
             self.expected(name, "a number", raw);
         }
     }
 
-    /// A list of objects, if it is there.
+    /// A list of objects, if present.
     pub(super) fn objects(&mut self, name: &str) {
         let Some(raw) = self.members.raw(name) else { return };
         let Ok(items) = serde_json::from_str::<Vec<&'a RawValue>>(raw.get()) else {
@@ -121,7 +121,7 @@ impl<'m, 'a> Fields<'m, 'a> {
         }
     }
 
-    /// An object whose values are strings, if it is there.
+    /// An object whose values are strings, if present.
     pub(super) fn text_map(&mut self, name: &str) {
         let Some(raw) = self.members.raw(name) else { return };
         let Some(map) = Members::of(raw) else { return self.expected(name, "an object", raw) };
@@ -130,12 +130,12 @@ impl<'m, 'a> Fields<'m, 'a> {
         }
     }
 
-    /// The members of the envelope, of which only the type and the id were looked at before. Returns
-    /// the version that the message says it is of; of the two spellings the page's own wins.
+    /// Checks the envelope, of which only the type and the id were read before. Returns the version of the message; of
+    /// the two keys, that of the published page wins.
     pub(super) fn envelope(&mut self) -> Option<Cow<'a, str>> {
         let (page, reference) = (self.optional_text("a2e"), self.optional_text("version"));
         if let Some(raw) = self.members.raw("ts") {
-            // The reference takes numeric strings here, and hand-written clients send them.
+            // The reference accepts numeric strings here, and hand-written clients send them.
             let number = text_of(raw).map_or_else(|| number_of(raw), |text| text.trim().parse().ok());
             if number.is_none_or(|number: f64| !number.is_finite()) {
                 self.expected("ts", "a number", raw);
@@ -144,26 +144,26 @@ impl<'m, 'a> Fields<'m, 'a> {
         page.or(reference)
     }
 
-    /// What is wrong, if anything: the path of a field and the problem with it.
+    /// The problems, if there are any: the path of each field and the problem.
     pub(super) fn finish(self) -> Result<(), Vec<(String, String)>> {
         if self.problems.is_empty() { Ok(()) } else { Err(self.problems) }
     }
 
-    fn expected(&mut self, path: &str, what: &str, raw: &RawValue) {
-        if self.problems.len() >= MOST_PROBLEMS {
+    fn expected(&mut self, path: &str, expected_type: &str, raw: &RawValue) {
+        if self.problems.len() >= MAX_PROBLEMS {
             return;
         }
-        self.problem(path, format!("expected {what}, got {}", described(raw)));
+        self.problem(path, format!("expected {expected_type}, got {}", described(raw)));
     }
 
     fn problem(&mut self, path: &str, problem: String) {
-        if self.problems.len() < MOST_PROBLEMS {
+        if self.problems.len() < MAX_PROBLEMS {
             self.problems.push((path.to_owned(), problem));
         }
     }
 }
 
-/// The text of a raw string. One that holds half a surrogate pair stays escaped as it was written.
+/// The text of a raw string. A string with an unpaired surrogate stays escaped.
 pub(super) fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
     json::string(raw).or_else(|| {
         let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
@@ -171,7 +171,7 @@ pub(super) fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
     })
 }
 
-/// The value of a number without a fraction, however it is written; beyond 64 bits it saturates.
+/// The value of a number without a fraction, in any notation. Values beyond 64 bits saturate.
 pub(super) fn integer_of(raw: &RawValue) -> Option<i64> {
     let number = number_of(raw)?;
     raw.get().parse().ok().or_else(|| (number.is_finite() && number.fract() == 0.0).then_some(number as i64))
@@ -184,7 +184,7 @@ fn number_of(raw: &RawValue) -> Option<f64> {
     }
 }
 
-/// A value for people: never the value itself, which may be anything.
+/// The kind of a value, for people. Never the value itself, which the peer controls.
 pub(super) fn described(raw: &RawValue) -> &'static str {
     match Kind::of(raw) {
         Kind::Object => "an object",

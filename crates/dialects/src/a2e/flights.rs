@@ -1,5 +1,5 @@
-//! Calls that were accepted and not answered: at most `max_parallel` of them delivered, the rest in a
-//! bounded queue, each with its deadline (a2e §§4, 6.6).
+//! Accepted calls without an answer: at most `max_parallel` are delivered, the others wait in a bounded queue, each
+//! with its deadline (a2e §§4, 6.6).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -16,59 +16,59 @@ use super::tools::Filter;
 use crate::ambient::Ambient;
 use crate::side::{Action, ServerSetup};
 
-/// The longest queue, whatever the setup says.
-const LONGEST_QUEUE: usize = 1000;
+/// Maximum length of the queue, regardless of the setup.
+const MAX_QUEUE: usize = 1000;
 
-/// The most bytes of names and arguments that may wait in it.
-const LARGEST_QUEUE: usize = 32 * 1024 * 1024;
+/// Maximum size of the queued names and arguments, in bytes.
+const MAX_QUEUE_BYTES: usize = 32 * 1024 * 1024;
 
-/// The most bytes of events that wait for the answer to one request.
-const MOST_HELD_BACK: usize = 256 * 1024;
+/// Maximum size of the events that wait for the response to one request, in bytes.
+const MAX_HELD_BACK: usize = 256 * 1024;
 
-/// What one event costs beyond its text, roughly.
+/// Approximate number of bytes that an event uses in addition to its text.
 const EVENT_OVERHEAD: usize = 128;
 
-/// What an answer needs to know of its request.
+/// The data of a request that its answer needs.
 #[derive(Debug)]
 pub(super) struct Flight {
-    /// The request's id.
+    /// The id of the request.
     pub(super) request: Option<Id>,
-    /// What was asked for.
-    pub(super) asked: Asked,
-    /// How long the caller is ready to wait.
+    /// The kind of request.
+    pub(super) request_kind: RequestKind,
+    /// The caller's timeout.
     pub(super) timeout: Option<Duration>,
-    /// When it was delivered; `None` while it waits in the queue.
+    /// The time of delivery. `None` while it is queued.
     pub(super) delivered: Option<Duration>,
     is_urgent: bool,
     deadline: Option<Duration>,
-    /// Bytes that are kept of it, its arguments included.
+    /// Number of bytes kept for it, including its arguments.
     held: usize,
 }
 
-/// What was asked for.
+/// The kind of a request.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum RequestKind {
     /// `tool/list/req`
     List(Filter),
     /// `tool/call/req`
     Tool {
-        /// The tool's name, for the result.
+        /// The name of the tool, for the result.
         name: String,
-        /// Whether events are wanted.
+        /// Whether the caller wants events.
         streaming: bool,
-        /// How many were sent.
+        /// The number of events sent so far.
         events: u64,
     },
-    /// A request that is carried to whoever serves its capability.
+    /// A request that is passed to the provider of its capability.
     Carried {
-        /// Which one.
+        /// The message type.
         message: &'static MessageType,
-        /// Events that may only follow the answer.
+        /// Events that must follow the response.
         held_back: HeldBack,
     },
 }
 
-/// Events that wait for the answer to their request.
+/// Events that wait for the response to their request.
 #[derive(Debug, Default)]
 pub(super) struct HeldBack {
     events: Vec<CapabilityEvent>,
@@ -76,15 +76,15 @@ pub(super) struct HeldBack {
 }
 
 impl HeldBack {
-    /// Adds an event. Beyond the bound it returns all events, in their order, which do not wait any longer then.
+    /// Adds an event. If that exceeds the limit, returns all events in order: they no longer wait.
     fn add(&mut self, event: CapabilityEvent) -> Vec<CapabilityEvent> {
         self.bytes += EVENT_OVERHEAD + event.fields.get().len();
         self.events.push(event);
-        if self.bytes <= MOST_HELD_BACK { Vec::new() } else { std::mem::take(self).events }
+        if self.bytes <= MAX_HELD_BACK { Vec::new() } else { std::mem::take(self).events }
     }
 }
 
-impl Asked {
+impl RequestKind {
     fn held(&self) -> usize {
         match self {
             Self::List(filter) => filter.held(),
@@ -93,7 +93,7 @@ impl Asked {
         }
     }
 
-    /// The capability that it belongs to.
+    /// The capability of the request.
     pub(super) fn capability(&self) -> &'static str {
         match self {
             Self::List(_) | Self::Tool { .. } => TOOLS,
@@ -101,7 +101,7 @@ impl Asked {
         }
     }
 
-    /// Events that may only follow the answer.
+    /// Events that must follow the response.
     pub(super) fn held_back(&self) -> &[CapabilityEvent] {
         match self {
             Self::Carried { held_back, .. } => &held_back.events,
@@ -110,11 +110,11 @@ impl Asked {
     }
 }
 
-/// There is no room in the queue.
+/// The queue is full.
 #[derive(Debug)]
 pub(super) struct Full;
 
-/// All of them.
+/// All accepted calls.
 #[derive(Debug)]
 pub(super) struct Flights {
     max_parallel: usize,
@@ -122,7 +122,7 @@ pub(super) struct Flights {
     last_call: u64,
     delivered: usize,
     held: usize,
-    /// Bytes of names and arguments that wait.
+    /// Number of bytes of queued names and arguments.
     waiting: usize,
     flights: BTreeMap<CallId, Flight>,
     queue: VecDeque<(Call<'static>, Arc<Agreement>)>,
@@ -130,11 +130,11 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    /// None yet.
+    /// Creates an empty set.
     pub(super) fn new(setup: &ServerSetup) -> Self {
         Self {
             max_parallel: usize::try_from(setup.max_parallel).unwrap_or(usize::MAX),
-            max_waiting: setup.max_in_flight.min(LONGEST_QUEUE),
+            max_waiting: setup.max_in_flight.min(MAX_QUEUE),
             last_call: 0,
             delivered: 0,
             held: 0,
@@ -145,7 +145,7 @@ impl Flights {
         }
     }
 
-    /// Takes a call in: delivers it now, or keeps it for later.
+    /// Accepts a call: delivers it now, or queues it.
     pub(super) fn accept<'a>(
         &mut self,
         id: Option<Id>,
@@ -155,7 +155,7 @@ impl Flights {
         ambient: &Ambient<'_>,
     ) -> Result<Option<Action<'a>>, Full> {
         let now = ambient.now.elapsed;
-        let Request { asked, operation, timeout, .. } = request;
+        let Request { request_kind, operation, timeout, .. } = request;
         let request = id;
         let must_wait = !is_urgent && (self.delivered >= self.max_parallel || !self.queue.is_empty());
         let arguments = match &operation {
@@ -163,24 +163,26 @@ impl Flights {
             Operation::Capability(call) => call.message.get().len(),
             _ => 0,
         };
-        let held = arguments + asked.held() + request.as_ref().map_or(0, |id| id.as_json().len());
-        // What waits for nobody is bounded all the same.
-        let is_crowded = is_urgent && self.flights.len() >= self.max_waiting + self.max_parallel;
-        if is_crowded || must_wait && (self.queue.len() >= self.max_waiting || self.waiting + held > LARGEST_QUEUE) {
+        let held = arguments + request_kind.held() + request.as_ref().map_or(0, |id| id.as_json().len());
+        // Urgent requests skip the queue, but their number is limited as well.
+        let has_too_many_urgent = is_urgent && self.flights.len() >= self.max_waiting + self.max_parallel;
+        if has_too_many_urgent
+            || must_wait && (self.queue.len() >= self.max_waiting || self.waiting + held > MAX_QUEUE_BYTES)
+        {
             return Err(Full);
         }
         self.held += held;
         self.waiting += if must_wait { held } else { 0 };
         self.last_call += 1;
         let id = CallId(self.last_call);
-        let wants_progress = matches!(asked, Asked::Tool { streaming: true, .. });
-        // A call that waits keeps the scopes that it came with.
+        let wants_progress = matches!(request_kind, RequestKind::Tool { streaming: true, .. });
+        // A queued call keeps the scopes of its request.
         let terms = Terms { wants_progress, timeout, scopes: ambient.scopes.clone(), ..Terms::default() };
         let call = Call { id, operation, terms };
         let deadline = timeout.map(|timeout| now.saturating_add(timeout));
         self.deadlines.extend(deadline.map(|deadline| (deadline, id)));
         let delivered = (!must_wait).then_some(now);
-        self.flights.insert(id, Flight { request, asked, timeout, delivered, is_urgent, deadline, held });
+        self.flights.insert(id, Flight { request, request_kind, timeout, delivered, is_urgent, deadline, held });
         if must_wait {
             self.queue.push_back((call.into_owned(), Arc::clone(agreement)));
             return Ok(None);
@@ -189,7 +191,7 @@ impl Flights {
         Ok(Some(Action::Deliver(call, Arc::clone(agreement))))
     }
 
-    /// The next call of the queue, if there is room for it.
+    /// The next queued call, if it may be delivered now.
     pub(super) fn deliver_next(&mut self, now: Duration) -> Option<Action<'static>> {
         if self.delivered >= self.max_parallel {
             return None;
@@ -198,14 +200,14 @@ impl Flights {
         if let Some(flight) = self.flights.get_mut(&call.id) {
             flight.delivered = Some(now);
             self.waiting -= flight.held;
-            // The caller has been waiting since it asked.
+            // The queue time counts towards the caller's timeout.
             call.terms.timeout = flight.deadline.map(|deadline| deadline.saturating_sub(now));
         }
         self.delivered += 1;
         Some(Action::Deliver(call, agreement))
     }
 
-    /// Ends a call, delivered or waiting. It is known no more.
+    /// Removes a call, delivered or queued.
     pub(super) fn end(&mut self, call: CallId) -> Option<Flight> {
         let flight = self.flights.remove(&call)?;
         self.held -= flight.held;
@@ -221,19 +223,19 @@ impl Flights {
         Some(flight)
     }
 
-    /// A delivered call that may be reported on.
+    /// The state of a call.
     pub(super) fn get_mut(&mut self, call: CallId) -> Option<&mut Flight> {
         self.flights.get_mut(&call)
     }
 
-    /// The events that are written now that this one is told. An event that may only follow the answer to its request, which
-    /// is still to come, is held back.
-    pub(super) fn tell(&mut self, event: CapabilityEvent) -> Vec<CapabilityEvent> {
+    /// The events to write now, given a new event. An event that must follow the response to its request is held back
+    /// until then.
+    pub(super) fn release_events(&mut self, event: CapabilityEvent) -> Vec<CapabilityEvent> {
         if event.kind != "proc/read/event" {
             return vec![event];
         }
-        let waits = self.flights.values_mut().find_map(|flight| match &mut flight.asked {
-            Asked::Carried { message, held_back } if message.name == "proc/spawn/req" => {
+        let waits = self.flights.values_mut().find_map(|flight| match &mut flight.request_kind {
+            RequestKind::Carried { message, held_back } if message.name == "proc/spawn/req" => {
                 (flight.request == event.request).then_some(held_back)
             }
             _ => None,
@@ -244,7 +246,7 @@ impl Flights {
         }
     }
 
-    /// A call whose deadline has come.
+    /// A call whose deadline has passed.
     pub(super) fn overdue(&self, now: Duration) -> Option<CallId> {
         self.deadlines.first().filter(|(deadline, _)| *deadline <= now).map(|(_, call)| *call)
     }
@@ -254,7 +256,8 @@ impl Flights {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// How many bytes of the peer's making are kept. Arguments count until their call has ended: its provider keeps them.
+    /// The number of kept bytes that the peer controls. Arguments count until their call ends, because the provider
+    /// keeps them.
     pub(super) fn held(&self) -> usize {
         self.held
     }

@@ -1,6 +1,6 @@
-//! Writing messages: the envelope first, then a message's own members in the order they are given.
+//! Writes messages: the envelope first, then the message's own members in the given order.
 //!
-//! Output is pure ASCII and always one line, whatever raw JSON is put into it (a2e §3.3).
+//! The output is ASCII and always one line, for any raw JSON in it (a2e §3.3).
 
 use gladhand_core::wire::{Id, json};
 use serde::Serialize;
@@ -10,12 +10,12 @@ use crate::ambient::Ambient;
 
 /// A message under construction.
 #[derive(Debug)]
-pub(super) struct Message {
+pub(super) struct MessageWriter {
     plain: Vec<u8>,
 }
 
-impl Message {
-    /// A message with a fresh id, returned with it for those who wait for the answer.
+impl MessageWriter {
+    /// A message with a new id. Also returns the id, to match the answer.
     pub(super) fn request(name: &str, ambient: &mut Ambient<'_>) -> (Self, String) {
         let id = ambient.hex_id();
         let message = Self { plain: Vec::with_capacity(512) }
@@ -27,33 +27,33 @@ impl Message {
         (message, id)
     }
 
-    /// A message that belongs to a request; `None` where its id could not be read or was not given.
+    /// A message that belongs to a request. `None` if the request had no id, or an unreadable one.
     pub(super) fn answer(name: &str, request: Option<&Id>, ambient: &mut Ambient<'_>) -> Self {
         Self::request(name, ambient).0.raw("req_id", request.map_or(r#""""#, Id::as_json))
     }
 
-    /// With one more member.
+    /// Adds a member.
     pub(super) fn with<T: Serialize + ?Sized>(mut self, name: &str, value: &T) -> Self {
         self.name(name);
         json::write(&mut self.plain, value);
         self
     }
 
-    /// With one more member whose value is JSON already.
+    /// Adds a member whose value is already JSON.
     pub(super) fn raw(mut self, name: &str, value: &str) -> Self {
         self.name(name);
         self.plain.extend_from_slice(value.as_bytes());
         self
     }
 
-    /// With one more member whose value `write` appends.
+    /// Adds a member whose value `write` appends.
     pub(super) fn written(mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) -> Self {
         self.name(name);
         write(&mut self.plain);
         self
     }
 
-    /// With all members of an object that is JSON already.
+    /// Adds all members of an object that is already JSON.
     pub(super) fn members_of(mut self, object: &str) -> Self {
         let inside = object.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default().trim();
         if !inside.is_empty() {
@@ -66,8 +66,8 @@ impl Message {
     /// Appends the finished line.
     pub(super) fn send(mut self, wire: &mut Vec<u8>) {
         self.plain.push(b'}');
-        // Outside of strings a line break is only a blank, and inside it is always escaped; so JSON that
-        // somebody laid out over several lines still fits on one.
+        // Between tokens, a line break is equivalent to a space; inside strings, it is always escaped. Multi-line JSON
+        // therefore fits on one line.
         for byte in &mut self.plain {
             if matches!(byte, b'\n' | b'\r') {
                 *byte = b' ';
@@ -104,25 +104,25 @@ impl<'o> Object<'o> {
         Self { out, is_empty: true }
     }
 
-    /// With one more member.
+    /// Adds a member.
     pub(super) fn with<T: Serialize + ?Sized>(mut self, name: &str, value: &T) -> Self {
         json::write(self.member(name), value);
         self
     }
 
-    /// With one more member whose value is JSON already.
+    /// Adds a member whose value is already JSON.
     pub(super) fn raw(mut self, name: &str, value: &str) -> Self {
         self.member(name).extend_from_slice(value.as_bytes());
         self
     }
 
-    /// With one more member whose value `write` appends.
+    /// Adds a member whose value `write` appends.
     pub(super) fn written(mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) -> Self {
         write(self.member(name));
         self
     }
 
-    /// Closes it.
+    /// Closes the object.
     pub(super) fn close(self) {
         self.out.push(b'}');
     }

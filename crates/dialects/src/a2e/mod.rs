@@ -1,12 +1,12 @@
-//! A2E 1.0: typed messages, one handshake that grants capabilities, both sides.
+//! A2E 1.0, both sides: typed messages, and one handshake that grants capabilities.
 //!
-//! Where the published page and the reference implementation disagree, the page's security rules
-//! (token, version, capabilities, gate, `max_parallel`) hold and the reference's spellings are kept;
-//! both spellings of the version key are written and read. Of the capabilities, `tools` is served;
-//! the other known names are granted `enabled:false`, and their messages are answered as missing.
+//! Where the published page and the reference implementation disagree, the page's security rules apply (token, version,
+//! capabilities, gate, `max_parallel`), with the reference's spelling. Both spellings of the version key are written
+//! and read. A capability that the setup does not serve is granted as `enabled:false`, and its messages are answered as
+//! missing.
 //!
-//! `opening` is the host's handshake, `flights` enforces `max_parallel` and timeouts, `tools` and
-//! `parameters` render the neutral model, `fields` reads it, `answers` is what a client makes of a host.
+//! `opening` is the host's handshake, `flights` enforces `max_parallel` and timeouts, `tools` and `parameters` render
+//! the neutral model, `fields` reads it, and `answers` parses a host's answers for the client.
 
 mod answers;
 pub mod capabilities;
@@ -73,7 +73,7 @@ fn claim(line: &FirstLine<'_>) -> Claim {
     }
     let Some(name) = members.str("type") else { return Claim::No };
     match registry::find(&name) {
-        // The one bare word that other envelopes use as well; it needs company.
+        // `error` is the only type that other envelopes use as well, so it needs another member as evidence.
         Some(_) if name == "error" => match members.has("version") || members.has("req_id") {
             true => Claim::Certain,
             false => Claim::No,
@@ -84,7 +84,7 @@ fn claim(line: &FirstLine<'_>) -> Claim {
     }
 }
 
-/// Whether a line is a host's error: the only message that whoever began otherwise gets.
+/// Whether a line is a host's error. A client that begins in another dialect gets no other message.
 fn recognizes_reply(line: &FirstLine<'_>) -> bool {
     let Some(members) = &line.members else { return false };
     members.str("type").is_some_and(|name| name == "error") && members.has("req_id") && members.str("code").is_some()

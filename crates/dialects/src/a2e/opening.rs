@@ -1,5 +1,5 @@
-//! The host's handshake: one `handshake/req` against our setup becomes an agreement or one of the
-//! page's four reasons, and its `handshake/resp` (a2e §§5.1, 6).
+//! The host's handshake: evaluates a `handshake/req` against our setup and writes the `handshake/resp`. The result is
+//! an agreement, or one of the page's four reasons for a refusal (a2e §§5.1, 6).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use gladhand_core::wire::{Id, Members};
 
 use super::capabilities::{self, MCP, TOOLS, VERSION};
 use super::fields::Fields;
-use super::message::{Message, Object, write_list};
+use super::message::{MessageWriter, Object, write_list};
 use crate::ambient::Ambient;
 use crate::side::{Menu, Pass, ServerSetup};
 
-/// Unknown names are remembered only to explain themselves later, so a few are enough.
-const MOST_UNKNOWN_NAMES: usize = 32;
+/// Maximum number of unknown names that are kept. They only serve for later explanations.
+const MAX_UNKNOWN_NAMES: usize = 32;
 
-/// A `handshake/req` whose fields are sound.
+/// A `handshake/req` with valid fields.
 #[derive(Debug)]
 pub(super) struct HandshakeRequest<'a> {
     agent_id: Cow<'a, str>,
@@ -27,7 +27,7 @@ pub(super) struct HandshakeRequest<'a> {
 }
 
 impl<'a> HandshakeRequest<'a> {
-    /// Reads the fields; nothing has a required value here, absent ones have their defaults.
+    /// Reads the fields. No field is mandatory; absent ones have their defaults.
     pub(super) fn read(members: &Members<'a>) -> Result<Self, Vec<(String, String)>> {
         let mut fields = Fields::of(members);
         let version = fields.envelope();
@@ -40,12 +40,12 @@ impl<'a> HandshakeRequest<'a> {
         fields.finish().map(|()| request)
     }
 
-    /// Who the agent says it is, and the token that it presented.
+    /// The agent's self-reported id, and its token.
     pub(super) fn credentials(&self) -> Credentials {
         Credentials { agent_id: self.agent_id.clone().into_owned(), token: self.auth_token.clone() }
     }
 
-    /// The known names that were asked for, in order and without repeats.
+    /// The requested names that are known, in order and without duplicates.
     pub(super) fn known_names(&self) -> Vec<&'static str> {
         let mut names = Vec::with_capacity(capabilities::NAMES.len());
         for name in self.agent_caps.iter().filter_map(|name| capabilities::known(name)) {
@@ -56,16 +56,16 @@ impl<'a> HandshakeRequest<'a> {
         names
     }
 
-    /// Compares the request with what we have, in the order that the page's reasons are given in.
+    /// Compares the request with our setup, in the order of the page's reasons.
     pub(super) fn evaluate(&self, setup: &ServerSetup) -> Result<Agreement, Refusal> {
         if setup.max_parallel == 0 {
-            let problem = "max_parallel is 0, so that no request could ever run".to_owned();
+            let problem = "max_parallel is 0, so no request could run".to_owned();
             return Err(Refusal::ServerError { problem });
         }
         if let Some(problem) = &setup.menu.outage {
             return Err(Refusal::ServerError { problem: problem.clone() });
         }
-        let unknown = self.agent_caps.iter().filter(|name| !capabilities::is_known(name)).take(MOST_UNKNOWN_NAMES);
+        let unknown = self.agent_caps.iter().filter(|name| !capabilities::is_known(name)).take(MAX_UNKNOWN_NAMES);
         let wanted = self.known_names().into_iter().map(Capability::named);
         let wanted = wanted.chain(unknown.map(|name| Capability::from_wire(name.as_ref())));
         let mut client = Offer {
@@ -73,13 +73,13 @@ impl<'a> HandshakeRequest<'a> {
             tokens: vec![self.auth_token.clone()],
             ..Offer::new(Peer::new(self.agent_id.as_ref(), ""), self.version.as_deref())
         };
-        // An empty token in the configuration is no token: it would be given to everybody who sends none.
+        // An empty token in the configuration counts as no token. Otherwise it would admit every agent that sends none.
         let passes: Vec<_> = setup.passes.iter().filter(|pass| !pass.token.expose().is_empty()).collect();
         let tokens: Vec<_> =
             passes.iter().filter(|pass| is_for(pass, &self.agent_id)).map(|pass| pass.token.clone()).collect();
         let is_locked_out = tokens.is_empty() && !passes.is_empty();
         let mut server = Offer { tokens, ..Offer::new(setup.identity.clone(), [VERSION]) };
-        // Who may come in with several passes has what each of them opens.
+        // An agent that matches several passes gets the capabilities of all of them.
         let credentials = self.credentials();
         let is_open = |name: &str| credentials.open(&setup.passes, name);
         let tools = setup.menu.tools.then_some(TOOLS);
@@ -91,11 +91,11 @@ impl<'a> HandshakeRequest<'a> {
         }
         let pass = credentials.principal(&setup.passes);
         let agreement = match agree(&capabilities::rules(Minimum::OneCapability), &client, &server) {
-            // No pass is for this agent, which is told only that.
+            // No pass is for this agent. It learns nothing but that.
             Ok(_) | Err(Refusal::NoCapabilities { .. }) if is_locked_out => return Err(Refusal::AuthFailed),
             agreed => agreed?,
         };
-        // `1` and `1.7` were asked for, 1.0 is what there is.
+        // The agent may ask for `1` or `1.7`; the version in force is 1.0.
         let asked_version = self.version.as_deref().filter(|asked| *asked != VERSION).map(str::to_owned);
         Ok(Agreement {
             version: VERSION.to_owned(),
@@ -109,7 +109,7 @@ impl<'a> HandshakeRequest<'a> {
     }
 }
 
-/// What an agent presented in a handshake.
+/// The credentials that an agent presented in a handshake.
 #[derive(Debug)]
 pub(super) struct Credentials {
     agent_id: String,
@@ -117,22 +117,22 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Whether these passes open a capability to the agent. Without any pass, everything is open.
+    /// Whether these passes grant a capability to the agent. Without any pass, all capabilities are granted.
     pub(super) fn open(&self, passes: &[Pass], capability: &str) -> bool {
         let opens =
             |pass: &Pass| pass.capabilities.as_ref().is_none_or(|open| open.iter().any(|open| open == capability));
         passes.iter().all(|pass| pass.token.expose().is_empty()) || self.presented(passes).any(opens)
     }
 
-    /// Whom the agent stands for by these passes.
+    /// The principal of the agent by these passes.
     pub(super) fn principal(&self, passes: &[Pass]) -> Option<Arc<str>> {
-        // A pass of this agent alone says more of it than one that is good for any agent.
+        // A pass for this agent alone is more specific than one for any agent.
         let mut presented = self.presented(passes);
         let pass = presented.clone().find(|pass| pass.client.is_some()).or_else(|| presented.next());
         pass.map(|pass| pass.principal.clone().unwrap_or_default())
     }
 
-    /// The passes whose token the agent presented, and that are for it. An empty token is none.
+    /// The passes for this agent whose token it presented. An empty token matches none.
     fn presented<'p>(&self, passes: &'p [Pass]) -> impl Iterator<Item = &'p Pass> + Clone {
         let is_presented = |pass: &&Pass| !pass.token.expose().is_empty() && pass.token.matches(&self.token);
         passes.iter().filter(is_presented).filter(|pass| is_for(pass, &self.agent_id))
@@ -143,7 +143,7 @@ fn is_for(pass: &Pass, agent_id: &str) -> bool {
     pass.client.as_deref().is_none_or(|client| client == agent_id)
 }
 
-/// Writes `handshake/resp` for an agreement.
+/// Writes the `handshake/resp` of an agreement.
 pub(super) fn grant(
     request: Option<&Id>,
     names: &[&'static str],
@@ -152,7 +152,7 @@ pub(super) fn grant(
     ambient: &mut Ambient<'_>,
     wire: &mut Vec<u8>,
 ) {
-    Message::answer("handshake/resp", request, ambient)
+    MessageWriter::answer("handshake/resp", request, ambient)
         .with("session_id", agreement.session.as_deref().unwrap_or_default())
         .written("accepted_caps", |out| {
             write_list(out, names, |out, name| write_capability(out, name, menu, agreement));
@@ -163,7 +163,7 @@ pub(super) fn grant(
         .send(wire);
 }
 
-/// Writes `handshake/resp` for a refusal.
+/// Writes the `handshake/resp` of a refusal.
 pub(super) fn refuse(
     request: Option<&Id>,
     refusal: &Refusal,
@@ -171,7 +171,7 @@ pub(super) fn refuse(
     ambient: &mut Ambient<'_>,
     wire: &mut Vec<u8>,
 ) {
-    Message::answer("handshake/resp", request, ambient)
+    MessageWriter::answer("handshake/resp", request, ambient)
         .with("session_id", "")
         .raw("accepted_caps", "[]")
         .with("max_parallel", &max_parallel)
@@ -180,7 +180,7 @@ pub(super) fn refuse(
         .send(wire);
 }
 
-/// The page's word for a refusal.
+/// The page's identifier of a refusal.
 fn reason(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::VersionMismatch { .. } => "version_mismatch",

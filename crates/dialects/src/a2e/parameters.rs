@@ -1,8 +1,8 @@
-//! JSON Schema to `ToolParameter` lists and back (a2e §9.2).
+//! Converts JSON Schema to `ToolParameter` lists and back (a2e §9.2).
 //!
-//! A2E's parameters say less than a schema: a name, one of six types, a description, whether it is
-//! required, an enumeration of strings, nested properties. The conversion keeps what fits. Schemas
-//! come from anywhere, so depth, references followed and parameters written are all bounded.
+//! A2E's parameters express less than a schema: a name, one of six types, a description, whether it is required, an
+//! enumeration of strings, nested properties. The conversion drops everything else. Schemas are untrusted, so depth,
+//! followed references and written parameters are limited.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -14,14 +14,14 @@ use super::fields::text_of;
 use super::message::{Object, write_list};
 
 const TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "object", "array"];
-const DEEPEST: usize = 8;
-const MOST_HOPS: usize = 8;
-const MOST_PARAMETERS: usize = 2000;
+const MAX_DEPTH: usize = 8;
+const MAX_HOPS: usize = 8;
+const MAX_PARAMETERS: usize = 2000;
 
 /// Writes the properties of an object schema as a list of `ToolParameter`.
 pub(super) fn write_parameters(out: &mut Vec<u8>, schema: Option<&RawValue>) {
     let Some(schema) = schema else { return out.extend_from_slice(b"[]") };
-    let mut writer = Writer { root: schema, left: MOST_PARAMETERS };
+    let mut writer = Writer { root: schema, left: MAX_PARAMETERS };
     let object = writer.effective(schema);
     let required = required(&object);
     let properties = object.object("properties").unwrap_or_default();
@@ -30,7 +30,7 @@ pub(super) fn write_parameters(out: &mut Vec<u8>, schema: Option<&RawValue>) {
     });
 }
 
-/// Makes an object schema of a list of `ToolParameter`.
+/// Builds an object schema from a list of `ToolParameter`.
 pub(super) fn schema_of(parameters: Option<&RawValue>) -> Box<RawValue> {
     let items: Vec<&RawValue> = parameters.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
     let named = items.into_iter().filter_map(|raw| {
@@ -51,9 +51,10 @@ impl<'a> Writer<'a> {
     fn write(&mut self, out: &mut Vec<u8>, name: &str, raw: &'a RawValue, is_required: bool, depth: usize) {
         self.left = self.left.saturating_sub(1);
         let schema = self.effective(raw);
-        // A description beside a reference says more than the one behind it.
-        let beside = Members::of(raw).and_then(|members| members.raw("description"));
-        let description = beside.or_else(|| schema.raw("description")).filter(|raw| Kind::of(raw) == Kind::String);
+        // A description next to a reference is more specific than that of the referenced schema.
+        let own_description = Members::of(raw).and_then(|members| members.raw("description"));
+        let description =
+            own_description.or_else(|| schema.raw("description")).filter(|raw| Kind::of(raw) == Kind::String);
         let kind = type_of(&schema);
         let parameter = Object::open(out)
             .with("name", name)
@@ -62,7 +63,7 @@ impl<'a> Writer<'a> {
             .with("required", &is_required)
             .with("enum", &strings_of(schema.raw("enum")));
         let nested = match kind {
-            "object" if depth < DEEPEST && self.left > 0 => schema.object("properties"),
+            "object" if depth < MAX_DEPTH && self.left > 0 => schema.object("properties"),
             _ => None,
         };
         let parameter = match nested {
@@ -82,12 +83,12 @@ impl<'a> Writer<'a> {
         parameter.close();
     }
 
-    /// The schema that counts, behind references within the document and "this or null".
+    /// The effective schema, after following references within the document and "this or null" alternatives.
     fn effective(&self, raw: &'a RawValue) -> Members<'a> {
         let mut schema = Members::of(raw).unwrap_or_default();
-        for _ in 0..MOST_HOPS {
+        for _ in 0..MAX_HOPS {
             let next = match schema.str("$ref") {
-                Some(reference) => self.behind(&reference),
+                Some(reference) => self.resolve(&reference),
                 None if schema.has("type") || schema.has("properties") || schema.has("enum") => None,
                 None => ["anyOf", "oneOf", "allOf"].iter().find_map(|word| first_branch(schema.raw(word)?)),
             };
@@ -99,12 +100,12 @@ impl<'a> Writer<'a> {
         schema
     }
 
-    fn behind(&self, reference: &str) -> Option<&'a RawValue> {
-        let mut place = self.root;
+    fn resolve(&self, reference: &str) -> Option<&'a RawValue> {
+        let mut schema = self.root;
         for part in reference.strip_prefix("#/")?.split('/') {
-            place = Members::of(place)?.raw(&part.replace("~1", "/").replace("~0", "~"))?;
+            schema = Members::of(schema)?.raw(&part.replace("~1", "/").replace("~0", "~"))?;
         }
-        Some(place)
+        Some(schema)
     }
 }
 
@@ -115,7 +116,7 @@ fn first_branch(raw: &RawValue) -> Option<&RawValue> {
     branches.into_iter().find(|branch| !is_null(branch))
 }
 
-/// One of the six types: the one that is named, or the one that everything else suggests.
+/// One of the six types: the named one, or a guess from the other members.
 fn type_of(schema: &Members<'_>) -> &'static str {
     let known = |raw: &RawValue| {
         let word = json::string(raw)?;
@@ -135,7 +136,7 @@ fn type_of(schema: &Members<'_>) -> &'static str {
     })
 }
 
-/// An enumeration, if all of it is strings.
+/// The values of an enumeration, if all are strings.
 fn strings_of(raw: Option<&RawValue>) -> Option<Vec<&RawValue>> {
     let values: Vec<&RawValue> = serde_json::from_str(raw?.get()).ok()?;
     let all_strings = !values.is_empty() && values.iter().all(|value| Kind::of(value) == Kind::String);
@@ -176,13 +177,13 @@ fn write_schema(
 
 fn write_property(out: &mut Vec<u8>, parameter: &Members<'_>, depth: usize) {
     let description = parameter.raw("description").filter(|raw| Kind::of(raw) == Kind::String && raw.get() != r#""""#);
-    let nested = parameter.object("properties").filter(|_| depth < DEEPEST);
+    let nested = parameter.object("properties").filter(|_| depth < MAX_DEPTH);
     if let Some(nested) = nested {
         let named = nested.iter().filter_map(|(name, raw)| Some((Cow::Owned(name.to_owned()), Members::of(raw)?)));
         return write_schema(out, description, named.collect(), depth + 1);
     }
     let mut schema = Object::open(out);
-    // A type that is none of the six says nothing, and then neither do we.
+    // An unknown type carries no information, so it is left out.
     if let Some(kind) = parameter.str("type").filter(|word| TYPES.contains(&word.as_ref())) {
         schema = schema.with("type", kind.as_ref());
     }

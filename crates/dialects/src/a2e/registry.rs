@@ -1,7 +1,7 @@
-//! The type registry: every message of A2E 1.0, its capability, its direction and its role (a2e §8).
+//! The type registry: every message of A2E 1.0, with its capability, direction and role (a2e §8).
 //!
-//! One table, read by `claim`, by the gate (as [`RULES`]), by the tests and by the docs. Types that
-//! we do not serve are in it too: knowing a type is what tells a missing capability from garbage.
+//! This one table is used by `claim`, by the gate (as [`RULES`]), by the tests and by the docs. It also contains types
+//! that we do not serve, to distinguish a missing capability from an unknown type.
 
 use gladhand_core::negotiation::{Kind, Need, Rule, Side};
 use gladhand_core::operations::Feature;
@@ -11,35 +11,35 @@ use gladhand_core::operations::Feature;
 pub struct MessageType {
     /// The value of `type`, case-sensitive.
     pub name: &'static str,
-    /// The capability that it belongs to; empty for the core, which is always open.
+    /// The capability that it belongs to. Empty for the core, which is always allowed.
     pub capability: &'static str,
-    /// Who sends it.
+    /// The side that sends it.
     pub from: Side,
-    /// What it is in an exchange.
+    /// The role of the message in an exchange.
     pub role: Role,
 }
 
-/// What a message is in an exchange.
+/// The role of a message in an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Wants exactly one final message.
+    /// Expects exactly one final message.
     Request,
-    /// Is a final message.
+    /// A final message.
     Response,
-    /// Comes before the final message, or with no request at all.
+    /// Sent before the final message, or without any request.
     Event,
-    /// Wants no answer.
+    /// Expects no answer.
     Notice,
 }
 
 impl MessageType {
-    /// The type that answers it.
+    /// The type of its response.
     pub fn response(&self) -> Option<&'static Self> {
         let stem = self.name.strip_suffix("/req").unwrap_or(self.name);
         TYPES.iter().find(|other| other.role == Role::Response && other.name.strip_suffix("/resp") == Some(stem))
     }
 
-    /// Whether it may be needed to unblock a request that runs, so that it waits for none (a2e §6.6).
+    /// Whether the request may be needed to unblock a running request, so that it must not be queued (a2e §6.6).
     pub fn is_urgent(&self) -> bool {
         ["proc/write/req", "proc/kill/req", "multi_agent/terminate"].contains(&self.name)
     }
@@ -218,7 +218,7 @@ const fn rule(message: &MessageType) -> Rule {
         Role::Request => Kind::Call,
         Role::Response | Role::Event | Role::Notice => Kind::Notice,
     };
-    // There is one version and it has everything.
+    // There is only one version, and it has all messages.
     Rule { name: message.name, from: message.from, kind, needs, since: "", until: "" }
 }
 

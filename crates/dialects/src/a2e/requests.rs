@@ -1,4 +1,4 @@
-//! Reading what an agent asks for: a line as far as its type and its id, then the fields of its type (a2e §§3, 7.3, 9).
+//! Reads an agent's requests: first the type and the id of a line, then the fields of its type (a2e §§3, 7.3, 9).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use gladhand_core::wire::{Id, Members};
 
 use super::errors::{ErrorBody, Undecodable};
 use super::fields::{self, Fields};
-use super::flights::{Asked, HeldBack};
+use super::flights::{HeldBack, RequestKind};
 use super::registry::{self, MessageType};
 use super::schemas;
 use super::tools::Filter;
 
 const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(30);
-const LONGEST_CALL_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
+const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 const DEFAULT_SKILL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A decoded line: an object with a known type and a sound id.
+/// A decoded line: an object with a known type and a valid id.
 pub(super) struct Decoded<'a> {
     pub(super) text: &'a str,
     pub(super) members: Members<'a>,
@@ -26,23 +26,23 @@ pub(super) struct Decoded<'a> {
     pub(super) message: &'static MessageType,
 }
 
-/// What answers a line that went no further.
+/// The error response to a line that was rejected.
 pub(super) struct Rejected {
     pub(super) id: Option<Id>,
     pub(super) error: ErrorBody,
 }
 
-/// A request: what is asked for, and on which terms.
+/// A request: its kind, its operation, its session and its timeout.
 pub(super) struct Request<'a> {
-    /// The session that it says it belongs to; empty if it does not say.
+    /// The session that the request names. Empty if it names none.
     pub(super) session_id: Cow<'a, str>,
-    pub(super) asked: Asked,
+    pub(super) request_kind: RequestKind,
     pub(super) operation: Operation<'a>,
-    /// How long the caller is ready to wait, where the host is to see to that.
+    /// The caller's timeout, if the host must enforce it.
     pub(super) timeout: Option<Duration>,
 }
 
-/// Reads a line as far as its type and its id.
+/// Reads the type and the id of a line.
 pub(super) fn decode(text: &str) -> Result<Decoded<'_>, Rejected> {
     let reject = |id, error| Rejected { id, error };
     let members = Members::parse(text).map_err(|error| {
@@ -59,7 +59,7 @@ pub(super) fn decode(text: &str) -> Result<Decoded<'_>, Rejected> {
         None => None,
         Some(raw) if Kind::of(raw) == Kind::String && Id::is_keepable(raw) => Some(Id::of(raw)),
         Some(raw) if Kind::of(raw) == Kind::String => {
-            let problem = format!("longer than {} bytes", Id::LONGEST);
+            let problem = format!("longer than {} bytes", Id::MAX_BYTES);
             return Err(reject(None, ErrorBody::fields(&[("id".to_owned(), problem)])));
         }
         Some(raw) => {
@@ -86,13 +86,13 @@ pub(super) fn decode(text: &str) -> Result<Decoded<'_>, Rejected> {
     }
 }
 
-/// The last step of reading fields: the envelope's own, and the verdict.
+/// The last step of reading fields: checks the envelope and returns the problems.
 pub(super) fn checked(mut fields: Fields<'_, '_>) -> Result<(), ErrorBody> {
     fields.envelope();
     fields.finish().map_err(|problems| ErrorBody::fields(&problems))
 }
 
-/// Reads a request of one of the capabilities.
+/// Reads a request of a capability.
 pub(super) fn read<'a>(line: &Decoded<'a>) -> Result<Request<'a>, ErrorBody> {
     match line.message.name {
         "tool/list/req" => read_list(&line.members),
@@ -107,8 +107,8 @@ fn read_list<'a>(members: &Members<'a>) -> Result<Request<'a>, ErrorBody> {
     let tags = fields.texts("filter_tags");
     let filter = Filter::new(&fields.text("query"), &tags, fields.flag("include_deferred"));
     checked(fields)?;
-    let asked = Asked::List(filter);
-    Ok(Request { session_id: Cow::Borrowed(""), asked, operation: Operation::ListTools, timeout: None })
+    let request_kind = RequestKind::List(filter);
+    Ok(Request { session_id: Cow::Borrowed(""), request_kind, operation: Operation::ListTools, timeout: None })
 }
 
 fn read_call<'a>(members: &Members<'a>) -> Result<Request<'a>, ErrorBody> {
@@ -121,12 +121,12 @@ fn read_call<'a>(members: &Members<'a>) -> Result<Request<'a>, ErrorBody> {
     let timeout = timeout(&mut fields, DEFAULT_CALL_TIMEOUT);
     checked(fields)?;
     let arguments = arguments.map_or_else(gladhand_core::operations::call::no_arguments, Cow::Borrowed);
-    let asked = Asked::Tool { name: name.clone().into_owned(), streaming, events: 0 };
+    let request_kind = RequestKind::Tool { name: name.clone().into_owned(), streaming, events: 0 };
     let operation = Operation::CallTool(ToolCall { name, arguments });
-    Ok(Request { session_id, asked, operation, timeout: Some(timeout) })
+    Ok(Request { session_id, request_kind, operation, timeout: Some(timeout) })
 }
 
-/// A request that is carried to whoever serves its capability: its fields are held to their types, and not read.
+/// A request that is passed to the provider of its capability. Only the types of its fields are checked.
 fn carry<'a>(line: &Decoded<'a>) -> Result<Request<'a>, ErrorBody> {
     let message = line.message;
     schemas::check(message.name, &line.members).map_err(|problems| ErrorBody::fields(&problems))?;
@@ -135,7 +135,8 @@ fn carry<'a>(line: &Decoded<'a>) -> Result<Request<'a>, ErrorBody> {
         "proc/spawn/req" | "toolkit/configure/req" | "chain/req" => fields.text("session_id"),
         _ => Cow::Borrowed(""),
     };
-    // Only of a skill is the host to see that it ends in time: a chain reports that itself, and a process outlives its request.
+    // The host enforces a timeout only for a skill. A chain reports its own timeout, and a process outlives its
+    // request.
     let timeout = (message.name == "skill/call/req").then(|| timeout(&mut fields, DEFAULT_SKILL_TIMEOUT));
     let raw: &RawValue =
         serde_json::from_str(line.text).map_err(|error| ErrorBody::parse(Undecodable::Json, error.to_string()))?;
@@ -145,12 +146,17 @@ fn carry<'a>(line: &Decoded<'a>) -> Result<Request<'a>, ErrorBody> {
         request: line.id.clone(),
         message: Cow::Borrowed(raw),
     });
-    Ok(Request { session_id, asked: Asked::Carried { message, held_back: HeldBack::default() }, operation, timeout })
+    Ok(Request {
+        session_id,
+        request_kind: RequestKind::Carried { message, held_back: HeldBack::default() },
+        operation,
+        timeout,
+    })
 }
 
 fn timeout(fields: &mut Fields<'_, '_>, default: Duration) -> Duration {
     match fields.integer("timeout") {
-        Some(seconds @ 1..) => Duration::from_secs(seconds.unsigned_abs()).min(LONGEST_CALL_TIMEOUT),
+        Some(seconds @ 1..) => Duration::from_secs(seconds.unsigned_abs()).min(MAX_CALL_TIMEOUT),
         _ => default,
     }
 }

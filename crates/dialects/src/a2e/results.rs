@@ -1,8 +1,8 @@
-//! A tool's result as `ToolResult`, and back (a2e §§9.2, 9.3).
+//! Converts a tool's result to `ToolResult` and back (a2e §§9.2, 9.3).
 //!
-//! Structured data travels as `data`; a lone text as `data.value`; several blocks as `data.content`.
-//! Content that structured data does not repeat goes into an additional `content`, so that nothing
-//! is lost between two peers that know it, and nobody is disturbed who does not.
+//! A structured result is written as `data`, a single text as `data.value`, several blocks as `data.content`. Content
+//! that a structured result does not repeat goes into an additional member `content`. Two peers that know this member
+//! lose nothing, and other peers ignore it.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use gladhand_core::wire::{Members, RawValue, json};
 use super::fields::{integer_of, text_of};
 use super::message::{Object, write_list};
 
-/// Members that a neutral result has no words for, kept in its `extra` if they say something.
+/// Members that the neutral result does not have. They are kept in its `extra` if they carry information.
 const OWN: [&str; 4] = ["summary", "truncated", "exit_code", "error_code"];
-/// Members that are made afresh for each result.
+/// Members that are generated for each result.
 const MADE: [&str; 7] = ["success", "tool_name", "data", "error", "duration_ms", "events", "content"];
 const FAILED: &str = "tool_execution_error";
 
@@ -54,11 +54,11 @@ pub(super) fn write_result(out: &mut Vec<u8>, name: &str, result: &ToolResult, t
 
 /// Reads a `ToolResult`.
 pub(super) fn read_result(raw: &RawValue) -> Result<ToolResult, &'static str> {
-    let members = Members::of(raw).ok_or("the result is no object")?;
+    let members = Members::of(raw).ok_or("the result is not an object")?;
     let failed = match members.raw("success").map(RawValue::get) {
         Some("true") => false,
         Some("false") => true,
-        _ => return Err("the result does not say whether it is a success"),
+        _ => return Err("the result has no valid `success`"),
     };
     let data = members.some("data");
     let mut result = match data {
@@ -96,7 +96,7 @@ fn write_data(out: &mut Vec<u8>, result: &ToolResult) {
     }
 }
 
-/// Whether there is content that neither `data` nor `error` carries.
+/// Whether the result has content that neither `data` nor `error` contains.
 fn has_more_than_data(result: &ToolResult) -> bool {
     match (&result.structured, result.content.as_slice()) {
         (_, []) => false,
@@ -139,7 +139,7 @@ fn write_block(out: &mut Vec<u8>, block: &Content) {
     }
 }
 
-/// Content blocks, if every item is one.
+/// The content blocks, if every item is one.
 fn read_blocks(raw: &RawValue) -> Option<Vec<Content>> {
     let items: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
     let blocks = items.into_iter().map(|item| {

@@ -1,11 +1,11 @@
-//! The fields of the requests that are carried and not read here: their names, their types, and which are mandatory (a2e
-//! §§10–19). What passes this table can be read by whoever answers.
+//! The fields of requests that are passed on unparsed: names, types, and which are mandatory (a2e §§10–19). The
+//! provider can deserialize any message that passes this check.
 
 use gladhand_core::wire::Members;
 
 use super::fields::Fields;
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Text,
@@ -19,14 +19,14 @@ enum Shape {
     TextMap,
 }
 
-/// Whether a field must be there.
+/// Whether a field must be present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Presence {
-    /// Without it the message is no message.
+    /// A message without the field is invalid.
     Mandatory,
-    /// It has a default.
+    /// The field has a default.
     Optional,
-    /// It has a default, and may be `null` as well.
+    /// The field has a default, and may also be `null`.
     Nullable,
 }
 
@@ -35,7 +35,7 @@ type Row = (&'static str, Shape, Presence);
 use Presence::{Mandatory, Nullable, Optional};
 use Shape::{Flag, Integer, Number, Object, Objects, Text, TextMap, Texts};
 
-/// The fields of a request, the envelope's apart. None for a type that is not carried.
+/// The fields of a request, without the envelope. Empty for a type that is not passed on.
 #[rustfmt::skip]
 fn rows(kind: &str) -> &'static [Row] {
     match kind {
@@ -128,7 +128,7 @@ fn rows(kind: &str) -> &'static [Row] {
     }
 }
 
-/// Holds a message to the fields of its type.
+/// Checks the fields of a message against its type.
 pub(super) fn check(kind: &str, members: &Members<'_>) -> Result<(), Vec<(String, String)>> {
     let mut fields = Fields::of(members);
     let _ = fields.envelope();

@@ -1,4 +1,4 @@
-//! Lists of tools: which of them a request shows, and a tool as a `ToolDefinition` (a2e §9).
+//! Lists of tools: the filter of a request, and the conversion to `ToolDefinition` (a2e §9).
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use super::fields::text_of;
 use super::message::Object;
 use super::parameters::{schema_of, write_parameters};
 
-/// Members of a definition that the neutral model has words for.
+/// Members of a definition that the neutral model has.
 const NEUTRAL: [&str; 7] =
     ["name", "description", "input_parameters", "output_parameters", "tags", "defer_loading", "title"];
-/// Members of a definition that only A2E has words for, and how they are when nobody said anything.
+/// Members of a definition that only A2E has, with their defaults.
 const OWN: [(&str, Kind, &str); 4] = [
     ("streaming", Kind::Bool, "true"),
     ("idempotent", Kind::Bool, "false"),
@@ -21,7 +21,7 @@ const OWN: [(&str, Kind, &str); 4] = [
     ("toolkit", Kind::String, "null"),
 ];
 
-/// Which tools a `tool/list/req` wants to see.
+/// The filter of a `tool/list/req`.
 #[derive(Debug)]
 pub(super) struct Filter {
     query: String,
@@ -30,7 +30,7 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// How many bytes of the peer's making it keeps.
+    /// The number of kept bytes that the peer controls.
     pub(super) fn held(&self) -> usize {
         self.query.len() + self.tags.iter().map(|tag| size_of::<String>() + tag.capacity()).sum::<usize>()
     }
@@ -43,7 +43,7 @@ impl Filter {
         }
     }
 
-    /// Whether a tool is shown. A search finds deferred tools too: the flag is about plain lists.
+    /// Whether a tool is in the list. A search also finds deferred tools: the flag only affects lists without a query.
     pub(super) fn shows(&self, tool: &Tool) -> bool {
         let tags: Vec<_> = tool.tags.iter().map(|tag| tag.to_lowercase()).collect();
         if !self.tags.iter().all(|wanted| tags.contains(wanted)) {
@@ -77,7 +77,7 @@ pub(super) fn write_definition(out: &mut Vec<u8>, tool: &Tool) {
     if let Some(title) = &tool.title {
         definition = definition.with("title", title);
     }
-    // Agents ignore members they do not know, so what came from elsewhere can travel along.
+    // Agents ignore unknown members, so members from other dialects can be included.
     let taken = |name: &str| NEUTRAL.contains(&name) || OWN.iter().any(|(own, ..)| *own == name);
     for (name, raw) in tool.extra.iter().filter(|(name, _)| !taken(name)) {
         definition = definition.raw(name, raw.get());
@@ -108,18 +108,18 @@ pub(super) fn read_definition(raw: &RawValue) -> Option<Tool> {
     })
 }
 
-/// The strings of a list; what is no string is left out.
+/// The strings of a list. Other items are left out.
 fn texts(raw: &RawValue) -> Vec<String> {
     let items: Vec<&RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
     items.into_iter().filter_map(json::string).map(Cow::into_owned).collect()
 }
 
-/// Progress as A2E counts it. Without a known end, the number itself is all there is.
+/// Progress as a percentage. If the total is unknown, the number itself is used.
 pub(super) fn percent(progress: &Progress) -> u8 {
     let percent = match progress.total {
         Some(total) if total > 0.0 => progress.progress / total * 100.0,
         _ => progress.progress,
     };
-    // A cast from a float saturates, and turns what is no number into 0.
+    // A cast from a float saturates, and turns NaN into 0.
     percent.clamp(0.0, 100.0) as u8
 }

@@ -1,4 +1,4 @@
-//! The neutral model in Fluxloop's words and back: tools, results, failures.
+//! Converts tools, results and failures between the neutral model and Fluxloop.
 
 use gladhand_core::operations::{Content, Failure, FailureKind, Outcome, Reply, Tool, ToolResult};
 use gladhand_core::wire::json::Kind;
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::envelope::{Error, Form, HANDSHAKE};
 
-/// The tools of the page in its order, then those that the shipped server added (§§3, 9).
+/// The tools of the published page in its order, then those that the shipped server added (§§3, 9).
 const ORDER: [&str; 12] = [
     "faq",
     "analyze_repository",
@@ -23,18 +23,19 @@ const ORDER: [&str; 12] = [
     "fetch_insight_context",
 ];
 
-/// The names of the tools but `handshake`, which is ours: those of Fluxloop first, in the order of the form.
+/// The names of the tools without `handshake`, which we add ourselves. Fluxloop's tools come first, in the order of the
+/// form.
 pub(super) fn names(tools: &[Tool], form: Form) -> Vec<&str> {
     let mut names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).filter(|name| *name != HANDSHAKE).collect();
     names.sort_by_key(|name| match ORDER.iter().position(|known| known == name) {
-        // The shipped server puts its first two the other way round.
+        // The shipped server swaps the first two.
         Some(place @ (0 | 1)) if form == Form::Shipped => 1 - place,
         place => place.unwrap_or(ORDER.len()),
     });
     names
 }
 
-/// A tool's result as the object that every result is here.
+/// A tool's result as an object, the only form of a result in Fluxloop.
 pub(super) fn object(result: &ToolResult) -> Box<RawValue> {
     #[derive(Serialize)]
     struct Data<'a> {
@@ -71,7 +72,7 @@ fn block(content: &Content) -> Box<RawValue> {
     }
 }
 
-/// A failure that the tool reports itself.
+/// The error for a failure that the tool reports itself.
 pub(super) fn reported(result: &ToolResult) -> Error {
     let error = Error::new("tool_error", result.joined_text());
     match &result.structured {
@@ -80,7 +81,7 @@ pub(super) fn reported(result: &ToolResult) -> Error {
     }
 }
 
-/// A call that ended without a reply, for any reason but an unknown tool.
+/// The error for a failed call, except for an unknown tool.
 pub(super) fn failed(failure: &Failure) -> Error {
     #[derive(Serialize)]
     struct Param<'a> {
@@ -94,7 +95,7 @@ pub(super) fn failed(failure: &Failure) -> Error {
     let message = failure.message.as_str();
     match failure.kind {
         FailureKind::ToolFailed | FailureKind::InvalidArguments if failure.data.is_some() => {
-            // A missing parameter is an error of the tool, one of the wrong type an invalid payload (§6.2).
+            // A missing parameter is a tool error; a parameter of the wrong type is an invalid payload (§6.2).
             let is_missing =
                 || failure.data.as_deref().and_then(Members::of).is_some_and(|data| data.has("missing_param"));
             let is_of_tool = failure.kind == FailureKind::ToolFailed || is_missing();
@@ -113,7 +114,7 @@ pub(super) fn failed(failure: &Failure) -> Error {
     }
 }
 
-/// A result as the shipped server writes it: what the page cites as an object, it cites by its path.
+/// A result in the shipped server's form: a citation is a path instead of an object.
 pub(super) fn citing_by_path(result: &RawValue) -> Option<Box<RawValue>> {
     let members = Members::of(result)?;
     let cited: Vec<&RawValue> = serde_json::from_str(members.raw("citations")?.get()).ok()?;
@@ -139,7 +140,7 @@ pub(super) fn citing_by_path(result: &RawValue) -> Option<Box<RawValue>> {
     Some(json::raw(text))
 }
 
-/// What a result means: the reverse of [`object`].
+/// Parses a result: the reverse of [`object`].
 pub(super) fn read_result(result: &RawValue) -> ToolResult {
     let members = Members::of(result).unwrap_or_default();
     if members.len() == 1 {
@@ -162,7 +163,7 @@ fn read_block(raw: &RawValue) -> Option<Content> {
     })
 }
 
-/// What an error object means for a call.
+/// Parses the error object of a call.
 pub(super) fn read_error(error: &RawValue) -> Outcome {
     let error = Members::of(error).unwrap_or_default();
     let message = error.raw("message").map_or_else(|| "an error without a message".to_owned(), words);
@@ -173,20 +174,20 @@ pub(super) fn read_error(error: &RawValue) -> Outcome {
         Some("invalid_payload") => FailureKind::InvalidArguments,
         Some("busy") => FailureKind::Busy,
         Some("internal_error") => {
-            let told = KINDS.into_iter().find(|kind| Some(kind.word()) == reason.as_deref());
-            told.unwrap_or(FailureKind::UpstreamError)
+            let reported_kind = KINDS.into_iter().find(|kind| Some(kind.word()) == reason.as_deref());
+            reported_kind.unwrap_or(FailureKind::UpstreamError)
         }
         _ => FailureKind::UpstreamError,
     };
     Err(Failure { data: error.some("details").map(ToOwned::to_owned), ..Failure::new(kind, message) })
 }
 
-/// A peer's words. The shipped server sends an object in one case.
+/// A peer's message. In one case, the shipped server sends an object.
 pub(super) fn words(raw: &RawValue) -> String {
     json::string(raw).map_or_else(|| raw.get().to_owned(), |text| text.into_owned())
 }
 
-/// The kinds that travel as `details.reason` under their own word.
+/// The kinds that are sent as `details.reason`.
 const KINDS: [FailureKind; 7] = [
     FailureKind::Denied,
     FailureKind::Cancelled,
@@ -202,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_become_objects_and_come_back() {
+    fn results_convert_to_objects_and_back() {
         let image = r#"{"type":"image","data":"","mimeType":"image/png"}"#;
         let with = |content| ToolResult { content, ..ToolResult::default() };
         let block = || Content::Block(json::raw(image.to_owned()));

@@ -1,7 +1,7 @@
 //! Our side towards a Fluxloop server.
 //!
-//! Speaks page form; a shipped server gives itself away by not knowing the page's handshake, and is
-//! spoken to in its own form from then on. Answers are matched by id: order is not relied upon.
+//! It starts in page form. A shipped server is recognised because it does not know the page's handshake, and the client
+//! then switches to the shipped form. Answers are matched by id, independent of their order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::MAX_TOOLS;
 use crate::ambient::Ambient;
 use crate::side::{Client, ClientSetup, Event, Heard};
 
-/// How many requests of ours may be without an answer.
+/// Maximum number of pending requests.
 const MAX_PENDING: usize = 4_096;
 
 /// The client side. One step, then drain.
@@ -33,25 +33,25 @@ pub(super) struct FluxloopClient {
     next_id: u64,
 }
 
-/// What a request of ours was.
+/// The kind of a pending request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pending {
-    /// The opening.
+    /// The handshake of the opening.
     Opening,
-    /// A handshake, for its list of tools.
+    /// A handshake that was sent for its list of tools.
     List(CallId),
-    /// A tool.
+    /// A tool call.
     Call(CallId),
 }
 
 impl FluxloopClient {
-    /// A client that has not opened yet.
+    /// A client before its opening.
     pub(super) fn new(setup: ClientSetup) -> Self {
         Self { setup, form: Form::Page, is_open: false, pending: BTreeMap::new(), next_id: 0 }
     }
 
-    fn handshake(&mut self, what: Pending, heard: &mut Heard) {
-        let id = self.remember(what);
+    fn handshake(&mut self, request_kind: Pending, heard: &mut Heard) {
+        let id = self.add_pending(request_kind);
         let word = match self.form {
             Form::Page => "type",
             Form::Shipped => "tool",
@@ -64,7 +64,7 @@ impl FluxloopClient {
 
     fn request(&mut self, call: CallId, tool: &ToolCall<'_>, heard: &mut Heard) -> Result<(), Failure> {
         let parameters = self.sendable(&tool.arguments)?;
-        let id = self.remember(Pending::Call(call));
+        let id = self.add_pending(Pending::Call(call));
         let wire = &mut heard.wire;
         let begin = wire.len();
         wire.push(b'{');
@@ -88,8 +88,8 @@ impl FluxloopClient {
         Ok(())
     }
 
-    /// Whether arguments can be sent at all: a server answers what it cannot read without an id,
-    /// and such an answer finds nobody.
+    /// Checks that the arguments can be sent. A server answers an unreadable line without an id, and such an answer
+    /// matches no request.
     fn sendable<'a>(&self, arguments: &'a RawValue) -> Result<Members<'a>, Failure> {
         let refused = |problem| Err(Failure::new(FailureKind::InvalidArguments, problem));
         let text = arguments.get();
@@ -102,16 +102,16 @@ impl FluxloopClient {
         if json::is_deeper_than(text.as_bytes(), MAX_DEPTH - 1) {
             return refused("the arguments nest too deeply");
         }
-        let Some(members) = Members::of(arguments) else { return refused("the arguments are no object") };
+        let Some(members) = Members::of(arguments) else { return refused("the arguments are not an object") };
         if self.form == Form::Shipped && members.iter().any(|(name, _)| RESERVED.contains(&name)) {
             return refused("this server cannot be sent an argument named `id` or `tool`");
         }
         Ok(members)
     }
 
-    fn remember(&mut self, what: Pending) -> String {
+    fn add_pending(&mut self, request_kind: Pending) -> String {
         self.next_id += 1;
-        self.pending.insert(self.next_id, what);
+        self.pending.insert(self.next_id, request_kind);
         self.next_id.to_string()
     }
 
@@ -130,12 +130,12 @@ impl FluxloopClient {
         Ok(())
     }
 
-    /// Which of our requests an answer belongs to.
+    /// Removes and returns the request that an answer belongs to.
     fn take_pending(&mut self, id: Option<&RawValue>) -> Option<Pending> {
         match id.filter(|id| Kind::of(id) != Kind::Null) {
             Some(id) => self.pending.remove(&json::string(id)?.parse().ok()?),
-            // The server could not read a line of ours. If only one is without an answer, it was that one.
-            None if self.pending.len() == 1 => self.pending.pop_first().map(|(_, what)| what),
+            // The server could not read a line of ours. If only one request is pending, it was that one.
+            None if self.pending.len() == 1 => self.pending.pop_first().map(|(_, request_kind)| request_kind),
             None => None,
         }
     }
@@ -194,13 +194,13 @@ impl Client for FluxloopClient {
 
     fn receive(&mut self, text: &str, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let Ok(members) = Members::parse(text) else {
-            heard.events.push(Event::Dropped("a line that is no JSON object"));
+            heard.events.push(Event::Dropped("a line that is not a JSON object"));
             return;
         };
         let is_answer = matches!(members.str("type").as_deref(), Some("response" | "error"));
         let pending = if is_answer { self.take_pending(members.raw("id")) } else { None };
         let Some(pending) = pending else {
-            heard.events.push(Event::Dropped("an answer to no request of ours"));
+            heard.events.push(Event::Dropped("a response without a pending request"));
             return;
         };
         let outcome = match (pending, Answer::read(&members, self.form)) {
@@ -240,7 +240,7 @@ impl Client for FluxloopClient {
         heard: &mut Heard,
     ) {
         let (operation, call) = (call.operation, call.id);
-        if let Some(outcome) = operation.where_there_are_only_tools() {
+        if let Some(outcome) = operation.outcome_with_only_tools() {
             heard.events.push(Event::Answered(call, outcome));
         } else if let Err(failure) = self.begin(call, &operation, heard) {
             heard.events.push(Event::Answered(call, Err(failure)));
@@ -248,9 +248,12 @@ impl Client for FluxloopClient {
     }
 
     fn cancel(&mut self, call: CallId, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        // Fluxloop has no word for it: the server goes on, and its answer is dropped.
-        let is_it = |what: &Pending| matches!(what, Pending::List(id) | Pending::Call(id) if *id == call);
-        if let Some(request) = self.pending.iter().find(|(_, what)| is_it(what)).map(|(request, _)| *request) {
+        // Fluxloop has no cancellation: the server continues, and its answer is dropped.
+        let is_it =
+            |request_kind: &Pending| matches!(request_kind, Pending::List(id) | Pending::Call(id) if *id == call);
+        if let Some(request) =
+            self.pending.iter().find(|(_, request_kind)| is_it(request_kind)).map(|(request, _)| *request)
+        {
             self.pending.remove(&request);
             let failure = Failure::new(FailureKind::Cancelled, "cancelled by the caller");
             heard.events.push(Event::Answered(call, Err(failure)));
@@ -259,11 +262,11 @@ impl Client for FluxloopClient {
 
     fn gone(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         self.is_open = false;
-        for what in std::mem::take(&mut self.pending).into_values() {
-            heard.events.push(match what {
+        for request_kind in std::mem::take(&mut self.pending).into_values() {
+            heard.events.push(match request_kind {
                 Pending::Opening => Event::Refused(Refusal::PeerGone),
                 Pending::List(call) | Pending::Call(call) => {
-                    let failure = Failure::new(FailureKind::UpstreamLost, "the server is gone");
+                    let failure = Failure::new(FailureKind::UpstreamLost, "the server disconnected");
                     Event::Answered(call, Err(failure))
                 }
             });
@@ -271,7 +274,7 @@ impl Client for FluxloopClient {
     }
 }
 
-/// Names are all that Fluxloop tells of its tools.
+/// Fluxloop's list contains only the names of tools.
 fn read_tools(result: &RawValue) -> Outcome {
     let names = opening::read_names(result).map_err(upstream_error)?;
     if names.len() > MAX_TOOLS {
@@ -281,7 +284,7 @@ fn read_tools(result: &RawValue) -> Outcome {
     Ok(Reply::Tools(names.into_iter().map(|name| Tool::new(name, "", schema())).collect()))
 }
 
-/// A handshake that a server answers with a tool's failure is still no list.
+/// A tool's failure in answer to a handshake is not a list.
 fn no_list(_failed: Reply) -> Outcome {
     Err(upstream_error("the server failed to list its tools"))
 }

@@ -1,5 +1,4 @@
-//! The two envelopes: what a line asks for and in which form, and lines written in either
-//! (`fluxloop` §§3–6).
+//! The two forms of the envelope: reads a line in either form, and writes lines in both (`fluxloop` §§3–6).
 
 use std::borrow::Cow;
 
@@ -10,44 +9,44 @@ use serde::Serialize;
 
 use super::numbers;
 
-/// How an envelope looks.
+/// The form of an envelope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// As the protocol page has it: `type`, `params`, bare results.
+    /// The form of the protocol page: `type`, `params`, bare results.
     Page,
-    /// As the shipped server has it: `tool` and its parameters side by side, wrapped results.
+    /// The form of the shipped server: `tool` next to its parameters, wrapped results.
     Shipped,
 }
 
-/// A line, read.
+/// A parsed line.
 #[derive(Debug)]
-pub(super) struct Asked<'a> {
-    /// The form that it is in and is answered in.
+pub(super) struct ParsedLine<'a> {
+    /// The form of the line and of its answer.
     pub(super) form: Form,
-    /// Its id as it was written; absent and `null` are the same.
+    /// The id as written. Absent and `null` are equivalent.
     pub(super) id: Option<&'a RawValue>,
-    /// What it asks for, or what is wrong with it.
-    pub(super) what: Result<What<'a>, Error>,
+    /// The request, or the error in the line.
+    pub(super) request: Result<Request<'a>, Error>,
 }
 
-/// What a line asks for.
+/// The request in a line.
 #[derive(Debug)]
-pub(super) enum What<'a> {
-    /// Who we are and which tools there are.
+pub(super) enum Request<'a> {
+    /// Asks for our identity and the tools.
     Handshake,
-    /// Run a tool.
+    /// Calls a tool.
     Call {
-        /// Its name as sent.
+        /// The name as sent.
         tool: Cow<'a, str>,
-        /// Its parameters: an object.
+        /// The parameters: an object.
         params: Cow<'a, RawValue>,
     },
 }
 
-impl<'a> Asked<'a> {
-    /// Reads a line.
+impl<'a> ParsedLine<'a> {
+    /// Parses a line.
     pub(super) fn read(text: &'a str) -> Self {
-        let garbage = |error| Asked { form: Form::Page, id: None, what: Err(error) };
+        let garbage = |error| ParsedLine { form: Form::Page, id: None, request: Err(error) };
         if !text.starts_with('{') {
             return garbage(match serde_json::from_str::<&RawValue>(text) {
                 Ok(_) => Error::new(INVALID_PAYLOAD, "Decoded payload is not a JSON object"),
@@ -62,21 +61,21 @@ impl<'a> Asked<'a> {
     }
 
     fn classify(members: &Members<'a>) -> Self {
-        let asked = |form, what| Asked { form, id: members.some("id"), what };
+        let parsed = |form, request| ParsedLine { form, id: members.some("id"), request };
         if members.has("jsonrpc") {
             let error = Error::new(INVALID_PAYLOAD, "This session speaks Fluxloop: JSON-RPC is not answered in it");
-            return asked(Form::Page, Err(error));
+            return parsed(Form::Page, Err(error));
         }
         let kind = members.str("type");
         match (members.has("type"), kind.as_deref()) {
             (false, _) if members.has("tool") => {
-                asked(Form::Shipped, call(members, || Ok(Cow::Owned(parameters_beside(members)))))
+                parsed(Form::Shipped, call(members, || Ok(Cow::Owned(parameters_beside(members)))))
             }
-            (false, _) => asked(Form::Page, Err(Error::missing("type"))),
-            (true, Some("handshake")) => asked(Form::Page, Ok(What::Handshake)),
-            (true, Some("request")) if !members.has("tool") => asked(Form::Page, Err(Error::missing("tool"))),
-            (true, Some("request")) => asked(Form::Page, call(members, || parameters_within(members))),
-            (true, kind) => asked(Form::Page, Err(Error::unknown_type(kind))),
+            (false, _) => parsed(Form::Page, Err(Error::missing("type"))),
+            (true, Some("handshake")) => parsed(Form::Page, Ok(Request::Handshake)),
+            (true, Some("request")) if !members.has("tool") => parsed(Form::Page, Err(Error::missing("tool"))),
+            (true, Some("request")) => parsed(Form::Page, call(members, || parameters_within(members))),
+            (true, kind) => parsed(Form::Page, Err(Error::unknown_type(kind))),
         }
     }
 }
@@ -84,12 +83,12 @@ impl<'a> Asked<'a> {
 fn call<'a>(
     members: &Members<'a>,
     params: impl FnOnce() -> Result<Cow<'a, RawValue>, Error>,
-) -> Result<What<'a>, Error> {
+) -> Result<Request<'a>, Error> {
     let tool = members.str("tool").ok_or_else(|| Error::wrong_kind("tool", "string"))?;
     if tool == HANDSHAKE {
-        return Ok(What::Handshake);
+        return Ok(Request::Handshake);
     }
-    Ok(What::Call { tool, params: params()? })
+    Ok(Request::Call { tool, params: params()? })
 }
 
 /// Page form: the member `params`.
@@ -101,7 +100,7 @@ fn parameters_within<'a>(members: &Members<'a>) -> Result<Cow<'a, RawValue>, Err
     }
 }
 
-/// Shipped form: all members but `id` and `tool`.
+/// Shipped form: all members except `id` and `tool`.
 fn parameters_beside(members: &Members<'_>) -> Box<RawValue> {
     let mut object = Vec::from(*b"{");
     for (name, value) in members.iter().filter(|(name, _)| !RESERVED.contains(name)) {
@@ -111,7 +110,7 @@ fn parameters_beside(members: &Members<'_>) -> Box<RawValue> {
     json::raw(String::from_utf8_lossy(&object).into_owned())
 }
 
-/// Members of a shipped request that are no parameters.
+/// Members of a shipped request that are not parameters.
 pub(super) const RESERVED: [&str; 2] = ["id", "tool"];
 
 /// The tool that every server has.
@@ -122,11 +121,11 @@ const INVALID_PAYLOAD: &str = "invalid_payload";
 /// An error object.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Error {
-    /// For programs.
+    /// The error code, for programs.
     code: Cow<'static, str>,
-    /// For people.
+    /// The description, for people.
     message: String,
-    /// More, where there is more.
+    /// Further details, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<Box<RawValue>>,
 }
@@ -142,7 +141,7 @@ impl Error {
         Self { details: Some(json::to_raw(details)), ..self }
     }
 
-    /// A line that is no JSON, or not within the limits.
+    /// A line that is not JSON, or exceeds the limits.
     pub(super) fn unreadable(fault: &Fault) -> Self {
         Self::new(INVALID_PAYLOAD, format!("Malformed line: {fault}"))
     }
@@ -181,8 +180,8 @@ pub(super) fn write_error(out: &mut Vec<u8>, form: Form, id: Option<&str>, error
     write_line(out, form, "error", id, "error", error);
 }
 
-/// The page puts the id before the body, the shipped server behind it. Without an id the forms are the
-/// same bytes, so nobody has to remember in which form to answer a line that cannot be read.
+/// The page puts the id before the body, the shipped server after it. Without an id, both forms are identical. The form
+/// of an unreadable line is therefore irrelevant.
 fn write_line<T: Serialize + ?Sized>(
     out: &mut Vec<u8>,
     form: Form,
@@ -210,12 +209,12 @@ fn write_line<T: Serialize + ?Sized>(
             push_id(out);
         }
     }
-    // The id and the body may hold JSON as others wrote it.
+    // The id and the body can contain raw JSON of a peer.
     json::flatten(&mut out[begin..]);
     out.extend_from_slice(b"}\n");
 }
 
-/// Appends a member to an object that was begun, with a comma unless it is the first.
+/// Appends a member to an open object, with a comma unless it is the first.
 pub(super) fn push_member<T: Serialize + ?Sized>(out: &mut Vec<u8>, name: &str, value: &T) {
     if out.last() != Some(&b'{') {
         out.push(b',');

@@ -1,10 +1,9 @@
-//! Fluxloop 0.1.0: one object a line, handshake and requests in, responses and errors out.
+//! Fluxloop 0.1.0: one JSON object per line; handshakes and requests in, responses and errors out.
 //!
-//! Follows our digest `fluxloop` (§§2–7, 9, 20, 22). There are two forms of the same dialect: the one
-//! that the protocol page describes and the one that the shipped server speaks. A line tells which
-//! it is in, and is answered in it; everything behind the envelope is shared. The shipped server
-//! dies of any malformed line and prints runtime errors; this one answers as the digest's
-//! recommendations say and goes on.
+//! Follows our digest `fluxloop` (§§2–7, 9, 20, 22). The dialect has two forms: that of the protocol page and that of
+//! the shipped server. A line shows its form and is answered in the same form. Everything except the envelope is
+//! shared. The shipped server crashes on any malformed line and prints runtime errors. This one answers as the digest
+//! recommends, and continues.
 
 use gladhand_core::negotiation::Offer;
 use gladhand_core::wire::lines::Terminator;
@@ -47,12 +46,12 @@ pub static DIALECT: Dialect = Dialect {
 };
 
 fn excuse(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Vec<u8>) {
-    let asked = envelope::Asked::read(line.text);
+    let parsed = envelope::ParsedLine::read(line.text);
     let error = envelope::Error::new("internal_error", why).with(&serde_json::json!({"reason": "unavailable"}));
-    envelope::write_error(wire, asked.form, asked.id.map(RawValue::get), &error);
+    envelope::write_error(wire, parsed.form, parsed.id.map(RawValue::get), &error);
 }
 
-/// Members that no message of ours has: a line with one of them and an odd `type` is somebody else's.
+/// Members that no Fluxloop message has. A line with one of them and an unknown `type` belongs to another dialect.
 const FOREIGN: [&str; 3] = ["a2e", "version", "req_id"];
 
 fn claim(first: &FirstLine<'_>) -> Claim {
@@ -68,7 +67,7 @@ fn claim(first: &FirstLine<'_>) -> Claim {
     }
 }
 
-/// Whether a line is an error in its envelope, which is the same in both forms.
+/// Whether a line is an error envelope, which is the same in both forms.
 fn recognizes_reply(line: &FirstLine<'_>) -> bool {
     let Some(members) = line.members.as_ref().filter(|members| !FOREIGN.iter().any(|name| members.has(name))) else {
         return false;

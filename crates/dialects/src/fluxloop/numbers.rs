@@ -1,9 +1,9 @@
-//! Numbers that no double can hold.
+//! Detects numbers that do not fit into a double.
 //!
-//! The peers' decoder refuses a line that holds one (`fluxloop` §6.2). Integers are kept as text and
-//! may be as long as they like; a number with a fraction or an exponent must fit.
+//! The peers' decoder rejects a line with such a number (`fluxloop` §6.2). Integers are kept as text and may have any
+//! length. A number with a fraction or an exponent must fit.
 
-/// Whether valid JSON text holds a number that is out of range.
+/// Whether valid JSON text contains a number that is out of range.
 pub(super) fn holds_out_of_range(text: &str) -> bool {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -31,7 +31,7 @@ fn is_out_of_range(number: &str) -> bool {
     number.contains(['.', 'e', 'E']) && number.parse::<f64>().is_ok_and(f64::is_infinite)
 }
 
-/// The offset behind the string that begins at `at`.
+/// The offset after the string that begins at `at`.
 fn end_of_string(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     while at < bytes.len() {

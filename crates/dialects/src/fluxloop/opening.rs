@@ -1,8 +1,7 @@
-//! The handshake, both sides of it: offers, the two results, and what a client makes of them
-//! (`fluxloop` §§3, 4, 9).
+//! Both sides of the handshake: the offers, the results in both forms, and their parsing (`fluxloop` §§3, 4, 9).
 //!
-//! A client that sends no handshake is served all the same. Its agreement says so: the capability
-//! `handshake` is provided and was not asked for.
+//! A client that sends no handshake is served too. Its agreement shows this: the capability `handshake` is provided but
+//! not wanted.
 
 use gladhand_core::negotiation::{
     Agreement, Capability, Defined, Kind, Minimum, Need, Offer, Peer, Refusal, Rule, Rules, Side, VersionRule, Wants,
@@ -15,16 +14,16 @@ use serde::Serialize;
 use super::envelope::Form;
 use crate::side::{ClientSetup, ServerSetup};
 
-/// How many tools of a server become terms of the agreement; all of them can be called.
-const MOST_TOOLS: usize = 256;
+/// Maximum number of tools that become terms of the agreement. Calls are not limited to these.
+const MAX_TOOL_TERMS: usize = 256;
 
-/// The version that the page describes; the shipped server says another on the wire.
+/// The version of the protocol page. The shipped server reports another one on the wire.
 pub(super) const VERSION: &str = "0.1.0";
 
 const HANDSHAKE: Capability = Capability::named("handshake");
 const TOOLS: Capability = Capability::named("tools");
 
-/// The names of all capabilities, which are the server's. A tool is one too, as `tools.NAME`.
+/// The names of all capabilities, which the server provides. Each tool is one too, as `tools.NAME`.
 pub const CAPABILITIES: [&str; 2] = ["handshake", "tools"];
 
 const RULES: Rules = Rules {
@@ -38,23 +37,23 @@ const RULES: Rules = Rules {
     },
 };
 
-/// The rows that carry a feature: there is one message that does something.
+/// The rows that carry a feature. The only message with an operation is `request`.
 pub(super) fn carriers(feature: Feature) -> Vec<Rule> {
     let needs = Some(Need { owner: Side::Server, capability: "tools" });
     let request = Rule { name: "request", from: Side::Client, kind: Kind::Call, needs, since: "", until: "" };
     if feature == Feature::Tools { vec![request] } else { Vec::new() }
 }
 
-/// How a client came to its session.
+/// How a client opened its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opened {
-    /// It sent a handshake.
+    /// The client sent a handshake.
     ByHandshake,
-    /// It called a tool right away.
+    /// The client called a tool first.
     ByRequest,
 }
 
-/// The agreement with a client, which says nothing of itself.
+/// The agreement with a client. A Fluxloop client declares nothing about itself.
 pub(super) fn agreement(setup: &ServerSetup, opened: Opened) -> Result<Agreement, Refusal> {
     let mut server = Offer::new(setup.identity.clone(), [VERSION]).providing(HANDSHAKE);
     if setup.menu.tools {
@@ -67,8 +66,8 @@ pub(super) fn agreement(setup: &ServerSetup, opened: Opened) -> Result<Agreement
     agree(&RULES, &client, &server)
 }
 
-/// The result of a handshake. Names and versions are those that page and server state; who we are
-/// is in `implementation`.
+/// The result of a handshake. Names and versions are those of the page or of the shipped server; our own identity is in
+/// `implementation`.
 #[derive(Debug, Serialize)]
 pub(super) struct HandshakeResult<'a> {
     name: &'static str,
@@ -85,7 +84,7 @@ enum Capabilities<'a> {
 }
 
 impl<'a> HandshakeResult<'a> {
-    /// The result in a form; `names` are the tools but `handshake`.
+    /// The result in a form. `names` are the tools without `handshake`.
     pub(super) fn new(form: Form, names: Vec<&'a str>, identity: &'a Peer) -> Self {
         let (name, version, capabilities) = match form {
             Form::Page => ("fluxloop-mcp", VERSION, Capabilities::Page { tools: with_handshake(names) }),
@@ -95,33 +94,33 @@ impl<'a> HandshakeResult<'a> {
     }
 }
 
-/// All names, in the order of the handshake.
+/// All names including `handshake`, in the order of the handshake.
 pub(super) fn with_handshake(names: Vec<&str>) -> Vec<&str> {
     std::iter::once("handshake").chain(names).collect()
 }
 
-/// The names of the tools but `handshake` in either form of a handshake's result.
+/// The names of the tools without `handshake`, from a handshake result in either form.
 pub(super) fn read_names(result: &RawValue) -> Result<Vec<String>, &'static str> {
-    let result = Members::of(result).ok_or("the result of the handshake is no object")?;
+    let result = Members::of(result).ok_or("the result of the handshake is not an object")?;
     let capabilities = result.raw("capabilities").ok_or("the result of the handshake has no `capabilities`")?;
     let list = Members::of(capabilities).and_then(|object| object.raw("tools")).unwrap_or(capabilities);
     let mut names: Vec<String> =
-        serde_json::from_str(list.get()).map_err(|_| "`capabilities` holds no list of tool names")?;
+        serde_json::from_str(list.get()).map_err(|_| "`capabilities` contains no list of tool names")?;
     names.retain(|name| name != "handshake");
     Ok(names)
 }
 
-/// What a server answered to our handshake.
+/// Parses a server's answer to our handshake.
 pub(super) fn read_answer(setup: &ClientSetup, result: &RawValue) -> Result<Agreement, Refusal> {
     let names = read_names(result).map_err(|problem| Refusal::PeerMisbehaved { problem: problem.to_owned() })?;
     let members = Members::of(result).unwrap_or_default();
-    let said = |members: &Members<'_>, name: &str| members.str(name).unwrap_or_default().into_owned();
-    // What the result calls its version is a product's number, not the wire's; nothing hangs on it.
+    let text = |members: &Members<'_>, name: &str| members.str(name).unwrap_or_default().into_owned();
+    // The `version` in the result is a product version, not the protocol version, so nothing depends on it.
     let own = members.object("implementation").unwrap_or_else(|| members.clone());
-    let mut server = Offer::new(Peer::new(said(&own, "name"), said(&own, "version")), [VERSION])
+    let mut server = Offer::new(Peer::new(text(&own, "name"), text(&own, "version")), [VERSION])
         .providing(HANDSHAKE)
         .providing(TOOLS);
-    for name in names.into_iter().take(MOST_TOOLS) {
+    for name in names.into_iter().take(MAX_TOOL_TERMS) {
         server = server.providing(Capability::from_wire(format!("tools.{name}")));
     }
     let mut client = Offer::new(setup.identity.clone(), [setup.version.clone()]);

@@ -1,8 +1,7 @@
 //! Our side towards a Fluxloop client.
 //!
-//! Every object gets exactly one answer, in request order and in the form that it was asked in. A
-//! handshake is a call like any other, because its answer lists the tools; so is the answer to an
-//! unknown tool in page form, which lists them too.
+//! Every object gets exactly one answer, in request order and in the form of the request. A handshake is a call like
+//! any other, because its answer lists the tools. The same applies to the answer for an unknown tool in page form.
 
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use gladhand_core::wire::{Fault, Id, RawValue};
 use serde::Serialize;
 
 use super::answers;
-use super::envelope::{self, Asked, Error, Form, What};
+use super::envelope::{self, Error, Form, ParsedLine, Request};
 use super::opening::{self, HandshakeResult, Opened};
 use super::queue::Queue;
 use crate::ambient::Ambient;
@@ -27,14 +26,14 @@ pub(super) struct FluxloopServer {
     next_call: u64,
 }
 
-/// How far the opening has come. Nothing has to come before anything else (`fluxloop` §7).
+/// The state of the opening. Fluxloop requires no order of messages (`fluxloop` §7).
 #[derive(Debug)]
 enum Session {
-    /// Nothing was asked yet.
+    /// No request has arrived.
     None,
-    /// A handshake waits for its answer.
-    ShakingHands(Arc<Agreement>),
-    /// Open, and how.
+    /// A handshake is pending.
+    HandshakePending(Arc<Agreement>),
+    /// The session is open. Records how it was opened.
     Open(Arc<Agreement>, Opened),
 }
 
@@ -43,21 +42,21 @@ enum Session {
 struct Waiting {
     form: Form,
     id: Option<Id>,
-    what: Awaited,
+    kind: PendingKind,
 }
 
 #[derive(Debug)]
-enum Awaited {
-    /// The tools, for a handshake.
+enum PendingKind {
+    /// The list of tools, for a handshake.
     Handshake,
-    /// What a tool returns.
+    /// The result of a tool.
     Tool { name: Box<str> },
-    /// The tools, for saying that this one is not among them.
+    /// The list of tools, for the error that this tool does not exist.
     Alternatives { name: Box<str> },
 }
 
 impl FluxloopServer {
-    /// A server that has heard nothing yet.
+    /// A server before its first request.
     pub(super) fn new(setup: ServerSetup) -> Self {
         Self { setup, session: Session::None, queue: Queue::default(), next_call: 0 }
     }
@@ -93,15 +92,15 @@ impl FluxloopServer {
         CallId(self.next_call)
     }
 
-    /// The agreement for a handshake: made by the first one, also after a start without.
-    fn shaking_hands(&mut self) -> Option<Arc<Agreement>> {
+    /// The agreement for a handshake. The first handshake creates it, even if a request has opened the session before.
+    fn handshake_agreement(&mut self) -> Option<Arc<Agreement>> {
         match &self.session {
-            Session::ShakingHands(agreement) | Session::Open(agreement, Opened::ByHandshake) => {
+            Session::HandshakePending(agreement) | Session::Open(agreement, Opened::ByHandshake) => {
                 Some(Arc::clone(agreement))
             }
             Session::None => {
                 let agreement = Arc::new(opening::agreement(&self.setup, Opened::ByHandshake).ok()?);
-                self.session = Session::ShakingHands(Arc::clone(&agreement));
+                self.session = Session::HandshakePending(Arc::clone(&agreement));
                 Some(agreement)
             }
             Session::Open(_, Opened::ByRequest) => {
@@ -110,12 +109,12 @@ impl FluxloopServer {
         }
     }
 
-    /// The agreement for a request; the first one opens the session if no handshake did.
+    /// The agreement for a request. The first request opens the session if no handshake did.
     fn in_force(&mut self, out: &mut Output<'_>) -> Option<Arc<Agreement>> {
         let (agreement, opened) = match &self.session {
             Session::Open(agreement, _) => return Some(Arc::clone(agreement)),
-            // Sent behind a handshake that waits for its answer: the session is as good as open.
-            Session::ShakingHands(agreement) => (Arc::clone(agreement), Opened::ByHandshake),
+            // The request follows a pending handshake, so the session counts as open.
+            Session::HandshakePending(agreement) => (Arc::clone(agreement), Opened::ByHandshake),
             Session::None => (Arc::new(opening::agreement(&self.setup, Opened::ByRequest).ok()?), Opened::ByRequest),
         };
         self.open(Arc::clone(&agreement), opened, out);
@@ -127,10 +126,10 @@ impl FluxloopServer {
         out.actions.push(Action::Opened(agreement));
     }
 
-    /// A handshake was answered: announced once.
-    fn hands_shaken(&mut self, out: &mut Output<'_>) {
+    /// Announces the session once, after the answer to a handshake.
+    fn handshake_answered(&mut self, out: &mut Output<'_>) {
         match &self.session {
-            Session::ShakingHands(agreement) => self.open(Arc::clone(agreement), Opened::ByHandshake, out),
+            Session::HandshakePending(agreement) => self.open(Arc::clone(agreement), Opened::ByHandshake, out),
             Session::Open(_, Opened::ByRequest) => {
                 if let Ok(agreement) = opening::agreement(&self.setup, Opened::ByHandshake) {
                     self.open(Arc::new(agreement), Opened::ByHandshake, out);
@@ -143,19 +142,19 @@ impl FluxloopServer {
 
 impl Server for FluxloopServer {
     fn receive<'a>(&mut self, text: &'a str, _ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
-        let Asked { form, id, what } = Asked::read(text);
-        let waiting = |what| Waiting { form, id: id.map(Id::of), what };
-        match what {
+        let ParsedLine { form, id, request } = ParsedLine::read(text);
+        let waiting = |kind| Waiting { form, id: id.map(Id::of), kind };
+        match request {
             Err(error) => self.refuse(form, id, &error, out),
-            Ok(What::Handshake) => match self.shaking_hands() {
-                Some(agreement) => self.deliver(waiting(Awaited::Handshake), Operation::ListTools, agreement, out),
+            Ok(Request::Handshake) => match self.handshake_agreement() {
+                Some(agreement) => self.deliver(waiting(PendingKind::Handshake), Operation::ListTools, agreement, out),
                 None => self.refuse(form, id, &no_agreement(), out),
             },
-            Ok(What::Call { tool, params }) => match self.in_force(out) {
+            Ok(Request::Call { tool, params }) => match self.in_force(out) {
                 Some(agreement) => {
-                    let awaited = Awaited::Tool { name: tool.as_ref().into() };
+                    let kind = PendingKind::Tool { name: tool.as_ref().into() };
                     let operation = Operation::CallTool(ToolCall { name: tool, arguments: params });
-                    self.deliver(waiting(awaited), operation, agreement, out);
+                    self.deliver(waiting(kind), operation, agreement, out);
                 }
                 None => self.refuse(form, id, &no_agreement(), out),
             },
@@ -169,11 +168,11 @@ impl Server for FluxloopServer {
 
     fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         let Some(waiting) = self.queue.waiting(call) else { return };
-        match (&outcome, &waiting.what) {
-            (Err(failure), Awaited::Tool { .. })
+        match (&outcome, &waiting.kind) {
+            (Err(failure), PendingKind::Tool { .. })
                 if failure.kind == FailureKind::UnknownTool && waiting.form == Form::Page =>
             {
-                // The page wants the names of the others in the answer, so they are asked for first.
+                // The page requires the names of the other tools in the answer, so list them first.
                 if let Session::Open(agreement, _) = &self.session {
                     let agreement = Arc::clone(agreement);
                     let another = self.new_call();
@@ -183,14 +182,14 @@ impl Server for FluxloopServer {
                     return;
                 }
             }
-            (Ok(_), Awaited::Handshake) => self.hands_shaken(out),
+            (Ok(_), PendingKind::Handshake) => self.handshake_answered(out),
             _ => {}
         }
         let identity = &self.setup.identity;
-        self.queue.fill(&mut out.wire, call, |wire, waiting| match &waiting.what {
-            Awaited::Handshake => waiting.answer_handshake(wire, &outcome, identity),
-            Awaited::Tool { name } => waiting.answer_tool(wire, name, &outcome),
-            Awaited::Alternatives { name } => waiting.answer_unknown(wire, name, &outcome),
+        self.queue.fill(&mut out.wire, call, |wire, waiting| match &waiting.kind {
+            PendingKind::Handshake => waiting.answer_handshake(wire, &outcome, identity),
+            PendingKind::Tool { name } => waiting.answer_tool(wire, name, &outcome),
+            PendingKind::Alternatives { name } => waiting.answer_unknown(wire, name, &outcome),
         });
     }
 
@@ -199,7 +198,7 @@ impl Server for FluxloopServer {
     }
 
     fn stop(&mut self, _stop: Stop, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {
-        // Nothing to say: what was read is finished and answered.
+        // Nothing to send: requests that were read are completed and answered.
     }
 
     fn in_flight(&self) -> Vec<CallId> {
@@ -212,18 +211,18 @@ impl Server for FluxloopServer {
 }
 
 impl Waiting {
-    /// How many bytes of the peer's making it keeps.
+    /// The number of kept bytes that the peer controls.
     fn held(&self) -> usize {
-        let name = match &self.what {
-            Awaited::Handshake => 0,
-            Awaited::Tool { name } | Awaited::Alternatives { name } => name.len(),
+        let name = match &self.kind {
+            PendingKind::Handshake => 0,
+            PendingKind::Tool { name } | PendingKind::Alternatives { name } => name.len(),
         };
         name + self.id.as_ref().map_or(0, |id| id.as_json().len())
     }
 
     fn look_for_alternatives(&mut self) {
-        if let Awaited::Tool { name } = &mut self.what {
-            self.what = Awaited::Alternatives { name: std::mem::take(name) };
+        if let PendingKind::Tool { name } = &mut self.kind {
+            self.kind = PendingKind::Alternatives { name: std::mem::take(name) };
         }
     }
 
@@ -233,7 +232,7 @@ impl Waiting {
                 let result = HandshakeResult::new(self.form, answers::names(tools, self.form), identity);
                 self.write_result(wire, "handshake", &result);
             }
-            Ok(_) => self.write_error(wire, &answers::failed(&not_a_list())),
+            Ok(_) => self.write_error(wire, &answers::failed(&mismatched_reply())),
             Err(failure) => self.write_error(wire, &answers::failed(failure)),
         }
     }
@@ -247,7 +246,7 @@ impl Waiting {
                 let cited = is_cited_by_path.then(|| answers::citing_by_path(&data)).flatten();
                 self.write_result(wire, name, cited.as_ref().unwrap_or(&data));
             }
-            Ok(_) => self.write_error(wire, &answers::failed(&not_a_list())),
+            Ok(_) => self.write_error(wire, &answers::failed(&mismatched_reply())),
             Err(failure) if failure.kind == FailureKind::UnknownTool => self.answer_unknown(wire, name, outcome),
             Err(failure) => self.write_error(wire, &answers::failed(failure)),
         }
@@ -291,9 +290,9 @@ impl Waiting {
 }
 
 fn no_agreement() -> Error {
-    answers::failed(&Failure::new(FailureKind::Internal, "no agreement could be made"))
+    answers::failed(&Failure::new(FailureKind::Internal, "the negotiation failed"))
 }
 
-fn not_a_list() -> Failure {
-    Failure::new(FailureKind::Internal, "the answer is of another kind than the question")
+fn mismatched_reply() -> Failure {
+    Failure::new(FailureKind::Internal, "the reply does not belong to the request")
 }

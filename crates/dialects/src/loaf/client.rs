@@ -1,7 +1,7 @@
 //! Our side towards a loaf server.
 //!
-//! Opens with a flexible handshake, then lists and calls tools if the server's `methods` has the
-//! methods for it. Of the server's events only those that tell of our own calls are heard.
+//! It opens with a flexible handshake, then lists and calls tools if the server's `methods` include that. Of the
+//! server's events, only those that belong to our own calls are used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::tools;
 use crate::ambient::Ambient;
 use crate::side::{Client, ClientSetup, Event, Heard};
 
-/// How many requests of ours may be without an answer.
+/// Maximum number of pending requests.
 const MAX_PENDING: usize = 4_096;
 
 /// The client side. One step, then drain.
@@ -32,43 +32,43 @@ pub(super) struct LoafClient {
 
 #[derive(Debug)]
 enum State {
-    /// Not open: before, during or after.
+    /// The session is not open: before, during or after.
     Shut,
-    /// Open, with the methods that the server has.
+    /// The session is open, with the methods of the server.
     Open { methods: BTreeSet<String> },
 }
 
-/// What a request of ours was.
+/// The kind of a pending request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pending {
     Handshake,
     List(CallId),
     Call(CallId),
-    Goodbye,
+    Shutdown,
 }
 
 impl LoafClient {
-    /// A client that has not opened yet.
+    /// A client before its opening.
     pub(super) fn new(setup: ClientSetup) -> Self {
         Self { setup, state: State::Shut, pending: BTreeMap::new(), next_id: 0 }
     }
 
-    fn request<T: Serialize>(&mut self, what: Pending, method: &str, params: Option<&T>, heard: &mut Heard) {
+    fn request<T: Serialize>(&mut self, request_kind: Pending, method: &str, params: Option<&T>, heard: &mut Heard) {
         self.next_id += 1;
-        self.pending.insert(self.next_id, what);
+        self.pending.insert(self.next_id, request_kind);
         let begin = heard.wire.len();
         rpc::request(&mut heard.wire, &Id::number(self.next_id), method, params);
-        // Arguments may hold line breaks of their own; only the one at the end ends the line.
+        // Arguments can contain line breaks. Only the final one ends the line.
         let end = heard.wire.len() - 1;
         json::flatten(&mut heard.wire[begin..end]);
     }
 
-    /// Whether the server has no way to call a tool, so that its tools are its own.
+    /// Whether the server has no `tools.call`, so that only its own agent can use its tools.
     fn has_no_calls(&self) -> bool {
         matches!(&self.state, State::Open { methods } if !methods.contains("tools.call"))
     }
 
-    /// Sends the request for a call, or says why it cannot be made.
+    /// Sends the request of a call, or returns why that is not possible.
     fn begin(&mut self, call: CallId, operation: Operation<'_>, heard: &mut Heard) -> Result<(), Failure> {
         #[derive(Serialize)]
         struct CallParams<'a> {
@@ -99,14 +99,14 @@ impl LoafClient {
         Ok(())
     }
 
-    fn answered(&mut self, what: Pending, envelope: &Envelope<'_>, heard: &mut Heard) {
+    fn answered(&mut self, request_kind: Pending, envelope: &Envelope<'_>, heard: &mut Heard) {
         let answer = match (envelope.result, envelope.error) {
             (Some(result), None) => Ok(result),
             (_, Some(error)) => Err(error),
             (None, None) => Err(RawValue::NULL),
         };
-        let outcome: Option<(CallId, Outcome)> = match (what, answer) {
-            (Pending::Goodbye, _) => None,
+        let outcome: Option<(CallId, Outcome)> = match (request_kind, answer) {
+            (Pending::Shutdown, _) => None,
             (Pending::Handshake, Ok(result)) => {
                 match opening::read_answer(&self.setup, result) {
                     Ok((agreement, methods)) => {
@@ -128,16 +128,20 @@ impl LoafClient {
         heard.events.extend(outcome.map(|(call, outcome)| Event::Answered(call, outcome)));
     }
 
-    /// Which of our requests an answer belongs to.
+    /// Removes and returns the request that an answer belongs to.
     fn take_pending(&mut self, id: &RawValue) -> Option<Pending> {
         if Kind::of(id) == Kind::Null {
-            // The server could not read a line of ours. If only one is without an answer, it was that one.
-            return if self.pending.len() == 1 { self.pending.pop_first().map(|(_, what)| what) } else { None };
+            // The server could not read a line of ours. If only one request is pending, it was that one.
+            return if self.pending.len() == 1 {
+                self.pending.pop_first().map(|(_, request_kind)| request_kind)
+            } else {
+                None
+            };
         }
         self.pending.remove(&id.get().parse().ok()?)
     }
 
-    fn hear_event(&self, params: Option<&RawValue>, heard: &mut Heard) {
+    fn receive_event(&self, params: Option<&RawValue>, heard: &mut Heard) {
         let Some(event) = params.and_then(Members::of) else { return };
         let Some(payload) = event.object("payload") else { return };
         let request = payload.raw("request_id").and_then(|raw| raw.get().parse::<u64>().ok());
@@ -159,14 +163,14 @@ impl Client for LoafClient {
 
     fn receive(&mut self, text: &str, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let Ok(envelope) = Envelope::parse(text) else {
-            heard.events.push(Event::Dropped("a line that is no JSON object"));
+            heard.events.push(Event::Dropped("a line that is not a JSON object"));
             return;
         };
         match (envelope.method_name().as_deref(), envelope.id) {
-            (Some("event"), None) => self.hear_event(envelope.params, heard),
+            (Some("event"), None) => self.receive_event(envelope.params, heard),
             (None, Some(id)) => match self.take_pending(id) {
-                Some(what) => self.answered(what, &envelope, heard),
-                None => heard.events.push(Event::Dropped("an answer to no request of ours")),
+                Some(request_kind) => self.answered(request_kind, &envelope, heard),
+                None => heard.events.push(Event::Dropped("a response without a pending request")),
             },
             _ => heard.events.push(Event::Dropped("neither an answer nor an event")),
         }
@@ -179,7 +183,7 @@ impl Client for LoafClient {
             Some(Pending::Handshake) => {
                 Event::Refused(Refusal::PeerMisbehaved { problem: Failure::unreadable(fault).message })
             }
-            Some(Pending::Goodbye) | None => Event::Dropped("a line that cannot be read"),
+            Some(Pending::Shutdown) | None => Event::Dropped("a line that cannot be read"),
         });
     }
 
@@ -191,10 +195,10 @@ impl Client for LoafClient {
         heard: &mut Heard,
     ) {
         let (operation, call) = (call.operation, call.id);
-        if let Some(outcome) = operation.where_there_are_only_tools() {
+        if let Some(outcome) = operation.outcome_with_only_tools() {
             heard.events.push(Event::Answered(call, outcome));
         } else if matches!(operation, Operation::ListTools) && self.has_no_calls() {
-            // Tools that cannot be called are none.
+            // Tools that cannot be called are not listed.
             heard.events.push(Event::Answered(call, Ok(Reply::Tools(Arc::default()))));
         } else if let Err(failure) = self.begin(call, operation, heard) {
             heard.events.push(Event::Answered(call, Err(failure)));
@@ -202,9 +206,12 @@ impl Client for LoafClient {
     }
 
     fn cancel(&mut self, call: CallId, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        // loaf has no word for it: the server goes on, and its answer is dropped.
-        let is_it = |what: &Pending| matches!(what, Pending::List(id) | Pending::Call(id) if *id == call);
-        if let Some(request) = self.pending.iter().find(|(_, what)| is_it(what)).map(|(request, _)| *request) {
+        // loaf has no cancellation: the server continues, and its answer is dropped.
+        let is_it =
+            |request_kind: &Pending| matches!(request_kind, Pending::List(id) | Pending::Call(id) if *id == call);
+        if let Some(request) =
+            self.pending.iter().find(|(_, request_kind)| is_it(request_kind)).map(|(request, _)| *request)
+        {
             self.pending.remove(&request);
             let failure = Failure::new(FailureKind::Cancelled, "cancelled by the caller");
             heard.events.push(Event::Answered(call, Err(failure)));
@@ -213,14 +220,14 @@ impl Client for LoafClient {
 
     fn gone(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         self.state = State::Shut;
-        for what in std::mem::take(&mut self.pending).into_values() {
-            heard.events.extend(match what {
+        for request_kind in std::mem::take(&mut self.pending).into_values() {
+            heard.events.extend(match request_kind {
                 Pending::Handshake => Some(Event::Refused(Refusal::PeerGone)),
                 Pending::List(call) | Pending::Call(call) => {
-                    let failure = Failure::new(FailureKind::UpstreamLost, "the server is gone");
+                    let failure = Failure::new(FailureKind::UpstreamLost, "the server disconnected");
                     Some(Event::Answered(call, Err(failure)))
                 }
-                Pending::Goodbye => None,
+                Pending::Shutdown => None,
             });
         }
     }
@@ -228,7 +235,7 @@ impl Client for LoafClient {
     fn close(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         if matches!(self.state, State::Open { .. }) {
             self.state = State::Shut;
-            self.request(Pending::Goodbye, "system.shutdown", None::<&()>, heard);
+            self.request(Pending::Shutdown, "system.shutdown", None::<&()>, heard);
         }
     }
 }

@@ -1,7 +1,6 @@
-//! The method table: every name of the dialect, what it accepts, and what opens it.
+//! The method table: every method of the dialect, its parameters, and the capability that it requires.
 //!
-//! The server side, the handshake's list, the claim on a first line and the tests all read this
-//! one table (`loaf` §5).
+//! The server side, the list in the handshake, the claim on a first line and the tests all use this table (`loaf` §5).
 
 use gladhand_core::negotiation::{Kind, Need, Rule, Side};
 use gladhand_core::operations::Feature;
@@ -15,15 +14,15 @@ pub use super::params::Params;
 pub struct Method {
     /// The name, compared exactly.
     pub name: &'static str,
-    /// What it accepts.
+    /// The accepted parameters.
     pub params: Params,
-    /// What it does.
+    /// The behaviour.
     pub run: Run,
-    /// The capability that opens it: without it, it is answered like an unknown name, and not listed.
+    /// The required capability. Without it, the method is not listed and is answered like an unknown one.
     pub needs: Option<&'static str>,
 }
 
-/// What the methods that can be called do.
+/// The behaviour of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Run {
     /// `rpc.handshake`
@@ -32,13 +31,13 @@ pub enum Run {
     Ping,
     /// `tools.call`
     CallTool,
-    /// What the agent answers.
+    /// The agent answers.
     Agent,
-    /// What the agent answers, or we where there is none.
+    /// The agent answers, or this side if there is no agent.
     AgentOr(Plain),
 }
 
-/// What is answered without an agent too.
+/// Methods that are also answered without an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plain {
     /// `system.shutdown`
@@ -57,8 +56,8 @@ pub enum Plain {
 
 const SESSION: Field = field("session_id", Check::RequiredString);
 
-/// All methods, sorted by name: the reference's 29, and `session.approve`, `session.delete`, `session.list` and
-/// `tools.call`, which are ours.
+/// All methods, sorted by name: the reference's 29, and our additions `session.approve`, `session.delete`,
+/// `session.list` and `tools.call`.
 pub static METHODS: &[Method] = &[
     agent("auth.connect.antigravity", Params::Ignored),
     agent(
@@ -150,7 +149,7 @@ pub static METHODS: &[Method] = &[
     needing("tools.list", "tools", Run::AgentOr(Plain::ListTools), Params::Ignored),
 ];
 
-/// The rows that carry a feature. Progress comes as an event, which is no method.
+/// The rows that carry a feature. Progress is sent as an event, which is not a method.
 pub(super) fn carriers(feature: Feature) -> Vec<Rule> {
     let row = |name, from, kind, needs: Option<&'static str>| {
         let needs = needs.map(|capability| Need { owner: Side::Server, capability });
@@ -166,7 +165,7 @@ pub(super) fn carriers(feature: Feature) -> Vec<Rule> {
     }
 }
 
-/// The row of a name.
+/// The row of a method.
 pub fn find(name: &str) -> Option<&'static Method> {
     METHODS.binary_search_by(|method| method.name.cmp(name)).ok().map(|at| &METHODS[at])
 }

@@ -1,13 +1,12 @@
 //! loaf RPC 1.0.0: JSON-RPC requests in, responses and `event` notifications out.
 //!
-//! Follows our digest `loaf` (§§2–7 for the wire, §11.6 and §16.1 for tools, §12 for events).
-//! What stands behind a model (turns, queues, history, logins) is not here yet: its methods are
-//! rows of the table in [`methods`] that answer "method not found". Two things are added to the
-//! protocol and nothing is taken away: the method `tools.call`, so that a loaf client can call a
-//! tool at all, and our own identity in the handshake's result.
+//! Follows our digest `loaf` (§§2–7 for the wire, §11.6 and §16.1 for tools, §12 for events). Methods of the agent
+//! (turns, queues, history, logins) require the capability `agent`. Without an agent, most of them are answered with
+//! "method not found" (see [`methods`]). We add to the protocol and remove nothing: the method `tools.call`, which lets
+//! a loaf client call a tool, three session methods, and our own identity in the handshake's result.
 //!
-//! One deviation is on purpose: the reference prints ids the way a JavaScript double prints
-//! (`1.0` comes back as `1`); here an id comes back exactly as it was sent.
+//! There is one intended deviation: the reference formats ids like a JavaScript double (`1.0` becomes `1`). Here an id
+//! is returned exactly as it was sent.
 
 use gladhand_core::negotiation::Offer;
 use gladhand_core::wire::lines::Terminator;
@@ -58,7 +57,7 @@ fn excuse(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Vec<u
     }
 }
 
-/// loaf needs no handshake: any of its method names gives it away.
+/// loaf needs no handshake: any of its method names identifies it.
 fn claim(first: &FirstLine<'_>) -> Claim {
     let Some(members) = &first.members else { return Claim::No };
     match members.str("method") {
@@ -67,7 +66,7 @@ fn claim(first: &FirstLine<'_>) -> Claim {
     }
 }
 
-/// Whether a line is the error for a method that loaf does not have, which says so twice.
+/// Whether a line is loaf's error for an unknown method, which has both a reason and the method in its data.
 fn recognizes_reply(line: &FirstLine<'_>) -> bool {
     let error = line.members.as_ref().and_then(|members| members.object("error"));
     let data = error.and_then(|error| error.object("data"));

@@ -1,8 +1,7 @@
-//! `rpc.handshake`, both sides of it: offers, the result, and what a client makes of the answer
-//! (`loaf` §6.1).
+//! Both sides of `rpc.handshake`: the offers, the result, and its parsing (`loaf` §6.1).
 //!
-//! A client that sends no handshake still gets a session. Its agreement says so: the capability
-//! `handshake` is provided and was not asked for, and the client has no name.
+//! A client that sends no handshake still gets a session. Its agreement shows this: the capability `handshake` is
+//! provided but not wanted, and the client has no name.
 
 use std::collections::BTreeSet;
 
@@ -17,25 +16,25 @@ use super::methods::{METHODS, Method};
 use super::params::Checked;
 use crate::side::{ClientSetup, ServerSetup};
 
-/// How many capabilities of a server are looked at.
-const MOST_CAPABILITIES: usize = 256;
+/// Maximum number of a server's capabilities that are read.
+const MAX_CAPABILITIES: usize = 256;
 
-/// The only version there is.
+/// The only version.
 pub(super) const VERSION: &str = "1.0.0";
 
-/// The name that the protocol page states; ours goes into `implementation`.
+/// The name that the protocol page specifies. Our own name is in `implementation`.
 const SERVER_NAME: &str = "loaf";
 
 const HANDSHAKE: Capability = Capability::named("handshake");
 const TOOLS: Capability = Capability::named("tools");
-/// Not on the wire: a server that has `session.send` has it.
+/// Not on the wire: a server with the method `session.send` has this capability.
 const AGENT: Capability = Capability::named("agent");
 const TOOLS_CALL: Capability = Capability::named("tools.call");
 
-/// What the reference declares as `image_inputs`.
+/// The reference's value of `image_inputs`.
 const IMAGE_INPUTS: [&str; 2] = ["path", "data_url"];
 
-/// The names of all capabilities, which are the server's.
+/// The names of all capabilities, which the server provides.
 pub const CAPABILITIES: [&str; 8] =
     ["handshake", "events", "command_execute", "multi_session", "image_inputs", "tools", "tools.call", "agent"];
 
@@ -51,7 +50,7 @@ fn rules(versions: VersionRule) -> Rules {
     }
 }
 
-/// What this server offers.
+/// The offer of our server.
 fn our_offer(setup: &ServerSetup) -> Offer {
     let mut offer = Offer::new(setup.identity.clone(), [VERSION])
         .providing(HANDSHAKE)
@@ -73,14 +72,14 @@ fn our_offer(setup: &ServerSetup) -> Offer {
 /// The agreement with a client that sent a handshake.
 pub(super) fn answer_handshake(setup: &ServerSetup, params: &Checked<'_>) -> Result<Agreement, Refusal> {
     let asked = params.text("protocol_version").map(|text| text.lossy().into_owned());
-    // Neither is checked (`loaf` §6.1): what is no string is no name.
-    let said = |name: &str| params.text(name).map(|text| text.lossy().into_owned()).unwrap_or_default();
-    let client = Offer::new(Peer::new(said("client_name"), said("client_version")), asked);
+    // Neither is checked (`loaf` §6.1): a value that is not a string counts as no name.
+    let text_of = |name: &str| params.text(name).map(|text| text.lossy().into_owned()).unwrap_or_default();
+    let client = Offer::new(Peer::new(text_of("client_name"), text_of("client_version")), asked);
     let versions = if params.is_true("strict") { VersionRule::Common } else { VersionRule::ServerDecides };
     agree(&rules(versions), &client, &our_offer(setup))
 }
 
-/// The agreement with a client that went ahead without a handshake.
+/// The agreement with a client that sent no handshake.
 pub(super) fn without_handshake(setup: &ServerSetup) -> Result<Agreement, Refusal> {
     let ours = our_offer(setup);
     let mut client = Offer::new(Peer::default(), None::<String>);
@@ -88,7 +87,7 @@ pub(super) fn without_handshake(setup: &ServerSetup) -> Result<Agreement, Refusa
     agree(&rules(VersionRule::ServerDecides), &client, &ours)
 }
 
-/// The result of a handshake, member for member; `implementation` is ours.
+/// The result of a handshake, in the member order of the reference. `implementation` is our addition.
 #[derive(Debug, Serialize)]
 pub(super) struct HandshakeResult<'a> {
     protocol_version: &'static str,
@@ -107,7 +106,7 @@ struct Capabilities {
 }
 
 impl<'a> HandshakeResult<'a> {
-    /// What is there under an agreement.
+    /// The result under an agreement.
     pub(super) fn new(agreement: &Agreement, identity: &'a Peer) -> Self {
         let has = |name| agreement.allows(Side::Server, name);
         let methods = METHODS.iter().filter(|method| is_open(method, agreement)).map(|method| method.name);
@@ -126,7 +125,7 @@ impl<'a> HandshakeResult<'a> {
     }
 }
 
-/// Whether a method can be called under an agreement.
+/// Whether a method is available under an agreement.
 pub(super) fn is_open(method: &Method, agreement: &Agreement) -> bool {
     method.needs.is_none_or(|name| agreement.allows(Side::Server, name))
 }
@@ -136,7 +135,7 @@ pub(super) fn has_agent(agreement: &Agreement) -> bool {
     agreement.allows(Side::Server, "agent")
 }
 
-/// What a client's handshake says.
+/// The parameters of a client's handshake.
 #[derive(Debug, Serialize)]
 pub(super) struct HandshakeParams<'a> {
     client_name: &'a str,
@@ -146,7 +145,7 @@ pub(super) struct HandshakeParams<'a> {
 }
 
 impl<'a> HandshakeParams<'a> {
-    /// A flexible handshake: the answer is compared here.
+    /// A flexible handshake: this side compares the version in the answer.
     pub(super) fn new(setup: &'a ClientSetup) -> Self {
         Self {
             client_name: &setup.identity.name,
@@ -157,15 +156,15 @@ impl<'a> HandshakeParams<'a> {
     }
 }
 
-/// What a server answered to our handshake: the agreement and the methods it has.
+/// Parses a server's answer to our handshake: the agreement and the server's methods.
 pub(super) fn read_answer(setup: &ClientSetup, result: &RawValue) -> Result<(Agreement, BTreeSet<String>), Refusal> {
     let misbehaved = |problem: &str| Refusal::PeerMisbehaved { problem: problem.to_owned() };
-    let result = Members::of(result).ok_or_else(|| misbehaved("the result of `rpc.handshake` is no object"))?;
-    let version = result.str("protocol_version").ok_or_else(|| misbehaved("`protocol_version` is no string"))?;
+    let result = Members::of(result).ok_or_else(|| misbehaved("the result of `rpc.handshake` is not an object"))?;
+    let version = result.str("protocol_version").ok_or_else(|| misbehaved("`protocol_version` is not a string"))?;
     let methods: BTreeSet<String> = result
         .raw("methods")
         .and_then(|raw| serde_json::from_str(raw.get()).ok())
-        .ok_or_else(|| misbehaved("`methods` is no list of strings"))?;
+        .ok_or_else(|| misbehaved("`methods` is not a list of strings"))?;
     let peer = match result.object("implementation") {
         Some(own) => Peer::new(
             own.str("name").unwrap_or_default().into_owned(),
@@ -174,7 +173,7 @@ pub(super) fn read_answer(setup: &ClientSetup, result: &RawValue) -> Result<(Agr
         None => Peer::new(result.str("server_name").unwrap_or_default().into_owned(), ""),
     };
     let mut server = Offer::new(peer, [version.into_owned()]).providing(HANDSHAKE);
-    for (name, value) in result.object("capabilities").unwrap_or_default().iter().take(MOST_CAPABILITIES) {
+    for (name, value) in result.object("capabilities").unwrap_or_default().iter().take(MAX_CAPABILITIES) {
         let settings = match (Kind::of(value), value.get()) {
             (_, "false" | "null" | "[]") => continue,
             (Kind::Bool, _) => None,
@@ -196,12 +195,12 @@ pub(super) fn read_answer(setup: &ClientSetup, result: &RawValue) -> Result<(Agr
     if let Some(wants) = &setup.wants {
         client.wants = Wants::Only(wants.iter().cloned().collect());
     }
-    // A server may decide on any version; staying with one that we do not speak is not for us.
+    // The server may choose any version, but we only accept one that we speak.
     let agreement = agree(&rules(VersionRule::Common), &client, &server)?;
     Ok((agreement, methods))
 }
 
-/// What it means that a server answered our handshake with an error.
+/// The refusal in a server's error response to our handshake.
 pub(super) fn read_refusal(setup: &ClientSetup, error: &RawValue) -> Refusal {
     let error = Members::of(error).unwrap_or_default();
     let data = error.object("data").unwrap_or_default();
@@ -215,7 +214,7 @@ pub(super) fn read_refusal(setup: &ClientSetup, error: &RawValue) -> Refusal {
     }
 }
 
-/// A peer's words, which ought to be a string.
+/// A peer's message, which should be a string.
 pub(super) fn words(raw: &RawValue) -> String {
     json::string(raw).map_or_else(|| raw.get().to_owned(), |text| text.into_owned())
 }

@@ -1,4 +1,4 @@
-//! Validation of `params`: which checks there are and what each says when it fails (`loaf` §4).
+//! Validates `params`: the available checks, and the error message of each (`loaf` §4).
 
 use gladhand_core::wire::json::Kind;
 use gladhand_core::wire::{Members, RawValue};
@@ -6,14 +6,14 @@ use gladhand_core::wire::{Members, RawValue};
 use super::errors::Error;
 use super::text::Text;
 
-/// What a method accepts as `params`.
+/// The accepted `params` of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Params {
-    /// Anything of any type, unread.
+    /// Any value, which is not read.
     Ignored,
-    /// An object, `null` or nothing, whose fields pass these checks in this order.
+    /// An object, `null` or absent. The fields are checked in this order.
     Optional(&'static [Field]),
-    /// An object whose fields pass these checks in this order.
+    /// An object. The fields are checked in this order.
     Required(&'static [Field]),
 }
 
@@ -22,22 +22,22 @@ pub enum Params {
 pub struct Field {
     /// The member's name.
     pub name: &'static str,
-    /// What it must be.
+    /// The required type.
     pub check: Check,
 }
 
-/// What a field must be. Optional ones may be `null` or missing.
+/// The required type of a field. Optional fields may be `null` or absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
     /// A string that is not blank.
     RequiredString,
-    /// A string; a blank one counts as missing.
+    /// A string. A blank string counts as absent.
     OptionalString,
     /// `true` or `false`.
     RequiredBoolean,
     /// `true` or `false`.
     OptionalBoolean,
-    /// A number that is finite.
+    /// A finite number.
     OptionalNumber,
     /// An object.
     OptionalObject,
@@ -72,12 +72,12 @@ fn number(raw: &RawValue) -> Option<f64> {
     (Kind::of(raw) == Kind::Number).then(|| raw.get().parse().ok()).flatten().filter(|number: &f64| number.is_finite())
 }
 
-/// `params` that passed, read by field.
+/// `params` that passed all checks.
 #[derive(Debug, Default)]
 pub(super) struct Checked<'a>(Members<'a>);
 
 impl<'a> Checked<'a> {
-    /// Checks `params` of a method; the first check that fails is the one reported.
+    /// Checks the `params` of a method, and reports the first failed check.
     pub(super) fn check(method: &str, rule: Params, params: Option<&'a RawValue>) -> Result<Self, Error> {
         let (fields, may_be_missing) = match rule {
             Params::Ignored => return Ok(Self::default()),
@@ -98,27 +98,27 @@ impl<'a> Checked<'a> {
         Ok(Self(members))
     }
 
-    /// A string, trimmed; `None` if it is missing or blank.
+    /// A string, trimmed. `None` if it is absent or blank.
     pub(super) fn text(&self, name: &str) -> Option<Text<'a>> {
         self.0.raw(name).and_then(Text::of).map(Text::trimmed).filter(|text| !text.is_empty())
     }
 
-    /// Whether a boolean is there and true.
+    /// Whether a boolean is present and true.
     pub(super) fn is_true(&self, name: &str) -> bool {
         self.0.raw(name).is_some_and(|raw| raw.get() == "true")
     }
 
-    /// A number; `None` if it is missing or `null`.
+    /// A number. `None` if it is absent or `null`.
     pub(super) fn number(&self, name: &str) -> Option<f64> {
         self.0.raw(name).and_then(number)
     }
 
-    /// Whatever is there, unchecked.
+    /// The raw value, unchecked.
     pub(super) fn raw(&self, name: &str) -> Option<&'a RawValue> {
         self.0.raw(name)
     }
 
-    /// An object, as it was written; `None` if it is missing or `null`.
+    /// An object, unchanged. `None` if it is absent or `null`.
     pub(super) fn object(&self, name: &str) -> Option<&'a RawValue> {
         self.0.some(name)
     }

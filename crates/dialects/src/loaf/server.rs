@@ -1,8 +1,7 @@
 //! Our side towards a loaf client.
 //!
-//! What the agent or a tool has to answer goes to the hub and is answered when it is done, in any order (`loaf` §2.5);
-//! the rest is answered in the step that asked for it. Events that belong to a
-//! request precede its response.
+//! Requests to the agent or a tool go to the hub and are answered when they complete, in any order (`loaf` §2.5). Other
+//! requests are answered in the same step. The events of a request precede its response.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -30,7 +29,7 @@ use super::tools::{self, LogPayload, ProgressPayload, Returned};
 use crate::ambient::Ambient;
 use crate::side::{Action, Output, Server, ServerSetup, Stop};
 
-/// How long calls in flight may take after `system.shutdown`.
+/// Grace period for calls in flight after `system.shutdown`.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The server side. One step, then drain.
@@ -38,7 +37,7 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(super) struct LoafServer {
     setup: ServerSetup,
     phase: Phase,
-    /// What is in force: from the first request that was served, or from the latest handshake.
+    /// The agreement in force: from the first served request, or from the latest handshake.
     agreement: Option<Arc<Agreement>>,
     sessions: Sessions,
     calls: HashMap<CallId, Waiting>,
@@ -46,14 +45,14 @@ pub(super) struct LoafServer {
     next_call: u64,
 }
 
-/// How far the process has come to its end.
+/// The phase of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Requests are served.
     Serving,
-    /// `system.shutdown` was accepted: lines are discarded, events of calls in flight still go out.
+    /// `system.shutdown` was accepted: lines are discarded, and events of calls in flight are still sent.
     ShutDown,
-    /// Input is closed or a signal came: answers still go out, events do not.
+    /// The input is closed, or a signal arrived: answers are still sent, events are not.
     Stopped,
 }
 
@@ -61,35 +60,35 @@ enum Phase {
 #[derive(Debug)]
 struct Waiting {
     id: Id,
-    what: What,
+    request_kind: RequestKind,
 }
 
 impl Waiting {
     fn held(&self) -> usize {
-        let tool = match &self.what {
-            What::List | What::Agent | What::Goodbye | What::Silent => 0,
-            What::Call { tool } => tool.len(),
+        let tool = match &self.request_kind {
+            RequestKind::List | RequestKind::Agent | RequestKind::Shutdown | RequestKind::Silent => 0,
+            RequestKind::Call { tool } => tool.len(),
         };
         self.id.as_json().len() + tool
     }
 }
 
 #[derive(Debug)]
-enum What {
+enum RequestKind {
     List,
     Call {
         tool: Box<str>,
     },
     /// The agent answers.
     Agent,
-    /// The agent answers, and with that everything ends.
-    Goodbye,
-    /// Nobody waits for what the agent answers.
+    /// The agent answers, and the session ends with that answer.
+    Shutdown,
+    /// The answer of the agent is discarded.
     Silent,
 }
 
 impl LoafServer {
-    /// A server that has heard nothing yet.
+    /// A server before its first request.
     pub(super) fn new(setup: ServerSetup) -> Self {
         Self {
             setup,
@@ -102,7 +101,7 @@ impl LoafServer {
         }
     }
 
-    /// Classifies a line (`loaf` §2.3): the request in it, nothing for a notification, or the answer.
+    /// Classifies a line (`loaf` §2.3): a request, `None` for a notification, or an error response.
     fn classify<'a>(text: &'a str) -> Result<Option<Request<'a>>, Error> {
         if !text.starts_with('{') {
             let value: &RawValue = serde_json::from_str(text).map_err(|error| Error::parse_error(&error.into()))?;
@@ -124,14 +123,14 @@ impl LoafServer {
         }
     }
 
-    /// Serves a request or says why not.
+    /// Serves a request, or returns the error.
     fn serve<'a>(
         &mut self,
         request: &Request<'a>,
         ambient: &mut Ambient<'_>,
         out: &mut Output<'a>,
     ) -> Result<(), Error> {
-        // The reference answers under `null` here, and the client of such a request waits forever.
+        // The reference answers with the id `null` here, so its client waits forever. We echo the id.
         if request.method.is_empty() {
             return Err(Error::invalid_request());
         }
@@ -142,7 +141,7 @@ impl LoafServer {
         }
         let params = Checked::check(method.name, method.params, request.params)?;
         match method.run {
-            Run::Handshake => self.shake_hands(request, &params, out)?,
+            Run::Handshake => self.handshake(request, &params, out)?,
             Run::Ping => {
                 let time = ambient.now.iso_millis();
                 rpc::result(&mut out.wire, &request.id, &Pong { ok: true, time });
@@ -150,24 +149,24 @@ impl LoafServer {
             Run::CallTool => {
                 let name = params.text("name").map(Text::lossy).unwrap_or_default();
                 let arguments = params.object("arguments").map_or_else(no_arguments, Cow::Borrowed);
-                let what = What::Call { tool: name.as_ref().into() };
+                let request_kind = RequestKind::Call { tool: name.as_ref().into() };
                 let operation = Operation::CallTool(ToolCall { name, arguments });
-                self.deliver(&request.id, what, operation, out)?;
+                self.deliver(&request.id, request_kind, operation, out)?;
             }
             Run::AgentOr(plain) if !self.has_agent() => {
-                self.answer_plainly(plain, &request.id, &params, ambient, out)?
+                self.answer_without_agent(plain, &request.id, &params, ambient, out)?
             }
             Run::Agent | Run::AgentOr(_) => {
-                let call = agent::asked(method.name, &params)?.ok_or_else(not_found)?;
-                let what = if agent::is_goodbye(&call) { What::Goodbye } else { What::Agent };
-                self.deliver(&request.id, what, Operation::Agent(call), out)?;
+                let call = agent::read_call(method.name, &params)?.ok_or_else(not_found)?;
+                let request_kind = if agent::ends_session(&call) { RequestKind::Shutdown } else { RequestKind::Agent };
+                self.deliver(&request.id, request_kind, Operation::Agent(call), out)?;
             }
         }
         Ok(())
     }
 
-    /// Answers where there is no agent.
-    fn answer_plainly<'a>(
+    /// Answers a method without an agent.
+    fn answer_without_agent<'a>(
         &mut self,
         plain: Plain,
         id: &Id,
@@ -183,10 +182,10 @@ impl LoafServer {
             }
             Plain::Shutdown => {
                 let reason = params.text("reason").map(|text| text.to_raw());
-                let said = reason.clone().unwrap_or_else(|| json::to_raw("shutdown"));
-                self.state_changed(&said, None, ambient, out);
+                let value = reason.clone().unwrap_or_else(|| json::to_raw("shutdown"));
+                self.state_changed(&value, None, ambient, out);
                 rpc::result(&mut out.wire, id, &Accepted { accepted: true, reason });
-                self.say_goodbye(out);
+                self.close_session(out);
             }
             Plain::CreateSession => self.create_session(id, ambient, out)?,
             Plain::ReadSession => {
@@ -194,13 +193,13 @@ impl LoafServer {
                 let state = session.plain().and_then(|id| self.sessions.state(id));
                 rpc::result(&mut out.wire, id, state.ok_or_else(|| Error::unknown_session(&session))?);
             }
-            Plain::ListTools => self.deliver(id, What::List, Operation::ListTools, out)?,
+            Plain::ListTools => self.deliver(id, RequestKind::List, Operation::ListTools, out)?,
         }
         Ok(())
     }
 
-    /// Nothing more is read; what runs may end.
-    fn say_goodbye(&mut self, out: &mut Output<'_>) {
+    /// Stops reading; running calls may complete.
+    fn close_session(&mut self, out: &mut Output<'_>) {
         self.phase = Phase::ShutDown;
         out.actions.push(Action::Close(GRACE));
     }
@@ -209,13 +208,14 @@ impl LoafServer {
         self.agreement.as_deref().is_some_and(opening::has_agent)
     }
 
-    /// Asks the agent something whose answer is for nobody.
-    fn tell_agent(&mut self, call: AgentCall<'static>, out: &mut Output<'_>) {
-        // Too much in flight: it is told with the end of the session.
-        let _ = self.deliver(&Id::of(RawValue::NULL), What::Silent, Operation::Agent(call), out);
+    /// Sends a call to the agent and discards the answer.
+    fn notify_agent(&mut self, call: AgentCall<'static>, out: &mut Output<'_>) {
+        // If too many calls are in flight, the call is skipped. The agent also learns of the end of the session by
+        // itself.
+        let _ = self.deliver(&Id::of(RawValue::NULL), RequestKind::Silent, Operation::Agent(call), out);
     }
 
-    fn shake_hands(&mut self, request: &Request<'_>, params: &Checked<'_>, out: &mut Output<'_>) -> Result<(), Error> {
+    fn handshake(&mut self, request: &Request<'_>, params: &Checked<'_>, out: &mut Output<'_>) -> Result<(), Error> {
         match opening::answer_handshake(&self.setup, params) {
             Ok(agreement) => {
                 let agreement = Arc::new(agreement);
@@ -224,7 +224,7 @@ impl LoafServer {
                 self.agreement = Some(Arc::clone(&agreement));
                 out.actions.push(Action::Opened(agreement));
                 if params.is_true("approvals") && self.has_agent() {
-                    self.tell_agent(AgentCall::CanApprove, out);
+                    self.notify_agent(AgentCall::CanApprove, out);
                 }
                 Ok(())
             }
@@ -236,7 +236,7 @@ impl LoafServer {
         }
     }
 
-    /// The agreement in force; the first request without a handshake opens a session of its own.
+    /// The agreement in force. The first request without a handshake opens the session.
     fn in_force(&mut self, out: &mut Output<'_>) -> Result<Arc<Agreement>, Error> {
         if let Some(agreement) = &self.agreement {
             return Ok(Arc::clone(agreement));
@@ -249,7 +249,7 @@ impl LoafServer {
                 Ok(agreement)
             }
             Err(refusal) => {
-                // A client that named no version cannot disagree about it; refuse rather than panic.
+                // A client that named no version cannot disagree about it. Refuse anyway instead of panicking.
                 let error = Error::overloaded(&refusal.to_string());
                 out.actions.push(Action::Refused(refusal));
                 Err(error)
@@ -271,7 +271,7 @@ impl LoafServer {
     fn deliver<'a>(
         &mut self,
         id: &Id,
-        what: What,
+        request_kind: RequestKind,
         operation: Operation<'a>,
         out: &mut Output<'a>,
     ) -> Result<(), Error> {
@@ -281,8 +281,8 @@ impl LoafServer {
         }
         self.next_call += 1;
         let call = CallId(self.next_call);
-        let wants_progress = matches!(what, What::Call { .. });
-        let waiting = Waiting { id: id.clone(), what };
+        let wants_progress = matches!(request_kind, RequestKind::Call { .. });
+        let waiting = Waiting { id: id.clone(), request_kind };
         self.held += waiting.held();
         self.calls.insert(call, waiting);
         let terms = Terms { wants_progress, ..Terms::default() };
@@ -330,28 +330,30 @@ impl Server for LoafServer {
     fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         let Some(waiting) = self.calls.remove(&call) else { return };
         self.held -= waiting.held();
-        let Waiting { id, what } = waiting;
+        let Waiting { id, request_kind } = waiting;
         let begin = out.wire.len();
-        match (outcome, what) {
-            // Events come to their end with the process that makes them.
-            (_, What::Silent) if self.phase == Phase::ShutDown => self.phase = Phase::Stopped,
-            (_, What::Silent) => {}
-            (Ok(Reply::Agent(said)), what) => {
-                rpc::result(&mut out.wire, &id, &said);
-                if matches!(what, What::Goodbye) {
-                    self.say_goodbye(out);
+        match (outcome, request_kind) {
+            // The agent sends its last events before this answer.
+            (_, RequestKind::Silent) if self.phase == Phase::ShutDown => self.phase = Phase::Stopped,
+            (_, RequestKind::Silent) => {}
+            (Ok(Reply::Agent(value)), request_kind) => {
+                rpc::result(&mut out.wire, &id, &value);
+                if matches!(request_kind, RequestKind::Shutdown) {
+                    self.close_session(out);
                 }
             }
-            (Err(failure), What::Agent | What::Goodbye) => Error::of_agent(&failure).answer(&mut out.wire, Some(&id)),
+            (Err(failure), RequestKind::Agent | RequestKind::Shutdown) => {
+                Error::of_agent(&failure).answer(&mut out.wire, Some(&id))
+            }
             (Ok(Reply::Tools(tools)), _) => rpc::result(&mut out.wire, &id, &tools::list(&tools)),
             (Ok(Reply::Tool(result)), _) => rpc::result(&mut out.wire, &id, &Returned::of(&result)),
-            (Err(failure), What::Call { tool }) if failure.kind == FailureKind::ToolFailed => {
+            (Err(failure), RequestKind::Call { tool }) if failure.kind == FailureKind::ToolFailed => {
                 rpc::result(&mut out.wire, &id, &Returned::threw(&tool, &failure));
             }
             (Err(failure), _) => Error::of_failure(&failure).answer(&mut out.wire, Some(&id)),
             (Ok(_), _) => {
-                let mixed_up = Failure::new(FailureKind::Internal, "the reply does not belong to the request");
-                Error::of_failure(&mixed_up).answer(&mut out.wire, Some(&id));
+                let mismatch = Failure::new(FailureKind::Internal, "the reply does not belong to the request");
+                Error::of_failure(&mismatch).answer(&mut out.wire, Some(&id));
             }
         }
         keep_on_one_line(&mut out.wire, begin);
@@ -362,7 +364,7 @@ impl Server for LoafServer {
             return;
         }
         let request_id = |call: CallId| match self.calls.get(&call) {
-            Some(Waiting { id, what: What::Call { .. } }) => Some(json::raw(id.as_json().to_owned())),
+            Some(Waiting { id, request_kind: RequestKind::Call { .. } }) => Some(json::raw(id.as_json().to_owned())),
             _ => None,
         };
         match notice {
@@ -377,7 +379,7 @@ impl Server for LoafServer {
                 }
             }
             Notice::Agent(event) => emit(event.kind, &event.payload, ambient, out),
-            // loaf has no word for any other.
+            // loaf has no message for the other notices.
             _ => {}
         }
     }
@@ -386,7 +388,7 @@ impl Server for LoafServer {
         let reason = match stop {
             Stop::InputClosed => None,
             Stop::Interrupted => Some("sigint"),
-            // loaf has no other word for it.
+            // loaf has no separate reason for SIGHUP.
             Stop::Terminated | Stop::HungUp => Some("sigterm"),
         };
         let was_serving = self.phase == Phase::Serving;
@@ -394,12 +396,12 @@ impl Server for LoafServer {
         match reason {
             _ if !was_serving => {}
             Some(reason) if self.has_agent() => {
-                // Its last event is still to be heard; with its answer the rest is silence.
+                // The agent's last event must still be sent. After its answer, no events follow.
                 self.phase = Phase::ShutDown;
-                self.tell_agent(AgentCall::Shutdown { reason: Some(reason.into()) }, out);
+                self.notify_agent(AgentCall::Shutdown { reason: Some(reason.into()) }, out);
             }
             None if self.has_agent() => {
-                self.tell_agent(AgentCall::Shutdown { reason: Some("stdin_closed".into()) }, out);
+                self.notify_agent(AgentCall::Shutdown { reason: Some("stdin_closed".into()) }, out);
             }
             Some(reason) => self.state_changed(&json::to_raw(reason), None, ambient, out),
             None => {}
@@ -417,7 +419,7 @@ impl Server for LoafServer {
     }
 }
 
-/// A request, read.
+/// A parsed request.
 struct Request<'a> {
     id: Id,
     method: Text<'a>,
@@ -438,8 +440,8 @@ fn emit<T: Serialize>(kind: &'static str, payload: &T, ambient: &Ambient<'_>, ou
     keep_on_one_line(&mut out.wire, begin);
 }
 
-/// Takes line breaks out of the line that begins at `begin`: it may hold JSON as others wrote it, and
-/// to a loaf peer even a lone CR ends a line.
+/// Replaces line breaks in the line that begins at `begin`. It can contain raw JSON of other peers, and for a loaf peer
+/// even a single CR ends a line.
 fn keep_on_one_line(wire: &mut [u8], begin: usize) {
     let end = wire.len().saturating_sub(1);
     if let Some(line) = wire.get_mut(begin..end) {

@@ -1,13 +1,13 @@
-//! Sessions and the snapshot of the whole state (`loaf` §§6.4, 7.1).
+//! Sessions and the snapshot of the state, without an agent (`loaf` §§6.4, 7.1).
 //!
-//! Sessions live in memory, as in the reference. Without a model behind them they hold nothing but
-//! their identity; all that is said of providers, skills and tokens is what is true here: none.
+//! Sessions are kept in memory, as in the reference. Without a model they have only an identity. The values for
+//! providers, skills and tokens are therefore empty.
 
 use std::collections::HashMap;
 
 use serde::Serialize;
 
-/// How many sessions a process keeps. Every snapshot lists all of them, so this also bounds a line.
+/// Maximum number of sessions. Every snapshot lists all sessions, so this also limits the length of a line.
 pub(super) const MAX_SESSIONS: usize = 1_000;
 
 /// The sessions, in creation order.
@@ -18,7 +18,7 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Adds a session; `None` if there are too many.
+    /// Adds a session. `None` if the limit is reached.
     pub(super) fn create(&mut self, id: String, now: String) -> Option<&SessionState> {
         if self.ids.len() >= MAX_SESSIONS {
             return None;
@@ -32,7 +32,7 @@ impl Sessions {
         self.states.get(id)
     }
 
-    /// Everything that `state.get` and `state.changed` show.
+    /// The content of `state.get` and `state.changed`.
     pub(super) fn snapshot(&self) -> Snapshot<'_> {
         Snapshot {
             auth: Auth::default(),
@@ -49,7 +49,7 @@ impl Sessions {
     }
 }
 
-/// A session's state, member for member.
+/// The state of a session, in the member order of the reference.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SessionState {
@@ -70,7 +70,7 @@ pub(super) struct SessionState {
     context_token_breakdown: TokenBreakdown,
 }
 
-/// Nothing is pinned and nothing was said: every part is 0.
+/// There are no messages, so every part is 0.
 #[derive(Debug, Default, Serialize)]
 struct TokenBreakdown {
     pinned_tokens: u32,
@@ -101,7 +101,7 @@ impl SessionState {
     }
 }
 
-/// The snapshot, member for member.
+/// The snapshot, in the member order of the reference.
 #[derive(Debug, Serialize)]
 pub(super) struct Snapshot<'a> {
     auth: Auth,

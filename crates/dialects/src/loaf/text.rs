@@ -1,8 +1,8 @@
-//! Strings as JavaScript has them: sequences of UTF-16 units in which half a surrogate pair may stand
-//! alone, trimmed the way `trim()` does (`loaf` §1).
+//! Strings with JavaScript's semantics: sequences of UTF-16 units that can contain unpaired surrogates, trimmed like
+//! `trim()` (`loaf` §1).
 //!
-//! Almost every string is ordinary text and stays a `str`; the odd one is kept as units, so that it
-//! can be compared, trimmed and echoed like any other.
+//! Almost every string is ordinary text and stays a `str`. A string with an unpaired surrogate is kept as units, so
+//! that it can be compared, trimmed and echoed too.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use gladhand_core::wire::{RawValue, json};
 pub(super) enum Text<'a> {
     /// Ordinary text.
     Plain(Cow<'a, str>),
-    /// Text that holds half a surrogate pair.
+    /// Text with an unpaired surrogate.
     Units(Vec<u16>),
 }
 
@@ -28,7 +28,7 @@ impl<'a> Text<'a> {
         Some(Self::Units(units(inner)))
     }
 
-    /// The same text without white space around it.
+    /// The same text without surrounding white space.
     pub(super) fn trimmed(self) -> Self {
         match self {
             Self::Plain(Cow::Borrowed(text)) => Self::Plain(Cow::Borrowed(trim(text))),
@@ -42,7 +42,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Whether there is no text.
+    /// Whether the text is empty.
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Self::Plain(text) => text.is_empty(),
@@ -58,7 +58,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The text for people and for the neutral model: what cannot be said becomes U+FFFD.
+    /// The text for people and for the neutral model. Unpaired surrogates become U+FFFD.
     pub(super) fn lossy(self) -> Cow<'a, str> {
         match self {
             Self::Plain(text) => text,
@@ -71,7 +71,7 @@ impl<'a> Text<'a> {
         self.after("")
     }
 
-    /// The text behind some words of ours, as a JSON string.
+    /// The text after a prefix, as a JSON string.
     pub(super) fn after(&self, words: &str) -> Box<RawValue> {
         match self {
             Self::Plain(text) if words.is_empty() => json::to_raw(text),
@@ -99,12 +99,12 @@ impl<'a> Text<'a> {
     }
 }
 
-/// A line or a string without the white space that JavaScript's `trim()` takes away.
+/// A text without the white space that JavaScript's `trim()` removes.
 pub(super) fn trim(text: &str) -> &str {
     text.trim_matches(is_white)
 }
 
-/// Unicode has one white space that JavaScript does not (U+0085), JavaScript one that Unicode does not.
+/// U+0085 is white space in Unicode but not in JavaScript; U+FEFF is white space only in JavaScript.
 fn is_white(character: char) -> bool {
     match character {
         '\u{85}' => false,
@@ -113,7 +113,7 @@ fn is_white(character: char) -> bool {
     }
 }
 
-/// Decodes the inside of a valid JSON string.
+/// Decodes the content of a valid JSON string.
 fn units(inner: &str) -> Vec<u16> {
     let mut units = Vec::with_capacity(inner.len());
     let mut characters = inner.chars();
@@ -132,7 +132,7 @@ fn units(inner: &str) -> Vec<u16> {
                 let digits: String = characters.by_ref().take(4).collect();
                 u16::from_str_radix(&digits, 16).unwrap_or(0xfffd)
             }
-            // `"`, `\` and `/` stand for themselves; there is nothing else in valid JSON.
+            // `"`, `\` and `/` stand for themselves. Valid JSON has no other escapes.
             Some(other) => u16::try_from(u32::from(other)).unwrap_or(0xfffd),
             None => 0xfffd,
         });
@@ -166,10 +166,10 @@ mod tests {
     }
 
     #[test]
-    fn words_of_ours_stand_before_any_text() {
-        for (sent, said) in [(r#""x""#, r#""not \"x""#), (r#""\ud83d""#, r#""not \"\ud83d""#)] {
+    fn a_prefix_can_precede_any_text() {
+        for (sent, expected) in [(r#""x""#, r#""not \"x""#), (r#""\ud83d""#, r#""not \"\ud83d""#)] {
             let raw: &RawValue = serde_json::from_str(sent).unwrap();
-            assert_eq!(Text::of(raw).unwrap().after("not \"").get(), said);
+            assert_eq!(Text::of(raw).unwrap().after("not \"").get(), expected);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Tools in loaf's shape, both directions: the list (`loaf` §11.6), the contract of a call (§16.1),
-//! and the additive events that tell of a call under way.
+//! Tools in loaf's form, in both directions: the list (`loaf` §11.6), the result of a call (§16.1), and our additional
+//! events for running calls.
 
 use std::cmp::Ordering;
 
@@ -34,10 +34,10 @@ pub(super) fn list(tools: &[Tool]) -> impl Serialize {
     List { tools: entries }
 }
 
-/// ASCII in the order of the Unicode root collation, before case is looked at.
+/// The ASCII characters in the order of the Unicode root collation, before case is compared.
 const COLLATION: &str = "_-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~$0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// How the reference sorts names: case matters only as a tie-breaker, small letters first.
+/// The reference's order of names: case is only a tie-breaker, with lowercase first.
 fn compare_names(a: &str, b: &str) -> Ordering {
     let rank = |character: char| {
         let small = character.to_ascii_lowercase();
@@ -48,7 +48,7 @@ fn compare_names(a: &str, b: &str) -> Ordering {
     ranks.then_with(|| case(a).cmp(&case(b)))
 }
 
-/// What a tool returned, as `{ok, output, error?}`.
+/// The result of a tool as `{ok, output, error?}`.
 #[derive(Serialize)]
 pub(super) struct Returned {
     ok: bool,
@@ -58,13 +58,13 @@ pub(super) struct Returned {
 }
 
 impl Returned {
-    /// A result, the tool's own report of failure included.
+    /// A result, which can be a failure that the tool reports itself.
     pub(super) fn of(result: &ToolResult) -> Self {
         let error = result.failed.then(|| result.joined_text());
         Self { ok: !result.failed, output: output(result), error }
     }
 
-    /// A tool that could not do its work: the contract has a place for that inside the result.
+    /// A failure of the tool. loaf reports it inside the result.
     pub(super) fn threw(tool: &str, failure: &Failure) -> Self {
         #[derive(Serialize)]
         struct Threw<'a> {
@@ -102,7 +102,7 @@ pub(super) struct ProgressPayload<'a> {
 }
 
 impl<'a> ProgressPayload<'a> {
-    /// How far the call of a request has come.
+    /// The progress of the call of a request.
     pub(super) fn new(request_id: &'a RawValue, progress: &'a Progress) -> Self {
         Self {
             request_id,
@@ -113,7 +113,7 @@ impl<'a> ProgressPayload<'a> {
     }
 }
 
-/// A number that prints as JavaScript prints it: no `.0` behind whole ones.
+/// A number in JavaScript's format: without `.0` after whole numbers.
 struct Number(f64);
 
 impl Serialize for Number {
@@ -138,13 +138,13 @@ pub(super) struct LogPayload<'a> {
 }
 
 impl<'a> LogPayload<'a> {
-    /// What was said while the call of a request ran.
+    /// A log line of the call of a request.
     pub(super) fn new(request_id: &'a RawValue, log: &'a Log) -> Self {
         Self { request_id, level: log.level.word(), logger: log.logger.as_deref(), data: &log.data }
     }
 }
 
-/// Progress, as a client reads it from a payload.
+/// Parses a progress payload.
 pub(super) fn read_progress(payload: &Members<'_>) -> Option<Progress> {
     let number = |name: &str| payload.raw(name).and_then(|raw| raw.get().parse::<f64>().ok());
     Some(Progress {
@@ -154,19 +154,19 @@ pub(super) fn read_progress(payload: &Members<'_>) -> Option<Progress> {
     })
 }
 
-/// A log line, as a client reads it from a payload.
+/// Parses a log payload.
 pub(super) fn read_log(payload: &Members<'_>) -> Option<Log> {
     let level = Level::from_word(&payload.str("level")?)?;
     let logger = payload.str("logger").map(|text| text.into_owned());
     Some(Log::from_upstream(level, logger, payload.raw("data")?.to_owned()))
 }
 
-/// The tools in the result of `tools.list`; entries without a name are left out.
+/// The tools in the result of `tools.list`. Entries without a name are left out.
 pub(super) fn read_list(result: &RawValue) -> Outcome {
     let entries = Members::of(result)
         .and_then(|result| result.raw("tools"))
         .and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok())
-        .ok_or_else(|| Failure::new(FailureKind::UpstreamError, "the result of `tools.list` holds no list"))?;
+        .ok_or_else(|| Failure::new(FailureKind::UpstreamError, "the result of `tools.list` contains no list"))?;
     if entries.len() > MAX_TOOLS {
         return Err(Failure::list_too_long("tools", MAX_TOOLS));
     }
@@ -176,7 +176,7 @@ pub(super) fn read_list(result: &RawValue) -> Outcome {
         Some(Tool::new(
             entry.str("name")?,
             entry.str("description").unwrap_or_default(),
-            // A custom tool without a usable schema takes any object.
+            // A custom tool without a usable schema accepts any object.
             schema.map_or_else(|| json::raw(r#"{"type":"object"}"#.to_owned()), ToOwned::to_owned),
         ))
     });
@@ -235,7 +235,7 @@ pub(super) fn read_failure(error: &RawValue) -> Failure {
     Failure { data: error.raw("data").map(ToOwned::to_owned), ..Failure::new(kind, message) }
 }
 
-/// The kinds that travel as `data.reason` under their own word.
+/// The kinds that are sent as `data.reason`.
 const KINDS: [FailureKind; 9] = [
     FailureKind::UnknownTool,
     FailureKind::ToolFailed,

@@ -1,7 +1,7 @@
-//! Batches, which only 2025-03-26 has: several messages as one array, their answers as one array.
+//! Batches, which only 2025-03-26 has: several messages in one array, and their answers in one array.
 //!
-//! A batch is split at once. Its answers are collected and written as one line when the last call
-//! of it has ended; a batch that wants no answer gets none.
+//! A batch is split on arrival. Its answers are collected and written as one line when its last call has ended. A batch
+//! without requests gets no answer.
 
 use std::collections::HashMap;
 
@@ -10,24 +10,24 @@ use gladhand_core::wire::rpc::Envelope;
 
 use super::errors;
 use super::message::Params;
-use super::pending::Way;
+use super::pending::ReplyRoute;
 use super::server::McpServer;
 use super::tasks::MAX_KEPT;
 use crate::ambient::Ambient;
 use crate::side::{Lane, Output};
-use crate::storage::Place;
+use crate::storage::Reservation;
 
-/// How many messages one batch may hold.
+/// Maximum number of messages in a batch.
 pub(super) const MAX_BATCH: usize = 1024;
 
-/// Answers up to this size together do not count.
+/// A batch reserves storage only if its answers exceed this many bytes.
 const SMALL: usize = 4096;
 
-/// Names a batch whose answers are being collected.
+/// Identifies a batch whose answers are being collected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct BatchId(u64);
 
-/// All batches that are not answered yet. Each has a call in flight, which bounds them.
+/// All unanswered batches. Each has at least one call in flight, which limits their number.
 #[derive(Debug, Default)]
 pub(super) struct Batches {
     open: HashMap<BatchId, Collected>,
@@ -37,25 +37,25 @@ pub(super) struct Batches {
 
 #[derive(Debug)]
 struct Collected {
-    /// The exchange that the batch came by.
+    /// The exchange of the batch.
     lane: Lane,
     /// `{…},{…},` without the brackets.
     answers: Vec<u8>,
-    /// Calls in flight, and one more while the batch is still being split.
+    /// The number of calls in flight, plus one while the batch is still being split.
     outstanding: usize,
-    /// What its answers take of the storage.
-    place: Box<dyn Place>,
+    /// The storage that its answers use.
+    reservation: Box<dyn Reservation>,
 }
 
 impl Batches {
-    fn begin(&mut self, lane: Lane, place: Box<dyn Place>) -> BatchId {
+    fn begin(&mut self, lane: Lane, reservation: Box<dyn Reservation>) -> BatchId {
         self.next += 1;
         let id = BatchId(self.next);
-        self.open.insert(id, Collected { lane, answers: Vec::new(), outstanding: 1, place });
+        self.open.insert(id, Collected { lane, answers: Vec::new(), outstanding: 1, reservation });
         id
     }
 
-    /// One more call must end before the batch is answered.
+    /// Adds a call that must end before the batch is answered.
     pub(super) fn expect(&mut self, id: BatchId) {
         if let Some(batch) = self.open.get_mut(&id) {
             batch.outstanding += 1;
@@ -75,24 +75,30 @@ impl Batches {
         }
     }
 
-    /// Writes one answer to where it belongs.
-    pub(super) fn answer(&mut self, way: Way, out: &mut Output<'_>, write: impl FnOnce(&mut Vec<u8>)) {
-        match way.batch {
+    /// Writes an answer to its lane or its batch.
+    pub(super) fn answer(&mut self, route: ReplyRoute, out: &mut Output<'_>, write: impl FnOnce(&mut Vec<u8>)) {
+        match route.batch {
             None => {
-                out.go(way.lane);
+                out.go(route.lane);
                 write(&mut out.wire);
             }
             Some(batch) => self.add(batch, write),
         }
     }
 
-    /// Writes one answer of any size to where it belongs. Without room in its batch it writes nothing and returns `false`.
-    pub(super) fn try_answer(&mut self, way: Way, out: &mut Output<'_>, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+    /// Writes an answer of any size to its lane or its batch. If its batch has no room, writes nothing and returns
+    /// `false`.
+    pub(super) fn try_answer(
+        &mut self,
+        route: ReplyRoute,
+        out: &mut Output<'_>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
         let before = self.held;
-        self.answer(way, out, write);
-        let Some(batch) = way.batch.and_then(|id| self.open.get_mut(&id)) else { return true };
+        self.answer(route, out, write);
+        let Some(batch) = route.batch.and_then(|id| self.open.get_mut(&id)) else { return true };
         let length = batch.answers.len();
-        if self.held <= MAX_KEPT && (length <= SMALL || batch.place.resize(length)) {
+        if self.held <= MAX_KEPT && (length <= SMALL || batch.reservation.resize(length)) {
             return true;
         }
         batch.answers.truncate(length - (self.held - before));
@@ -100,12 +106,12 @@ impl Batches {
         false
     }
 
-    /// How many bytes of answers are kept.
+    /// The number of bytes of collected answers.
     pub(super) fn held(&self) -> usize {
         self.held
     }
 
-    /// A call of the batch has ended, answered or not; the last one sends the batch.
+    /// A call of the batch has ended, with or without an answer. The last call sends the batch.
     pub(super) fn settle(&mut self, id: BatchId, out: &mut Output<'_>) {
         let Some(batch) = self.open.get_mut(&id) else { return };
         batch.outstanding -= 1;
@@ -124,7 +130,7 @@ impl Batches {
 }
 
 impl McpServer {
-    /// An array came.
+    /// Processes an array.
     pub(super) fn receive_batch<'a>(
         &mut self,
         parts: Result<Vec<&'a RawValue>, serde_json::Error>,
@@ -141,29 +147,29 @@ impl McpServer {
             Ok(parts) => match kinds(&parts) {
                 (true, true) => errors::invalid_request("a batch holds either requests or responses, not both"),
                 (_, false) => {
-                    let way = Way { lane: ambient.lane, batch: None };
-                    return parts.into_iter().for_each(|part| self.part(part, way, ambient, out));
+                    let route = ReplyRoute { lane: ambient.lane, batch: None };
+                    return parts.into_iter().for_each(|part| self.part(part, route, ambient, out));
                 }
                 (false, true) => {
-                    let batch = self.batches.begin(ambient.lane, self.setup.storage.place(ambient.party));
-                    let way = Way { lane: ambient.lane, batch: Some(batch) };
+                    let batch = self.batches.begin(ambient.lane, self.setup.storage.reserve(ambient.party));
+                    let route = ReplyRoute { lane: ambient.lane, batch: Some(batch) };
                     for part in parts {
-                        self.part(part, way, ambient, out);
+                        self.part(part, route, ambient, out);
                     }
                     self.batches.settle(batch, out);
                     return;
                 }
             },
         };
-        self.refuse_unread(Way { lane: ambient.lane, batch: None }, &refused, out);
+        self.refuse_unread(ReplyRoute { lane: ambient.lane, batch: None }, &refused, out);
     }
 
-    fn part<'a>(&mut self, part: &'a RawValue, way: Way, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
-        self.message(part.get(), Envelope::picking(part.get(), Params::NAMES), way, ambient, out);
+    fn part<'a>(&mut self, part: &'a RawValue, route: ReplyRoute, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+        self.message(part.get(), Envelope::picking(part.get(), Params::NAMES), route, ambient, out);
     }
 }
 
-/// Whether there are responses among the parts, and whether there is anything else.
+/// Whether the parts contain responses, and whether they contain other messages.
 fn kinds(parts: &[&RawValue]) -> (bool, bool) {
     let is_response = |part: &&RawValue| {
         Envelope::parse(part.get())

@@ -1,7 +1,7 @@
-//! The capability tables, the rules of negotiation, and how capabilities are read off the wire.
+//! The capability tables, the rules of negotiation, and the parsing of declared capabilities.
 //!
-//! Presence of a key is the declaration; `false` and `null` are no presence. Both maps are open:
-//! what no revision knows is carried into the agreement as a refused term, never rejected.
+//! The presence of a key declares a capability; `false` and `null` do not. Both maps are open: an unknown capability
+//! becomes a refused term of the agreement and is never an error.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,27 +16,27 @@ use super::methods::TABLE;
 use super::revision::Revision;
 use crate::side::{Menu, TASKS_EXTENSION};
 
-/// Maps whose keys belong to somebody else: one level is read, nothing below it.
+/// Maps whose keys are defined outside of the protocol. Only one level of them is read.
 const OPEN_MAPS: [&str; 2] = ["experimental", "extensions"];
 
-/// How many capabilities, parts included, one side may declare.
+/// Maximum number of capabilities, including parts, that one side may declare.
 pub(super) const MAX_DECLARED: usize = 256;
 
-/// How many bytes of what a client says of itself are kept, for as long as its session lasts.
+/// Maximum size of a client's self-description in bytes. It is kept for the whole session.
 pub(super) const CLIENT_DESCRIPTION: usize = 8 * 1024;
 
-/// How many bytes of what a server says of itself are kept.
+/// Maximum size of a server's self-description in bytes.
 pub(super) const SERVER_DESCRIPTION: usize = 256 * 1024;
 
-/// How deep parts are looked for: `tasks.requests.tools.call` is the deepest there is.
+/// Maximum depth of parts. `tasks.requests.tools.call` is the deepest.
 const MAX_DEPTH: usize = 4;
 
 /// One row of the capability tables.
 #[derive(Debug)]
 pub struct Known {
-    /// Who declares it.
+    /// The side that declares it.
     pub owner: Side,
-    /// Its name; parts are dotted.
+    /// The name. Parts are dotted.
     pub name: &'static str,
     /// The first revision that has it.
     pub since: Revision,
@@ -48,7 +48,7 @@ const FIRST: Revision = Revision::V2024_11_05;
 const LAST: Revision = Revision::V2026_07_28;
 const LAST_HANDSHAKE: Revision = Revision::V2025_11_25;
 
-/// Every capability that some revision defines.
+/// Every capability that a revision defines.
 pub static CAPABILITIES: &[Known] = &[
     known(Side::Client, "roots", FIRST, LAST),
     known(Side::Client, "roots.listChanged", FIRST, LAST_HANDSHAKE),
@@ -97,10 +97,10 @@ const fn known(owner: Side, name: &'static str, since: Revision, until: Revision
 pub(super) const HANDSHAKE_RULES: Rules =
     Rules { dialect: "mcp", versions: VersionRule::ServerOffers, minimum: Minimum::Nothing, defines };
 
-/// How a stateless request is compared with what we offer.
+/// How a stateless request is compared with our offer.
 pub(super) const STATELESS_RULES: Rules = Rules { versions: VersionRule::Common, ..HANDSHAKE_RULES };
 
-/// Whether a revision has a capability on a side.
+/// Whether a revision defines a capability on a side.
 pub fn defines(version: &str, side: Side, capability: &str) -> Defined {
     let looked_up = match capability.split_once('.') {
         Some((map, _)) if OPEN_MAPS.contains(&map) && capability != TASKS_EXTENSION => map,
@@ -115,7 +115,7 @@ pub fn defines(version: &str, side: Side, capability: &str) -> Defined {
     }
 }
 
-/// What is in force: for a session after the handshake, for a request without one.
+/// The agreement in force and its gate: for a session after a handshake, or for one stateless request.
 #[derive(Debug)]
 pub(super) struct InForce {
     pub(super) revision: Revision,
@@ -124,7 +124,7 @@ pub(super) struct InForce {
 }
 
 impl InForce {
-    /// Compares two offers and sets up the gate.
+    /// Compares two offers and builds the gate.
     pub(super) fn between(rules: &Rules, client: &Offer, server: &Offer) -> Result<Self, Refusal> {
         let mut agreement = agree(rules, client, server)?;
         let Some(revision) = Revision::named(&agreement.version) else {
@@ -135,7 +135,7 @@ impl InForce {
         Ok(Self { revision, agreement: Arc::new(agreement), gate })
     }
 
-    /// The same, with the switches of a menu that make us more lenient than was agreed.
+    /// The same, with the compatibility switches of a menu added.
     pub(super) fn with_switches_of(mut self, menu: &Menu) -> Self {
         if menu.empty_lists {
             Arc::make_mut(&mut self.agreement).compatibility.push("empty_lists");
@@ -144,7 +144,7 @@ impl InForce {
     }
 }
 
-/// What we offer as a server, speaking these revisions: what is on the menu and at least one of them has.
+/// Our offer as a server in these revisions: the features of the menu that at least one of them defines.
 pub(super) fn offer_of_menu<const N: usize>(identity: &Peer, menu: &Menu, revisions: [Revision; N]) -> Offer {
     let is_in = |name: &str, revision: &Revision| defines(revision.as_str(), Side::Server, name) == Defined::Yes;
     let mut offer = Offer::new(identity.clone(), super::revision::names(revisions));
@@ -158,7 +158,7 @@ pub(super) fn offer_of_menu<const N: usize>(identity: &Peer, menu: &Menu, revisi
     offer
 }
 
-/// What is on the menu, in the words of all revisions.
+/// The capabilities of the menu, in the names of all revisions.
 fn provided(menu: &Menu) -> BTreeMap<Capability, Option<Box<RawValue>>> {
     const TASKS: &[&str] = &[
         "tasks",
@@ -193,15 +193,15 @@ fn provided(menu: &Menu) -> BTreeMap<Capability, Option<Box<RawValue>>> {
     provides
 }
 
-/// The `capabilities` object of a server with that menu, in a revision.
+/// The `capabilities` object of a server with this menu, in a revision.
 pub(super) fn declaration_of_menu(menu: &Menu, revision: Revision) -> String {
     declaration(&offer_of_menu(&Peer::default(), menu, [revision]).provides)
 }
 
-/// The `capabilities` object that declares what an offer provides.
+/// The `capabilities` object of an offer.
 pub(super) fn declaration(provides: &BTreeMap<Capability, Option<Box<RawValue>>>) -> String {
     let mut whole = serde_json::Map::new();
-    // A whole sorts before its parts, so a part lands in what its whole was given as settings.
+    // A capability sorts before its parts. A part is therefore inserted into the settings of its capability.
     for (capability, settings) in provides {
         let parts = path(&capability.0);
         let settings = settings.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok());
@@ -218,7 +218,7 @@ pub(super) fn declaration(provides: &BTreeMap<Capability, Option<Box<RawValue>>>
 fn insert(map: &mut serde_json::Map<String, serde_json::Value>, parts: &[&str], value: serde_json::Value) {
     let Some((first, rest)) = parts.split_first() else { return };
     if rest.is_empty() {
-        // A part that was declared through its whole's settings is already there.
+        // A part in the settings of its capability is already present.
         map.entry(*first).or_insert(value);
         return;
     }
@@ -228,7 +228,7 @@ fn insert(map: &mut serde_json::Map<String, serde_json::Value>, parts: &[&str], 
     }
 }
 
-/// The keys that lead to a capability. Names in the open maps hold dots of their own.
+/// The path of keys to a capability. Names in the open maps contain dots themselves.
 fn path(capability: &str) -> Vec<&str> {
     match capability.split_once('.') {
         Some((map, key)) if OPEN_MAPS.contains(&map) => vec![map, key],
@@ -236,23 +236,23 @@ fn path(capability: &str) -> Vec<&str> {
     }
 }
 
-/// The `ClientCapabilities` object that has just this one, for telling a client what it left out.
+/// The `ClientCapabilities` object with only this capability, to report a missing one to a client.
 pub(super) fn required(capability: &str) -> Box<RawValue> {
     json::raw(declaration(&BTreeMap::from([(Capability::from_wire(capability), None)])))
 }
 
-/// More was declared than anybody can mean.
+/// A side declared too many capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooMany;
 
-/// Reads a `capabilities` object into what its owner provides.
+/// Parses a `capabilities` object.
 pub(super) fn declared(
     owner: Side,
     capabilities: &Members<'_>,
 ) -> Result<BTreeMap<Capability, Option<Box<RawValue>>>, TooMany> {
     let mut provides = BTreeMap::new();
     for (key, value) in capabilities.iter() {
-        // The last of two equal keys wins, also when it takes something back.
+        // The last of two equal keys wins, also if it withdraws the capability.
         if provides.contains_key(&Capability::from_wire(key)) {
             provides.retain(|name: &Capability, _| !is_part_of(&name.0, key));
         }
@@ -282,7 +282,7 @@ fn add(
             add(provides, format!("{name}.{key}"), part, depth - 1)?;
         }
     }
-    // `{}` and `true` say nothing beyond "yes".
+    // `{}` and `true` contain no settings.
     let settings = (!matches!(value.get(), "{}" | "true")).then(|| value.to_owned());
     provides.insert(Capability::from_wire(name), settings);
     Ok(())
@@ -296,7 +296,7 @@ fn is_part_of(name: &str, whole: &str) -> bool {
     name == whole || name.strip_prefix(whole).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// Who a peer says it is, as far as it says so. What it says beside name and version is kept up to a length.
+/// The self-reported identity of a peer. Its description is kept up to a maximum length.
 pub(super) fn peer(info: Option<&RawValue>, longest: usize) -> Peer {
     let Some(info) = info else { return Peer::default() };
     let members = Members::of(info).unwrap_or_default();

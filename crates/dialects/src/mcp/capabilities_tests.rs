@@ -1,4 +1,4 @@
-//! The capability tables against the wire.
+//! Tests of the capability tables and of their wire form.
 
 use super::*;
 
@@ -48,7 +48,7 @@ fn parts_are_read_as_deep_as_the_tables_go() {
 }
 
 #[test]
-fn more_than_anybody_can_mean_is_refused() {
+fn too_many_capabilities_are_refused() {
     let many: Vec<_> = (0..=MAX_DECLARED).map(|at| format!("\"c{at}\":{{}}")).collect();
     let text = format!("{{{}}}", many.join(","));
     assert_eq!(declared(Side::Client, &Members::parse(&text).unwrap()).unwrap_err(), TooMany);
@@ -87,7 +87,7 @@ fn each_revision_defines_what_the_tables_say() {
     assert_eq!(
         defines("2025-11-25", Side::Client, "extensions.a/b"),
         Defined::Yes,
-        "clients declare them in every revision"
+        "clients declare extensions in every revision"
     );
     assert_eq!(defines("2025-11-25", Side::Client, TASKS_EXTENSION), Defined::NotInThisVersion);
     assert_eq!(defines("2026-07-28", Side::Client, TASKS_EXTENSION), Defined::Yes);
@@ -125,7 +125,7 @@ fn the_menu_is_declared_as_it_is_offered() {
 }
 
 #[test]
-fn each_revision_is_told_only_what_it_has() {
+fn each_revision_is_offered_only_its_own_capabilities() {
     let menu = Menu {
         tools: true,
         tool_changes: true,
@@ -164,5 +164,9 @@ fn each_revision_is_told_only_what_it_has() {
     }
     let parts_only =
         Menu { tool_changes: true, resource_updates: true, prompt_changes: true, tasks: true, ..Menu::default() };
-    assert_eq!(declaration_of_menu(&parts_only, Revision::V2025_11_25), "{}", "a part needs its whole");
+    assert_eq!(
+        declaration_of_menu(&parts_only, Revision::V2025_11_25),
+        "{}",
+        "a part must not be declared without its capability"
+    );
 }

@@ -1,22 +1,22 @@
-//! Lists that may change, and who is to be told.
+//! The lists whose changes are reported, and sets of them.
 
 use gladhand_core::operations::Notice;
 
 /// A list that changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    /// That of tools.
+    /// The list of tools.
     Tools,
-    /// That of prompts.
+    /// The list of prompts.
     Prompts,
-    /// That of resources, or of their templates.
+    /// The list of resources, or of resource templates.
     Resources,
 }
 
 impl Change {
     pub(super) const ALL: [Self; 3] = [Self::Tools, Self::Prompts, Self::Resources];
 
-    /// The change that a notice tells of.
+    /// The change that a notice reports.
     pub(super) fn of(notice: &Notice) -> Option<Self> {
         Some(match notice {
             Notice::ToolsChanged => Self::Tools,
@@ -26,7 +26,7 @@ impl Change {
         })
     }
 
-    /// The notification that tells of it.
+    /// The notification that reports the change.
     pub(super) fn method(self) -> &'static str {
         match self {
             Self::Tools => "notifications/tools/list_changed",
@@ -35,7 +35,7 @@ impl Change {
         }
     }
 
-    /// The word by which a listener asks for it.
+    /// The member of a listener's filter that asks for it.
     pub(super) fn filter(self) -> &'static str {
         match self {
             Self::Tools => "toolsListChanged",
@@ -45,7 +45,7 @@ impl Change {
     }
 }
 
-/// Some of the lists that may change.
+/// A set of lists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Changes([bool; 3]);
 

@@ -1,4 +1,4 @@
-//! What a first line must look like to be ours.
+//! Tests which first lines MCP claims.
 
 use gladhand_core::wire::Members;
 

@@ -1,14 +1,14 @@
-//! The order of a conversation that a model is to go on with: whoever let the model use tools says what came of it at once.
+//! Checks the order of messages in a sampling request: the results of tools must directly follow their use.
 
 use std::collections::BTreeMap;
 
 use gladhand_core::wire::Members;
 use gladhand_core::wire::json::{Kind, RawValue};
 
-/// What is wrong with the `messages` of `sampling/createMessage`; `None` if nothing is.
+/// The first problem in the `messages` of `sampling/createMessage`. `None` if they are valid.
 ///
-/// Behind a message in which the model uses tools comes one that holds a result for each use and nothing else, and
-/// there are results nowhere but there.
+/// A message in which the model uses tools must be followed by a message with exactly one result for each use and
+/// nothing else. Results are not allowed elsewhere.
 pub(super) fn disorder(params: &Members<'_>) -> Option<&'static str> {
     let messages = params.raw("messages").filter(|raw| Kind::of(raw) == Kind::Array)?;
     let messages: Vec<&RawValue> = serde_json::from_str(messages.get()).ok()?;
@@ -35,7 +35,7 @@ pub(super) fn disorder(params: &Members<'_>) -> Option<&'static str> {
     (!awaited.is_empty()).then_some("a `tool_use` is not answered in the next message")
 }
 
-/// How often each id occurs; what has none is under `None`.
+/// The number of occurrences of each id. Blocks without an id are counted under `None`.
 type Tally = BTreeMap<Option<String>, usize>;
 
 fn tally(blocks: &[Members<'_>], kind: &str, id: &str) -> Tally {
@@ -46,7 +46,7 @@ fn tally(blocks: &[Members<'_>], kind: &str, id: &str) -> Tally {
     tally
 }
 
-/// The blocks of a message: its content is one, or a list of them.
+/// The blocks of a message. Its content is one block, or a list of blocks.
 fn blocks<'a>(message: &Members<'a>) -> Vec<Members<'a>> {
     let Some(content) = message.raw("content") else { return Vec::new() };
     let blocks = match Kind::of(content) {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_of_tools_is_said_at_once_and_alone() {
+    fn tool_results_must_directly_follow_their_use() {
         let (user, model) = ("user", "assistant");
         let good: [&[(&str, &[&str])]; 5] = [
             &[],

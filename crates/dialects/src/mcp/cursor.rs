@@ -1,4 +1,4 @@
-//! The cursor of a paged list: opaque to clients, an offset to us.
+//! The cursor of a paged list: opaque to clients, an offset for us.
 
 use gladhand_core::wire::RawValue;
 use gladhand_core::wire::{json, rpc};
@@ -7,21 +7,21 @@ use super::errors;
 
 const PREFIX: &str = "from-";
 
-/// A cursor for the page that begins at `offset`.
+/// The cursor of the page that begins at `offset`.
 pub(super) fn at(offset: usize) -> String {
     format!("{PREFIX}{offset}")
 }
 
-/// The offset that a cursor of ours stands for.
+/// The offset of a cursor that we created.
 pub(super) fn read(raw: &RawValue) -> Option<usize> {
     let text = json::string(raw)?;
     let digits = text.strip_prefix(PREFIX)?;
-    // Only what we wrote ourselves: no sign, no leading zero, never the first page.
+    // Accept only our own spelling: no sign, no leading zero, never the first page.
     let offset = digits.parse().ok().filter(|offset| *offset > 0)?;
     (at(offset) == text).then_some(offset)
 }
 
-/// The answer to a cursor that is not one of ours, or not any more.
+/// The error for a cursor that is unknown or outdated.
 pub(super) fn bad() -> rpc::Error<'static> {
     errors::invalid_params("`cursor` is not one that this server gave out, or the list has changed since")
 }

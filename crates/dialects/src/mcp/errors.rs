@@ -1,4 +1,4 @@
-//! The errors of this dialect, each said in one place.
+//! The errors of this dialect.
 
 use gladhand_core::negotiation::{Closed, Need, Side};
 use gladhand_core::operations::{Failure, FailureKind, ScopeRecord};
@@ -12,15 +12,15 @@ use super::meta;
 use super::revision::{Revision, names};
 use crate::ambient::Ambient;
 
-/// There is no such resource (handshake era).
+/// The resource does not exist (handshake era).
 pub(super) const RESOURCE_NOT_FOUND: i32 = -32002;
-/// A person must visit a page before the request can be answered (2025-11-25).
+/// The user must visit a page before the request can be answered (2025-11-25).
 pub(super) const URL_ELICITATION_REQUIRED: i32 = -32042;
-/// A header of HTTP does not say what the body says (2026-07-28).
+/// An HTTP header does not match the body (2026-07-28).
 pub(super) const HEADER_MISMATCH: i32 = -32020;
-/// A request needs a client capability that was not declared with it (2026-07-28).
+/// A request needs a client capability that it did not declare (2026-07-28).
 pub(super) const MISSING_CLIENT_CAPABILITY: i32 = -32021;
-/// A request names a version that is not spoken here (2026-07-28).
+/// A request names an unsupported version (2026-07-28).
 pub(super) const UNSUPPORTED_VERSION: i32 = -32022;
 
 pub(super) fn unreadable(fault: &Fault) -> Error<'static> {
@@ -35,7 +35,7 @@ pub(super) fn invalid_params(why: impl Into<String>) -> Error<'static> {
     Error::new(code::INVALID_PARAMS, why.into())
 }
 
-/// Refuses a token that lacks a scope which the kept result of an earlier request needs.
+/// Refuses a token without the scopes that the kept result of an earlier request needs.
 pub(super) fn check_scopes(record: Option<&ScopeRecord>, ambient: &Ambient<'_>) -> Result<(), Error<'static>> {
     let lacking = record.and_then(|record| record.needed_beyond(ambient.scopes.as_deref()));
     lacking.map_or(Ok(()), |scopes| {
@@ -44,7 +44,7 @@ pub(super) fn check_scopes(record: Option<&ScopeRecord>, ambient: &Ambient<'_>) 
     })
 }
 
-/// Nothing but `ping` is answered before the opening; say how to open.
+/// Before the opening, only `ping` is answered. The error explains how to open a session.
 pub(super) fn not_open(method: &str) -> Error<'static> {
     let versions = names(Revision::STATELESS).join(", ");
     invalid_params(format!(
@@ -54,12 +54,12 @@ pub(super) fn not_open(method: &str) -> Error<'static> {
     ))
 }
 
-/// A required key of `_meta` is missing or of the wrong kind.
+/// A required key of `_meta` is missing or has the wrong type.
 pub(super) fn bad_meta(key: &str, expected: &str) -> Error<'static> {
     invalid_params(format!("`params._meta` must hold `{key}`: {expected}"))
 }
 
-/// What is wrong with a header.
+/// A header does not match the body.
 pub(super) fn header_mismatch(header: &str, problem: &str) -> Error<'static> {
     Error::new(HEADER_MISMATCH, format!("header mismatch: `{header}` {problem}"))
 }
@@ -73,7 +73,7 @@ pub(super) fn unsupported_version(requested: &str) -> Error<'static> {
     .with(&json!({"supported": supported, "requested": requested}))
 }
 
-/// The answer to a request whose gate is closed.
+/// The error for a request that the gate rejects.
 pub(super) fn closed(method: &str, closed: Closed, revision: Revision) -> Error<'static> {
     match closed {
         Closed::NotAgreed(need) if need.owner == Side::Client && revision.is_stateless() => {
@@ -94,30 +94,31 @@ pub(super) fn method_not_found(method: &str) -> Error<'static> {
     Error::new(code::METHOD_NOT_FOUND, format!("method not found: {method:?}"))
 }
 
-/// The request needs something of the client that it did not declare.
+/// The method needs a client capability that was not declared.
 pub(super) fn missing_client_capability(method: &str, need: Need) -> Error<'static> {
     missing_capability(need.capability, format!("{method:?} needs the client capability {:?}", need.capability))
 }
 
-/// What was asked for needs a capability of the client that it did not declare.
+/// The request needs a client capability that was not declared.
 pub(super) fn missing_capability(capability: &str, message: String) -> Error<'static> {
     let data = json!({"requiredCapabilities": capabilities::required(capability)});
     Error::new(MISSING_CLIENT_CAPABILITY, message).with(&data)
 }
 
-/// Too much is in flight.
-pub(super) fn busy(what: &str) -> Error<'static> {
-    Error::new(code::INTERNAL_ERROR, format!("busy: too many {what}; try again later")).with(&json!({"reason": "busy"}))
+/// Too many items of a kind are in use.
+pub(super) fn busy(items: &str) -> Error<'static> {
+    Error::new(code::INTERNAL_ERROR, format!("busy: too many {items}; try again later"))
+        .with(&json!({"reason": "busy"}))
 }
 
-/// A failure of ours, with a word for programs.
+/// The error for a failure, with an identifier for programs.
 pub(super) fn of(failure: Failure) -> Error<'static> {
     internal(failure.kind.word(), failure.message, failure.data.as_deref())
 }
 
-/// An error of ours with a word for programs.
+/// An internal error, with an identifier for programs.
 pub(super) fn internal(reason: &str, message: String, detail: Option<&RawValue>) -> Error<'static> {
-    /// The detail stays raw: it may hold what no tree can.
+    /// The detail stays raw: it may contain values that a parsed tree cannot represent.
     #[derive(serde::Serialize)]
     struct Data<'a> {
         reason: &'a str,

@@ -1,7 +1,7 @@
-//! Arguments that are mirrored into HTTP headers (2026-07-28): which, and how their values are written.
+//! Arguments that are mirrored into HTTP headers (2026-07-28): which ones, and how their values are encoded.
 //!
-//! A tool says so in its schema (`x-mcp-header`), so both sides read the same annotations with the same rules: the
-//! server to compare, the client to write. A value that is no plain text for a header travels in base64.
+//! A tool declares them in its schema (`x-mcp-header`). Both sides read these annotations by the same rules: the server
+//! to compare, the client to write. A value that is not valid in a header is encoded in base64.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,50 +12,50 @@ use gladhand_core::operations::Tool;
 use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::{Members, pick};
 
-/// What every header of a mirrored argument begins with.
+/// The prefix of every header of a mirrored argument.
 pub const PREFIX: &str = "Mcp-Param-";
 
 const ANNOTATION: &str = "x-mcp-header";
 const BEGIN: &str = "=?base64?";
 const END: &str = "?=";
 
-/// How deep a schema is looked into. No real one nests that deep.
+/// Maximum depth of a schema. Real schemas are not nested that deep.
 const MAX_DEPTH: usize = 64;
 
-/// An argument that a header mirrors.
+/// An argument that is mirrored in a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderParam {
-    /// The header's whole name: `Mcp-Param-Region`.
+    /// The full name of the header: `Mcp-Param-Region`.
     pub header: String,
-    /// Which members lead to the argument.
+    /// The path of member names to the argument.
     pub path: Vec<String>,
 }
 
-/// A schema whose annotations break the rules; its tool cannot be called over HTTP.
+/// An annotation that violates the rules. The tool cannot be called over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadAnnotation {
-    /// The name is empty, no text, or holds what no header's name may hold.
-    #[error("`x-mcp-header` must be a name that a header can have")]
+    /// The name is empty, not a string, or not valid as a header name.
+    #[error("`x-mcp-header` must be a valid header name")]
     Name,
     /// Two annotations name the same header.
     #[error("two arguments name the same header in `x-mcp-header`")]
     Repeated,
     /// Only strings, integers and booleans can be mirrored.
-    #[error("`x-mcp-header` stands on something that is no string, integer or boolean")]
+    #[error("`x-mcp-header` is only allowed on a string, an integer or a boolean")]
     Type,
-    /// It is not reached through `properties` alone, so that no single argument is meant.
-    #[error("`x-mcp-header` stands where no single argument is meant")]
+    /// The annotation is not reached through `properties` alone, so it identifies no single argument.
+    #[error("`x-mcp-header` is only allowed on a single argument")]
     Place,
 }
 
 impl HeaderParam {
-    /// The argument in a call's arguments; `None` if it is absent or `null`.
+    /// The argument in the arguments of a call. `None` if it is absent or `null`.
     pub fn argument<'a>(&self, arguments: &'a RawValue) -> Option<&'a RawValue> {
         let follow = |value: &'a RawValue, name: &String| pick(value, [name]).and_then(|[member]| member);
         self.path.iter().try_fold(arguments, follow).filter(|value| Kind::of(value) != Kind::Null)
     }
 
-    /// What its header says in a call with these arguments; `None` if there is no header to send.
+    /// The value of the header for these arguments. `None` if there is no header to send.
     pub fn value(&self, arguments: &RawValue) -> Option<String> {
         let argument = self.argument(arguments)?;
         match Kind::of(argument) {
@@ -66,7 +66,7 @@ impl HeaderParam {
     }
 }
 
-/// The arguments that are mirrored, tool by tool. Made once for a list of tools, because reading schemas takes a while.
+/// The mirrored arguments of each tool. Built once per list of tools, because parsing schemas is slow.
 #[derive(Debug, Clone, Default)]
 pub struct Mirrors {
     by_tool: HashMap<String, Vec<HeaderParam>>,
@@ -75,29 +75,30 @@ pub struct Mirrors {
 impl Mirrors {
     /// Reads the schemas of these tools.
     pub fn new(tools: &[Tool]) -> Self {
-        // Annotations that break the rules mean nothing: a client that keeps them does not offer the tool.
+        // Invalid annotations are ignored: a client that follows the rules does not offer such a tool.
         let params = |tool: &Tool| header_params(&tool.input_schema).ok().filter(|params| !params.is_empty());
         let by_tool = tools.iter().filter_map(|tool| Some((tool.name.clone(), params(tool)?)));
         Self { by_tool: by_tool.collect() }
     }
 
-    /// What a call of a tool mirrors.
+    /// The mirrored arguments of a tool.
     pub fn of(&self, tool: &str) -> &[HeaderParam] {
         self.by_tool.get(tool).map_or(&[], Vec::as_slice)
     }
 }
 
-/// The arguments that a tool's schema wants mirrored.
+/// The arguments that a tool's schema marks for mirroring.
 pub fn header_params(schema: &RawValue) -> Result<Vec<HeaderParam>, BadAnnotation> {
     let mut params = Vec::new();
-    // Nearly no schema has any, and looking for a word is cheap.
+    // Few schemas have annotations, and a text search is cheap.
     if schema.get().contains(ANNOTATION) {
         collect(schema, &mut Vec::new(), Some(&mut params), 0)?;
     }
     Ok(params)
 }
 
-/// Looks at a schema and what is in it. Without `params` it is one that no single argument follows.
+/// Collects the annotations of a schema and its subschemas. Without `params`, the schema does not describe a single
+/// argument.
 fn collect(
     schema: &RawValue,
     path: &mut Vec<String>,
@@ -109,7 +110,7 @@ fn collect(
         return Err(BadAnnotation::Place);
     }
     if let Some(name) = members.raw(ANNOTATION) {
-        // The root is the arguments as a whole.
+        // The root stands for all arguments together.
         let params = params.as_deref_mut().filter(|_| !path.is_empty()).ok_or(BadAnnotation::Place)?;
         let name = json::string(name).filter(|name| is_token(name)).ok_or(BadAnnotation::Name)?;
         if !matches!(members.str("type").as_deref(), Some("string" | "integer" | "boolean")) {
@@ -130,7 +131,7 @@ fn collect(
                     path.pop();
                 }
             }
-            // Data, not schemas: an annotation in it is a word like any other.
+            // These contain data and no schemas. An annotation in them has no meaning.
             "const" | "default" | "enum" | "examples" => {}
             _ => elsewhere(value, path, depth + 1)?,
         }
@@ -138,7 +139,7 @@ fn collect(
     Ok(())
 }
 
-/// Looks for annotations in schemas below a keyword other than `properties`.
+/// Looks for annotations in subschemas outside of `properties`.
 fn elsewhere(value: &RawValue, path: &mut Vec<String>, depth: usize) -> Result<(), BadAnnotation> {
     match Kind::of(value) {
         Kind::Object => collect(value, path, None, depth),
@@ -150,13 +151,13 @@ fn elsewhere(value: &RawValue, path: &mut Vec<String>, depth: usize) -> Result<(
     }
 }
 
-/// Whether HTTP allows a text as a part of a header's name.
+/// Whether a text is valid in a header name.
 fn is_token(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_allowed)
 }
 
-/// A text as the value of a header.
+/// Encodes a text as the value of a header.
 pub fn encode_header_value(text: &str) -> Cow<'_, str> {
     let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     let is_trimmed = !text.starts_with(' ') && !text.ends_with(' ');
@@ -166,7 +167,7 @@ pub fn encode_header_value(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{BEGIN}{}{END}", STANDARD.encode(text)))
 }
 
-/// The text that a header's value stands for; `None` if it is not what it pretends to be.
+/// Decodes the value of a header. `None` if its base64 or UTF-8 is invalid.
 pub fn decode_header_value(value: &str) -> Option<Cow<'_, str>> {
     let value = value.trim_matches([' ', '\t']);
     match encoded_part(value) {
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_that_break_the_rules_are_found_out() {
+    fn invalid_annotations_are_detected() {
         let property = |name: &str, of_type: &str| format!(r#"{{"type":"{of_type}","x-mcp-header":{name}}}"#);
         let one = |property: &str| format!(r#"{{"type":"object","properties":{{"a":{property}}}}}"#);
         for name in [r#""""#, r#""My Region""#, r#""a:b""#, r#""Région""#, r#""a\tb""#, "7", "null"] {
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn values_survive_the_journey_and_stay_plain_where_they_can() {
+    fn header_values_decode_again_and_stay_plain_if_possible() {
         for plain in ["us-west1", "", "us west 1", "=?base64?", "?=", "=?base64?SGVsbG8=", "a=b"] {
             assert_eq!(encode_header_value(plain), plain);
         }
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_says_what_its_header_says() {
+    fn a_header_has_the_value_of_its_argument() {
         let param = HeaderParam { header: "Mcp-Param-A".to_owned(), path: vec!["a".to_owned(), "b".to_owned()] };
         for (arguments, value) in [
             (r#"{"a":{"b":"x y"}}"#, Some("x y")),

@@ -1,7 +1,7 @@
-//! What 2026-07-28 says about HTTP, apart from the bytes: headers that mirror the body, and the status of an answer.
+//! The HTTP rules of 2026-07-28: headers that mirror the body, and the status of a response.
 //!
-//! An edge asks these before it feeds a stateless request to the server side. What is wrong with `_meta` itself is
-//! answered here already, because HTTP wants a status for it that the same code elsewhere does not get.
+//! The HTTP server uses these before it passes a stateless request to the server side. Errors in `_meta` are answered
+//! here, because HTTP requires a status for them that the same error code does not have elsewhere.
 
 use std::borrow::Cow;
 
@@ -17,25 +17,25 @@ use super::message::{Message, Params};
 use super::meta::Meta;
 use super::{errors, stateless};
 
-/// The header that says which version a request speaks.
+/// The header with the protocol version of a request.
 pub const VERSION_HEADER: &str = "MCP-Protocol-Version";
-/// The header that says which method a request calls.
+/// The header with the method of a request.
 pub const METHOD_HEADER: &str = "Mcp-Method";
-/// The header that says what a request is about.
+/// The header with the name, URI or task of a request.
 pub const NAME_HEADER: &str = "Mcp-Name";
 
-/// The answer to a request that the server side need not see.
+/// The response to a request that is not passed to the server side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
-    /// The status of HTTP.
+    /// The HTTP status.
     pub status: u16,
     /// The body, without a line break.
     pub body: String,
 }
 
-/// The names of all tools that a body calls, read as the server side will read it.
+/// The names of all tools that a body calls, parsed like in the server side.
 pub fn called_tools(body: &[u8]) -> Vec<String> {
-    // What cannot be read calls nothing: the server side refuses it.
+    // An unreadable body calls no tool: the server side refuses it.
     let Ok(Some(text)) = super::DIALECT.text.read(Line::Bytes(body)) else { return Vec::new() };
     let one = |message: &str| {
         let envelope = Envelope::picking(message, ["name"]).ok()?;
@@ -49,7 +49,7 @@ pub fn called_tools(body: &[u8]) -> Vec<String> {
     parts.into_iter().filter_map(|part| one(part.get())).collect()
 }
 
-/// Which parameter names what a request of this method is about.
+/// The parameter of a method that the name header mirrors.
 pub fn named_by(method: &str) -> Option<&'static str> {
     match method {
         "tools/call" | "prompts/get" => Some("name"),
@@ -59,11 +59,11 @@ pub fn named_by(method: &str) -> Option<&'static str> {
     }
 }
 
-/// Compares a stateless request with its headers. Names of headers are asked for in any case; `mirrors` are those of the
-/// tools that the caller may call, and `knows_opening` says that [`McpServer::knows`](super::McpServer::knows) what the
-/// request says of its opening.
+/// Compares a stateless request with its headers. `header` must ignore the case of names. `mirrors` are those of the
+/// tools that the caller may call. `knows_opening`: [`McpServer::knows`](super::McpServer::knows) the opening of the
+/// request.
 ///
-/// What is no request at all passes: the server side has the words for it.
+/// A message that is not a request passes: the server side answers it.
 pub fn check_headers<'h>(
     header: &dyn Fn(&str) -> Option<&'h str>,
     message: &Message<'_>,
@@ -100,7 +100,7 @@ pub fn check_headers<'h>(
     })
 }
 
-/// The version in the header and in `_meta`, and whatever else `_meta` must hold.
+/// Checks the version in the header and in `_meta`, and the other required members of `_meta`.
 fn check_version(header: Option<&str>, meta: Option<&RawValue>) -> Result<(), rpc::Error<'static>> {
     let meta = meta.and_then(Meta::of).unwrap_or_default();
     if let Some(version) = meta.version.and_then(json::string) {
@@ -120,33 +120,33 @@ fn check_arguments<'h>(
         let (name, value) = (param.header.as_str(), header(&param.header));
         match arguments.and_then(|arguments| param.argument(arguments)).map(|raw| (Kind::of(raw), raw)) {
             None if value.is_some() => {
-                return Err(errors::header_mismatch(name, "mirrors an argument that is not there"));
+                return Err(errors::header_mismatch(name, "mirrors an absent argument"));
             }
             Some((Kind::String, raw)) => is_text(name, value, &json::string(raw).unwrap_or_default())?,
             Some((Kind::Number, raw)) => {
                 let value = value.ok_or_else(|| errors::header_mismatch(name, "is missing"))?;
                 let is_equal = decode_header_value(value).is_some_and(|value| is_same(&value, raw.get()));
-                is_equal.then_some(()).ok_or_else(|| errors::header_mismatch(name, "is not what the body says"))?;
+                is_equal.then_some(()).ok_or_else(|| errors::header_mismatch(name, "does not match the body"))?;
             }
             Some((Kind::Bool, raw)) => is_text(name, value, raw.get())?,
-            // What cannot be mirrored is for the tool to refuse.
+            // The tool itself refuses arguments that cannot be mirrored.
             _ => {}
         }
     }
     Ok(())
 }
 
-/// Whether a header is there and says the same as the body.
+/// Checks that a header is present and matches the body.
 fn is_text(name: &str, value: Option<&str>, expected: &str) -> Result<(), rpc::Error<'static>> {
     let value = value.ok_or_else(|| errors::header_mismatch(name, "is missing"))?;
     match decode_header_value(value) {
-        None => Err(errors::header_mismatch(name, "is not the base64 that it says it is")),
-        Some(value) if value != expected => Err(errors::header_mismatch(name, "is not what the body says")),
+        None => Err(errors::header_mismatch(name, "is not valid base64")),
+        Some(value) if value != expected => Err(errors::header_mismatch(name, "does not match the body")),
         Some(_) => Ok(()),
     }
 }
 
-/// The status under which a line answers a stateless request.
+/// The HTTP status for the response to a stateless request.
 pub fn status(line: &[u8]) -> u16 {
     if rpc::verdict(line) != Some(rpc::Verdict::Error) {
         return 200;

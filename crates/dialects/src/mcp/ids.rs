@@ -1,6 +1,6 @@
-//! Whether two ids mean the same, however they are spelt.
+//! Compares ids by value, independent of their notation.
 //!
-//! We echo ids exactly; peers do not always: `1.0` comes back for `1`, `"\u0061"` for `"a"`.
+//! We echo ids exactly, but some peers do not: they return `1.0` for `1`, or `"\u0061"` for `"a"`.
 
 use std::borrow::Cow;
 
@@ -19,13 +19,13 @@ pub(super) fn is_same(one: &str, other: &str) -> bool {
     }
 }
 
-/// The digits of a number that is an integer, whatever its spelling; `None` for any other value.
+/// The digits of an integer, independent of its notation. `None` for any other value.
 fn integer(raw: &str) -> Option<Cow<'_, str>> {
     let digits = raw.strip_prefix('-').unwrap_or(raw);
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Some(Cow::Borrowed(if digits == "0" { digits } else { raw }));
     }
-    // Beyond 2^53 a float names no single integer, and nobody respells those.
+    // Beyond 2^53, a float does not identify a single integer, and peers do not rewrite such ids.
     let float: f64 = raw.parse().ok()?;
     (float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0).then(|| Cow::Owned((float as i64).to_string()))
 }

@@ -1,8 +1,8 @@
-//! `subscriptions/listen` (2026-07-28): long-lived requests for notices of change.
+//! `subscriptions/listen` (2026-07-28): long-lived requests for change notifications.
 //!
-//! The acknowledgement comes first and names what is honoured; only that follows, tagged with the
-//! id of the request. A listener that is cancelled or hung up on hears nothing more; one that we end gets the
-//! empty result and, on a channel that others share, the notice that it is over.
+//! The acknowledgement comes first and lists the confirmed items. Only these are reported, tagged with the id of the
+//! request. A cancelled or disconnected listener gets nothing more. A listener that we end gets the empty result and,
+//! on a shared channel, also a cancellation notice.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,29 +17,29 @@ use super::changes::{Change, Changes};
 use super::errors;
 use super::ids::is_same;
 use super::meta::SUBSCRIPTION_ID;
-use super::pending::{Asked, InFlight, ReplyTo, Watcher, Way};
+use super::pending::{InFlight, ReplyRoute, ReplyTo, RequestKind, Watcher};
 use super::render::Renderer;
 use super::server::{McpServer, Request};
-use super::watches::{LONGEST_URI, Watches};
+use super::watches::{MAX_URI_BYTES, Watches};
 use crate::ambient::{Ambient, Party};
 use crate::shares::Bound;
 use crate::side::{Action, Lane, Output};
 
-/// How many subscriptions may be open at once on one lane, and on all of them.
+/// Maximum number of open subscriptions per lane, and in total.
 const MAX_PER_LANE: usize = 64;
 const MAX_LISTENERS: usize = 1024;
 
-/// How many resources and tasks all subscriptions together may watch; a resource with a long URI counts as several.
+/// Maximum number of resources and tasks in all subscriptions. A resource with a long URI counts as several.
 const MAX_WATCHED: usize = 4096;
 
-/// How many bytes of notices one change of a task makes, unless a single notice has more.
-const MAX_TOLD: usize = 32 * 1024 * 1024;
+/// Maximum number of bytes of notices for one change of a task, unless a single notice is larger.
+const MAX_NOTICE_BYTES: usize = 32 * 1024 * 1024;
 
-/// Names a subscription on this side.
+/// Identifies a subscription on this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ListenerId(u64);
 
-/// Everybody who listens.
+/// All listeners.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     all: Vec<Listener>,
@@ -51,63 +51,64 @@ struct Listener {
     key: ListenerId,
     id: Id,
     lane: Lane,
-    /// Whose share it takes.
+    /// The party whose share it uses.
     party: Option<Party>,
-    /// The changes that it is told of.
+    /// The lists whose changes it receives.
     wants: Changes,
-    /// The resources whose changes it is told of.
+    /// The resources whose changes it receives.
     watches: Watches,
-    /// The tasks that it is told of.
+    /// The tasks whose changes it receives.
     tasks: BTreeSet<String>,
-    /// What it counts as of the resources and tasks that may be watched.
+    /// Its share of the limit on resources and tasks.
     watching: usize,
-    /// How many of its watches are not answered yet. The acknowledgement waits for them.
+    /// The number of its pending resource subscriptions. The acknowledgement waits for them.
     unanswered: usize,
-    /// What changed before the acknowledgement.
-    owed: Changes,
+    /// The changes before the acknowledgement.
+    unreported: Changes,
 }
 
 impl Listeners {
-    /// Ends the newest subscription of a lane under a peer's id; `false` if there is none.
+    /// Ends the newest subscription of a lane with a peer's id. `false` if there is none.
     pub(super) fn cancel(&mut self, id: &RawValue, lane: Lane, out: &mut Output<'_>) -> bool {
         let is_meant = |listener: &Listener| listener.lane == lane && is_same(listener.id.as_json(), id.get());
         let at = self.all.iter().rposition(is_meant);
         at.map(|at| self.all.remove(at).watches.clear(out)).is_some()
     }
 
-    /// Ends the subscriptions of an exchange that is no more.
+    /// Ends the subscriptions of a closed exchange.
     pub(super) fn hung_up(&mut self, lane: Lane, out: &mut Output<'_>) {
         let gone = self.all.extract_if(.., |listener| listener.lane == lane);
         gone.for_each(|mut listener| listener.watches.clear(out));
     }
 
-    /// Tells those who asked that a list changed.
-    pub(super) fn tell_changed(&mut self, change: Change, out: &mut Output<'_>) {
+    /// Notifies the listeners that a list changed.
+    pub(super) fn report_list_change(&mut self, change: Change, out: &mut Output<'_>) {
         for listener in self.all.iter_mut().filter(|listener| listener.wants.contains(change)) {
             if listener.unanswered > 0 {
-                listener.owed.insert(change);
+                listener.unreported.insert(change);
             } else {
-                listener.tell(change.method(), None, out);
+                listener.send_notice(change.method(), None, out);
             }
         }
     }
 
-    /// Tells those who asked that a resource changed.
-    pub(super) fn tell_updated(&mut self, method: &str, update: &Update, out: &mut Output<'_>) {
+    /// Notifies the listeners that a resource changed.
+    pub(super) fn report_update(&mut self, method: &str, update: &Update, out: &mut Output<'_>) {
         for listener in &mut self.all {
             if listener.unanswered > 0 {
-                listener.watches.owe(update);
+                listener.watches.record_update(update);
             } else if listener.watches.cover(update) {
-                listener.tell(method, Some(("uri", &update.uri)), out);
+                listener.send_notice(method, Some(("uri", &update.uri)), out);
             }
         }
     }
 
-    /// Tells subscribers how a task is, in members of a notice. Before its acknowledgement no subscriber relies on it.
-    /// The notice has the whole result, so it goes to as many subscribers as [`MAX_TOLD`] allows; others ask for the task.
-    pub(super) fn tell_task(&self, method: &str, task: &str, members: &[u8], out: &mut Output<'_>) {
+    /// Notifies the listeners of a task's state, given as members of a notice. Before its acknowledgement, a listener
+    /// gets nothing. The notice contains the whole result, so the number of listeners is limited by
+    /// [`MAX_NOTICE_BYTES`]; the others must poll the task.
+    pub(super) fn report_task(&self, method: &str, task: &str, members: &[u8], out: &mut Output<'_>) {
         let is_told = |listener: &&Listener| listener.unanswered == 0 && listener.tasks.contains(task);
-        for listener in self.all.iter().filter(is_told).take((MAX_TOLD / members.len().max(1)).max(1)) {
+        for listener in self.all.iter().filter(is_told).take((MAX_NOTICE_BYTES / members.len().max(1)).max(1)) {
             out.go(listener.lane);
             begin_tagged(&mut out.wire, method, &listener.id);
             out.wire.push(b',');
@@ -117,7 +118,7 @@ impl Listeners {
         }
     }
 
-    /// A watch that a subscription waited for was answered. If the subscription is no more, it is taken back.
+    /// A resource subscription of a listener was answered. If the listener is gone, the subscription is cancelled.
     pub(super) fn watched(&mut self, key: ListenerId, uri: &str, granted: Option<WatchId>, out: &mut Output<'_>) {
         let Some(listener) = self.all.iter_mut().find(|listener| listener.key == key) else {
             out.actions.extend(granted.map(|id| Action::Unwatch(uri.to_owned(), id)));
@@ -137,7 +138,7 @@ impl Listeners {
         for Listener { id, lane, mut watches, .. } in self.all.drain(..) {
             out.go(lane);
             render.listen_result(&mut out.wire, &id);
-            // An exchange of its own ends with the result; on a shared channel the end is said as well.
+            // A separate exchange ends with the result. On a shared channel, a cancellation notice follows as well.
             if lane == Lane::MAIN {
                 let wire = &mut out.wire;
                 wire.extend_from_slice(
@@ -151,11 +152,11 @@ impl Listeners {
         }
     }
 
-    /// Whether somebody may have one more on a lane, and watch so many things more.
+    /// Whether a party may have one more listener on a lane, with this many watched items.
     fn has_room_for(&self, lane: Lane, watching: usize, party: Option<Party>) -> bool {
         let of = |party| self.all.iter().filter(move |listener| listener.party == Some(party));
-        let count = Bound { most: MAX_LISTENERS, taken: self.all.len() };
-        let watched = Bound { most: MAX_WATCHED, taken: self.all.iter().map(|listener| listener.watching).sum() };
+        let count = Bound { limit: MAX_LISTENERS, used: self.all.len() };
+        let watched = Bound { limit: MAX_WATCHED, used: self.all.iter().map(|listener| listener.watching).sum() };
         self.all.iter().filter(|listener| listener.lane == lane).count() < MAX_PER_LANE
             && count.admits(1, party, |party| of(party).count())
             && watched.admits(watching, party, |party| of(party).map(|listener| listener.watching).sum())
@@ -163,7 +164,7 @@ impl Listeners {
 }
 
 impl Listener {
-    /// The first notice of every subscription, and what happened before it.
+    /// Sends the first notice of every subscription, and the changes before it.
     fn acknowledge(&mut self, out: &mut Output<'_>) {
         out.go(self.lane);
         begin_tagged(&mut out.wire, "notifications/subscriptions/acknowledged", &self.id);
@@ -179,16 +180,16 @@ impl Listener {
         json::write(&mut out.wire, &honoured);
         out.wire.push(b'}');
         rpc::finish(&mut out.wire);
-        for change in std::mem::take(&mut self.owed).iter() {
-            self.tell(change.method(), None, out);
+        for change in std::mem::take(&mut self.unreported).iter() {
+            self.send_notice(change.method(), None, out);
         }
-        for uri in self.watches.take_owed() {
-            self.tell("notifications/resources/updated", Some(("uri", &uri)), out);
+        for uri in self.watches.take_unreported() {
+            self.send_notice("notifications/resources/updated", Some(("uri", &uri)), out);
         }
     }
 
-    /// One notice of what was asked for.
-    fn tell(&self, method: &str, param: Option<(&str, &str)>, out: &mut Output<'_>) {
+    /// Sends one change notice.
+    fn send_notice(&self, method: &str, param: Option<(&str, &str)>, out: &mut Output<'_>) {
         out.go(self.lane);
         begin_tagged(&mut out.wire, method, &self.id);
         if let Some((name, value)) = param {
@@ -217,22 +218,22 @@ impl McpServer {
         tasks.retain(|task| self.tasks.find(Some(&**task), ambient, in_force.revision).is_ok());
         let party = request.party;
         let watching = uris.iter().map(|uri| subscription_weight(uri)).sum::<usize>() + tasks.len();
-        if !self.listeners.has_room_for(request.to.way.lane, watching, party) {
+        if !self.listeners.has_room_for(request.to.route.lane, watching, party) {
             return self.refuse(&request.to, &errors::busy("subscriptions"), out);
         }
-        let ReplyTo { id, way: Way { lane, .. } } = request.to;
+        let ReplyTo { id, route: ReplyRoute { lane, .. } } = request.to;
         self.listeners.next += 1;
         let key = ListenerId(self.listeners.next);
         for uri in &uris {
-            let to = ReplyTo { id: id.clone(), way: Way { lane, batch: None } };
-            let asked = Asked::Watch { uri: uri.as_str().into(), by: Watcher::Listener(key) };
-            let call = self.pending.insert(InFlight::new(to, asked, in_force));
+            let to = ReplyTo { id: id.clone(), route: ReplyRoute { lane, batch: None } };
+            let request_kind = RequestKind::Watch { uri: uri.as_str().into(), by: Watcher::Listener(key) };
+            let call = self.pending.insert(InFlight::new(to, request_kind, in_force));
             let call = Call::new(call, Operation::Watch(uri.clone().into()));
             out.actions.push(Action::Deliver(call, Arc::clone(&in_force.agreement)));
         }
-        let (watches, owed) = (Watches::default(), Changes::default());
+        let (watches, unreported) = (Watches::default(), Changes::default());
         let unanswered = uris.len();
-        let mut listener = Listener { key, id, lane, party, wants, watches, tasks, watching, unanswered, owed };
+        let mut listener = Listener { key, id, lane, party, wants, watches, tasks, watching, unanswered, unreported };
         if uris.is_empty() {
             listener.acknowledge(out);
         }
@@ -240,18 +241,18 @@ impl McpServer {
     }
 }
 
-/// What somebody wants to hear of.
+/// The parsed filter of a subscription.
 struct Filter {
     wants: Changes,
     uris: BTreeSet<String>,
     tasks: BTreeSet<String>,
 }
 
-/// What a filter asks for, as far as it was agreed, or what is wrong with it.
+/// Parses the filter, limited to agreed items. Fails if it is malformed.
 fn read_filter(params: Option<&RawValue>, in_force: &InForce) -> Result<Filter, rpc::Error<'static>> {
     let filter = params.and_then(Members::of).and_then(|params| params.object("notifications"));
     let filter = filter
-        .ok_or_else(|| errors::invalid_params("`notifications` must be an object that says what to listen for"))?;
+        .ok_or_else(|| errors::invalid_params("`notifications` must be an object with the changes to listen for"))?;
     let mut wants = Changes::default();
     for change in Change::ALL {
         let is_asked = filter.raw(change.filter()).is_some_and(|flag| flag.get() == "true");
@@ -268,7 +269,7 @@ fn read_filter(params: Option<&RawValue>, in_force: &InForce) -> Result<Filter, 
         }
     };
     let (mut uris, mut tasks) = (names("resourceSubscriptions")?, names("taskIds")?);
-    if uris.iter().any(|uri| uri.len() > LONGEST_URI) {
+    if uris.iter().any(|uri| uri.len() > MAX_URI_BYTES) {
         return Err(errors::invalid_params("a URI of `resourceSubscriptions` is longer than 4096 bytes"));
     }
     let may_tell = |notice| in_force.gate.admit(Side::Server, notice).is_ok();
@@ -281,7 +282,7 @@ fn read_filter(params: Option<&RawValue>, in_force: &InForce) -> Result<Filter, 
     Ok(Filter { wants, uris, tasks })
 }
 
-/// A notification up to behind its `_meta`, which names the subscription.
+/// Writes a notification up to and including its `_meta`, which names the subscription.
 fn begin_tagged(wire: &mut Vec<u8>, method: &str, subscription: &Id) {
     wire.extend_from_slice(br#"{"jsonrpc":"2.0","method":""#);
     wire.extend_from_slice(method.as_bytes());

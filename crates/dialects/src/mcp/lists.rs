@@ -1,8 +1,8 @@
-//! The four lists that come in pages.
+//! The four paged lists.
 
 use gladhand_core::operations::Operation;
 
-/// A list that comes in pages.
+/// A paged list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum List {
     /// `tools/list`
@@ -18,14 +18,14 @@ pub(super) enum List {
 /// A page of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Page {
-    /// Which list.
+    /// The list.
     pub(super) of: List,
-    /// Offset of its first entry.
+    /// Offset of the first entry.
     pub(super) from: usize,
 }
 
 impl List {
-    /// The list that a method asks for.
+    /// The list of a method.
     pub(super) fn of(method: &str) -> Option<Self> {
         Some(match method {
             "tools/list" => Self::Tools,
@@ -36,7 +36,7 @@ impl List {
         })
     }
 
-    /// The member of the result that holds it.
+    /// The member of the result that contains the entries.
     pub(super) fn key(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -46,7 +46,7 @@ impl List {
         }
     }
 
-    /// What is asked of whoever has it.
+    /// The neutral operation of the list.
     pub(super) fn operation(self) -> Operation<'static> {
         match self {
             Self::Tools => Operation::ListTools,

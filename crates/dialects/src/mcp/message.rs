@@ -1,4 +1,4 @@
-//! A message that was read once: what its transport must know of it, and what the server side goes on with.
+//! A message that is parsed once, for its transport and for the server side.
 
 use std::borrow::Cow;
 
@@ -10,21 +10,21 @@ use super::DIALECT;
 use super::batch::MAX_BATCH;
 use super::meta::Meta;
 
-/// One message, several, or something that is neither.
+/// One message, a batch, or an unreadable body.
 #[derive(Debug)]
 pub struct Message<'a> {
     pub(super) read: Read<'a>,
 }
 
-/// What was read.
+/// The parsed content.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly every message is a single one")]
 pub(super) enum Read<'a> {
-    /// One message in its text, or why it is none.
+    /// One message with its text, or the parse error.
     One(&'a str, Result<Call<'a>, serde_json::Error>),
-    /// Several.
+    /// A batch.
     Batch(Result<Vec<&'a RawValue>, serde_json::Error>),
-    /// Not even text.
+    /// A body that is not valid text.
     Garbled(Fault),
 }
 
@@ -32,18 +32,18 @@ pub(super) enum Read<'a> {
 pub(super) type Call<'a> = Envelope<'a, Picked<'a, { Params::NAMES.len() }>>;
 
 impl<'a> Message<'a> {
-    /// Reads the body of a request; `None` if there is nothing in it.
+    /// Parses the body of a request. `None` if it is blank.
     pub fn of(body: &'a [u8]) -> Option<Self> {
         match DIALECT.text.read(Line::Bytes(body)) {
             Ok(None) => None,
             Ok(Some(Cow::Borrowed(text))) => Some(Self::read(text)),
-            // Bad UTF-8 is refused in this dialect and never repaired.
+            // This dialect refuses invalid UTF-8 and never repairs it.
             Ok(Some(Cow::Owned(_))) => Some(Self { read: Read::Garbled(Fault::NotUtf8 { at: 0 }) }),
             Err(fault) => Some(Self { read: Read::Garbled(fault) }),
         }
     }
 
-    /// Reads a text without blanks around it.
+    /// Parses a text without surrounding white space.
     pub(super) fn read(text: &'a str) -> Self {
         let read = if text.starts_with('[') {
             Read::Batch(serde_json::from_str(text))
@@ -58,7 +58,7 @@ impl<'a> Message<'a> {
         self.call().filter(|call| call.id.is_some()).and_then(Call::method_name)
     }
 
-    /// The text of a single message; nothing of a batch, or of what is no text.
+    /// The text of a single message. Empty for a batch or an unreadable body.
     pub fn text(&self) -> &'a str {
         match self.read {
             Read::One(text, _) => text,
@@ -66,7 +66,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// How many bytes its calls take, and how many calls it can be at most. A batch that exceeds the limit runs none.
+    /// The number of bytes of its calls, and the maximum number of calls. A batch above the limit runs none.
     pub fn size(&self) -> (usize, usize) {
         match &self.read {
             Read::One(text, _) => (text.len(), 1),
@@ -77,7 +77,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Whether it can be understood at all. What cannot is worth an answer too.
+    /// Whether the message can be parsed. An unreadable message is answered too.
     pub fn is_readable(&self) -> bool {
         match &self.read {
             Read::One(_, Ok(call)) => call.method_name().is_some() || call.result.is_some() || call.error.is_some(),
@@ -86,7 +86,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Whether something is to be said to it.
+    /// Whether the message expects a response.
     pub fn wants_answer(&self) -> bool {
         match &self.read {
             Read::Batch(Ok(parts)) => {
@@ -96,7 +96,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Whether it carries its own opening, complete or not. A version in a header alone counts as one too: ask
+    /// Whether it carries its own opening, complete or not. A version in the header alone also counts as one: see
     /// [`super::revision::Revision::is_stateless`].
     pub fn is_stateless(&self) -> bool {
         let meta = self.call().and_then(|call| call.params).and_then(|params| Params::of(Some(params))?.meta);
@@ -111,7 +111,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The parameters that the hot path needs, picked while the envelope was read.
+/// The parameters that the hot path needs, picked while the envelope is parsed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Params<'a> {
     pub(super) name: Option<&'a RawValue>,
@@ -129,7 +129,7 @@ impl<'a> Params<'a> {
     pub(super) const NAMES: [&'static str; 9] =
         ["name", "arguments", "_meta", "cursor", "uri", "task", "taskId", "requestState", "inputResponses"];
 
-    /// What was picked; absent and `null` are the same. `None` if they are no object.
+    /// The picked parameters; absent and `null` are equivalent. `None` if `params` is not an object.
     pub(super) fn of(picked: Option<Picked<'a, { Params::NAMES.len() }>>) -> Option<Self> {
         match picked {
             None | Some(Picked { kind: Kind::Null, .. }) => Some(Self::default()),
@@ -153,12 +153,16 @@ mod tests {
         assert_eq!(size(r#"{"id":1}"#), Some((8, 1)));
         assert_eq!(size(r#"[{"id":1}, {"id":2}]"#), Some((16, 2)));
         assert_eq!((size("[]"), size("[1")), (Some((0, 1)), Some((0, 1))));
-        assert_eq!(size(&format!("[{}1]", "1,".repeat(2000))), Some((2001, MAX_BATCH)), "it is refused as a whole");
+        assert_eq!(
+            size(&format!("[{}1]", "1,".repeat(2000))),
+            Some((2001, MAX_BATCH)),
+            "a batch above the limit is refused as a whole"
+        );
     }
 
     #[test]
-    fn kinds_are_told_apart() {
-        // What it asks for, whether it can be understood, whether it is answered.
+    fn kinds_of_messages_are_distinguished() {
+        // The method, whether the message is readable, whether it expects a response.
         for (body, expected) in [
             (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, (Some("ping"), true, true)),
             (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, (None, true, false)),

@@ -1,4 +1,4 @@
-//! The members of `_meta` that mean something to us.
+//! The members of `_meta` that this side reads.
 
 use gladhand_core::operations::Level;
 use gladhand_core::wire::json::{self, Kind};
@@ -15,7 +15,7 @@ pub(super) const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId
 pub(super) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 pub(super) const PROGRESS_TOKEN: &str = "progressToken";
 
-/// A request's `_meta`, not looked into.
+/// The raw members of a request's `_meta`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Meta<'a> {
     pub(super) version: Option<&'a RawValue>,
@@ -26,29 +26,29 @@ pub(super) struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
-    /// Reads it; `None` if it is no object.
+    /// Parses `_meta`. `None` if it is not an object.
     pub(super) fn of(raw: &'a RawValue) -> Option<Self> {
         let names = [PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN];
         let [version, capabilities, client_info, log_level, progress_token] = pick(raw, names)?;
-        // A token of any other kind could never be echoed as one; one that is huge is not kept.
+        // Other kinds of tokens cannot be echoed, and a very long token is not kept.
         let is_token = |token: &&RawValue| matches!(Kind::of(token), Kind::String | Kind::Number);
         let progress_token = progress_token.filter(|token| is_token(token) && Id::is_keepable(token));
         Some(Self { version, capabilities, client_info, log_level, progress_token })
     }
 
-    /// Whether the request carries its own opening, complete or not. A log level alone opens nothing: servers of the
+    /// Whether the request carries its own opening, complete or not. A log level alone is no opening: servers of the
     /// handshake era ignore it.
     pub(super) fn is_stateless(&self) -> bool {
         self.version.is_some() || self.capabilities.is_some() || self.client_info.is_some()
     }
 }
 
-/// Whether a member belongs to the protocol itself, and so to one hop of it.
+/// Whether a member belongs to the protocol itself, and therefore to a single hop.
 pub(super) fn is_reserved(name: &str) -> bool {
     name.starts_with("io.modelcontextprotocol/")
 }
 
-/// The level that a raw string names.
+/// The level of a raw string.
 pub(super) fn level(raw: &RawValue) -> Option<Level> {
     json::string(raw).and_then(|word| Level::from_word(&word))
 }

@@ -1,8 +1,8 @@
-//! The method table: who may send what, in which revisions, and which capability opens it.
+//! The method table: the sender of each message, its revisions, and the required capability.
 //!
-//! Gate, claim and tests read this one table. The hottest row comes first, because a gate looks
-//! from the top. Requests that 2026-07-28 carries inside a result (`roots/list` and its like) are
-//! no messages there, so their rows end with 2025-11-25.
+//! The gate, the claim and the tests use this one table. The most frequent row comes first, because a gate searches
+//! from the top. 2026-07-28 carries some requests inside a result (`roots/list` and the like). They are not messages
+//! there, so their rows end with 2025-11-25.
 
 use gladhand_core::negotiation::{Kind, Need, Rule, Side};
 use gladhand_core::operations::Feature;
@@ -34,7 +34,7 @@ pub static TABLE: &[Rule] = &[
     call("prompts/list", Side::Client, server("prompts"), EVER),
     call("prompts/get", Side::Client, server("prompts"), EVER),
     notice("notifications/prompts/list_changed", Side::Server, server("prompts.listChanged"), EVER),
-    // The baseline has the method but no key for it: a client may simply try.
+    // The baseline has the method but no capability for it, so clients may simply try.
     call("completion/complete", Side::Client, None, BASELINE),
     call("completion/complete", Side::Client, server("completions"), SINCE_2025_03_26),
     call("logging/setLevel", Side::Client, server("logging"), HANDSHAKE),
@@ -56,14 +56,15 @@ pub static TABLE: &[Rule] = &[
     notice("notifications/tasks/status", Side::Client, client("tasks"), TASKS),
     call("subscriptions/listen", Side::Client, None, STATELESS),
     notice("notifications/subscriptions/acknowledged", Side::Server, None, STATELESS),
-    // The extension needs both sides; what the client left out is what can be answered by name.
+    // The extension must be declared by both sides. The error can only name the client's capability, so the rows use
+    // that one.
     call("tasks/get", Side::Client, client(TASKS_EXTENSION), STATELESS),
     call("tasks/update", Side::Client, client(TASKS_EXTENSION), STATELESS),
     call("tasks/cancel", Side::Client, client(TASKS_EXTENSION), STATELESS),
     notice("notifications/tasks", Side::Server, client(TASKS_EXTENSION), STATELESS),
 ];
 
-/// What 2026-07-28 carries inside a result. These are no messages there, so the gate does not read them.
+/// Requests that 2026-07-28 carries inside a result. They are not messages there, so the gate does not use them.
 static IN_RESULTS: &[Rule] = &[
     call("roots/list", Side::Server, client("roots"), STATELESS),
     call("sampling/createMessage", Side::Server, client("sampling"), STATELESS),
@@ -93,12 +94,12 @@ pub(super) fn carriers(feature: Feature) -> Vec<Rule> {
     TABLE.iter().chain(IN_RESULTS).filter(|row| (row.from, row.name) == (from, name)).copied().collect()
 }
 
-/// Whether any revision has a message of that name, in either direction.
+/// Whether any revision has a message of this name, in either direction.
 pub(super) fn is_known(name: &str) -> bool {
     TABLE.iter().any(|rule| rule.name == name)
 }
 
-/// The first and the last revision of a row; an empty last one means that it is still there.
+/// The first and the last revision of a row. An empty last one means that it has not been removed.
 type Span = (&'static str, &'static str);
 
 const EVER: Span = (Revision::V2024_11_05.as_str(), "");

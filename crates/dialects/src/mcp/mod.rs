@@ -1,9 +1,8 @@
 //! MCP, all five revisions, both sides.
 //!
-//! Four revisions open with `initialize`; in the fifth (2026-07-28) every request carries its own
-//! opening in `_meta`. One server side serves both from one process and tells them apart request by
-//! request; a client side speaks the one that it was asked to. What exists when is data:
-//! `methods`, `capabilities` and `revision` are the tables that everything else asks.
+//! Four revisions open with `initialize`. In the fifth (2026-07-28), every request carries its own opening in `_meta`.
+//! One server side serves both eras and distinguishes them for each request. A client side speaks the requested
+//! revision. The differences between revisions are data, in the tables of `methods`, `capabilities` and `revision`.
 
 mod batch;
 pub mod capabilities;
@@ -61,7 +60,7 @@ pub static DIALECT: Dialect = Dialect {
     has_agent: false,
     carried: &[],
     claim,
-    // It is what is asked for first: nobody has to be told it by its errors.
+    // We try MCP first, so an MCP server need not be recognised by its errors.
     recognizes_reply: |_| false,
     offer: opening::foreseen_offer,
     carriers: methods::carriers,
@@ -76,7 +75,7 @@ fn excuse(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Vec<u
     }
 }
 
-/// JSON-RPC is plausible; a method of ours, or a `_meta` of ours, makes it certain.
+/// A JSON-RPC line is plausible. A method or a `_meta` of MCP makes it certain.
 fn claim(first: &FirstLine<'_>) -> Claim {
     let Some(members) = &first.members else {
         return if first.text.starts_with('[') { Claim::Plausible } else { Claim::No };
@@ -85,7 +84,7 @@ fn claim(first: &FirstLine<'_>) -> Claim {
         return Claim::No;
     }
     let method = members.raw("method").and_then(json::string).unwrap_or_default();
-    // No method of ours has a dot and no slash; somebody else's may.
+    // No MCP method contains a dot without a slash. Other dialects have such methods.
     if method.contains('.') && !method.contains('/') {
         return Claim::Plausible;
     }

@@ -1,7 +1,7 @@
-//! What we tell a downstream unasked.
+//! Sends notices to a downstream.
 //!
-//! The gate is asked for each notice. What is about a call goes by the call's lane, what is for the session by the
-//! main one, what is for a listener by the listener's. Changes that come before a session is open are owed to it, once.
+//! The gate decides on each notice. A notice about a call uses the call's lane, one for the session the main lane, one
+//! for a listener the listener's lane. Changes before the session is open are sent once it is open.
 
 use gladhand_core::negotiation::Side;
 use gladhand_core::operations::{CallId, Level, Log, Notice, Progress, Update};
@@ -13,30 +13,30 @@ use super::render::notices as render;
 use super::server::{McpServer, Phase};
 use crate::side::{Action, Lane, Output};
 
-/// The level from which log messages of our own are sent until the client sets one.
+/// The minimum level of our own log messages until the client sets one.
 const UNSET_LEVEL: Level = Level::Warning;
 
 const UPDATED: &str = "notifications/resources/updated";
 const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
 
 impl McpServer {
-    /// Tells of something, if it may and somebody wants to know.
-    pub(super) fn tell(&mut self, notice: Notice, out: &mut Output<'_>) {
+    /// Sends a notice, if it is allowed and wanted.
+    pub(super) fn send_notice(&mut self, notice: Notice, out: &mut Output<'_>) {
         if let Some(change) = Change::of(&notice) {
-            return self.tell_changed(change, out);
+            return self.report_list_change(change, out);
         }
         match notice {
-            Notice::Progress(call, progress) => self.tell_progress(call, &progress, out),
-            Notice::Log(call, log) => self.tell_log(call, &log, out),
-            Notice::ResourceUpdated(update) => self.tell_updated(&update, out),
+            Notice::Progress(call, progress) => self.send_progress(call, &progress, out),
+            Notice::Log(call, log) => self.send_log(call, &log, out),
+            Notice::ResourceUpdated(update) => self.report_update(&update, out),
             Notice::ElicitationComplete(id) => {
-                self.tell_session(ELICITATION_COMPLETE, Some(&json!({"elicitationId": id})), out);
+                self.notify_session(ELICITATION_COMPLETE, Some(&json!({"elicitationId": id})), out);
             }
             Notice::ComeBackLater(call, pause) => {
                 let Some(call) = self.pending.get_mut(call) else { return };
-                // On the channel itself there is no exchange to let go of.
-                if call.revision.has_polling() && call.to.way.lane != Lane::MAIN {
-                    out.actions.push(Action::LetGo(call.to.way.lane, pause));
+                // The main channel has no exchange that could be closed.
+                if call.revision.has_polling() && call.to.route.lane != Lane::MAIN {
+                    out.actions.push(Action::LetGo(call.to.route.lane, pause));
                 }
             }
             Notice::ToolsChanged
@@ -48,20 +48,20 @@ impl McpServer {
         }
     }
 
-    /// The session is open: what happened meanwhile is told, once.
-    pub(super) fn tell_what_is_owed(&mut self, out: &mut Output<'_>) {
+    /// Sends the changes that happened before the session was open, once.
+    pub(super) fn send_unreported_changes(&mut self, out: &mut Output<'_>) {
         if matches!(self.phase, Phase::Open(_)) {
-            for change in std::mem::take(&mut self.owed).iter() {
-                self.tell_session(change.method(), None, out);
+            for change in std::mem::take(&mut self.unreported).iter() {
+                self.notify_session(change.method(), None, out);
             }
-            for uri in self.watches.take_owed() {
-                self.tell_session(UPDATED, Some(&json!({"uri": uri})), out);
+            for uri in self.watches.take_unreported() {
+                self.notify_session(UPDATED, Some(&json!({"uri": uri})), out);
             }
         }
     }
 
-    /// How far a call has come, if its caller wants to know and it is further than before.
-    fn tell_progress(&mut self, call: CallId, progress: &Progress, out: &mut Output<'_>) {
+    /// Sends the progress of a call, if its caller wants it and the value has increased.
+    fn send_progress(&mut self, call: CallId, progress: &Progress, out: &mut Output<'_>) {
         let is_open = matches!(self.phase, Phase::Open(_));
         let Some(call) = self.pending.get_mut(call) else { return };
         let may_speak = is_open || call.revision.is_stateless();
@@ -71,19 +71,19 @@ impl McpServer {
             && is_further
         {
             call.progress = Some(progress.progress);
-            out.go(call.to.way.lane);
+            out.go(call.to.route.lane);
             render::progress(&mut out.wire, token, progress, call.revision);
         }
     }
 
-    /// A log message, if the session's level or the request's own lets it through.
-    fn tell_log(&mut self, call: Option<CallId>, log: &Log, out: &mut Output<'_>) {
-        // What is said about a call that has ended has lost its listener.
+    /// Sends a log message, if the level of the session or of the request allows it.
+    fn send_log(&mut self, call: Option<CallId>, log: &Log, out: &mut Output<'_>) {
+        // A log message about a call that has ended has no recipient.
         let about = match call {
             None => None,
             Some(call) => match self.pending.get_mut(call) {
                 None => return,
-                Some(call) => Some((call.revision.is_stateless(), call.log_level, call.to.way.lane)),
+                Some(call) => Some((call.revision.is_stateless(), call.log_level, call.to.route.lane)),
             },
         };
         let wanted = match (about, &self.phase) {
@@ -102,27 +102,27 @@ impl McpServer {
         }
     }
 
-    /// A list changed: tell those who may be told, and owe it to a session not yet open.
-    fn tell_changed(&mut self, change: Change, out: &mut Output<'_>) {
+    /// Reports a changed list to session and listeners, or keeps it until the session is open.
+    fn report_list_change(&mut self, change: Change, out: &mut Output<'_>) {
         if matches!(self.phase, Phase::Open(_)) {
-            self.tell_session(change.method(), None, out);
+            self.notify_session(change.method(), None, out);
         } else {
-            self.owed.insert(change);
+            self.unreported.insert(change);
         }
-        self.listeners.tell_changed(change, out);
+        self.listeners.report_list_change(change, out);
     }
 
-    /// A resource changed: tell those who watch it.
-    fn tell_updated(&mut self, update: &Update, out: &mut Output<'_>) {
+    /// Reports a changed resource to its subscribers.
+    fn report_update(&mut self, update: &Update, out: &mut Output<'_>) {
         if !matches!(self.phase, Phase::Open(_)) {
-            self.watches.owe(update);
+            self.watches.record_update(update);
         } else if self.watches.cover(update) {
-            self.tell_session(UPDATED, Some(&json!({"uri": update.uri})), out);
+            self.notify_session(UPDATED, Some(&json!({"uri": update.uri})), out);
         }
-        self.listeners.tell_updated(UPDATED, update, out);
+        self.listeners.report_update(UPDATED, update, out);
     }
 
-    fn tell_session(&self, method: &str, params: Option<&serde_json::Value>, out: &mut Output<'_>) {
+    fn notify_session(&self, method: &str, params: Option<&serde_json::Value>, out: &mut Output<'_>) {
         if let Phase::Open(session) = &self.phase
             && session.in_force.gate.admit(Side::Server, method).is_ok()
         {

@@ -1,8 +1,8 @@
 //! The handshake: `initialize`, our result, `notifications/initialized`.
 //!
-//! A version that we speak is echoed; any other gets our newest of that era, which is an offer and
-//! not a failure: the client decides, and the agreement keeps what it had asked for. A second
-//! `initialize` before `initialized` begins anew; in an open session it is refused.
+//! If we speak the requested version, we echo it. Otherwise we offer the newest version of the handshake era. This is
+//! not an error: the client decides, and the agreement records the requested version. A second `initialize` before
+//! `initialized` restarts the opening; in an open session it is refused.
 
 use std::sync::Arc;
 
@@ -20,16 +20,16 @@ use gladhand_core::wire::pick;
 
 impl McpServer {
     pub(super) fn initialize(&mut self, request: Request<'_>, out: &mut Output<'_>) {
-        let error = if request.to.way.batch.is_some() {
+        let error = if request.to.route.batch.is_some() {
             errors::invalid_request("`initialize` must not be part of a batch")
         } else if matches!(self.phase, Phase::Open(_)) {
             errors::invalid_request("the session is already open; it cannot be initialized again")
         } else {
             match read_offer(request.all_params()).and_then(|offer| self.negotiate(&offer)) {
                 Ok(in_force) => {
-                    out.go(request.to.way.lane);
+                    out.go(request.to.route.lane);
                     self.render.initialize_result(&mut out.wire, &request.to.id, in_force.revision);
-                    // Whatever the session before it watched is not watched by this one.
+                    // The subscriptions of the previous session do not carry over.
                     self.watches.clear(out);
                     let session = Session { in_force: Arc::new(in_force), level: None };
                     self.phase = Phase::ExpectInitialized(session);
@@ -44,7 +44,7 @@ impl McpServer {
         self.refuse(&request.to, &error, out);
     }
 
-    /// The client has read our result: from now on we may speak.
+    /// The client has read our result. From now on, we may send notices and requests.
     pub(super) fn initialized(&mut self, out: &mut Output<'_>) {
         self.phase = match std::mem::replace(&mut self.phase, Phase::ExpectInitialize) {
             Phase::ExpectInitialized(session) => {
@@ -52,12 +52,12 @@ impl McpServer {
                 Phase::Open(session)
             }
             unchanged => {
-                out.actions.push(Action::Dropped("an `initialized` that nothing was waiting for"));
+                out.actions.push(Action::Dropped("an unexpected `initialized`"));
                 unchanged
             }
         };
         self.send_waiting_questions(out);
-        self.tell_what_is_owed(out);
+        self.send_unreported_changes(out);
     }
 
     fn negotiate(&self, client: &Offer) -> Result<InForce, rpc::Error<'static>> {
@@ -68,7 +68,7 @@ impl McpServer {
     }
 }
 
-/// What the parameters of `initialize` offer, or which of them is wrong.
+/// Parses the offer in the parameters of `initialize`, or returns which of them is wrong.
 fn read_offer(params: Option<&RawValue>) -> Result<Offer, rpc::Error<'static>> {
     let wrong = |field: &str, expected: &str| errors::invalid_params(format!("`{field}` must be {expected}"));
     let names = ["protocolVersion", "capabilities", "clientInfo"];
@@ -87,7 +87,7 @@ fn read_offer(params: Option<&RawValue>) -> Result<Offer, rpc::Error<'static>> {
     Ok(Offer { provides, ..Offer::new(peer, [version]) })
 }
 
-/// What the client that begins with this line declares, in `initialize` or in `_meta`, as far as it can be read.
+/// The offer in a client's first line, from `initialize` or from `_meta`, as far as it can be parsed.
 pub(super) fn foreseen_offer(line: &FirstLine<'_>) -> Offer {
     let params = line.members.as_ref().and_then(|members| members.object("params")).unwrap_or_default();
     let meta = params.object("_meta").unwrap_or_default();
@@ -98,7 +98,7 @@ pub(super) fn foreseen_offer(line: &FirstLine<'_>) -> Offer {
         (meta.str(PROTOCOL_VERSION), meta.object(CLIENT_CAPABILITIES), meta.raw(CLIENT_INFO))
     };
     let known = version.and_then(|version| Revision::named(&version));
-    // A client that asks for a revision which nobody knows is offered the newest one with a handshake.
+    // A client that requests an unknown revision is offered the newest handshake revision.
     let revision = known.or_else(|| is_handshake.then_some(Revision::HANDSHAKE[0]));
     let peer = capabilities::peer(info, capabilities::CLIENT_DESCRIPTION);
     let provides = declared.and_then(|members| capabilities::declared(Side::Client, &members).ok()).unwrap_or_default();

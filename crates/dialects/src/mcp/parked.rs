@@ -1,10 +1,9 @@
-//! Calls that wait for their caller to come back with answers (2026-07-28).
+//! Calls that wait for their caller to return with answers (2026-07-28).
 //!
-//! A question in the middle of a call answers its request with `input_required` and parks the call,
-//! which goes on elsewhere. The caller sends the same request again with its answers and the
-//! `requestState` that it was given: a random handle, good once and for a while, for the same
-//! principal and the same request only. Nothing is sealed into it, so nothing can be read out of
-//! it or forged.
+//! If a provider asks a question during a call, the request is answered with `input_required` and the call is parked;
+//! the provider keeps running. The caller repeats the request with its answers and the `requestState` from our answer.
+//! That is a random handle, valid once and for a limited time, only for the same principal and the same request. It
+//! contains no data, so it can be neither read nor forged.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,46 +17,46 @@ use gladhand_core::wire::{Members, rpc};
 
 use super::capabilities::InForce;
 use super::errors;
-use super::pending::Awaited;
-use super::requests::Wishes;
+use super::pending::OutcomeRecipient;
+use super::requests::NoticeOptions;
 use super::server::{McpServer, Request};
 use super::tasks::{self, MAX_KEPT};
 use crate::ambient::{Ambient, Party};
 use crate::shares::Bound;
 use crate::side::{Action, Output, Server, TASKS_EXTENSION};
-use crate::storage::Place;
+use crate::storage::Reservation;
 
-/// How many calls may be parked at once.
+/// Maximum number of parked calls.
 pub(super) const MAX_PARKED: usize = 256;
 
-/// Outcomes up to this size do not count: there is a bound on how many are kept.
+/// Outcomes up to this size need no storage: their number is limited.
 const SMALL: usize = 4096;
 
-/// For how long a caller may be away.
-pub(super) const PATIENCE: Duration = Duration::from_secs(600);
+/// How long a call stays parked.
+pub(super) const PARKED_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Whether a method's requests may be answered with questions, or go on as tasks.
+/// Whether requests of a method may be answered with questions, or become tasks.
 pub(super) fn can_wait(method: &str) -> bool {
     matches!(method, "tools/call" | "prompts/get" | "resources/read")
 }
 
-/// How a call came: what it takes to know its caller again.
+/// The origin of a call, to recognise its caller later.
 #[derive(Debug)]
 pub(super) struct Origin {
     pub(super) principal: Option<Box<str>>,
-    /// The scopes that the call needs, in the stateless era where the transport knows scopes. In the handshake era the
-    /// session has a record for all of its calls.
+    /// The scopes that the call needs, in the stateless era with a transport that knows scopes. In the handshake era,
+    /// the session has one record for all its calls.
     pub(super) record: Option<Arc<ScopeRecord>>,
-    /// Of the method and what it was called with. It guards against mix-ups and not against forgery: a
-    /// parked call goes on with what it was given first, whatever comes with its answers.
+    /// The hash of the method and its parameters. It detects mix-ups, not forgery: a parked call continues with its
+    /// first parameters, regardless of those in later requests.
     digest: u64,
-    /// Answers that came with the first request, for questions that its caller knew would come.
+    /// Answers in the first request, for questions that the caller expected.
     pub(super) answers: Option<Box<RawValue>>,
-    /// Whether its caller was asked something, so that what it comes to is meant for nobody else and for no other time.
+    /// Whether the caller was asked a question. The result is then specific to this caller and this time.
     pub(super) has_asked: bool,
-    /// Whether the caller takes a task.
+    /// Whether the caller accepts a task.
     pub(super) task: TaskWish,
-    /// For how long it wants to be able to come back for the task.
+    /// How long the task should be kept, if the caller specified it.
     pub(super) ttl: Option<Duration>,
 }
 
@@ -67,7 +66,7 @@ impl Origin {
     }
 }
 
-/// All parked calls, the one that expires first in front.
+/// All parked calls, in the order of their expiry.
 #[derive(Debug, Default)]
 pub(super) struct Parked {
     all: VecDeque<Waiting>,
@@ -78,17 +77,17 @@ struct Waiting {
     handle: String,
     call: CallId,
     expires: Duration,
-    /// A call need not wait for its answers: what it ended with is kept for the caller that comes back.
+    /// A call may end without its answers. The outcome is then kept until the caller returns.
     outcome: Option<Kept>,
 }
 
-/// An outcome that is kept.
+/// A kept outcome.
 #[derive(Debug)]
 struct Kept {
     outcome: Outcome,
     bytes: usize,
-    /// What it takes of the storage.
-    _place: Box<dyn Place>,
+    /// The storage that it uses.
+    _reservation: Box<dyn Reservation>,
 }
 
 impl Parked {
@@ -98,7 +97,7 @@ impl Parked {
 }
 
 impl McpServer {
-    /// How a request came, if that may matter later, or what is wrong with what it says about itself.
+    /// Records the origin of a request, if it may be needed later. Fails if the request contains invalid values.
     pub(super) fn origin(
         &self,
         request: &Request<'_>,
@@ -118,8 +117,8 @@ impl McpServer {
             }
         } else {
             let has_tasks = || in_force.agreement.allows(Side::Server, tasks::CALLS_AS_TASKS);
-            let Some(wish) = request.params.task.filter(|_| is_tool && has_tasks()) else { return Ok(None) };
-            ttl = tasks::wanted_ttl(wish)?;
+            let Some(task_params) = request.params.task.filter(|_| is_tool && has_tasks()) else { return Ok(None) };
+            ttl = tasks::requested_ttl(task_params)?;
             if !self.tasks.has_room_for(request.party) {
                 return Err(errors::busy("tasks"));
             }
@@ -137,36 +136,36 @@ impl McpServer {
         })))
     }
 
-    /// Whether one more call of somebody may be parked.
+    /// Whether a party may park one more call.
     pub(super) fn may_park(&self, party: Option<Party>) -> bool {
-        let bound = Bound { most: MAX_PARKED, taken: self.parked.all.len() };
+        let bound = Bound { limit: MAX_PARKED, used: self.parked.all.len() };
         bound.admits(1, party, |party| {
             let parties = self.parked.all.iter().filter_map(|waiting| self.pending.get(waiting.call)?.party);
             parties.filter(|other| *other == party).count()
         })
     }
 
-    /// A parked call has ended. An outcome that is too large to be kept becomes a failure.
+    /// Ends a parked call. An outcome that is too large to be kept becomes a failure.
     pub(super) fn end_parked(&mut self, call: CallId, mut outcome: Outcome) {
         let party_of = |call| self.pending.get(call).and_then(|call| call.party);
         let (party, mut bytes) = (party_of(call), outcome_weight(&outcome));
-        let mut place = self.setup.storage.place(party);
+        let mut reservation = self.setup.storage.reserve(party);
         let kept = self.parked.all.iter().filter(|waiting| party_of(waiting.call) == party);
         let kept: usize = kept.filter_map(|waiting| Some(waiting.outcome.as_ref()?.bytes)).sum();
-        if bytes > SMALL && (kept + bytes > MAX_KEPT || !place.resize(bytes)) {
+        if bytes > SMALL && (kept + bytes > MAX_KEPT || !reservation.resize(bytes)) {
             outcome = Err(Failure::not_kept());
             bytes = outcome_weight(&outcome);
         }
         if let Some(waiting) = self.parked.all.iter_mut().find(|waiting| waiting.call == call) {
-            waiting.outcome = Some(Kept { outcome, bytes, _place: place });
+            waiting.outcome = Some(Kept { outcome, bytes, _reservation: reservation });
         }
     }
 
-    /// Answers a call's request with its open questions; it goes on when the caller comes back.
+    /// Answers a call's request with its open questions. The call continues when the caller returns.
     pub(super) fn park(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         let Some(waiting) = self.pending.get(call) else { return };
         let handle = ambient.hex_id();
-        out.go(waiting.to.way.lane);
+        out.go(waiting.to.route.lane);
         rpc::begin_result(&mut out.wire, &waiting.to.id);
         out.wire.extend_from_slice(br#"{"resultType":"input_required","inputRequests":"#);
         self.questions.write_requests(call, &mut out.wire);
@@ -176,19 +175,19 @@ impl McpServer {
         out.wire.push(b'}');
         rpc::finish(&mut out.wire);
         self.pending.change(call, |call| {
-            call.awaited = Awaited::Parked;
-            // What is said about a request ends with its answer.
+            call.recipient = OutcomeRecipient::Parked;
+            // Notices about a request end with its answer.
             (call.progress_token, call.log_level) = (None, None);
         });
-        let expires = ambient.now.elapsed + PATIENCE;
+        let expires = ambient.now.elapsed + PARKED_TIMEOUT;
         self.parked.all.push_back(Waiting { handle, call, expires, outcome: None });
     }
 
-    /// A caller comes back with answers.
-    pub(super) fn come_back(
+    /// Handles a caller that returns with answers.
+    pub(super) fn resume_parked(
         &mut self,
         request: Request<'_>,
-        wishes: Wishes<'_>,
+        notice_options: NoticeOptions<'_>,
         in_force: &Arc<InForce>,
         ambient: &mut Ambient<'_>,
         out: &mut Output<'_>,
@@ -202,26 +201,26 @@ impl McpServer {
         }
         let Some(Waiting { call, outcome, .. }) = self.parked.all.remove(at) else { return };
         self.pending.change(call, |call| {
-            call.awaited = Awaited::ByRequest;
+            call.recipient = OutcomeRecipient::ByRequest;
             call.to = request.to;
             call.party = request.party;
             call.in_force = Arc::clone(in_force);
-            call.progress_token = wishes.progress_token.map(ToOwned::to_owned);
+            call.progress_token = notice_options.progress_token.map(ToOwned::to_owned);
             call.progress = None;
-            call.log_level = wishes.log_level;
+            call.log_level = notice_options.log_level;
         });
         if let Some(outcome) = outcome {
             return self.resolve(call, outcome.outcome, ambient, out);
         }
         out.actions.extend(self.questions.answer(call, &answers));
-        // Who comes back may have declared less than before.
+        // The returning caller may have declared fewer capabilities than before.
         out.actions.extend(self.questions.drop_unaskable(call, in_force));
         if self.questions.has_any(call) {
             self.park(call, ambient, out);
         }
     }
 
-    /// The parked call that a request belongs to, and the answers that it brings.
+    /// Finds the parked call of a request, and parses the answers.
     fn find_parked<'a>(
         &self,
         request: &Request<'a>,
@@ -235,10 +234,10 @@ impl McpServer {
         let call = at.and_then(|at| self.pending.get(self.parked.all[at].call));
         let origin = call.and_then(|call| call.origin.as_deref());
         let is_theirs = |origin: &&Origin| origin.principal.as_deref() == ambient.principal;
-        // The handle of another principal is answered like one that this server never gave out.
+        // The handle of another principal is answered like an unknown one.
         let (Some(at), Some(origin)) = (at, origin.filter(is_theirs)) else {
             return Err(errors::invalid_params(
-                "`requestState` is not one that this server gave out, or it has expired or was used before",
+                "`requestState` was not issued by this server, has expired, or was used before",
             ));
         };
         errors::check_scopes(origin.record.as_deref(), ambient)?;
@@ -255,14 +254,14 @@ impl McpServer {
         Ok((at, answers))
     }
 
-    /// Ends calls whose callers did not come back in time.
+    /// Ends calls whose callers did not return in time.
     pub(super) fn expire_parked(&mut self, ambient: &Ambient<'_>, out: &mut Output<'_>) {
         while self.parked.deadline().is_some_and(|deadline| deadline <= ambient.now.elapsed) {
             self.abandon_first(out);
         }
     }
 
-    /// Nobody comes back any more.
+    /// Ends all parked calls.
     pub(super) fn close_parked(&mut self, out: &mut Output<'_>) {
         while !self.parked.all.is_empty() {
             self.abandon_first(out);
@@ -279,7 +278,7 @@ impl McpServer {
     }
 }
 
-/// What a request asks for, apart from what may differ when it is sent again.
+/// The hash of the parts of a request that stay equal when it is repeated.
 fn digest(request: &Request<'_>) -> u64 {
     fn text<'a>(raw: Option<&'a RawValue>, absent: &'a str) -> &'a str {
         raw.map_or(absent, RawValue::get)

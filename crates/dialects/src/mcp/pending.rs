@@ -1,8 +1,6 @@
-//! Calls that were delivered and have no answer yet: a small slab, so that finding one costs an
-//! index and not a hash.
+//! Delivered calls without an answer, in a small slab: finding a call costs an index and not a hash.
 //!
-//! A [`CallId`] holds the slot and a running number; a slot that was used again does not answer to
-//! an old id.
+//! A [`CallId`] contains the slot and a sequence number. An old id therefore does not match a reused slot.
 
 use std::sync::Arc;
 
@@ -19,60 +17,60 @@ use super::revision::Revision;
 use crate::ambient::Party;
 use crate::side::Lane;
 
-/// The way back to a request.
+/// The route back to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Way {
-    /// The exchange that it came by.
+pub(super) struct ReplyRoute {
+    /// The exchange of the request.
     pub(super) lane: Lane,
-    /// The batch that it came in, if it did.
+    /// The batch of the request, if it came in one.
     pub(super) batch: Option<BatchId>,
 }
 
-/// Where an answer goes.
+/// The destination of an answer.
 #[derive(Debug)]
 pub(super) struct ReplyTo {
     /// The peer's id.
     pub(super) id: Id,
-    /// The way back.
-    pub(super) way: Way,
+    /// The route back.
+    pub(super) route: ReplyRoute,
 }
 
-/// What was asked for.
+/// The kind of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// A tool's result.
+pub(super) enum RequestKind {
+    /// A tool call.
     Tool,
     /// A page of a list.
     Page(Page),
-    /// What is in a resource.
+    /// The contents of a resource.
     Contents {
-        /// Which one.
+        /// The URI of the resource.
         uri: Box<str>,
     },
-    /// A prompt, filled in.
+    /// A prompt.
     Prompt,
-    /// What an argument could be.
+    /// The completion of an argument.
     Completion,
-    /// To hear of changes of a resource.
+    /// A subscription to a resource.
     Watch {
-        /// Which one.
+        /// The URI of the resource.
         uri: Box<str>,
-        /// Who wants to hear of them.
+        /// The subscriber.
         by: Watcher,
     },
 }
 
-/// Who wants to hear of changes of a resource.
+/// The subscriber of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Watcher {
     /// The session.
     Session,
-    /// A subscription that is not acknowledged yet.
+    /// A listener that is not acknowledged yet.
     Listener(ListenerId),
 }
 
-impl Asked {
-    /// The resource that it is about.
+impl RequestKind {
+    /// The resource of the request.
     pub(super) fn uri(&self) -> Option<&str> {
         match self {
             Self::Contents { uri } | Self::Watch { uri, .. } => Some(uri),
@@ -80,54 +78,54 @@ impl Asked {
         }
     }
 
-    /// Whether it can be given up. A watch cannot: what was begun must be taken back.
+    /// Whether the call can be cancelled. A subscription cannot: a started one must be undone.
     fn is_cancellable(&self) -> bool {
         !matches!(self, Self::Watch { .. })
     }
 }
 
-/// Who waits for a call's outcome.
+/// How the outcome of a call is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Awaited {
-    /// The request that it came with.
+pub(super) enum OutcomeRecipient {
+    /// To the request of the call.
     ByRequest,
-    /// Nobody until the caller comes back with answers: its request was answered with questions.
+    /// To the caller when it returns with answers: the request was answered with questions.
     Parked,
-    /// Whoever asks for the task that it goes on as.
-    AsTask,
+    /// To requests for the task that the call became.
+    Task,
 }
 
 /// A call in flight.
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) to: ReplyTo,
-    pub(super) asked: Asked,
-    pub(super) awaited: Awaited,
-    /// What was agreed with its caller.
+    pub(super) request_kind: RequestKind,
+    pub(super) recipient: OutcomeRecipient,
+    /// The agreement with its caller.
     pub(super) in_force: Arc<InForce>,
-    /// How it came, where that matters later.
+    /// The origin of the call, if it may be needed later.
     pub(super) origin: Option<Box<Origin>>,
-    /// How many bytes its arguments have, which whoever answers it may have to keep.
+    /// The size of its arguments in bytes. The provider may have to keep them.
     pub(super) arguments: usize,
-    /// Whose share it takes.
+    /// The party whose share it uses.
     pub(super) party: Option<Party>,
-    /// The revision that the answer is written in.
+    /// The revision of the answer.
     pub(super) revision: Revision,
-    /// The token under which the caller wants to hear of progress, as it was written.
+    /// The caller's progress token, as written.
     pub(super) progress_token: Option<Box<RawValue>>,
-    /// The last progress that was told.
+    /// The last reported progress.
     pub(super) progress: Option<f64>,
-    /// From which level on the caller wants log messages of this call (2026-07-28).
+    /// The minimum level of log messages for this call (2026-07-28).
     pub(super) log_level: Option<Level>,
 }
 
 impl InFlight {
-    /// A call that a request waits for, with nothing unusual about it.
-    pub(super) fn new(to: ReplyTo, asked: Asked, in_force: &Arc<InForce>) -> Self {
+    /// A call with defaults, whose request waits for the outcome.
+    pub(super) fn new(to: ReplyTo, request_kind: RequestKind, in_force: &Arc<InForce>) -> Self {
         Self {
             to,
-            asked,
-            awaited: Awaited::ByRequest,
+            request_kind,
+            recipient: OutcomeRecipient::ByRequest,
             in_force: Arc::clone(in_force),
             origin: None,
             arguments: 0,
@@ -142,7 +140,7 @@ impl InFlight {
     fn held(&self) -> usize {
         let token = self.progress_token.as_ref().map_or(0, |token| token.get().len());
         let origin = self.origin.as_ref().map_or(0, |origin| origin.held());
-        self.to.id.as_json().len() + token + self.asked.uri().map_or(0, str::len) + origin + self.arguments
+        self.to.id.as_json().len() + token + self.request_kind.uri().map_or(0, str::len) + origin + self.arguments
     }
 }
 
@@ -153,22 +151,22 @@ pub(super) struct Pending {
     free: Vec<u32>,
     sequence: u32,
     held: usize,
-    /// How many have no request that waits for them.
+    /// The number of calls without a waiting request.
     away: usize,
 }
 
 impl Pending {
-    /// How many requests wait.
+    /// The number of waiting requests.
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len() - self.away
     }
 
-    /// How many requests of somebody wait.
+    /// The number of waiting requests of a party.
     pub(super) fn len_of(&self, party: Party) -> usize {
         self.waiting().filter(|(_, call)| call.party == Some(party)).count()
     }
 
-    /// How many bytes of ids, tokens and arguments are kept.
+    /// The number of bytes kept for ids, tokens and arguments.
     pub(super) fn held(&self) -> usize {
         self.held
     }
@@ -178,7 +176,7 @@ impl Pending {
         self.count(&call);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
-            // Bounded by `max_in_flight` and by how many may be parked or tasks: far from four thousand million.
+            // Limited by `max_in_flight` and by the number of parked calls and tasks, so it fits into 32 bits.
             (self.slots.len() - 1) as u32
         });
         let id = CallId(u64::from(self.sequence) << 32 | u64::from(slot));
@@ -194,7 +192,7 @@ impl Pending {
         Some(entry.1)
     }
 
-    /// Changes who waits for a call, or what is kept for it.
+    /// Changes the counted fields of a call.
     pub(super) fn change(&mut self, id: CallId, change: impl FnOnce(&mut InFlight)) {
         let slot = id.0 as u32 as usize;
         let Some((_, mut call)) = self.slots.get_mut(slot).and_then(|slot| slot.take_if(|(held, _)| *held == id))
@@ -209,12 +207,12 @@ impl Pending {
 
     fn count(&mut self, call: &InFlight) {
         self.held += call.held();
-        self.away += usize::from(call.awaited != Awaited::ByRequest);
+        self.away += usize::from(call.recipient != OutcomeRecipient::ByRequest);
     }
 
     fn discount(&mut self, call: &InFlight) {
         self.held -= call.held();
-        self.away -= usize::from(call.awaited != Awaited::ByRequest);
+        self.away -= usize::from(call.recipient != OutcomeRecipient::ByRequest);
     }
 
     pub(super) fn get(&self, id: CallId) -> Option<&InFlight> {
@@ -222,7 +220,7 @@ impl Pending {
         (entry.0 == id).then_some(&entry.1)
     }
 
-    /// For what is not counted: [`Self::change`] is for the rest.
+    /// For fields that are not counted. Use [`Self::change`] for the others.
     pub(super) fn get_mut(&mut self, id: CallId) -> Option<&mut InFlight> {
         let entry = self.slots.get_mut(id.0 as u32 as usize)?.as_mut()?;
         (entry.0 == id).then_some(&mut entry.1)
@@ -230,23 +228,23 @@ impl Pending {
 
     /// Calls whose request waits.
     fn waiting(&self) -> impl Iterator<Item = &(CallId, InFlight)> {
-        self.slots.iter().flatten().filter(|(_, call)| call.awaited == Awaited::ByRequest)
+        self.slots.iter().flatten().filter(|(_, call)| call.recipient == OutcomeRecipient::ByRequest)
     }
 
-    /// The newest call under a peer's id, of those whose request waits and that can be given up by this lane. Outside a session
-    /// another lane may be another peer, whose ids are its own.
+    /// The newest call with a peer's id whose request waits and that this lane may cancel. Without a session, another
+    /// lane may belong to another peer with its own ids.
     pub(super) fn newest(&self, peers: &RawValue, lane: Lane) -> Option<CallId> {
         let is_meant = |call: &InFlight| {
-            let is_reachable = call.to.way.lane == lane || !call.revision.is_stateless();
-            is_reachable && call.asked.is_cancellable() && is_same(call.to.id.as_json(), peers.get())
+            let is_reachable = call.to.route.lane == lane || !call.revision.is_stateless();
+            is_reachable && call.request_kind.is_cancellable() && is_same(call.to.id.as_json(), peers.get())
         };
         self.waiting().filter(|(_, call)| is_meant(call)).map(|(id, _)| *id).max()
     }
 
-    /// The calls of an exchange that end with it: those that belong to no session.
+    /// The calls that end with their exchange: those without a session.
     pub(super) fn ending_with(&self, lane: Lane) -> Vec<CallId> {
-        let entries = self.waiting().filter(|(_, call)| call.asked.is_cancellable());
-        let ending = entries.filter(|(_, call)| call.to.way.lane == lane && call.revision.is_stateless());
+        let entries = self.waiting().filter(|(_, call)| call.request_kind.is_cancellable());
+        let ending = entries.filter(|(_, call)| call.to.route.lane == lane && call.revision.is_stateless());
         ending.map(|(id, _)| *id).collect()
     }
 
@@ -268,35 +266,35 @@ mod tests {
 
     fn nothing_agreed() -> Arc<InForce> {
         let offer = Offer::new(Peer::default(), ["2025-11-25"]);
-        Arc::new(InForce::between(&HANDSHAKE_RULES, &offer, &offer).expect("two equal offers agree"))
+        Arc::new(InForce::between(&HANDSHAKE_RULES, &offer, &offer).expect("two equal offers must agree"))
     }
 
     fn call(id: &str) -> InFlight {
-        let to = ReplyTo { id: Id::of(&json::raw(id.to_owned())), way: Way { lane: Lane::MAIN, batch: None } };
-        InFlight::new(to, Asked::Tool, &nothing_agreed())
+        let to = ReplyTo { id: Id::of(&json::raw(id.to_owned())), route: ReplyRoute { lane: Lane::MAIN, batch: None } };
+        InFlight::new(to, RequestKind::Tool, &nothing_agreed())
     }
 
     #[test]
-    fn a_slot_that_was_used_again_does_not_answer_to_an_old_id() {
+    fn a_reused_slot_does_not_match_an_old_id() {
         let mut pending = Pending::default();
         let (first, kept) = (pending.insert(call("1")), pending.insert(call("2")));
         assert!(pending.remove(first).is_some());
         let second = pending.insert(call("3"));
-        assert_eq!(pending.slots.len(), 2, "the slot is used again");
+        assert_eq!(pending.slots.len(), 2, "the slot must be reused");
         assert!(pending.remove(first).is_none() && pending.get_mut(first).is_none());
         assert_eq!((pending.len(), pending.ids()), (2, vec![kept, second]));
         assert!(pending.remove(second).is_some() && pending.remove(second).is_none());
     }
 
     #[test]
-    fn a_call_that_no_request_waits_for_is_neither_counted_nor_found_by_its_id() {
+    fn a_call_without_a_waiting_request_is_not_counted_or_found() {
         let mut pending = Pending::default();
         let (parked, task, open) = (pending.insert(call("1")), pending.insert(call("1")), pending.insert(call("2")));
-        pending.change(parked, |call| call.awaited = Awaited::Parked);
-        pending.change(task, |call| call.awaited = Awaited::AsTask);
+        pending.change(parked, |call| call.recipient = OutcomeRecipient::Parked);
+        pending.change(task, |call| call.recipient = OutcomeRecipient::Task);
         assert_eq!((pending.len(), pending.ids()), (1, vec![open]));
         assert_eq!(pending.newest(&json::raw("1".to_owned()), Lane::MAIN), None);
-        pending.change(parked, |call| (call.to.id, call.awaited) = (Id::number(1000), Awaited::ByRequest));
+        pending.change(parked, |call| (call.to.id, call.recipient) = (Id::number(1000), OutcomeRecipient::ByRequest));
         assert_eq!((pending.len(), pending.newest(&json::raw("1000".to_owned()), Lane::MAIN)), (2, Some(parked)));
         for call in [parked, task, open] {
             assert!(pending.remove(call).is_some());
@@ -312,7 +310,7 @@ mod tests {
         let newest = pending.insert(call("1.0"));
         pending.remove(oldest);
         let newer = pending.insert(call("1"));
-        assert!(newer > newest, "also where it took an old slot");
+        assert!(newer > newest, "the id must be larger in a reused slot too");
         assert_eq!(pending.newest(&json::raw("1".to_owned()), Lane::MAIN), Some(newer));
         assert_eq!(pending.newest(&json::raw("2".to_owned()), Lane::MAIN), None);
     }

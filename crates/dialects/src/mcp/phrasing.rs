@@ -1,7 +1,7 @@
-//! How a question is put to a caller in its revision, and whether it may be put at all.
+//! Converts a question to the revision of its caller, or refuses it.
 //!
-//! Questions come in the words of the newest revision that has them. What an older one cannot say
-//! is said in its own words where that loses nothing, and refused otherwise.
+//! Questions have the form of the newest revision. For an older one, they are converted if nothing is lost, and refused
+//! otherwise.
 
 use gladhand_core::negotiation::{Agreement, Side};
 use gladhand_core::operations::{Failure, FailureKind, Question, QuestionKind};
@@ -13,7 +13,7 @@ use super::capabilities::InForce;
 use super::conversation;
 use crate::ambient::Ambient;
 
-/// The method that asks for it.
+/// The method of a question.
 pub(super) fn method(kind: QuestionKind) -> &'static str {
     match kind {
         QuestionKind::Elicit => "elicitation/create",
@@ -22,20 +22,20 @@ pub(super) fn method(kind: QuestionKind) -> &'static str {
     }
 }
 
-/// The parameters of a question as the caller's revision has them, on one line.
+/// The parameters of a question in the caller's revision, on one line.
 pub(super) fn phrase(
     question: &Question,
     in_force: &InForce,
     ambient: &mut Ambient<'_>,
 ) -> Result<Box<RawValue>, Failure> {
     let Some(members) = Members::of(&question.params) else {
-        return Err(Failure::new(FailureKind::Internal, "what is asked must be an object"));
+        return Err(Failure::new(FailureKind::Internal, "the parameters of a question must be an object"));
     };
     if let Some(missing) = missing_capability(question.kind, &members, &in_force.agreement) {
         return Err(Failure::missing_capability(missing));
     }
     let revision = in_force.revision;
-    // Older revisions have no tools in a conversation, which is said below.
+    // Older revisions have no tools in a conversation. `with_single_blocks` reports that.
     let is_conversation = question.kind == QuestionKind::Sample && revision.has_content_lists();
     if let Some(disorder) = is_conversation.then(|| conversation::disorder(&members)).flatten() {
         return Err(Failure::new(FailureKind::InvalidArguments, disorder));
@@ -63,7 +63,7 @@ pub(super) fn phrase(
     Ok(json::raw(phrased.replace(['\n', '\r'], " ")))
 }
 
-/// What a question needs of the caller that was not agreed.
+/// The client capability that a question needs and that was not agreed.
 pub(super) fn missing_capability(
     kind: QuestionKind,
     params: &Members<'_>,
@@ -75,7 +75,7 @@ pub(super) fn missing_capability(
     }
     match kind {
         QuestionKind::Elicit if is_url(params) => (!has("elicitation.url")).then_some("elicitation.url"),
-        // An empty declaration means forms; one that names only pages does not.
+        // An empty declaration means forms. One that names only URLs does not.
         QuestionKind::Elicit => (has("elicitation.url") && !has("elicitation.form")).then_some("elicitation.form"),
         QuestionKind::Sample => {
             let needs_tools = params.some("tools").is_some() || params.some("toolChoice").is_some();
@@ -89,7 +89,7 @@ fn is_url(params: &Members<'_>) -> bool {
     params.str("mode").is_some_and(|mode| mode == "url")
 }
 
-/// An object without some members and, behind the others, with one more.
+/// An object without some members, and with one more at the end.
 pub(super) fn rewritten(members: &Members<'_>, without: &[&str], with: Option<(&str, &RawValue)>) -> String {
     let mut text = vec![b'{'];
     let kept = members.iter().filter(|(name, _)| !without.contains(name));
@@ -105,9 +105,10 @@ pub(super) fn rewritten(members: &Members<'_>, without: &[&str], with: Option<(&
     String::from_utf8(text).unwrap_or_else(|_| "{}".to_owned())
 }
 
-/// A form as the first revision with forms has it: no modes, choices as `enum`, defaults for yes and no only.
+/// A form for the first revision with forms: no modes, choices as `enum`, defaults only for booleans.
 fn plain_form(members: &Members<'_>) -> Result<String, Failure> {
-    let cannot = |what: &str| Failure::new(FailureKind::Unanswered, format!("the client's version has no {what}"));
+    let cannot =
+        |feature: &str| Failure::new(FailureKind::Unanswered, format!("the client's version has no {feature}"));
     let mut form = object(&rewritten(members, &["mode"], None))?;
     let properties = form.get_mut("requestedSchema").and_then(|schema| schema.get_mut("properties"));
     for field in properties.and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
@@ -132,7 +133,7 @@ fn plain_form(members: &Members<'_>) -> Result<String, Failure> {
     Ok(Value::Object(form).to_string())
 }
 
-/// Messages of one block each, as revisions before lists of blocks have them.
+/// Messages with one block each, for revisions without lists of blocks.
 fn with_single_blocks(params: &str) -> Result<String, Failure> {
     let several =
         || Failure::new(FailureKind::Unanswered, "the client's version takes one block of content per message");
@@ -152,13 +153,14 @@ fn with_single_blocks(params: &str) -> Result<String, Failure> {
     Ok(Value::Object(params).to_string())
 }
 
-/// Text that is known to be an object, as a tree.
+/// Parses text that is known to be an object.
 fn object(text: &str) -> Result<Map<String, Value>, Failure> {
-    // Half a surrogate pair fits into no tree, and into no question to a person or a model.
-    serde_json::from_str(text).map_err(|_| Failure::new(FailureKind::Internal, "what is asked is no text"))
+    // An unpaired surrogate cannot be parsed. A question to a user or a model does not need one.
+    serde_json::from_str(text)
+        .map_err(|_| Failure::new(FailureKind::Internal, "the parameters of a question must be valid text"))
 }
 
-/// Whether an answer has the only shape that all of them share.
+/// Whether an answer is an object, which all kinds of answers are.
 pub(super) fn is_answer(raw: &RawValue) -> bool {
     Kind::of(raw) == Kind::Object
 }

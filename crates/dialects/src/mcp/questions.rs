@@ -1,44 +1,44 @@
-//! Questions that were put to a caller in the middle of its call.
+//! Questions to a caller during its call.
 //!
-//! In the handshake era each is a request of our own, by the way of the call that it belongs to. Without a
-//! session they go out with the answer to the call's request (see `parked`), or are read off a task (see
-//! `tasks`). All of them are kept here until they are answered or their call ends.
+//! In the handshake era, each question is a request of ours on the lane of its call. Without a session, questions are
+//! sent in the answer to the call's request (see `parked`), or are part of a task (see `tasks`). All are kept here
+//! until they are answered or their call ends.
 
 use gladhand_core::operations::{Answered, CallId, Failure, FailureKind, Question, QuestionId, QuestionKind};
 use gladhand_core::wire::json::{self, RawValue};
 use gladhand_core::wire::{Id, Members, rpc};
 
 use super::capabilities::InForce;
-use super::pending::Awaited;
+use super::pending::OutcomeRecipient;
 use super::phrasing;
 use super::server::{McpServer, Phase};
 use crate::ambient::Ambient;
 use crate::side::{Action, Lane, Output};
 
-/// How many questions may be open at once.
+/// Maximum number of open questions.
 pub(super) const MAX_QUESTIONS: usize = 1024;
 
-/// All open questions, the oldest first.
+/// All open questions, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     open: Vec<Open>,
     last: u64,
-    /// The session is ending: nobody can be asked any more.
+    /// The session is ending: no more questions are possible.
     is_closed: bool,
 }
 
 #[derive(Debug)]
 struct Open {
-    /// The id of our request, which no two questions share.
+    /// The id of our request, which is unique.
     number: u64,
     question: QuestionId,
-    /// The call in whose middle it was asked; `None`: it belongs to the session.
+    /// The call of the question. `None`: it belongs to the session.
     call: Option<CallId>,
-    /// Its name among the questions of the call.
+    /// Its key among the questions of the call.
     key: String,
     kind: QuestionKind,
     params: Box<RawValue>,
-    /// The way by which it went out as a request, if it did.
+    /// The lane on which it was sent as a request, if it was.
     sent: Option<Lane>,
 }
 
@@ -65,8 +65,8 @@ impl Questions {
         wire.push(b'}');
     }
 
-    /// Takes the answers to open questions of a call out of an `inputResponses` object. What has no answer of the
-    /// right kind stays open, and what was not asked is ignored.
+    /// Takes the answers to open questions of a call from an `inputResponses` object. Questions without a valid answer
+    /// stay open, and answers without a question are ignored.
     pub(super) fn answer(&mut self, call: CallId, answers: &Members<'_>) -> Vec<Action<'static>> {
         self.settle(|open| {
             let answer = answers.raw(&open.key).filter(|_| open.call == Some(call))?;
@@ -74,7 +74,7 @@ impl Questions {
         })
     }
 
-    /// Gives up the questions of a call that may not be asked under what is in force now.
+    /// Ends the questions of a call that are not allowed under the current agreement.
     pub(super) fn drop_unaskable(&mut self, call: CallId, in_force: &InForce) -> Vec<Action<'static>> {
         self.settle(|open| {
             let params = Members::of(&open.params).filter(|_| open.call == Some(call))?;
@@ -83,12 +83,12 @@ impl Questions {
         })
     }
 
-    /// Forgets the questions of a call that has ended.
+    /// Removes the questions of a call that has ended.
     pub(super) fn forget(&mut self, call: CallId) {
         self.open.retain(|open| open.call != Some(call));
     }
 
-    /// Ends the questions for which there is an answer.
+    /// Ends the questions for which `answer` returns a value.
     fn settle(&mut self, answer: impl Fn(&Open) -> Option<Answered>) -> Vec<Action<'static>> {
         let mut settled = Vec::new();
         self.open.retain(|open| match answer(open) {
@@ -106,7 +106,7 @@ impl Questions {
         let number = self.last;
         let is_free = |key: &String| self.open.iter().all(|open| open.call != call || open.key != *key);
         let key = asked.key.filter(is_free).unwrap_or_else(|| {
-            // Somebody may have named one of theirs like this, but not all of them.
+            // Other keys may already have this form, so look for a free one.
             let mut names = (number..).map(|number| format!("q{number}"));
             names.find(|name| is_free(name)).unwrap_or_default()
         });
@@ -115,7 +115,7 @@ impl Questions {
 }
 
 impl McpServer {
-    /// Whoever answers a call asks its caller.
+    /// Sends the questions of a provider to the caller of a call.
     pub(super) fn ask_caller(
         &mut self,
         call: CallId,
@@ -149,16 +149,16 @@ impl McpServer {
             out.actions.push(Action::Answered(id, answered));
         }
         let Some(asker) = self.pending.get(call).filter(|_| self.questions.open.len() > before) else { return };
-        match asker.awaited {
-            Awaited::ByRequest if asker.revision.is_stateless() => self.park(call, ambient, out),
-            Awaited::ByRequest => self.send_questions(Some(call), asker.to.way.lane, None, out),
-            // What is asked meanwhile is asked with what remains, when the caller comes back.
-            Awaited::Parked => {}
-            Awaited::AsTask => self.task_asks(call, ambient, out),
+        match asker.recipient {
+            OutcomeRecipient::ByRequest if asker.revision.is_stateless() => self.park(call, ambient, out),
+            OutcomeRecipient::ByRequest => self.send_questions(Some(call), asker.to.route.lane, None, out),
+            // New questions of a parked call are sent with the remaining ones when the caller returns.
+            OutcomeRecipient::Parked => {}
+            OutcomeRecipient::Task => self.task_asks(call, ambient, out),
         }
     }
 
-    /// Somebody asks the session as such, which only one with a handshake can be.
+    /// Sends questions to the session, which requires a handshake.
     pub(super) fn ask_session(
         &mut self,
         questions: Vec<(QuestionId, Question)>,
@@ -184,7 +184,7 @@ impl McpServer {
         self.send_questions(None, Lane::MAIN, None, out);
     }
 
-    /// A question as its caller can be asked, or why it cannot.
+    /// The parameters of a question for its caller, or why it cannot be asked.
     fn phrase(&self, call: CallId, question: &Question, ambient: &mut Ambient<'_>) -> Result<Box<RawValue>, Failure> {
         let Some(asker) = self.pending.get(call) else {
             return Err(Failure::new(FailureKind::Unanswered, "the call has ended"));
@@ -193,7 +193,7 @@ impl McpServer {
             return Err(Failure::new(FailureKind::Stopping, "the session is ending"));
         }
         let params = phrasing::phrase(question, &asker.in_force, ambient)?;
-        let is_parking = asker.revision.is_stateless() && asker.awaited == Awaited::ByRequest;
+        let is_parking = asker.revision.is_stateless() && asker.recipient == OutcomeRecipient::ByRequest;
         if is_parking && asker.origin.is_none() {
             return Err(Failure::new(FailureKind::Unanswered, "this request cannot be answered with a question"));
         }
@@ -203,7 +203,7 @@ impl McpServer {
         Ok(params)
     }
 
-    /// Sends the questions of a call that were not sent yet, if the session is open.
+    /// Sends the unsent questions of a call, if the session is open.
     pub(super) fn send_questions(
         &mut self,
         call: Option<CallId>,
@@ -225,7 +225,7 @@ impl McpServer {
         }
     }
 
-    /// The session is open: what was asked before goes out now.
+    /// Sends the questions that were asked before the session was open.
     pub(super) fn send_waiting_questions(&mut self, out: &mut Output<'_>) {
         let unsent = self.questions.open.iter().filter(|open| open.sent.is_none());
         let calls: Vec<_> = unsent.map(|open| open.call).collect();
@@ -236,14 +236,14 @@ impl McpServer {
             };
             match self.pending.get(call) {
                 Some(asker) if asker.revision.is_stateless() => {}
-                Some(asker) if asker.awaited == Awaited::AsTask => self.send_task_questions(call, out),
-                Some(asker) => self.send_questions(Some(call), asker.to.way.lane, None, out),
+                Some(asker) if asker.recipient == OutcomeRecipient::Task => self.send_task_questions(call, out),
+                Some(asker) => self.send_questions(Some(call), asker.to.route.lane, None, out),
                 None => {}
             }
         }
     }
 
-    /// A response came: to a question of ours, if its id is one.
+    /// Handles a response, if its id belongs to a question of ours.
     pub(super) fn response(
         &mut self,
         id: Option<&RawValue>,
@@ -252,7 +252,7 @@ impl McpServer {
         ambient: &mut Ambient<'_>,
         out: &mut Output<'_>,
     ) {
-        // Numbers of ours are small, so that a float that means one is exact.
+        // Our numbers are small, so a float represents them exactly.
         let number = id.and_then(|id| id.get().parse::<f64>().ok());
         let is_meant = |open: &Open| open.sent.is_some() && Some(open.number as f64) == number;
         let Some(at) = self.questions.open.iter().position(is_meant) else {
@@ -263,15 +263,15 @@ impl McpServer {
         let answered = match (result, error) {
             (_, Some(error)) if json::Kind::of(error) != json::Kind::Null => Err(refused(error)),
             (Some(result), _) if phrasing::is_answer(result) => Ok(result.to_owned()),
-            _ => Err(Failure::new(FailureKind::Unanswered, "the client's answer is no object")),
+            _ => Err(Failure::new(FailureKind::Unanswered, "the client's answer is not an object")),
         };
         out.actions.push(Action::Answered(open.question, answered));
         if let Some(call) = open.call {
-            self.task_may_go_on(call, ambient, out);
+            self.continue_task_if_answered(call, ambient, out);
         }
     }
 
-    /// A call has ended: its caller need not answer any more.
+    /// Withdraws the questions of a call that has ended.
     pub(super) fn withdraw_questions(&mut self, call: CallId, out: &mut Output<'_>) {
         for open in self.questions.open.iter().filter(|open| open.call == Some(call)) {
             let Some(lane) = open.sent else { continue };
@@ -282,7 +282,7 @@ impl McpServer {
         self.questions.forget(call);
     }
 
-    /// Nobody can be asked any more, and nobody answers.
+    /// Ends all questions and refuses new ones.
     pub(super) fn close_questions(&mut self, out: &mut Output<'_>) {
         self.questions.is_closed = true;
         let ending = || Failure::new(FailureKind::Stopping, "the session ended before the caller answered");
@@ -290,7 +290,7 @@ impl McpServer {
     }
 }
 
-/// The failure that a client's error stands for.
+/// The failure for a client's error response.
 fn refused(error: &RawValue) -> Failure {
     let message = Members::of(error).and_then(|error| error.str("message").map(String::from));
     let message = message.unwrap_or_else(|| "the client answered with an error".to_owned());

@@ -1,7 +1,6 @@
-//! The five revisions, and what each of them has.
+//! The five revisions and their properties.
 //!
-//! Nothing outside this file compares dates: whoever wants to know something of a revision asks
-//! for the property by name.
+//! No other file compares revision dates: other code asks for a property by name.
 
 /// A released revision of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,7 +9,7 @@ pub enum Revision {
     V2024_11_05,
     /// Batches, progress messages, the `completions` capability.
     V2025_03_26,
-    /// Structured output, titles, elicitation; batches are gone.
+    /// Structured output, titles, elicitation; no more batches.
     V2025_06_18,
     /// Icons, URL elicitation, tasks.
     V2025_11_25,
@@ -19,17 +18,17 @@ pub enum Revision {
 }
 
 impl Revision {
-    /// All of them, oldest first.
+    /// All revisions, oldest first.
     pub const ALL: [Self; 5] =
         [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
 
-    /// Those that open with `initialize`, the preferred one first.
+    /// The revisions that open with `initialize`, preferred first.
     pub const HANDSHAKE: [Self; 4] = [Self::V2025_11_25, Self::V2025_06_18, Self::V2025_03_26, Self::V2024_11_05];
 
-    /// Those in which every request stands alone, the preferred one first.
+    /// The revisions in which every request is independent, preferred first.
     pub const STATELESS: [Self; 1] = [Self::V2026_07_28];
 
-    /// Its name on the wire.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::V2024_11_05 => "2024-11-05",
@@ -50,17 +49,17 @@ impl Revision {
         !self.is_stateless()
     }
 
-    /// Whether every request carries version and capabilities, and none follows from another.
+    /// Whether every request carries version and capabilities, independent of other requests.
     pub fn is_stateless(self) -> bool {
         Self::STATELESS.contains(&self)
     }
 
-    /// Whether several messages may come as one array.
+    /// Whether several messages may be sent as one array.
     pub fn has_batches(self) -> bool {
         self == Self::V2025_03_26
     }
 
-    /// Whether a report of progress may say what is being done.
+    /// Whether a progress notification may contain a message.
     pub fn has_progress_message(self) -> bool {
         self >= Self::V2025_03_26
     }
@@ -75,7 +74,7 @@ impl Revision {
         self.is_stateless()
     }
 
-    /// Whether content may be a sound.
+    /// Whether content may be audio.
     pub fn has_audio(self) -> bool {
         self >= Self::V2025_03_26
     }
@@ -85,42 +84,42 @@ impl Revision {
         self >= Self::V2025_06_18
     }
 
-    /// Whether a request for completion may tell the other arguments.
+    /// Whether a completion request may contain the other arguments.
     pub fn has_completion_context(self) -> bool {
         self >= Self::V2025_06_18
     }
 
-    /// Whether the definition of a tool says if it can be had as a task.
+    /// Whether the definition of a tool contains its task support.
     pub fn has_task_support(self) -> bool {
         self == Self::V2025_11_25
     }
 
-    /// Whether a caller that was let go comes back for its answer.
+    /// Whether a caller can fetch its answer later, after its exchange was closed.
     pub fn has_polling(self) -> bool {
         self == Self::V2025_11_25
     }
 
-    /// Whether a resource that is not there has an error code of its own.
+    /// Whether an unknown resource has an error code of its own.
     pub fn has_resource_not_found(self) -> bool {
         self.has_initialize()
     }
 
-    /// Whether a person may be asked in several ways: by a richer form, by a page to visit.
+    /// Whether elicitation has several modes: richer forms, pages to visit.
     pub fn has_elicitation_modes(self) -> bool {
         self >= Self::V2025_11_25
     }
 
-    /// Whether a request may be refused until a person has visited a page.
+    /// Whether a request may be refused until the user has visited a page.
     pub fn has_url_elicitation_required(self) -> bool {
         self == Self::V2025_11_25
     }
 
-    /// Whether what is asked of a model may hold several blocks per message, and tools.
+    /// Whether a message of a sampling request may contain several blocks, and tools.
     pub fn has_content_lists(self) -> bool {
         self >= Self::V2025_11_25
     }
 
-    /// Whether results say what kind of result they are, who gave them, and how long they hold.
+    /// Whether results contain their type, their server and their lifetime.
     pub fn has_result_types(self) -> bool {
         self.is_stateless()
     }

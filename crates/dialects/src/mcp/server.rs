@@ -1,8 +1,8 @@
 //! Our side towards a downstream that speaks MCP, both eras in one process.
 //!
-//! A request that carries its own opening in `_meta` is judged alone, in any state; everything
-//! else belongs to the handshake, whose states are named after what is awaited. This file reads
-//! envelopes and sends them on their way; what they ask for is served in `requests`.
+//! A request that carries its own opening in `_meta` is evaluated independently, in any state. All other messages
+//! belong to the handshake, whose states are named after the expected input. This file parses envelopes and routes
+//! them; `requests` serves the requests.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::listen::Listeners;
 use super::message::{self, Message, Params, Read};
 use super::meta::Meta;
 use super::parked::{Origin, Parked};
-use super::pending::{Asked, Awaited, Pending, ReplyTo, Watcher, Way};
+use super::pending::{OutcomeRecipient, Pending, ReplyRoute, ReplyTo, RequestKind, Watcher};
 use super::questions::Questions;
 use super::render::Renderer;
 use super::stateless::Stateless;
@@ -33,7 +33,7 @@ use crate::side::{Action, Lane, Menu, Output, Server, ServerSetup, Stop};
 
 /// Our side towards a downstream.
 ///
-/// One step, then drain: everything that a step put into its output is taken before the next.
+/// One step, then drain: the driver takes the whole output of a step before the next step.
 #[derive(Debug)]
 pub struct McpServer {
     pub(super) setup: ServerSetup,
@@ -46,20 +46,20 @@ pub struct McpServer {
     pub(super) parked: Parked,
     pub(super) tasks: Tasks,
     pub(super) render: Renderer,
-    /// Resources that the session watches.
+    /// The resources to which the session is subscribed.
     pub(super) watches: Watches,
-    /// Lists that changed while the session could not be told.
-    pub(super) owed: Changes,
+    /// Lists that changed before the session was open.
+    pub(super) unreported: Changes,
 }
 
-/// Where the handshake stands.
+/// The state of the handshake.
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// Nothing but `initialize` and `ping`.
+    /// Only `initialize` and `ping` are allowed.
     ExpectInitialize,
-    /// Our result is out. Requests are served; nothing but replies leaves.
+    /// Our result was sent. Requests are served, but we send nothing except replies.
     ExpectInitialized(Session),
-    /// Everything that was agreed.
+    /// Everything that was agreed is allowed.
     Open(Session),
 }
 
@@ -67,26 +67,26 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) in_force: Arc<InForce>,
-    /// From which level on log messages are wanted; `None`: the client has not said it, and gets all that are sent.
+    /// The minimum level of log messages. `None`: the client has not set one, and gets all that are sent.
     pub(super) level: Option<Level>,
 }
 
-/// A request on its way through.
+/// A request being processed.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
     pub(super) to: ReplyTo,
     pub(super) method: Cow<'a, str>,
     pub(super) params: Params<'a>,
-    /// How it came, where that matters later.
+    /// The origin of the request, if it may be needed later.
     pub(super) origin: Option<Box<Origin>>,
-    /// Whose share it takes.
+    /// The party whose share it uses.
     pub(super) party: Option<Party>,
-    /// The message that it came in.
+    /// The text of the message.
     text: &'a str,
 }
 
 impl<'a> Request<'a> {
-    /// All parameters. Reads the message again, which only rare requests need.
+    /// All parameters. Parses the message again, which only rare requests need.
     pub(super) fn all_params(&self) -> Option<&'a RawValue> {
         all_params(self.text)
     }
@@ -97,7 +97,7 @@ fn all_params(text: &str) -> Option<&RawValue> {
 }
 
 impl McpServer {
-    /// A side that waits for its first message.
+    /// A server side before its first message.
     pub fn new(setup: ServerSetup) -> Self {
         Self {
             render: Renderer::new(&setup),
@@ -110,35 +110,35 @@ impl McpServer {
             parked: Parked::default(),
             tasks: Tasks::default(),
             watches: Watches::default(),
-            owed: Changes::default(),
+            unreported: Changes::default(),
             setup,
         }
     }
 
-    /// Whether a request carries an opening that was agreed on before, of a version that is spelled so elsewhere: then
-    /// nothing is wrong with it, and nobody need look into it again.
+    /// Whether a request carries an opening that was agreed before, with the given version. The caller then need not
+    /// check it again.
     pub fn knows(&self, message: &Message<'_>, version: &str) -> bool {
         let params = message.call().and_then(|call| Params::of(call.params));
         params.and_then(|params| params.meta).is_some_and(|meta| self.stateless.knows(meta, version))
     }
 
-    /// A message came that was read already.
+    /// Processes a message that is already parsed.
     pub fn take<'a>(&mut self, message: Message<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         match message.read {
             Read::One(text, read) => {
-                self.message(text, read, Way { lane: ambient.lane, batch: None }, ambient, out);
+                self.message(text, read, ReplyRoute { lane: ambient.lane, batch: None }, ambient, out);
             }
             Read::Batch(parts) => self.receive_batch(parts, ambient, out),
             Read::Garbled(fault) => self.garbled(&fault, ambient, out),
         }
     }
 
-    /// One message, alone or out of a batch.
+    /// Processes one message, alone or from a batch.
     pub(super) fn message<'a>(
         &mut self,
         text: &'a str,
         read: Result<message::Call<'a>, serde_json::Error>,
-        way: Way,
+        route: ReplyRoute,
         ambient: &mut Ambient<'_>,
         out: &mut Output<'a>,
     ) {
@@ -149,10 +149,10 @@ impl McpServer {
                     Ok(value) if Kind::of(value) != Kind::Object => {
                         errors::invalid_request("the line is JSON but no JSON-RPC object")
                     }
-                    // Also an object that is JSON and yet unreadable: half a surrogate pair in a name.
+                    // This includes an object that is valid JSON but cannot be read: a name with an unpaired surrogate.
                     _ => errors::unreadable(&error.into()),
                 };
-                return self.refuse_unread(way, &error, out);
+                return self.refuse_unread(route, &error, out);
             }
         };
         if envelope.method.is_none() && (envelope.result.is_some() || envelope.error.is_some()) {
@@ -165,19 +165,19 @@ impl McpServer {
                 let problem = if is_version_two { "`method` must be a string" } else { "`jsonrpc` must be \"2.0\"" };
                 let error = errors::invalid_request(problem);
                 return match id {
-                    Some(id) => self.refuse(&ReplyTo { id: Id::of(id), way }, &error, out),
-                    None => self.refuse_unread(way, &error, out),
+                    Some(id) => self.refuse(&ReplyTo { id: Id::of(id), route }, &error, out),
+                    None => self.refuse_unread(route, &error, out),
                 };
             }
         };
         match (envelope.id, id) {
-            (None, _) => self.notification(&method, text, way.lane, out),
+            (None, _) => self.notification(&method, text, route.lane, out),
             (Some(_), None) => {
                 let error = errors::invalid_request("`id` must be a string or a number of at most 4096 bytes");
-                self.refuse_unread(way, &error, out);
+                self.refuse_unread(route, &error, out);
             }
             (Some(_), Some(id)) => {
-                let to = ReplyTo { id: Id::of(id), way };
+                let to = ReplyTo { id: Id::of(id), route };
                 match Params::of(envelope.params) {
                     Some(params) => {
                         let party = ambient.party;
@@ -193,7 +193,7 @@ impl McpServer {
         let Some(raw) = request.params.meta else {
             return self.handshake_request(request, Meta::default(), ambient, out);
         };
-        if self.stateless.remembers(raw) {
+        if self.stateless.contains(raw) {
             return self.stateless_request(request, raw, Meta::default(), ambient, out);
         }
         match Meta::of(raw) {
@@ -203,7 +203,7 @@ impl McpServer {
         }
     }
 
-    /// A request of the handshake era.
+    /// Handles a request of the handshake era.
     fn handshake_request<'a>(
         &mut self,
         request: Request<'a>,
@@ -232,7 +232,7 @@ impl McpServer {
     fn notification(&mut self, method: &str, text: &str, lane: Lane, out: &mut Output<'_>) {
         match (method, &self.phase) {
             ("notifications/initialized", _) => self.initialized(out),
-            // Requests that carry their own opening are cancelled without one.
+            // Cancellations of stateless requests carry no opening themselves.
             ("notifications/cancelled", _) => self.cancelled(all_params(text), lane, out),
             (_, Phase::ExpectInitialize) => {
                 out.actions.push(Action::Dropped("a notification before a session was open"));
@@ -242,8 +242,8 @@ impl McpServer {
             {
                 out.actions.push(Action::RootsChanged);
             }
-            // Progress: open or closed, there is nobody here who asked for it.
-            _ => out.actions.push(Action::Dropped("a notification that nobody here waits for")),
+            // This includes progress: this side never requests it.
+            _ => out.actions.push(Action::Dropped("a notification without a recipient")),
         }
     }
 
@@ -254,17 +254,17 @@ impl McpServer {
             return;
         };
         if let Some(call) = self.pending.newest(id, lane) {
-            self.give_up(call, out);
+            self.cancel_call(call, out);
         } else if !self.listeners.cancel(id, lane, out) && !self.tasks.stop_waiting(id) {
             out.actions.push(Action::Dropped("a cancellation of a request that is not in flight"));
         }
     }
 
-    /// Ends a call that nobody wants any more, without an answer.
-    pub(super) fn give_up(&mut self, call: CallId, out: &mut Output<'_>) {
+    /// Ends a cancelled call without an answer.
+    pub(super) fn cancel_call(&mut self, call: CallId, out: &mut Output<'_>) {
         let ended = self.pending.remove(call);
         self.withdraw_questions(call, out);
-        if let Some(batch) = ended.and_then(|call| call.to.way.batch) {
+        if let Some(batch) = ended.and_then(|call| call.to.route.batch) {
             self.batches.settle(batch, out);
         }
         out.actions.push(Action::Cancel(call));
@@ -278,20 +278,20 @@ impl McpServer {
         }
     }
 
-    /// Answers a request with an error, at once.
+    /// Answers a request with an error, immediately.
     pub(super) fn refuse(&mut self, to: &ReplyTo, error: &rpc::Error<'_>, out: &mut Output<'_>) {
-        self.answer(to.way, out, |wire| rpc::error(wire, Some(&to.id), error));
+        self.answer(to.route, out, |wire| rpc::error(wire, Some(&to.id), error));
     }
 
-    /// Answers what could not be read far enough to know its id.
-    pub(super) fn refuse_unread(&mut self, way: Way, error: &rpc::Error<'_>, out: &mut Output<'_>) {
+    /// Answers a message whose id could not be read.
+    pub(super) fn refuse_unread(&mut self, route: ReplyRoute, error: &rpc::Error<'_>, out: &mut Output<'_>) {
         out.actions.push(Action::Dropped("a line that cannot be read"));
-        self.answer(way, out, |wire| rpc::error(wire, None, error));
+        self.answer(route, out, |wire| rpc::error(wire, None, error));
     }
 
-    /// Writes one answer to where it belongs.
-    pub(super) fn answer(&mut self, way: Way, out: &mut Output<'_>, write: impl FnOnce(&mut Vec<u8>)) {
-        self.batches.answer(way, out, write);
+    /// Writes an answer to its lane or its batch.
+    pub(super) fn answer(&mut self, route: ReplyRoute, out: &mut Output<'_>, write: impl FnOnce(&mut Vec<u8>)) {
+        self.batches.answer(route, out, write);
     }
 }
 
@@ -301,23 +301,23 @@ impl Server for McpServer {
     }
 
     fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        self.refuse_unread(Way { lane: ambient.lane, batch: None }, &errors::unreadable(fault), out);
+        self.refuse_unread(ReplyRoute { lane: ambient.lane, batch: None }, &errors::unreadable(fault), out);
     }
 
     fn resolve(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         self.withdraw_questions(call, out);
-        match self.pending.get(call).map(|call| call.awaited) {
-            Some(Awaited::Parked) => return self.end_parked(call, outcome),
-            Some(Awaited::AsTask) => return self.end_task(call, outcome, ambient, out),
-            Some(Awaited::ByRequest) | None => {}
+        match self.pending.get(call).map(|call| call.recipient) {
+            Some(OutcomeRecipient::Parked) => return self.end_parked(call, outcome),
+            Some(OutcomeRecipient::Task) => return self.end_task(call, outcome, ambient, out),
+            Some(OutcomeRecipient::ByRequest) | None => {}
         }
         let Some(call) = self.pending.remove(call) else { return };
-        match &call.asked {
-            &Asked::Watch { ref uri, by: Watcher::Listener(listener) } => {
+        match &call.request_kind {
+            &RequestKind::Watch { ref uri, by: Watcher::Listener(listener) } => {
                 let granted = if let Ok(Reply::Watching(id)) = outcome { Some(id) } else { None };
                 return self.listeners.watched(listener, uri, granted, out);
             }
-            Asked::Watch { uri, by: Watcher::Session } => {
+            RequestKind::Watch { uri, by: Watcher::Session } => {
                 if let Ok(Reply::Watching(id)) = outcome {
                     self.watches.add(uri, id, out);
                 }
@@ -328,14 +328,14 @@ impl Server for McpServer {
         let write = |wire: &mut Vec<u8>| {
             let begin = wire.len();
             render.outcome(wire, &call, outcome);
-            // Schemas and results are carried as others wrote them, who may have used several lines.
+            // Schemas and results are raw JSON of other peers, possibly on several lines.
             let end = wire.len() - 1;
             json::flatten(&mut wire[begin..end]);
         };
-        if !self.batches.try_answer(call.to.way, out, write) {
+        if !self.batches.try_answer(call.to.route, out, write) {
             self.refuse(&call.to, &errors::of(Failure::not_kept()), out);
         }
-        if let Some(batch) = call.to.way.batch {
+        if let Some(batch) = call.to.route.batch {
             self.batches.settle(batch, out);
         }
     }
@@ -343,14 +343,14 @@ impl Server for McpServer {
     fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         match notice {
             Notice::GoesOnAsTask(call) => self.begin_task(call, ambient, out),
-            notice => self.tell(notice, out),
+            notice => self.send_notice(notice, out),
         }
     }
 
     fn hung_up(&mut self, lane: Lane, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        // In a session the answer is kept for whoever comes back; without one nobody can.
+        // In a session, the answer is kept until the client returns. Without a session, the client cannot return.
         for call in self.pending.ending_with(lane) {
-            self.give_up(call, out);
+            self.cancel_call(call, out);
         }
         self.listeners.hung_up(lane, out);
     }
@@ -379,7 +379,7 @@ impl Server for McpServer {
     }
 
     fn stop(&mut self, _: Stop, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        // Nobody can answer a question or come back for a call from now on.
+        // From now on, no client can answer a question or return for a call.
         self.close_questions(out);
         self.close_parked(out);
         self.close_tasks(out);

@@ -1,8 +1,8 @@
-//! What is asked about tasks, and what tasks look like on the wire.
+//! Requests for tasks, and the wire form of tasks.
 //!
-//! 2025-11-25 wraps a new task in `task`, keeps the outcome for `tasks/result` and names the task in the
-//! `_meta` of everything that belongs to it. The extension of 2026-07-28 writes tasks flat, has the outcome
-//! and open questions in `tasks/get`, and says milliseconds by name.
+//! 2025-11-25 wraps a new task in `task`, returns the outcome in `tasks/result`, and names the task in the `_meta` of
+//! every related message. The extension of 2026-07-28 writes the members of a task directly, and `tasks/get` returns
+//! the outcome and open questions. The names of its durations contain their unit.
 
 use gladhand_core::negotiation::Side;
 use gladhand_core::operations::{Failure, FailureKind};
@@ -20,11 +20,11 @@ use super::{cursor, errors};
 use crate::ambient::Ambient;
 use crate::side::{Lane, Output};
 
-/// How often it makes sense to ask for a task, in milliseconds.
+/// The recommended polling interval, in milliseconds.
 const POLL_INTERVAL: u64 = 500;
 
 impl McpServer {
-    /// A request about one task.
+    /// Handles a request for one task.
     pub(super) fn serve_task(
         &mut self,
         method: &str,
@@ -46,9 +46,9 @@ impl McpServer {
         let call = self.tasks.all[at].call();
         let has_ended = self.tasks.all[at].state.has_ended();
         match method {
-            "tasks/get" => return self.answer_with_task(&request.to.id, request.to.way.lane, at, out),
+            "tasks/get" => return self.answer_with_task(&request.to.id, request.to.route.lane, at, out),
             "tasks/result" if has_ended => {
-                out.go(request.to.way.lane);
+                out.go(request.to.route.lane);
                 return outcome(&mut out.wire, &request.to.id, &self.tasks.all[at]);
             }
             "tasks/result" if !self.tasks.may_wait(at, self.setup.max_in_flight) => {
@@ -67,7 +67,7 @@ impl McpServer {
                     self.cancel_task(at, ambient, out);
                 }
                 if !revision.is_stateless() {
-                    return self.answer_with_task(&request.to.id, request.to.way.lane, at, out);
+                    return self.answer_with_task(&request.to.id, request.to.route.lane, at, out);
                 }
             }
             _ => {
@@ -76,10 +76,10 @@ impl McpServer {
                     return self.refuse(&request.to, &error, out);
                 };
                 out.actions.extend(self.questions.answer(call, &answers));
-                self.task_may_go_on(call, ambient, out);
+                self.continue_task_if_answered(call, ambient, out);
             }
         }
-        out.go(request.to.way.lane);
+        out.go(request.to.route.lane);
         rpc::begin_result(&mut out.wire, &request.to.id);
         out.wire.extend_from_slice(br#"{"resultType":"complete""#);
         self.render.about_server(&mut out.wire);
@@ -87,14 +87,14 @@ impl McpServer {
         rpc::finish(&mut out.wire);
     }
 
-    /// All tasks of the caller, page by page (2025-11-25).
+    /// Lists all tasks of the caller, in pages (2025-11-25).
     pub(super) fn list_tasks(&mut self, request: Request<'_>, ambient: &Ambient<'_>, out: &mut Output<'_>) {
         let Some(from) = request.params.cursor.map_or(Some(0), cursor::read) else {
             return self.refuse(&request.to, &cursor::bad(), out);
         };
         let is_shown = |task: &&Task| task.number >= from && task.is_known_to(ambient.principal, Revision::V2025_11_25);
         let mut tasks = self.tasks.all.iter().filter(is_shown);
-        out.go(request.to.way.lane);
+        out.go(request.to.route.lane);
         let wire = &mut out.wire;
         rpc::begin_result(wire, &request.to.id);
         wire.extend_from_slice(br#"{"tasks":["#);
@@ -125,7 +125,7 @@ impl McpServer {
         rpc::finish(&mut out.wire);
     }
 
-    /// A task with everything that there is to say about it in its revision.
+    /// Writes a task with all details of its revision.
     fn detail(&self, at: usize, wire: &mut Vec<u8>) {
         let task = &self.tasks.all[at];
         describe(wire, task);
@@ -149,14 +149,14 @@ impl McpServer {
         }
     }
 
-    /// A task is in a new state: tells whoever may be told.
-    pub(super) fn tell_task(&self, at: usize, out: &mut Output<'_>) {
+    /// Notifies the clients of a task's new state.
+    pub(super) fn report_task(&self, at: usize, out: &mut Output<'_>) {
         const METHOD: &str = "notifications/tasks/status";
         let task = &self.tasks.all[at];
         let mut members = Vec::new();
         self.detail(at, &mut members);
         if task.revision.is_stateless() {
-            return self.listeners.tell_task("notifications/tasks", &task.id, &members, out);
+            return self.listeners.report_task("notifications/tasks", &task.id, &members, out);
         }
         if let Phase::Open(session) = &self.phase
             && session.in_force.gate.admit(Side::Server, METHOD).is_ok()
@@ -168,7 +168,7 @@ impl McpServer {
     }
 }
 
-/// The answer to a call that goes on as a task.
+/// The answer to a call that became a task.
 pub(super) fn created(wire: &mut Vec<u8>, id: &Id, task: &Task, render: &Renderer) {
     rpc::begin_result(wire, id);
     if task.revision.is_stateless() {
@@ -211,7 +211,7 @@ fn describe(wire: &mut Vec<u8>, task: &Task) {
     wire.extend_from_slice(members.as_bytes());
 }
 
-/// An object whose `_meta` also names the task that it belongs to.
+/// An object with the id of its task added to `_meta`.
 pub(super) fn related(object: &RawValue, task: &str) -> Box<RawValue> {
     let members = Members::of(object).unwrap_or_default();
     let meta = members.object("_meta").unwrap_or_default();

@@ -1,8 +1,7 @@
-//! Calls that go on as tasks: their caller has its answer and comes back for the outcome.
+//! Calls that continue as tasks: the caller gets an immediate answer and fetches the outcome later.
 //!
-//! Both forms live here, that of 2025-11-25 and the extension of 2026-07-28; what they look like on
-//! the wire is in `task_answers`. A task belongs to whoever made it and lives until its time is
-//! over, ended or not.
+//! This covers both forms, that of 2025-11-25 and the extension of 2026-07-28. Their wire form is in `task_answers`. A
+//! task belongs to the principal that created it, and is kept until its time to live is over, ended or not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,91 +13,93 @@ use gladhand_core::wire::{Members, pick};
 
 use super::errors;
 use super::ids::is_same;
-use super::pending::{Awaited, InFlight, ReplyTo};
+use super::pending::{InFlight, OutcomeRecipient, ReplyTo};
 use super::revision::Revision;
 use super::server::McpServer;
 use super::task_answers;
 use crate::ambient::{Ambient, Moment, Party};
 use crate::shares::Bound;
 use crate::side::{Action, Lane, Output, Server};
-use crate::storage::Place;
+use crate::storage::Reservation;
 
-/// The capability that lets a tool be called as a task (2025-11-25).
+/// The capability to call a tool as a task (2025-11-25).
 pub(super) const CALLS_AS_TASKS: &str = "tasks.requests.tools.call";
 
-/// How many bytes of outcomes one caller may leave with a side: in tasks, in calls that wait for it, and in batches.
+/// Maximum size, in bytes, of the outcomes that one side keeps for one party: in tasks, in parked calls, and in
+/// batches.
 pub(super) const MAX_KEPT: usize = 32 * 1024 * 1024;
 
-/// How many tasks may be known at once.
+/// Maximum number of tasks.
 const MAX_TASKS: usize = 1024;
 
-/// How many requests may wait for the outcome of one task: each gets a copy of it.
+/// Maximum number of requests that wait for the outcome of one task. Each gets a copy of it.
 const MAX_WAITING: usize = 8;
 
-/// What a task without an outcome takes of the storage. It suffices for an outcome that says why there is no other.
+/// The storage that a task reserves without an outcome, in bytes. It is enough for the failure that replaces an
+/// outcome.
 const TASK_BYTES: usize = 1024;
 
-/// For how long a task is known if its caller does not say.
+/// The default time to live of a task.
 const DEFAULT_TTL: Duration = Duration::from_secs(30 * 60);
 
-/// Within what bounds a caller may say.
-const SHORTEST_TTL: Duration = Duration::from_secs(1);
-const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+/// The limits of a caller's time to live.
+const MIN_TTL: Duration = Duration::from_secs(1);
+const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// For how long a caller of 2025-11-25 wants a task to be known, read off `params.task`.
-pub(super) fn wanted_ttl(wish: &RawValue) -> Result<Option<Duration>, rpc::Error<'static>> {
-    let [ttl] = pick(wish, ["ttl"]).ok_or_else(|| errors::invalid_params("`task` must be an object"))?;
+/// The time to live that a caller of 2025-11-25 requests in `params.task`.
+pub(super) fn requested_ttl(task_params: &RawValue) -> Result<Option<Duration>, rpc::Error<'static>> {
+    let [ttl] = pick(task_params, ["ttl"]).ok_or_else(|| errors::invalid_params("`task` must be an object"))?;
     let Some(ttl) = ttl.filter(|ttl| Kind::of(ttl) != Kind::Null) else { return Ok(None) };
     let millis = ttl.get().parse::<f64>().ok().filter(|millis| *millis >= 0.0);
     let millis = millis.ok_or_else(|| errors::invalid_params("`task.ttl` must be a number of milliseconds"))?;
-    // Saturates: more than the longest is the longest.
-    Ok(Some(Duration::from_millis(millis as u64).clamp(SHORTEST_TTL, LONGEST_TTL)))
+    // The cast saturates, and larger values are limited to the maximum.
+    Ok(Some(Duration::from_millis(millis as u64).clamp(MIN_TTL, MAX_TTL)))
 }
 
-/// All tasks, the oldest first.
+/// All tasks, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     pub(super) all: Vec<Task>,
     last: usize,
-    /// The session is ending: nobody can come back for a task.
+    /// The session is ending: no caller can return for a task.
     is_closed: bool,
 }
 
-/// A call that went on, or its outcome.
+/// A running call or its outcome.
 #[derive(Debug)]
 pub(super) struct Task {
-    /// Its running number, by which lists are paged.
+    /// The sequence number, by which lists are paged.
     pub(super) number: usize,
     pub(super) id: String,
     pub(super) revision: Revision,
     call: CallId,
-    /// The way that the call came by.
+    /// The lane of the call.
     lane: Lane,
     principal: Option<Box<str>>,
     /// The scopes that its call needs: see [`Origin`](super::parked::Origin).
     record: Option<Arc<ScopeRecord>>,
-    /// Whose share it takes.
+    /// The party whose share it uses.
     party: Option<Party>,
     pub(super) created: Moment,
     pub(super) updated: Moment,
     pub(super) ttl: Duration,
     pub(super) state: State,
-    /// What it takes of the storage.
-    place: Box<dyn Place>,
+    /// The storage that it uses.
+    reservation: Box<dyn Reservation>,
     /// Requests that wait for its outcome (2025-11-25).
     waiting: Vec<ReplyTo>,
 }
 
-/// How far a task is.
+/// The state of a task.
 #[derive(Debug)]
 pub(super) enum State {
     Working,
     InputRequired,
-    /// The result that the call would have had.
+    /// The result of the call.
     Completed(Box<RawValue>),
-    /// The result that the call would have had, which reports a failure (2025-11-25).
+    /// The result of the call, which reports a failure (2025-11-25).
     FailedResult(Box<RawValue>),
-    /// The error that the call would have had.
+    /// The error of the call.
     Failed(Box<RawValue>),
     Cancelled,
 }
@@ -127,7 +128,7 @@ impl State {
 }
 
 impl Task {
-    /// Whether somebody may know of it.
+    /// Whether a principal may access the task.
     pub(super) fn is_known_to(&self, principal: Option<&str>, revision: Revision) -> bool {
         self.principal.as_deref() == principal && self.revision.is_stateless() == revision.is_stateless()
     }
@@ -142,13 +143,13 @@ impl Task {
 }
 
 impl Tasks {
-    /// Whether somebody may begin one more.
+    /// Whether a party may create one more task.
     pub(super) fn has_room_for(&self, party: Option<Party>) -> bool {
-        let count = Bound { most: MAX_TASKS, taken: self.all.len() };
+        let count = Bound { limit: MAX_TASKS, used: self.all.len() };
         count.admits(1, party, |party| self.of_party(Some(party)).count()) && self.kept_for(party) < MAX_KEPT
     }
 
-    /// How many bytes of outcomes are kept for a party.
+    /// The number of bytes of outcomes that are kept for a party.
     fn kept_for(&self, party: Option<Party>) -> usize {
         self.of_party(party).map(|task| task.state.kept()).sum()
     }
@@ -157,11 +158,11 @@ impl Tasks {
         self.all.iter().filter(move |task| task.party == party)
     }
 
-    /// The end of a task, or a failure if its outcome is too large to be kept.
+    /// The final state of a task, or a failure if its outcome is too large to be kept.
     fn fitting(&mut self, at: usize, end: State) -> State {
         let bytes = end.kept();
         let has_room = self.kept_for(self.all[at].party) + bytes <= MAX_KEPT;
-        if bytes <= TASK_BYTES || has_room && self.all[at].place.resize(TASK_BYTES + bytes) {
+        if bytes <= TASK_BYTES || has_room && self.all[at].reservation.resize(TASK_BYTES + bytes) {
             return end;
         }
         State::Failed(json::to_raw(&errors::of(Failure::not_kept())))
@@ -171,7 +172,7 @@ impl Tasks {
         self.all.iter().map(Task::expires).min()
     }
 
-    /// The place of the task with an id, if the principal may know of it and its token covers what the task needs.
+    /// The index of the task with an id, if the principal may access it and its token has the needed scopes.
     pub(super) fn find(
         &self,
         id: Option<&str>,
@@ -181,28 +182,28 @@ impl Tasks {
         let is_it = |task: &Task| Some(&*task.id) == id && task.is_known_to(ambient.principal, revision);
         let at =
             self.all.iter().position(is_it).ok_or_else(|| {
-                errors::invalid_params("`taskId` names no task of yours, or none that is still known")
+                errors::invalid_params("`taskId` names no task of this caller, or one that has expired")
             })?;
         errors::check_scopes(self.all[at].record.as_deref(), ambient)?;
         Ok(at)
     }
 
-    /// How many requests wait for outcomes.
+    /// The number of requests that wait for outcomes.
     pub(super) fn waiting(&self) -> usize {
         self.all.iter().map(|task| task.waiting.len()).sum()
     }
 
-    /// Whether one more request may wait for the outcome of a task, of at most so many for all tasks.
+    /// Whether one more request may wait for the outcome of a task. `most` is the limit for all tasks together.
     pub(super) fn may_wait(&self, at: usize, most: usize) -> bool {
         self.all[at].waiting.len() < MAX_WAITING && self.waiting() < most
     }
 
-    /// One more request waits for an outcome.
+    /// Adds a request that waits for an outcome.
     pub(super) fn wait(&mut self, at: usize, request: ReplyTo) {
         self.all[at].waiting.push(request);
     }
 
-    /// The request of a peer's id does not wait for an outcome any more; `false` if none did.
+    /// Removes the waiting request with a peer's id. `false` if there is none.
     pub(super) fn stop_waiting(&mut self, id: &RawValue) -> bool {
         let before = self.waiting();
         self.all.iter_mut().for_each(|task| task.waiting.retain(|to| !is_same(to.id.as_json(), id.get())));
@@ -215,18 +216,19 @@ impl Tasks {
 }
 
 impl McpServer {
-    /// A call goes on as a task: answers its request with that.
+    /// Continues a call as a task, and answers its request with the task.
     pub(super) fn begin_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        let Some(InFlight { to, awaited: Awaited::ByRequest, origin: Some(origin), party, revision, .. }) =
-            self.pending.get(call)
+        let Some(InFlight {
+            to, recipient: OutcomeRecipient::ByRequest, origin: Some(origin), party, revision, ..
+        }) = self.pending.get(call)
         else {
             return;
         };
         if self.tasks.is_closed || origin.task == TaskWish::Never {
             return;
         }
-        let mut place = self.setup.storage.place(*party);
-        if !self.tasks.has_room_for(*party) || !place.resize(TASK_BYTES) {
+        let mut reservation = self.setup.storage.reserve(*party);
+        if !self.tasks.has_room_for(*party) || !reservation.resize(TASK_BYTES) {
             let failure = Failure::new(FailureKind::Busy, "too many tasks; try again later");
             out.actions.push(Action::Cancel(call));
             return self.resolve(call, Err(failure), ambient, out);
@@ -237,7 +239,7 @@ impl McpServer {
             id: ambient.hex_id(),
             revision: *revision,
             call,
-            lane: to.way.lane,
+            lane: to.route.lane,
             principal: origin.principal.clone(),
             record: origin.record.clone(),
             party: *party,
@@ -245,24 +247,24 @@ impl McpServer {
             updated: ambient.now,
             ttl: origin.ttl.unwrap_or(DEFAULT_TTL),
             state: State::Working,
-            place,
+            reservation,
             waiting: Vec::new(),
         };
-        out.go(to.way.lane);
+        out.go(to.route.lane);
         task_answers::created(&mut out.wire, &to.id, &task, &self.render);
         self.tasks.all.push(task);
         self.pending.change(call, |call| {
-            call.awaited = Awaited::AsTask;
+            call.recipient = OutcomeRecipient::Task;
             if call.revision.is_stateless() {
-                // What is said about a request ends with its answer.
+                // Notices about a request end with its answer.
                 (call.progress_token, call.log_level) = (None, None);
             }
-            // What is said about a task does not, but its exchange does.
-            call.to.way.lane = Lane::MAIN;
+            // Notices about a task continue, but its exchange ends.
+            call.to.route.lane = Lane::MAIN;
         });
     }
 
-    /// The call of a task has ended: keeps what it would have been answered with.
+    /// The call of a task has ended: keeps its answer.
     pub(super) fn end_task(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         let (Some(ended), Some(at)) = (self.pending.remove(call), self.tasks.of(call)) else { return };
         let mut line = Vec::new();
@@ -287,7 +289,7 @@ impl McpServer {
         self.set_task(at, state, ambient, out);
     }
 
-    /// The caller of a task's call is asked something.
+    /// The provider asks the caller of a task a question.
     pub(super) fn task_asks(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Some(at) = self.tasks.of(call) {
             self.set_task(at, State::InputRequired, ambient, out);
@@ -297,13 +299,13 @@ impl McpServer {
         }
     }
 
-    /// Sends the questions of a task where they reach its caller.
+    /// Sends the questions of a task on a lane that reaches its caller.
     ///
-    /// Where exchanges come and go, only a request that waits for the outcome is sure to be listened to; until there
-    /// is one the state of the task tells the caller to make it.
+    /// With separate exchanges, only a request that waits for the outcome is sure to be read. Until there is one, the
+    /// state of the task tells the caller to send such a request.
     pub(super) fn send_task_questions(&mut self, call: CallId, out: &mut Output<'_>) {
         let Some(task) = self.tasks.of(call).map(|at| &self.tasks.all[at]) else { return };
-        let waiting = task.waiting.last().map(|to| to.way.lane);
+        let waiting = task.waiting.last().map(|to| to.route.lane);
         let only_way = (task.lane == Lane::MAIN).then_some(Lane::MAIN);
         let id = task.id.clone();
         if let Some(lane) = waiting.or(only_way) {
@@ -311,8 +313,8 @@ impl McpServer {
         }
     }
 
-    /// A question was answered: if it was the last one of a task, the task goes on.
-    pub(super) fn task_may_go_on(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    /// After the last question of a task is answered, the task continues.
+    pub(super) fn continue_task_if_answered(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Some(at) = self.tasks.of(call)
             && matches!(self.tasks.all[at].state, State::InputRequired)
             && !self.questions.has_any(call)
@@ -321,39 +323,39 @@ impl McpServer {
         }
     }
 
-    /// The caller does not want a task to go on.
+    /// Cancels a task for its caller.
     pub(super) fn cancel_task(&mut self, at: usize, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        self.give_up(self.tasks.all[at].call, out);
+        self.cancel_call(self.tasks.all[at].call, out);
         self.set_task(at, State::Cancelled, ambient, out);
     }
 
-    /// A task is in a new state: tells whoever wants to know.
+    /// Sets the state of a task, and notifies the clients.
     fn set_task(&mut self, at: usize, state: State, ambient: &Ambient<'_>, out: &mut Output<'_>) {
         let task = &mut self.tasks.all[at];
         (task.state, task.updated) = (state, ambient.now);
-        self.tell_task(at, out);
+        self.report_task(at, out);
         let task = &mut self.tasks.all[at];
         if task.state.has_ended() {
             for to in std::mem::take(&mut task.waiting) {
-                out.go(to.way.lane);
+                out.go(to.route.lane);
                 task_answers::outcome(&mut out.wire, &to.id, task);
             }
         }
     }
 
-    /// Forgets tasks whose time is over.
+    /// Removes expired tasks.
     pub(super) fn expire_tasks(&mut self, ambient: &Ambient<'_>, out: &mut Output<'_>) {
         let mut at = 0;
         while at < self.tasks.all.len() {
             if self.tasks.all[at].expires() <= ambient.now.elapsed {
-                self.end_now(at, &errors::invalid_params("the time of the task is over"), out);
+                self.end_now(at, &errors::invalid_params("the task has expired"), out);
             } else {
                 at += 1;
             }
         }
     }
 
-    /// Nobody comes back for a task any more.
+    /// Ends all tasks.
     pub(super) fn close_tasks(&mut self, out: &mut Output<'_>) {
         self.tasks.is_closed = true;
         let stopping = "the session ended before the task did".to_owned();
@@ -366,7 +368,7 @@ impl McpServer {
     fn end_now(&mut self, at: usize, why: &rpc::Error<'_>, out: &mut Output<'_>) {
         let task = self.tasks.all.remove(at);
         if !task.state.has_ended() {
-            self.give_up(task.call, out);
+            self.cancel_call(task.call, out);
         }
         for to in task.waiting {
             self.refuse(&to, why, out);

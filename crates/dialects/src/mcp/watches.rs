@@ -1,7 +1,7 @@
-//! Resources whose changes somebody wants to hear of: a session, or a listener.
+//! The resources to which a session or a listener is subscribed.
 //!
-//! Each holds one [`gladhand_core::operations::Operation::Watch`] of whoever has the resource, which is taken back when it
-//! is forgotten here.
+//! Each entry holds one [`gladhand_core::operations::Operation::Watch`] of the provider. It is cancelled when the entry
+//! is removed.
 
 use std::collections::BTreeMap;
 
@@ -9,51 +9,51 @@ use gladhand_core::operations::{Update, WatchId, is_part_of, subscription_weight
 
 use crate::side::{Action, Output};
 
-/// How many resources a session may watch; one with a long URI counts as several.
+/// Maximum number of resources of a session. One with a long URI counts as several.
 const MAX_WATCHED: usize = 1024;
 
-/// The longest URI that is kept for watching.
-pub(super) const LONGEST_URI: usize = 4096;
+/// Maximum length of a URI in a subscription, in bytes.
+pub(super) const MAX_URI_BYTES: usize = 4096;
 
-/// Resources that are watched for somebody.
+/// The resources of one subscriber.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     uris: BTreeMap<String, Watch>,
-    /// Whether whoever wanted to know is gone.
+    /// Whether the subscriber is gone.
     is_closed: bool,
 }
 
 #[derive(Debug)]
 struct Watch {
     id: WatchId,
-    /// Whether a change of it is still to be told.
-    is_owed: bool,
+    /// Whether a change must still be reported.
+    is_unreported: bool,
 }
 
 impl Watches {
-    /// Remembers a resource; one that was there already, or comes too late, is taken back at once.
+    /// Adds a resource. If it is already present, or the subscriber is gone, the new subscription is cancelled.
     pub(super) fn add(&mut self, uri: &str, id: WatchId, out: &mut Output<'_>) {
         if self.is_closed || self.uris.contains_key(uri) {
             out.actions.push(Action::Unwatch(uri.to_owned(), id));
         } else {
-            self.uris.insert(uri.to_owned(), Watch { id, is_owed: false });
+            self.uris.insert(uri.to_owned(), Watch { id, is_unreported: false });
         }
     }
 
-    /// Forgets a resource.
+    /// Removes a resource.
     pub(super) fn remove(&mut self, uri: &str, out: &mut Output<'_>) {
         if let Some((uri, watch)) = self.uris.remove_entry(uri) {
             out.actions.push(Action::Unwatch(uri, watch.id));
         }
     }
 
-    /// Forgets all of them.
+    /// Removes all resources.
     pub(super) fn clear(&mut self, out: &mut Output<'_>) {
         let all = std::mem::take(&mut self.uris);
         out.actions.extend(all.into_iter().map(|(uri, watch)| Action::Unwatch(uri, watch.id)));
     }
 
-    /// Forgets all of them, and those that are still to come.
+    /// Removes all resources, and cancels those that are added later.
     pub(super) fn close(&mut self, out: &mut Output<'_>) {
         self.is_closed = true;
         self.clear(out);
@@ -67,7 +67,7 @@ impl Watches {
         self.uris.len()
     }
 
-    /// Whether a session may watch this resource too.
+    /// Whether a session may subscribe to this resource too.
     pub(super) fn has_room_for(&self, uri: &str) -> bool {
         self.uris().chain([uri]).map(subscription_weight).sum::<usize>() <= MAX_WATCHED
     }
@@ -76,32 +76,32 @@ impl Watches {
         self.uris.keys().map(String::as_str)
     }
 
-    /// Whether a change is to be told: of a resource that is watched, itself or as a part of one that is.
+    /// Whether a change must be reported: a subscribed resource or a part of one changed.
     pub(super) fn cover(&self, update: &Update) -> bool {
         wholes_of(&self.uris, &update.uri).any(|(_, watch)| !update.denied.contains(&watch.id))
     }
 
-    /// A resource changed at a time when nobody may be told.
-    pub(super) fn owe(&mut self, update: &Update) {
+    /// Records a change that cannot be reported yet.
+    pub(super) fn record_update(&mut self, update: &Update) {
         for (uri, watch) in &mut self.uris {
-            watch.is_owed |= watch.hears(uri, update);
+            watch.is_unreported |= watch.concerns(uri, update);
         }
     }
 
-    /// What is still to be told.
-    pub(super) fn take_owed(&mut self) -> Vec<String> {
-        let owed = self.uris.iter_mut().filter(|(_, watch)| watch.is_owed);
+    /// Takes the resources whose changes must still be reported.
+    pub(super) fn take_unreported(&mut self) -> Vec<String> {
+        let unreported = self.uris.iter_mut().filter(|(_, watch)| watch.is_unreported);
         let take = |(uri, watch): (&String, &mut Watch)| {
-            watch.is_owed = false;
+            watch.is_unreported = false;
             uri.clone()
         };
-        owed.map(take).collect()
+        unreported.map(take).collect()
     }
 }
 
 impl Watch {
-    /// Whether a change is one of what it watches, which is this URI, and may be told.
-    fn hears(&self, uri: &str, update: &Update) -> bool {
+    /// Whether an update concerns this subscription, whose resource is `uri`, and may be reported.
+    fn concerns(&self, uri: &str, update: &Update) -> bool {
         is_part_of(&update.uri, uri) && !update.denied.contains(&self.id)
     }
 }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_a_watched_resource_is_covered_and_a_namesake_is_not() {
+    fn a_part_of_a_watched_resource_is_covered() {
         let mut watches = Watches::default();
         let mut out = Output::onto(Vec::new());
         watches.add("file:///a", WatchId(1), &mut out);
@@ -130,20 +130,20 @@ mod tests {
     }
 
     #[test]
-    fn a_subscription_that_may_not_hear_of_a_change_is_told_nothing() {
+    fn a_denied_subscription_gets_no_update() {
         let mut watches = Watches::default();
         let mut out = Output::onto(Vec::new());
         watches.add("a:", WatchId(1), &mut out);
         watches.add("b:", WatchId(2), &mut out);
         let denied = |uri: &str| Update { denied: vec![WatchId(1)], ..Update::of(uri) };
         assert!(!watches.cover(&denied("a:")) && watches.cover(&denied("b:")) && watches.cover(&Update::of("a:")));
-        watches.owe(&denied("a:"));
-        watches.owe(&denied("b:"));
-        assert_eq!(watches.take_owed(), ["b:"]);
+        watches.record_update(&denied("a:"));
+        watches.record_update(&denied("b:"));
+        assert_eq!(watches.take_unreported(), ["b:"]);
     }
 
     #[test]
-    fn every_watch_is_taken_back_once() {
+    fn every_watch_is_cancelled_once() {
         let mut watches = Watches::default();
         let mut out = Output::onto(Vec::new());
         let unwatched = |out: &mut Output<'_>| -> Vec<String> {
@@ -156,8 +156,8 @@ mod tests {
         watches.add("a:", WatchId(3), &mut out);
         watches.remove("c:", &mut out);
         assert_eq!(unwatched(&mut out), [r#"Unwatch("a:", WatchId(3))"#]);
-        watches.owe(&Update::of("b:/1"));
-        assert_eq!((watches.take_owed(), watches.take_owed().len()), (vec!["b:".to_owned()], 0));
+        watches.record_update(&Update::of("b:/1"));
+        assert_eq!((watches.take_unreported(), watches.take_unreported().len()), (vec!["b:".to_owned()], 0));
         watches.remove("a:", &mut out);
         watches.clear(&mut out);
         assert_eq!(unwatched(&mut out), [r#"Unwatch("a:", WatchId(1))"#, r#"Unwatch("b:", WatchId(2))"#]);
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(
             (watches.len(), unwatched(&mut out)),
             (0, vec![r#"Unwatch("d:", WatchId(4))"#.to_owned()]),
-            "too late"
+            "a closed set must cancel new subscriptions"
         );
     }
 }

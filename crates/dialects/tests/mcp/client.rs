@@ -1,4 +1,4 @@
-//! Our client against a server that is played by hand.
+//! Tests of our client against a server that the test plays.
 
 use gladhand_core::negotiation::{Agreement, Capability, Refusal, Side, Verdict, Why};
 use gladhand_core::operations::{
@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use crate::*;
 
-/// A client with everything that it sent and heard.
+/// A client, with everything that it sent and reported.
 pub(crate) struct Hand {
     client: Box<dyn Client>,
     pub(crate) sent: Vec<String>,
     pub(crate) events: Vec<Event>,
-    /// The way on which the next step comes.
+    /// The lane of the next step.
     pub(crate) lane: Lane,
     elapsed: Duration,
 }
@@ -45,7 +45,7 @@ impl Hand {
         self.step(|client, ambient, heard| client.receive(line, ambient, heard));
     }
 
-    /// Lets bytes come that may be no message at all.
+    /// Passes bytes to the client that may not be a valid message.
     pub(crate) fn reads(&mut self, bytes: &[u8]) {
         self.step(|client, ambient, heard| match DIALECT.text.read(Line::Bytes(bytes)) {
             Ok(Some(text)) => client.receive(&text, ambient, heard),
@@ -66,7 +66,7 @@ impl Hand {
 
     pub(crate) fn take_opening(&mut self) -> Result<Arc<Agreement>, Refusal> {
         let at = self.events.iter().position(|event| matches!(event, Event::Opened(_) | Event::Refused(_)));
-        match self.events.remove(at.expect("an end of the opening")) {
+        match self.events.remove(at.expect("the opening must have ended")) {
             Event::Opened(agreement) => Ok(agreement),
             Event::Refused(refusal) => Err(refusal),
             _ => unreachable!(),
@@ -75,13 +75,13 @@ impl Hand {
 
     pub(crate) fn take_outcome(&mut self, id: u64) -> Outcome {
         let at = self.events.iter().position(|event| matches!(event, Event::Answered(call, _) if call.0 == id));
-        match self.events.remove(at.expect("an outcome")) {
+        match self.events.remove(at.expect("the call must have an outcome")) {
             Event::Answered(_, outcome) => outcome,
             _ => unreachable!(),
         }
     }
 
-    /// Lets a line come on the way of one of our requests.
+    /// Passes a line to the client on the lane of one of our requests.
     pub(crate) fn hears_on(&mut self, lane: u64, line: &str) {
         self.lane = Lane(lane);
         self.hears(line);
@@ -100,10 +100,10 @@ impl Hand {
         self.step(|client, ambient, heard| client.answer(question, answered, ambient, heard));
     }
 
-    /// Moves the clock to the client's next deadline, which there must be, and returns how long that took.
+    /// Advances the clock to the client's next deadline, which must exist, and returns the elapsed time.
     pub(crate) fn wakes(&mut self) -> Duration {
         let before = self.elapsed;
-        self.elapsed = self.client.deadline().expect("a deadline");
+        self.elapsed = self.client.deadline().expect("the client must have a deadline");
         self.step(|client, ambient, heard| client.wake(ambient, heard));
         self.elapsed - before
     }
@@ -116,14 +116,14 @@ impl Hand {
         self.client.headers(line)
     }
 
-    /// The only line that was sent, as a tree.
+    /// The only sent line, as a tree.
     pub(crate) fn only_sent(&mut self) -> Value {
         let mut sent = self.take_sent();
         assert_eq!(sent.len(), 1, "{sent:?}");
         sent.remove(0)
     }
 
-    /// The questions that were asked, with the calls that they belong to.
+    /// The reported questions, with their calls.
     pub(crate) fn take_asked(&mut self) -> Vec<(QuestionId, Option<CallId>, Question)> {
         let (asked, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.events).into_iter().partition(|event| matches!(event, Event::Asked(..)));
@@ -135,7 +135,7 @@ impl Hand {
         asked.collect()
     }
 
-    /// The notices that were heard, as text.
+    /// The reported notices, as text.
     pub(crate) fn take_notices(&mut self) -> Vec<String> {
         let events = std::mem::take(&mut self.events);
         let (notices, rest): (Vec<_>, Vec<_>) = events.into_iter().partition(|event| matches!(event, Event::Notice(_)));
@@ -147,7 +147,7 @@ impl Hand {
         notices.collect()
     }
 
-    /// Whether nothing has become of a call yet.
+    /// Whether a call has no outcome yet.
     pub(crate) fn is_open(&self, id: u64) -> bool {
         !self.events.iter().any(|event| matches!(event, Event::Answered(call, _) if call.0 == id))
     }
@@ -170,7 +170,7 @@ fn initialized_with(version: &str, capabilities: &str) -> String {
     result("1", &format!(r#"{{"protocolVersion":"{version}","capabilities":{capabilities},"serverInfo":{info}}}"#))
 }
 
-/// A client in an open session with a server that declared these; its opening is id 1.
+/// A client in an open session with a server that declares these capabilities. The opening has id 1.
 pub(crate) fn opened_with(setup: ClientSetup, capabilities: &str) -> Hand {
     let version = setup.version.clone();
     let mut hand = Hand::new(setup);
@@ -184,12 +184,12 @@ pub(crate) fn opened_with(setup: ClientSetup, capabilities: &str) -> Hand {
     hand
 }
 
-/// Everything that a server can declare, but tasks.
+/// Everything that a server can declare, except tasks.
 pub(crate) const EVERYTHING: &str = r#"{"tools":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"prompts":{"listChanged":true},"completions":{},"logging":{}}"#;
 
 const DISCOVERED: &str = r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}"#;
 
-/// A client in an open session; its opening is id 1.
+/// A client in an open session. The opening has id 1.
 pub(crate) fn open_client(version: &str) -> Hand {
     let mut hand = Hand::new(client_setup(version));
     match version {
@@ -202,7 +202,7 @@ pub(crate) fn open_client(version: &str) -> Hand {
 }
 
 #[test]
-fn the_opening_says_who_we_are_and_what_we_provide() {
+fn the_opening_contains_our_identity_and_capabilities() {
     let provides = vec![(Capability::named("roots"), None), (Capability::named("roots.listChanged"), None)];
     let mut hand = Hand::new(ClientSetup { provides: provides.clone(), ..client_setup("2025-06-18") });
     let expected = serde_json::json!({
@@ -227,7 +227,7 @@ fn the_opening_says_who_we_are_and_what_we_provide() {
 }
 
 #[test]
-fn an_older_version_is_taken_and_shown_and_an_unknown_one_is_left() {
+fn an_older_version_is_accepted_and_an_unknown_one_refused() {
     for version in HANDSHAKE {
         for offered in HANDSHAKE {
             let mut hand = Hand::new(client_setup(version));
@@ -251,7 +251,7 @@ fn an_older_version_is_taken_and_shown_and_an_unknown_one_is_left() {
 }
 
 #[test]
-fn what_the_server_declared_is_all_in_the_agreement() {
+fn the_agreement_contains_all_server_declarations() {
     let mut hand = Hand::new(client_setup("2025-06-18"));
     hand.hears(&initialize_result("2025-06-18"));
     let agreement = hand.take_opening().unwrap();
@@ -273,7 +273,7 @@ fn what_the_server_declared_is_all_in_the_agreement() {
 }
 
 #[test]
-fn refusals_have_reasons() {
+fn every_refused_opening_has_a_reason() {
     let error =
         |code: i64, data: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":{code},"message":"no"{data}}}}}"#);
     let mismatch = |asked: &str, spoken: &[&str]| Refusal::VersionMismatch {
@@ -308,7 +308,7 @@ fn refusals_have_reasons() {
     ] {
         let mut hand = Hand::new(client_setup(version));
         hand.hears(&line);
-        // Who refuses a version and names it as one to try is taken at its word, once.
+        // A server that refuses a version and lists it as supported gets one more try.
         hand.hears(&line.replace(r#""id":1"#, r#""id":2"#));
         assert_eq!(hand.take_opening().unwrap_err().word(), "peer_misbehaved", "{version} {line}");
     }
@@ -320,7 +320,7 @@ fn refusals_have_reasons() {
 }
 
 #[test]
-fn careless_servers_are_tolerated() {
+fn common_deviations_of_servers_are_tolerated() {
     let mut hand = Hand::new(client_setup("2025-11-25"));
     hand.take_sent();
     for line in [
@@ -336,7 +336,7 @@ fn careless_servers_are_tolerated() {
     }
     assert_eq!(hand.drops(), 7);
     hand.hears(PING);
-    assert_eq!(hand.take_sent(), [value(PONG)], "a ping is answered before the result too");
+    assert_eq!(hand.take_sent(), [value(PONG)], "a ping must be answered before the result too");
     hand.hears(&initialize_result("2025-11-25").replace(r#""id":1"#, r#""id":1.0"#));
     assert_eq!(hand.take_opening().unwrap().version, "2025-11-25");
     hand.take_sent();
@@ -344,7 +344,7 @@ fn careless_servers_are_tolerated() {
     hand.hears(&result("2.0", r#"{"content":[]}"#));
     hand.hears(&result("2", r#"{"content":[]}"#));
     assert!(hand.take_outcome(5).is_ok());
-    assert_eq!(hand.drops(), 8, "the second answer is dropped");
+    assert_eq!(hand.drops(), 8, "the second answer must be dropped");
     hand.take_sent();
     for method in ["roots/list", "sampling/createMessage", "elicitation/create", "nonsense"] {
         hand.hears(&request("0", method, "{}"));
@@ -361,7 +361,7 @@ fn a_stateless_server_may_not_ask_anything() {
 }
 
 #[test]
-fn requests_are_written_as_their_era_wants_them() {
+fn requests_have_the_form_of_their_era() {
     let mut hand = open_client("2025-06-18");
     hand.step(|client, ambient, heard| client.call(Call::new(CallId(1), bare_call("t")), None, ambient, heard));
     hand.calls(2, bare_call("t"));
@@ -382,7 +382,7 @@ fn requests_are_written_as_their_era_wants_them() {
 }
 
 #[test]
-fn pages_are_followed_to_the_end_and_circles_are_noticed() {
+fn pages_are_followed_to_the_end_and_loops_are_detected() {
     for version in DIALECT.versions {
         let mut hand = open_client(version);
         hand.calls(1, Operation::ListTools);
@@ -420,7 +420,7 @@ fn pages_are_followed_to_the_end_and_circles_are_noticed() {
 }
 
 #[test]
-fn results_keep_what_the_model_does_not_know() {
+fn results_keep_unknown_members() {
     let mut hand = open_client(STATELESS);
     hand.calls(1, bare_call("t"));
     hand.hears(&result(
@@ -449,7 +449,7 @@ fn results_keep_what_the_model_does_not_know() {
 }
 
 #[test]
-fn what_is_no_complete_result_is_a_failure_that_says_why() {
+fn an_incomplete_result_is_a_failure_with_a_reason() {
     for (answer, kind, words) in [
         (
             r#""result":{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create"},"l":{"method":"roots/list"}}}"#,
@@ -479,7 +479,7 @@ fn what_is_no_complete_result_is_a_failure_that_says_why() {
 }
 
 #[test]
-fn notices_reach_the_call_that_they_are_about() {
+fn notices_reach_their_call() {
     let mut hand = open_client("2025-11-25");
     hand.calls(7, bare_call("t"));
     hand.hears(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1,"total":4,"message":"m"}}"#);
@@ -500,9 +500,9 @@ fn notices_reach_the_call_that_they_are_about() {
         .collect();
     let expected = [
         "progress of 7 Some(4.0)",
-        r#"Dropped("a notification that nobody here waits for")"#,
+        r#"Dropped("a notification without a recipient")"#,
         r#"log error "d""#,
-        r#"Dropped("a notification that nobody here waits for")"#,
+        r#"Dropped("a notification without a recipient")"#,
         "tools changed",
         r#"Passed("a notification that was not agreed")"#,
         "Notice(PromptsChanged)",
@@ -511,7 +511,7 @@ fn notices_reach_the_call_that_they_are_about() {
 }
 
 #[test]
-fn a_lost_upstream_fails_every_call_once_and_a_cancelled_one_is_told() {
+fn a_lost_upstream_fails_every_call_once() {
     let mut hand = open_client("2025-11-25");
     for id in 1..=3 {
         hand.calls(id, bare_call("t"));

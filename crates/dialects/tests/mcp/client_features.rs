@@ -1,4 +1,4 @@
-//! Our client lists, reads, fills in and completes; what was not agreed is absent.
+//! Tests of our client: lists, reads, prompts and completions. A feature that was not agreed counts as absent.
 
 use gladhand_core::operations::call::no_arguments;
 use gladhand_core::operations::{
@@ -21,7 +21,7 @@ fn completion(of: CompletionOf<'static>) -> Operation<'static> {
 }
 
 #[test]
-fn each_operation_is_written_as_the_wire_wants_it() {
+fn each_operation_has_its_wire_form() {
     let mut hand = opened_with(client_setup("2025-11-25"), EVERYTHING);
     for (call, operation) in [
         Operation::ListResources,
@@ -55,7 +55,7 @@ fn each_operation_is_written_as_the_wire_wants_it() {
 }
 
 #[test]
-fn what_was_not_agreed_is_absent() {
+fn features_that_were_not_agreed_are_absent() {
     for version in DIALECT.versions {
         let mut hand = opened_with(client_setup(version), "{}");
         hand.calls(1, Operation::ListTools);
@@ -75,7 +75,7 @@ fn what_was_not_agreed_is_absent() {
         assert_eq!(kinds, [unknown[0], unknown[1], FailureKind::Unsupported, FailureKind::UnknownPrompt]);
         assert_eq!(hand.sent, NOTHING);
         hand.calls(9, completion(CompletionOf::Prompt("p".into())));
-        // The oldest revision has no word for it, so one may try.
+        // The oldest revision has no capability for completion, so a client may try.
         assert_eq!(hand.sent.len(), usize::from(*version == "2024-11-05"), "{version}");
     }
     let mut hand = opened_with(client_setup("2025-11-25"), r#"{"resources":{}}"#);
@@ -90,7 +90,7 @@ fn extra(members: &[(String, Box<RawValue>)]) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn lists_keep_what_the_model_does_not_know() {
+fn lists_keep_unknown_members() {
     let mut hand = opened_with(client_setup("2025-11-25"), EVERYTHING);
     hand.calls(1, Operation::ListResources);
     hand.hears(&result("2", r#"{"resources":[{"uri":"a:b","name":"n","size":3.0},{"name":"lost"}],"nextCursor":"c"}"#));
@@ -141,7 +141,7 @@ fn contents_prompts_and_completions_are_read() {
 }
 
 #[test]
-fn what_is_unknown_is_told_apart_from_what_failed() {
+fn unknown_items_and_failures_are_distinguished() {
     let (read, watch) = (Operation::ReadResource("a:b".into()), Operation::Watch("a:b".into()));
     for (operation, error, kind) in [
         (read.clone(), r#"{"code":-32002,"message":"no"}"#, FailureKind::UnknownResource),
@@ -167,7 +167,7 @@ fn what_is_unknown_is_told_apart_from_what_failed() {
 }
 
 #[test]
-fn a_log_level_is_asked_for_as_the_era_wants_it() {
+fn a_log_level_is_set_in_the_form_of_the_era() {
     let wanting = |version| ClientSetup { log_level: Some(Level::Warning), ..client_setup(version) };
     let mut hand = opened_with(wanting("2025-06-18"), EVERYTHING);
     let sent = hand.only_sent();
@@ -179,7 +179,7 @@ fn a_log_level_is_asked_for_as_the_era_wants_it() {
 }
 
 #[test]
-fn all_changes_are_told_of() {
+fn all_changes_are_reported() {
     let url =
         ["elicitation", "elicitation.url"].map(|name| (gladhand_core::negotiation::Capability::named(name), None));
     let setup = ClientSetup { provides: url.to_vec(), ..client_setup("2025-11-25") };
@@ -204,7 +204,7 @@ fn all_changes_are_told_of() {
 }
 
 #[test]
-fn log_lines_belong_to_the_call_whose_exchange_they_come_on() {
+fn log_lines_belong_to_the_call_of_their_exchange() {
     let line = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"d"}}"#;
     let setup = ClientSetup { exchanges: true, ..client_setup("2025-11-25") };
     let mut hand = opened_with(setup, EVERYTHING);
@@ -217,12 +217,15 @@ fn log_lines_belong_to_the_call_whose_exchange_they_come_on() {
     let mut hand = open_client("2025-11-25");
     hand.calls(7, bare_call("t"));
     hand.hears(line);
-    assert!(hand.take_notices()[0].starts_with("Log(None"), "on one channel it may be about a call that has ended");
+    assert!(
+        hand.take_notices()[0].starts_with("Log(None"),
+        "on a shared channel, a log line may belong to an earlier call"
+    );
     assert!(!hand.events.iter().any(|event| matches!(event, Event::Dropped(_))));
 }
 
 #[test]
-fn headers_mirror_the_body_where_the_era_wants_it() {
+fn headers_mirror_the_body_in_the_stateless_era() {
     let setup = |version| ClientSetup { exchanges: true, ..client_setup(version) };
     let schema = r#"{"type":"object","properties":{"r":{"type":"string","x-mcp-header":"Region"}}}"#;
     let bad = schema.replace("Region", "No Header");
@@ -250,11 +253,14 @@ fn headers_mirror_the_body_where_the_era_wants_it() {
     let mut hand = opened_with(client_setup(STATELESS), EVERYTHING);
     hand.calls(1, Operation::ListTools);
     hand.hears(&result("2", &list));
-    assert!(matches!(hand.take_outcome(1), Ok(Reply::Tools(tools)) if tools.len() == 2), "no headers, no rules");
+    assert!(
+        matches!(hand.take_outcome(1), Ok(Reply::Tools(tools)) if tools.len() == 2),
+        "without headers, their rules must not apply"
+    );
 }
 
 #[test]
-fn a_call_refused_for_its_headers_is_repeated_once_with_what_a_list_tells() {
+fn a_call_refused_for_its_headers_is_repeated_after_a_new_list() {
     let mut hand = opened_with(ClientSetup { exchanges: true, ..client_setup(STATELESS) }, EVERYTHING);
     hand.calls(1, bare_call("t"));
     let refusal = |id: u64| format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32020,"message":"header"}}}}"#);

@@ -1,4 +1,4 @@
-//! Whatever an upstream answers, asks, loses or leaves out: every call of ours has exactly one outcome.
+//! Property test of our client: for any behaviour of the upstream, every call has exactly one outcome.
 
 use gladhand_core::negotiation::Capability;
 use gladhand_core::operations::{Failure, FailureKind, Operation};
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::client::{EVERYTHING, opened_with};
 use crate::*;
 
-/// Results of all kinds, fitting or not.
+/// Results of all kinds, valid or not.
 const ANSWERS: [&str; 12] = [
     r#""result":{"content":[]}"#,
     r#""result":{"tools":[],"resources":[],"nextCursor":"n"}"#,

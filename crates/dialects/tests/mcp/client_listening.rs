@@ -1,4 +1,4 @@
-//! Word of changes: subscriptions, and the stream that takes their place.
+//! Tests of change notifications: subscriptions, and the stream that replaces them.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn subscriptions_of_the_handshake_are_counted() {
     assert!(hand.take_outcome(1).is_ok() && hand.take_outcome(2).is_ok());
     hand.take_sent();
     unwatch(&mut hand);
-    assert_eq!(hand.sent, NOTHING, "somebody else still wants to hear of it");
+    assert_eq!(hand.sent, NOTHING, "another subscriber is left");
     unwatch(&mut hand);
     let sent = hand.only_sent();
     assert_eq!((&sent["method"], &sent["params"]["uri"]), (&"resources/unsubscribe".into(), &"a:b".into()));
@@ -50,7 +50,7 @@ fn subscriptions_of_the_handshake_are_counted() {
 }
 
 #[test]
-fn a_stream_is_opened_for_what_the_server_can_tell() {
+fn a_stream_requests_the_declared_changes() {
     let mut hand = listening(false);
     let sent = hand.only_sent();
     assert_eq!(sent["method"], "subscriptions/listen");
@@ -60,13 +60,17 @@ fn a_stream_is_opened_for_what_the_server_can_tell() {
     hand.hears(&acknowledged(2, LISTS));
     hand.hears(&tagged(2, "tools/list_changed", ""));
     hand.hears(&tagged(9, "prompts/list_changed", ""));
-    assert_eq!(hand.take_notices(), ["ToolsChanged"], "only what was asked for");
+    assert_eq!(hand.take_notices(), ["ToolsChanged"], "only requested changes may be reported");
     assert_eq!(opened_with(ClientSetup { listen: true, ..client_setup(STATELESS) }, r#"{"tools":{}}"#).sent, NOTHING);
-    assert_eq!(opened_with(client_setup(STATELESS), EVERYTHING).sent, NOTHING, "nobody asked for it");
+    assert_eq!(
+        opened_with(client_setup(STATELESS), EVERYTHING).sent,
+        NOTHING,
+        "no stream may be opened without a request"
+    );
 }
 
 #[test]
-fn to_watch_more_a_second_stream_takes_the_place_of_the_first() {
+fn a_second_stream_replaces_the_first_to_add_a_resource() {
     for exchanges in [false, true] {
         let mut hand = listening(exchanges);
         hand.hears(&acknowledged(2, LISTS));
@@ -84,9 +88,17 @@ fn to_watch_more_a_second_stream_takes_the_place_of_the_first() {
         assert_eq!(next["params"]["notifications"]["resourceSubscriptions"], serde_json::json!(["a:b", "c:d"]));
         let let_go = hand.events.iter().any(|event| matches!(event, Event::LetGo(Lane(2))));
         let cancelled = sent[0]["params"]["requestId"] == 2;
-        assert_eq!((let_go, cancelled), (exchanges, !exchanges), "the first stream is ended in its way");
+        assert_eq!(
+            (let_go, cancelled),
+            (exchanges, !exchanges),
+            "the first stream must be ended in the way of its transport"
+        );
         hand.hears(&acknowledged(4, &format!(r#"{LISTS},"resourceSubscriptions":["a:b"]"#)));
-        assert_eq!(hand.take_outcome(2).unwrap_err().kind, FailureKind::UnknownResource, "it was not honoured");
+        assert_eq!(
+            hand.take_outcome(2).unwrap_err().kind,
+            FailureKind::UnknownResource,
+            "the resource was not confirmed"
+        );
         hand.hears(&tagged(4, "resources/updated", r#""uri":"a:b/part""#));
         assert_eq!(hand.take_notices(), ["ToolsChanged", r#"ResourceUpdated(Update { uri: "a:b/part", denied: [] })"#]);
         hand.take_sent();
@@ -96,7 +108,7 @@ fn to_watch_more_a_second_stream_takes_the_place_of_the_first() {
 }
 
 #[test]
-fn a_stream_that_ends_is_opened_again_and_the_gap_is_told() {
+fn a_stream_that_ends_is_reopened_and_the_gap_is_reported() {
     let mut hand = listening(true);
     hand.hears(&acknowledged(2, LISTS));
     hand.take_sent();
@@ -104,17 +116,17 @@ fn a_stream_that_ends_is_opened_again_and_the_gap_is_told() {
     assert_eq!(hand.wakes(), Duration::from_millis(250));
     assert_eq!(hand.only_sent()["method"], "subscriptions/listen");
     hand.loses(3, Loss::Broken);
-    assert_eq!(hand.wakes(), Duration::from_millis(500), "a little later each time");
+    assert_eq!(hand.wakes(), Duration::from_millis(500), "the pause must grow");
     hand.hears(&acknowledged(4, LISTS));
     assert_eq!(hand.take_notices(), ["ToolsChanged", "PromptsChanged", "ResourcesChanged"]);
     let mut hand = listening(false);
     hand.hears(&acknowledged(2, LISTS));
     hand.hears(&cancel("2"));
-    assert!(hand.has_deadline(), "a server may also end it with a cancellation");
+    assert!(hand.has_deadline(), "a cancellation must also end a stream");
 }
 
 #[test]
-fn a_stream_that_is_refused_is_not_asked_for_again() {
+fn a_refused_stream_is_not_requested_again() {
     let refusal = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"no"}}"#;
     let mut hand = listening(false);
     hand.hears(refusal);
@@ -131,7 +143,7 @@ fn a_stream_that_is_refused_is_not_asked_for_again() {
     assert_eq!(hand.take_outcome(2).unwrap_err().kind, FailureKind::Cancelled);
 }
 
-/// The resources of a request to listen, which asks for changes of lists too.
+/// The resources of a listen request. It must also ask for changes of lists.
 fn uris(listen: &Value) -> Vec<&str> {
     let filter = &listen["params"]["notifications"];
     assert_eq!(filter["toolsListChanged"], true, "{listen}");
@@ -144,7 +156,7 @@ fn refusal(id: u64) -> String {
 }
 
 #[test]
-fn a_resource_that_is_one_too_many_fails_alone_and_lists_are_told() {
+fn an_excess_resource_fails_and_list_changes_are_still_reported() {
     let mut hand = listening(true);
     hand.hears(&acknowledged(2, LISTS));
     hand.calls(1, watch("a:b"));
@@ -156,10 +168,10 @@ fn a_resource_that_is_one_too_many_fails_alone_and_lists_are_told() {
     assert_eq!(uris(&hand.only_sent()), ["a:b", "c:d"]);
     hand.hears(&refusal(4));
     assert_eq!(hand.take_outcome(2).unwrap_err().kind, FailureKind::UpstreamError);
-    assert_eq!(uris(&hand.only_sent()), ["a:b", "e:f"], "the next is asked for without it");
+    assert_eq!(uris(&hand.only_sent()), ["a:b", "e:f"], "the next stream must not contain the refused resource");
     hand.loses(5, Loss::Status(400));
     assert_eq!(hand.take_outcome(3).unwrap_err().kind, FailureKind::UpstreamError);
-    assert_eq!(hand.sent, NOTHING, "the stream that there is tells of everything that is left");
+    assert_eq!(hand.sent, NOTHING, "the current stream covers all remaining resources");
     hand.hears(&tagged(3, "tools/list_changed", ""));
     assert_eq!(hand.take_notices(), ["ToolsChanged"]);
     hand.step(|client, ambient, heard| client.unwatch("a:b", ambient, heard));
@@ -167,7 +179,7 @@ fn a_resource_that_is_one_too_many_fails_alone_and_lists_are_told() {
 }
 
 #[test]
-fn a_stream_that_is_opened_anew_is_asked_for_with_fewer_resources_until_it_is_granted() {
+fn a_reopened_stream_requests_fewer_resources_until_granted() {
     let mut hand = listening(true);
     hand.hears(&acknowledged(2, LISTS));
     let all = ["a:", "b:", "c:", "d:"];
@@ -189,11 +201,11 @@ fn a_stream_that_is_opened_anew_is_asked_for_with_fewer_resources_until_it_is_gr
     hand.hears(&tagged(10, "tools/list_changed", ""));
     assert_eq!(hand.take_notices(), ["ToolsChanged"]);
     hand.step(|client, ambient, heard| client.unwatch("d:", ambient, heard));
-    assert_eq!(uris(&hand.only_sent()), all[..3], "there may be room now");
+    assert_eq!(uris(&hand.only_sent()), all[..3], "all resources must be requested again");
 }
 
 #[test]
-fn a_resource_that_is_not_honoured_is_unknown_or_such_things_are_not_supported() {
+fn an_unconfirmed_resource_is_unknown_or_unsupported() {
     for (filter, kind) in [
         (r#""resourceSubscriptions":["c:d"]"#, FailureKind::UnknownResource),
         ("", FailureKind::Unsupported),

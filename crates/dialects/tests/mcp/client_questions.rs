@@ -1,4 +1,4 @@
-//! What a server of the handshake era asks of our client.
+//! Tests of questions that a server of the handshake era sends to our client.
 
 use gladhand_core::negotiation::Capability;
 use gladhand_core::operations::{CallId, Failure, FailureKind, QuestionKind};
@@ -35,12 +35,12 @@ fn a_question_is_passed_on_and_its_answer_written_under_its_id() {
         hand.answers(id, Ok(json::raw("{\"x\":\n1.0}".to_owned())));
         assert_eq!(hand.sent, [r#"{"jsonrpc":"2.0","id":"q","result":{"x": 1.0}}"#]);
         hand.answers(id, Ok(json::raw("{}".to_owned())));
-        assert_eq!(hand.sent.len(), 1, "the second answer goes nowhere");
+        assert_eq!(hand.sent.len(), 1, "a second answer must not be sent");
     }
 }
 
 #[test]
-fn a_question_belongs_to_a_call_only_if_that_is_sure() {
+fn a_question_belongs_to_a_call_only_if_unambiguous() {
     let mut hand = asked(&["roots"]);
     hand.hears(&request("1", "roots/list", "{}"));
     hand.calls(7, bare_call("t"));
@@ -59,7 +59,7 @@ fn a_question_belongs_to_a_call_only_if_that_is_sure() {
 }
 
 #[test]
-fn what_we_do_not_provide_is_refused_at_once() {
+fn questions_without_a_capability_are_refused() {
     for (names, method, params, code) in [
         (&["roots"][..], "sampling/createMessage", "{}", -32601),
         (&["elicitation"], "elicitation/create", r#"{"mode":"url"}"#, -32602),
@@ -81,7 +81,7 @@ fn what_we_do_not_provide_is_refused_at_once() {
     }
     let mut hand = opened_with(providing("2025-03-26", &["elicitation"]), EVERYTHING);
     hand.hears(&request("1", "elicitation/create", "{}"));
-    assert_eq!(hand.only_sent()["error"]["code"], -32601, "the revision has no such thing");
+    assert_eq!(hand.only_sent()["error"]["code"], -32601, "the revision does not have this method");
     let mut hand = asked(&["elicitation", "elicitation.form", "elicitation.url"]);
     hand.hears(&request("1", "elicitation/create", r#"{"mode":"url"}"#));
     hand.hears(&request("2", "elicitation/create", "{}"));
@@ -89,7 +89,7 @@ fn what_we_do_not_provide_is_refused_at_once() {
 }
 
 #[test]
-fn a_failure_to_answer_has_its_code() {
+fn a_failed_question_has_its_error_code() {
     for (method, capability, kind, code) in [
         ("sampling/createMessage", "sampling", FailureKind::Unanswered, -1),
         ("sampling/createMessage", "sampling", FailureKind::TimedOut, -32603),
@@ -106,7 +106,7 @@ fn a_failure_to_answer_has_its_code() {
 }
 
 #[test]
-fn a_question_that_is_taken_back_wants_no_answer() {
+fn a_withdrawn_question_gets_no_answer() {
     let mut hand = asked(&["roots"]);
     hand.hears(&request("1", "roots/list", "{}"));
     let (id, ..) = hand.take_asked().remove(0);
@@ -134,7 +134,7 @@ fn questions_are_bounded_and_end_with_the_session() {
 }
 
 #[test]
-fn what_a_server_was_not_granted_is_refused_or_passes_where_it_is_only_observed() {
+fn unagreed_messages_are_refused_or_passed_by_setting() {
     let told = |hand: &Hand| {
         let told = hand.events.iter().filter_map(|event| match event {
             Event::Dropped(told) => Some(("dropped", *told)),
@@ -152,7 +152,7 @@ fn what_a_server_was_not_granted_is_refused_or_passes_where_it_is_only_observed(
     hand.hears(changed);
     assert_eq!(hand.only_sent()["error"]["code"], -32601);
     assert_eq!(told(&hand), [("dropped", question), ("dropped", notification), ("passed", notification)]);
-    assert_eq!(hand.take_notices(), ["ToolsChanged"], "word of a changed list passes");
+    assert_eq!(hand.take_notices(), ["ToolsChanged"], "a list change must pass");
     let setup = ClientSetup { unagreed: Unagreed::Passes, ..client_setup("2025-11-25") };
     let mut hand = opened_with(setup, r#"{"tools":{}}"#);
     hand.hears(&request("1", "roots/list", "{}"));

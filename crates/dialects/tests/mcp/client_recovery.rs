@@ -1,4 +1,4 @@
-//! Exchanges that are lost, sessions that end, calls that are given up.
+//! Tests of lost exchanges, lost sessions and cancelled calls.
 
 use gladhand_core::operations::{FailureKind, Operation, Reply};
 use gladhand_dialects::testing::{bare_call, client_setup};
@@ -12,7 +12,7 @@ fn over_http(version: &str) -> Hand {
 }
 
 #[test]
-fn a_broken_exchange_is_repeated_only_where_that_does_no_harm() {
+fn a_broken_exchange_is_repeated_only_without_side_effects() {
     for version in [STATELESS, "2025-11-25"] {
         let mut hand = over_http(version);
         hand.calls(1, Operation::ReadResource("a:b".into()));
@@ -25,7 +25,11 @@ fn a_broken_exchange_is_repeated_only_where_that_does_no_harm() {
         assert_eq!(hand.take_outcome(2).unwrap_err().kind, FailureKind::UpstreamLost);
         hand.loses(4, Loss::Broken);
         hand.loses(5, Loss::Broken);
-        assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::UpstreamLost, "and not for ever");
+        assert_eq!(
+            hand.take_outcome(1).unwrap_err().kind,
+            FailureKind::UpstreamLost,
+            "the number of repetitions must be limited"
+        );
         hand.loses(5, Loss::Broken);
         hand.loses(99, Loss::Unsent("no way there".into()));
         assert!(hand.events.is_empty());
@@ -33,7 +37,7 @@ fn a_broken_exchange_is_repeated_only_where_that_does_no_harm() {
 }
 
 #[test]
-fn what_never_arrived_is_sent_again() {
+fn an_unsent_request_is_sent_again() {
     let mut hand = over_http(STATELESS);
     hand.calls(1, bare_call("t"));
     hand.take_sent();
@@ -44,18 +48,18 @@ fn what_never_arrived_is_sent_again() {
 }
 
 #[test]
-fn why_we_are_not_let_in_is_told_to_whoever_called() {
+fn the_caller_gets_the_reason_for_denied_access() {
     let mut hand = over_http(STATELESS);
     hand.calls(1, bare_call("t"));
     hand.take_sent();
     hand.loses(2, Loss::Denied("not of this team".into()));
     let failure = hand.take_outcome(1).unwrap_err();
     assert_eq!(failure.message, "the upstream does not let us in: not of this team");
-    assert!(hand.take_sent().is_empty(), "the same would be said again");
+    assert!(hand.take_sent().is_empty(), "a denied request must not be repeated");
 }
 
 #[test]
-fn a_status_says_what_it_says() {
+fn an_http_status_is_reported_as_a_failure() {
     let mut hand = over_http(STATELESS);
     hand.calls(1, Operation::ListTools);
     hand.loses(2, Loss::Status(503));
@@ -68,7 +72,7 @@ fn a_status_says_what_it_says() {
 }
 
 #[test]
-fn an_error_with_an_id_that_nobody_gave_answers_the_exchange_that_it_came_on() {
+fn an_error_with_a_wrong_id_answers_its_exchange() {
     let error = r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"no"}}"#;
     let mut hand = over_http("2025-11-25");
     hand.calls(1, bare_call("t"));
@@ -77,11 +81,11 @@ fn an_error_with_an_id_that_nobody_gave_answers_the_exchange_that_it_came_on() {
     hand.hears_on(2, &error.replace(r#""id":"server-error","#, ""));
     assert!(hand.take_outcome(2).is_err() && hand.take_outcome(1).is_err());
     hand.hears(error);
-    assert_eq!(hand.drops(), 1, "on the channel itself it answers nothing");
+    assert_eq!(hand.drops(), 1, "on the main lane, the error must be dropped");
 }
 
 #[test]
-fn a_session_that_is_over_is_opened_anew_and_calls_go_on_in_it() {
+fn an_ended_session_is_reopened_and_its_calls_continue() {
     let mut hand = over_http("2025-11-25");
     hand.calls(1, Operation::Watch("a:b".into()));
     hand.hears_on(2, &result("2", "{}"));
@@ -96,7 +100,7 @@ fn a_session_that_is_over_is_opened_anew_and_calls_go_on_in_it() {
     hand.calls(5, Operation::ListPrompts);
     hand.cancels(5);
     assert_eq!(hand.take_outcome(5).unwrap_err().kind, FailureKind::Cancelled);
-    assert_eq!(hand.sent, NOTHING, "there is no session to send anything in");
+    assert_eq!(hand.sent, NOTHING, "no request may be sent without a session");
     let opening = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true}},"serverInfo":{"name":"s","version":"3"}}"#;
     hand.hears_on(5, &result("5", opening));
     assert_eq!(hand.take_opening().unwrap().server.version, "3");
@@ -108,7 +112,7 @@ fn a_session_that_is_over_is_opened_anew_and_calls_go_on_in_it() {
 }
 
 #[test]
-fn a_session_that_cannot_be_opened_anew_fails_its_calls() {
+fn a_session_that_cannot_be_reopened_fails_its_calls() {
     let mut hand = over_http("2025-11-25");
     hand.calls(1, bare_call("t"));
     hand.loses(2, Loss::Session);
@@ -125,7 +129,7 @@ fn a_session_that_cannot_be_opened_anew_fails_its_calls() {
 }
 
 #[test]
-fn a_call_is_given_up_in_the_way_of_era_and_transport() {
+fn a_call_is_cancelled_in_the_way_of_era_and_transport() {
     for (version, exchanges, says_so) in
         [("2025-11-25", false, true), ("2025-11-25", true, true), (STATELESS, false, true), (STATELESS, true, false)]
     {
@@ -140,6 +144,6 @@ fn a_call_is_given_up_in_the_way_of_era_and_transport() {
         assert_eq!(let_go, usize::from(exchanges));
         assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::Cancelled);
         hand.hears_on(if exchanges { 2 } else { 0 }, &result("2", r#"{"content":[]}"#));
-        assert_eq!(hand.drops(), 1, "an answer that comes too late");
+        assert_eq!(hand.drops(), 1, "a late answer must be dropped");
     }
 }

@@ -1,4 +1,4 @@
-//! Calls that a stateless server answers with questions.
+//! Tests of calls that a stateless server answers with questions.
 
 use gladhand_core::negotiation::Capability;
 use gladhand_core::operations::{CallId, Failure, FailureKind, Operation, QuestionKind, Reply};
@@ -22,7 +22,7 @@ fn input_required(id: u64, members: &str) -> String {
 }
 
 #[test]
-fn the_same_is_asked_again_with_the_answers_and_the_state() {
+fn a_call_is_repeated_with_the_answers_and_the_state() {
     let mut hand = asked();
     hand.calls(1, bare_call("t"));
     let first = hand.sent[0].clone();
@@ -34,7 +34,7 @@ fn the_same_is_asked_again_with_the_answers_and_the_state() {
     let call = Some(CallId(1));
     assert_eq!(shown, [(call, QuestionKind::Elicit, Some("who")), (call, QuestionKind::Roots, Some("where"))]);
     hand.answers(questions[1].0, Ok(json::raw(r#"{"roots":[]}"#.to_owned())));
-    assert_eq!(hand.sent, NOTHING, "one answer is missing");
+    assert_eq!(hand.sent, NOTHING, "the call must wait for the missing answer");
     hand.answers(questions[0].0, Ok(json::raw(r#"{"action":"accept","content":{"a":1.0}}"#.to_owned())));
     let answers = r#""inputResponses":{"who":{"action":"accept","content":{"a":1.0}},"where":{"roots":[]}},"requestState":"\u0061 \"b\"","#;
     let expected = first.replace(r#""id":2"#, r#""id":3"#).replace(r#""_meta""#, &format!(r#"{answers}"_meta""#));
@@ -44,7 +44,7 @@ fn the_same_is_asked_again_with_the_answers_and_the_state() {
 }
 
 #[test]
-fn no_state_is_made_up_and_a_state_alone_is_enough() {
+fn a_state_is_optional_and_sufficient() {
     let mut hand = asked();
     hand.calls(1, Operation::ReadResource("a:b".into()));
     hand.take_sent();
@@ -60,7 +60,7 @@ fn no_state_is_made_up_and_a_state_alone_is_enough() {
 }
 
 #[test]
-fn who_never_stops_asking_is_not_answered_for_ever() {
+fn the_number_of_question_rounds_is_limited() {
     let mut hand = asked();
     hand.calls(1, bare_call("t"));
     let mut id = 2;
@@ -73,7 +73,7 @@ fn who_never_stops_asking_is_not_answered_for_ever() {
 }
 
 #[test]
-fn what_cannot_be_asked_fails_the_call() {
+fn a_question_that_cannot_be_asked_fails_the_call() {
     for members in [
         r#""inputRequests":{"s":{"method":"sampling/createMessage","params":{}}}"#,
         r#""inputRequests":{"u":{"method":"elicitation/create","params":{"mode":"url"}}}"#,
@@ -91,11 +91,11 @@ fn what_cannot_be_asked_fails_the_call() {
     let mut hand = asked();
     hand.calls(1, Operation::ListTools);
     hand.hears(&input_required(2, r#""requestState":"s""#));
-    assert!(hand.take_outcome(1).is_err(), "a list asks nothing");
+    assert!(hand.take_outcome(1).is_err(), "a list must not be answered with questions");
 }
 
 #[test]
-fn without_an_answer_a_person_walked_away_and_anything_else_fails() {
+fn a_missing_answer_cancels_an_elicitation_and_fails_other_questions() {
     let unanswered = || Failure::new(FailureKind::Unanswered, "no");
     let mut hand = asked();
     hand.calls(1, bare_call("t"));
@@ -114,7 +114,7 @@ fn without_an_answer_a_person_walked_away_and_anything_else_fails() {
 }
 
 #[test]
-fn a_call_can_be_given_up_while_it_waits_for_answers() {
+fn a_call_can_be_cancelled_while_it_waits_for_answers() {
     let mut hand = asked();
     hand.calls(1, bare_call("t"));
     hand.take_sent();
@@ -122,5 +122,5 @@ fn a_call_can_be_given_up_while_it_waits_for_answers() {
     assert_eq!(hand.take_asked().len(), 1);
     hand.cancels(1);
     assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::Cancelled);
-    assert_eq!((hand.sent.len(), hand.events.len()), (0, 1), "no request is under way that could be cancelled");
+    assert_eq!((hand.sent.len(), hand.events.len()), (0, 1), "there is no request to cancel");
 }

@@ -1,4 +1,4 @@
-//! Calls that become tasks.
+//! Tests of calls that become tasks.
 
 use std::time::Duration;
 
@@ -24,18 +24,18 @@ fn task(id: u64, kind: &str, status: &str) -> String {
 }
 
 #[test]
-fn a_task_is_looked_after_until_it_has_ended() {
+fn a_task_is_polled_until_it_has_ended() {
     let mut hand = with_extension();
     hand.calls(1, bare_call("t"));
     hand.take_sent();
     hand.hears(&task(2, "task", r#""status":"working""#));
     assert_eq!(hand.sent, NOTHING);
-    assert_eq!(hand.take_notices().len(), 1, "whoever asked hears that it goes on as a task");
+    assert_eq!(hand.take_notices().len(), 1, "the caller must be notified of the task");
     assert_eq!(hand.wakes(), Duration::from_millis(50));
     let look = hand.only_sent();
     assert_eq!((&look["method"], &look["params"]["taskId"]), (&"tasks/get".into(), &"k".into()));
     hand.hears(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1}}"#);
-    assert_eq!(hand.take_notices().len(), 1, "a task keeps its token");
+    assert_eq!(hand.take_notices().len(), 1, "a task must keep its progress token");
     hand.hears(&task(3, "complete", r#""status":"working""#));
     hand.wakes();
     hand.take_sent();
@@ -46,7 +46,7 @@ fn a_task_is_looked_after_until_it_has_ended() {
 }
 
 #[test]
-fn the_ends_of_a_task_are_told_apart() {
+fn the_final_states_of_a_task_are_distinguished() {
     for (status, kind) in [
         (r#""status":"failed","error":{"code":-32602,"message":"unknown tool"}"#, FailureKind::UnknownTool),
         (r#""status":"failed""#, FailureKind::UpstreamError),
@@ -63,7 +63,7 @@ fn the_ends_of_a_task_are_told_apart() {
     let mut hand = open_client(STATELESS);
     hand.calls(1, bare_call("t"));
     hand.hears(&task(2, "task", r#""status":"working""#));
-    assert!(hand.take_outcome(1).is_err(), "nobody declared the extension");
+    assert!(hand.take_outcome(1).is_err(), "the extension was not declared");
 }
 
 #[test]
@@ -81,14 +81,14 @@ fn the_questions_of_a_task_are_answered_once() {
     hand.hears(&result("3", r#"{"resultType":"complete"}"#));
     hand.wakes();
     hand.hears(&task(4, "complete", asking));
-    assert!(hand.take_asked().is_empty(), "it has not read our answer yet");
+    assert!(hand.take_asked().is_empty(), "a repeated question must not be asked again");
     hand.wakes();
     hand.hears(&task(5, "complete", r#""status":"completed","result":{"content":[]}"#));
     assert!(hand.take_outcome(1).is_ok());
 }
 
 #[test]
-fn a_task_that_never_stops_asking_is_given_up() {
+fn a_task_with_too_many_questions_is_cancelled() {
     let mut hand = with_extension();
     hand.calls(1, bare_call("t"));
     let mut id = 2;
@@ -108,7 +108,7 @@ fn a_task_that_never_stops_asking_is_given_up() {
 }
 
 #[test]
-fn a_task_that_is_given_up_is_cancelled() {
+fn a_cancelled_call_cancels_its_task() {
     let mut hand = with_extension();
     hand.calls(1, bare_call("t"));
     hand.hears(&task(2, "task", r#""status":"working""#));
@@ -121,7 +121,7 @@ fn a_task_that_is_given_up_is_cancelled() {
 }
 
 #[test]
-fn a_tool_that_comes_only_as_a_task_is_asked_for_as_one() {
+fn a_tool_that_requires_a_task_is_called_as_one() {
     let mut hand = opened_with(client_setup("2025-11-25"), OLD_TASKS);
     hand.calls(1, Operation::ListTools);
     hand.hears(&result("2", r#"{"tools":[{"name":"slow","execution":{"taskSupport":"required"}},{"name":"quick"}]}"#));
@@ -143,7 +143,7 @@ fn a_tool_that_comes_only_as_a_task_is_asked_for_as_one() {
 }
 
 #[test]
-fn a_tool_that_nobody_listed_is_found_out_to_come_only_as_a_task() {
+fn an_unlisted_tool_that_requires_a_task_is_detected() {
     let mut hand = opened_with(client_setup("2025-11-25"), OLD_TASKS);
     hand.calls(1, bare_call("slow"));
     hand.hears(r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"task required"}}"#);

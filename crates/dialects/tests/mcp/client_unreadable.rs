@@ -1,4 +1,4 @@
-//! Answers that cannot be taken: whoever waits for one is told at once.
+//! Tests of unreadable answers: the pending call fails immediately.
 
 use gladhand_core::negotiation::Refusal;
 use gladhand_core::operations::FailureKind;
@@ -13,7 +13,7 @@ fn deep() -> String {
     format!("{}{}", "[".repeat(200), "]".repeat(200))
 }
 
-/// A client with a call under way, whose request has the id 2.
+/// A client with a pending call, whose request has the id 2.
 fn calling(exchanges: bool) -> Hand {
     let mut hand = opened_with(ClientSetup { exchanges, ..client_setup("2025-11-25") }, EVERYTHING);
     hand.calls(1, bare_call("t"));
@@ -21,7 +21,7 @@ fn calling(exchanges: bool) -> Hand {
 }
 
 #[test]
-fn an_answer_that_cannot_be_taken_ends_its_call() {
+fn an_unreadable_answer_fails_its_call() {
     let deep = deep();
     for (answer, problem) in [
         (format!(r#"{{"jsonrpc":"2.0","id":2,"result":{{"content":[],"x":{deep}}}}}"#), "nests deeper than 128"),
@@ -45,7 +45,7 @@ fn an_answer_that_cannot_be_taken_ends_its_call() {
 }
 
 #[test]
-fn what_answers_nobody_ends_nothing() {
+fn an_unreadable_line_without_a_known_id_fails_no_call() {
     let deep = deep();
     for line in [
         format!(r#"{{"jsonrpc":"2.0","id":2,"method":"x","params":{deep}}}"#),
@@ -61,11 +61,11 @@ fn what_answers_nobody_ends_nothing() {
 }
 
 #[test]
-fn an_exchange_says_whom_it_answers() {
+fn an_exchange_identifies_the_answered_call() {
     let mut hand = calling(true);
     hand.lane = gladhand_dialects::Lane(2);
     hand.reads(b"nonsense");
-    assert!(hand.is_open(1), "something else may come");
+    assert!(hand.is_open(1), "a readable answer may still follow");
     hand.reads(format!(r#"{{"jsonrpc":"2.0","error":{}}}"#, deep()).as_bytes());
     assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::UpstreamError);
     assert!(hand.events.iter().any(|event| matches!(event, Event::LetGo(lane) if lane.0 == 2)));
@@ -73,11 +73,11 @@ fn an_exchange_says_whom_it_answers() {
     hand.take_sent();
     hand.loses(2, Loss::TooLong(5));
     assert!(hand.take_outcome(1).unwrap_err().message.contains("longer than 5 bytes"));
-    assert_eq!(hand.sent, NOTHING, "it would be as long again");
+    assert_eq!(hand.sent, NOTHING, "the request must not be repeated");
 }
 
 #[test]
-fn an_opening_that_cannot_be_taken_is_refused() {
+fn an_unreadable_opening_is_refused() {
     for version in ["2025-11-25", STATELESS] {
         let mut hand = Hand::new(client_setup(version));
         hand.reads(format!(r#"{{"jsonrpc":"2.0","id":1,"result":{}}}"#, deep()).as_bytes());

@@ -1,4 +1,4 @@
-//! Calls that are refused until a person has visited a page.
+//! Tests of calls that are refused until the user has visited a page.
 
 use gladhand_core::negotiation::Capability;
 use gladhand_core::operations::{Answered, CallId, Failure, FailureKind, QuestionKind, Reply};
@@ -34,7 +34,7 @@ fn answer(action: &str) -> Answered {
     Ok(json::raw(format!(r#"{{"action":"{action}"}}"#)))
 }
 
-/// A call that was refused until these pages are visited, with the line that made it.
+/// A call that is refused until these pages are visited, with its request.
 fn refused(pages: &[&str]) -> (Hand, Value) {
     let mut hand = hand("2025-11-25", &BOTH);
     hand.calls(1, bare_call("t"));
@@ -43,7 +43,7 @@ fn refused(pages: &[&str]) -> (Hand, Value) {
     (hand, sent)
 }
 
-/// The call was made again, the same but for its id.
+/// Checks that the call was repeated with a new id and is otherwise identical.
 fn is_made_again(hand: &mut Hand, first: &Value, id: u64) {
     let again = hand.only_sent();
     assert_eq!(again["id"], id);
@@ -52,7 +52,7 @@ fn is_made_again(hand: &mut Hand, first: &Value, id: u64) {
 }
 
 #[test]
-fn a_call_is_made_again_when_all_its_pages_were_visited() {
+fn a_call_is_repeated_after_all_pages_were_visited() {
     let (mut hand, first) = refused(&["a", "b"]);
     let asked = hand.take_asked();
     let shown: Vec<_> = asked.iter().map(|(_, call, question)| (*call, question.kind, question.params.get())).collect();
@@ -61,7 +61,7 @@ fn a_call_is_made_again_when_all_its_pages_were_visited() {
     hand.hears(&complete("b"));
     hand.answers(asked[0].0, answer("accept"));
     hand.hears(&complete("a"));
-    assert_eq!(hand.sent, NOTHING, "nobody agreed to visit the other page");
+    assert_eq!(hand.sent, NOTHING, "the user has not agreed to the other page");
     hand.answers(asked[1].0, answer("accept"));
     is_made_again(&mut hand, &first, 3);
     hand.hears(&result("3", r#"{"content":[]}"#));
@@ -69,11 +69,11 @@ fn a_call_is_made_again_when_all_its_pages_were_visited() {
 }
 
 #[test]
-fn without_a_word_of_the_visit_it_is_made_again_after_a_pause_and_nobody_is_asked_twice() {
+fn without_a_report_a_call_is_repeated_after_a_pause() {
     let (mut hand, first) = refused(&["a"]);
     let asked = hand.take_asked();
     hand.answers(asked[0].0, answer("accept"));
-    assert_eq!(hand.sent, NOTHING, "the person may still be there");
+    assert_eq!(hand.sent, NOTHING, "the user may still be on the page");
     hand.wakes();
     is_made_again(&mut hand, &first, 3);
     hand.hears(&refusal(3, &[page("a")]));
@@ -85,7 +85,7 @@ fn without_a_word_of_the_visit_it_is_made_again_after_a_pause_and_nobody_is_aske
 }
 
 #[test]
-fn who_never_stops_refusing_is_not_asked_for_ever() {
+fn the_number_of_repeated_visits_is_limited() {
     let (mut hand, _) = refused(&["a"]);
     let mut id = 2;
     while hand.is_open(1) {
@@ -102,7 +102,7 @@ fn who_never_stops_refusing_is_not_asked_for_ever() {
 }
 
 #[test]
-fn a_person_who_declines_ends_the_call() {
+fn a_declined_visit_fails_the_call() {
     for action in ["decline", "cancel", "dance"] {
         let (mut hand, _) = refused(&["a", "b"]);
         let asked = hand.take_asked();
@@ -115,7 +115,7 @@ fn a_person_who_declines_ends_the_call() {
 }
 
 #[test]
-fn where_nobody_can_be_asked_the_caller_sees_what_is_wanted() {
+fn without_a_user_the_caller_gets_the_required_pages() {
     let (mut asked, _) = refused(&["a"]);
     let (question, ..) = asked.take_asked().remove(0);
     asked.answers(question, Err(Failure::missing_capability("elicitation.url")));
@@ -136,7 +136,7 @@ fn where_nobody_can_be_asked_the_caller_sees_what_is_wanted() {
 }
 
 #[test]
-fn what_names_no_page_is_an_error_like_any_other() {
+fn an_error_without_a_page_is_an_ordinary_error() {
     let bad = [r#"{"mode":"url","url":"https://a.test"}"#, r#"{"elicitationId":"a","url":"https://a.test"}"#, "1"];
     for pages in [vec![], vec![page("a"), bad[0].to_owned()], vec![bad[1].to_owned()], vec![bad[2].to_owned()]] {
         let mut hand = hand("2025-11-25", &BOTH);
@@ -148,7 +148,7 @@ fn what_names_no_page_is_an_error_like_any_other() {
 }
 
 #[test]
-fn a_call_can_be_given_up_or_lost_while_a_page_is_visited() {
+fn a_call_can_be_cancelled_or_lost_during_a_visit() {
     let (mut hand, _) = refused(&["a"]);
     hand.cancels(1);
     assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::Cancelled);

@@ -1,4 +1,4 @@
-//! The switch for hosts that ask for lists without looking at what was agreed, and what else the menu decides.
+//! Tests of the switch for hosts that request lists regardless of the agreement, and of other options of the menu.
 
 use gladhand_core::wire::json;
 use gladhand_dialects::CacheHints;
@@ -15,7 +15,7 @@ const LISTS: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn with_the_switch_lists_of_what_there_is_none_of_are_empty_and_nothing_else_is_open() {
+fn the_switch_returns_empty_lists_and_opens_nothing_else() {
     for version in DIALECT.versions {
         let menu = Menu { empty_lists: true, ..Menu::default() };
         for (method, key) in LISTS {
@@ -24,7 +24,7 @@ fn with_the_switch_lists_of_what_there_is_none_of_are_empty_and_nothing_else_is_
             assert_eq!(result[key], json!([]), "{version} {method}");
             assert_eq!(result["resultType"] == "complete", *version == STATELESS);
             assert_eq!(result["ttlMs"] == 0, *version == STATELESS);
-            assert_eq!(server.opened[0].compatibility, ["empty_lists"], "it is seen in the agreement");
+            assert_eq!(server.opened[0].compatibility, ["empty_lists"], "the agreement must show the switch");
             let mut strict = with_menu(Menu::default(), version);
             assert_eq!(asked(&mut strict, version, method, "")["error"]["code"], -32601);
             assert!(strict.opened[0].compatibility.is_empty());
@@ -39,7 +39,7 @@ fn with_the_switch_lists_of_what_there_is_none_of_are_empty_and_nothing_else_is_
 }
 
 #[test]
-fn the_switch_does_not_touch_what_there_is() {
+fn the_switch_does_not_affect_provided_lists() {
     for version in DIALECT.versions {
         let mut server = with_menu(Menu { empty_lists: true, ..whole_menu() }, version);
         for (method, key) in LISTS {
@@ -52,7 +52,7 @@ fn the_switch_does_not_touch_what_there_is() {
 }
 
 #[test]
-fn a_server_says_of_itself_what_it_was_told_to() {
+fn a_server_describes_itself_by_its_setup() {
     let setup = ServerSetup {
         about: vec![("title".to_owned(), json::to_raw("Glad")), ("name".to_owned(), json::to_raw("forged"))],
         menu: Menu {
@@ -85,7 +85,7 @@ fn a_server_says_of_itself_what_it_was_told_to() {
 }
 
 #[test]
-fn the_baseline_completes_without_a_key_if_there_is_somebody_who_can() {
+fn the_baseline_completes_without_a_declared_capability() {
     let params = r#""ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"x","value":""}"#;
     for version in DIALECT.versions {
         let answer = asked(&mut whole(version), version, "completion/complete", params);

@@ -1,4 +1,4 @@
-//! What joining two sessions takes: calls on somebody's behalf, questions to a session, menus that change.
+//! Tests of the parts that join two sessions: calls on behalf of a caller, questions to a session, changing menus.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::client::{Hand, open_client, opened_with};
 use crate::questions::{EVERYTHING, answer, delivered, form, open_with};
 use crate::*;
 
-/// What was agreed with a downstream that can be asked these things.
+/// The agreement with a downstream that declares these capabilities.
 fn agreed_with(capabilities: &str) -> Arc<Agreement> {
     let mut server = open_with("2025-11-25", capabilities);
     delivered(&mut server, &echo("1"));
@@ -30,7 +30,7 @@ fn call_for(hand: &mut Hand, id: u64, terms: Terms<'_>, agreement: &Arc<Agreemen
 const ASKING: &str = r#"{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object"}}}}}"#;
 
 #[test]
-fn without_a_handshake_each_request_declares_what_its_own_caller_can_be_asked() {
+fn stateless_requests_declare_the_capabilities_of_their_caller() {
     let mut hand = open_client("2026-07-28");
     let (able, unable) = (agreed_with(r#"{"elicitation":{},"roots":{"listChanged":true}}"#), agreed_with("{}"));
     for (id, agreement, declared) in
@@ -46,12 +46,12 @@ fn without_a_handshake_each_request_declares_what_its_own_caller_can_be_asked() 
         Event::Asked(_, call, _) => *call,
         _ => None,
     });
-    assert_eq!(asked.collect::<Vec<_>>(), [CallId(1)], "only who can be asked is asked");
+    assert_eq!(asked.collect::<Vec<_>>(), [CallId(1)], "only a caller with the capability may be asked");
     assert_eq!(hand.take_outcome(2).unwrap_err().kind, FailureKind::UpstreamError);
 }
 
 #[test]
-fn what_a_caller_sends_along_arrives_without_what_was_meant_for_us() {
+fn metadata_is_forwarded_without_reserved_members() {
     let meta = r#"{"traceparent":"00-1","progressToken":7,"io.modelcontextprotocol/logLevel":"error","a/b":{"c":1}}"#;
     for version in ["2025-11-25", "2026-07-28"] {
         let mut hand = opened_with(client_setup(version), "{\"tools\":{}}");
@@ -66,7 +66,7 @@ fn what_a_caller_sends_along_arrives_without_what_was_meant_for_us() {
         assert_eq!((&meta["traceparent"], &meta["a/b"]["c"]), (&"00-1".into(), &1.into()), "{sent}");
         assert_eq!(meta.get("progressToken"), None);
         let level = (version == "2026-07-28").then(|| "warning".into());
-        assert_eq!(meta.get("io.modelcontextprotocol/logLevel"), level.as_ref(), "the caller's own level holds");
+        assert_eq!(meta.get("io.modelcontextprotocol/logLevel"), level.as_ref(), "the caller's own level must be used");
     }
 }
 
@@ -77,7 +77,7 @@ fn a_session_can_be_asked_outside_of_any_call() {
     assert_eq!((server.lanes.as_slice(), &asked["method"]), ([Lane::MAIN].as_slice(), &"roots/list".into()));
     server.line(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"roots":[]}}}}"#, asked["id"]));
     assert_eq!(answer(&mut server), (3, Ok(serde_json::json!({"roots": []}))));
-    // Neither one that did not say that it can be asked, nor one that does not last.
+    // Neither a session without the capability nor a stateless request can be asked.
     for mut server in [open_with("2025-11-25", "{}"), with_menu(whole_menu(), STATELESS)] {
         assert_eq!(server.ask_session(vec![(QuestionId(1), form())]), NOTHING);
         assert_eq!(answer(&mut server), (1, Err(FailureKind::MissingCapability)));
@@ -94,7 +94,7 @@ fn a_question_before_the_session_is_open_waits_for_it() {
 }
 
 #[test]
-fn changed_folders_are_told_where_that_was_agreed() {
+fn changed_folders_are_reported_if_agreed() {
     let changed = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
     for (capabilities, expected) in [(r#"{"roots":{"listChanged":true}}"#, 1), (r#"{"roots":{}}"#, 0)] {
         let mut server = open_with("2025-11-25", capabilities);
@@ -108,7 +108,7 @@ fn changed_folders_are_told_where_that_was_agreed() {
 }
 
 #[test]
-fn what_is_on_offer_can_change_without_touching_what_was_agreed() {
+fn a_changed_menu_does_not_affect_existing_agreements() {
     let mut server = with_menu(Menu { tools: true, ..Menu::default() }, STATELESS);
     let capabilities = |server: &mut TestServer| {
         let answer = only(server.line(&stateless("1", "server/discover", "", "")));
@@ -132,10 +132,10 @@ fn over_http_a_call_waits_until_its_log_level_is_set() {
     call_for(&mut hand, 1, terms(), &agreement);
     let level = hand.only_sent();
     assert_eq!((&level["method"], &level["params"]["level"]), (&"logging/setLevel".into(), &"info".into()));
-    // Also when the server will not have it.
+    // The call is also sent if the server refuses the level.
     let refused = format!(r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":-32602,"message":"no"}}}}"#, level["id"]);
     hand.hears(&refused);
     assert_eq!(hand.only_sent()["method"], "tools/call");
     call_for(&mut hand, 2, terms(), &agreement);
-    assert_eq!(hand.only_sent()["method"], "tools/call", "it is said once");
+    assert_eq!(hand.only_sent()["method"], "tools/call", "the level must be set only once");
 }

@@ -1,4 +1,4 @@
-//! The page about MCP in the docs shows the tables that the gate reads. `GLADHAND_BLESS=1` writes it anew.
+//! Checks that docs/mcp.md contains the tables of the gate. `GLADHAND_BLESS=1` updates the page.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use gladhand_dialects::mcp::revision::Revision;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mcp.md");
 
-/// What is between these is made here.
+/// The part between these markers is generated here.
 const BEGIN: &str = "<!-- made from the method table by a test -->\n";
 const END: &str = "<!-- end of what is made -->\n";
 
@@ -51,12 +51,12 @@ fn tables() -> String {
 #[test]
 fn the_page_shows_the_tables_that_the_gate_reads() {
     let page = std::fs::read_to_string(PAGE).unwrap();
-    let (before, rest) = page.split_once(BEGIN).expect("the page has a place for the tables");
-    let (_, after) = rest.split_once(END).expect("the place has an end");
+    let (before, rest) = page.split_once(BEGIN).expect("the page must contain the start marker");
+    let (_, after) = rest.split_once(END).expect("the page must contain the end marker");
     let made = format!("{before}{}{after}", tables());
     if std::env::var_os("GLADHAND_BLESS").is_some() {
         std::fs::write(PAGE, &made).unwrap();
     } else {
-        assert!(page == made, "docs/mcp.md is not what the tables say: run this test with GLADHAND_BLESS=1");
+        assert!(page == made, "docs/mcp.md differs from the tables: run this test with GLADHAND_BLESS=1");
     }
 }

@@ -1,11 +1,11 @@
-//! How each kind of failure is told, in each revision, to whoever asked for what.
+//! Tests how each kind of failure is rendered, by revision and by request.
 
 use gladhand_core::operations::{Failure, FailureKind};
 use serde_json::json;
 
 use crate::*;
 
-/// The methods whose calls may fail, with good parameters.
+/// The methods whose calls may fail, with valid parameters.
 const METHODS: [(&str, &str); 6] = [
     ("tools/call", ECHO),
     ("tools/list", ""),
@@ -68,7 +68,7 @@ fn each_kind_has_its_code() {
 }
 
 #[test]
-fn what_a_client_left_out_is_named() {
+fn a_missing_client_capability_is_in_the_error() {
     let answer = fails(STATELESS, "tools/call", ECHO, Failure::missing_capability("sampling"));
     assert_eq!(answer["error"]["data"], json!({"requiredCapabilities": {"sampling": {}}}));
     let answer = fails(STATELESS, "prompts/get", r#""name":"p""#, Failure::missing_capability("elicitation.url"));
@@ -81,7 +81,7 @@ fn what_a_client_left_out_is_named() {
 }
 
 #[test]
-fn a_wish_for_a_visit_is_passed_on_where_it_exists() {
+fn a_required_visit_is_forwarded_if_the_revision_has_it() {
     let wish = json!({"code": -32042, "message": "sign in", "data": {"elicitations": [{"url": "https://a.test"}]}});
     for version in DIALECT.versions {
         let failure = Failure::new(FailureKind::UpstreamError, "sign in (visit first: https://a.test)");
@@ -97,7 +97,7 @@ fn a_wish_for_a_visit_is_passed_on_where_it_exists() {
 }
 
 #[test]
-fn an_answer_of_another_kind_is_our_own_fault() {
+fn an_answer_of_another_kind_is_an_internal_error() {
     for (method, params) in METHODS {
         let mut server = whole("2025-11-25");
         server.line(&line("2025-11-25", "1", method, params));

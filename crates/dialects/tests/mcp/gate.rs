@@ -1,4 +1,4 @@
-//! The gate: every row of the method table, every revision, capability on and off.
+//! Tests of the gate: every row of the method table, every revision, with and without the capability.
 
 use gladhand_core::negotiation::{
     Capability, Closed, Gate, Kind, Minimum, Offer, Peer, Rules, Side, VersionRule, agree,
@@ -12,7 +12,7 @@ use crate::*;
 
 const RULES: Rules = Rules { dialect: "mcp", versions: VersionRule::Common, minimum: Minimum::Nothing, defines };
 
-/// A gate where `owner` provides a capability and everything that it is a part of.
+/// A gate where `owner` provides a capability and its parents.
 fn gate(version: &str, owner: Side, capability: Option<&str>) -> Gate {
     let mut offers = [Offer::new(Peer::default(), [version]), Offer::new(Peer::default(), [version])];
     let mut name = capability.map(Capability::from_wire);
@@ -33,7 +33,7 @@ fn a_row_is_open_exactly_if_its_revision_has_it_and_its_owner_declared_it() {
             let capability = rule.needs.map(|need| need.capability);
             let with = gate(version, owner, capability).admit(rule.from, rule.name);
             let without = gate(version, owner, None).admit(rule.from, rule.name);
-            // Some names stand in several rows; any of them may open it.
+            // Some names have several rows. Any of them may open the method.
             let rows =
                 || TABLE.iter().filter(|row| row.name == rule.name && row.from == rule.from && row.is_in(version));
             let is_free = rows().any(|row| row.needs.is_none());
@@ -46,7 +46,7 @@ fn a_row_is_open_exactly_if_its_revision_has_it_and_its_owner_declared_it() {
             open_rows += usize::from(with.is_ok());
         }
     }
-    assert!(open_rows > 100, "the matrix has lost its rows");
+    assert!(open_rows > 100, "the table has too few open rows");
 }
 
 #[test]
@@ -68,13 +68,13 @@ fn the_table_has_the_rows_of_the_inventory() {
     assert_eq!(counts, expected);
 }
 
-/// What a request gets from a server with that menu: nothing wrong, or this code.
+/// The expected answer of a server with this menu: success, or an error code.
 fn expected(method: &str, version: &str, menu: &Menu) -> Result<(), i64> {
     let rows = TABLE.iter().filter(|row| row.from == Side::Client && row.name == method && row.is_in(version));
     let mut answer = Err(-32601);
     for row in rows {
         let is_agreed = match row.needs.map(|need| need.capability) {
-            // The baseline has no key for completion; who cannot do it does not have the method.
+            // The baseline has no capability for completion. A server without it does not have the method.
             None => method != "completion/complete" || menu.completions,
             Some("tools") => menu.tools,
             Some("resources") => menu.resources,
@@ -95,7 +95,7 @@ fn expected(method: &str, version: &str, menu: &Menu) -> Result<(), i64> {
     answer
 }
 
-/// Nothing, everything, each entry alone, and everything but each entry.
+/// An empty menu, a full menu, each entry alone, and everything except each entry.
 fn menus() -> Vec<Menu> {
     let switches: [fn(&mut Menu) -> &mut bool; 9] = [
         |menu| &mut menu.tools,
@@ -119,7 +119,7 @@ fn menus() -> Vec<Menu> {
 }
 
 #[test]
-fn a_server_answers_every_row_by_what_was_agreed() {
+fn a_server_answers_every_row_by_the_agreement() {
     let params = |method: &str| match method {
         "tools/call" => ECHO,
         "logging/setLevel" => r#""level":"info""#,
@@ -167,7 +167,7 @@ fn a_missing_client_capability_is_named() {
     assert_eq!(answer["error"]["code"], -32021);
     let required = serde_json::json!({"requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}});
     assert_eq!(answer["error"]["data"], required);
-    // Declared by the client, but nobody here has it: the method does not exist.
+    // The client declares it, but this server does not have it, so the method does not exist.
     let declared = r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"t","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}}}"#;
     assert_eq!(error(server().line(declared)).1, -32601);
     for removed in ["tasks/result", "tasks/list"] {
@@ -176,7 +176,7 @@ fn a_missing_client_capability_is_named() {
 }
 
 #[test]
-fn what_was_not_agreed_passes_where_it_is_only_observed_and_is_told_of() {
+fn an_unagreed_request_passes_if_the_setting_allows_it() {
     for version in DIALECT.versions {
         let refusing = ServerSetup { menu: Menu::default(), ..server_setup() };
         let observing = ServerSetup { unagreed: Unagreed::Passes, ..refusing.clone() };
@@ -186,7 +186,7 @@ fn what_was_not_agreed_passes_where_it_is_only_observed_and_is_told_of() {
             let answer = only(ask(&mut server, &line(version, "7", "tools/list", r#""x":1"#)));
             assert_eq!(answer["result"]["tools"].is_array(), is_answered, "{version}: {answer}");
             assert_eq!(server.dropped, ["a request that was not agreed"], "{version}");
-            // What nobody knows stays unknown.
+            // An unknown method stays unknown.
             let unknown = only(ask(&mut server, &line(version, "8", "no/such", r#""x":1"#)));
             assert_eq!(unknown["error"]["code"], -32601, "{version}");
         }

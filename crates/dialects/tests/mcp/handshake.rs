@@ -1,4 +1,4 @@
-//! The handshake: versions, states, and what may be said in each.
+//! Tests of the handshake: versions, states, and the messages that each state allows.
 
 use gladhand_core::operations::Notice;
 use gladhand_dialects::mcp::DIALECT;
@@ -21,7 +21,7 @@ fn a_spoken_version_is_echoed_and_any_other_gets_the_newest_of_the_era() {
             },
         });
         assert_eq!(answer, expected);
-        assert!(server.opened.is_empty(), "open before `initialized`");
+        assert!(server.opened.is_empty(), "the session must not be open before `initialized`");
         server.line(INITIALIZED);
         assert_eq!(server.opened[0].asked_version, None);
     }
@@ -35,7 +35,7 @@ fn a_spoken_version_is_echoed_and_any_other_gets_the_newest_of_the_era() {
 }
 
 #[test]
-fn before_the_result_only_ping_is_served_and_the_rest_learns_how_to_open() {
+fn before_the_opening_only_ping_is_served() {
     let mut server = server();
     assert_eq!(server.line(PING), [PONG]);
     for method in [
@@ -55,14 +55,14 @@ fn before_the_result_only_ping_is_served_and_the_rest_learns_how_to_open() {
         );
     }
     assert_eq!(server.line(INITIALIZED), NOTHING);
-    assert_eq!(error(server.line(&echo("2"))).1, -32602, "an early `initialized` opens nothing");
+    assert_eq!(error(server.line(&echo("2"))).1, -32602, "an early `initialized` must not open a session");
     assert_eq!(server.line(&cancel("2")), NOTHING);
     assert!(server.delivered.is_empty() && server.opened.is_empty());
     assert_eq!(only(server.line(&initialize("2025-06-18")))["result"]["protocolVersion"], "2025-06-18");
 }
 
 #[test]
-fn between_the_result_and_initialized_requests_are_served_and_nothing_else_leaves() {
+fn before_initialized_only_replies_are_sent() {
     for version in HANDSHAKE {
         let mut server = server().holding();
         server.line(&initialize(version));
@@ -80,7 +80,7 @@ fn between_the_result_and_initialized_requests_are_served_and_nothing_else_leave
         assert_eq!(only(server.resolve_next())["result"]["content"][0]["text"], "hi");
         let flushed = server.line(INITIALIZED);
         assert_eq!(flushed, [r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#], "{version}");
-        assert_eq!(server.line(INITIALIZED), NOTHING, "once is enough");
+        assert_eq!(server.line(INITIALIZED), NOTHING, "a second `initialized` must change nothing");
         assert_eq!(server.opened.len(), 1);
     }
 }
@@ -114,7 +114,7 @@ fn a_second_initialize_restarts_before_initialized_and_is_refused_after_it() {
     assert_eq!(server.opened.len(), 1);
     assert_eq!(server.opened[0].version, "2025-03-26");
     assert_eq!(error(server.line(&initialize("2025-11-25"))), (0.into(), -32600));
-    assert_eq!(only(server.line(&echo("1")))["result"]["content"][0]["text"], "hi", "the session goes on");
+    assert_eq!(only(server.line(&echo("1")))["result"]["content"][0]["text"], "hi", "the session must continue");
 }
 
 #[test]
@@ -184,11 +184,11 @@ fn batches_are_answered_as_one_line_where_the_revision_has_them() {
     for version in ["2024-11-05", "2025-06-18", "2025-11-25"] {
         assert_eq!(error(open(version).line(&batch)), (Value::Null, -32600), "{version}");
     }
-    assert_eq!(error(server().line(&batch)), (Value::Null, -32600), "nothing is agreed yet");
+    assert_eq!(error(server().line(&batch)), (Value::Null, -32600), "no batch is allowed before the handshake");
 
     let mut server = open("2025-03-26").holding();
-    assert_eq!(server.line(&batch), NOTHING, "a call is still running");
-    assert_eq!(server.line(PING), [PONG], "and delays nobody");
+    assert_eq!(server.line(&batch), NOTHING, "the batch must wait for its last call");
+    assert_eq!(server.line(PING), [PONG], "a pending batch must not delay other requests");
     let answers = only(server.resolve_next());
     let summary: Vec<_> =
         answers.as_array().unwrap().iter().map(|part| (part["id"].clone(), part["error"]["code"].clone())).collect();
@@ -201,7 +201,7 @@ fn batches_are_answered_as_one_line_where_the_revision_has_them() {
     assert_eq!(summary, expected);
 
     assert_eq!(error(server.line("[]")), (Value::Null, -32600));
-    assert_eq!(server.line(&format!("[{INITIALIZED}]")), NOTHING, "notifications want no answer");
+    assert_eq!(server.line(&format!("[{INITIALIZED}]")), NOTHING, "notifications get no answer");
     assert_eq!(server.line(r#"[{"jsonrpc":"2.0","id":1,"result":{}}]"#), NOTHING);
     let mixed = format!(r#"[{{"jsonrpc":"2.0","id":1,"result":{{}}}},{PING}]"#);
     assert_eq!(error(server.line(&mixed)), (Value::Null, -32600));
@@ -220,12 +220,12 @@ fn a_cancelled_part_of_a_batch_is_left_out() {
     let answers = only(server.resolve_next());
     assert_eq!((answers.as_array().unwrap().len(), &answers[0]["id"]), (1, &2.into()));
     server.line(&format!("[{}]", echo("3")));
-    assert_eq!(server.line(&cancel("3")), NOTHING, "and a batch with nothing left gets nothing");
+    assert_eq!(server.line(&cancel("3")), NOTHING, "a batch without remaining calls gets no answer");
     assert_eq!(server.line(PING), [PONG]);
 }
 
 #[test]
-fn both_eras_are_told_apart_at_the_door() {
+fn both_eras_are_distinguished_at_the_door() {
     static OURS: &[&gladhand_dialects::Dialect] = &[&DIALECT];
     let mut server = TestServer::detecting(OURS, server_setup());
     assert_eq!(error(server.line(r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#)).1, -32602);

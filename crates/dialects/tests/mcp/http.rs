@@ -1,4 +1,4 @@
-//! 2026-07-28 over HTTP: headers against bodies, and the status of each answer.
+//! Tests of 2026-07-28 over HTTP: headers compared with bodies, and the status of each response.
 
 use gladhand_core::operations::Tool;
 use gladhand_core::wire::json;
@@ -18,7 +18,7 @@ fn tools() -> Vec<Tool> {
     vec![tool("mirrored", schema), tool("broken", broken)]
 }
 
-/// The code of the rejection, if there is one. Each must have the status 400.
+/// The error code of the rejection, if there is one. Its status must be 400.
 fn checked(headers: &[(&str, &str)], body: &str) -> Result<(), i64> {
     let header =
         |name: &str| headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| *value);
@@ -35,7 +35,7 @@ const VERSION: (&str, &str) = ("mcp-protocol-version", STATELESS);
 const MISMATCH: Result<(), i64> = Err(-32020);
 
 #[test]
-fn version_and_method_must_say_what_the_body_says() {
+fn version_and_method_headers_must_match_the_body() {
     let body = stateless("7", "tools/list", "", "");
     assert_eq!(checked(&[VERSION, ("MCP-METHOD", " tools/list\t")], &body), Ok(()));
     for headers in [
@@ -51,7 +51,7 @@ fn version_and_method_must_say_what_the_body_says() {
 }
 
 #[test]
-fn what_is_wrong_with_the_metadata_is_said_before_what_is_wrong_with_headers() {
+fn metadata_errors_precede_header_errors() {
     let headers = [VERSION];
     let with = |params: &str| request("7", "server/discover", params);
     let capabilities = r#""io.modelcontextprotocol/clientCapabilities":{}"#;
@@ -72,7 +72,7 @@ fn what_is_wrong_with_the_metadata_is_said_before_what_is_wrong_with_headers() {
 }
 
 #[test]
-fn what_a_request_is_about_must_be_named() {
+fn the_name_header_is_required() {
     for (method, params, name) in [
         ("tools/call", r#""name":"échο""#, "=?base64?w6ljaM6/?="),
         ("prompts/get", r#""name":"p""#, "p"),
@@ -88,7 +88,11 @@ fn what_a_request_is_about_must_be_named() {
         assert_eq!(checked(&[VERSION, ("Mcp-Method", method)], &body), MISMATCH);
     }
     let nameless = stateless("7", "tools/call", "", "");
-    assert_eq!(checked(&[VERSION, ("Mcp-Method", "tools/call")], &nameless), Ok(()), "that is said by the server side");
+    assert_eq!(
+        checked(&[VERSION, ("Mcp-Method", "tools/call")], &nameless),
+        Ok(()),
+        "the server side must answer this"
+    );
 }
 
 #[test]
@@ -120,13 +124,17 @@ fn annotated_arguments_are_compared_by_their_kind() {
     assert_eq!(call("mirrored", r#"{"region":null}"#, &[]), Ok(()));
     assert_eq!(call("mirrored", r#"{"region":null}"#, &[(region, "x")]), MISMATCH);
     let literal = r#"{"region":"=?base64?SGVsbG8="}"#;
-    assert_eq!(call("mirrored", literal, &[(region, "=?base64?SGVsbG8=")]), Ok(()), "half a wrapper is none");
+    assert_eq!(
+        call("mirrored", literal, &[(region, "=?base64?SGVsbG8=")]),
+        Ok(()),
+        "an incomplete base64 wrapper is plain text"
+    );
     assert_eq!(call("broken", r#"{"a":[]}"#, &[]), Ok(()));
     assert_eq!(call("unknown", r#"{"region":"x"}"#, &[]), Ok(()));
 }
 
 #[test]
-fn what_is_no_request_is_left_to_the_server_side() {
+fn other_messages_than_requests_pass_to_the_server_side() {
     let is_stateless = |body: &str| Message::of(body.as_bytes()).unwrap().is_stateless();
     for body in ["{", "[]", "{}", r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#, r#"{"id":1}"#] {
         let message = Message::of(body.as_bytes()).unwrap();
@@ -135,14 +143,14 @@ fn what_is_no_request_is_left_to_the_server_side() {
     }
     assert!(is_stateless(&stateless("1", "tools/list", "", "")));
     let meta = r#"{"_meta":{"io.modelcontextprotocol/clientInfo":{}}}"#;
-    assert!(is_stateless(&request("1", "tools/list", meta)), "incomplete, but of this era");
+    assert!(is_stateless(&request("1", "tools/list", meta)), "an incomplete opening is stateless too");
     for params in [r#"{"_meta":{"progressToken":1}}"#, "{}", "[]", "null"] {
         assert!(!is_stateless(&request("1", "tools/list", params)), "{params}");
     }
 }
 
 #[test]
-fn each_answer_has_its_status() {
+fn each_response_has_its_http_status() {
     let answers = [
         (stateless("1", "tools/call", ECHO, ""), 200),
         (stateless("1", "tools/call", r#""name":"none""#, ""), 200),

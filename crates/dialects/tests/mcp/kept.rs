@@ -1,11 +1,11 @@
-//! Outcomes that wait for their callers are bounded, for each side and over all sides that share a storage.
+//! Tests of the limits on kept outcomes, for each side and for all sides that share a storage.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gladhand_core::operations::{CallId, ToolResult};
 use gladhand_dialects::Party;
-use gladhand_dialects::storage::{Place, Storage};
+use gladhand_dialects::storage::{Reservation, Storage};
 use serde_json::json;
 
 use crate::parked::{again, asked, call};
@@ -44,12 +44,12 @@ impl Shelf {
 }
 
 impl Storage for Shelf {
-    fn place(&self, _: Option<Party>) -> Box<dyn Place> {
+    fn reserve(&self, _: Option<Party>) -> Box<dyn Reservation> {
         Box::new(Part { shelf: self.clone(), bytes: 0 })
     }
 }
 
-impl Place for Part {
+impl Reservation for Part {
     fn resize(&mut self, bytes: usize) -> bool {
         let taken = self.shelf.taken() - self.bytes + bytes;
         if taken > self.shelf.most {
@@ -71,7 +71,7 @@ fn large(bytes: usize) -> Outcome {
     Ok(Reply::Tool(ToolResult::text(&"x".repeat(bytes))))
 }
 
-/// Begins tasks of 2025-11-25 and ends all of them with results of so many bytes; what becomes of each.
+/// Creates tasks of 2025-11-25 and ends each with a result of this size. Returns the final state of each.
 fn ended(server: &mut TestServer, count: usize, bytes: usize) -> Vec<String> {
     let tasks: Vec<_> = (0..count).map(|at| legacy_task(server, &at.to_string())).collect();
     tasks.iter().for_each(|(call, _)| drop(server.resolve(*call, large(bytes))));
@@ -86,21 +86,25 @@ fn results_of_tasks_that_ended_together_are_kept_up_to_a_bound_of_the_session() 
     assert_eq!(ended(&mut server, 5, 10 * MIB), ["completed", "completed", "completed", "failed", "failed"]);
     server.resolve(call, large(100));
     let kept = only(server.line(&about("2", "tasks/result", &small)));
-    assert_eq!(kept["result"]["content"][0]["text"], "x".repeat(100), "a small one is kept all the same");
+    assert_eq!(kept["result"]["content"][0]["text"], "x".repeat(100), "a small result must be kept");
 }
 
 #[test]
-fn a_result_without_room_ends_its_task_as_failed_in_words_of_the_revision() {
+fn a_result_without_storage_fails_its_task() {
     let shelf = Shelf::of(MIB);
     let mut server = session(shelf.setup());
     let (call, id) = legacy_task(&mut server, "1");
     assert_eq!(server.line(&about("2", "tasks/result", &id)), NOTHING);
     let lines: Vec<_> = server.resolve(call, large(2 * MIB)).iter().map(|line| value(line)).collect();
-    assert_eq!(lines.len(), 2, "the notice, and exactly one answer: {lines:?}");
+    assert_eq!(lines.len(), 2, "expected the notice and exactly one answer: {lines:?}");
     assert_eq!(lines[0]["params"]["status"], "failed");
     let error = json!({"code": -32603, "message": NOT_KEPT, "data": {"reason": "too_long"}});
     assert_eq!((&lines[1]["id"], &lines[1]["error"]), (&json!(2), &error));
-    assert_eq!(only(server.line(&about("3", "tasks/result", &id)))["error"], error, "it stays so");
+    assert_eq!(
+        only(server.line(&about("3", "tasks/result", &id)))["error"],
+        error,
+        "a later request must get the same error"
+    );
 
     let mut server = with_tasks(shelf.setup());
     let (call, id) = extended_task(&mut server, "1");
@@ -110,7 +114,7 @@ fn a_result_without_room_ends_its_task_as_failed_in_words_of_the_revision() {
 }
 
 #[test]
-fn tasks_of_all_sides_share_a_storage_and_give_back_what_they_took() {
+fn tasks_of_all_sides_share_a_storage_and_free_it() {
     let shelf = Shelf::of(12 * MIB);
     let (mut first, mut second) = (session(shelf.setup()), session(shelf.setup()));
     assert_eq!(ended(&mut first, 2, 5 * MIB), ["completed"; 2]);
@@ -120,8 +124,8 @@ fn tasks_of_all_sides_share_a_storage_and_give_back_what_they_took() {
     let (_, id) = legacy_task(&mut second, "1");
     second.line(&about("2", "tasks/cancel", &id));
     second.advance(std::time::Duration::from_secs(24 * 60 * 60));
-    assert_eq!(shelf.taken(), 0, "tasks whose time is over take nothing");
-    // Without room for a task itself, none is begun.
+    assert_eq!(shelf.taken(), 0, "expired tasks must free their storage");
+    // Without storage for a task itself, no task is created.
     let mut full = session(Shelf::of(1500).setup());
     legacy_task(&mut full, "1");
     let call = delivered(&mut full, &legacy_call("2", "{}"));
@@ -131,7 +135,7 @@ fn tasks_of_all_sides_share_a_storage_and_give_back_what_they_took() {
 }
 
 #[test]
-fn a_peer_of_many_that_left_too_much_costs_the_others_nothing() {
+fn one_peer_cannot_use_the_storage_of_others() {
     let mut server = with_tasks(server_setup());
     let mut end = |party, count: usize| {
         server.party = Some(Party(party));
@@ -143,18 +147,18 @@ fn a_peer_of_many_that_left_too_much_costs_the_others_nothing() {
 }
 
 #[test]
-fn few_requests_wait_for_one_task_because_each_gets_a_copy() {
+fn the_number_of_requests_that_wait_for_a_task_is_limited() {
     let mut server = session(server_setup());
     let (call, id) = legacy_task(&mut server, "1");
     for waiter in 0..8 {
         assert_eq!(server.line(&about(&format!("1{waiter}"), "tasks/result", &id)), NOTHING);
     }
     assert_eq!(error(server.line(&about("2", "tasks/result", &id))), (json!(2), -32603));
-    assert_eq!(server.resolve(call, large(10)).len(), 9, "the notice, and an answer for each");
+    assert_eq!(server.resolve(call, large(10)).len(), 9, "expected the notice and an answer for each request");
 }
 
 #[test]
-fn few_subscribers_are_told_of_a_large_result() {
+fn a_large_result_is_sent_to_few_subscribers() {
     let mut server = with_tasks(server_setup());
     let (call, id) = extended_task(&mut server, "1");
     for listener in 10..20 {
@@ -171,7 +175,7 @@ fn few_subscribers_are_told_of_a_large_result() {
     assert_eq!(server.resolve(call, large(10)).len(), 10);
 }
 
-/// A call that is parked and then ends with so many bytes; the answer when its caller comes back.
+/// Parks a call, and returns it with its state.
 fn parked(server: &mut TestServer, id: u64) -> (CallId, Value) {
     let delivered = delivered(server, &call(&id.to_string()));
     let (_, state) = asked(ask(server, delivered, id, form().named("a")), id);
@@ -179,7 +183,7 @@ fn parked(server: &mut TestServer, id: u64) -> (CallId, Value) {
 }
 
 #[test]
-fn outcomes_of_parked_calls_are_kept_up_to_the_bounds() {
+fn outcomes_of_parked_calls_are_kept_up_to_the_limits() {
     let shelf = Shelf::of(45 * MIB);
     let mut server = TestServer::pinned(&DIALECT, shelf.setup()).holding();
     let mut come_back = |party, count: u64| {
@@ -191,8 +195,8 @@ fn outcomes_of_parked_calls_are_kept_up_to_the_bounds() {
         let failed = answers.iter().filter(|answer| answer.to_string().contains(NOT_KEPT)).count();
         (answers.len() - failed, failed)
     };
-    assert_eq!(come_back(1, 5), (3, 2), "32 MiB for a caller");
-    assert_eq!(come_back(2, 2), (2, 0), "what was fetched takes nothing any more");
+    assert_eq!(come_back(1, 5), (3, 2), "a caller may keep 32 MiB");
+    assert_eq!(come_back(2, 2), (2, 0), "fetched outcomes must free their storage");
     assert_eq!(shelf.taken(), 0);
     let mut full = TestServer::pinned(&DIALECT, Shelf::of(MIB).setup()).holding();
     let (call, state) = parked(&mut full, 1);
@@ -201,7 +205,7 @@ fn outcomes_of_parked_calls_are_kept_up_to_the_bounds() {
 }
 
 #[test]
-fn answers_that_a_batch_has_no_room_for_become_errors() {
+fn answers_that_exceed_the_batch_storage_become_errors() {
     for (setup, fitting) in [(server_setup(), 3), (Shelf::of(25 * MIB).setup(), 2)] {
         let mut server = opened(TestServer::pinned(&DIALECT, setup), "2025-03-26").holding();
         let batch: Vec<_> = (0..6).map(|id| echo(&id.to_string())).collect();
@@ -213,7 +217,7 @@ fn answers_that_a_batch_has_no_room_for_become_errors() {
         let answers = only(lines.pop().unwrap());
         let answers = answers.as_array().unwrap();
         let ids: Vec<_> = answers.iter().map(|answer| answer["id"].as_u64().unwrap()).collect();
-        assert_eq!(ids, [0, 1, 2, 3, 4, 5], "each has one answer");
+        assert_eq!(ids, [0, 1, 2, 3, 4, 5], "each call must have one answer");
         let is_refused = |answer: &&Value| answer["error"]["message"] == NOT_KEPT;
         assert_eq!(answers.iter().filter(is_refused).count(), 5 - fitting);
         assert_eq!(server.door.held(), 0);

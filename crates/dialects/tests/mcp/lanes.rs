@@ -1,4 +1,4 @@
-//! Lanes: each answer goes back by the way on which its request came.
+//! Tests of lanes: each answer uses the lane of its request.
 
 use gladhand_core::operations::{Notice, Progress};
 use gladhand_dialects::{Lane, Stop};
@@ -6,7 +6,7 @@ use gladhand_dialects::{Lane, Stop};
 use crate::notices::log;
 use crate::*;
 
-/// Feeds a line by a lane, and checks that what comes back goes by the same.
+/// Feeds a line on a lane, and checks that all answers use the same lane.
 fn by(server: &mut TestServer, lane: u64, line: &str) -> Vec<String> {
     server.lane = Lane(lane);
     let lines = server.line(line);
@@ -15,7 +15,7 @@ fn by(server: &mut TestServer, lane: u64, line: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_answer_goes_back_by_the_lane_of_its_request() {
+fn every_answer_uses_the_lane_of_its_request() {
     let mut server = server();
     by(&mut server, 1, &initialize("2025-11-25"));
     by(&mut server, 2, INITIALIZED);
@@ -35,7 +35,7 @@ fn every_answer_goes_back_by_the_lane_of_its_request() {
 }
 
 #[test]
-fn what_is_said_about_a_call_goes_by_its_lane_and_the_rest_by_the_main_one() {
+fn notices_of_a_call_use_its_lane_and_others_the_main_lane() {
     for version in ["2025-11-25", STATELESS] {
         let mut server = if version == STATELESS { server() } else { open(version) }.holding();
         for (lane, id) in [(5, "1"), (6, "2")] {
@@ -65,7 +65,7 @@ fn what_is_said_about_a_call_goes_by_its_lane_and_the_rest_by_the_main_one() {
 }
 
 #[test]
-fn a_batch_is_answered_by_its_own_lane_whoever_ends_it() {
+fn a_batch_is_answered_on_its_own_lane() {
     let mut server = open("2025-03-26").holding();
     let batch = format!("[{},{PING}]", echo("1"));
     assert_eq!(by(&mut server, 5, &batch), NOTHING);
@@ -80,7 +80,7 @@ fn a_batch_is_answered_by_its_own_lane_whoever_ends_it() {
 }
 
 #[test]
-fn who_lets_go_of_an_exchange_cancels_what_belongs_to_no_session() {
+fn closing_an_exchange_cancels_stateless_calls() {
     let mut server = open("2025-11-25").holding();
     by(&mut server, 5, &echo("1"));
     by(&mut server, 6, &stateless("2", "tools/call", ECHO, ""));
@@ -91,19 +91,19 @@ fn who_lets_go_of_an_exchange_cancels_what_belongs_to_no_session() {
     }
     assert_eq!(server.cancelled, [calls[1]]);
     server.resolve_next();
-    assert_eq!(server.lanes, [Lane(5)], "a session's answer is kept for who comes back");
+    assert_eq!(server.lanes, [Lane(5)], "the answer of a session must be kept");
     server.resolve_next();
     assert_eq!(server.lanes, [Lane(7)]);
 }
 
 #[test]
-fn what_was_kept_of_a_caller_that_vanished_is_given_back() {
+fn data_of_a_disconnected_caller_is_freed() {
     let mut server = server().holding();
     let large = format!(r#""name":"echo","arguments":{{"message":"{}"}}"#, "x".repeat(100_000));
     for lane in [5, 6] {
         by(&mut server, lane, &stateless("1", "tools/call", &large, ""));
     }
-    assert!(server.door.held() > 200_000, "its arguments are kept as long as the call is: {}", server.door.held());
+    assert!(server.door.held() > 200_000, "arguments must be counted until the call ends: {}", server.door.held());
     server.hung_up(Lane(5));
     assert!((100_000..200_000).contains(&server.door.held()), "{}", server.door.held());
     server.hung_up(Lane(6));
@@ -111,7 +111,7 @@ fn what_was_kept_of_a_caller_that_vanished_is_given_back() {
 }
 
 #[test]
-fn outside_a_session_nobody_cancels_by_another_lane() {
+fn a_stateless_call_cannot_be_cancelled_from_another_lane() {
     let mut server = open("2025-11-25").holding();
     by(&mut server, 5, &echo("1"));
     by(&mut server, 6, &stateless("2", "tools/call", ECHO, ""));
@@ -120,7 +120,7 @@ fn outside_a_session_nobody_cancels_by_another_lane() {
     for id in ["1", "2", "3"] {
         assert_eq!(by(&mut server, 9, &cancel(id)), NOTHING);
     }
-    assert_eq!(server.cancelled, [session], "only its own session is within reach");
+    assert_eq!(server.cancelled, [session], "only a call of the session may be cancelled");
     server.notice(Notice::ToolsChanged);
     assert_eq!(server.lanes, [Lane::MAIN, Lane(7)]);
     by(&mut server, 6, &cancel("2"));
@@ -128,7 +128,7 @@ fn outside_a_session_nobody_cancels_by_another_lane() {
 }
 
 #[test]
-fn a_listener_hears_by_its_own_lane_until_it_lets_go() {
+fn a_listener_is_served_on_its_own_lane_until_it_closes() {
     let mut server = server();
     let listen = |id: &str| stateless(id, "subscriptions/listen", r#""notifications":{"toolsListChanged":true}"#, "");
     for lane in [0, 5, 6] {
@@ -138,7 +138,7 @@ fn a_listener_hears_by_its_own_lane_until_it_lets_go() {
     assert_eq!(server.lanes, [Lane::MAIN, Lane(5), Lane(6)]);
     assert_eq!(server.hung_up(Lane(5)), NOTHING);
     let last = server.stop(Stop::Terminated);
-    assert_eq!(server.lanes, [Lane::MAIN, Lane::MAIN, Lane(6)], "an exchange of its own ends with the result alone");
+    assert_eq!(server.lanes, [Lane::MAIN, Lane::MAIN, Lane(6)], "a separate exchange must end with the result only");
     assert_eq!(value(&last[1])["method"], "notifications/cancelled");
     assert_eq!(value(&last[2])["id"], 6);
 }

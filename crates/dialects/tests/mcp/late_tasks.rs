@@ -1,4 +1,4 @@
-//! Calls that ask what they need first and become tasks only then.
+//! Tests of calls that ask questions first and become tasks later.
 
 use gladhand_core::operations::{CallId, Notice, QuestionId};
 use gladhand_dialects::Menu;
@@ -20,7 +20,7 @@ fn with_tasks() -> TestServer {
 }
 
 #[test]
-fn a_call_may_ask_first_and_go_on_as_a_task() {
+fn a_call_may_ask_first_and_continue_as_a_task() {
     let mut server = with_tasks();
     let id = delivered(&mut server, &call("1", WILLING, ""));
     let asked = only(server.ask(id, vec![(QuestionId(1), form().named("who"))]));
@@ -32,11 +32,11 @@ fn a_call_may_ask_first_and_go_on_as_a_task() {
     let created = only(server.notice(Notice::GoesOnAsTask(id)));
     assert_eq!((&created["id"], &created["result"]["resultType"]), (&2.into(), &"task".into()), "{created}");
     assert!(created["result"]["taskId"].is_string() && created["result"]["requestState"].is_null());
-    assert_eq!(server.notice(Notice::GoesOnAsTask(id)), NOTHING, "once is enough");
+    assert_eq!(server.notice(Notice::GoesOnAsTask(id)), NOTHING, "a task must be created only once");
 }
 
 #[test]
-fn a_caller_that_did_not_wish_for_a_task_gets_its_answer() {
+fn a_caller_without_task_support_gets_its_answer() {
     let mut server = with_tasks();
     let id = delivered(&mut server, &call("1", "{}", ""));
     assert_eq!(server.notice(Notice::GoesOnAsTask(id)), NOTHING);

@@ -1,4 +1,4 @@
-//! `subscriptions/listen` (2026-07-28), every filter of it.
+//! Tests of `subscriptions/listen` (2026-07-28) with every filter.
 
 use gladhand_core::operations::{Notice, Update};
 use gladhand_dialects::{Lane, Party, Stop};
@@ -29,7 +29,7 @@ fn told(lines: Vec<String>) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn each_filter_is_honoured_if_it_was_asked_for_and_is_there() {
+fn each_requested_and_provided_filter_is_confirmed() {
     let filters = ["toolsListChanged", "promptsListChanged", "resourcesListChanged"];
     let notices = [Notice::ToolsChanged, Notice::PromptsChanged, Notice::ResourcesChanged];
     let methods = ["tools", "prompts", "resources"].map(|list| format!("notifications/{list}/list_changed"));
@@ -49,18 +49,22 @@ fn each_filter_is_honoured_if_it_was_asked_for_and_is_there() {
             assert_eq!(told(server.notice(notices[at].clone())), expected, "{filter}");
         }
         let mut server = with_menu(Menu { tools: true, resources: true, prompts: true, ..Menu::default() }, STATELESS);
-        assert_eq!(only(server.line(&listen("5", &filter))), acknowledged(5, &json!({})), "nothing of it may change");
+        assert_eq!(
+            only(server.line(&listen("5", &filter))),
+            acknowledged(5, &json!({})),
+            "unchangeable lists must not be confirmed"
+        );
     }
 }
 
 #[test]
-fn resources_are_watched_before_the_acknowledgement_and_only_those_that_can_be_are_named() {
+fn the_acknowledgement_lists_the_resources_that_are_watched() {
     let mut server = whole(STATELESS);
     let filter =
         json!({"toolsListChanged": true, "resourceSubscriptions": ["test://b", "none://x", "test://a", "test://a"]});
-    assert_eq!(server.line(&listen("5", &filter)), NOTHING, "it waits for three answers");
-    assert_eq!(server.delivered.len(), 3, "nobody is asked twice");
-    assert_eq!(server.notice(Notice::ToolsChanged), NOTHING, "the acknowledgement comes first");
+    assert_eq!(server.line(&listen("5", &filter)), NOTHING, "the acknowledgement must wait for three answers");
+    assert_eq!(server.delivered.len(), 3, "each resource must be requested once");
+    assert_eq!(server.notice(Notice::ToolsChanged), NOTHING, "the acknowledgement must come first");
     let mut lines = Vec::new();
     while let Some(delivered) = server.delivered.pop_front() {
         assert_eq!(lines, NOTHING);
@@ -71,7 +75,7 @@ fn resources_are_watched_before_the_acknowledgement_and_only_those_that_can_be_a
     let honoured = json!({"toolsListChanged": true, "resourceSubscriptions": ["test://a", "test://b"]});
     assert_eq!(value(&lines[0]), acknowledged(5, &honoured));
     let rest = [("notifications/tools/list_changed".to_owned(), 5), ("notifications/resources/updated".to_owned(), 5)];
-    assert_eq!(told(lines[1..].to_vec()), rest, "what happened meanwhile follows");
+    assert_eq!(told(lines[1..].to_vec()), rest, "earlier changes must follow the acknowledgement");
     let updated = only(server.notice(Notice::ResourceUpdated(Update::of("test://b/c"))));
     assert_eq!(updated["params"], json!({"_meta": {KEY: 5}, "uri": "test://b/c"}));
     assert_eq!(server.notice(Notice::ResourceUpdated(Update::of("none://x"))), NOTHING);
@@ -81,7 +85,7 @@ fn resources_are_watched_before_the_acknowledgement_and_only_those_that_can_be_a
 }
 
 #[test]
-fn a_subscription_that_ended_too_early_leaves_nothing_watched() {
+fn a_subscription_that_ended_early_cancels_its_watches() {
     for ended_by in ["cancelled", "hung up", "stopped"] {
         let mut server = whole(STATELESS);
         server.lane = Lane(7);
@@ -104,7 +108,7 @@ fn a_subscription_that_ended_too_early_leaves_nothing_watched() {
 }
 
 #[test]
-fn a_listener_that_hangs_up_or_is_stopped_watches_nothing_any_more() {
+fn a_closed_listener_cancels_its_watches() {
     for ends in
         [|server: &mut TestServer| server.hung_up(Lane(7)), |server: &mut TestServer| server.stop(Stop::Terminated)]
     {
@@ -117,7 +121,7 @@ fn a_listener_that_hangs_up_or_is_stopped_watches_nothing_any_more() {
 }
 
 #[test]
-fn resources_are_not_watched_where_they_cannot_be() {
+fn resources_are_not_watched_without_the_capability() {
     let mut server = with_menu(Menu { resource_updates: false, ..whole_menu() }, STATELESS);
     let answer = only(server.line(&listen("5", &json!({"resourceSubscriptions": ["test://a"]}))));
     assert_eq!(answer, acknowledged(5, &json!({})));
@@ -132,7 +136,7 @@ fn resources_are_not_watched_where_they_cannot_be() {
 }
 
 #[test]
-fn one_lane_cannot_take_all_the_room() {
+fn one_lane_cannot_use_all_subscriptions() {
     let mut server = whole(STATELESS);
     let mut count = 0;
     for lane in 1..=17 {
@@ -165,6 +169,6 @@ fn one_peer_of_many_cannot_take_all_the_room() {
     }
     assert_eq!(shares, [512, 256, 128]);
     let many: Vec<_> = (0..2100).map(|at| format!("test://{at}")).collect();
-    assert!(!listens(9, &json!({"resourceSubscriptions": many})), "nor watch everything");
+    assert!(!listens(9, &json!({"resourceSubscriptions": many})), "one peer must not watch all resources");
     assert!(listens(9, &json!({"resourceSubscriptions": many[..2000]})));
 }

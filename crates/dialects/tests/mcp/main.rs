@@ -1,4 +1,4 @@
-//! MCP, both sides, held in a hand: openings, gates, wrong input, recorded peers.
+//! Tests of both sides of MCP in memory: openings, gates, wrong input, recorded peers.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test may")]
 
@@ -77,7 +77,7 @@ fn request(id: &str, method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
 }
 
-/// A request that carries its own opening; `params` and `meta` are members, without braces.
+/// A request that carries its own opening. `params` and `meta` are members, without braces.
 fn stateless(id: &str, method: &str, params: &str, meta: &str) -> String {
     let comma = if params.is_empty() { "" } else { "," };
     let meta_comma = if meta.is_empty() { "" } else { "," };
@@ -110,12 +110,12 @@ fn only(lines: Vec<String>) -> Value {
 fn error(lines: Vec<String>) -> (Value, i64) {
     let line = only(lines);
     assert!(line["error"]["message"].is_string(), "{line}");
-    (line["id"].clone(), line["error"]["code"].as_i64().unwrap_or_else(|| panic!("no error: {line}")))
+    (line["id"].clone(), line["error"]["code"].as_i64().unwrap_or_else(|| panic!("expected an error, got {line}")))
 }
 
 const NOTHING: Vec<String> = Vec::new();
 
-/// Everything that can be on a menu, apart from tasks.
+/// A menu with everything except tasks.
 fn whole_menu() -> Menu {
     Menu {
         tools: true,
@@ -131,18 +131,18 @@ fn whole_menu() -> Menu {
     }
 }
 
-/// A server with that menu, after the handshake where the version has one. Calls wait for [`ask`] to answer them.
+/// A server with this menu, after the handshake if the version has one. Calls wait until [`ask`] answers them.
 fn with_menu(menu: Menu, version: &str) -> TestServer {
     let server = TestServer::pinned(&DIALECT, ServerSetup { menu, ..server_setup() });
     if version == STATELESS { server } else { opened(server, version) }.holding()
 }
 
-/// A server with the whole menu.
+/// A server with the full menu.
 fn whole(version: &str) -> TestServer {
     with_menu(whole_menu(), version)
 }
 
-/// A request of a version; `params` are members, without braces.
+/// A request of a version. `params` are members, without braces.
 fn line(version: &str, id: &str, method: &str, params: &str) -> String {
     match version {
         STATELESS => stateless(id, method, params, ""),
@@ -150,7 +150,7 @@ fn line(version: &str, id: &str, method: &str, params: &str) -> String {
     }
 }
 
-/// What comes back for a line once everything that it delivers is answered by [`stock`].
+/// The answers to a line, after [`stock`] has answered all delivered calls.
 fn ask(server: &mut TestServer, line: &str) -> Vec<String> {
     let mut lines = server.line(line);
     while let Some(Delivered { call, agreement }) = server.delivered.pop_front() {
@@ -168,7 +168,7 @@ fn asked(server: &mut TestServer, version: &str, method: &str, params: &str) -> 
     only(ask(server, &line(version, "1", method, params)))
 }
 
-/// What is in stock besides tools: one resource, one template, one prompt.
+/// Test data other than tools: one resource, one template, one prompt.
 fn stock(operation: &Operation<'_>) -> Option<Outcome> {
     Some(match operation {
         Operation::ListTools | Operation::CallTool(_) => return None,
@@ -184,6 +184,6 @@ fn stock(operation: &Operation<'_>) -> Option<Outcome> {
         Operation::Complete(_) => {
             Ok(Reply::Completion(Completion { values: vec!["one".to_owned()], ..Completion::default() }))
         }
-        other => return other.where_there_are_only_tools(),
+        other => return other.outcome_with_only_tools(),
     })
 }

@@ -1,4 +1,4 @@
-//! Progress, log messages, cancellation, changes of the menu.
+//! Tests of progress, log messages, cancellation and changes of the menu.
 
 use gladhand_core::operations::{CallId, Level, Log, Notice, Progress};
 use gladhand_core::wire::json;
@@ -16,7 +16,7 @@ fn report(progress: f64) -> Progress {
     Progress { progress, total: Some(2.0), message: Some("m".to_owned()) }
 }
 
-/// A server with one call in flight under a progress token, and that call.
+/// A server with one call in flight that has a progress token, and that call.
 fn waiting(version: &str, token: &str) -> (TestServer, CallId) {
     let meta = format!(r#""progressToken":{token}"#);
     let mut server = match version {
@@ -51,7 +51,7 @@ fn progress_only_grows_and_echoes_its_token_as_written() {
             }
             assert_eq!(server.notice(Notice::Progress(call, report(1.0))), line("1"));
             server.resolve_next();
-            assert_eq!(server.notice(Notice::Progress(call, report(2.0))), NOTHING, "it is over");
+            assert_eq!(server.notice(Notice::Progress(call, report(2.0))), NOTHING, "a finished call has no progress");
         }
     }
 }
@@ -69,7 +69,7 @@ fn without_a_token_there_is_no_progress() {
 }
 
 #[test]
-fn a_cancelled_call_is_not_answered_and_the_newest_of_equal_ids_is_meant() {
+fn a_cancelled_call_is_not_answered_and_the_newest_id_wins() {
     for version in DIALECT.versions {
         let (mut server, first) = waiting(version, "1");
         let again = match *version {
@@ -79,12 +79,12 @@ fn a_cancelled_call_is_not_answered_and_the_newest_of_equal_ids_is_meant() {
         server.line(&again);
         let second = server.delivered[1].call.id;
         assert_eq!(server.line(&cancel("2")), NOTHING, "unknown ids are ignored");
-        assert_eq!(server.line(&cancel("\"1\"")), NOTHING, "another id");
+        assert_eq!(server.line(&cancel("\"1\"")), NOTHING, "a string is another id than a number");
         assert_eq!(server.line(&cancel("1.0")), NOTHING);
         assert_eq!(server.cancelled, [second], "{version}");
         assert_eq!(server.door.in_flight(), [first]);
         assert_eq!(only(server.resolve_next())["id"], 1);
-        assert_eq!(server.line(&cancel("1")), NOTHING, "too late");
+        assert_eq!(server.line(&cancel("1")), NOTHING, "a late cancellation must be ignored");
         assert_eq!(server.cancelled, [second]);
     }
 }
@@ -111,7 +111,11 @@ fn log_messages_follow_the_level_of_the_session() {
                 .filter(|word| !server.notice(Notice::Log(None, log(word))).is_empty())
                 .collect()
         };
-        assert_eq!(heard(&mut server), ["warning", "error", "critical", "alert", "emergency"], "before any is set");
+        assert_eq!(
+            heard(&mut server),
+            ["warning", "error", "critical", "alert", "emergency"],
+            "the default level must be `warning`"
+        );
         for (at, level) in Level::ALL.into_iter().enumerate() {
             let answer = server.line(&request("1", "logging/setLevel", &format!(r#"{{"level":"{}"}}"#, level.word())));
             assert_eq!(answer, [r#"{"jsonrpc":"2.0","id":1,"result":{}}"#]);
@@ -151,7 +155,7 @@ fn without_logging_and_list_changed_nothing_is_sent() {
 }
 
 #[test]
-fn changes_of_the_menu_are_told_in_an_open_session() {
+fn changes_of_the_menu_are_reported_in_an_open_session() {
     let changes =
         [(Notice::ToolsChanged, "tools"), (Notice::ResourcesChanged, "resources"), (Notice::PromptsChanged, "prompts")];
     for (notice, list) in changes {
@@ -159,14 +163,18 @@ fn changes_of_the_menu_are_told_in_an_open_session() {
             let line = format!(r#"{{"jsonrpc":"2.0","method":"notifications/{list}/list_changed"}}"#);
             assert_eq!(whole(version).notice(notice.clone()), [line]);
             let menu = Menu { tools: true, resources: true, prompts: true, ..Menu::default() };
-            assert_eq!(with_menu(menu, version).notice(notice.clone()), NOTHING, "that was not promised");
+            assert_eq!(
+                with_menu(menu, version).notice(notice.clone()),
+                NOTHING,
+                "an undeclared change must not be sent"
+            );
         }
         assert_eq!(whole(STATELESS).notice(notice), NOTHING, "nobody listens");
     }
 }
 
 #[test]
-fn the_end_of_a_visit_is_told_where_visits_were_agreed() {
+fn the_end_of_a_visit_is_reported_if_agreed() {
     let notice = || Notice::ElicitationComplete("e1".to_owned());
     for version in HANDSHAKE {
         for (capabilities, is_agreed) in
@@ -189,7 +197,7 @@ fn the_end_of_a_visit_is_told_where_visits_were_agreed() {
 }
 
 #[test]
-fn a_caller_is_let_go_only_where_it_comes_back() {
+fn an_exchange_is_closed_early_only_if_the_caller_can_return() {
     let pause = std::time::Duration::from_millis(50);
     for version in DIALECT.versions {
         for lane in [Lane::MAIN, Lane(3)] {
@@ -202,7 +210,7 @@ fn a_caller_is_let_go_only_where_it_comes_back() {
             assert_eq!(server.let_go, expected, "{version}");
             server.resolve_next();
             server.notice(Notice::ComeBackLater(call, pause));
-            assert_eq!(server.let_go, expected, "it is over");
+            assert_eq!(server.let_go, expected, "a finished call must not be let go");
         }
     }
 }

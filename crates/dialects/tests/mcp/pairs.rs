@@ -1,4 +1,4 @@
-//! Our client against our server, every revision.
+//! Tests of our client against our server, in every revision.
 
 use gladhand_core::negotiation::{Capability, Side, Verdict, Why};
 use gladhand_core::operations::{Content, FailureKind, Reply};
@@ -25,7 +25,7 @@ fn both_sides_agree_on_the_same_in_every_revision_and_with_every_menu() {
             let mut pair = Pair::new(&DIALECT, setup, client_setup(version));
             let agreement = pair.open().unwrap_or_else(|refusal| panic!("{version}: {refusal}"));
             let servers = pair.server.opened.last().unwrap();
-            // Settings are how a side spelt its parts; the parts themselves are terms of their own.
+            // Settings may contain the parts. The parts themselves are separate terms.
             let summary = |agreement: &gladhand_core::negotiation::Agreement| {
                 let terms: Vec<_> =
                     agreement.terms.iter().map(|term| (term.owner, term.capability.clone(), term.verdict)).collect();
@@ -70,7 +70,7 @@ fn tools_are_listed_called_and_fail_alike_in_every_revision() {
 }
 
 #[test]
-fn a_client_asks_a_server_without_tools_for_nothing() {
+fn a_client_sends_no_tool_requests_to_a_server_without_tools() {
     for version in DIALECT.versions {
         let menu = Menu { tools: false, tool_changes: false, logging: true, ..Menu::default() };
         let mut pair = Pair::new(&DIALECT, ServerSetup { menu, ..server_setup() }, client_setup(version));
@@ -78,12 +78,12 @@ fn a_client_asks_a_server_without_tools_for_nothing() {
         let sent = pair.transcript.len();
         assert_eq!(pair.list_tools().len(), 0);
         assert_eq!(pair.call_tool("echo", "{}").unwrap_err().kind, FailureKind::UnknownTool);
-        assert_eq!(pair.transcript.len(), sent, "{version}: something was sent through a closed gate");
+        assert_eq!(pair.transcript.len(), sent, "{version}: a request was sent through a closed gate");
     }
 }
 
 #[test]
-fn what_a_client_declares_is_in_force_only_where_the_revision_has_it() {
+fn client_capabilities_are_in_force_only_if_the_revision_has_them() {
     let provides = ["roots", "roots.listChanged", "elicitation", "elicitation.url", "sampling", "made-up"];
     let setup = |version: &str| ClientSetup {
         provides: provides.iter().map(|name| (Capability::from_wire(*name), None)).collect(),

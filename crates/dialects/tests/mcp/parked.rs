@@ -1,4 +1,4 @@
-//! Questions in the middle of a call without a session (2026-07-28): round trips.
+//! Tests of questions during a call without a session (2026-07-28).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::*;
 
 const MINUTES: Duration = Duration::from_secs(60);
 
-/// A call of `echo` by a client that declares these capabilities, with more members of its parameters.
+/// A call of `echo` by a client that declares these capabilities, with further members of its parameters.
 fn calls(id: &str, declared: &str, more: &str) -> String {
     let line = stateless(id, "tools/call", &format!("{ECHO}{more}"), "");
     line.replace(r#"clientCapabilities":{}"#, &format!(r#"clientCapabilities":{declared}"#))
@@ -21,12 +21,12 @@ pub(crate) fn call(id: &str) -> String {
     calls(id, EVERYTHING, "")
 }
 
-/// The same call again with answers, which are the members of an object, and a state.
+/// The same call repeated with answers, which are the members of an object, and a state.
 pub(crate) fn again(id: &str, answers: &str, state: &Value) -> String {
     calls(id, EVERYTHING, &format!(r#","inputResponses":{{{answers}}},"requestState":{state}"#))
 }
 
-/// The result of the only line, which must ask for input under this id; its state apart.
+/// The result of the only line, which must ask for input under this id, and its state.
 pub(crate) fn asked(lines: Vec<String>, id: u64) -> (Value, Value) {
     let mut line = only(lines);
     assert_eq!((&line["id"], &line["result"]["resultType"]), (&json!(id), &json!("input_required")), "{line}");
@@ -38,7 +38,7 @@ pub(crate) fn asked(lines: Vec<String>, id: u64) -> (Value, Value) {
 const YES: &str = r#"{"action":"accept","content":{}}"#;
 
 #[test]
-fn a_call_that_asks_is_answered_with_its_questions_and_goes_on_with_their_answers() {
+fn a_call_is_answered_with_questions_and_continues_with_answers() {
     let mut server = server().holding();
     server.lane = Lane(1);
     let call_id = delivered(&mut server, &call("1"));
@@ -54,10 +54,10 @@ fn a_call_that_asks_is_answered_with_its_questions_and_goes_on_with_their_answer
     let methods = requests.as_object().unwrap().iter().map(|(key, asked)| (key.as_str(), asked["method"].clone()));
     let methods: Vec<_> = methods.collect();
     assert_eq!(methods[0], ("q2", json!("roots/list")));
-    assert_eq!(methods[1], ("q3", json!("sampling/createMessage")), "a name that is taken is made up");
+    assert_eq!(methods[1], ("q3", json!("sampling/createMessage")), "a key that is in use must be replaced");
     assert_eq!(methods[2], ("who", json!("elicitation/create")));
     assert_eq!(requests["who"]["params"]["message"], "Who?");
-    assert!(server.door.in_flight().is_empty(), "its request is answered");
+    assert!(server.door.in_flight().is_empty(), "its request must be answered");
 
     server.lane = Lane(2);
     let answers = format!(r#""who":{YES},"q2":{{"roots":[]}},"q3":{{"role":"assistant"}},"other":1"#);
@@ -69,11 +69,15 @@ fn a_call_that_asks_is_answered_with_its_questions_and_goes_on_with_their_answer
     let line = only(server.resolve_next());
     assert_eq!((&line["id"], &line["result"]["resultType"]), (&json!(2), &json!("complete")));
     assert_eq!(server.lanes, [Lane(2)]);
-    assert_eq!(error(server.line(&again("3", &answers, &state))), (json!(3), -32602), "a state is good once");
+    assert_eq!(
+        error(server.line(&again("3", &answers, &state))),
+        (json!(3), -32602),
+        "a state must be valid only once"
+    );
 }
 
 #[test]
-fn what_has_no_answer_is_asked_again_under_a_new_state() {
+fn unanswered_questions_are_asked_again_with_a_new_state() {
     let mut server = server().holding();
     let id = delivered(&mut server, &call("1"));
     let questions = vec![(QuestionId(1), form().named("a")), (QuestionId(2), form().named("b"))];
@@ -83,7 +87,7 @@ fn what_has_no_answer_is_asked_again_under_a_new_state() {
     assert_eq!(answer(&mut server).0, 1);
     assert_ne!(first, second);
     let (_, third) = asked(server.line(&again("3", "", &second)), 3);
-    // Asked while the caller is away: it comes with what remains.
+    // Asked while the call is parked: it is sent with the remaining questions.
     assert_eq!(ask(&mut server, id, 3, form().named("c")), NOTHING);
     let (remaining, fourth) = asked(server.line(&again("4", &format!(r#""b":{YES}"#), &third)), 4);
     assert_eq!(remaining.as_object().unwrap().keys().collect::<Vec<_>>(), ["c"]);
@@ -96,7 +100,7 @@ fn what_has_no_answer_is_asked_again_under_a_new_state() {
 }
 
 #[test]
-fn a_state_is_good_only_as_it_was_given_and_for_whom_and_what() {
+fn a_state_is_valid_only_for_its_principal_and_request() {
     let mut server = server().holding();
     server.principal = Some("alice".to_owned());
     let id = delivered(&mut server, &call("1"));
@@ -122,16 +126,16 @@ fn a_state_is_good_only_as_it_was_given_and_for_whom_and_what() {
     }
     assert!(server.answered.is_empty());
     server.principal = Some("alice".to_owned());
-    assert_eq!(server.line(&good), NOTHING, "nothing of that used it up");
+    assert_eq!(server.line(&good), NOTHING, "refused attempts must not invalidate the state");
     assert_eq!(answer(&mut server).0, 1);
 }
 
 #[test]
-fn a_state_is_good_only_with_the_scopes_that_the_call_needed() {
+fn a_state_is_valid_only_with_the_needed_scopes() {
     let mut server = server().holding();
     (server.principal, server.scopes) = (Some("alice".to_owned()), Some("ops".into()));
     let id = delivered(&mut server, &call("1"));
-    server.delivered[0].call.terms.record.as_ref().expect("the result is kept").add(["ops"]);
+    server.delivered[0].call.terms.record.as_ref().expect("a kept result must have a scope record").add(["ops"]);
     let (_, state) = asked(ask(&mut server, id, 1, form().named("a")), 1);
     let good = again("2", &format!(r#""a":{YES}"#), &state);
     server.scopes = Some("talk".into());
@@ -139,11 +143,11 @@ fn a_state_is_good_only_with_the_scopes_that_the_call_needed() {
     assert_eq!(refused["error"]["data"]["detail"], json!({"scope": "ops"}), "{refused}");
     assert!(server.answered.is_empty());
     server.scopes = Some("ops talk".into());
-    assert_eq!(server.line(&good), NOTHING, "nothing of that used it up");
+    assert_eq!(server.line(&good), NOTHING, "refused attempts must not invalidate the state");
 }
 
 #[test]
-fn only_what_this_request_declared_is_asked() {
+fn only_declared_questions_are_asked() {
     let mut server = server().holding();
     let id = delivered(&mut server, &calls("1", r#"{"sampling":{}}"#, ""));
     let questions =
@@ -151,11 +155,11 @@ fn only_what_this_request_declared_is_asked() {
     let (requests, state) = asked(server.ask(id, questions), 1);
     assert_eq!(requests.as_object().unwrap().keys().collect::<Vec<_>>(), ["s"]);
     assert_eq!(answer(&mut server), (1, Err(FailureKind::MissingCapability)));
-    // Who comes back with less cannot be asked what remains.
+    // A caller that returns with fewer capabilities cannot be asked the remaining questions.
     let line = again("2", "", &state).replace(EVERYTHING, r#"{"roots":{}}"#);
     assert_eq!(server.line(&line), NOTHING);
     assert_eq!(answer(&mut server), (2, Err(FailureKind::MissingCapability)));
-    // Declared nothing, or asked about something that cannot wait.
+    // No declared capabilities, or a method that cannot be parked.
     let bare = delivered(&mut server, &calls("3", "{}", ""));
     assert_eq!(ask(&mut server, bare, 3, form()), NOTHING);
     assert_eq!(answer(&mut server), (3, Err(FailureKind::MissingCapability)));
@@ -167,7 +171,7 @@ fn only_what_this_request_declared_is_asked() {
 }
 
 #[test]
-fn a_page_to_visit_has_no_id_of_its_own() {
+fn a_page_to_visit_has_no_separate_id() {
     let mut server = server().holding();
     let id = delivered(&mut server, &call("1"));
     let page = json!({"mode": "url", "url": "https://example.org", "message": "?", "elicitationId": "x"});
@@ -176,7 +180,7 @@ fn a_page_to_visit_has_no_id_of_its_own() {
 }
 
 #[test]
-fn prompts_and_resources_wait_as_well_and_what_was_asked_for_is_not_kept() {
+fn prompts_and_resources_can_be_parked_too() {
     let menu = Menu { cache: CacheHints { ttl_ms: 5000, public: true }, ..whole_menu() };
     let mut server = with_menu(menu, STATELESS);
     let raw = |value: Value| gladhand_core::wire::json::to_raw(&value);
@@ -204,7 +208,7 @@ fn prompts_and_resources_wait_as_well_and_what_was_asked_for_is_not_kept() {
 }
 
 #[test]
-fn answers_that_come_before_they_are_asked_for_are_taken() {
+fn answers_in_the_first_request_are_used() {
     let mut server = server().holding();
     let given = format!(r#","inputResponses":{{"a":{YES},"b":12345,"other":{YES}}}"#);
     let id = delivered(&mut server, &calls("1", EVERYTHING, &given));
@@ -214,7 +218,7 @@ fn answers_that_come_before_they_are_asked_for_are_taken() {
 
     let id = delivered(&mut server, &calls("2", EVERYTHING, &given));
     let (requests, _) = asked(ask(&mut server, id, 3, form().named("b")), 2);
-    assert!(requests["b"].is_object(), "a number is no answer");
+    assert!(requests["b"].is_object(), "a number is not a valid answer");
     for ignored in [r#","inputResponses":null"#, r#","inputResponses":[]"#] {
         let id = delivered(&mut server, &calls("3", EVERYTHING, ignored));
         asked(ask(&mut server, id, 4, form().named("a")), 3);
@@ -222,7 +226,7 @@ fn answers_that_come_before_they_are_asked_for_are_taken() {
 }
 
 #[test]
-fn a_caller_that_does_not_come_back_ends_its_call() {
+fn a_parked_call_ends_after_its_timeout() {
     let mut server = server().holding();
     let park = |server: &mut TestServer, id: &str| -> (CallId, Value) {
         let call = delivered(server, &call(id));
@@ -235,7 +239,7 @@ fn a_caller_that_does_not_come_back_ends_its_call() {
     assert_eq!(error(server.line(&again("3", "", &first_state))).1, -32602);
     asked(server.line(&again("4", "", &second_state)), 4);
     server.advance(5 * MINUTES);
-    assert_eq!(server.cancelled, [first], "who came back has time again");
+    assert_eq!(server.cancelled, [first], "a returning caller must get a new timeout");
     server.advance(5 * MINUTES);
     assert_eq!(server.cancelled, [first, second]);
     assert_eq!((server.door.deadline(), server.door.held()), (None, 0));
@@ -243,7 +247,7 @@ fn a_caller_that_does_not_come_back_ends_its_call() {
 }
 
 #[test]
-fn the_outcome_of_a_call_that_did_not_wait_is_kept_for_its_caller() {
+fn the_outcome_of_a_parked_call_is_kept_for_its_caller() {
     let mut server = server().holding();
     let id = delivered(&mut server, &call("1"));
     let (_, state) = asked(ask(&mut server, id, 1, form().named("a")), 1);
@@ -256,11 +260,11 @@ fn the_outcome_of_a_call_that_did_not_wait_is_kept_for_its_caller() {
     asked(ask(&mut server, id, 2, form().named("a")), 4);
     server.resolve_next();
     server.advance(10 * MINUTES);
-    assert_eq!((server.cancelled.len(), server.door.deadline()), (0, None), "it has ended by itself");
+    assert_eq!((server.cancelled.len(), server.door.deadline()), (0, None), "an ended call must not be cancelled");
 }
 
 #[test]
-fn what_is_said_about_a_call_follows_its_newest_request() {
+fn notices_of_a_call_follow_its_newest_request() {
     let mut server = server().holding();
     let token =
         |line: String, token: &str| line.replace(r#""_meta":{"#, &format!(r#""_meta":{{"progressToken":{token},"#));
@@ -271,9 +275,9 @@ fn what_is_said_about_a_call_follows_its_newest_request() {
     assert_eq!(told["params"]["progressToken"], 10);
     let (_, state) = asked(ask(&mut server, id, 1, form().named("a")), 1);
     assert_eq!(server.notice(Notice::Progress(id, progress(2.0))), NOTHING, "nobody listens");
-    assert!(server.hung_up(Lane(1)).is_empty() && server.cancelled.is_empty(), "there is nothing left to hang up on");
+    assert!(server.hung_up(Lane(1)).is_empty() && server.cancelled.is_empty(), "the exchange has no call any more");
     server.line(&cancel("1"));
-    assert!(server.cancelled.is_empty() && server.dropped.len() == 1, "nor to cancel");
+    assert!(server.cancelled.is_empty() && server.dropped.len() == 1, "the request cannot be cancelled any more");
     server.lane = Lane(2);
     server.line(&token(again("2", &format!(r#""a":{YES}"#), &state), "20"));
     let told = only(server.notice(Notice::Progress(id, progress(1.0))));
@@ -283,7 +287,7 @@ fn what_is_said_about_a_call_follows_its_newest_request() {
 }
 
 #[test]
-fn parked_calls_are_bounded_and_do_not_crowd_out_others() {
+fn parked_calls_are_limited_separately() {
     let mut server = server().holding();
     for at in 0..256 {
         let id = delivered(&mut server, &call(&at.to_string()));
@@ -296,7 +300,7 @@ fn parked_calls_are_bounded_and_do_not_crowd_out_others() {
 }
 
 #[test]
-fn at_the_end_parked_calls_are_ended_at_once() {
+fn parked_calls_end_with_the_session() {
     let mut server = server().holding();
     let parked = delivered(&mut server, &call("1"));
     asked(ask(&mut server, parked, 1, form()), 1);
@@ -304,7 +308,7 @@ fn at_the_end_parked_calls_are_ended_at_once() {
     assert_eq!(server.stop(Stop::InputClosed), NOTHING);
     assert_eq!((server.cancelled.clone(), server.door.in_flight()), (vec![parked], vec![open]));
     server.answered.clear();
-    assert_eq!(ask(&mut server, open, 2, form()), NOTHING, "nobody could come back");
+    assert_eq!(ask(&mut server, open, 2, form()), NOTHING, "a closing session must not park a call");
     assert_eq!(answer(&mut server), (2, Err(FailureKind::Stopping)));
     assert_eq!(only(server.resolve_next())["id"], 2);
 }
@@ -328,7 +332,7 @@ fn one_peer_of_many_cannot_take_all_the_room() {
 
     server.party = Some(Party(3));
     let in_flight = (0..).take_while(|_| server.line(&call("1")).is_empty()).count();
-    assert_eq!(in_flight, 4, "nor all the calls in flight");
+    assert_eq!(in_flight, 4, "one peer must not use all calls in flight");
     server.party = Some(Party(4));
     assert_eq!(server.line(&call("1")), NOTHING);
 }

@@ -1,4 +1,4 @@
-//! Prompts, and completion of arguments.
+//! Tests of prompts, and of the completion of arguments.
 
 use gladhand_core::operations::{CompletionOf, Content, Failure, PromptArgument};
 use gladhand_core::wire::json;
@@ -39,7 +39,7 @@ fn a_prompt_is_listed_with_its_arguments() {
 }
 
 #[test]
-fn a_prompt_is_filled_in_and_newer_content_is_put_into_older_words() {
+fn a_prompt_is_filled_in_and_newer_content_is_converted() {
     let prompt = PromptResult {
         description: Some("d".to_owned()),
         extra: vec![("_meta".to_owned(), json::to_raw(&json!({"k": 1})))],
@@ -69,12 +69,12 @@ fn a_prompt_is_filled_in_and_newer_content_is_put_into_older_words() {
         assert_eq!((&result["messages"], &result["description"]), (&messages, &"d".into()), "{version}");
         assert_eq!(result["_meta"]["k"], 1);
         assert_eq!(result["resultType"], if *version == STATELESS { json!("complete") } else { Value::Null });
-        assert!(result["ttlMs"].is_null(), "no prompt may be kept");
+        assert!(result["ttlMs"].is_null(), "a prompt must have no cache hints");
     }
 }
 
 #[test]
-fn what_is_wrong_with_a_request_for_a_prompt_is_invalid_params() {
+fn an_invalid_prompt_request_gets_invalid_params() {
     for version in DIALECT.versions {
         let mut server = whole(version);
         for bad in
@@ -91,7 +91,7 @@ fn what_is_wrong_with_a_request_for_a_prompt_is_invalid_params() {
 }
 
 #[test]
-fn completion_asks_for_what_was_typed() {
+fn completion_passes_the_typed_value_on() {
     for version in DIALECT.versions {
         let mut server = whole(version);
         let context = r#""argument":{"name":"x","value":"o"},"context":{"arguments":{"y":"1"}}"#;
@@ -132,7 +132,7 @@ fn completion_asks_for_what_was_typed() {
 }
 
 #[test]
-fn no_more_than_a_hundred_values_are_told() {
+fn at_most_a_hundred_values_are_returned() {
     let many =
         |count: usize| Completion { values: (0..count).map(|at| at.to_string()).collect(), ..Completion::default() };
     let told = |completion: Completion| {

@@ -1,4 +1,4 @@
-//! Questions in the middle of a call, in the revisions with a handshake: requests of the server's own.
+//! Tests of questions during a call in revisions with a handshake, where they are requests of the server.
 
 use gladhand_core::operations::{CallId, FailureKind, Notice, Progress, Question, QuestionId};
 use gladhand_dialects::{Lane, Stop};
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::*;
 
-/// A session with a client that declares these capabilities, and calls that wait for the test.
+/// A session with a client that declares these capabilities. Calls wait for the test.
 pub(crate) fn open_with(version: &str, capabilities: &str) -> TestServer {
     let mut server = server().holding();
     let line = initialize(version).replace(r#""capabilities":{}"#, &format!(r#""capabilities":{capabilities}"#));
@@ -15,7 +15,7 @@ pub(crate) fn open_with(version: &str, capabilities: &str) -> TestServer {
     server
 }
 
-/// Sends a request that must be delivered and not answered, and names its call.
+/// Sends a request that must be delivered without an answer, and returns its call.
 pub(crate) fn delivered(server: &mut TestServer, line: &str) -> CallId {
     assert_eq!(server.line(line), NOTHING);
     server.delivered.back().unwrap().call.id
@@ -25,12 +25,12 @@ pub(crate) fn form() -> Question {
     Question::form("Who?", &json!({"type": "object", "properties": {"name": {"type": "string"}}}))
 }
 
-/// Asks one question and returns what was sent.
+/// Asks one question and returns the sent lines.
 pub(crate) fn ask(server: &mut TestServer, call: CallId, id: u64, question: Question) -> Vec<String> {
     server.ask(call, vec![(QuestionId(id), question)])
 }
 
-/// The only answer that came to a question: its result, or the kind of its failure.
+/// The only answer to a question: its result, or the kind of its failure.
 pub(crate) fn answer(server: &mut TestServer) -> (u64, Result<Value, FailureKind>) {
     assert_eq!(server.answered.len(), 1, "{:?}", server.answered);
     let (question, answered) = server.answered.remove(0);
@@ -45,7 +45,7 @@ fn ok(id: &Value, result: &str) -> String {
 }
 
 #[test]
-fn a_question_is_a_request_by_the_way_of_its_call_and_its_response_is_the_answer() {
+fn a_question_is_a_request_on_the_lane_of_its_call() {
     for version in ["2025-06-18", "2025-11-25"] {
         let mut server = open_with(version, EVERYTHING);
         server.lane = Lane(7);
@@ -62,7 +62,7 @@ fn a_question_is_a_request_by_the_way_of_its_call_and_its_response_is_the_answer
             assert_eq!(server.line(&ok(&asked["id"], r#"{"a":1}"#)), NOTHING);
             assert_eq!(answer(&mut server), (9, Ok(json!({"a": 1}))));
             server.line(&ok(&asked["id"], "{}"));
-            assert_eq!((server.answered.len(), server.dropped.len()), (0, 1), "only the first response counts");
+            assert_eq!((server.answered.len(), server.dropped.len()), (0, 1), "only the first response must count");
             server.dropped.clear();
         }
         assert_eq!(only(server.resolve_next())["id"], 1);
@@ -84,7 +84,7 @@ fn a_conversation_out_of_order_is_not_asked() {
 }
 
 #[test]
-fn what_was_not_agreed_is_not_asked() {
+fn unagreed_questions_are_not_asked() {
     let url = || Question::elicit(&json!({"mode": "url", "url": "https://example.org", "message": "Go"}));
     let with_tools = || Question::sample(&json!({"messages": [], "maxTokens": 1, "tools": []}));
     for (version, declared, question, missing) in [
@@ -109,7 +109,7 @@ fn what_was_not_agreed_is_not_asked() {
 }
 
 #[test]
-fn a_question_is_put_in_the_words_of_the_revision() {
+fn a_question_is_converted_to_the_revision() {
     let ask_params = |version: &str, declared: &str, question: &Question| -> Result<Value, FailureKind> {
         let mut server = open_with(version, declared);
         let call = delivered(&mut server, &echo("1"));
@@ -167,7 +167,7 @@ fn a_question_is_put_in_the_words_of_the_revision() {
 }
 
 #[test]
-fn a_question_that_was_written_on_several_lines_goes_out_on_one() {
+fn a_multi_line_question_is_sent_on_one_line() {
     let mut server = open_with("2025-11-25", EVERYTHING);
     let call = delivered(&mut server, &echo("1"));
     let params = gladhand_core::wire::json::raw("{\n \"message\": \"a\\nb\"\r\n}".to_owned());
@@ -176,7 +176,7 @@ fn a_question_that_was_written_on_several_lines_goes_out_on_one() {
 }
 
 #[test]
-fn an_error_and_a_result_that_is_no_object_are_no_answer() {
+fn an_error_or_an_invalid_result_fails_the_question() {
     let mut server = open_with("2025-11-25", EVERYTHING);
     let call = delivered(&mut server, &echo("1"));
     for ending in [r#""error":{"code":-1,"message":"no"}"#, r#""result":[]"#, r#""result":null"#] {
@@ -199,13 +199,13 @@ fn nothing_is_asked_before_the_session_is_open() {
     assert_eq!(ask(&mut server, call, 1, form()), NOTHING);
     assert_eq!(ask(&mut server, call, 2, Question::roots()), NOTHING);
     server.line(&ok(&json!(1), "{}"));
-    assert_eq!((server.answered.len(), server.dropped.len()), (0, 1), "what was not sent cannot be answered");
+    assert_eq!((server.answered.len(), server.dropped.len()), (0, 1), "an unsent question cannot be answered");
     let asked: Vec<_> = server.line(INITIALIZED).iter().map(|line| value(line)["method"].clone()).collect();
     assert_eq!(asked, ["elicitation/create", "roots/list"]);
 }
 
 #[test]
-fn when_a_call_ends_its_questions_are_taken_back() {
+fn questions_are_withdrawn_when_their_call_ends() {
     for cancelled in [false, true] {
         let mut server = open_with("2025-11-25", EVERYTHING);
         let call = delivered(&mut server, &echo("1"));
@@ -215,14 +215,14 @@ fn when_a_call_ends_its_questions_are_taken_back() {
         assert_eq!(taken_back["method"], "notifications/cancelled");
         assert_eq!(taken_back["params"]["requestId"], id);
         assert_eq!(lines.len(), if cancelled { 1 } else { 2 });
-        assert!(server.line(&ok(&id, "{}")).is_empty() && server.answered.is_empty(), "too late");
+        assert!(server.line(&ok(&id, "{}")).is_empty() && server.answered.is_empty(), "a late answer must be dropped");
         ask(&mut server, call, 2, form());
         assert_eq!(answer(&mut server), (2, Err(FailureKind::Unanswered)));
     }
 }
 
 #[test]
-fn when_the_session_ends_nobody_is_asked_and_who_asked_hears_of_it() {
+fn questions_fail_when_the_session_ends() {
     let mut server = open_with("2025-11-25", EVERYTHING);
     let call = delivered(&mut server, &echo("1"));
     ask(&mut server, call, 1, form());
@@ -230,7 +230,7 @@ fn when_the_session_ends_nobody_is_asked_and_who_asked_hears_of_it() {
     assert_eq!(answer(&mut server), (1, Err(FailureKind::Stopping)));
     assert_eq!(ask(&mut server, call, 2, form()), NOTHING);
     assert_eq!(answer(&mut server), (2, Err(FailureKind::Stopping)));
-    assert_eq!(server.resolve_next().len(), 1, "the call itself is still answered");
+    assert_eq!(server.resolve_next().len(), 1, "the call itself must still be answered");
 }
 
 #[test]

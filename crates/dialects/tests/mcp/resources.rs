@@ -1,4 +1,4 @@
-//! Resources: listing, reading, and hearing of changes in a session.
+//! Tests of resources: lists, contents, and subscriptions in a session.
 
 use gladhand_core::operations::{Failure, Notice, Update};
 use gladhand_core::wire::json;
@@ -11,7 +11,7 @@ fn raw(value: &Value) -> Box<json::RawValue> {
     json::to_raw(value)
 }
 
-/// The result of a request whose call ends so.
+/// The result of a request whose call ends with this reply.
 fn result(version: &str, method: &str, params: &str, reply: Reply) -> Value {
     let mut server = whole(version);
     assert_eq!(server.line(&line(version, "1", method, params)), NOTHING);
@@ -19,7 +19,7 @@ fn result(version: &str, method: &str, params: &str, reply: Reply) -> Value {
     only(server.resolve(call, Ok(reply)))["result"].clone()
 }
 
-/// A result without what every result of 2026-07-28 has, which must be there exactly then.
+/// A result without the members that exactly the results of 2026-07-28 must have.
 fn bare(version: &str, mut result: Value, is_cacheable: bool) -> Value {
     let members = result.as_object_mut().unwrap();
     let is_stateless = version == STATELESS;
@@ -34,7 +34,7 @@ fn bare(version: &str, mut result: Value, is_cacheable: bool) -> Value {
 }
 
 #[test]
-fn lists_show_what_their_revision_has() {
+fn lists_contain_the_members_of_their_revision() {
     let resource = Resource {
         title: Some("T".to_owned()),
         extra: vec![("size".to_owned(), raw(&json!(7))), ("uri".to_owned(), raw(&json!("forged")))],
@@ -128,7 +128,7 @@ fn contents_are_carried_as_they_are() {
 }
 
 #[test]
-fn a_resource_that_is_not_there_has_the_code_of_its_era() {
+fn an_unknown_resource_has_the_error_code_of_its_era() {
     for version in DIALECT.versions {
         let code = if *version == STATELESS { -32602 } else { -32002 };
         let answer = asked(&mut whole(version), version, "resources/read", r#""uri":"none://x""#);
@@ -149,29 +149,33 @@ fn updated(server: &mut TestServer, uri: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_session_hears_of_what_it_subscribed_to_until_it_does_not() {
+fn a_session_gets_updates_until_it_unsubscribes() {
     for version in HANDSHAKE {
         let mut server = whole(version);
-        assert_eq!(updated(&mut server, "test://a"), NOTHING, "nobody asked");
+        assert_eq!(updated(&mut server, "test://a"), NOTHING, "there is no subscription yet");
         for _ in 0..2 {
             let answer = asked(&mut server, version, "resources/subscribe", r#""uri":"test://a""#);
             assert_eq!(answer["result"], json!({}));
         }
         assert_eq!(updated(&mut server, "test://a"), [format!(r#"{UPDATED}test://a"}}}}"#)]);
-        assert_eq!(updated(&mut server, "test://a/b"), [format!(r#"{UPDATED}test://a/b"}}}}"#)], "a part of it");
-        assert_eq!(updated(&mut server, "test://ab"), NOTHING, "a namesake");
+        assert_eq!(
+            updated(&mut server, "test://a/b"),
+            [format!(r#"{UPDATED}test://a/b"}}}}"#)],
+            "a change of a part must be reported"
+        );
+        assert_eq!(updated(&mut server, "test://ab"), NOTHING, "a URI with a common prefix is another resource");
         assert_eq!(server.unwatched, NOTHING);
         for _ in 0..2 {
             let answer = asked(&mut server, version, "resources/unsubscribe", r#""uri":"test://a""#);
             assert_eq!(answer["result"], json!({}));
-            assert_eq!(server.unwatched, ["test://a"], "each watch is taken back once");
+            assert_eq!(server.unwatched, ["test://a"], "each subscription must be cancelled once");
         }
         assert_eq!(updated(&mut server, "test://a"), NOTHING);
     }
 }
 
 #[test]
-fn what_cannot_be_watched_is_not_subscribed_to() {
+fn an_unwatchable_resource_is_refused() {
     let mut server = whole("2025-11-25");
     let answer = asked(&mut server, "2025-11-25", "resources/subscribe", r#""uri":"none://x""#);
     assert_eq!((&answer["error"]["code"], &answer["error"]["data"]), (&(-32002).into(), &json!({"uri": "none://x"})));
@@ -193,7 +197,7 @@ fn subscriptions_of_a_session_are_bounded_and_end_with_it() {
         assert_eq!(subscribe(at)["result"], json!({}));
     }
     assert_eq!(subscribe(1024)["error"]["data"]["reason"], "busy");
-    assert_eq!(subscribe(7)["result"], json!({}), "it is watched already");
+    assert_eq!(subscribe(7)["result"], json!({}), "a second subscription must succeed");
     server.stop(Stop::InputClosed);
     assert_eq!(server.unwatched.len(), 1024);
 }
@@ -206,12 +210,12 @@ fn subscriptions_to_long_uris_count_as_several() {
         asked(&mut server, "2025-11-25", "resources/subscribe", &format!(r#""uri":"{uri}""#))
     };
     let granted = (0..1024).take_while(|at| subscribe(*at)["result"] == json!({})).count();
-    assert_eq!(granted, 64, "256 KiB of URIs");
+    assert_eq!(granted, 64, "the URIs may use 256 KiB");
     assert_eq!(subscribe(64)["error"]["data"]["reason"], "busy");
 }
 
 #[test]
-fn changes_before_initialized_are_owed_once_and_a_second_initialize_forgets_the_first() {
+fn changes_before_initialized_are_reported_once() {
     let fresh = || TestServer::pinned(&DIALECT, ServerSetup { menu: whole_menu(), ..server_setup() }).holding();
     let mut server = fresh();
     server.line(&initialize("2025-11-25"));
@@ -240,7 +244,7 @@ fn changes_before_initialized_are_owed_once_and_a_second_initialize_forgets_the_
 }
 
 #[test]
-fn a_watch_that_was_begun_is_not_given_up_half_way() {
+fn a_started_watch_cannot_be_cancelled() {
     let mut server = whole("2025-11-25");
     server.line(&request("1", "resources/subscribe", r#"{"uri":"test://a"}"#));
     assert_eq!(server.line(&cancel("1")), NOTHING);

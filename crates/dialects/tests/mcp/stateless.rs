@@ -1,4 +1,4 @@
-//! 2026-07-28: every request carries its own opening.
+//! Tests of 2026-07-28, where every request carries its own opening.
 
 use gladhand_core::operations::Notice;
 use gladhand_dialects::Stop;
@@ -15,7 +15,7 @@ fn with_meta(method: &str, meta: &str) -> String {
 }
 
 #[test]
-fn discovery_says_what_there_is() {
+fn discovery_lists_versions_and_capabilities() {
     let answer = only(server().line(&stateless("1", "server/discover", "", "")));
     let expected = json!({
         "jsonrpc": "2.0",
@@ -66,7 +66,7 @@ fn missing_metadata_is_refused_by_name() {
 }
 
 #[test]
-fn a_version_that_is_not_spoken_gets_the_list_of_those_that_are() {
+fn an_unsupported_version_gets_the_supported_list() {
     for version in ["2099-01-01", "2025-11-25", "2024-11-05", ""] {
         for method in ["tools/call", "server/discover", "initialize"] {
             let meta = format!(r#"{{"{VERSION_KEY}":"{version}","{CAPABILITIES_KEY}":{{}}}}"#);
@@ -77,7 +77,7 @@ fn a_version_that_is_not_spoken_gets_the_list_of_those_that_are() {
             assert_eq!(server.refused, ["version_mismatch"]);
             let mut server = open("2025-11-25");
             assert_eq!(error(server.line(&with_meta(method, &meta))).1, -32022);
-            assert!(server.refused.is_empty(), "the session that is open is not at stake");
+            assert!(server.refused.is_empty(), "an open session must not be refused");
         }
     }
 }
@@ -89,13 +89,13 @@ fn removed_methods_do_not_exist() {
     {
         for mut server in [server(), open("2025-11-25")] {
             assert_eq!(error(server.line(&stateless("1", method, "", ""))), (1.into(), -32601), "{method}");
-            assert_eq!(server.line(PING), [PONG], "without metadata it is another era");
+            assert_eq!(server.line(PING), [PONG], "without metadata, a request belongs to the handshake era");
         }
     }
 }
 
 #[test]
-fn every_request_is_judged_alone_and_an_agreement_is_announced_when_it_changes() {
+fn every_request_is_evaluated_independently() {
     let mut server = server();
     let line = |info: &str, capabilities: &str, token: &str| {
         with_meta(
@@ -125,12 +125,12 @@ fn every_request_is_judged_alone_and_an_agreement_is_announced_when_it_changes()
         .iter()
         .map(|agreement| agreement.allows(gladhand_core::negotiation::Side::Client, "roots"))
         .collect();
-    assert_eq!(roots, [false, true, true, false], "nothing is inferred from an earlier request");
+    assert_eq!(roots, [false, true, true, false], "an earlier request must have no influence");
     assert_eq!(server.opened[2].client.name, "b");
 }
 
 #[test]
-fn log_messages_come_only_for_requests_that_asked() {
+fn log_messages_are_sent_only_on_request() {
     let mut server = server().holding();
     server.line(&stateless("1", "tools/call", ECHO, r#""io.modelcontextprotocol/logLevel":"error""#));
     server.line(&stateless("2", "tools/call", ECHO, ""));
@@ -140,11 +140,11 @@ fn log_messages_come_only_for_requests_that_asked() {
     assert!(hears(Some(calls[0]), "error") && !hears(Some(calls[0]), "warning"));
     assert!(!hears(Some(calls[1]), "emergency"));
     assert!(hears(Some(calls[2]), "debug"));
-    assert!(!hears(None, "emergency"), "no session, no stream");
+    assert!(!hears(None, "emergency"), "without a call there is no recipient");
 }
 
 #[test]
-fn a_listener_is_acknowledged_first_and_hears_only_what_it_asked_for() {
+fn a_listener_is_acknowledged_first_and_gets_only_requested_changes() {
     let mut server = server();
     let listen =
         |id: &str, filter: &str| stateless(id, "subscriptions/listen", &format!(r#""notifications":{filter}"#), "");
@@ -166,7 +166,7 @@ fn a_listener_is_acknowledged_first_and_hears_only_what_it_asked_for() {
         )
     };
     assert_eq!(server.notice(Notice::ToolsChanged), [changed("1"), changed("3.0")]);
-    assert_eq!(server.line(&cancel("1")), NOTHING, "the client has ended it: nothing more");
+    assert_eq!(server.line(&cancel("1")), NOTHING, "a cancelled listener gets nothing more");
     assert_eq!(server.notice(Notice::ToolsChanged), [changed("3.0")]);
     for bad in [r#""notifications":[]"#, r#""notifications":null"#, ""] {
         assert_eq!(error(server.line(&stateless("4", "subscriptions/listen", bad, ""))).1, -32602, "{bad}");
@@ -204,10 +204,10 @@ fn subscriptions_are_bounded() {
 }
 
 #[test]
-fn either_era_may_come_first_and_neither_locks_the_other_out() {
+fn both_eras_can_be_mixed_in_any_order() {
     let mut server = server();
     assert_eq!(only(server.line(&stateless("1", "server/discover", "", "")))["result"]["resultType"], "complete");
-    assert_eq!(error(server.line(&echo("2"))).1, -32602, "a bare request is still of the handshake era");
+    assert_eq!(error(server.line(&echo("2"))).1, -32602, "a request without metadata belongs to the handshake era");
     assert_eq!(only(server.line(&initialize("2025-06-18")))["result"]["protocolVersion"], "2025-06-18");
     assert_eq!(only(server.line(&stateless("3", "tools/call", ECHO, "")))["result"]["resultType"], "complete");
     server.line(INITIALIZED);
@@ -220,7 +220,7 @@ fn either_era_may_come_first_and_neither_locks_the_other_out() {
 }
 
 #[test]
-fn several_clients_are_remembered_side_by_side() {
+fn openings_of_several_clients_are_cached() {
     let mut server = server();
     for round in 0..3 {
         for client in 0..16 {

@@ -1,4 +1,4 @@
-//! Calls that go on as tasks, in both forms: the core of 2025-11-25 and the extension of 2026-07-28.
+//! Tests of calls that continue as tasks, in both forms: the core of 2025-11-25 and the extension of 2026-07-28.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) fn with_tasks(mut setup: ServerSetup) -> TestServer {
     TestServer::pinned(&DIALECT, setup).holding()
 }
 
-/// A session of 2025-11-25 with a client that can be asked everything.
+/// A session of 2025-11-25 with a client that declares all capabilities for questions.
 pub(crate) fn session(setup: ServerSetup) -> TestServer {
     let mut server = with_tasks(setup);
     let opening = initialize("2025-11-25");
@@ -37,14 +37,14 @@ pub(crate) fn extended(id: &str, method: &str, params: &str) -> String {
     stateless(id, method, params, "").replace(r#"Capabilities":{}"#, &format!(r#"Capabilities":{EXTENSION}"#))
 }
 
-/// Begins a task of 2025-11-25.
+/// Creates a task of 2025-11-25.
 pub(crate) fn legacy_task(server: &mut TestServer, id: &str) -> (CallId, String) {
     let call = delivered(server, &legacy_call(id, "{}"));
     let line = only(server.goes_on_as_task(call));
     (call, line["result"]["task"]["taskId"].as_str().unwrap().to_owned())
 }
 
-/// Begins a task of the extension.
+/// Creates a task of the extension.
 pub(crate) fn extended_task(server: &mut TestServer, id: &str) -> (CallId, String) {
     let call = delivered(server, &extended(id, "tools/call", ECHO));
     let line = only(server.goes_on_as_task(call));
@@ -59,7 +59,7 @@ pub(crate) fn get(server: &mut TestServer, task: &str) -> Value {
     only(server.line(&extended("99", "tasks/get", &format!(r#""taskId":"{task}""#))))["result"].take()
 }
 
-/// The result of the line that has this id among several.
+/// The result of the line with this id.
 fn result_of(lines: &[String], id: u64) -> Value {
     let mut lines = lines.iter().map(|line| value(line)).filter(|line| line["id"] == id);
     let line = lines.next().unwrap();
@@ -72,7 +72,7 @@ fn failed() -> Outcome {
 }
 
 #[test]
-fn a_task_is_wished_for_only_where_it_was_agreed() {
+fn a_task_is_requested_only_if_agreed() {
     let wish = |server: &mut TestServer, line: &str| {
         delivered(server, line);
         server.delivered.back().unwrap().call.terms.task
@@ -100,15 +100,15 @@ fn a_task_is_made_polled_and_its_result_fetched() {
     let began = "2026-01-01T00:00:00.000Z";
     let expected = json!({"taskId": id, "status": "working", "createdAt": began, "lastUpdatedAt": began, "ttl": 60000, "pollInterval": 500});
     assert_eq!((&line["id"], &line["result"]), (&json!(1), &json!({"task": expected})));
-    assert!(server.door.in_flight().is_empty(), "its request is answered");
+    assert!(server.door.in_flight().is_empty(), "its request must be answered");
     assert_eq!(only(server.line(&about("2", "tasks/get", id)))["result"], expected);
 
-    // Two wait; one of them gives up.
+    // Several requests wait; one of them is cancelled.
     for waiter in ["3", "4", "5"] {
         assert_eq!(server.line(&about(waiter, "tasks/result", id)), NOTHING);
     }
     assert_eq!(server.line(&cancel("4")), NOTHING);
-    assert!(server.cancelled.is_empty() && server.dropped.is_empty(), "the task goes on");
+    assert!(server.cancelled.is_empty() && server.dropped.is_empty(), "the task must continue");
     server.advance(Duration::from_millis(1500));
     let lines = server.resolve_next();
     assert_eq!(lines.len(), 3, "{lines:?}");
@@ -120,11 +120,11 @@ fn a_task_is_made_polled_and_its_result_fetched() {
     assert_eq!(told["params"]["lastUpdatedAt"], "2026-01-01T00:00:01.500Z");
     let expected = json!({"content": [{"type": "text", "text": "hi"}], "_meta": {RELATED: {"taskId": id}}});
     assert_eq!((result_of(&lines, 3), result_of(&lines, 5)), (expected.clone(), expected.clone()));
-    assert_eq!(only(server.line(&about("6", "tasks/result", id)))["result"], expected, "it is kept");
+    assert_eq!(only(server.line(&about("6", "tasks/result", id)))["result"], expected, "the result must be kept");
 }
 
 #[test]
-fn an_ended_task_says_how() {
+fn an_ended_task_has_its_final_state() {
     for (outcome, status, is_error) in [
         (failed(), "failed", false),
         (Err(Failure::unknown_tool("echo")), "failed", true),
@@ -136,7 +136,7 @@ fn an_ended_task_says_how() {
         assert_eq!(only(server.line(&about("2", "tasks/get", &id)))["result"]["status"], status);
         let line = only(server.line(&about("3", "tasks/result", &id)));
         assert_eq!((line["error"].is_object(), line["result"]["isError"] == true), (is_error, !is_error));
-        assert_eq!(error(server.line(&about("4", "tasks/cancel", &id))).1, -32602, "it is too late to cancel it");
+        assert_eq!(error(server.line(&about("4", "tasks/cancel", &id))).1, -32602, "an ended task cannot be cancelled");
     }
     for (outcome, status, member) in
         [(failed(), "completed", "result"), (Err(Failure::new(FailureKind::Internal, "broken")), "failed", "error")]
@@ -181,7 +181,7 @@ fn the_extension_writes_tasks_flat() {
 }
 
 #[test]
-fn a_cancelled_task_ends_and_whoever_waits_for_it_hears_of_it() {
+fn a_cancelled_task_ends_and_answers_waiting_requests() {
     let mut server = session(server_setup());
     let (call, id) = legacy_task(&mut server, "1");
     server.line(&about("2", "tasks/result", &id));
@@ -189,7 +189,7 @@ fn a_cancelled_task_ends_and_whoever_waits_for_it_hears_of_it() {
     assert_eq!((result_of(&lines, 3)["status"].clone(), server.cancelled.clone()), (json!("cancelled"), vec![call]));
     let waiter = lines.iter().map(|line| value(line)).find(|line| line["id"] == 2).unwrap();
     assert_eq!(waiter["error"]["data"]["reason"], "cancelled");
-    assert_eq!(server.resolve(call, failed()), NOTHING, "what it came to is ignored");
+    assert_eq!(server.resolve(call, failed()), NOTHING, "a late outcome must be ignored");
     assert!(only(server.line(&about("4", "tasks/result", &id)))["error"].is_object());
 
     let mut server = with_tasks(server_setup());
@@ -220,19 +220,23 @@ fn a_task_asks_in_requests_that_name_it() {
     let lines = server.line(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"action":"decline"}}}}"#, asked["id"]));
     assert_eq!(only(lines)["params"]["status"], "working");
     assert_eq!(answer(&mut server), (1, Ok(json!({"action": "decline"}))));
-    // What is still open when the task is cancelled is taken back.
+    // Open questions are withdrawn when the task is cancelled.
     let asked = value(&ask(&mut server, call, 2, form())[1]);
     let lines = server.line(&about("3", "tasks/cancel", &id));
     assert_eq!(value(&lines[0])["params"]["requestId"], asked["id"]);
 }
 
 #[test]
-fn where_exchanges_come_and_go_a_task_asks_whoever_waits_for_it() {
+fn over_http_a_task_asks_on_a_waiting_exchange() {
     let mut server = session(server_setup());
     server.lane = Lane(1);
     let (call, id) = legacy_task(&mut server, "1");
     server.lane = Lane::MAIN;
-    assert_eq!(only(ask(&mut server, call, 1, form()))["params"]["status"], "input_required", "nobody to ask yet");
+    assert_eq!(
+        only(ask(&mut server, call, 1, form()))["params"]["status"],
+        "input_required",
+        "no request waits for the task yet"
+    );
     server.lane = Lane(2);
     let asked = only(server.line(&about("2", "tasks/result", &id)));
     assert_eq!((&asked["method"], server.lanes.as_slice()), (&json!("elicitation/create"), [Lane(2)].as_slice()));
@@ -240,14 +244,14 @@ fn where_exchanges_come_and_go_a_task_asks_whoever_waits_for_it() {
     assert_eq!((&second["method"], server.lanes.as_slice()), (&json!("roots/list"), [Lane::MAIN, Lane(2)].as_slice()));
     server.hung_up(Lane(1));
     server.hung_up(Lane(2));
-    assert!(server.cancelled.is_empty(), "a task does not need anybody to listen");
+    assert!(server.cancelled.is_empty(), "a task must continue without a waiting request");
     let lines = server.resolve_next();
-    assert_eq!(lines.len(), 4, "two questions taken back, a state told, the answer for whoever comes back");
+    assert_eq!(lines.len(), 4, "expected two withdrawn questions, a state and an answer");
     assert_eq!((value(&lines[3])["id"].clone(), server.lanes[3]), (json!(2), Lane(2)));
 }
 
 #[test]
-fn a_task_of_the_extension_asks_when_it_is_looked_at() {
+fn a_task_of_the_extension_asks_when_polled() {
     let mut server = with_tasks(server_setup());
     let (call, id) = extended_task(&mut server, "1");
     let questions = vec![
@@ -256,7 +260,7 @@ fn a_task_of_the_extension_asks_when_it_is_looked_at() {
         (QuestionId(3), Question::roots()),
     ];
     assert_eq!(server.ask(call, questions), NOTHING);
-    assert_eq!(answer(&mut server), (3, Err(FailureKind::MissingCapability)), "its client declared no roots");
+    assert_eq!(answer(&mut server), (3, Err(FailureKind::MissingCapability)), "the client declared no roots");
     let got = get(&mut server, &id);
     assert_eq!(
         (&got["status"], &got["inputRequests"]["a"]["method"]),
@@ -277,7 +281,7 @@ fn a_task_of_the_extension_asks_when_it_is_looked_at() {
 }
 
 #[test]
-fn whoever_listens_for_a_task_of_the_extension_is_told_how_it_is() {
+fn listeners_get_the_state_of_a_task_of_the_extension() {
     let mut server = with_tasks(server_setup());
     server.principal = Some("alice".to_owned());
     let (call, id) = extended_task(&mut server, "1");
@@ -287,9 +291,17 @@ fn whoever_listens_for_a_task_of_the_extension_is_told_how_it_is() {
     server.lane = Lane(5);
     assert_eq!(listen(&mut server, extended("3", "subscriptions/listen", &filter)), json!({"taskIds": [id]}));
     server.lane = Lane(6);
-    assert_eq!(listen(&mut server, stateless("4", "subscriptions/listen", &filter, "")), json!({}), "undeclared");
+    assert_eq!(
+        listen(&mut server, stateless("4", "subscriptions/listen", &filter, "")),
+        json!({}),
+        "the request did not declare the extension"
+    );
     server.principal = None;
-    assert_eq!(listen(&mut server, extended("5", "subscriptions/listen", &filter)), json!({}), "not theirs");
+    assert_eq!(
+        listen(&mut server, extended("5", "subscriptions/listen", &filter)),
+        json!({}),
+        "the task belongs to another principal"
+    );
     server.lane = Lane::MAIN;
     let told = only(ask(&mut server, call, 1, form().named("a")));
     assert_eq!((&told["method"], server.lanes.as_slice()), (&json!("notifications/tasks"), [Lane(5)].as_slice()));
@@ -305,12 +317,12 @@ fn whoever_listens_for_a_task_of_the_extension_is_told_how_it_is() {
 }
 
 #[test]
-fn a_call_may_ask_first_and_go_on_as_a_task_later() {
+fn a_call_may_ask_first_and_continue_as_a_task_later() {
     let mut server = with_tasks(server_setup());
     let call = delivered(&mut server, &extended("1", "tools/call", ECHO));
     let asked = only(ask(&mut server, call, 1, form().named("a")));
     assert_eq!(asked["result"]["resultType"], "input_required");
-    assert_eq!(server.goes_on_as_task(call), NOTHING, "nobody is there to be told");
+    assert_eq!(server.goes_on_as_task(call), NOTHING, "a parked call has no request to answer");
     let retry = format!(
         r#"{ECHO},"inputResponses":{{"a":{{"action":"accept"}}}},"requestState":{}"#,
         asked["result"]["requestState"]
@@ -324,12 +336,12 @@ fn a_call_may_ask_first_and_go_on_as_a_task_later() {
 }
 
 #[test]
-fn a_task_belongs_to_whoever_made_it() {
+fn a_task_belongs_to_its_principal() {
     let mut server = session(server_setup());
     server.principal = Some("alice".to_owned());
     let (_, old) = legacy_task(&mut server, "1");
     let (_, new) = extended_task(&mut server, "2");
-    assert_eq!(error(server.line(&about("3", "tasks/get", &new))).1, -32602, "each form has its own");
+    assert_eq!(error(server.line(&about("3", "tasks/get", &new))).1, -32602, "each form must have its own tasks");
     assert_eq!(error(server.line(&extended("3", "tasks/get", &format!(r#""taskId":"{old}""#)))).1, -32602);
     for other in [Some("bob".to_owned()), None] {
         server.principal = other;
@@ -343,11 +355,11 @@ fn a_task_belongs_to_whoever_made_it() {
 }
 
 #[test]
-fn a_task_of_the_extension_needs_the_scopes_that_its_call_needed() {
+fn a_task_of_the_extension_needs_the_scopes_of_its_call() {
     let mut server = with_tasks(server_setup());
     (server.principal, server.scopes) = (Some("alice".to_owned()), Some("ops talk".into()));
     let call = delivered(&mut server, &extended("1", "tools/call", ECHO));
-    server.delivered[0].call.terms.record.as_ref().expect("the result is kept").add(["ops"]);
+    server.delivered[0].call.terms.record.as_ref().expect("a kept result must have a scope record").add(["ops"]);
     let id = only(server.goes_on_as_task(call))["result"]["taskId"].as_str().unwrap().to_owned();
     let about = |method: &str| extended("2", method, &format!(r#""taskId":"{id}""#));
     let listen = extended("3", "subscriptions/listen", &format!(r#""notifications":{{"taskIds":["{id}"]}}"#));
@@ -366,7 +378,7 @@ fn a_task_of_the_extension_needs_the_scopes_that_its_call_needed() {
 }
 
 #[test]
-fn tasks_are_listed_page_by_page_however_many_are_gone_by_then() {
+fn tasks_are_listed_in_pages_even_if_some_expire() {
     let mut setup = server_setup();
     (setup.menu.tasks, setup.page_size) = (true, 2);
     let mut server = opened(TestServer::pinned(&DIALECT, setup).holding(), "2025-11-25");
@@ -384,14 +396,14 @@ fn tasks_are_listed_page_by_page_however_many_are_gone_by_then() {
     let (first, next) = page("{}");
     assert_eq!(first[1], ids[0].as_str());
     let (second, next) = page(&format!(r#"{{"cursor":{next}}}"#));
-    assert_eq!(second, [ids[1].as_str(), ids[2].as_str()], "the first of all is gone by now");
+    assert_eq!(second, [ids[1].as_str(), ids[2].as_str()], "the first task has expired");
     let (third, next) = page(&format!(r#"{{"cursor":{next}}}"#));
     assert_eq!((third, next), (vec![json!(ids[3])], Value::Null));
     assert_eq!(error(server.line(&request("9", "tasks/list", r#"{"cursor":"x"}"#))).1, -32602);
 }
 
 #[test]
-fn a_task_is_forgotten_when_its_time_is_over() {
+fn a_task_is_removed_after_its_time_to_live() {
     let mut server = session(server_setup());
     let ttl = |server: &mut TestServer, wish: &str| {
         let call = delivered(server, &legacy_call("1", wish));
@@ -407,7 +419,11 @@ fn a_task_is_forgotten_when_its_time_is_over() {
     let (short, id, call) = ttl(&mut server, r#"{"ttl":0}"#);
     assert_eq!((long, default, short), (86_400_000, 1_800_000, 1000));
     server.line(&about("2", "tasks/result", &id));
-    assert_eq!(error(server.advance(Duration::from_secs(1))), (json!(2), -32602), "who waits for it hears of it");
+    assert_eq!(
+        error(server.advance(Duration::from_secs(1))),
+        (json!(2), -32602),
+        "a waiting request must get an error"
+    );
     assert_eq!(server.cancelled, [call]);
     assert_eq!(error(server.line(&about("3", "tasks/get", &id))).1, -32602);
     server.advance(30 * MINUTES);
@@ -415,7 +431,7 @@ fn a_task_is_forgotten_when_its_time_is_over() {
 }
 
 #[test]
-fn progress_of_a_task_is_told_until_it_ends_where_there_is_a_session() {
+fn progress_of_a_task_is_reported_until_it_ends_in_a_session() {
     let progress = |step: f64| Progress { progress: step, total: None, message: None };
     let mut server = session(server_setup());
     server.lane = Lane(3);
@@ -425,7 +441,7 @@ fn progress_of_a_task_is_told_until_it_ends_where_there_is_a_session() {
     );
     server.goes_on_as_task(call);
     assert_eq!(only(server.notice(Notice::Progress(call, progress(1.0))))["params"]["progressToken"], 7);
-    assert_eq!(server.lanes, [Lane::MAIN], "the exchange that it came by is over");
+    assert_eq!(server.lanes, [Lane::MAIN], "the exchange of the call is closed");
     server.resolve_next();
     assert_eq!(server.notice(Notice::Progress(call, progress(2.0))), NOTHING);
 
@@ -444,11 +460,15 @@ fn tasks_are_bounded() {
     }
     assert_eq!(error(server.line(&legacy_call("1", "{}"))), (json!(1), -32603));
     delivered(&mut server, &extended("2", "tools/call", ECHO));
-    assert_eq!(server.delivered.back().unwrap().call.terms.task, TaskWish::Never, "it can still be had without");
+    assert_eq!(
+        server.delivered.back().unwrap().call.terms.task,
+        TaskWish::Never,
+        "the call must still work without a task"
+    );
 }
 
 #[test]
-fn one_peer_of_many_cannot_have_all_the_tasks() {
+fn one_peer_cannot_use_all_tasks() {
     let mut server = with_tasks(server_setup());
     let mut wish = |party| {
         server.party = Some(Party(party));
@@ -464,7 +484,7 @@ fn one_peer_of_many_cannot_have_all_the_tasks() {
 }
 
 #[test]
-fn at_the_end_tasks_are_ended_at_once() {
+fn tasks_end_with_the_session() {
     let mut server = session(server_setup());
     let (working, id) = legacy_task(&mut server, "1");
     let (ended, _) = legacy_task(&mut server, "2");
@@ -473,7 +493,7 @@ fn at_the_end_tasks_are_ended_at_once() {
     server.line(&about("4", "tasks/result", &id));
     assert_eq!(error(server.stop(Stop::InputClosed)), (json!(4), -32603));
     assert_eq!((server.cancelled.clone(), server.door.in_flight()), (vec![working], vec![late]));
-    assert_eq!(server.goes_on_as_task(late), NOTHING, "nobody could come back for it");
+    assert_eq!(server.goes_on_as_task(late), NOTHING, "a closing session must not create a task");
     assert_eq!(server.resolve(late, failed()).len(), 1);
     assert_eq!((server.door.in_flight().len(), server.door.held(), server.door.deadline()), (0, 0, None));
 }

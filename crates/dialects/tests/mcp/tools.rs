@@ -1,4 +1,4 @@
-//! Listing and calling tools, and how failures are told.
+//! Tests of listing and calling tools, and of failures.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::*;
 
-/// What a server of that version answers to `method` if the call ends so.
+/// The answer of a server of this version to `method`, if the call ends with this outcome.
 fn answer(version: &str, method: &str, params: &str, outcome: Outcome) -> Value {
     let (mut server, line) = match version {
         STATELESS => (server().holding(), stateless("1", method, params, "")),
@@ -70,7 +70,7 @@ fn a_list_is_paged_with_opaque_cursors_that_are_checked() {
 }
 
 #[test]
-fn a_definition_shows_what_its_revision_has() {
+fn a_definition_has_the_members_of_its_revision() {
     let tool = Tool {
         title: Some("T".to_owned()),
         output_schema: Some(json::raw(r#"{"type":"object"}"#.to_owned())),
@@ -104,7 +104,7 @@ fn a_definition_shows_what_its_revision_has() {
 }
 
 #[test]
-fn a_result_shows_what_its_revision_has() {
+fn a_result_has_the_members_of_its_revision() {
     let result = |structured: &str| ToolResult {
         content: vec![
             Content::text("a"),
@@ -180,7 +180,7 @@ fn each_failure_has_its_own_answer() {
             }
         }
         let denied = answer(version, "tools/list", "", Err(Failure::new(Denied, "why")));
-        assert_eq!(denied["error"]["data"], json!({"reason": "denied"}), "a list has no `isError`");
+        assert_eq!(denied["error"]["data"], json!({"reason": "denied"}), "a list must not use `isError`");
         let passed = |data: &str| {
             let failure = Failure { data: Some(json::raw(data.to_owned())), ..Failure::new(UpstreamError, "why") };
             answer(version, "tools/call", ECHO, Err(failure))["error"].clone()
@@ -218,7 +218,7 @@ fn arguments_may_be_absent_or_null_and_nothing_else_but_an_object() {
 }
 
 #[test]
-fn arguments_travel_as_they_were_written() {
+fn arguments_are_passed_unchanged() {
     let arguments = r#"{ "n":1.0,"big":123456789012345678901234567890 , "s":"\ud83d","s":"\u0041"}"#;
     for line in [
         request("1", "tools/call", &format!(r#"{{"name":"echo","arguments":{arguments}}}"#)),
@@ -232,7 +232,7 @@ fn arguments_travel_as_they_were_written() {
 }
 
 #[test]
-fn beyond_the_limit_calls_are_busy_at_once() {
+fn calls_beyond_the_limit_are_answered_busy() {
     let setup = || ServerSetup { max_in_flight: 2, ..server_setup() };
     for line in [echo("9"), stateless("9", "tools/list", "", "")] {
         let mut server = opened(TestServer::pinned(&DIALECT, setup()), "2025-11-25").holding();
@@ -246,7 +246,7 @@ fn beyond_the_limit_calls_are_busy_at_once() {
         assert_eq!(server.delivered.len(), 2);
         assert_eq!(server.line(PING), [PONG]);
         server.resolve_next();
-        assert_eq!(server.line(&line), NOTHING, "there is room again");
+        assert_eq!(server.line(&line), NOTHING, "a new call must be accepted");
     }
 }
 
@@ -278,12 +278,12 @@ fn calls_in_flight_are_still_answered_after_a_stop() {
     server.line(&echo("1"));
     assert_eq!(server.stop(Stop::InputClosed), NOTHING);
     assert_eq!(server.door.in_flight().len(), 1);
-    assert_eq!(server.closed, None, "how long to wait is the driver's to say");
+    assert_eq!(server.closed, None, "the driver decides how long to wait");
     assert_eq!(only(server.resolve_next())["id"], 1);
 }
 
 #[test]
-fn whether_a_tool_can_be_a_task_is_said_only_where_that_has_a_word() {
+fn task_support_is_listed_only_in_revisions_with_tasks() {
     let schema =
         || json::raw(r#"{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}"#.to_owned());
     let supports = [
@@ -300,13 +300,13 @@ fn whether_a_tool_can_be_a_task_is_said_only_where_that_has_a_word() {
             let expected =
                 word.filter(|_| *version == "2025-11-25").map_or(Value::Null, |word| json!({"taskSupport": word}));
             assert_eq!(listed["execution"], expected, "{version}");
-            assert_eq!(listed["inputSchema"], value(schema().get()), "what is in a schema is carried");
+            assert_eq!(listed["inputSchema"], value(schema().get()), "the schema must be unchanged");
         }
     }
 }
 
 #[test]
-fn content_that_a_revision_does_not_know_is_put_into_words_that_it_knows() {
+fn newer_content_is_converted_for_older_revisions() {
     let audio = json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav", "annotations": {"priority": 1}});
     let link = json!({"type": "resource_link", "uri": "test://a", "name": "a", "annotations": {"priority": 1}});
     let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png", "uri": "x"});

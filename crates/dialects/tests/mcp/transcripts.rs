@@ -1,4 +1,4 @@
-//! Recorded peers: six real clients open our server, seven real servers are opened by our client.
+//! Replays recorded peers: real clients open our server, and our client opens real servers.
 
 use std::path::{Path, PathBuf};
 
@@ -47,9 +47,9 @@ fn recordings(of: impl Fn(&str) -> bool) -> Vec<(String, Vec<Recorded>)> {
     all
 }
 
-/// Each recorded client, line by line, against a fresh server per process that it started.
+/// Each recorded client, line by line, against a new server for each process that it started.
 #[test]
-fn recorded_clients_open_us_and_are_answered() {
+fn recorded_clients_can_open_our_server() {
     let clients = recordings(|peer| peer.starts_with("client-"));
     assert!(clients.len() >= 12, "only {} recordings", clients.len());
     for (name, recorded) in clients {
@@ -78,7 +78,7 @@ fn recorded_clients_open_us_and_are_answered() {
     }
 }
 
-/// Answers our client's requests as the recorded server answered the same ones.
+/// Answers our client's requests like the recorded server.
 fn answer_from(recorded: &[Recorded], hand: &mut Hand, name: &str) {
     for sent in hand.take_sent() {
         if sent["id"].is_null() {
@@ -89,18 +89,20 @@ fn answer_from(recorded: &[Recorded], hand: &mut Hand, name: &str) {
                 && line.message["method"] == sent["method"]
                 && line.message["params"]["arguments"] == sent["params"]["arguments"]
         };
-        let asked = recorded.iter().find(same).unwrap_or_else(|| panic!("{name} was never asked {sent}"));
+        let asked =
+            recorded.iter().find(same).unwrap_or_else(|| panic!("the recording of {name} has no request {sent}"));
         let answer = recorded.iter().find(|line| {
             !line.to_server && line.message["id"] == asked.message["id"] && line.message["method"].is_null()
         });
-        let mut answer = answer.unwrap_or_else(|| panic!("{name} never answered {sent}")).message.clone();
+        let mut answer =
+            answer.unwrap_or_else(|| panic!("the recording of {name} has no answer to {sent}")).message.clone();
         answer["id"] = sent["id"].clone();
         hand.hears(&answer.to_string());
     }
 }
 
 #[test]
-fn recorded_servers_are_opened_by_us() {
+fn our_client_can_open_recorded_servers() {
     let servers = recordings(|peer| !peer.starts_with("client-"));
     assert!(servers.len() >= 30, "only {} recordings", servers.len());
     for (name, recorded) in servers {
@@ -111,7 +113,7 @@ fn recorded_servers_are_opened_by_us() {
         let opening = hand.take_opening();
         let first = &recorded.iter().find(|line| !line.to_server).unwrap().message;
         if let Some(code) = first["error"]["code"].as_i64() {
-            // Servers of the handshake era say no to the other one, each in its own words.
+            // Servers of the handshake era refuse the stateless opening, each with its own message.
             let message = first["error"]["message"].as_str().unwrap().to_owned();
             assert_eq!(opening.unwrap_err(), Refusal::PeerRefused { code: code.to_string(), message }, "{name}");
             continue;

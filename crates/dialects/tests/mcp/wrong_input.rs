@@ -1,11 +1,11 @@
-//! What wrong input gets: the rows of the field study "servers, handshake era", and what we do.
+//! Tests of the answers to wrong input: the cases of the field study "servers, handshake era".
 
 use gladhand_core::wire::Line;
 use gladhand_dialects::testing::TestServer;
 
 use crate::*;
 
-/// The answer to a line: nothing, or the id and the code of an error, or the id of a result.
+/// The answer to a line: nothing, the id and code of an error, or the id of a result.
 #[derive(Debug, PartialEq)]
 enum Got {
     Nothing,
@@ -28,7 +28,7 @@ fn got(lines: Vec<String>) -> Got {
 }
 
 #[test]
-fn every_line_has_a_defined_answer_and_the_session_goes_on() {
+fn every_line_has_a_defined_answer_and_the_session_continues() {
     use Got::{Error, Nothing, Result};
     let null = || Value::Null;
     let table: Vec<(&[u8], Got)> = vec![
@@ -39,7 +39,7 @@ fn every_line_has_a_defined_answer_and_the_session_goes_on() {
         (br#"{"jsonrpc":"2.0","id":NaN,"method":"ping"}"#, Error(null(), -32700)),
         (b"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\",\"method\":\"ping\"}", Error(null(), -32700)),
         (b"{\"jsonrpc\":\"2.0\",\"id\":\"a\0\",\"method\":\"ping\"}", Error(null(), -32700)),
-        // JSON, but no message.
+        // JSON, but not a message.
         (b"42", Error(null(), -32600)),
         (b"null", Error(null(), -32600)),
         (b"\"ping\"", Error(null(), -32600)),
@@ -50,7 +50,7 @@ fn every_line_has_a_defined_answer_and_the_session_goes_on() {
         (br#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#, Error(7.into(), -32600)),
         (br#"{"jsonrpc":2.0,"id":7,"method":"ping"}"#, Error(7.into(), -32600)),
         (br#"{"jsonrpc":"2.0","id":7,"method":5}"#, Error(7.into(), -32600)),
-        // Ids: a string or a number, echoed as it is; anything else cannot be echoed.
+        // Ids: a string or a number is echoed unchanged. Any other value cannot be echoed.
         (br#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, Error(null(), -32600)),
         (br#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#, Error(null(), -32600)),
         (br#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, Error(null(), -32600)),
@@ -58,16 +58,16 @@ fn every_line_has_a_defined_answer_and_the_session_goes_on() {
         (br#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, Result(1.5.into())),
         (br#"{"jsonrpc":"2.0","id":1.0,"method":"ping"}"#, Result(1.0.into())),
         (br#"{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}"#, Result(9007199254740993u64.into())),
-        // Extra members and `params: null` are harmless; duplicate keys: the last wins.
+        // Extra members and `params: null` are accepted. Of duplicate keys, the last wins.
         (br#"{"jsonrpc":"2.0","id":7,"method":"ping","extra":[{}],"params":null}"#, Result(7.into())),
         (br#"{"jsonrpc":"2.0","id":7,"id":8,"method":"ping"}"#, Result(8.into())),
         (br#"{"jsonrpc":"2.0","id":7,"method":"ping","params":[]}"#, Error(7.into(), -32602)),
-        // CRLF, blanks, a byte-order mark, blank lines.
+        // CRLF, spaces, a byte-order mark, blank lines.
         (b" {\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}\r", Result(7.into())),
         (b"\xef\xbb\xbf{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}", Result(7.into())),
         (b"", Nothing),
         (b" \t\r", Nothing),
-        // Methods that are not there, and notifications where they do not belong.
+        // Unknown methods, and notifications sent as requests or in the wrong state.
         (br#"{"jsonrpc":"2.0","id":7,"method":"nosuch/method"}"#, Error(7.into(), -32601)),
         (br#"{"jsonrpc":"2.0","id":7,"method":"prompts/list"}"#, Error(7.into(), -32601)),
         (br#"{"jsonrpc":"2.0","id":7,"method":"resources/read","params":{"uri":"x://y"}}"#, Error(7.into(), -32601)),
@@ -78,14 +78,14 @@ fn every_line_has_a_defined_answer_and_the_session_goes_on() {
         (br#"{"jsonrpc":"2.0","id":7,"result":{}}"#, Nothing),
         (br#"{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"x"}}"#, Nothing),
         (br#"{"jsonrpc":"2.0","id":null,"error":null}"#, Nothing),
-        // Tools: unknown is an error, a wrong argument is for the model to read.
+        // Tools: an unknown tool is an error, a wrong argument is a result for the model.
         (br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"nope"}}"#, Error(7.into(), -32602)),
         (br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{}}"#, Error(7.into(), -32602)),
         (
             br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"message":7}}}"#,
             Result(7.into()),
         ),
-        // A batch in a revision without them.
+        // A batch in a revision without batches.
         (br#"[{"jsonrpc":"2.0","id":7,"method":"ping"}]"#, Error(null(), -32600)),
         (b"[]", Error(null(), -32600)),
     ];
@@ -122,7 +122,7 @@ fn a_lone_surrogate_is_echoed_as_written_but_is_no_name() {
 }
 
 #[test]
-fn nothing_wrong_before_the_opening_spoils_it() {
+fn wrong_input_before_the_opening_does_not_prevent_it() {
     let lines = [
         "42",
         "{}",

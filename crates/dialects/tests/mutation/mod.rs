@@ -1,6 +1,6 @@
-//! Sessions that went wrong: lines of a good session, picked, repeated, cut, joined and damaged.
+//! Generates damaged sessions: lines of a valid session, picked, repeated, cut, joined and damaged.
 
-/// One damage to a line.
+/// One change to a line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Damage {
     Replace(u16, u8),
@@ -10,7 +10,7 @@ pub(crate) enum Damage {
 }
 
 impl Damage {
-    /// The damage that three bytes describe.
+    /// The damage encoded in three bytes.
     pub(crate) fn from_bytes([kind, at, byte]: [u8; 3]) -> Self {
         let at = u16::from(at) * 2 + u16::from(kind >> 7);
         match kind % 4 {
@@ -52,7 +52,7 @@ pub(crate) fn session(good: &[&str], picks: &[(u8, Vec<Damage>)]) -> Vec<u8> {
     bytes
 }
 
-/// The session that arbitrary bytes describe: four bytes a line, one damage each, every other line unhurt.
+/// The session encoded in arbitrary bytes: four bytes per line, one damage each, every other line undamaged.
 pub(crate) fn session_from(good: &[&str], bytes: &[u8]) -> Vec<u8> {
     let picks: Vec<_> = bytes
         .chunks_exact(4)
@@ -64,7 +64,7 @@ pub(crate) fn session_from(good: &[&str], bytes: &[u8]) -> Vec<u8> {
     session(good, &picks)
 }
 
-/// Small random numbers from a seed, for orders that can be repeated.
+/// Small pseudo-random numbers from a seed, for repeatable orders.
 #[derive(Debug)]
 pub(crate) struct Dice(u64);
 

@@ -1,4 +1,4 @@
-//! Recorded sessions: loads a transcript, and compares JSON with its member order kept.
+//! Loads recorded sessions, and compares JSON including the order of members.
 
 #![allow(dead_code, reason = "each test that includes this module uses a part of it")]
 
@@ -15,11 +15,11 @@ pub(crate) enum Entry {
     ToServer(Vec<u8>),
     /// A line that the server wrote.
     FromServer(String),
-    /// Anything else, as it stands in the file.
+    /// Any other line, unchanged.
     Control(serde_json::Value),
 }
 
-/// Loads `transcripts/<dialect>/<file>`. `end` is added behind `raw` lines that have no end of their own.
+/// Loads `transcripts/<dialect>/<file>`. `end` is appended to `raw` lines without a terminator.
 pub(crate) fn load(dialect: &str, file: &str, end: &str) -> Vec<Entry> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../transcripts").join(dialect).join(file);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -60,7 +60,7 @@ fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
-/// JSON whose members keep their order; numbers keep their spelling, strings do not.
+/// JSON that keeps the order of members. Numbers keep their notation, strings do not.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Tree {
     Object(Vec<(String, Self)>),

@@ -1,4 +1,4 @@
-//! Tool calls as a host serves them: results, failures, events, `max_parallel`, timeouts, the end.
+//! Tests of tool calls at a host: results, failures, events, `max_parallel`, timeouts, the end of the session.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ fn every_failure_has_its_code() {
 }
 
 #[test]
-fn events_are_counted_from_zero_and_sent_only_to_those_who_stream() {
+fn events_are_numbered_from_zero_and_sent_only_with_streaming() {
     let mut server = open(server_setup());
     let streaming = call("s").replace("\"arguments\"", "\"streaming\":true,\"arguments\"");
     say(&mut server, &streaming);
@@ -104,7 +104,7 @@ fn events_are_counted_from_zero_and_sent_only_to_those_who_stream() {
         assert_eq!(bodies(&server.notice(notice)), expected);
     }
     server.resolve(streamed, Ok(Reply::Tool(ToolResult::default())));
-    assert!(server.notice(progress(streamed, 3.0, None)).is_empty(), "nothing after the final message");
+    assert!(server.notice(progress(streamed, 3.0, None)).is_empty(), "no event may follow the final message");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn at_most_max_parallel_calls_are_delivered_and_the_rest_waits_in_order() {
     let full = say(&mut server, &call("f"));
     assert_eq!(error_of(&full[0]), ("f".into(), "runtime_error".into(), String::new()));
     assert_eq!((&full[0]["retryable"], &full[0]["message"]), (&json!(true), &json!("too many requests")));
-    // Core messages do not wait.
+    // Core messages are not queued.
     assert_eq!(say(&mut server, r#"{"type":"ping","id":"p"}"#)[0]["type"], json!("pong"));
     let mut answered = Vec::new();
     while !server.delivered.is_empty() {
@@ -145,7 +145,7 @@ fn a_call_that_takes_too_long_is_answered_and_cancelled_and_makes_room() {
     let expected = json!({"type": "error", "req_id": "slow", "code": "timeout", "message": "no result within 1 s",
         "detail": {"reason": "timed_out"}, "retryable": true, "capability_name": "tools"});
     assert_eq!(late[0], expected);
-    assert_eq!(server.cancelled, [slow], "the one that never left the queue is known to nobody");
+    assert_eq!(server.cancelled, [slow], "a queued call must not be cancelled at the driver");
     assert_eq!((server.delivered.len(), server.delivered[0].call.terms.timeout), (1, Some(Duration::from_secs(29))));
     assert_eq!(server.door.deadline(), Some(Duration::from_secs(30)));
     assert!(server.resolve(slow, Ok(Reply::Tool(ToolResult::text("late")))).is_empty());
@@ -161,7 +161,7 @@ fn absurd_timeouts_are_clamped() {
 }
 
 #[test]
-fn shutdown_is_silent_and_lets_what_was_accepted_finish() {
+fn shutdown_gets_no_answer_and_accepted_calls_finish() {
     let cases = [
         ("", 10),
         (r#","timeout":3"#, 3),
@@ -186,7 +186,7 @@ fn shutdown_is_silent_and_lets_what_was_accepted_finish() {
 }
 
 #[test]
-fn what_could_not_finish_is_failed_also_from_the_queue() {
+fn unfinished_calls_fail_including_queued_ones() {
     let mut server = open(ServerSetup { max_parallel: 1, ..server_setup() });
     for id in ["running", "queued", "last"] {
         say(&mut server, &call(id));
@@ -194,7 +194,7 @@ fn what_could_not_finish_is_failed_also_from_the_queue() {
     assert!(server.stop(Stop::Terminated).is_empty());
     let in_flight = server.door.in_flight();
     let mut answers = Vec::new();
-    // Newest first, so that nothing new is delivered in between.
+    // Newest first, so that no queued call is delivered in between.
     for call in in_flight.into_iter().rev() {
         answers.extend(bodies(&server.resolve(call, Err(Failure::new(FailureKind::Stopping, "stopping")))));
     }
@@ -203,7 +203,7 @@ fn what_could_not_finish_is_failed_also_from_the_queue() {
 }
 
 #[test]
-fn a_line_laid_out_by_somebody_else_still_fits_on_one() {
+fn multi_line_json_is_written_on_one_line() {
     let mut server = open(server_setup());
     say(&mut server, &call("c"));
     let id = server.delivered[0].call.id;

@@ -1,4 +1,4 @@
-//! Capabilities that are carried: every request, its checks, its answer, events, questions, who is let in to what.
+//! Tests of capabilities whose messages pass through: requests, checks, responses, events, questions, passes.
 
 use gladhand_core::Secret;
 use gladhand_core::negotiation::Side;
@@ -22,14 +22,14 @@ fn hello(caps: &[&str]) -> String {
     json!({"type": "handshake/req", "id": "h", "agent_id": "probe", "agent_caps": caps}).to_string()
 }
 
-/// A host that grants everything.
+/// A host that grants every capability.
 fn granting(setup: ServerSetup) -> TestServer {
     let mut server = holding(setup);
     assert_eq!(say(&mut server, &hello(CARRIED))[0]["ok"], json!(true));
     server
 }
 
-/// The types that are carried to whoever serves them.
+/// The request types that are passed to a provider.
 fn requests() -> impl Iterator<Item = &'static MessageType> {
     TYPES.iter().filter(|message| {
         CARRIED.contains(&message.capability)
@@ -39,7 +39,7 @@ fn requests() -> impl Iterator<Item = &'static MessageType> {
     })
 }
 
-/// The mandatory fields of a type, as the reference lists them.
+/// The mandatory fields of a type, as in the reference.
 fn mandatory(name: &str) -> Value {
     match name {
         "env/reset/req" | "env/space/req" => json!({"env_name": "e"}),
@@ -87,7 +87,7 @@ fn every_request_is_carried_and_answered_with_its_response() {
 }
 
 #[test]
-fn what_a_capability_says_of_a_failure_is_its_own() {
+fn a_capability_uses_its_own_error_codes() {
     let mut server = granting(everything());
     say(&mut server, &message("memory/store/req", "m", &mandatory("memory/store/req")));
     let (id, _) = last(&server);
@@ -101,7 +101,7 @@ fn what_a_capability_says_of_a_failure_is_its_own() {
 }
 
 #[test]
-fn what_is_known_to_fail_again_is_not_worth_a_retry() {
+fn a_permanent_failure_is_not_retryable() {
     let mut server = granting(everything());
     let cases = [
         (Failure::of_capability("runtime_error", "it broke"), true),
@@ -152,7 +152,7 @@ fn a_field_that_is_missing_or_of_another_type_is_named() {
         let answer = say(&mut server, &message(name, "r", &fields));
         assert_eq!(answer[0]["message"], json!(problem), "{name} {fields}");
     }
-    // What may be null may be null, and an integer may be written with a fraction of nought.
+    // A nullable field accepts null, and an integer accepts a fraction of zero.
     for (name, fields) in [
         ("env/reset/req", json!({"env_name": "e", "seed": null})),
         ("env/reset/req", json!({"env_name": "e", "seed": 5.0})),
@@ -166,7 +166,7 @@ fn a_field_that_is_missing_or_of_another_type_is_named() {
 }
 
 #[test]
-fn a_session_id_of_somebody_else_is_refused() {
+fn a_foreign_session_id_is_refused() {
     let mut server = granting(everything());
     for name in ["proc/spawn/req", "toolkit/configure/req", "chain/req"] {
         let answer = say(&mut server, &message(name, "r", &json!({"session_id": "elsewhere"})));
@@ -210,7 +210,7 @@ fn output_of_a_process_waits_for_the_answer_up_to_a_bound() {
     let told = events.map(|event| bodies(&server.notice(event)));
     assert_eq!(told.each_ref().map(Vec::len), [0, 0, 0, 0, 5, 0]);
     let sequence: Vec<_> = told[4].iter().map(|event| event["seq"].as_u64()).collect();
-    assert_eq!(sequence, [0, 1, 2, 3, 4].map(Some), "none is lost, and their order is kept");
+    assert_eq!(sequence, [0, 1, 2, 3, 4].map(Some), "no event may be lost or reordered");
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_push_belongs_to_no_request() {
 }
 
 #[test]
-fn what_unblocks_others_waits_for_nobody() {
+fn urgent_requests_skip_the_queue() {
     let mut server = granting(ServerSetup { max_parallel: 1, ..everything() });
     say(&mut server, &message("multi_agent/await", "a", &json!({"subagent_id": "s"})));
     say(&mut server, &message("planning/plan/list", "waits", &json!({})));
@@ -240,7 +240,7 @@ fn what_unblocks_others_waits_for_nobody() {
 }
 
 #[test]
-fn who_has_servers_of_mcp_can_be_asked_for_their_sake() {
+fn an_agent_with_the_mcp_capability_can_be_asked() {
     let mut server = granting(everything());
     let params = json!({"messages": [{"role": "user"}], "maxTokens": 7, "systemPrompt": "be brief"});
     let asked =
@@ -258,7 +258,7 @@ fn who_has_servers_of_mcp_can_be_asked_for_their_sake() {
     );
     let said =
         json!({"req_id": ids[0], "content": {"type": "text", "text": "hi"}, "model": "m", "stop_reason": "endTurn"});
-    assert!(say(&mut server, &message("mcp/sample/resp", "x", &said)).is_empty(), "it gets no answer");
+    assert!(say(&mut server, &message("mcp/sample/resp", "x", &said)).is_empty(), "a response gets no answer");
     let said = json!({"req_id": ids[1], "roots": [{"uri": "file:///a", "name": "a"}]});
     assert!(say(&mut server, &message("mcp/root/list/resp", "y", &said)).is_empty());
     let answers: Vec<_> =
@@ -270,7 +270,7 @@ fn who_has_servers_of_mcp_can_be_asked_for_their_sake() {
             (2, r#"{"roots":[{"name":"a","uri":"file:///a"}]}"#),
         ]
     );
-    // Once answered, or never asked: dropped without a word.
+    // A response that was already processed, or has no question, is dropped.
     assert!(say(&mut server, &message("mcp/root/list/resp", "z", &said)).is_empty());
     let mut without = open(server_setup());
     without.ask_session(vec![(QuestionId(3), Question::roots())]);
@@ -278,7 +278,7 @@ fn who_has_servers_of_mcp_can_be_asked_for_their_sake() {
 }
 
 #[test]
-fn a_pass_opens_what_it_says_to_whom_it_says() {
+fn a_pass_grants_its_capabilities_to_its_client() {
     let pass = |token: &str, client: Option<&str>, capabilities: Option<&[&str]>| Pass {
         token: Secret::new(token),
         client: client.map(str::to_owned),
@@ -310,7 +310,7 @@ fn a_pass_opens_what_it_says_to_whom_it_says() {
 }
 
 #[test]
-fn an_agreement_says_whom_the_token_stands_for() {
+fn an_agreement_records_the_principal_of_the_token() {
     let pass = |token: &str, client: Option<&str>, principal: Option<&str>| Pass {
         client: client.map(str::to_owned),
         principal: principal.map(Into::into),
@@ -333,12 +333,12 @@ fn an_agreement_says_whom_the_token_stands_for() {
     for (token, expected) in [("k1", "one"), ("k2", "two"), ("k3", ""), ("k4", "own")] {
         assert_eq!(stands_for(passes.clone(), token).as_deref(), Some(expected), "{token}");
     }
-    assert_eq!(stands_for(Vec::new(), "anything"), None, "a token that is not asked for proves nothing");
+    assert_eq!(stands_for(Vec::new(), "anything"), None, "without passes, a token proves no identity");
 }
 
 #[test]
-fn what_is_only_observed_still_needs_to_be_open() {
-    // The menu has `memory`, and the token opens `planning` as well. The agent asks for neither.
+fn an_unagreed_request_passes_only_if_its_capability_is_granted() {
+    // The menu has `memory`, and the token also opens `planning`. The agent requests neither.
     let menu = Menu { capabilities: vec!["memory", "planning"], ..server_setup().menu };
     let setup = ServerSetup { menu, unagreed: Unagreed::Passes, ..server_setup() };
     let opens = |capabilities: &[&str]| Pass {
@@ -367,14 +367,14 @@ fn what_is_only_observed_still_needs_to_be_open() {
 }
 
 #[test]
-fn only_known_questions_are_put() {
+fn only_known_questions_are_asked() {
     let mut server = granting(everything());
     let elicit = Question { key: None, kind: QuestionKind::Elicit, params: raw("{}".to_owned()) };
     assert!(server.ask_session(vec![(QuestionId(1), elicit)]).is_empty());
     assert!(server.answered[0].1.is_err());
 }
 
-/// Our agent before our host, which grants everything and answers when the test says so.
+/// Our agent and our host. The host grants every capability, and the test resolves its calls.
 fn pair() -> Pair {
     let mut pair = Pair::new(&DIALECT, everything(), client_setup("1.0"));
     pair.server.answers_itself = false;
@@ -389,7 +389,7 @@ fn carried(kind: &'static str, capability: &'static str, message: &str) -> Opera
 }
 
 #[test]
-fn our_agent_carries_requests_answers_and_events_of_our_host() {
+fn our_agent_forwards_requests_responses_and_events() {
     let mut pair = pair();
     let session = pair.server.opened[0].session.clone().unwrap();
     let message = r#"{"type":"proc/spawn/req","id":"theirs","a2e":"1.0","cmd":["ls"],"session_id":"ours"}"#;
@@ -420,7 +420,7 @@ fn our_agent_carries_requests_answers_and_events_of_our_host() {
 }
 
 #[test]
-fn our_agent_hears_what_a_capability_calls_a_failure_and_what_was_not_granted() {
+fn our_agent_reports_error_codes_and_missing_grants() {
     let mut pair = pair();
     let call = pair.begin(carried("memory/store/req", "memory", r#"{"memory_id":"m"}"#), false);
     let (id, _) = last(&pair.server);
@@ -474,7 +474,7 @@ fn our_agent_passes_questions_of_the_host_on() {
 }
 
 #[test]
-fn what_was_granted_before_ends_with_the_grant() {
+fn calls_end_when_their_grant_is_revoked() {
     for (hello, keeps_planning) in [
         (json!({"type": "handshake/req", "id": "h2", "agent_caps": ["planning"], "auth_token": "t"}), true),
         (json!({"type": "handshake/req", "id": "h2", "agent_caps": ["planning"], "auth_token": "wrong"}), false),
@@ -496,7 +496,7 @@ fn what_was_granted_before_ends_with_the_grant() {
             expected.insert(0, unauthorized("stays"));
         }
         assert_eq!(ended, expected);
-        assert!(server.notice(event).is_empty(), "what it starts after that is nobody's to hear");
+        assert!(server.notice(event).is_empty(), "events after the revocation must not be sent");
         let delivered = server.delivered.back().map(|delivered| format!("{:?}", delivered.call.operation));
         assert_eq!(delivered.is_some_and(|operation| operation.contains("planning/plan/list")), keeps_planning);
     }

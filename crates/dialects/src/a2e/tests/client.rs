@@ -1,4 +1,4 @@
-//! The agent's side: against our own host, and against hosts that differ.
+//! Tests of the agent's side, against our own host and against other hosts.
 
 use gladhand_core::negotiation::{Capability, Refusal, Side, Verdict, Why};
 use gladhand_core::operations::{FailureKind, Notice, Operation, Outcome, Reply};
@@ -32,7 +32,7 @@ fn the_two_sides_agree_list_and_call() {
     let agreement = pair.open().unwrap();
     let agreed: Vec<_> = agreement.agreed(Side::Server).map(|term| term.capability.0.as_ref()).collect();
     assert_eq!(agreed, ["tools"]);
-    assert_eq!(agreement.terms.len(), 11, "one for each name asked for");
+    assert_eq!(agreement.terms.len(), 11, "one term for each requested name");
     let theirs = &pair.server.opened[0];
     assert_eq!((&agreement.session, agreement.max_parallel), (&theirs.session, Some(4)));
     assert_eq!(theirs.client.name, "tester");
@@ -60,7 +60,7 @@ fn the_two_sides_agree_list_and_call() {
 }
 
 #[test]
-fn our_host_refuses_our_agent_in_words_it_understands() {
+fn our_agent_understands_the_refusals_of_our_host() {
     let token = |token: &str| ClientSetup { token: Some(Secret::new(token)), ..client_setup("1.0") };
     let old = ClientSetup { version: "2.0".to_owned(), ..token("dev-secret") };
     assert!(pair(with_token(), token("dev-secret")).open().is_ok());
@@ -72,17 +72,17 @@ fn our_host_refuses_our_agent_in_words_it_understands() {
         pair(ServerSetup { max_parallel: 0, ..server_setup() }, client_setup("1.0")).open().unwrap_err(),
         "server_error"
     );
-    // We write 1.0 whatever we were asked to say: it is the one version we speak.
+    // We always write 1.0, the only version that we speak.
     assert_eq!(pair(with_token(), old).open().unwrap_err(), "version_mismatch");
 }
 
 #[test]
-fn the_agent_holds_back_what_is_more_than_max_parallel() {
+fn the_agent_queues_calls_beyond_max_parallel() {
     let mut pair = pair(ServerSetup { max_parallel: 2, ..server_setup() }, client_setup("1.0"));
     pair.server.answers_itself = false;
     pair.open().unwrap();
     let calls: Vec<_> = (0..5).map(|_| pair.begin(bare_call("nope"), false)).collect();
-    assert_eq!(pair.server.door.in_flight().len(), 2, "three never left us");
+    assert_eq!(pair.server.door.in_flight().len(), 2, "three calls must stay queued at the agent");
     let given_up = calls[3];
     pair.step(|client, ambient, heard| client.cancel(given_up, ambient, heard));
     let mut ended = Vec::new();
@@ -115,7 +115,7 @@ fn a_cancelled_call_is_answered_here_and_its_late_answer_is_dropped() {
     let call = pair.begin(bare_call("nope"), false);
     let sent = pair.transcript.len();
     pair.step(|client, ambient, heard| client.cancel(call, ambient, heard));
-    assert_eq!(pair.transcript.len(), sent, "A2E has no word for it");
+    assert_eq!(pair.transcript.len(), sent, "A2E has no cancellation message");
     assert_eq!(kind_of(&pair.take_answers(call)[0]), Err(FailureKind::Cancelled));
     let lines = pair.server.resolve_next();
     pair.hear(&lines);
@@ -124,7 +124,7 @@ fn a_cancelled_call_is_answered_here_and_its_late_answer_is_dropped() {
 }
 
 #[test]
-fn progress_reaches_those_who_want_it() {
+fn progress_is_reported_only_on_request() {
     let mut pair = pair(server_setup(), client_setup("1.0"));
     pair.server.answers_itself = false;
     pair.open().unwrap();
@@ -142,7 +142,7 @@ fn progress_reaches_those_who_want_it() {
     );
 }
 
-/// An agent that has opened, and the id of the call it made.
+/// An agent without a host.
 struct Alone {
     client: Box<dyn crate::side::Client>,
     entropy: Counting,
@@ -188,7 +188,7 @@ fn opened(setup: ClientSetup, answer: &str) -> Result<std::sync::Arc<gladhand_co
 const GRANT: &str = r#""type":"handshake/resp","req_id":"$ID","session_id":"s","accepted_caps":[{"capability":"tools","enabled":true,"metadata":{}},{"capability":"chains","enabled":false,"metadata":{"reason":"no plugin loaded"}},{"capability":"subagents","enabled":true}],"max_parallel":4.0,"ok":true"#;
 
 #[test]
-fn answers_that_differ_in_form_open_all_the_same() {
+fn tolerated_variants_of_the_handshake_answer_open_a_session() {
     for form in [r#""a2e":"1.0","#, r#""version":"1.0","#, "", r#""reason":null,"#, r#""x":1,"id":7,"#] {
         let agreement = opened(wanting(&["tools", "chains"]), &format!("{{{form}{GRANT}}}")).unwrap();
         let verdicts: Vec<_> = agreement.terms.iter().map(|term| (term.capability.0.as_ref(), term.verdict)).collect();
@@ -204,7 +204,7 @@ fn answers_that_differ_in_form_open_all_the_same() {
 }
 
 #[test]
-fn answers_that_refuse_say_why_and_answers_that_are_garbage_say_so() {
+fn refusing_and_invalid_handshake_answers_are_distinguished() {
     let refused = |fields: &str| {
         opened(wanting(&["tools"]), &format!(r#"{{"type":"handshake/resp","req_id":"$ID",{fields}}}"#)).unwrap_err()
     };
@@ -241,7 +241,7 @@ fn answers_that_refuse_say_why_and_answers_that_are_garbage_say_so() {
 }
 
 #[test]
-fn banners_are_skipped_and_strangers_ignored() {
+fn banners_and_unrelated_messages_are_dropped() {
     let mut agent = Alone::new(client_setup("1.0"));
     let id = agent.open();
     for line in [
@@ -257,7 +257,7 @@ fn banners_are_skipped_and_strangers_ignored() {
 }
 
 #[test]
-fn each_answer_to_a_call_has_its_meaning_and_the_first_one_counts() {
+fn the_first_answer_to_a_call_decides_its_outcome() {
     let result =
         r#"{"type":"tool/call/resp","req_id":"$ID","data":{"success":true,"data":{"x":NaN,"y":[-Infinity,"NaN"]}}}"#;
     let cases = [
@@ -297,12 +297,15 @@ fn each_answer_to_a_call_has_its_meaning_and_the_first_one_counts() {
         let events = agent.hear(&answer);
         let [Event::Answered(answered, outcome)] = events.as_slice() else { panic!("{events:?}") };
         assert_eq!((*answered, kind_of(outcome)), (call, expected), "{answer}");
-        assert!(matches!(agent.hear(&answer).as_slice(), [Event::Dropped(_)]), "a second final");
+        assert!(
+            matches!(agent.hear(&answer).as_slice(), [Event::Dropped(_)]),
+            "a second final message must be dropped"
+        );
     }
 }
 
 #[test]
-fn calls_that_cannot_be_made_fail_at_once_and_calls_under_way_fail_with_the_host() {
+fn calls_fail_without_a_session_and_when_the_host_disconnects() {
     let call = |agent: &mut Alone, id| {
         let (_, events) = agent.step(|client, ambient, heard| {
             client.call(
@@ -324,7 +327,7 @@ fn calls_that_cannot_be_made_fail_at_once_and_calls_under_way_fail_with_the_host
     assert_eq!(call(&mut agent, 1), [FailureKind::UpstreamLost]);
     agent.open();
     agent.hear(r#"{"type":"handshake/resp"}"#);
-    assert_eq!(call(&mut agent, 2), [FailureKind::Denied], "nothing was granted");
+    assert_eq!(call(&mut agent, 2), [FailureKind::Denied], "no capability was granted");
     let mut agent = Alone::new(wanting(&["tools"]));
     let id = agent.open();
     agent.hear(&format!("{{{GRANT}}}").replace("$ID", &id));
@@ -332,7 +335,7 @@ fn calls_that_cannot_be_made_fail_at_once_and_calls_under_way_fail_with_the_host
         assert!(call(&mut agent, id).is_empty());
     }
     let (_, closing) = agent.step(|client, ambient, heard| client.close(ambient, heard));
-    assert_eq!(closing.len(), 2, "the two that were held back");
+    assert_eq!(closing.len(), 2, "both queued calls must fail");
     assert_eq!(call(&mut agent, 9), [FailureKind::Stopping]);
     let (_, gone) = agent.step(|client, ambient, heard| client.gone(ambient, heard));
     assert_eq!(gone.len(), 4);
@@ -343,7 +346,7 @@ fn calls_that_cannot_be_made_fail_at_once_and_calls_under_way_fail_with_the_host
 }
 
 #[test]
-fn an_answer_that_is_too_long_ends_its_call_at_once() {
+fn an_answer_that_is_too_long_fails_its_call() {
     let mut pair = pair(server_setup(), client_setup("1.0"));
     pair.server.answers_itself = false;
     pair.open().unwrap();

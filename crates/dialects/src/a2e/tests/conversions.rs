@@ -1,4 +1,4 @@
-//! Tools and results, from the neutral model to A2E's objects and back.
+//! Tests of the conversion of tools and results between the neutral model and A2E.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn parameter(name: &str, kind: &str) -> Value {
 }
 
 #[test]
-fn each_way_to_say_a_type_becomes_one_of_the_six() {
+fn each_notation_of_a_type_becomes_one_of_the_six() {
     let cases = [
         (json!({"type": "string"}), "string"),
         (json!({"type": "integer", "minimum": 1}), "integer"),
@@ -51,7 +51,7 @@ fn each_way_to_say_a_type_becomes_one_of_the_six() {
 }
 
 #[test]
-fn nested_objects_enumerations_and_requirements_survive_both_ways() {
+fn nested_objects_enumerations_and_requirements_convert_both_ways() {
     let schema = json!({"type": "object", "properties": {
         "mode": {"type": "string", "description": "how", "enum": ["fast", "safe"]},
         "where": {"type": "object", "description": "place", "properties": {"x": {"type": "number"}, "y": {"type": "number"}}, "required": ["x"]},
@@ -73,7 +73,7 @@ fn nested_objects_enumerations_and_requirements_survive_both_ways() {
 }
 
 #[test]
-fn a_schema_that_explodes_is_cut() {
+fn a_schema_that_expands_too_far_is_cut() {
     let wide: serde_json::Map<_, _> = (0..20).map(|n| (format!("p{n}"), json!({"$ref": "#"}))).collect();
     let mut out = Vec::new();
     write_parameters(&mut out, Some(&to_raw(&json!({"type": "object", "properties": wide}))));
@@ -82,7 +82,7 @@ fn a_schema_that_explodes_is_cut() {
 }
 
 #[test]
-fn what_is_no_list_of_parameters_is_an_empty_schema() {
+fn an_invalid_parameter_list_becomes_an_empty_schema() {
     for garbage in [None, Some("null"), Some("7"), Some(r#"[1,{"type":"string"},null]"#)] {
         let schema = schema_of(garbage.map(|text| raw(text.to_owned())).as_deref());
         assert_eq!(schema.get(), r#"{"type":"object","properties":{}}"#, "{garbage:?}");
@@ -90,7 +90,7 @@ fn what_is_no_list_of_parameters_is_an_empty_schema() {
 }
 
 #[test]
-fn a_definition_survives_both_ways_with_what_only_a2e_knows() {
+fn a_definition_converts_both_ways_with_a2e_members() {
     let definition = json!({"name": "Read", "description": "Reads", "input_parameters": [parameter("path", "string")],
         "output_parameters": [parameter("text", "string")], "streaming": false, "idempotent": true, "tags": ["files"],
         "version": "2.1.0", "toolkit": "filesystem", "defer_loading": true, "title": "Read!", "x-more": [1]});
@@ -98,7 +98,7 @@ fn a_definition_survives_both_ways_with_what_only_a2e_knows() {
     let mut out = Vec::new();
     write_definition(&mut out, &tool);
     assert_eq!(serde_json::from_slice::<Value>(&out).unwrap(), definition);
-    // Members of the wrong type came from elsewhere and are not ours.
+    // Members of the wrong type come from other dialects and are ignored.
     let odd = Tool {
         extra: vec![("streaming".into(), raw("1".into())), ("version".into(), raw("2".into()))],
         ..Tool::new("t", "", raw("{}".into()))
@@ -148,7 +148,7 @@ fn written(result: &ToolResult) -> Value {
 }
 
 #[test]
-fn results_take_the_shape_that_their_content_has_and_come_back() {
+fn results_convert_both_ways_by_their_content() {
     let image = || Content::Block(raw(r#"{"type":"image","data":"aGk="}"#.into()));
     let image_json = json!({"type": "image", "data": "aGk="});
     let structured =
@@ -194,7 +194,7 @@ fn results_take_the_shape_that_their_content_has_and_come_back() {
         expected.as_object_mut().unwrap().extend(differs.as_object().unwrap().clone());
         assert_eq!(written(&result), expected);
         let back = read_result(&to_raw(&expected)).unwrap();
-        assert_eq!(written(&back), expected, "the way back");
+        assert_eq!(written(&back), expected, "the converted result must convert back");
     }
 }
 

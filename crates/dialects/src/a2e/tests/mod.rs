@@ -1,4 +1,4 @@
-//! The two sides of A2E, each by hand and against each other.
+//! Tests of both sides of A2E, separately and against each other.
 
 mod calls;
 mod capabilities;
@@ -19,7 +19,7 @@ fn with_token() -> ServerSetup {
     ServerSetup { passes: ["dev-secret", ""].map(|token| Pass::any(Secret::new(token))).into(), ..server_setup() }
 }
 
-/// A server that holds calls until the test resolves them.
+/// A server that keeps calls pending until the test resolves them.
 fn holding(setup: ServerSetup) -> TestServer {
     let mut server = TestServer::pinned(&DIALECT, setup);
     server.answers_itself = false;
@@ -33,12 +33,12 @@ fn open(setup: ServerSetup) -> TestServer {
     server
 }
 
-/// What came back for a line, without the envelope that every message has.
+/// The answer to a line, without the envelopes.
 fn say(server: &mut TestServer, line: &str) -> Vec<Value> {
     bodies(&server.bytes(line.as_bytes()))
 }
 
-/// Messages without their envelopes, which are checked here once and for all.
+/// Messages without their envelopes, which are checked here.
 fn bodies(lines: &[String]) -> Vec<Value> {
     lines.iter().map(|line| body(line)).collect()
 }
@@ -55,7 +55,7 @@ fn body(line: &str) -> Value {
     message
 }
 
-/// The type, the id answered and the code of an error, for tables.
+/// The request id, the code and the kind of an error, for tables.
 fn error_of(message: &Value) -> (String, String, String) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     for field in ["req_id", "code", "message", "detail", "retryable", "capability_name"] {

@@ -1,4 +1,4 @@
-//! Handshakes as a host sees them, the gate behind them, and malformed lines.
+//! Tests of handshakes at a host, of the gate, and of malformed lines.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn the_envelope_comes_first_and_in_order() {
 }
 
 #[test]
-fn every_reason_is_given_in_its_order_and_revokes_what_was_granted() {
+fn every_refusal_has_its_reason_and_revokes_grants() {
     let no_tools = {
         let mut setup = with_token();
         setup.menu.tools = false;
@@ -78,20 +78,20 @@ fn every_reason_is_given_in_its_order_and_revokes_what_was_granted() {
         let after = say(&mut server, r#"{"type":"tool/list/req","id":"l"}"#);
         assert_eq!(error_of(&after[0]), ("l".into(), "unauthorized".into(), String::new()), "{fields}");
     }
-    // A host that could never run anything cannot evaluate anything, the version included.
+    // A host that can never run a call cannot evaluate a handshake, not even its version.
     let answer = say(&mut holding(broken), r#"{"type":"handshake/req","id":"h","a2e":"2.0"}"#);
     assert_eq!((&answer[0]["reason"], &answer[0]["max_parallel"]), (&json!("server_error"), &json!(0)));
 }
 
 #[test]
-fn versions_of_major_one_are_accepted_and_1_0_is_what_they_get() {
+fn every_version_with_major_one_agrees_on_1_0() {
     for asked in ["1", "1.0", "1.7", "1.x"] {
         let mut server = holding(server_setup());
         let line = format!(r#"{{"type":"handshake/req","version":"{asked}","agent_caps":["tools"],"id":"h"}}"#);
         assert_eq!(say(&mut server, &line)[0]["ok"], json!(true), "{asked}");
         assert_eq!(server.opened[0].version, "1.0");
         say(&mut server, r#"{"type":"tool/list/req","id":"l"}"#);
-        assert_eq!(server.delivered.len(), 1, "the gate is open for {asked}");
+        assert_eq!(server.delivered.len(), 1, "the gate must be open for version {asked}");
     }
 }
 
@@ -99,7 +99,7 @@ fn versions_of_major_one_are_accepted_and_1_0_is_what_they_get() {
 fn after_five_refusals_the_channel_is_closed() {
     let mut server = holding(with_token());
     for attempt in 1..=5 {
-        assert_eq!(server.closed, None, "before attempt {attempt}");
+        assert_eq!(server.closed, None, "the channel must stay open before attempt {attempt}");
         assert_eq!(say(&mut server, HELLO), [refusal("auth_failed")]);
     }
     assert_eq!(server.closed, Some(Duration::ZERO));
@@ -147,7 +147,7 @@ fn a_handshake_with_bad_fields_is_no_refusal() {
     }
     assert!(server.refused.is_empty());
     say(&mut server, r#"{"type":"tool/list/req","id":"l"}"#);
-    assert_eq!(server.delivered.len(), 1, "the grant was not revoked");
+    assert_eq!(server.delivered.len(), 1, "the grant must not be revoked");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn ten_thousand_invented_capabilities_are_neither_granted_nor_kept() {
 }
 
 #[test]
-fn before_the_handshake_only_core_messages_are_heard() {
+fn before_the_handshake_only_core_messages_are_served() {
     let mut server = holding(server_setup());
     assert_eq!(say(&mut server, r#"{"type":"ping","id":"p"}"#)[0]["type"], json!("pong"));
     let agent_types = super::super::registry::TYPES;
@@ -177,7 +177,7 @@ fn after_the_handshake_every_type_of_the_registry_has_its_answer() {
     let quiet = ["handshake/req", "ping", "shutdown", "tool/list/req", "tool/call/req"];
     for message in super::super::registry::TYPES.iter().filter(|message| !quiet.contains(&message.name)) {
         let answer = say(&mut server, &format!(r#"{{"type":"{}","id":"x"}}"#, message.name));
-        // This one either side may ask the other.
+        // Both sides may send this request.
         let is_ours = message.from == gladhand_core::negotiation::Side::Server && message.name != "mcp/root/list/req";
         let (code, kind) = if is_ours { ("invalid_message", "direction") } else { ("capability_missing", "") };
         assert_eq!(error_of(&answer[0]), ("x".into(), code.into(), kind.into()), "{}", message.name);
@@ -255,7 +255,7 @@ fn ids_are_echoed_as_they_were_written() {
 }
 
 #[test]
-fn a_pong_tells_for_how_long_we_have_been_there() {
+fn a_pong_contains_the_uptime() {
     let mut server = holding(server_setup());
     server.advance(Duration::from_millis(1500));
     assert_eq!(say(&mut server, r#"{"type":"ping","id":"p"}"#)[0]["uptime_seconds"], json!(1.5));
@@ -275,7 +275,7 @@ const PRESENTED: &str =
     r#"{"type":"handshake/req","id":"h","agent_id":"ann","agent_caps":["tools"],"auth_token":"k1"}"#;
 
 #[test]
-fn a_session_ends_when_no_pass_opens_it_any_more() {
+fn a_session_ends_when_its_pass_is_removed() {
     let call = r#"{"type":"tool/call/req","id":"c","tool_name":"echo","arguments":{"message":"x"}}"#;
     let team = Pass { principal: Some("named:team".into()), ..pass("k1", None, None) };
     let cases: [(&[Pass], bool); 8] = [
@@ -302,7 +302,7 @@ fn a_session_ends_when_no_pass_opens_it_any_more() {
 }
 
 #[test]
-fn a_handshake_is_held_to_the_passes_of_now() {
+fn a_handshake_is_checked_against_the_current_passes() {
     let mut server = holding(ServerSetup { passes: vec![pass("k1", None, None)], ..server_setup() });
     assert!(server.readmit(&[pass("k2", None, None)]).is_empty());
     assert_eq!(say(&mut server, PRESENTED)[0]["reason"], json!("auth_failed"));

@@ -1,7 +1,7 @@
-//! Calls on behalf of somebody: what our requests say of whoever wants to know.
+//! Calls on behalf of a caller: the parts of our requests that describe the caller.
 //!
-//! With a handshake all calls of a session are made in our own name, under what was agreed once. Without one every
-//! request declares what its caller can be asked, so that one way to the upstream serves callers of all kinds.
+//! With a handshake, all calls of a session use our own identity and one agreement. Without one, every request declares
+//! the capabilities of its caller, so one connection to the upstream serves all callers.
 
 use std::sync::Arc;
 
@@ -16,42 +16,47 @@ use crate::mcp::meta;
 use crate::mcp::revision::Revision;
 use crate::side::{self, Heard, TASKS_EXTENSION, is_passed_on};
 
-/// How many of those are remembered on whose behalf calls were made: many callers share one way.
-const MOST_REMEMBERED: usize = 64;
+/// Maximum number of remembered callers. Many callers share one connection.
+const MAX_CALLER_ENVELOPES: usize = 64;
 
-/// Somebody on whose behalf calls are made.
+/// A caller on whose behalf calls are made.
 #[derive(Debug)]
-pub(super) struct Behalf {
+pub(super) struct CallerEnvelope {
     agreement: Arc<Agreement>,
     log_level: Option<Level>,
     envelope: String,
 }
 
-impl Behalf {
-    /// What every request for it carries in `_meta`, without the braces.
+impl CallerEnvelope {
+    /// The members of `_meta` in every request for this caller, without the braces.
     pub(super) fn envelope(&self) -> &str {
         &self.envelope
     }
 }
 
 impl McpClient {
-    /// Somebody with whom this was agreed; `None` where requests do not say for whom they are made.
-    pub(super) fn on_behalf(&mut self, agreement: &Arc<Agreement>, log_level: Option<Level>) -> Option<Arc<Behalf>> {
+    /// The caller of an agreement. `None` if requests of this revision do not describe their caller.
+    pub(super) fn on_behalf(
+        &mut self,
+        agreement: &Arc<Agreement>,
+        log_level: Option<Level>,
+    ) -> Option<Arc<CallerEnvelope>> {
         if !self.revision.is_stateless() {
             return None;
         }
-        let is_same = |known: &Arc<Behalf>| Arc::ptr_eq(&known.agreement, agreement) && known.log_level == log_level;
-        if let Some(known) = self.behalves.iter().find(|known| is_same(known)) {
+        let is_same =
+            |known: &Arc<CallerEnvelope>| Arc::ptr_eq(&known.agreement, agreement) && known.log_level == log_level;
+        if let Some(known) = self.caller_envelopes.iter().find(|known| is_same(known)) {
             return Some(Arc::clone(known));
         }
-        // What we do ourselves we do for every caller; what it can be asked is the caller's own, and so is whether there may
-        // be tasks, where it could say so.
+        // We declare our own capabilities for every caller. The capabilities for questions are the caller's own, and so
+        // is the tasks extension if the caller could declare it.
         let has_tasks = !agreement.per_request || agreement.allows(Side::Client, TASKS_EXTENSION);
         let is_ours =
             |capability: &Capability| !is_passed_on(capability) && (has_tasks || capability.0 != TASKS_EXTENSION);
         let ours = self.offer.provides.iter().filter(|(capability, _)| is_ours(capability));
         let ours = ours.map(|(capability, settings)| (capability.clone(), settings.clone()));
-        // Nobody tells of changes here: roots are asked for each time.
+        // This revision has no roots notification: servers request the roots each time.
         let theirs =
             side::passed_on(agreement).filter_map(|(capability, settings)| match capability.0.split_once('.') {
                 Some(("roots", _)) => None,
@@ -60,20 +65,20 @@ impl McpClient {
             });
         let declaration = capabilities::declaration(&ours.chain(theirs).collect());
         let peer = if agreement.client.name.is_empty() { &self.offer.peer } else { &agreement.client };
-        // A client with a session that has named no level gets what its server sends unasked.
+        // A client with a session that has set no level gets the default log lines of its server.
         let unnamed = (!agreement.per_request && agreement.allows(Side::Server, "logging")).then_some(Level::Info);
         let envelope = envelope(self.revision, peer, &declaration, log_level.or(unnamed));
-        let behalf = Arc::new(Behalf { agreement: Arc::clone(agreement), log_level, envelope });
-        if self.behalves.len() == MOST_REMEMBERED {
-            self.behalves.pop_front();
+        let behalf = Arc::new(CallerEnvelope { agreement: Arc::clone(agreement), log_level, envelope });
+        if self.caller_envelopes.len() == MAX_CALLER_ENVELOPES {
+            self.caller_envelopes.pop_front();
         }
-        self.behalves.push_back(Arc::clone(&behalf));
+        self.caller_envelopes.push_back(Arc::clone(&behalf));
         Some(behalf)
     }
 
-    /// Sends a call behind the level from which its caller wants log lines, where that is said once for all calls: the
-    /// lines of all callers come at the level of who wants most, and each caller's own level is kept elsewhere. Over
-    /// HTTP the call waits for the answer, for what is sent after it may arrive before it.
+    /// Sends a call, after raising the log level of the session if the caller wants more log lines. The level is common
+    /// to all calls: the upstream sends the lines of the most verbose caller, and the level of each caller is applied
+    /// elsewhere. Over HTTP, the call waits for the response to the level, because a later request may arrive earlier.
     pub(super) fn send_at_level(&mut self, work: Box<Work>, wanted: Option<Level>, heard: &mut Heard) {
         let is_new = wanted.is_some_and(|wanted| self.log_level.is_none_or(|level| wanted < level));
         if !is_new || self.revision.is_stateless() || !self.may_send("logging/setLevel") {
@@ -89,7 +94,7 @@ impl McpClient {
         }
     }
 
-    /// Whether somebody can be asked in the middle of a call.
+    /// Whether a question of this kind may be asked during a call.
     pub(super) fn may_be_asked(&self, work: Option<&Work>, capability: &str) -> bool {
         match work.and_then(|work| work.behalf.as_ref()) {
             Some(behalf) => behalf.agreement.allows(Side::Client, capability),
@@ -98,7 +103,7 @@ impl McpClient {
     }
 }
 
-/// What every request carries in `_meta`, without the braces; empty with a handshake.
+/// The members of `_meta` in every request, without the braces. Empty with a handshake.
 pub(super) fn envelope(revision: Revision, peer: &Peer, declaration: &str, log_level: Option<Level>) -> String {
     if !revision.is_stateless() {
         return String::new();
@@ -118,7 +123,7 @@ pub(super) fn envelope(revision: Revision, peer: &Peer, declaration: &str, log_l
     envelope
 }
 
-/// What a caller sent along, without what was meant for us, as members without the braces.
+/// The caller's metadata without the members that concern only us, as members without the braces.
 pub(super) fn passed_on(sent: &RawValue) -> String {
     let mut members = Params::default();
     for (name, value) in Members::of(sent).unwrap_or_default().iter() {
@@ -129,7 +134,8 @@ pub(super) fn passed_on(sent: &RawValue) -> String {
     members.0
 }
 
-/// A client as MCP describes it: with a name and a version, which clients of other dialects may not have.
+/// The description of a client in MCP's form, which requires a name and a version. Clients of other dialects may have
+/// neither.
 pub(super) fn client_info(peer: &Peer) -> String {
     if peer.description().is_none() && (peer.name.is_empty() || peer.version.is_empty()) {
         return serde_json::json!({"name": peer.name, "version": peer.version}).to_string();

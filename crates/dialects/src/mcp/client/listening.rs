@@ -1,8 +1,9 @@
-//! Word of changes: subscriptions of the handshake era, and the one stream of 2026-07-28 that takes their place.
+//! Notifications of changes: subscriptions in the handshake era, and the single stream of 2026-07-28 that replaces
+//! them.
 //!
-//! What the stream is to tell cannot be changed while it runs. Whoever wants more opens another, waits until it is
-//! acknowledged, and only then ends the old one; so nothing is missed in between. A stream that ends is opened anew
-//! after a pause, and what may have changed meanwhile is said to have changed.
+//! The filter of a stream cannot change while it runs. To add a resource, the client opens another stream, waits for
+//! its acknowledgement, and only then ends the old one. No change is missed in between. A stream that ends is reopened
+//! after a pause. Everything that may have changed meanwhile is then reported as changed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,42 +12,42 @@ use gladhand_core::negotiation::Side;
 use gladhand_core::operations::{Failure, Notice, Reply, Update};
 use gladhand_core::wire::{Members, RawValue, json, pick, rpc};
 
-use super::asked::Asked;
+use super::call_kind::CallKind;
 use super::work::{Params, Sent, Work};
 use super::{Answer, McpClient, Phase, our_id};
 use crate::mcp::meta::SUBSCRIPTION_ID;
 use crate::side::{Event, Heard, Lane};
 
-/// How long to wait before a stream that ended is opened anew; doubled each time, to a bound.
-const PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Pause before a stream that ended is reopened. It doubles each time, up to a maximum.
+const MIN_PAUSE: Duration = Duration::from_millis(250);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// The list changes that a stream can tell of: what it takes, how it is asked for, and what is said of it.
+/// The list changes that a stream can report: the required capability, the member of the filter, and the notice.
 const LISTS: [(&str, &str, Notice); 3] = [
     ("tools.listChanged", "toolsListChanged", Notice::ToolsChanged),
     ("prompts.listChanged", "promptsListChanged", Notice::PromptsChanged),
     ("resources.listChanged", "resourcesListChanged", Notice::ResourcesChanged),
 ];
 
-/// What is listened to.
+/// The state of the subscriptions.
 #[derive(Debug)]
 pub(super) struct Listening {
     /// Whether changes of lists are wanted.
     lists: bool,
-    /// The stream that was acknowledged.
+    /// The acknowledged stream.
     current: Option<Stream>,
-    /// The one that was asked for and is not acknowledged yet.
+    /// The stream that was requested and is not acknowledged yet.
     pending: Option<Stream>,
-    /// Calls that wait until a stream tells of their resource.
+    /// Calls that wait until a stream covers their resource.
     waiting: Vec<Work>,
-    /// Watched resources that the upstream did not tell of any more. They are asked for again when fewer are watched, and
-    /// with a stream that is opened anew.
+    /// Subscribed resources that the upstream no longer reports. They are requested again when fewer resources are
+    /// subscribed, and when a stream is reopened.
     refused: BTreeSet<String>,
-    /// When to open a stream anew.
+    /// When to reopen a stream.
     due: Option<Duration>,
-    /// How many streams in a row ended.
+    /// How many streams ended in a row.
     ends: u32,
-    /// Whether something may have been missed.
+    /// Whether changes may have been missed.
     has_gap: bool,
 }
 
@@ -71,7 +72,7 @@ impl Listening {
         self.current.iter().chain(&self.pending).any(|stream| stream.id == id)
     }
 
-    /// Takes out the calls that wait, all or those that a test picks.
+    /// Removes and returns the waiting calls for which `picked` is true.
     pub(super) fn take_waiting(&mut self, picked: impl FnMut(&Work) -> bool) -> Vec<Work> {
         let (taken, left) = std::mem::take(&mut self.waiting).into_iter().partition(picked);
         self.waiting = left;
@@ -80,7 +81,7 @@ impl Listening {
 }
 
 impl McpClient {
-    /// Makes the stream fit what is wanted, if it does not.
+    /// Replaces the stream if it does not match the wanted subscriptions.
     pub(super) fn listen(&mut self, heard: &mut Heard) {
         if !self.spoken().is_stateless() || !matches!(self.phase, Phase::Open(_)) || self.listening.pending.is_some() {
             return;
@@ -107,7 +108,7 @@ impl McpClient {
         self.listening.pending = Some(Stream { id, uris });
     }
 
-    /// The members of the filter that asks for all that is wanted.
+    /// The members of the filter for all wanted changes.
     fn filter(&self, uris: &BTreeSet<String>) -> String {
         let mut filter = Params::default();
         for (capability, member, _) in LISTS {
@@ -128,9 +129,9 @@ impl McpClient {
         }
     }
 
-    /// Watches a resource by way of the stream.
+    /// Subscribes to a resource through the stream.
     pub(super) fn watch_by_listening(&mut self, work: Box<Work>, heard: &mut Heard) {
-        let Asked::Watch { uri } = &work.asked else { return };
+        let CallKind::Watch { uri } = &work.kind else { return };
         if self.listening.current.as_ref().is_some_and(|current| current.uris.contains(uri)) {
             return self.done(&work, Ok(Reply::Done), heard);
         }
@@ -139,7 +140,7 @@ impl McpClient {
         self.listen(heard);
     }
 
-    /// Says again in a new session what was watched in the old one.
+    /// Repeats the subscriptions of the old session in a new session.
     pub(super) fn watch_again(&mut self, heard: &mut Heard) {
         if !self.may_send("resources/subscribe") {
             return;
@@ -151,18 +152,18 @@ impl McpClient {
         }
     }
 
-    /// Takes back one wish to hear of a resource; true if it was the last.
-    pub(super) fn forget_watch(&mut self, uri: &str) -> bool {
-        let Some(wishes) = self.watched.get_mut(uri) else { return false };
-        *wishes -= 1;
-        let is_last = *wishes == 0 && self.watched.remove(uri).is_some();
+    /// Removes one subscription to a resource. Returns true if it was the last.
+    pub(super) fn remove_subscription(&mut self, uri: &str) -> bool {
+        let Some(count) = self.watched.get_mut(uri) else { return false };
+        *count -= 1;
+        let is_last = *count == 0 && self.watched.remove(uri).is_some();
         if is_last {
             self.listening.refused.clear();
         }
         is_last
     }
 
-    /// Whether a notification is one that we asked for: in the handshake era all are.
+    /// Whether a notification belongs to a subscription of ours. In the handshake era, all do.
     pub(super) fn is_of_subscription(&self, params: Option<&RawValue>) -> bool {
         !self.spoken().is_stateless() || subscription(params).is_some_and(|id| self.listening.is_under(id))
     }
@@ -170,14 +171,14 @@ impl McpClient {
     pub(super) fn listen_acknowledged(&mut self, params: Option<&RawValue>, heard: &mut Heard) {
         let acknowledged = subscription(params);
         let Some(mut stream) = self.listening.pending.take_if(|pending| Some(pending.id) == acknowledged) else {
-            heard.events.push(Event::Dropped("an acknowledgement of nothing that was asked for"));
+            heard.events.push(Event::Dropped("an acknowledgement without a pending subscription"));
             return;
         };
         self.listening.ends = 0;
         let honoured = honoured(params);
-        let asked_for = |work: &Work| matches!(&work.asked, Asked::Watch { uri } if stream.uris.contains(uri));
+        let asked_for = |work: &Work| matches!(&work.kind, CallKind::Watch { uri } if stream.uris.contains(uri));
         for work in self.listening.take_waiting(asked_for) {
-            let Asked::Watch { uri } = &work.asked else { continue };
+            let CallKind::Watch { uri } = &work.kind else { continue };
             let outcome = match &honoured {
                 Honoured::All => Ok(Reply::Done),
                 Honoured::Only(uris) if uris.contains(uri) => Ok(Reply::Done),
@@ -190,7 +191,7 @@ impl McpClient {
             self.done(&work, outcome, heard);
         }
         if std::mem::take(&mut self.listening.has_gap) {
-            self.tell_of_gap(&stream, heard);
+            self.report_gap(&stream, heard);
         }
         if let Some(old) = self.listening.current.replace(stream) {
             self.end_stream(&old, heard);
@@ -198,8 +199,8 @@ impl McpClient {
         self.listen(heard);
     }
 
-    /// Nobody knows what happened while no stream was open.
-    fn tell_of_gap(&self, stream: &Stream, heard: &mut Heard) {
+    /// Reports everything as changed, because changes were missed while no stream was open.
+    fn report_gap(&self, stream: &Stream, heard: &mut Heard) {
         for (capability, _, notice) in LISTS {
             if self.listening.lists && self.is_agreed(Side::Server, capability) {
                 heard.events.push(Event::Notice(notice));
@@ -209,22 +210,22 @@ impl McpClient {
         heard.events.extend(updates);
     }
 
-    /// A stream has an end: a result is its orderly one, an error the refusal of what was asked for.
+    /// A stream has ended: with a result in the regular case, or with an error that refuses it.
     pub(super) fn listen_answered(&mut self, id: u64, answer: Answer<'_>, now: Duration, heard: &mut Heard) {
         match answer {
             Ok(_) => self.listen_ended(id, now),
-            Err(error) => self.listen_refused(id, |asked| asked.failure(error), now, heard),
+            Err(error) => self.listen_refused(id, |kind| kind.failure(error), now, heard),
         }
     }
 
-    /// A stream ended. Those who wait for one wait for the next.
+    /// A stream ended. Calls that wait for it wait for the next one.
     pub(super) fn listen_ended(&mut self, id: u64, now: Duration) {
         let listening = &mut self.listening;
         listening.current.take_if(|stream| stream.id == id);
         listening.pending.take_if(|stream| stream.id == id);
-        let is_told = listening.current.is_some() && listening.waiting.is_empty();
-        if !is_told && listening.pending.is_none() {
-            let pause = PAUSE.saturating_mul(1 << listening.ends.min(10)).min(LONGEST_PAUSE);
+        let is_served = listening.current.is_some() && listening.waiting.is_empty();
+        if !is_served && listening.pending.is_none() {
+            let pause = MIN_PAUSE.saturating_mul(1 << listening.ends.min(10)).min(MAX_PAUSE);
             listening.ends = listening.ends.saturating_add(1);
             listening.has_gap |= listening.current.is_none();
             listening.refused.clear();
@@ -232,25 +233,25 @@ impl McpClient {
         }
     }
 
-    /// The upstream refuses a stream, perhaps because it would tell of too many resources. The calls that it was for fail,
-    /// and it is asked for again with fewer resources, so that changes of lists are told whatever clients watch.
+    /// The upstream refuses a stream, perhaps because of too many resources. The calls that caused it fail. The stream
+    /// is requested again with fewer resources, so that changes of lists are still reported.
     pub(super) fn listen_refused(
         &mut self,
         id: u64,
-        why: impl Fn(&Asked) -> Failure,
+        why: impl Fn(&CallKind) -> Failure,
         now: Duration,
         heard: &mut Heard,
     ) {
         let Some(Stream { uris, .. }) = self.listening.pending.take_if(|stream| stream.id == id) else {
             return self.listen_ended(id, now);
         };
-        let asked_for = |work: &Work| matches!(&work.asked, Asked::Watch { uri } if uris.contains(uri));
+        let asked_for = |work: &Work| matches!(&work.kind, CallKind::Watch { uri } if uris.contains(uri));
         let newest = self.listening.take_waiting(asked_for);
         if newest.is_empty() {
-            self.ask_for_less(uris);
+            self.reduce_request(uris);
         }
         for work in newest {
-            let failure = why(&work.asked);
+            let failure = why(&work.kind);
             self.done(&work, Err(failure), heard);
         }
         if self.listening.current.is_none() || !self.listening.waiting.is_empty() {
@@ -258,9 +259,9 @@ impl McpClient {
         }
     }
 
-    /// A stream was refused that asked for nothing new. Without another one, half of the resources are left out, and changes
-    /// of lists are not asked for again if they are refused alone.
-    fn ask_for_less(&mut self, uris: BTreeSet<String>) {
+    /// A stream without new resources was refused. If there is no other stream, half of the resources are left out. If
+    /// the lists alone are refused, they are not requested again.
+    fn reduce_request(&mut self, uris: BTreeSet<String>) {
         if self.listening.current.is_some() {
             return;
         }
@@ -284,18 +285,18 @@ impl McpClient {
 fn subscription(params: Option<&RawValue>) -> Option<u64> {
     let [meta] = pick(params?, ["_meta"])?;
     let [id] = pick(meta?, [SUBSCRIPTION_ID])?;
-    // Some write the number as a string.
+    // Some servers write the number as a string.
     let id = id?;
     our_id(id.get()).or_else(|| json::string(id)?.parse().ok())
 }
 
-/// Which resources an acknowledgement honours.
+/// The resources that an acknowledgement confirms.
 enum Honoured {
-    /// It does not say, so all of them.
+    /// The acknowledgement has no list, so all are confirmed.
     All,
-    /// These.
+    /// Only these.
     Only(BTreeSet<String>),
-    /// It speaks of other things, and of no resources at all.
+    /// The acknowledgement has other members, but no resources.
     None,
 }
 

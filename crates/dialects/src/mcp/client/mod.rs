@@ -1,11 +1,11 @@
 //! Our side towards an upstream that speaks MCP.
 //!
-//! The version that we were asked to speak decides the era: `initialize`, or `server/discover` and
-//! an opening in every request. What a careless server sends (notices before its result, answers
-//! nobody waits for, ids spelt differently, error code 0) is tolerated and said to be dropped.
+//! The requested version decides the era: `initialize`, or `server/discover` and an opening in every request. Common
+//! deviations of servers are tolerated and reported as dropped: notices before the result of the opening, answers
+//! without a pending request, ids in another notation, error code 0.
 
-mod asked;
 mod behalf;
+mod call_kind;
 mod headers;
 mod listening;
 mod notices;
@@ -31,16 +31,16 @@ use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::rpc::{self, Envelope};
 use gladhand_core::wire::{Fault, Members, Skim};
 
-use asked::{Asked, ResultKind};
-use behalf::Behalf;
-use headers::Facts;
+use behalf::CallerEnvelope;
+use call_kind::{CallKind, ResultKind};
+use headers::ToolRequirements;
 use listening::Listening;
-use pages::Turned;
+use pages::PageResult;
 use questions::Asker;
 use rounds::Round;
 use tasks::Poll;
 use visits::Visit;
-use work::{Beside, Sent, Work};
+use work::{RequestExtras, Sent, Work};
 
 use super::batch::MAX_BATCH;
 use super::capabilities::{self, InForce};
@@ -49,62 +49,62 @@ use super::revision::Revision;
 use crate::ambient::Ambient;
 use crate::side::{Client, ClientSetup, Event, Heard, Lane, Loss, TASKS_EXTENSION, Unagreed};
 
-/// What came back: a result, or an error object.
+/// An answer: a result, or an error object.
 type Answer<'a> = Result<Option<&'a RawValue>, &'a RawValue>;
 
 /// Our side towards an upstream.
 #[derive(Debug)]
 pub(super) struct McpClient {
     offer: Offer,
-    /// The version that we were asked to speak.
+    /// The requested version.
     revision: Revision,
     phase: Phase,
     /// The `capabilities` object that we declare.
     declaration: String,
-    /// What every request carries in `_meta`, without the braces; empty with a handshake.
+    /// The members of `_meta` in every request, without the braces. Empty with a handshake.
     envelope: String,
-    /// On whose behalf the last calls were made, where every request says so.
-    behalves: VecDeque<Arc<Behalf>>,
+    /// The latest callers, if every request describes its caller.
+    caller_envelopes: VecDeque<Arc<CallerEnvelope>>,
     log_level: Option<Level>,
-    /// How often in a row the session was opened anew without anything being answered in it.
+    /// How many times in a row the session was reopened without any answer in between.
     reopenings: usize,
     /// Whether each request is an exchange of its own.
     exchanges: bool,
-    /// What becomes of what was not agreed.
+    /// How to treat messages that were not agreed.
     unagreed: Unagreed,
-    /// Requests of ours in flight, by our id.
+    /// Our requests in flight, by our id.
     requests: HashMap<u64, Sent>,
     next_id: u64,
-    /// What the upstream asks and nobody has answered yet.
+    /// Pending questions of the upstream.
     questions: BTreeMap<QuestionId, Asker>,
     next_question: u64,
-    /// Calls that wait for answers of ours.
+    /// Calls that wait for answers to the upstream's questions.
     rounds: HashMap<CallId, Round>,
-    /// Calls that wait until a person has visited a page.
+    /// Calls that wait until the user has visited a page.
     visits: HashMap<CallId, Visit>,
-    /// Calls that have become tasks and are looked after from time to time.
+    /// Calls that became tasks and are polled.
     polls: Vec<Poll>,
-    /// How many wish to hear of each resource.
+    /// The number of subscriptions to each resource.
     watched: BTreeMap<String, usize>,
     listening: Listening,
-    /// What the last list told of tools that are called in an unusual way.
-    facts: HashMap<String, Facts>,
+    /// The special requirements of tools from the last list.
+    requirements: HashMap<String, ToolRequirements>,
 }
 
-/// Where the session stands.
+/// The state of the session.
 #[derive(Debug)]
 enum Phase {
     /// Nothing was sent.
     Unopened,
-    /// `initialize` is out.
+    /// `initialize` was sent.
     ExpectInitializeResult { id: u64 },
-    /// `server/discover` is out, for the first time or again.
+    /// `server/discover` was sent, for the first time or again.
     ExpectDiscoverResult { id: u64, again: bool },
-    /// Calls may be made.
+    /// Calls can be made.
     Open(InForce),
-    /// The session was lost; another `initialize` is out, and these wait for its result.
+    /// The session was lost and another `initialize` was sent. These requests wait for its result.
     Reopening { id: u64, waiting: Vec<Sent> },
-    /// There is no session and there will be none.
+    /// There is no session, and none will be opened.
     Closed,
 }
 
@@ -127,7 +127,7 @@ impl McpClient {
             phase: Phase::Unopened,
             declaration,
             envelope,
-            behalves: VecDeque::new(),
+            caller_envelopes: VecDeque::new(),
             log_level: setup.log_level,
             reopenings: 0,
             exchanges: setup.exchanges,
@@ -141,7 +141,7 @@ impl McpClient {
             polls: Vec::new(),
             watched: BTreeMap::new(),
             listening: Listening::new(setup.listen),
-            facts: HashMap::new(),
+            requirements: HashMap::new(),
         }
     }
 
@@ -157,22 +157,22 @@ impl McpClient {
         }
     }
 
-    /// The revision in force, or the one that we hope for.
+    /// The revision in force, or the requested one before the opening.
     fn spoken(&self) -> Revision {
         self.in_force().map_or(self.revision, |in_force| in_force.revision)
     }
 
-    /// Whether the agreement lets us send a request.
+    /// Whether the agreement allows us to send a request.
     fn may_send(&self, method: &str) -> bool {
         self.in_force().is_some_and(|in_force| in_force.gate.admit(Side::Client, method).is_ok())
     }
 
-    /// Whether something of a side is in force.
+    /// Whether a capability of a side is in force.
     fn is_agreed(&self, owner: Side, capability: &str) -> bool {
         self.in_force().is_some_and(|in_force| in_force.agreement.allows(owner, capability))
     }
 
-    /// Settles that there is a session.
+    /// Ends the opening with a session.
     fn opened(&mut self, in_force: InForce, heard: &mut Heard) {
         heard.events.push(Event::Opened(Arc::clone(&in_force.agreement)));
         let waiting = match std::mem::replace(&mut self.phase, Phase::Open(in_force)) {
@@ -187,7 +187,7 @@ impl McpClient {
         }
     }
 
-    /// Says from which level on log lines are wanted, where that is said once for all calls.
+    /// Sets the minimum level of log lines, in revisions where one level applies to all calls.
     fn set_level(&mut self, heard: &mut Heard) {
         if self.log_level.is_some() && self.may_send("logging/setLevel") {
             let level = self.level_params();
@@ -199,7 +199,7 @@ impl McpClient {
         format!(r#""level":"{}""#, self.log_level.map_or("info", Level::word))
     }
 
-    /// Settles that there is none.
+    /// Ends the opening without a session.
     fn refused(&mut self, refusal: Refusal, heard: &mut Heard) {
         let phase = std::mem::replace(&mut self.phase, Phase::Closed);
         heard.events.push(Event::Refused(refusal));
@@ -209,7 +209,7 @@ impl McpClient {
         }
     }
 
-    /// Compares what both sides declared, now that the server's version is a fact.
+    /// Compares the declarations of both sides, once the server's version is known.
     fn compare(
         &self,
         rules: &Rules,
@@ -219,9 +219,9 @@ impl McpClient {
         instructions: Option<&RawValue>,
     ) -> Result<InForce, Refusal> {
         let misbehaved = |problem: &str| Refusal::PeerMisbehaved { problem: problem.to_owned() };
-        let members = Members::of(declared).ok_or_else(|| misbehaved("`capabilities` is no object"))?;
+        let members = Members::of(declared).ok_or_else(|| misbehaved("`capabilities` is not an object"))?;
         let provides = capabilities::declared(Side::Server, &members)
-            .map_err(|_| misbehaved("`capabilities` declares more than 256 of them"))?;
+            .map_err(|_| misbehaved("`capabilities` declares more than 256 capabilities"))?;
         let server = Offer {
             provides,
             ..Offer::new(capabilities::peer(server_info, capabilities::SERVER_DESCRIPTION), [version])
@@ -246,24 +246,24 @@ impl McpClient {
                 None => heard.events.push(Event::Dropped("a notification without a name")),
             },
             (None, id) if envelope.result.is_some() || envelope.error.is_some() => {
-                // An `error` that is `null` beside a result is no error.
+                // An `error` that is `null` next to a result is not an error.
                 let error = envelope.error.filter(|error| Kind::of(error) != Kind::Null);
                 self.response(id, error.map_or(Ok(envelope.result), Err), lane, now, heard);
             }
             (None, Some(id)) if our_id(id.get()).is_some_and(|id| self.is_awaited(id)) => {
                 let id = our_id(id.get()).unwrap_or_default();
-                self.spoilt(id, recovery::spoilt("it is neither a result nor an error"), now, heard);
+                self.invalid_answer(id, recovery::invalid_answer("it is neither a result nor an error"), now, heard);
             }
-            _ => heard.events.push(Event::Dropped("a line that is no JSON-RPC message")),
+            _ => heard.events.push(Event::Dropped("a line that is not a JSON-RPC message")),
         }
     }
 
     fn response(&mut self, id: Option<&RawValue>, answer: Answer<'_>, lane: Lane, now: Duration, heard: &mut Heard) {
         let known = |id: &u64| self.is_awaited(*id);
-        // Of a refusal only the exchange is sure: many servers write an id into it that nobody gave.
+        // An error is only reliably identified by its exchange: many servers write a wrong id into it.
         let by_lane = || Some(lane.0).filter(|_| answer.is_err() && lane != Lane::MAIN);
         let Some(id) = id.and_then(|id| our_id(id.get())).filter(known).or_else(by_lane).filter(known) else {
-            heard.events.push(Event::Dropped("an answer that nobody waits for"));
+            heard.events.push(Event::Dropped("an answer without a pending request"));
             return;
         };
         match &self.phase {
@@ -279,11 +279,11 @@ impl McpClient {
         match self.requests.remove(&id) {
             Some(Sent::Work(work)) => self.answered(work, answer, now, heard),
             Some(Sent::Relist(work, pages)) => self.relisted(work, pages, answer, heard),
-            Some(Sent::Look(work, task)) => self.looked(work, task, answer, now, heard),
+            Some(Sent::PollTask(work, task)) => self.polled(work, task, answer, now, heard),
             Some(Sent::Update(work, task)) => self.updated(work, task, answer, now, heard),
             Some(Sent::Result(work, _)) => self.finished(work, answer, now, heard),
             Some(Sent::Listen) => self.listen_answered(id, answer, now, heard),
-            // Whether it was taken or not: log lines are not worth a call.
+            // Send the call even if the level was refused: log lines are less important.
             Some(Sent::Level(work)) => self.send(work, heard),
             None => {}
         }
@@ -299,7 +299,7 @@ impl McpClient {
         of_opening == Some(id) || self.requests.contains_key(&id)
     }
 
-    /// The request of a call was answered.
+    /// Handles the answer to a call's own request.
     fn answered(&mut self, work: Box<Work>, answer: Answer<'_>, now: Duration, heard: &mut Heard) {
         match answer {
             Err(error) if self.wants_to_relist(&work, error) => self.relist(work, heard),
@@ -307,20 +307,20 @@ impl McpClient {
         }
     }
 
-    /// An answer that may be the end of a call.
+    /// Handles an answer that may end a call.
     fn finished(&mut self, mut work: Box<Work>, answer: Answer<'_>, now: Duration, heard: &mut Heard) {
         let members = match answer {
             Err(error) if self.wants_visits(&work, error) => return self.visit_first(work, error, now, heard),
-            Err(error) => return self.done(&work, Err(work.asked.failure(error)), heard),
+            Err(error) => return self.done(&work, Err(work.kind.failure(error)), heard),
             Ok(result) => match result.and_then(Members::of) {
                 Some(members) => members,
                 None => {
-                    let failure = results::upstream_error("the upstream's result is no object");
+                    let failure = results::upstream_error("the upstream's result is not an object");
                     return self.done(&work, Err(failure), heard);
                 }
             },
         };
-        match asked::kind(&members) {
+        match call_kind::result_kind(&members) {
             Ok(ResultKind::InputRequired) => return self.input_required(work, &members, heard),
             Ok(ResultKind::Task) if self.has_tasks() => return self.became_task(work, &members, now, heard),
             Ok(ResultKind::Complete) => {}
@@ -333,24 +333,24 @@ impl McpClient {
         if let Some(task) = self.created_task(&work, &members) {
             return self.await_task(work, task, heard);
         }
-        let outcome = match work.asked {
-            Asked::List(pages) => match pages.turned(&members) {
-                Ok(Turned::Next(pages, params)) => {
-                    (work.asked, work.params) = (Asked::List(pages), params);
+        let outcome = match work.kind {
+            CallKind::List(pages) => match pages.add_page(&members) {
+                Ok(PageResult::Next(pages, params)) => {
+                    (work.kind, work.params) = (CallKind::List(pages), params);
                     return self.send(work, heard);
                 }
-                Ok(Turned::Whole(reply)) => Ok(self.learn(reply)),
+                Ok(PageResult::Whole(reply)) => Ok(self.store_requirements(reply)),
                 Err(failure) => Err(failure),
             },
-            ref asked => asked.outcome(&members),
+            ref kind => kind.outcome(&members),
         };
         done(work.call, outcome, heard);
     }
 
     /// Ends a call.
     fn done(&mut self, work: &Work, outcome: Outcome, heard: &mut Heard) {
-        if let (Asked::Watch { uri }, Err(_)) = (&work.asked, &outcome) {
-            self.forget_watch(uri);
+        if let (CallKind::Watch { uri }, Err(_)) = (&work.kind, &outcome) {
+            self.remove_subscription(uri);
         }
         done(work.call, outcome, heard);
     }
@@ -365,8 +365,8 @@ impl McpClient {
         let (id, wants_progress) = (self.take_id(), work.wants_progress);
         work.token = Some(id);
         let envelope = work.behalf.as_ref().map_or(&*self.envelope, |behalf| behalf.envelope());
-        let beside = Beside { more, envelope, meta: &work.meta, wants_progress };
-        work::write(&mut heard.wire, id, work.method, &work.params, beside);
+        let extras = RequestExtras { more, envelope, meta: &work.meta, wants_progress };
+        work::write(&mut heard.wire, id, work.method, &work.params, extras);
         self.requests.insert(id, Sent::Work(work));
     }
 
@@ -377,19 +377,20 @@ impl McpClient {
         id
     }
 
-    /// Sends a request whose answer nobody waits for; should one come, it is dropped.
+    /// Sends a request whose answer is ignored. An answer that arrives is dropped.
     fn send_quietly(&mut self, method: &str, params: &str, heard: &mut Heard) -> u64 {
         let id = self.take_id();
-        let beside = Beside { more: "", envelope: &self.envelope, meta: "", wants_progress: false };
-        work::write(&mut heard.wire, id, method, params, beside);
+        let extras = RequestExtras { more: "", envelope: &self.envelope, meta: "", wants_progress: false };
+        work::write(&mut heard.wire, id, method, params, extras);
         id
     }
 
-    /// The outcome of a call that cannot be sent: what was not agreed is absent, so the list of it is empty.
+    /// The outcome of a call that cannot be sent. A capability that was not agreed counts as absent, so its list is
+    /// empty.
     fn unsendable(&self, operation: &Operation<'_>) -> Option<Outcome> {
         let in_force = match &self.phase {
             Phase::Open(in_force) => in_force,
-            // It waits for the new session, which will say.
+            // The call waits for the new session, which decides.
             Phase::Reopening { .. } => return None,
             _ => {
                 let failure = Failure::new(FailureKind::UpstreamLost, "there is no session with the upstream");
@@ -410,7 +411,7 @@ impl McpClient {
             Operation::Agent(_) | Operation::Capability(_) => false,
         };
         let absent = || {
-            operation.where_there_are_only_tools().unwrap_or_else(|| match operation {
+            operation.outcome_with_only_tools().unwrap_or_else(|| match operation {
                 Operation::CallTool(tool) => Err(Failure::unknown_tool(&tool.name)),
                 _ => Ok(Reply::Tools(Arc::from([]))),
             })
@@ -419,12 +420,12 @@ impl McpClient {
     }
 }
 
-/// Says that a call has ended.
+/// Reports the end of a call.
 fn done(call: CallId, outcome: Outcome, heard: &mut Heard) {
     heard.events.push(Event::Answered(call, outcome));
 }
 
-/// The number of an id that we may have given, however the server spells it.
+/// The number of an id that may be ours, in any notation.
 fn our_id(text: &str) -> Option<u64> {
     text.parse().ok().or_else(|| {
         let number = text.parse::<f64>().ok().filter(|number| *number >= 1.0)? as u64;
@@ -449,14 +450,14 @@ impl Client for McpClient {
                 parts.into_iter().for_each(|part| self.message(part.get(), ambient, heard));
             }
             parts => {
-                heard.events.push(Event::Dropped("a batch, which was not agreed"));
+                heard.events.push(Event::Dropped("a batch that was not agreed"));
                 let answered = parts
                     .into_iter()
                     .flatten()
                     .filter_map(|part| Skim::of(part.get().as_bytes()).answered().and_then(our_id));
                 for id in answered {
-                    let failure = recovery::spoilt("it came in a batch, which was not agreed");
-                    self.spoilt(id, failure, ambient.now.elapsed, heard);
+                    let failure = recovery::invalid_answer("it came in a batch that was not agreed");
+                    self.invalid_answer(id, failure, ambient.now.elapsed, heard);
                 }
             }
         }
@@ -502,7 +503,7 @@ impl Client for McpClient {
     }
 
     fn unwatch(&mut self, uri: &str, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        if !self.forget_watch(uri) {
+        if !self.remove_subscription(uri) {
             return;
         }
         if self.spoken().is_stateless() {
@@ -515,7 +516,7 @@ impl Client for McpClient {
     }
 
     fn cancel(&mut self, call: CallId, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        self.give_up(call, heard);
+        self.cancel_call(call, heard);
     }
 
     fn lost(&mut self, lane: Lane, loss: Loss, ambient: &mut Ambient<'_>, heard: &mut Heard) {
@@ -523,13 +524,13 @@ impl Client for McpClient {
     }
 
     fn gone(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        self.all_lost(heard);
+        self.upstream_lost(heard);
     }
 
     fn wake(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let now = ambient.now.elapsed;
-        self.look_after_tasks(now, heard);
-        self.look_after_visits(now, heard);
+        self.poll_due_tasks(now, heard);
+        self.repeat_due_calls(now, heard);
         self.listen_if_due(now, heard);
     }
 

@@ -1,4 +1,4 @@
-//! What the upstream tells us without being asked.
+//! Handles the notifications of the upstream.
 
 use std::time::Duration;
 
@@ -27,14 +27,14 @@ impl McpClient {
         };
         match in_force.gate.admit(Side::Server, method) {
             Ok(_) => {}
-            Err(Closed::NotAgreed(_)) if self.unagreed == Unagreed::Passes || is_word(method) => {
+            Err(Closed::NotAgreed(_)) if self.unagreed == Unagreed::Passes || is_informational(method) => {
                 heard.events.push(Event::Passed(NOTIFICATION_NOT_AGREED));
             }
             Err(_) => return heard.events.push(Event::Dropped(NOTIFICATION_NOT_AGREED)),
         }
         let subscribed = self.is_of_subscription(params);
         let notice = match method {
-            "notifications/cancelled" => return self.taken_back(params, now, heard),
+            "notifications/cancelled" => return self.cancelled_by_upstream(params, now, heard),
             "notifications/subscriptions/acknowledged" => return self.listen_acknowledged(params, heard),
             "notifications/progress" => self.progress(params),
             "notifications/message" => params.and_then(log).map(|log| Notice::Log(self.call_of_exchange(lane), log)),
@@ -51,7 +51,7 @@ impl McpClient {
             }
             _ => None,
         };
-        heard.events.push(notice.map_or(Event::Dropped("a notification that nobody here waits for"), Event::Notice));
+        heard.events.push(notice.map_or(Event::Dropped("a notification without a recipient"), Event::Notice));
     }
 
     fn progress(&self, params: Option<&RawValue>) -> Option<Notice> {
@@ -66,7 +66,8 @@ impl McpClient {
         Some(Notice::Progress(call, progress))
     }
 
-    /// The call whose token this is: the id of a request of its own. A task keeps the token of what created it.
+    /// The call of a progress token, which is the id of one of the call's own requests. A task keeps the token of the
+    /// request that created it.
     fn call_of_token(&self, token: u64) -> Option<CallId> {
         let of_request = self.requests.get(&token).and_then(|sent| sent.work());
         let of_task = || {
@@ -76,13 +77,13 @@ impl McpClient {
         of_request.or_else(of_task).filter(|work| work.wants_progress).map(|work| work.call)
     }
 
-    /// The call whose exchange a lane is. A line on the only channel may be about a call that has ended, of another caller.
+    /// The call whose exchange a lane is. On a shared channel, a line may belong to an earlier call of another caller.
     fn call_of_exchange(&self, lane: Lane) -> Option<CallId> {
         let sent = (lane != Lane::MAIN).then(|| self.requests.get(&lane.0))??;
         sent.work().map(|work| work.call)
     }
 
-    /// The call whose exchange a lane is; on the only channel, the only call that is under way.
+    /// The call whose exchange a lane is. On a shared channel, the call if it is the only one in flight.
     pub(super) fn call_on(&self, lane: Lane) -> Option<CallId> {
         if lane != Lane::MAIN || self.exchanges {
             return self.call_of_exchange(lane);
@@ -92,9 +93,9 @@ impl McpClient {
     }
 }
 
-/// Whether a notification only tells something: a log line, or that a list has changed. Servers of widespread SDKs send
-/// both without declaring them, and their clients take them, so they pass; they are counted like all that was not agreed.
-fn is_word(method: &str) -> bool {
+/// Whether a notification only informs: a log line, or a changed list. Servers of common SDKs send both without
+/// declaring them, and clients accept them, so they pass. They are counted like other messages that were not agreed.
+fn is_informational(method: &str) -> bool {
     method == "notifications/message" || method.ends_with("/list_changed")
 }
 

@@ -1,8 +1,8 @@
-//! How a client side opens: what it sends first, and what it makes of the answer.
+//! The client's opening: the first request, and the evaluation of the answer.
 //!
-//! The server's version is an offer that we take or leave; nothing is retried silently, and a
-//! refusal names both sides' versions. Success alone does not prove a stateless server, because
-//! old ones answer anything: the result must look like one.
+//! We accept or refuse the server's version; nothing is retried silently, and a refusal names the versions of both
+//! sides. A success alone does not prove a stateless server, because old servers answer any request. The result must
+//! have the right form.
 
 use gladhand_core::negotiation::Refusal;
 use gladhand_core::wire::json::{self, Kind, RawValue};
@@ -67,7 +67,7 @@ impl McpClient {
         let members = ["protocolVersion", "capabilities", "serverInfo", "instructions"];
         let picked = result.and_then(|result| pick(result, members));
         let [version, declared, info, instructions] =
-            picked.ok_or_else(|| misbehaved("the result of `initialize` is no object"))?;
+            picked.ok_or_else(|| misbehaved("the result of `initialize` is not an object"))?;
         let version = version.and_then(json::string);
         let version = version.ok_or_else(|| misbehaved("the result of `initialize` names no `protocolVersion`"))?;
         if Revision::named(&version).is_none_or(|revision| !revision.has_initialize()) {
@@ -99,14 +99,14 @@ impl McpClient {
         let members = ["resultType", "supportedVersions", "capabilities", "_meta", "instructions"];
         let picked = result.and_then(|result| pick(result, members));
         let [kind, versions, declared, meta, instructions] =
-            picked.ok_or_else(|| misbehaved("the result of `server/discover` is no object"))?;
+            picked.ok_or_else(|| misbehaved("the result of `server/discover` is not an object"))?;
         if kind.and_then(json::string).as_deref() != Some("complete") {
             return Err(misbehaved("the result of `server/discover` has no `resultType` \"complete\""));
         }
         let versions = versions.and_then(strings);
         let versions =
             versions.ok_or_else(|| misbehaved("the result of `server/discover` has no `supportedVersions`"))?;
-        // Some list handshake versions too; only the one that we opened with counts.
+        // Some servers also list handshake versions. Only the version of our opening counts.
         if !versions.iter().any(|version| *version == self.revision.as_str()) {
             return Err(self.mismatch(versions.iter().map(String::as_str)));
         }
@@ -115,13 +115,13 @@ impl McpClient {
         self.compare(&STATELESS_RULES, self.revision.as_str(), declared, info, instructions)
     }
 
-    /// Whether the server refuses our version and names it as one to try.
+    /// Whether the server refuses our version and lists it as supported at the same time.
     fn is_refused_and_supported(&self, error: &RawValue) -> bool {
         let is_ours = |versions: Vec<String>| versions.iter().any(|version| *version == self.revision.as_str());
         refused_versions(error).is_some_and(is_ours)
     }
 
-    /// Why the server answered the opening with an error.
+    /// The refusal for an error response to the opening.
     fn opening_error(&self, error: &RawValue) -> Refusal {
         let [code, message] = pick(error, ["code", "message"]).unwrap_or_default();
         let code = code.map_or_else(|| "none".to_owned(), |code| code.get().to_owned());
@@ -143,7 +143,7 @@ impl McpClient {
     }
 }
 
-/// The versions that a server names when it refuses ours; `None` if that is not what it refuses.
+/// The versions that a server lists when it refuses ours. `None` for any other error.
 fn refused_versions(error: &RawValue) -> Option<Vec<String>> {
     let [code, data] = pick(error, ["code", "data"])?;
     if code?.get().parse() != Ok(UNSUPPORTED_VERSION) {
@@ -157,7 +157,7 @@ fn misbehaved(problem: &str) -> Refusal {
     Refusal::PeerMisbehaved { problem: problem.to_owned() }
 }
 
-/// The strings of an array; `None` if it is none.
+/// The strings of an array. `None` if the value is not an array.
 fn strings(raw: &RawValue) -> Option<Vec<String>> {
     if Kind::of(raw) != Kind::Array {
         return None;

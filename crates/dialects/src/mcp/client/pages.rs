@@ -1,4 +1,4 @@
-//! Lists: asked for page by page, with bounds, and answered once with all of it.
+//! Lists: requested page by page, within limits, and returned as a whole.
 
 use std::collections::HashSet;
 
@@ -9,26 +9,26 @@ use super::results::{self, array, upstream_error};
 use super::work::Params;
 use crate::MAX_TOOLS;
 
-/// How many pages a list may have.
+/// Maximum number of pages of a list.
 const MAX_PAGES: usize = 1000;
 
-/// How many entries a list may have. A server may list each of its files as a resource. Every URI may be compared with every
-/// template.
+/// Maximum number of entries of a list. A server may list each of its files as a resource. Each URI may be compared
+/// with each template, so there may be fewer templates.
 const MAX_RESOURCES: usize = 100_000;
 const MAX_PROMPTS: usize = 10_000;
 const MAX_TEMPLATES: usize = 1000;
 
-/// How much memory a list may take: its text, and so much for each entry.
+/// Maximum memory of a list: its text, plus a fixed amount for each entry.
 const MAX_BYTES: usize = 48 * 1024 * 1024;
 const ENTRY_BYTES: usize = 256;
 
-/// A list as far as it has come.
+/// A list with its pages so far.
 #[derive(Debug)]
 pub(super) struct Pages {
     entries: Entries,
-    /// All cursors so far: a server that repeats one would be asked forever.
+    /// All cursors so far. A server that repeats a cursor would cause an endless loop.
     seen: HashSet<String>,
-    /// What the entries take.
+    /// The memory of the entries, in bytes.
     bytes: usize,
 }
 
@@ -40,17 +40,17 @@ enum Entries {
     Prompts(Vec<Prompt>),
 }
 
-/// What follows from a page.
+/// The result of adding a page.
 #[derive(Debug)]
-pub(super) enum Turned {
-    /// It was the last one.
+pub(super) enum PageResult {
+    /// The page was the last one.
     Whole(Reply),
-    /// The members of `params` that ask for the next one.
+    /// There is another page. Contains the members of `params` that request it.
     Next(Pages, String),
 }
 
 impl Pages {
-    /// An empty list of what an operation lists; `None` if it lists nothing.
+    /// An empty list for a list operation. `None` for other operations.
     pub(super) fn of(operation: &Operation<'_>) -> Option<Self> {
         let entries = match operation {
             Operation::ListTools => Entries::Tools(Vec::new()),
@@ -68,37 +68,37 @@ impl Pages {
     }
 
     /// Adds a page.
-    pub(super) fn turned(mut self, members: &Members<'_>) -> Result<Turned, Failure> {
-        let what = self.entries.member();
-        let page = members.raw(what).and_then(array);
-        let page = page.ok_or_else(|| upstream_error(format!("the upstream's list has no `{what}`")))?;
-        let most = self.entries.most();
-        if self.entries.len() + page.len() > most {
-            return Err(Failure::list_too_long(what, most));
+    pub(super) fn add_page(mut self, members: &Members<'_>) -> Result<PageResult, Failure> {
+        let member_name = self.entries.member();
+        let page = members.raw(member_name).and_then(array);
+        let page = page.ok_or_else(|| upstream_error(format!("the upstream's list has no `{member_name}`")))?;
+        let max_entries = self.entries.max_entries();
+        if self.entries.len() + page.len() > max_entries {
+            return Err(Failure::list_too_long(member_name, max_entries));
         }
         self.bytes += page.iter().map(|entry| entry.get().len() + ENTRY_BYTES).sum::<usize>();
         if self.bytes > MAX_BYTES {
-            let message = format!("the upstream's list of `{what}` takes more than {MAX_BYTES} bytes");
+            let message = format!("the upstream's list of `{member_name}` takes more than {MAX_BYTES} bytes");
             return Err(Failure::new(FailureKind::TooMany, message));
         }
         self.entries.extend(page);
         let Some(next) = members.str("nextCursor") else {
-            return Ok(Turned::Whole(self.entries.into_reply()));
+            return Ok(PageResult::Whole(self.entries.into_reply()));
         };
         if !self.seen.insert(next.clone().into_owned()) {
-            return Err(upstream_error(format!("the upstream's list of `{what}` goes in a circle")));
+            return Err(upstream_error(format!("the upstream's list of `{member_name}` repeats a cursor")));
         }
         if self.seen.len() >= MAX_PAGES {
-            return Err(upstream_error(format!("the upstream's list of `{what}` does not end")));
+            return Err(upstream_error(format!("the upstream's list of `{member_name}` does not end")));
         }
         let mut params = Params::default();
         params.text("cursor", &next);
-        Ok(Turned::Next(self, params.0))
+        Ok(PageResult::Next(self, params.0))
     }
 }
 
 impl Entries {
-    /// The member of a page that holds them.
+    /// The member of a page that contains the entries.
     fn member(&self) -> &'static str {
         match self {
             Self::Tools(_) => "tools",
@@ -108,7 +108,7 @@ impl Entries {
         }
     }
 
-    /// Takes over a page. What has no name or no URI is left out, since nobody could ask for it.
+    /// Adds the entries of a page. Entries without a name or a URI are left out, since clients cannot request them.
     fn extend(&mut self, page: Vec<&RawValue>) {
         let page = page.into_iter();
         match self {
@@ -119,8 +119,8 @@ impl Entries {
         }
     }
 
-    /// How many of them there may be.
-    fn most(&self) -> usize {
+    /// Maximum number of entries.
+    fn max_entries(&self) -> usize {
         match self {
             Self::Tools(_) => MAX_TOOLS,
             Self::Resources(_) => MAX_RESOURCES,
@@ -152,15 +152,15 @@ impl Entries {
 mod tests {
     use super::*;
 
-    /// What becomes of a list whose pages are these; `Ok`: it goes on, or was whole.
+    /// Adds these pages to a list. `Ok`: the list is within its limits.
     fn read(operation: &Operation<'_>, pages: &[String]) -> Result<(), String> {
         let mut list = Pages::of(operation).unwrap();
         for (at, page) in pages.iter().enumerate() {
             let result = format!(r#"{{"{}":[{page}],"nextCursor":"{at}"}}"#, list.entries.member());
             let result = gladhand_core::wire::json::raw(result);
-            match list.turned(&Members::of(&result).unwrap()).map_err(|failure| failure.message)? {
-                Turned::Next(next, _) => list = next,
-                Turned::Whole(_) => return Ok(()),
+            match list.add_page(&Members::of(&result).unwrap()).map_err(|failure| failure.message)? {
+                PageResult::Next(next, _) => list = next,
+                PageResult::Whole(_) => return Ok(()),
             }
         }
         Ok(())
@@ -173,16 +173,16 @@ mod tests {
 
     #[test]
     fn every_list_has_a_bound_of_entries_on_its_first_page_and_over_all_pages() {
-        for (operation, most) in [
+        for (operation, max_entries) in [
             (Operation::ListTools, MAX_TOOLS),
             (Operation::ListPrompts, MAX_PROMPTS),
             (Operation::ListTemplates, MAX_TEMPLATES),
             (Operation::ListResources, MAX_RESOURCES),
         ] {
-            assert_eq!(read(&operation, &[entries(most)]), Ok(()), "{operation:?}");
-            for pages in [vec![entries(most + 1)], vec![entries(most), entries(1)]] {
-                let told = read(&operation, &pages).unwrap_err();
-                assert!(told.contains(&format!("has more than {most} entries")), "{operation:?}: {told}");
+            assert_eq!(read(&operation, &[entries(max_entries)]), Ok(()), "{operation:?}");
+            for pages in [vec![entries(max_entries + 1)], vec![entries(max_entries), entries(1)]] {
+                let error = read(&operation, &pages).unwrap_err();
+                assert!(error.contains(&format!("has more than {max_entries} entries")), "{operation:?}: {error}");
             }
         }
     }
@@ -191,7 +191,7 @@ mod tests {
     fn every_list_has_a_bound_of_bytes() {
         let long = format!(r#"{{"name":"n","description":"{}"}}"#, "x".repeat(MAX_BYTES / 4));
         assert_eq!(read(&Operation::ListTools, &vec![long.clone(); 3]), Ok(()));
-        let told = read(&Operation::ListTools, &vec![long; 4]).unwrap_err();
-        assert!(told.contains("takes more than"), "{told}");
+        let error = read(&Operation::ListTools, &vec![long; 4]).unwrap_err();
+        assert!(error.contains("takes more than"), "{error}");
     }
 }

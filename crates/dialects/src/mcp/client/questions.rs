@@ -1,4 +1,4 @@
-//! What the upstream asks of us: its requests, who is asked, and how the answers are written.
+//! Requests of the upstream to us: their routing to the caller, and the answers.
 
 use std::time::Duration;
 
@@ -14,25 +14,25 @@ use crate::breach::QUESTION_NOT_AGREED;
 use crate::mcp::{conversation, errors, ids};
 use crate::side::{Event, Heard, Lane, Unagreed};
 
-/// How many questions may be open at once.
+/// Maximum number of pending questions.
 pub(super) const MAX_QUESTIONS: usize = 256;
 
-/// The code for a person who does not let a model answer.
+/// The error code if a user does not allow a sampling request.
 const REJECTED: i32 = -1;
 
-/// Who waits for an answer.
+/// The recipient of an answer.
 #[derive(Debug)]
 pub(super) enum Asker {
     /// A request of the upstream, by its id.
     Request(Id, QuestionKind),
-    /// One of the questions that a call was answered with, by its name.
+    /// One of the questions in the answer to a call, by its key.
     Round(CallId, String, QuestionKind),
-    /// A call that wants a page to be visited first, by the page's id.
+    /// A call that requires a visited page, by the page's id.
     Page(CallId, String),
 }
 
 impl McpClient {
-    /// The upstream asks something of us.
+    /// Handles a request of the upstream.
     pub(super) fn request(
         &mut self,
         id: &RawValue,
@@ -42,7 +42,7 @@ impl McpClient {
         heard: &mut Heard,
     ) {
         if self.spoken().is_stateless() || !Id::is_string_or_number(id) || !Id::is_keepable(id) {
-            heard.events.push(Event::Dropped("a request that a server may not send"));
+            heard.events.push(Event::Dropped("a request that a server must not send"));
             return;
         }
         let (id, method) = (Id::of(id), method.unwrap_or_default());
@@ -66,7 +66,7 @@ impl McpClient {
         }
     }
 
-    /// The question that a request is, or the error that answers it.
+    /// The question in a request, or the error response.
     fn question(&self, method: &str, params: Option<&RawValue>) -> Result<Question, Error<'static>> {
         let (Some(kind), Some(in_force)) = (kind_of(method), self.in_force()) else {
             return Err(errors::method_not_found(method));
@@ -86,8 +86,7 @@ impl McpClient {
         Ok(Question { key: None, kind, params })
     }
 
-    /// Why a question of a kind that we answer is still one that we do not: it needs a part that was not agreed, or
-    /// makes no sense.
+    /// Why a question of an agreed kind is still refused: it needs a part that was not agreed, or is malformed.
     pub(super) fn objection(&self, work: Option<&Work>, kind: QuestionKind, params: &RawValue) -> Option<&'static str> {
         let agreed = |capability| self.may_be_asked(work, capability);
         let members = Members::of(params).unwrap_or_default();
@@ -95,10 +94,10 @@ impl McpClient {
             QuestionKind::Elicit => match members.str("mode").as_deref() {
                 Some("url") if !agreed("elicitation.url") => Some("URL elicitation was not agreed"),
                 Some("url") => None,
-                // Who declares no mode at all means forms.
+                // A client that declares no mode supports forms.
                 None | Some("form") if agreed("elicitation.form") || !agreed("elicitation.url") => None,
                 None | Some("form") => Some("form elicitation was not agreed"),
-                Some(_) => Some("there is no such mode of elicitation"),
+                Some(_) => Some("unknown mode of elicitation"),
             },
             QuestionKind::Sample if members.some("tools").is_some() && !agreed("sampling.tools") => {
                 Some("sampling with tools was not agreed")
@@ -108,7 +107,7 @@ impl McpClient {
         }
     }
 
-    /// Hands a question to whoever is downstream.
+    /// Passes a question to the downstream.
     pub(super) fn pass_on(&mut self, asker: Asker, call: Option<CallId>, question: Question, heard: &mut Heard) {
         self.next_question += 1;
         let id = QuestionId(self.next_question);
@@ -116,7 +115,7 @@ impl McpClient {
         heard.events.push(Event::Asked(id, call, question));
     }
 
-    /// An answer of ours. A question that was taken back has none.
+    /// Sends the answer to a question. A withdrawn question gets none.
     pub(super) fn question_answered(
         &mut self,
         question: QuestionId,
@@ -132,7 +131,7 @@ impl McpClient {
         }
     }
 
-    /// What is asked on behalf of a call need not be answered any more.
+    /// Withdraws the questions of a call.
     pub(super) fn unask(&mut self, call: CallId, heard: &mut Heard) {
         self.questions.retain(|question, asker| {
             let is_of_call = matches!(asker, Asker::Round(asked, ..) | Asker::Page(asked, _) if *asked == call);
@@ -143,8 +142,8 @@ impl McpClient {
         });
     }
 
-    /// `notifications/cancelled`: the upstream takes back a question, or ends what we listen to.
-    pub(super) fn taken_back(&mut self, params: Option<&RawValue>, now: Duration, heard: &mut Heard) {
+    /// `notifications/cancelled`: the upstream withdraws a question, or ends a stream.
+    pub(super) fn cancelled_by_upstream(&mut self, params: Option<&RawValue>, now: Duration, heard: &mut Heard) {
         let id = params.and_then(|params| pick(params, ["requestId"])).and_then(|[id]| id);
         let asked = id.and_then(|id| {
             let is_it =
@@ -158,12 +157,12 @@ impl McpClient {
             self.requests.remove(&listen);
             self.listen_ended(listen, now);
         } else {
-            heard.events.push(Event::Dropped("a cancellation of nothing that is under way"));
+            heard.events.push(Event::Dropped("a cancellation of an unknown request"));
         }
     }
 }
 
-/// What a method of the upstream asks for.
+/// The kind of question of a method.
 pub(super) fn kind_of(method: &str) -> Option<QuestionKind> {
     match method {
         "elicitation/create" => Some(QuestionKind::Elicit),

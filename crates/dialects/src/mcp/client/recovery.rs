@@ -1,7 +1,7 @@
-//! What becomes of calls that cannot be answered as they were sent: given up, lost on the way, answered in a way that
-//! cannot be taken, or all at once.
+//! Handles calls that do not get a regular answer: cancelled calls, lost requests, invalid answers, and a lost
+//! upstream.
 //!
-//! A lost request is sent again only where that is safe: it never arrived, or asking twice does no harm.
+//! A lost request is sent again only if that is safe: it never arrived, or repeating it has no side effects.
 
 use std::time::Duration;
 
@@ -9,36 +9,36 @@ use gladhand_core::negotiation::Refusal;
 use gladhand_core::operations::{CallId, Failure, FailureKind};
 use gladhand_core::wire::{Fault, Skim, rpc};
 
-use super::asked::Asked;
+use super::call_kind::CallKind;
 use super::results::upstream_error;
 use super::work::{Sent, Work};
 use super::{McpClient, Phase, done, our_id};
 use crate::side::{Event, Heard, Lane, Loss};
 
-/// How often one call is sent again.
+/// Maximum number of repetitions of a call.
 const MAX_REPEATS: usize = 2;
 
-/// The upstream is not there any more.
+/// The failure after the upstream disconnected.
 pub(super) fn gone() -> Failure {
-    Failure::new(FailureKind::UpstreamLost, "the upstream went away before it answered")
+    Failure::new(FailureKind::UpstreamLost, "the upstream disconnected before it answered")
 }
 
-/// How often in a row a session may be lost before anything was answered in it.
+/// Maximum number of sessions in a row that may be lost without any answer.
 const MAX_REOPENINGS: usize = 4;
 
 impl McpClient {
-    /// The caller does not want it any more.
-    pub(super) fn give_up(&mut self, call: CallId, heard: &mut Heard) {
+    /// Cancels a call.
+    pub(super) fn cancel_call(&mut self, call: CallId, heard: &mut Heard) {
         let Some(work) = self.take_call(call, heard) else { return };
         self.done(&work, Err(Failure::new(FailureKind::Cancelled, "cancelled by the caller")), heard);
     }
 
-    /// Takes a call out of wherever it stands, and tells the upstream so far as it knows of it.
+    /// Removes a call from any state, and notifies the upstream if it knows the call.
     fn take_call(&mut self, call: CallId, heard: &mut Heard) -> Option<Box<Work>> {
         let is_it = |work: &Work| work.call == call;
         let id = self.requests.iter().find(|(_, sent)| sent.work().is_some_and(is_it)).map(|(id, _)| *id);
         if let Some(sent) = id.and_then(|id| self.requests.remove(&id)) {
-            self.take_back(id.unwrap_or_default(), &sent, heard);
+            self.cancel_request(id.unwrap_or_default(), &sent, heard);
             return sent.into_work();
         }
         if let Some(round) = self.abandon_round(call, heard) {
@@ -63,8 +63,8 @@ impl McpClient {
         self.listening.take_waiting(is_it).pop().map(Box::new)
     }
 
-    /// Says that a request need not be answered, in the way of its era and transport.
-    fn take_back(&mut self, id: u64, sent: &Sent, heard: &mut Heard) {
+    /// Cancels a request, in the way of its revision and transport.
+    fn cancel_request(&mut self, id: u64, sent: &Sent, heard: &mut Heard) {
         let is_said_by_letting_go = self.exchanges && self.spoken().is_stateless();
         match sent.task() {
             Some(task) => self.cancel_task(task, heard),
@@ -79,7 +79,7 @@ impl McpClient {
         }
     }
 
-    /// An exchange ended without an answer.
+    /// Handles an exchange that ended without an answer.
     pub(super) fn exchange_lost(&mut self, lane: Lane, loss: Loss, now: Duration, heard: &mut Heard) {
         if self.is_awaited(lane.0) && !self.requests.contains_key(&lane.0) {
             return self.refused(refusal(&loss), heard);
@@ -102,18 +102,18 @@ impl McpClient {
         }
     }
 
-    /// A line came that cannot be read. If it can still be told whom it answers, nobody waits any longer.
+    /// Handles an unreadable line. If it is a recognisable answer, the pending request fails.
     pub(super) fn unreadable(&mut self, fault: &Fault, skim: &Skim, lane: Lane, now: Duration, heard: &mut Heard) {
         let by_lane = || Some(lane.0).filter(|_| skim.is_answer() && lane != Lane::MAIN);
         let known = |id: &u64| self.is_awaited(*id);
         match skim.answered().and_then(our_id).filter(known).or_else(by_lane).filter(known) {
-            Some(id) => self.spoilt(id, Failure::unreadable(fault), now, heard),
+            Some(id) => self.invalid_answer(id, Failure::unreadable(fault), now, heard),
             None => heard.events.push(Event::Dropped("a line that cannot be read")),
         }
     }
 
-    /// A request of ours was answered in a way that cannot be taken.
-    pub(super) fn spoilt(&mut self, id: u64, failure: Failure, now: Duration, heard: &mut Heard) {
+    /// Handles an invalid answer to a request of ours.
+    pub(super) fn invalid_answer(&mut self, id: u64, failure: Failure, now: Duration, heard: &mut Heard) {
         if self.exchanges {
             heard.events.push(Event::LetGo(Lane(id)));
         }
@@ -128,7 +128,7 @@ impl McpClient {
         }
     }
 
-    /// Whether a lost request may be sent again. It is counted.
+    /// Whether a lost request may be sent again. Counts the repetition.
     fn may_repeat(&self, sent: &mut Sent, loss: &Loss) -> bool {
         let is_harmless = !matches!(sent, Sent::Work(work) if !work.is_repeatable());
         let Some(work) = sent.work_mut() else { return false };
@@ -146,19 +146,19 @@ impl McpClient {
         may && work.repeats <= MAX_REPEATS
     }
 
-    /// Opens another session in place of one that is over.
+    /// Opens a new session after the old one ended.
     fn reopen(&mut self, heard: &mut Heard) {
         if matches!(&self.phase, Phase::Open(in_force) if in_force.revision.has_initialize()) {
             self.reopenings += 1;
             if self.reopenings > MAX_REOPENINGS {
-                return self.all_lost(heard);
+                return self.upstream_lost(heard);
             }
             let id = self.initialize(heard);
             self.phase = Phase::Reopening { id, waiting: Vec::new() };
         }
     }
 
-    /// Sends a request once more, as soon as there is a session.
+    /// Sends a request again, once there is a session.
     pub(super) fn send_again(&mut self, sent: Sent, heard: &mut Heard) {
         if let Phase::Reopening { waiting, .. } = &mut self.phase {
             waiting.push(sent);
@@ -166,26 +166,26 @@ impl McpClient {
         }
         match sent {
             Sent::Work(work) | Sent::Level(work) => {
-                if let Asked::Watch { uri } = &work.asked {
-                    // One that waited for the session was not counted yet.
+                if let CallKind::Watch { uri } = &work.kind {
+                    // A subscription that waited for the session has not been counted yet.
                     self.watched.entry(uri.clone()).or_insert(1);
                 }
                 self.send(work, heard);
             }
             Sent::Relist(work, _) => self.relist(work, heard),
-            Sent::Look(work, task) => self.look(work, task, heard),
-            // Whether our answers arrived shows in whether they are asked for again.
+            Sent::PollTask(work, task) => self.poll(work, task, heard),
+            // It is unknown whether our answers arrived. If not, the upstream asks for them again.
             Sent::Update(mut work, task) => {
                 work.asked_keys.clear();
-                self.look(work, task, heard);
+                self.poll(work, task, heard);
             }
             Sent::Result(work, task) => self.await_task(work, task, heard),
             Sent::Listen => {}
         }
     }
 
-    /// The upstream is gone, and with it everything that was under way.
-    pub(super) fn all_lost(&mut self, heard: &mut Heard) {
+    /// The upstream disconnected: every pending call and question ends.
+    pub(super) fn upstream_lost(&mut self, heard: &mut Heard) {
         match self.phase {
             Phase::ExpectInitializeResult { .. } | Phase::ExpectDiscoverResult { .. } | Phase::Reopening { .. } => {
                 self.refused(Refusal::PeerGone, heard);
@@ -208,9 +208,9 @@ impl McpClient {
     }
 }
 
-/// An answer that cannot be taken, and what is wrong with it.
-pub(super) fn spoilt(problem: &str) -> Failure {
-    upstream_error(format!("the upstream's answer cannot be taken: {problem}"))
+/// The failure for an invalid answer.
+pub(super) fn invalid_answer(problem: &str) -> Failure {
+    upstream_error(format!("the upstream's answer is invalid: {problem}"))
 }
 
 fn refusal(loss: &Loss) -> Refusal {

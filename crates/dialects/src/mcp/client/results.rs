@@ -1,4 +1,4 @@
-//! How an upstream's results are read. Members that the neutral model does not know are carried along.
+//! Parses the results of an upstream. Members that the neutral model does not know are kept.
 
 use gladhand_core::operations::{
     Completion, Content, Contents, Failure, FailureKind, Prompt, PromptArgument, PromptResult, Resource, TaskSupport,
@@ -7,7 +7,7 @@ use gladhand_core::operations::{
 use gladhand_core::wire::Members;
 use gladhand_core::wire::json::{self, Kind, RawValue};
 
-/// A tool as the upstream defines it; `None` without a name, since nobody could call it.
+/// A tool definition of the upstream. `None` without a name, since no client could call it.
 pub(super) fn tool(raw: &RawValue) -> Option<Tool> {
     let members = Members::of(raw)?;
     let mut tool = Tool::new(members.str("name")?, "", json::raw(r#"{"type":"object"}"#.to_owned()));
@@ -21,7 +21,7 @@ pub(super) fn tool(raw: &RawValue) -> Option<Tool> {
             "outputSchema" => tool.output_schema = present(value),
             "execution" => {
                 tool.tasks = task_support(value);
-                // The rest of it has no meaning here, and is a part of the definition all the same.
+                // The other members have no meaning here, but belong to the definition.
                 if has_more_than_task_support(value) {
                     tool.extra.push((name.to_owned(), value.to_owned()));
                 }
@@ -47,7 +47,7 @@ fn has_more_than_task_support(execution: &RawValue) -> bool {
     !Members::of(execution).is_some_and(|members| members.iter().all(|(name, value)| is_known(name, value)))
 }
 
-/// A resource; `None` without a URI.
+/// A resource. `None` without a URI.
 pub(super) fn resource(raw: &RawValue) -> Option<Resource> {
     let members = Members::of(raw)?;
     let mut resource = Resource::new(members.str("uri")?, "", "");
@@ -65,7 +65,7 @@ pub(super) fn resource(raw: &RawValue) -> Option<Resource> {
     Some(resource)
 }
 
-/// A template; `None` without a pattern.
+/// A template. `None` without a pattern.
 pub(super) fn template(raw: &RawValue) -> Option<Template> {
     let members = Members::of(raw)?;
     let mut template = Template::new(members.str("uriTemplate")?, "", "");
@@ -83,7 +83,7 @@ pub(super) fn template(raw: &RawValue) -> Option<Template> {
     Some(template)
 }
 
-/// A prompt; `None` without a name.
+/// A prompt. `None` without a name.
 pub(super) fn prompt(raw: &RawValue) -> Option<Prompt> {
     let members = Members::of(raw)?;
     let mut prompt = Prompt::new(members.str("name")?, "");
@@ -115,14 +115,14 @@ fn argument(raw: &RawValue) -> Option<PromptArgument> {
     Some(argument)
 }
 
-/// What a tool returned.
+/// The result of a tool.
 pub(super) fn tool_result(members: &Members<'_>) -> Result<ToolResult, Failure> {
     let mut result = ToolResult::default();
     for (name, value) in members.iter() {
         match name {
             "content" => match array(value) {
                 Some(blocks) => result.content = blocks.into_iter().map(content).collect(),
-                None => return Err(upstream_error("the upstream's `content` is no array")),
+                None => return Err(upstream_error("the upstream's `content` is not an array")),
             },
             "structuredContent" => result.structured = present(value),
             "isError" => result.failed = value.get() == "true",
@@ -132,7 +132,7 @@ pub(super) fn tool_result(members: &Members<'_>) -> Result<ToolResult, Failure> 
     Ok(result)
 }
 
-/// What is in a resource.
+/// The contents of a resource.
 pub(super) fn contents(members: &Members<'_>) -> Result<Contents, Failure> {
     let parts = members.raw("contents").and_then(array);
     let parts = parts.ok_or_else(|| upstream_error("the upstream's result has no `contents`"))?;
@@ -143,7 +143,7 @@ pub(super) fn contents(members: &Members<'_>) -> Result<Contents, Failure> {
     Ok(contents)
 }
 
-/// A prompt, filled in.
+/// A filled-in prompt.
 pub(super) fn prompt_result(members: &Members<'_>) -> Result<PromptResult, Failure> {
     let messages = members.raw("messages").and_then(array);
     let messages = messages.ok_or_else(|| upstream_error("the upstream's prompt has no `messages`"))?;
@@ -159,7 +159,7 @@ pub(super) fn prompt_result(members: &Members<'_>) -> Result<PromptResult, Failu
     Ok(result)
 }
 
-/// What an argument could be.
+/// The suggested values of an argument.
 pub(super) fn completion(members: &Members<'_>) -> Result<Completion, Failure> {
     let inner = members.object("completion");
     let inner = inner.ok_or_else(|| upstream_error("the upstream's result has no `completion`"))?;
@@ -175,14 +175,14 @@ pub(super) fn completion(members: &Members<'_>) -> Result<Completion, Failure> {
     Ok(completion)
 }
 
-/// Keeps a member that the neutral model does not know, unless it is about the answer and not part of it.
+/// Keeps a member that the neutral model does not know, unless it describes the response itself.
 fn carry(extra: &mut Vec<(String, Box<RawValue>)>, name: &str, value: &RawValue) {
     if !matches!(name, "resultType" | "ttlMs" | "cacheScope") {
         extra.push((name.to_owned(), value.to_owned()));
     }
 }
 
-/// A block. Text with nothing beside it is text; anything else keeps all of its members.
+/// A content block. A block with nothing but text becomes text; any other block keeps all its members.
 fn content(raw: &RawValue) -> Content {
     let text = Members::of(raw).filter(|block| block.len() == 2 && block.str("type").as_deref() == Some("text"));
     match text.and_then(|block| block.raw("text")) {
@@ -191,7 +191,7 @@ fn content(raw: &RawValue) -> Content {
     }
 }
 
-/// The parts of an array; `None` if it is none.
+/// The items of an array. `None` if the value is not an array.
 pub(super) fn array(raw: &RawValue) -> Option<Vec<&RawValue>> {
     if Kind::of(raw) != Kind::Array {
         return None;
@@ -207,7 +207,7 @@ fn present(raw: &RawValue) -> Option<Box<RawValue>> {
     Some(raw.to_owned()).filter(|_| Kind::of(raw) != Kind::Null)
 }
 
-/// The upstream gave an answer that is no good.
+/// The failure for an invalid answer of the upstream.
 pub(super) fn upstream_error(message: impl Into<String>) -> Failure {
     Failure::new(FailureKind::UpstreamError, message)
 }

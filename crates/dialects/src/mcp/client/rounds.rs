@@ -1,48 +1,48 @@
-//! Calls that are answered with questions (2026-07-28): gather the answers, then ask again.
+//! Calls that are answered with questions (2026-07-28): collects the answers, then repeats the call.
 //!
-//! What is sent again is the same to the byte, under a new id, with the answers and, if one was given, the
-//! upstream's own note to itself (`requestState`) as it came.
+//! The repeated request is identical, except for a new id, the answers, and the upstream's `requestState` if it sent
+//! one.
 
 use gladhand_core::operations::{Answered, CallId, Failure, Question, QuestionKind};
 use gladhand_core::wire::Members;
 use gladhand_core::wire::json::{self, Kind, RawValue};
 
-use super::asked::Asked;
+use super::call_kind::CallKind;
 use super::questions::{Asker, MAX_QUESTIONS, kind_of};
 use super::results::upstream_error;
 use super::work::{Params, Sent, Work};
 use super::{McpClient, done};
 use crate::side::Heard;
 
-/// How often one call may be answered with questions.
+/// Maximum number of times that one call may be answered with questions.
 pub(super) const MAX_ROUNDS: usize = 16;
 
-/// The answer for a person who was not there, or whose answer cannot be had.
-const NOBODY_ANSWERED: &str = r#"{"action":"cancel"}"#;
+/// The answer if the user was not available, or the answer failed.
+const CANCELLED_ELICITATION: &str = r#"{"action":"cancel"}"#;
 
-/// A call that waits for answers of ours.
+/// A call that waits for answers.
 #[derive(Debug)]
 pub(super) struct Round {
     pub(super) work: Box<Work>,
-    /// The upstream's note to itself.
+    /// The upstream's `requestState`.
     state: Option<Box<RawValue>>,
-    /// The questions by name, with the answers that there are.
+    /// The keys of the questions, with the answers so far.
     answers: Vec<(String, Option<Box<RawValue>>)>,
-    /// The task that the call has become, if it is its questions that are answered.
+    /// The task of the call, if the questions belong to a task.
     pub(super) task: Option<String>,
 }
 
 impl McpClient {
-    /// A call was answered with questions, or with the wish to be asked again.
+    /// Handles a call that was answered with questions, or with a request to repeat it.
     pub(super) fn input_required(&mut self, mut work: Box<Work>, members: &Members<'_>, heard: &mut Heard) {
         work.rounds += 1;
         let entries = members.object("inputRequests").unwrap_or_default();
         let state = members.raw("requestState").filter(|state| Kind::of(state) != Kind::Null);
-        let may_ask = matches!(work.asked, Asked::Tool { .. } | Asked::Contents { .. } | Asked::Prompt { .. });
+        let may_ask = matches!(work.kind, CallKind::Tool { .. } | CallKind::Contents { .. } | CallKind::Prompt { .. });
         let questions = if !may_ask || (entries.is_empty() && state.is_none()) {
-            Err(upstream_error("the upstream asks for input, and names none"))
+            Err(upstream_error("the upstream asks for input without a question"))
         } else if work.rounds > MAX_ROUNDS {
-            Err(upstream_error("the upstream does not stop asking"))
+            Err(upstream_error("the upstream asks questions too many times"))
         } else {
             self.questions_of(&work, &entries)
         };
@@ -52,10 +52,10 @@ impl McpClient {
         }
     }
 
-    /// The questions of an `inputRequests`, if all of them are such as we said that we answer.
+    /// The questions in `inputRequests`. Fails if the session cannot answer one of them.
     pub(super) fn questions_of(&self, work: &Work, entries: &Members<'_>) -> Result<Vec<(String, Question)>, Failure> {
         if entries.len() + self.questions.len() > MAX_QUESTIONS {
-            return Err(upstream_error("the upstream asks more than can be answered"));
+            return Err(upstream_error("the upstream asks too many questions at once"));
         }
         let (mut questions, mut unanswerable) = (Vec::new(), Vec::new());
         for (key, entry) in entries.iter() {
@@ -79,7 +79,7 @@ impl McpClient {
         Err(upstream_error(format!("the upstream asks for input that this session cannot give: {asked}")))
     }
 
-    /// Passes on the questions; without any the answer is given at once.
+    /// Passes the questions on. Without questions, the call is repeated immediately.
     pub(super) fn begin_round(
         &mut self,
         work: Box<Work>,
@@ -97,8 +97,8 @@ impl McpClient {
         self.end_round_if_answered(call, heard);
     }
 
-    /// One of the questions was answered. The wire has no word for "no answer": a person may still be said to have
-    /// walked away; without anything else the call cannot go on.
+    /// Stores the answer to a question. The protocol cannot express a missing answer: an elicitation is answered as
+    /// cancelled, and for other kinds the call fails.
     pub(super) fn round_answered(
         &mut self,
         call: CallId,
@@ -109,7 +109,7 @@ impl McpClient {
     ) {
         let answer = match (answered, kind) {
             (Ok(answer), _) => answer,
-            (Err(_), QuestionKind::Elicit) => json::raw(NOBODY_ANSWERED.to_owned()),
+            (Err(_), QuestionKind::Elicit) => json::raw(CANCELLED_ELICITATION.to_owned()),
             (Err(failure), _) => {
                 let Some(round) = self.abandon_round(call, heard) else { return };
                 if let Some(task) = &round.task {
@@ -125,7 +125,7 @@ impl McpClient {
         self.end_round_if_answered(call, heard);
     }
 
-    /// Takes a call out of its round; what is still asked need not be answered.
+    /// Removes a call from its round and withdraws its pending questions.
     pub(super) fn abandon_round(&mut self, call: CallId, heard: &mut Heard) -> Option<Round> {
         let round = self.rounds.remove(&call)?;
         self.unask(call, heard);

@@ -1,7 +1,7 @@
-//! Calls that are refused until a person has visited a page (`-32042` of 2025-11-25).
+//! Calls that are refused until the user has visited a page (`-32042` of 2025-11-25).
 //!
-//! Whoever can be asked is asked to visit the pages. Consent is not yet a visit, so the call is made again when the
-//! upstream says that the visit is over, or after a pause: not every upstream says so.
+//! The caller is asked to visit the pages. Consent is not yet a visit. The call is repeated when the upstream reports
+//! the visit as complete, or after a pause: not every upstream reports it.
 
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ use super::work::{Sent, Work};
 use crate::mcp::errors::URL_ELICITATION_REQUIRED;
 use crate::side::Heard;
 
-/// How long to wait before a call is made again although nobody said that the visit is over.
+/// Pause before a call is repeated without a report that the visit is complete.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// A call that waits for visits.
 #[derive(Debug)]
 pub(super) struct Visit {
     pub(super) work: Box<Work>,
-    /// What the call was refused with.
+    /// The error that refused the call.
     error: Box<RawValue>,
     pages: Vec<Page>,
-    /// When to make the call again, once a person has agreed to visit all of them.
+    /// When to repeat the call, once the user has agreed to visit all pages.
     pub(super) due: Option<Duration>,
 }
 
@@ -38,7 +38,7 @@ struct Page {
     is_visited: bool,
 }
 
-/// The pages that an error names, in the words of `elicitation/create`.
+/// The pages in an error, with the parameters of `elicitation/create`.
 pub(super) fn pages(error: &RawValue) -> Vec<&RawValue> {
     let Some(error) = Members::of(error) else { return Vec::new() };
     if error.raw("code").and_then(|code| code.get().parse().ok()) != Some(URL_ELICITATION_REQUIRED) {
@@ -48,14 +48,14 @@ pub(super) fn pages(error: &RawValue) -> Vec<&RawValue> {
     pages.unwrap_or_default()
 }
 
-/// The id of a page; `None` if it cannot be visited or referred to.
+/// The id of a page. `None` if the page has no URL or no id.
 fn id_of(page: &RawValue) -> Option<String> {
     let page = Members::of(page).filter(|page| page.str("mode").as_deref() == Some("url") && page.str("url").is_some());
     page?.str("elicitationId").map(Into::into)
 }
 
 impl McpClient {
-    /// Whether the pages that an error names can be asked for.
+    /// Whether the caller can be asked to visit the pages of an error.
     pub(super) fn wants_visits(&self, work: &Work, error: &RawValue) -> bool {
         if !self.spoken().has_url_elicitation_required() || !self.is_agreed(Side::Client, "elicitation.url") {
             return false;
@@ -65,7 +65,8 @@ impl McpClient {
         fits && !pages.is_empty() && pages.iter().all(|page| id_of(page).is_some())
     }
 
-    /// Asks for visits, and makes the call again after them. What was agreed to before is not asked again.
+    /// Asks for the visits, and repeats the call after them. A page that the user agreed to before is not asked for
+    /// again.
     pub(super) fn visit_first(&mut self, mut work: Box<Work>, error: &RawValue, now: Duration, heard: &mut Heard) {
         work.rounds += 1;
         let call = work.call;
@@ -79,11 +80,11 @@ impl McpClient {
             let question = Question { key: Some(id.clone()), kind: QuestionKind::Elicit, params: page.to_owned() };
             self.pass_on(Asker::Page(call, id), Some(call), question, heard);
         }
-        self.go_on_after_visits(call, now, heard);
+        self.continue_after_visits(call, now, heard);
     }
 
-    /// A person was asked to visit a page. One who declines ends the call; if nobody could be asked, the caller gets
-    /// to see what the upstream wants.
+    /// Handles the answer to a request to visit a page. If the user declines, the call fails. If the user could not be
+    /// asked, the caller gets the upstream's error.
     pub(super) fn page_answered(
         &mut self,
         call: CallId,
@@ -97,10 +98,10 @@ impl McpClient {
         if let (Ok(Some("accept")), Some(visit)) = (action.as_ref().map(Option::as_deref), self.visits.get_mut(&call)) {
             visit.work.asked_keys.insert(id.to_owned());
             visit.pages.iter_mut().filter(|page| page.id == id).for_each(|page| page.is_agreed = true);
-            return self.go_on_after_visits(call, now, heard);
+            return self.continue_after_visits(call, now, heard);
         }
         let Some(visit) = self.abandon_visit(call, heard) else { return };
-        let refusal = visit.work.asked.failure(&visit.error);
+        let refusal = visit.work.kind.failure(&visit.error);
         let failure = match action {
             Ok(_) => Failure::new(FailureKind::Unanswered, format!("declined: {}", refusal.message)),
             Err(_) => refusal,
@@ -108,7 +109,7 @@ impl McpClient {
         self.done(&visit.work, Err(failure), heard);
     }
 
-    /// The upstream says that a visit is over.
+    /// The upstream reports that a visit is complete.
     pub(super) fn page_visited(&mut self, id: &str, now: Duration, heard: &mut Heard) {
         let mut calls = Vec::new();
         for (call, visit) in &mut self.visits {
@@ -118,11 +119,11 @@ impl McpClient {
             }
         }
         calls.sort_unstable();
-        calls.into_iter().for_each(|call| self.go_on_after_visits(call, now, heard));
+        calls.into_iter().for_each(|call| self.continue_after_visits(call, now, heard));
     }
 
-    /// Makes those calls again whose pause is over.
-    pub(super) fn look_after_visits(&mut self, now: Duration, heard: &mut Heard) {
+    /// Repeats the calls whose pause is over.
+    pub(super) fn repeat_due_calls(&mut self, now: Duration, heard: &mut Heard) {
         let due = self.visits.iter().filter(|(_, visit)| visit.due.is_some_and(|due| due <= now));
         let mut due: Vec<_> = due.map(|(call, _)| *call).collect();
         due.sort_unstable();
@@ -133,21 +134,21 @@ impl McpClient {
         }
     }
 
-    /// Takes a call from its visits; nobody needs to agree to them any more.
+    /// Removes a call from its visits and withdraws the questions.
     pub(super) fn abandon_visit(&mut self, call: CallId, heard: &mut Heard) -> Option<Visit> {
         let visit = self.visits.remove(&call)?;
         self.unask(call, heard);
         Some(visit)
     }
 
-    fn go_on_after_visits(&mut self, call: CallId, now: Duration, heard: &mut Heard) {
+    fn continue_after_visits(&mut self, call: CallId, now: Duration, heard: &mut Heard) {
         let Some(visit) = self.visits.get_mut(&call).filter(|visit| visit.pages.iter().all(|page| page.is_agreed))
         else {
             return;
         };
         if visit.pages.iter().all(|page| page.is_visited) {
             visit.due = Some(now);
-            self.look_after_visits(now, heard);
+            self.repeat_due_calls(now, heard);
         } else {
             visit.due.get_or_insert(now + PAUSE);
         }

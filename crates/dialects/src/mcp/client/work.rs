@@ -1,4 +1,4 @@
-//! Calls under way: how each is put into words, sent, and sent again.
+//! Calls in flight: how each call is written, sent and repeated.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,65 +7,65 @@ use gladhand_core::operations::{Call, CallId, CompletionCall, CompletionOf, Oper
 use gladhand_core::wire::json::{self, RawValue};
 use gladhand_core::wire::rpc;
 
-use super::asked::Asked;
-use super::behalf::{self, Behalf};
+use super::behalf::{self, CallerEnvelope};
+use super::call_kind::CallKind;
 use super::pages::Pages;
 use crate::mcp::meta::PROGRESS_TOKEN;
 
-/// A call of ours, through all the requests that it takes.
+/// A call of ours, with all the requests that it needs.
 #[derive(Debug)]
 pub(super) struct Work {
     pub(super) call: CallId,
-    /// What its result is read as.
-    pub(super) asked: Asked,
+    /// How its result is parsed.
+    pub(super) kind: CallKind,
     pub(super) method: &'static str,
-    /// The members of `params` but for `_meta`: what is sent again is the same to the byte.
+    /// The members of `params` except `_meta`. A repeated request is identical to the byte.
     pub(super) params: String,
-    /// What the caller sent along, without the braces.
+    /// The caller's metadata, without the braces.
     pub(super) meta: String,
-    /// On whose behalf it is made, where its requests say so.
-    pub(super) behalf: Option<Arc<Behalf>>,
+    /// The caller, if requests describe it.
+    pub(super) behalf: Option<Arc<CallerEnvelope>>,
     pub(super) wants_progress: bool,
-    /// The id of its last request of its own, which is its progress token.
+    /// The id of its latest own request, which is its progress token.
     pub(super) token: Option<u64>,
-    /// How often it was answered with questions.
+    /// How many times it was answered with questions.
     pub(super) rounds: usize,
-    /// How often it was sent again because an exchange was lost.
+    /// How many times it was repeated after a lost exchange.
     pub(super) repeats: usize,
-    /// Whether it asks for a task (2025-11-25).
+    /// Whether it requests a task (2025-11-25).
     pub(super) is_task: bool,
-    /// Whether the tools were listed on its behalf.
+    /// Whether the tools were listed again for it.
     pub(super) has_relisted: bool,
-    /// What was asked on its behalf and is not asked again: questions of its task, pages to be visited.
+    /// The keys of questions that are not asked again: questions of its task, pages to visit.
     pub(super) asked_keys: HashSet<String>,
 }
 
-/// What a request in flight is for.
+/// The purpose of a request in flight.
 #[derive(Debug)]
 pub(super) enum Sent {
     /// A call's own request.
     Work(Box<Work>),
-    /// A list of tools on behalf of a call that was refused for what a list would have told us.
+    /// A list of tools, for a call that was refused because of outdated information.
     Relist(Box<Work>, Pages),
-    /// A look at the task that a call has become.
-    Look(Box<Work>, String),
-    /// Answers to the questions of a task.
+    /// Polls the task of a call.
+    PollTask(Box<Work>, String),
+    /// Sends the answers to the questions of a task.
     Update(Box<Work>, String),
-    /// The result of a task, awaited.
+    /// Requests the result of a task.
     Result(Box<Work>, String),
-    /// The level from which a call's caller wants log lines; the call is sent when that is answered.
+    /// Sets the log level for a call. The call is sent after the response.
     Level(Box<Work>),
     /// `subscriptions/listen`.
     Listen,
 }
 
 impl Sent {
-    /// The call that it serves.
+    /// The call of the request.
     pub(super) fn work(&self) -> Option<&Work> {
         match self {
             Self::Work(work)
             | Self::Relist(work, _)
-            | Self::Look(work, _)
+            | Self::PollTask(work, _)
             | Self::Update(work, _)
             | Self::Result(work, _)
             | Self::Level(work) => Some(work),
@@ -73,12 +73,12 @@ impl Sent {
         }
     }
 
-    /// The call that it serves.
+    /// The call of the request.
     pub(super) fn work_mut(&mut self) -> Option<&mut Work> {
         match self {
             Self::Work(work)
             | Self::Relist(work, _)
-            | Self::Look(work, _)
+            | Self::PollTask(work, _)
             | Self::Update(work, _)
             | Self::Result(work, _)
             | Self::Level(work) => Some(work),
@@ -86,12 +86,12 @@ impl Sent {
         }
     }
 
-    /// The call that it serves, for good.
+    /// Converts the request into its call.
     pub(super) fn into_work(self) -> Option<Box<Work>> {
         match self {
             Self::Work(work)
             | Self::Relist(work, _)
-            | Self::Look(work, _)
+            | Self::PollTask(work, _)
             | Self::Update(work, _)
             | Self::Result(work, _)
             | Self::Level(work) => Some(work),
@@ -99,10 +99,10 @@ impl Sent {
         }
     }
 
-    /// The task that its call has become, if it has.
+    /// The task of the call, if it became one.
     pub(super) fn task(&self) -> Option<&str> {
         match self {
-            Self::Look(_, task) | Self::Update(_, task) | Self::Result(_, task) => Some(task),
+            Self::PollTask(_, task) | Self::Update(_, task) | Self::Result(_, task) => Some(task),
             Self::Work(_) | Self::Relist(..) | Self::Level(_) | Self::Listen => None,
         }
     }
@@ -139,12 +139,12 @@ impl Work {
                 params.completion(completion);
                 "completion/complete"
             }
-            // No revision has an agent, so that no such work is ever begun.
+            // No revision has an agent, so such a call is never sent.
             Operation::Agent(_) | Operation::Capability(_) => "",
         };
         Self {
             call: call.id,
-            asked: Asked::by(operation),
+            kind: CallKind::of(operation),
             method,
             params: params.0,
             meta: call.terms.meta.as_deref().map(behalf::passed_on).unwrap_or_default(),
@@ -159,13 +159,13 @@ impl Work {
         }
     }
 
-    /// Whether it does no harm to ask twice.
+    /// Whether the call can be repeated without side effects.
     pub(super) fn is_repeatable(&self) -> bool {
-        !matches!(self.asked, Asked::Tool { .. })
+        !matches!(self.kind, CallKind::Tool { .. })
     }
 }
 
-/// The members of `params`, as they grow.
+/// The members of `params` under construction.
 #[derive(Debug, Default)]
 pub(super) struct Params(pub(super) String);
 
@@ -180,7 +180,7 @@ impl Params {
         self.string(value);
     }
 
-    /// The name of a member whose value has about so many bytes.
+    /// Writes the name of a member. `value` is the approximate size of its value in bytes.
     fn name(&mut self, name: &str, value: usize) {
         self.0.reserve(name.len() + value + 8);
         if !self.0.is_empty() {
@@ -191,7 +191,7 @@ impl Params {
     }
 
     fn string(&mut self, text: &str) {
-        // Nearly all names are plain, and then they are written as they are.
+        // Nearly all strings need no escaping.
         if text.bytes().all(|byte| byte >= b' ' && !matches!(byte, b'"' | b'\\')) {
             self.0.extend(["\"", text, "\""]);
         } else {
@@ -213,34 +213,34 @@ impl Params {
     }
 }
 
-/// What is to be said beside the parameters of a request.
+/// The parts of a request other than its parameters.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Beside<'a> {
+pub(super) struct RequestExtras<'a> {
     /// Further members of `params`.
     pub(super) more: &'a str,
-    /// What every request carries in `_meta`, without the braces.
+    /// The members of `_meta` in every request, without the braces.
     pub(super) envelope: &'a str,
-    /// What else is in `_meta`, without the braces.
+    /// Further members of `_meta`, without the braces.
     pub(super) meta: &'a str,
-    /// Whether to put a token there too: our id, so that one number finds the call.
+    /// Whether to add a progress token. It equals our id, so that one number identifies the call.
     pub(super) wants_progress: bool,
 }
 
 /// Writes a request.
-pub(super) fn write(wire: &mut Vec<u8>, id: u64, method: &str, params: &str, beside: Beside<'_>) {
+pub(super) fn write(wire: &mut Vec<u8>, id: u64, method: &str, params: &str, extras: RequestExtras<'_>) {
     let beginning = wire.len();
-    // Room for all of it, in place of growing step by step.
-    wire.reserve(params.len() + beside.more.len() + beside.envelope.len() + beside.meta.len() + 160);
+    // Enough for the whole request, to avoid repeated growth.
+    wire.reserve(params.len() + extras.more.len() + extras.envelope.len() + extras.meta.len() + 160);
     wire.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     json::write(wire, &id);
     wire.extend_from_slice(br#","method":""#);
     wire.extend_from_slice(method.as_bytes());
     wire.extend_from_slice(br#"","params":{"#);
-    members(wire, [params, beside.more]);
-    if beside.wants_progress || !beside.envelope.is_empty() || !beside.meta.is_empty() {
+    members(wire, [params, extras.more]);
+    if extras.wants_progress || !extras.envelope.is_empty() || !extras.meta.is_empty() {
         member(wire, br#""_meta":{"#);
-        members(wire, [beside.envelope, beside.meta]);
-        if beside.wants_progress {
+        members(wire, [extras.envelope, extras.meta]);
+        if extras.wants_progress {
             member(wire, b"\"");
             wire.extend_from_slice(PROGRESS_TOKEN.as_bytes());
             wire.extend_from_slice(b"\":");
@@ -249,17 +249,17 @@ pub(super) fn write(wire: &mut Vec<u8>, id: u64, method: &str, params: &str, bes
         wire.push(b'}');
     }
     wire.push(b'}');
-    // Arguments may come from somebody who writes JSON on several lines.
+    // The arguments can contain raw multi-line JSON.
     json::flatten(&mut wire[beginning..]);
     rpc::finish(wire);
 }
 
-/// Members of one object from several places, any of which may have none.
+/// Writes the members of one object from two sources, each of which may be empty.
 fn members(wire: &mut Vec<u8>, places: [&str; 2]) {
     places.into_iter().filter(|place| !place.is_empty()).for_each(|place| member(wire, place.as_bytes()));
 }
 
-/// One more member of an object, or the beginning of one.
+/// Writes a member of an object, with a comma unless it is the first.
 fn member(wire: &mut Vec<u8>, text: &[u8]) {
     if !wire.ends_with(b"{") {
         wire.push(b',');

@@ -1,7 +1,7 @@
-//! Content blocks, in the form that a revision can read.
+//! Renders content blocks in a form that the revision has.
 //!
-//! Two kinds came later than the first revision: a sound becomes a resource that is part of the content, a link
-//! becomes the text of its URI. Everything else is carried as it was written.
+//! Two kinds came after the first revision. Audio becomes an embedded resource, and a link becomes the text of its URI.
+//! All other blocks are written unchanged.
 
 use gladhand_core::operations::Content;
 use gladhand_core::wire::Members;
@@ -24,11 +24,11 @@ pub(super) fn content(wire: &mut Vec<u8>, content: &Content, revision: Revision)
 /// A message of a prompt: an object with `role` and `content`.
 pub(super) fn message(wire: &mut Vec<u8>, message: &RawValue, revision: Revision) {
     let members = Members::of(message).filter(|_| !revision.has_resource_links()).unwrap_or_default();
-    let Some(said) = members.raw("content") else {
+    let Some(message_content) = members.raw("content") else {
         return wire.extend_from_slice(message.get().as_bytes());
     };
     wire.extend_from_slice(br#"{"content":"#);
-    block(wire, said, revision);
+    block(wire, message_content, revision);
     for (name, value) in members.iter().filter(|(name, _)| *name != "content") {
         member(wire, name, value);
     }
@@ -36,7 +36,7 @@ pub(super) fn message(wire: &mut Vec<u8>, message: &RawValue, revision: Revision
 }
 
 fn block(wire: &mut Vec<u8>, raw: &RawValue, revision: Revision) {
-    // Whoever has links has everything.
+    // A revision with links has all kinds of blocks.
     let members = Members::of(raw).filter(|_| !revision.has_resource_links()).unwrap_or_default();
     let kind = members.str("type");
     let text = |name: &str| members.raw(name).filter(|raw| Kind::of(raw) == Kind::String);
@@ -46,7 +46,7 @@ fn block(wire: &mut Vec<u8>, raw: &RawValue, revision: Revision) {
             wire.extend_from_slice(uri.get().as_bytes());
         }
         (Some("audio"), _, Some(data)) if !revision.has_audio() => {
-            // A resource must have a URI, and a sound has none.
+            // A resource must have a URI, and audio has none.
             wire.extend_from_slice(br#"{"type":"resource","resource":{"uri":"about:audio""#);
             if let Some(mime_type) = text("mimeType") {
                 member(wire, "mimeType", mime_type);

@@ -1,4 +1,4 @@
-//! Entries of the four lists.
+//! Renders the entries of the four lists.
 
 use gladhand_core::operations::{Prompt, Resource, TaskSupport, Template, Tool};
 use gladhand_core::wire::Members;

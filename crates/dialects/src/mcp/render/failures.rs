@@ -1,4 +1,4 @@
-//! Calls that ended without a reply, in the codes of this dialect.
+//! Renders failures of calls as errors of this dialect.
 
 use gladhand_core::operations::{Failure, FailureKind};
 use gladhand_core::wire::json::{self, Kind, RawValue};
@@ -7,22 +7,22 @@ use gladhand_core::wire::{Id, Members};
 use serde_json::json;
 
 use super::super::errors;
-use super::super::pending::Asked;
+use super::super::pending::RequestKind;
 use super::super::revision::Revision;
 use crate::side::TASKS_EXTENSION;
 
-/// Whether the model could do something about it, so that it is a result for the model to read.
+/// Whether the model could react to the failure. It is then rendered as a result for the model.
 pub(super) fn is_for_the_model(kind: FailureKind, revision: Revision) -> bool {
     match kind {
         FailureKind::InvalidArguments | FailureKind::ToolFailed | FailureKind::Denied | FailureKind::Unanswered => true,
-        // A session's capabilities are what they are: only the model can do without.
+        // The capabilities of a session are fixed. Only the model can find another way.
         FailureKind::MissingCapability => revision.has_initialize(),
         _ => false,
     }
 }
 
-/// A failure that is no result.
-pub(super) fn failed(wire: &mut Vec<u8>, id: &Id, asked: &Asked, failure: &Failure, revision: Revision) {
+/// Renders a failure as an error.
+pub(super) fn failed(wire: &mut Vec<u8>, id: &Id, request_kind: &RequestKind, failure: &Failure, revision: Revision) {
     let message = || failure.message.clone();
     let error = match failure.kind {
         FailureKind::UnknownTool
@@ -33,7 +33,7 @@ pub(super) fn failed(wire: &mut Vec<u8>, id: &Id, asked: &Asked, failure: &Failu
             let code =
                 if revision.has_resource_not_found() { errors::RESOURCE_NOT_FOUND } else { code::INVALID_PARAMS };
             let error = rpc::Error::new(code, message());
-            match asked.uri() {
+            match request_kind.uri() {
                 Some(uri) => error.with(&json!({"uri": uri})),
                 None => error,
             }
@@ -64,7 +64,7 @@ pub(super) fn failed(wire: &mut Vec<u8>, id: &Id, asked: &Asked, failure: &Failu
     rpc::error(wire, Some(id), &error);
 }
 
-/// The code of an error as JSON-RPC writes it, to be passed on as it came; `None` for any other data.
+/// The code of a JSON-RPC error object, which is forwarded unchanged. `None` for any other data.
 fn error_code(data: &RawValue) -> Option<i64> {
     let error = Members::of(data)?;
     error.raw("message").filter(|message| Kind::of(message) == Kind::String)?;

@@ -1,7 +1,7 @@
-//! Results, errors and notices as this dialect writes them.
+//! Renders results, errors and notices in the form of a revision.
 //!
-//! Written straight into the buffer: payloads are raw JSON already. What a revision does not have
-//! (structured output, titles, result types) is left out here and nowhere else.
+//! Everything is written directly into the buffer, because payloads are already raw JSON. Members that a revision does
+//! not have (structured output, titles, result types) are left out here and nowhere else.
 
 mod content;
 mod definitions;
@@ -15,21 +15,21 @@ use gladhand_core::wire::{Id, Members, rpc};
 use super::capabilities::declaration_of_menu;
 use super::lists::{List, Page};
 use super::meta::{SERVER_INFO, SUBSCRIPTION_ID};
-use super::pending::{Asked, InFlight};
+use super::pending::{InFlight, RequestKind};
 use super::revision::{Revision, names};
 use super::{cursor, errors};
 use crate::side::{CacheHints, ServerSetup};
 
-/// How many values an answer to a request for completion may hold.
+/// Maximum number of values in a completion.
 const MAX_COMPLETIONS: usize = 100;
 
-/// The hints of what is nobody else's and good only once.
-const NEVER_KEPT: &str = r#","ttlMs":0,"cacheScope":"private""#;
+/// The cache hints of a result for one caller and one time only.
+const NEVER_CACHED: &str = r#","ttlMs":0,"cacheScope":"private""#;
 
-/// The longest description of the server, in bytes, that goes with every result of 2026-07-28.
-const BRIEF: usize = 1024;
+/// Maximum size, in bytes, of the server description in every result of 2026-07-28.
+const MAX_BRIEF_BYTES: usize = 1024;
 
-/// What is the same in every answer of a server.
+/// The constant parts of all answers of a server.
 #[derive(Debug)]
 pub(super) struct Renderer {
     server_info: String,
@@ -41,11 +41,11 @@ pub(super) struct Renderer {
     cache_hints: String,
     /// `,"resultType":"complete","_meta":{"…/serverInfo":{…}` up to where other `_meta` would go.
     complete: String,
-    /// How many entries a page of a list holds.
+    /// The number of entries per page.
     page_size: usize,
 }
 
-/// The description of a server that has a name, a version and these members.
+/// A server description with name, version and these members.
 fn named(setup: &ServerSetup, about: &[(String, Box<RawValue>)]) -> String {
     let mut info = br#"{"name":"#.to_vec();
     json::write(&mut info, &setup.identity.name);
@@ -58,8 +58,8 @@ fn named(setup: &ServerSetup, about: &[(String, Box<RawValue>)]) -> String {
 impl Renderer {
     pub(super) fn new(setup: &ServerSetup) -> Self {
         let server_info = setup.identity.description().map_or_else(|| named(setup, &setup.about), str::to_owned);
-        // A long description, such as one with icons in it, is told once and not with every result.
-        let brief = if server_info.len() <= BRIEF { server_info.clone() } else { named(setup, &[]) };
+        // A long description, for example with icons, is sent once and not with every result.
+        let brief = if server_info.len() <= MAX_BRIEF_BYTES { server_info.clone() } else { named(setup, &[]) };
         let instructions = setup.menu.instructions.as_deref().map(|text| json::to_raw(text).get().to_owned());
         let CacheHints { ttl_ms, public } = setup.menu.cache;
         let scope = if public { "public" } else { "private" };
@@ -111,7 +111,7 @@ impl Renderer {
         rpc::finish(wire);
     }
 
-    /// Appends `,"_meta":{…}` that says who serves a result (2026-07-28).
+    /// Appends `,"_meta":{…}` with the identity of the server (2026-07-28).
     pub(super) fn about_server(&self, wire: &mut Vec<u8>) {
         wire.extend_from_slice(br#","_meta":{""#);
         wire.extend_from_slice(SERVER_INFO.as_bytes());
@@ -120,7 +120,7 @@ impl Renderer {
         wire.push(b'}');
     }
 
-    /// A list with nothing in it.
+    /// An empty list.
     pub(super) fn empty_list(&self, wire: &mut Vec<u8>, id: &Id, list: List, revision: Revision) {
         let page = Page { of: list, from: 0 };
         self.page(wire, id, page, revision, &[(); 0], |_, (), _| {});
@@ -129,9 +129,9 @@ impl Renderer {
     /// The answer to a call.
     pub(super) fn outcome(&self, wire: &mut Vec<u8>, call: &InFlight, outcome: Outcome) {
         let (id, revision) = (&call.to.id, call.revision);
-        match (outcome, &call.asked) {
-            (Ok(Reply::Tool(result)), Asked::Tool) => self.tool_result(wire, id, &result, revision),
-            (Ok(reply), &Asked::Page(page)) => match (reply, page.of) {
+        match (outcome, &call.request_kind) {
+            (Ok(Reply::Tool(result)), RequestKind::Tool) => self.tool_result(wire, id, &result, revision),
+            (Ok(reply), &RequestKind::Page(page)) => match (reply, page.of) {
                 (Reply::Tools(all), List::Tools) => self.page(wire, id, page, revision, &all, definitions::tool),
                 (Reply::Resources(all), List::Resources) => {
                     self.page(wire, id, page, revision, &all, definitions::resource);
@@ -142,19 +142,19 @@ impl Renderer {
                 (Reply::Prompts(all), List::Prompts) => {
                     self.page(wire, id, page, revision, &all, definitions::prompt);
                 }
-                _ => not_asked_for(wire, id),
+                _ => mismatched_reply(wire, id),
             },
-            (Ok(Reply::Contents(contents)), Asked::Contents { .. }) => self.contents(wire, call, &contents),
-            (Ok(Reply::Prompt(prompt)), Asked::Prompt) => self.prompt(wire, id, &prompt, revision),
-            (Ok(Reply::Completion(completion)), Asked::Completion) => {
+            (Ok(Reply::Contents(contents)), RequestKind::Contents { .. }) => self.contents(wire, call, &contents),
+            (Ok(Reply::Prompt(prompt)), RequestKind::Prompt) => self.prompt(wire, id, &prompt, revision),
+            (Ok(Reply::Completion(completion)), RequestKind::Completion) => {
                 self.completion(wire, id, &completion, revision);
             }
-            (Ok(Reply::Watching(_)), Asked::Watch { .. }) => empty_result(wire, id),
-            (Err(failure), Asked::Tool) if failures::is_for_the_model(failure.kind, revision) => {
+            (Ok(Reply::Watching(_)), RequestKind::Watch { .. }) => empty_result(wire, id),
+            (Err(failure), RequestKind::Tool) if failures::is_for_the_model(failure.kind, revision) => {
                 self.tool_result(wire, id, &ToolResult::failure(&failure.message), revision);
             }
-            (Err(failure), asked) => failures::failed(wire, id, asked, &failure, revision),
-            (Ok(_), _) => not_asked_for(wire, id),
+            (Err(failure), request_kind) => failures::failed(wire, id, request_kind, &failure, revision),
+            (Ok(_), _) => mismatched_reply(wire, id),
         }
     }
 
@@ -183,7 +183,7 @@ impl Renderer {
         wire.push(b']');
         extras(wire, &contents.extra, &["contents", "resultType", "ttlMs", "cacheScope", "_meta"]);
         let has_asked = call.origin.as_ref().is_some_and(|origin| origin.has_asked);
-        let hints = if has_asked { NEVER_KEPT } else { &self.cache_hints };
+        let hints = if has_asked { NEVER_CACHED } else { &self.cache_hints };
         self.finish_cacheable(wire, call.revision, hints, carried_meta(&contents.extra));
     }
 
@@ -242,7 +242,7 @@ impl Renderer {
         self.finish_cacheable(wire, revision, &self.cache_hints, None);
     }
 
-    /// Closes a result that may be kept for a while, where a revision can say so.
+    /// Closes a result with cache hints, if the revision has them.
     fn finish_cacheable(&self, wire: &mut Vec<u8>, revision: Revision, hints: &str, carried_meta: Option<&RawValue>) {
         if revision.has_result_types() {
             wire.extend_from_slice(hints.as_bytes());
@@ -252,7 +252,7 @@ impl Renderer {
 
     /// Closes a result that has at least one member, and its line.
     fn finish_result(&self, wire: &mut Vec<u8>, revision: Revision, carried_meta: Option<&RawValue>) {
-        // Who serves the result is for us to say, whoever it came from.
+        // We are the server of the result, also if it comes from an upstream.
         let carried = carried_meta.and_then(Members::of).unwrap_or_default();
         let carried = carried.iter().filter(|(name, _)| *name != SERVER_INFO);
         if revision.has_result_types() {
@@ -277,15 +277,15 @@ impl Renderer {
     }
 }
 
-/// The result that says no more than that it is done (handshake era).
+/// An empty result (handshake era).
 pub(super) fn empty_result(wire: &mut Vec<u8>, id: &Id) {
     rpc::begin_result(wire, id);
     wire.extend_from_slice(b"{}");
     rpc::finish(wire);
 }
 
-fn not_asked_for(wire: &mut Vec<u8>, id: &Id) {
-    let error = errors::internal("internal", "the answer is not what was asked for".to_owned(), None);
+fn mismatched_reply(wire: &mut Vec<u8>, id: &Id) {
+    let error = errors::internal("internal", "the reply does not belong to the request".to_owned(), None);
     rpc::error(wire, Some(id), &error);
 }
 
@@ -307,7 +307,7 @@ fn member(wire: &mut Vec<u8>, name: &str, value: &RawValue) {
     wire.extend_from_slice(value.get().as_bytes());
 }
 
-/// Appends `,"name":"text"` if there is one.
+/// Appends `,"name":"text"` if there is a text.
 fn text_member(wire: &mut Vec<u8>, name: &str, text: Option<&str>) {
     if let Some(text) = text {
         wire.push(b',');
@@ -317,14 +317,14 @@ fn text_member(wire: &mut Vec<u8>, name: &str, text: Option<&str>) {
     }
 }
 
-/// Appends members that are carried untouched, apart from those that are ours to write.
+/// Appends members that are carried unchanged, except those that we write ourselves.
 fn extras(wire: &mut Vec<u8>, extra: &[(String, Box<RawValue>)], ours: &[&str]) {
     for (name, value) in extra.iter().filter(|(name, _)| !ours.contains(&name.as_str())) {
         member(wire, name, value);
     }
 }
 
-/// The `_meta` among members that are carried.
+/// The `_meta` among carried members.
 fn carried_meta(extra: &[(String, Box<RawValue>)]) -> Option<&RawValue> {
     extra.iter().rev().find(|(name, _)| name == "_meta").map(|(_, value)| &**value)
 }

@@ -1,4 +1,4 @@
-//! What a downstream is told unasked.
+//! Renders notices.
 
 use gladhand_core::operations::{Log, Progress};
 use gladhand_core::wire::json::{self, RawValue};
@@ -21,7 +21,7 @@ pub(in super::super) fn progress(wire: &mut Vec<u8>, token: &RawValue, progress:
     rpc::finish(wire);
 }
 
-/// A number without a needless fraction: `1` rather than `1.0`.
+/// A number without an unnecessary fraction: `1` instead of `1.0`.
 fn number(wire: &mut Vec<u8>, number: f64) {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         json::write(wire, &(number as i64));

@@ -1,4 +1,4 @@
-//! What a call asked for, and so what its answer means.
+//! The kind of a call, which determines how its answer is parsed.
 
 use gladhand_core::negotiation::Side;
 use gladhand_core::operations::{Failure, FailureKind, Operation, Outcome, Reply};
@@ -9,25 +9,25 @@ use super::{results, visits};
 use crate::mcp::capabilities;
 use crate::mcp::errors::MISSING_CLIENT_CAPABILITY;
 
-/// What a call asked for.
+/// The kind of a call.
 #[derive(Debug)]
-pub(super) enum Asked {
-    /// A tool's result: the tool's name.
+pub(super) enum CallKind {
+    /// A tool call, with the tool's name.
     Tool { name: String },
-    /// A list, as far as it has come.
+    /// A list, with the pages so far.
     List(Pages),
-    /// What is in a resource: its URI.
+    /// The contents of a resource, with its URI.
     Contents { uri: String },
-    /// Word of a resource's changes: its URI.
+    /// A subscription to a resource, with its URI.
     Watch { uri: String },
-    /// A prompt, filled in: its name.
+    /// A prompt, with its name.
     Prompt { name: String },
-    /// What an argument could be.
+    /// The completion of an argument.
     Completion,
 }
 
-impl Asked {
-    pub(super) fn by(operation: &Operation<'_>) -> Self {
+impl CallKind {
+    pub(super) fn of(operation: &Operation<'_>) -> Self {
         if let Some(pages) = Pages::of(operation) {
             return Self::List(pages);
         }
@@ -40,7 +40,7 @@ impl Asked {
         }
     }
 
-    /// What a complete result means; lists are turned page by page elsewhere.
+    /// Parses a complete result. The pages of lists are handled elsewhere.
     pub(super) fn outcome(&self, members: &Members<'_>) -> Outcome {
         match self {
             Self::Tool { .. } => results::tool_result(members).map(Reply::Tool),
@@ -51,7 +51,7 @@ impl Asked {
         }
     }
 
-    /// What an error of the upstream means to the caller; its own words stay with it.
+    /// The failure for an error of the upstream. The upstream's error object is kept as data.
     pub(super) fn failure(&self, error: &RawValue) -> Failure {
         let members = Members::of(error).unwrap_or_default();
         let message = members.str("message").unwrap_or_default();
@@ -66,8 +66,8 @@ impl Asked {
             visits::pages(error).into_iter().filter_map(|page| Some(Members::of(page)?.str("url")?.into_owned()));
         let pages = pages.collect::<Vec<_>>().join(", ");
         let failure = match (self, code, reason.as_deref()) {
-            (Self::Tool { name }, Some(-32602), _) if says_there_is_no("tool", &message) => Failure::unknown_tool(name),
-            (Self::Prompt { name }, Some(-32602), _) if says_there_is_no("prompt", &message) => {
+            (Self::Tool { name }, Some(-32602), _) if reports_unknown("tool", &message) => Failure::unknown_tool(name),
+            (Self::Prompt { name }, Some(-32602), _) if reports_unknown("prompt", &message) => {
                 Failure::unknown_prompt(name)
             }
             (Self::Contents { uri } | Self::Watch { uri }, Some(-32002), _) => Failure::unknown_resource(uri),
@@ -82,27 +82,27 @@ impl Asked {
             _ if message.is_empty() => results::upstream_error("the upstream answered with an error"),
             _ => results::upstream_error(message),
         };
-        // There is no such method, or it takes no such parameters: that will be so the next time too.
+        // The method or its parameters are wrong. A retry would fail too.
         let is_lasting = matches!(code, Some(-32602 | -32601));
         Failure { data: Some(error.to_owned()), is_lasting, ..failure }
     }
 }
 
-/// Whether the message of a `-32602` says that there is no such thing: servers have no code for it.
-fn says_there_is_no(what: &str, message: &str) -> bool {
+/// Whether the message of a `-32602` says that there is no such item: servers have no separate code for it.
+fn reports_unknown(item: &str, message: &str) -> bool {
     let message = message.to_lowercase();
-    message.contains(what) && (message.contains("unknown") || message.contains("not found"))
+    message.contains(item) && (message.contains("unknown") || message.contains("not found"))
 }
 
-/// The capability that an upstream says it needs of us.
+/// The client capability that an upstream requires.
 fn required(data: &Members<'_>) -> Option<String> {
     let declared = capabilities::declared(Side::Client, &data.object("requiredCapabilities")?).ok()?;
-    // A part sorts behind its whole and says more.
+    // A part sorts after its capability and is more specific.
     declared.into_keys().next_back().map(|capability| capability.0.into_owned())
 }
 
-/// What kind of result this is; `Err` for one that nobody can make sense of.
-pub(super) fn kind<'a>(members: &Members<'a>) -> Result<ResultKind, &'a RawValue> {
+/// The kind of a result. `Err` for an unknown kind.
+pub(super) fn result_kind<'a>(members: &Members<'a>) -> Result<ResultKind, &'a RawValue> {
     let Some(kind) = members.raw("resultType") else { return Ok(ResultKind::Complete) };
     match json::string(kind).as_deref() {
         Some("complete") => Ok(ResultKind::Complete),
@@ -112,13 +112,13 @@ pub(super) fn kind<'a>(members: &Members<'a>) -> Result<ResultKind, &'a RawValue
     }
 }
 
-/// What a result is.
+/// The kind of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResultKind {
-    /// The end of the call.
+    /// The call has ended.
     Complete,
-    /// Questions, or a wish to be asked again.
+    /// The upstream asks questions, or asks for a repetition.
     InputRequired,
-    /// Something to come back for.
+    /// The call became a task.
     Task,
 }
