@@ -1,7 +1,8 @@
 //! Where file tools may read and write freely, and where only with approval.
 //!
-//! Decisions are about real paths: links and `..` are resolved first. A file is opened before the decision, and the
-//! checked path must lead to the file that was opened. So changing a link in between gains nothing.
+//! Decisions are about real paths and about every name on the way to them: links and `..` are resolved first, and the
+//! strictest decision counts. A file is opened before the decision, and the checked path must lead to the file that was
+//! opened. So changing a link in between gains nothing.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs::Metadata;
@@ -9,6 +10,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use super::links::{LinkTargets, names_on_the_way};
 use super::secrets;
 use crate::contract::{Guarded, GuardedPath, Run};
 use crate::outcome::Problem;
@@ -96,7 +98,7 @@ impl AccessRules {
 }
 
 /// The access decision for a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Decision {
     /// It may be used.
     Free,
@@ -115,6 +117,7 @@ pub(crate) struct Bounds {
     /// Places that were approved for this call.
     approved: Vec<GuardedPath>,
     linked_secrets: Arc<OnceLock<HashSet<(u64, u64)>>>,
+    link_targets: Arc<OnceLock<LinkTargets>>,
 }
 
 impl Bounds {
@@ -127,6 +130,7 @@ impl Bounds {
             workspace: workspace.filter(|folder| folder.parent().is_some()),
             approved: run.approved.to_vec(),
             linked_secrets: Arc::default(),
+            link_targets: Arc::default(),
         }
     }
 
@@ -138,7 +142,7 @@ impl Bounds {
             Access::Write => real(path)?,
         };
         let about = real.symlink_metadata().ok();
-        match self.decide(&real, about.as_ref(), access) {
+        match self.decide(path, &real, about.as_ref(), access) {
             Decision::Free | Decision::Private => None,
             Decision::Guarded(why) => Some(GuardedPath { path: real, why }),
         }
@@ -190,8 +194,9 @@ impl Bounds {
 
     fn check(&self, path: &Path, real: &Path, about: Option<&Metadata>, access: Access) -> Result<(), Problem> {
         let covers = |why: Guarded| self.approved.iter().any(|place| place.why >= why && real.starts_with(&place.path));
+        let decision = self.decide(path, real, about, access);
         let path = path.display();
-        match self.decide(real, about, access) {
+        match decision {
             Decision::Free => Ok(()),
             Decision::Guarded(why) if covers(why) => Ok(()),
             Decision::Guarded(why) => Err(Problem::plain(format!("{path} {} and was not approved", why.words()))),
@@ -199,24 +204,51 @@ impl Bounds {
         }
     }
 
-    fn decide(&self, real: &Path, about: Option<&Metadata>, access: Access) -> Decision {
+    /// The strictest decision about a real path and the names on the way to it.
+    fn decide(&self, path: &Path, real: &Path, about: Option<&Metadata>, access: Access) -> Decision {
+        let named = names_on_the_way(path).iter().map(|name| self.decide_by_name(name, access)).max();
+        named
+            .unwrap_or(Decision::Free)
+            .max(self.decide_by_name(real, access))
+            .max(self.decide_by_place(real, about, access))
+    }
+
+    /// The decision from the name alone, for a real path or a name on the way to it.
+    fn decide_by_name(&self, name: &Path, access: Access) -> Decision {
+        let mut below = self.free_folders().filter_map(|folder| Some((folder, name.strip_prefix(folder).ok()?)));
+        if self.rules.is_private(name) || secrets::shows_process(name) {
+            Decision::Private
+        } else if secrets::may_hold_secrets(name) {
+            Decision::Guarded(Guarded::Secret)
+        } else if access == Access::Write && below.any(|(folder, below)| secrets::steers_programs(folder, below)) {
+            Decision::Guarded(Guarded::Steering)
+        } else {
+            Decision::Free
+        }
+    }
+
+    /// The decision from the folders around a real path and from other names of the same file.
+    fn decide_by_place(&self, real: &Path, about: Option<&Metadata>, access: Access) -> Decision {
         let is_in = |folders: &[PathBuf]| folders.iter().any(|folder| real.starts_with(folder));
-        let AccessRules { roots, readable, sensitive, .. } = &*self.rules;
-        let is_readable = access == Access::Read && is_in(readable);
-        if self.rules.is_private(real) || secrets::shows_process(real) {
-            return Decision::Private;
+        let is_readable = access == Access::Read && is_in(&self.rules.readable);
+        let targets = self
+            .link_targets
+            .get_or_init(|| LinkTargets::below(self.free_folders().chain(&self.rules.home).map(PathBuf::as_path)));
+        let is_sensitive = is_in(&self.rules.sensitive) && !is_readable;
+        if is_sensitive || is_in(&targets.secrets) || self.is_linked_secret(about) {
+            Decision::Guarded(Guarded::Secret)
+        } else if access == Access::Write && is_in(&targets.steering) {
+            Decision::Guarded(Guarded::Steering)
+        } else if is_readable || self.free_folders().any(|folder| real.starts_with(folder)) {
+            Decision::Free
+        } else {
+            Decision::Guarded(Guarded::Outside)
         }
-        if secrets::may_hold_secrets(real) || is_in(sensitive) && !is_readable || self.is_linked_secret(about) {
-            return Decision::Guarded(Guarded::Secret);
-        }
-        let around = roots.iter().chain(&self.workspace);
-        let mut below = around.filter_map(|folder| Some((folder, real.strip_prefix(folder).ok()?))).peekable();
-        if below.peek().is_none() {
-            return if is_readable { Decision::Free } else { Decision::Guarded(Guarded::Outside) };
-        }
-        let is_steering =
-            access == Access::Write && below.any(|(folder, below)| secrets::steers_programs(folder, below));
-        if is_steering { Decision::Guarded(Guarded::Steering) } else { Decision::Free }
+    }
+
+    /// Folders that are read and written freely.
+    fn free_folders(&self) -> impl Iterator<Item = &PathBuf> {
+        self.rules.roots.iter().chain(&self.workspace)
     }
 
     /// Whether a file is a hard link to a file in a sensitive place.
@@ -236,17 +268,21 @@ impl SecretFiles {
     /// Uses the paths of the settings.
     pub fn new(settings: &WorkbenchSettings) -> Self {
         let rules = Arc::new(AccessRules::new(settings));
-        Self(Bounds { rules, workspace: None, approved: Vec::new(), linked_secrets: Arc::default() })
+        let (linked_secrets, link_targets) = Default::default();
+        Self(Bounds { rules, workspace: None, approved: Vec::new(), linked_secrets, link_targets })
     }
 
-    /// The same rules for another call: hard links are searched again.
+    /// The same rules for another call: links are searched again.
     pub fn for_another_call(&self) -> Self {
-        Self(Bounds { linked_secrets: Arc::default(), ..self.0.clone() })
+        Self(Bounds { linked_secrets: Arc::default(), link_targets: Arc::default(), ..self.0.clone() })
     }
 
     /// Whether the file or folder at a real path is one of them.
     pub fn contain(&self, real: &Path, about: &Metadata) -> bool {
-        matches!(self.0.decide(real, Some(about), Access::Read), Decision::Guarded(Guarded::Secret) | Decision::Private)
+        matches!(
+            self.0.decide(real, real, Some(about), Access::Read),
+            Decision::Guarded(Guarded::Secret) | Decision::Private
+        )
     }
 }
 
@@ -326,6 +362,7 @@ mod tests {
                 workspace: Some(self.at("work")),
                 approved: approved.to_vec(),
                 linked_secrets: Arc::default(),
+                link_targets: Arc::default(),
             }
         }
     }
@@ -451,6 +488,45 @@ mod tests {
     }
 
     #[cfg(target_os = "linux")]
+    #[test]
+    fn a_link_at_a_known_place_guards_its_target() {
+        let home = Home::new();
+        std::fs::create_dir_all(home.at("work/dotfiles/aws")).unwrap();
+        std::fs::create_dir_all(home.at("work/.git/hooks")).unwrap();
+        let files = ["dotfiles/aws/credentials", "dotfiles/netrc", "production", "dotfiles/bashrc", "tool", "plain"];
+        for file in files {
+            std::fs::write(home.at("work").join(file), "x").unwrap();
+        }
+        symlink("work/dotfiles/aws", home.at(".aws")).unwrap();
+        symlink("work/dotfiles/netrc", home.at(".netrc")).unwrap();
+        symlink("production", home.at("work/.env.local")).unwrap();
+        symlink("dotfiles/bashrc", home.at("work/.bashrc")).unwrap();
+        symlink("../../tool", home.at("work/.git/hooks/pre-commit")).unwrap();
+        symlink(".", home.at("work/.ssh")).unwrap();
+        let bounds = home.bounds(&[]);
+        for secret in [
+            ".aws/credentials",
+            ".netrc",
+            "work/.env.local",
+            "work/dotfiles/aws/credentials",
+            "work/dotfiles/netrc",
+            "work/production",
+            "work/.ssh/plain",
+        ] {
+            let place = bounds.reach(&home.at(secret), Access::Read).unwrap();
+            assert_eq!(place.why, Guarded::Secret, "{secret}");
+            assert!(bounds.open(&home.at(secret)).is_err(), "{secret}");
+            assert!(home.bounds(&[place]).open(&home.at(secret)).is_ok(), "{secret}");
+        }
+        for steering in ["work/.bashrc", "work/dotfiles/bashrc", "work/.git/hooks/pre-commit", "work/tool"] {
+            let place = bounds.reach(&home.at(steering), Access::Write).unwrap();
+            assert_eq!(place.why, Guarded::Steering, "{steering}");
+            assert!(bounds.write_to(&home.at(steering)).is_err(), "{steering}");
+        }
+        assert!(bounds.open(&home.at("work/plain")).is_ok(), "a link to the folder itself guards nothing else");
+        assert!(bounds.write_to(&home.at("work/plain")).is_ok());
+    }
+
     #[test]
     fn the_environment_of_a_process_is_private() {
         let home = Home::new();

@@ -3,6 +3,7 @@
 pub(crate) mod bounds;
 pub(crate) mod glob;
 pub(crate) mod grep;
+mod links;
 pub(crate) mod list;
 pub(crate) mod patch;
 pub(crate) mod read;

@@ -174,7 +174,7 @@ pub fn may_hold_secrets(real: &Path) -> bool {
 
 /// Folders and files of a workspace that decide which programs run, or what agents do: hooks, settings of editors,
 /// shells and desktops, servers and instructions of agents. Each is one or more components. Case does not matter.
-const STEERING: &[&str] = &[
+pub(super) const STEERING: &[&str] = &[
     // Version control.
     ".git",
     ".gitconfig",

@@ -14,6 +14,9 @@ use crate::input::Input;
 use crate::outcome::{Outcome, Problem, blocking, done};
 use parse::{Change, Section};
 
+/// Maximum size of a file that is changed.
+const MAX_BYTES: u64 = 16 << 20;
+
 /// All files that a patch changes, reads or creates.
 pub(super) fn paths(input: &Input, folder: &Path) -> Vec<PathBuf> {
     let sections = parse::parse(input.text("input").unwrap_or_default()).unwrap_or_default();
@@ -57,10 +60,13 @@ fn apply(sections: &[Section], folder: &Path, bounds: &Bounds) -> Outcome {
                 let unread = |why| Problem::plain(format!("Failed to read file to update: {why}"));
                 let mut text = String::new();
                 // A path that was approved for writing may be read as well.
-                let read = bounds.open(&path).map_err(Problem::into_message).and_then(|mut file| {
-                    file.read_to_string(&mut text).map_err(|error| format!("{}: {error}", path.display()))
+                let read = bounds.open(&path).map_err(Problem::into_message).and_then(|file| {
+                    let read = file.take(MAX_BYTES + 1).read_to_string(&mut text);
+                    read.map_err(|error| format!("{}: {error}", path.display()))
                 });
-                read.map_err(unread)?;
+                if read.map_err(unread)? as u64 > MAX_BYTES {
+                    return Err(unread(format!("{} has more than {} MiB", path.display(), MAX_BYTES >> 20)));
+                }
                 let text = locate::replace(&text, chunks).map_err(|missing| Problem::plain(missing.of(&path)))?;
                 match moves_to {
                     None => {
