@@ -15,6 +15,7 @@ mod errors;
 mod header_params;
 pub mod http;
 mod ids;
+mod kept_notices;
 mod listen;
 mod lists;
 mod message;

@@ -2,6 +2,7 @@
 //!
 //! The gate is asked for each notice. What is about a call goes by the call's lane, what is for the session by the
 //! main one, what is for a listener by the listener's. Changes that come before a session is open are owed to it, once.
+//! What is about a parked call is kept for the caller's next request (`kept_notices`).
 
 use gladhand_accord::Side;
 use gladhand_operations::{CallId, Level, Log, Notice, Progress, Update};
@@ -24,6 +25,9 @@ impl McpServer {
     pub(super) fn tell(&mut self, notice: Notice, out: &mut Output<'_>) {
         if let Some(change) = Change::of(&notice) {
             return self.tell_changed(change, out);
+        }
+        if let Some(call) = notice.about().filter(|call| self.is_parked(*call)) {
+            return self.keep_notice(call, notice);
         }
         match notice {
             Notice::Progress(call, progress) => self.tell_progress(call, &progress, out),

@@ -12,12 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_accord::Side;
-use gladhand_operations::{CallId, Failure, Outcome, ScopeRecord, TaskWish, outcome_weight};
+use gladhand_operations::{CallId, Failure, Notice, Outcome, ScopeRecord, TaskWish, outcome_weight};
 use gladhand_wire::json::{self, RawValue};
 use gladhand_wire::{Members, rpc};
 
 use super::capabilities::InForce;
 use super::errors;
+use super::kept_notices::KeptNotices;
 use super::pending::Awaited;
 use super::requests::Wishes;
 use super::server::{McpServer, Request};
@@ -80,6 +81,8 @@ struct Waiting {
     expires: Duration,
     /// A call need not wait for its answers: what it ended with is kept for the caller that comes back.
     outcome: Option<Kept>,
+    /// Notices about the call since its request was answered.
+    notices: KeptNotices,
 }
 
 /// An outcome that is kept.
@@ -94,6 +97,11 @@ struct Kept {
 impl Parked {
     pub(super) fn deadline(&self) -> Option<Duration> {
         self.all.front().map(|waiting| waiting.expires)
+    }
+
+    /// How many bytes of notices are kept.
+    pub(super) fn held(&self) -> usize {
+        self.all.iter().map(|waiting| waiting.notices.bytes()).sum()
     }
 }
 
@@ -175,13 +183,27 @@ impl McpServer {
         self.render.about_server(&mut out.wire);
         out.wire.push(b'}');
         rpc::finish(&mut out.wire);
+        let notices = KeptNotices::new(waiting.progress_token.is_some(), waiting.log_level);
         self.pending.change(call, |call| {
             call.awaited = Awaited::Parked;
-            // What is said about a request ends with its answer.
+            // The caller names a token and a level for each request. Until the next one, notices are kept.
             (call.progress_token, call.log_level) = (None, None);
         });
         let expires = ambient.now.elapsed + PATIENCE;
-        self.parked.all.push_back(Waiting { handle, call, expires, outcome: None });
+        self.parked.all.push_back(Waiting { handle, call, expires, outcome: None, notices });
+    }
+
+    /// Whether a call waits for its caller to come back.
+    pub(super) fn is_parked(&self, call: CallId) -> bool {
+        self.pending.get(call).is_some_and(|call| call.awaited == Awaited::Parked)
+    }
+
+    /// Keeps a notice about a parked call for the caller's next request.
+    pub(super) fn keep_notice(&mut self, call: CallId, notice: Notice) {
+        let party = self.pending.get(call).and_then(|call| call.party);
+        if let Some(waiting) = self.parked.all.iter_mut().find(|waiting| waiting.call == call) {
+            waiting.notices.push(notice, &*self.setup.storage, party);
+        }
     }
 
     /// A caller comes back with answers.
@@ -200,7 +222,7 @@ impl McpServer {
         if !self.has_room_for(request.party) {
             return self.refuse(&request.to, &errors::busy("calls in flight"), out);
         }
-        let Some(Waiting { call, outcome, .. }) = self.parked.all.remove(at) else { return };
+        let Some(Waiting { call, outcome, notices, .. }) = self.parked.all.remove(at) else { return };
         self.pending.change(call, |call| {
             call.awaited = Awaited::ByRequest;
             call.to = request.to;
@@ -210,6 +232,8 @@ impl McpServer {
             call.progress = None;
             call.log_level = wishes.log_level;
         });
+        // Before the response, whether that is the outcome or further questions.
+        notices.into_notices().for_each(|notice| self.tell(notice, out));
         if let Some(outcome) = outcome {
             return self.resolve(call, outcome.outcome, ambient, out);
         }
