@@ -14,6 +14,7 @@ mod errors;
 mod header_params;
 pub mod http;
 mod ids;
+mod kept_notices;
 mod listen;
 mod lists;
 mod message;

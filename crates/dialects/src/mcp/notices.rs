@@ -1,7 +1,8 @@
 //! Sends notices to a downstream.
 //!
 //! The gate decides on each notice. A notice about a call uses the call's lane, one for the session the main lane, one
-//! for a listener the listener's lane. Changes before the session is open are sent once it is open.
+//! for a listener the listener's lane. Changes before the session is open are sent once it is open. Notices about a
+//! parked call are kept for the caller's next request (`kept_notices`).
 
 use gladhand_core::negotiation::Side;
 use gladhand_core::operations::{CallId, Level, Log, Notice, Progress, Update};
@@ -24,6 +25,9 @@ impl McpServer {
     pub(super) fn send_notice(&mut self, notice: Notice, out: &mut Output<'_>) {
         if let Some(change) = Change::of(&notice) {
             return self.report_list_change(change, out);
+        }
+        if let Some(call) = notice.about().filter(|call| self.is_parked(*call)) {
+            return self.keep_notice(call, notice);
         }
         match notice {
             Notice::Progress(call, progress) => self.send_progress(call, &progress, out),

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_core::negotiation::Side;
-use gladhand_core::operations::{CallId, Failure, Outcome, ScopeRecord, TaskWish, outcome_weight};
+use gladhand_core::operations::{CallId, Failure, Notice, Outcome, ScopeRecord, TaskWish, outcome_weight};
 use gladhand_core::wire::json::{self, RawValue};
 use gladhand_core::wire::{Members, rpc};
 
 use super::capabilities::InForce;
 use super::errors;
+use super::kept_notices::KeptNotices;
 use super::pending::OutcomeRecipient;
 use super::requests::NoticeOptions;
 use super::server::{McpServer, Request};
@@ -79,6 +80,8 @@ struct Waiting {
     expires: Duration,
     /// A call may end without its answers. The outcome is then kept until the caller returns.
     outcome: Option<Kept>,
+    /// Notices about the call since its request was answered.
+    notices: KeptNotices,
 }
 
 /// A kept outcome.
@@ -93,6 +96,11 @@ struct Kept {
 impl Parked {
     pub(super) fn deadline(&self) -> Option<Duration> {
         self.all.front().map(|waiting| waiting.expires)
+    }
+
+    /// How many bytes of notices are kept.
+    pub(super) fn held(&self) -> usize {
+        self.all.iter().map(|waiting| waiting.notices.bytes()).sum()
     }
 }
 
@@ -174,13 +182,27 @@ impl McpServer {
         self.render.about_server(&mut out.wire);
         out.wire.push(b'}');
         rpc::finish(&mut out.wire);
+        let notices = KeptNotices::new(waiting.progress_token.is_some(), waiting.log_level);
         self.pending.change(call, |call| {
             call.recipient = OutcomeRecipient::Parked;
-            // Notices about a request end with its answer.
+            // The caller names a token and a level for each request. Until the next one, notices are kept.
             (call.progress_token, call.log_level) = (None, None);
         });
         let expires = ambient.now.elapsed + PARKED_TIMEOUT;
-        self.parked.all.push_back(Waiting { handle, call, expires, outcome: None });
+        self.parked.all.push_back(Waiting { handle, call, expires, outcome: None, notices });
+    }
+
+    /// Whether a call waits for its caller to come back.
+    pub(super) fn is_parked(&self, call: CallId) -> bool {
+        self.pending.get(call).is_some_and(|call| call.recipient == OutcomeRecipient::Parked)
+    }
+
+    /// Keeps a notice about a parked call for the caller's next request.
+    pub(super) fn keep_notice(&mut self, call: CallId, notice: Notice) {
+        let party = self.pending.get(call).and_then(|call| call.party);
+        if let Some(waiting) = self.parked.all.iter_mut().find(|waiting| waiting.call == call) {
+            waiting.notices.push(notice, &*self.setup.storage, party);
+        }
     }
 
     /// Handles a caller that returns with answers.
@@ -199,7 +221,7 @@ impl McpServer {
         if !self.has_room_for(request.party) {
             return self.refuse(&request.to, &errors::busy("calls in flight"), out);
         }
-        let Some(Waiting { call, outcome, .. }) = self.parked.all.remove(at) else { return };
+        let Some(Waiting { call, outcome, notices, .. }) = self.parked.all.remove(at) else { return };
         self.pending.change(call, |call| {
             call.recipient = OutcomeRecipient::ByRequest;
             call.to = request.to;
@@ -209,6 +231,8 @@ impl McpServer {
             call.progress = None;
             call.log_level = notice_options.log_level;
         });
+        // Before the response, whether that is the outcome or further questions.
+        notices.into_notices().for_each(|notice| self.send_notice(notice, out));
         if let Some(outcome) = outcome {
             return self.resolve(call, outcome.outcome, ambient, out);
         }

@@ -401,6 +401,6 @@ impl Server for McpServer {
     }
 
     fn held(&self) -> usize {
-        self.pending.held() + self.batches.held()
+        self.pending.held() + self.batches.held() + self.parked.held()
     }
 }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use gladhand_core::operations::{CallId, ToolResult};
 use gladhand_dialects::Party;
 use gladhand_dialects::storage::{Reservation, Storage};
 use serde_json::json;
 
-use crate::parked::{again, asked, call};
+use crate::parked::{again, asked, call, hearing, progress};
 use crate::questions::{ask, delivered, form};
 use crate::tasks::{about, extended, extended_task, get, legacy_call, legacy_task, session, with_tasks};
 use crate::*;
@@ -123,7 +124,7 @@ fn tasks_of_all_sides_share_a_storage_and_free_it() {
     assert_eq!(ended(&mut second, 1, 5 * MIB), ["completed"]);
     let (_, id) = legacy_task(&mut second, "1");
     second.line(&about("2", "tasks/cancel", &id));
-    second.advance(std::time::Duration::from_secs(24 * 60 * 60));
+    second.advance(Duration::from_secs(24 * 60 * 60));
     assert_eq!(shelf.taken(), 0, "expired tasks must free their storage");
     // Without storage for a task itself, no task is created.
     let mut full = session(Shelf::of(1500).setup());
@@ -202,6 +203,45 @@ fn outcomes_of_parked_calls_are_kept_up_to_the_limits() {
     let (call, state) = parked(&mut full, 1);
     full.resolve(call, large(2 * MIB));
     assert!(only(full.line(&again("2", "", &state))).to_string().contains(NOT_KEPT));
+}
+
+#[test]
+fn notices_of_parked_calls_are_kept_up_to_the_bounds() {
+    let shelf = Shelf::of(20_000);
+    let mut server = TestServer::pinned(&DIALECT, shelf.setup()).holding();
+    let parked = |server: &mut TestServer, id: u64| {
+        let call = delivered(server, &hearing(call(&id.to_string()), id, "debug"));
+        let (_, state) = asked(ask(server, call, id, form().named("a")), id);
+        (call, state)
+    };
+    let mut told = |steps: u32, bytes: usize| -> Vec<f64> {
+        let (call, state) = parked(&mut server, 1);
+        for step in 1..=steps {
+            assert_eq!(server.notice(progress(call, step.into(), bytes)), NOTHING);
+        }
+        assert!(shelf.taken() <= 16 * 1024);
+        let lines = server.line(&hearing(again("2", "", &state), 2, "debug"));
+        assert_eq!(shelf.taken(), 0);
+        lines.iter().filter_map(|line| value(line)["params"]["progress"].as_f64()).collect()
+    };
+    let last = |count: u32, of: u32| (of - count + 1..=of).map(f64::from).collect::<Vec<_>>();
+    assert_eq!(told(100, 0), last(64, 100), "the newest 64");
+    assert_eq!(told(100, 1000), last(15, 100), "the newest 16 KiB");
+    assert_eq!(told(3, 16 * 1024), last(0, 3), "none that is larger than all may be");
+    // All calls together have a bound, too.
+    let (first, second) = (parked(&mut server, 1), parked(&mut server, 2));
+    for step in 1..=20 {
+        server.notice(progress(first.0, step.into(), 1000));
+    }
+    for step in 1..=20 {
+        server.notice(progress(second.0, step.into(), 1000));
+    }
+    assert!(shelf.taken() <= 20_000);
+    assert_eq!(server.line(&hearing(again("3", "", &first.1), 3, "debug")).len(), 16, "and the questions");
+    let lines = server.line(&hearing(again("4", "", &second.1), 4, "debug"));
+    assert_eq!((lines.len(), &value(&lines[0])["params"]["progress"]), (4, &json!(18)), "the newest that have room");
+    server.advance(Duration::from_secs(600));
+    assert_eq!((shelf.taken(), server.door.held()), (0, 0), "a caller that does not come back leaves nothing");
 }
 
 #[test]

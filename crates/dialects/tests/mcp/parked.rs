@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gladhand_core::operations::{CallId, Failure, FailureKind, Notice, Progress, Question, QuestionId};
+use gladhand_core::operations::{CallId, Failure, FailureKind, Level, Log, Notice, Progress, Question, QuestionId};
 use gladhand_dialects::{CacheHints, Lane, Party, Stop};
 use serde_json::json;
 
@@ -263,27 +263,89 @@ fn the_outcome_of_a_parked_call_is_kept_for_its_caller() {
     assert_eq!((server.cancelled.len(), server.door.deadline()), (0, None), "an ended call must not be cancelled");
 }
 
+/// The same request with a progress token and a log level.
+pub(crate) fn hearing(line: String, token: u64, level: &str) -> String {
+    let wishes = format!(r#""_meta":{{"progressToken":{token},"io.modelcontextprotocol/logLevel":"{level}","#);
+    line.replace(r#""_meta":{"#, &wishes)
+}
+
+/// A progress report with a message of so many bytes.
+pub(crate) fn progress(call: CallId, step: f64, bytes: usize) -> Notice {
+    Notice::Progress(call, Progress { progress: step, total: None, message: Some("x".repeat(bytes)) })
+}
+
+fn log(call: CallId, level: Level) -> Notice {
+    Notice::Log(Some(call), Log::new(level, None, gladhand_core::wire::json::to_raw(&level.word())))
+}
+
 #[test]
 fn notices_of_a_call_follow_its_newest_request() {
     let mut server = server().holding();
-    let token =
-        |line: String, token: &str| line.replace(r#""_meta":{"#, &format!(r#""_meta":{{"progressToken":{token},"#));
-    let progress = |step: f64| Progress { progress: step, total: None, message: None };
     server.lane = Lane(1);
-    let id = delivered(&mut server, &token(call("1"), "10"));
-    let told = only(server.notice(Notice::Progress(id, progress(1.0))));
+    let id = delivered(&mut server, &hearing(call("1"), 10, "info"));
+    let told = only(server.notice(progress(id, 1.0, 0)));
     assert_eq!(told["params"]["progressToken"], 10);
     let (_, state) = asked(ask(&mut server, id, 1, form().named("a")), 1);
-    assert_eq!(server.notice(Notice::Progress(id, progress(2.0))), NOTHING, "nobody listens");
     assert!(server.hung_up(Lane(1)).is_empty() && server.cancelled.is_empty(), "the exchange has no call any more");
     server.line(&cancel("1"));
     assert!(server.cancelled.is_empty() && server.dropped.len() == 1, "the request cannot be cancelled any more");
     server.lane = Lane(2);
-    server.line(&token(again("2", &format!(r#""a":{YES}"#), &state), "20"));
-    let told = only(server.notice(Notice::Progress(id, progress(1.0))));
+    assert_eq!(server.line(&hearing(again("2", &format!(r#""a":{YES}"#), &state), 20, "info")), NOTHING);
+    let told = only(server.notice(progress(id, 1.0, 0)));
     assert_eq!((&told["params"]["progressToken"], server.lanes.as_slice()), (&json!(20), [Lane(2)].as_slice()));
     server.hung_up(Lane(2));
     assert_eq!(server.cancelled, [id]);
+}
+
+#[test]
+fn notices_between_two_rounds_precede_the_response_of_the_second() {
+    for (has_ended, is_answered) in [(false, true), (false, false), (true, true)] {
+        let mut server = server().holding();
+        server.lane = Lane(1);
+        let id = delivered(&mut server, &hearing(call("1"), 10, "info"));
+        assert_eq!(server.notice(progress(id, 1.0, 0)).len(), 1);
+        let (_, state) = asked(ask(&mut server, id, 1, form().named("a")), 1);
+        server.lane = Lane::MAIN;
+        // A report that goes back is not told, and a level that was not asked for is not either.
+        for notice in [progress(id, 2.0, 0), log(id, Level::Debug), log(id, Level::Error), progress(id, 1.5, 0)] {
+            assert_eq!(server.notice(notice), NOTHING);
+        }
+        assert!(server.door.held() > 0);
+        if has_ended {
+            assert_eq!(server.resolve_next(), NOTHING);
+        }
+        server.lane = Lane(2);
+        let answers = if is_answered { format!(r#""a":{YES}"#) } else { String::new() };
+        let lines = server.line(&hearing(again("2", &answers, &state), 20, "info"));
+        assert!(server.lanes.iter().all(|lane| *lane == Lane(2)), "{:?}", server.lanes);
+        let lines: Vec<_> = lines.iter().map(|line| value(line)).collect();
+        assert_eq!(lines[0]["params"], json!({"progressToken": 20, "progress": 2, "message": ""}));
+        assert_eq!(lines[1]["params"], json!({"level": "error", "data": "error"}));
+        match (has_ended, is_answered) {
+            (true, _) => {
+                assert_eq!((&lines[2]["id"], &lines[2]["result"]["resultType"]), (&json!(2), &json!("complete")))
+            }
+            (false, false) => assert_eq!(lines[2]["result"]["resultType"], "input_required"),
+            (false, true) => {
+                assert_eq!(lines.len(), 2);
+                let told = only(server.notice(progress(id, 3.0, 0)));
+                assert_eq!(told["params"]["progress"], 3, "what follows comes at once");
+            }
+        }
+    }
+}
+
+#[test]
+fn notices_that_the_request_did_not_ask_for_are_not_kept() {
+    let mut server = server().holding();
+    let id = delivered(&mut server, &call("1"));
+    let (_, state) = asked(ask(&mut server, id, 1, form().named("a")), 1);
+    let held = server.door.held();
+    for notice in [progress(id, 1.0, 0), log(id, Level::Emergency)] {
+        assert_eq!(server.notice(notice), NOTHING);
+    }
+    assert_eq!(server.door.held(), held);
+    assert_eq!(server.line(&hearing(again("2", &format!(r#""a":{YES}"#), &state), 20, "debug")), NOTHING);
 }
 
 #[test]

@@ -57,6 +57,8 @@ enum Habit {
     DeclaresLittle,
     /// It declares no word of changed lists, and gives none.
     ChangesQuietly,
+    /// It reads nothing while a call lingers.
+    Blocks,
 }
 
 impl Habit {
@@ -75,6 +77,7 @@ impl Habit {
             "logs-at-once" => Self::LogsAtOnce,
             "declares-little" => Self::DeclaresLittle,
             "changes-quietly" => Self::ChangesQuietly,
+            "blocks" => Self::Blocks,
             _ => return None,
         })
     }
@@ -98,6 +101,8 @@ struct Server {
     /// Our own requests, with the calls that wait for them.
     asked: BTreeMap<String, (Option<Id>, &'static str)>,
     next_question: u64,
+    /// Progress tokens of calls that asked something.
+    tokens: Vec<Value>,
     /// Calls that wait to be cancelled, with their progress tokens.
     lingering: Vec<(Id, Option<Value>)>,
     cancelled: usize,
@@ -385,6 +390,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         listening: Vec::new(),
         asked: BTreeMap::new(),
         next_question: 0,
+        tokens: Vec::new(),
         lingering: Vec::new(),
         cancelled: 0,
         has_grown: false,

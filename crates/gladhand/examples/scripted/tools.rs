@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::wire::{Id, failure, say};
 use super::{Era, Habit, Request, Server};
 
-const NAMES: [&str; 15] = [
-    "echo", "meta", "pid", "fail", "code0", "log", "count", "linger", "lingered", "ask", "think", "roots", "grow",
-    "touch", "die",
+const NAMES: [&str; 16] = [
+    "echo", "meta", "pid", "fail", "code0", "log", "count", "linger", "lingered", "ask", "think", "roots", "report",
+    "grow", "touch", "die",
 ];
 
 pub(crate) fn list(has_grown: bool) -> Vec<Value> {
@@ -88,6 +88,9 @@ impl Server {
             }
             "linger" => {
                 progress(token, 1, 100);
+                if self.has(Habit::Blocks) {
+                    std::thread::sleep(std::time::Duration::from_secs(600));
+                }
                 self.lingering.push((request.id.clone(), token.cloned()));
                 return;
             }
@@ -95,6 +98,10 @@ impl Server {
             "ask" => return self.ask(request, "ask"),
             "think" => return self.ask(request, "think"),
             "roots" => return self.ask(request, "roots"),
+            "report" => {
+                self.tokens.iter().for_each(|token| (2..=3).for_each(|step| progress(Some(token), step, 4)));
+                text("reported")
+            }
             "grow" => {
                 self.has_grown = true;
                 if !self.has(Habit::ChangesQuietly) {
@@ -141,6 +148,7 @@ impl Server {
             self.next_question += 1;
             let id = format!("q-{}", self.next_question);
             self.asked.insert(id.clone(), (Some(request.id.clone()), what));
+            self.tokens.extend(request.meta("progressToken").cloned());
             return say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         }
         let declared = request.meta("io.modelcontextprotocol/clientCapabilities");

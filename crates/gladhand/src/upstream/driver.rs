@@ -177,7 +177,7 @@ impl Driver {
 
     /// Serves the handles until the last of them is gone, one of them closes the session, or the upstream is gone.
     pub(super) async fn run(mut self, mut ports: Ports) {
-        loop {
+        while self.closed.is_none() {
             if let Some(Ok(agreement)) = self.opening.take() {
                 ports.agreement.send_replace(agreement);
             }
@@ -191,7 +191,13 @@ impl Driver {
                             self.ending = ending::of(&mut self.transport, self.name.as_deref()).await;
                         }
                     }
-                    self.handle(wake);
+                    if matches!(wake, Wake::Command(_)) {
+                        self.take_asides(&mut ports);
+                    }
+                    // A call that a close overtook is not made, and its caller sees that.
+                    if self.closed.is_none() {
+                        self.handle(wake);
+                    }
                 }
             }
             if self.is_gone {
@@ -255,11 +261,16 @@ impl Driver {
                 return;
             }
             let Ok(command) = ports.commands.try_recv() else { return };
+            self.take_asides(ports);
+            if self.closed.is_some() {
+                return;
+            }
             self.call(command);
         }
     }
 
-    /// Takes all asides that are queued, so that calls never come in faster than they are cancelled.
+    /// Takes all asides that are queued, so that calls never come in faster than they are cancelled. They come before the next
+    /// call: if a caller cancels a call and then makes another, the upstream hears of both in that order.
     fn take_asides(&mut self, ports: &mut Ports) {
         while let Ok(aside) = ports.asides.try_recv() {
             self.aside(aside);

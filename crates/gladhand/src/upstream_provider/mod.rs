@@ -288,13 +288,23 @@ impl Inner {
         };
         let _under_way = connection.host.begin(&errand.host);
         let Some(turn) = turn else { return self.make(errand, &connection).await };
-        Box::pin(async {
+        Box::pin(async move {
+            // Declared before the call: if this is dropped, the server hears of the cancellation before the connection is used again.
+            let mut turn = turn;
+            turn.outlives_its_call();
             tokio::select! {
                 outcome = self.make(errand, &connection) => {
-                    turn.end();
+                    // The server may still be busy with a call that took too long.
+                    let is_late = matches!(&outcome, Err(failure) if failure.kind == FailureKind::TimedOut);
+                    if !is_late {
+                        turn.end();
+                    }
                     outcome
                 }
-                () = turn.wanted() => Err(Failure::new(FailureKind::Busy, "others needed the server while a question was open")),
+                () = turn.wanted() => {
+                    turn.close();
+                    Err(Failure::new(FailureKind::Busy, "others needed the server while a question was open"))
+                }
             }
         })
         .await

@@ -1,4 +1,12 @@
-//! Connections that are used by one call at a time, so that whoever is asked something can only be that call's caller.
+//! Connections that one call uses at a time, so that a question of the server can only be for the caller of that call.
+//!
+//! A client without a session expects that its next call finds in the server's memory what its last call left there. So the
+//! next call gets the oldest idle connection, and the connection of a cancelled call is kept:
+//!
+//! - Only the party that cancelled uses the connection from then on. The server may ignore the cancellation, go on with the call and
+//!   ask something, and the question would reach the call that uses the connection by then.
+//! - The server must first answer another request. Many servers run one call at a time, and a call there would wait for the
+//!   cancelled one. A server that does not answer in time is closed, and the next call has another one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gladhand_core::operations::{Failure, FailureKind, Party};
 use gladhand_dialects::Declared;
 use gladhand_dialects::shares::Bound;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 
 use super::hosting::CallHost;
 use super::upstream_connection::UpstreamConnection;
@@ -46,23 +54,22 @@ impl Pools {
     pub(super) fn connections(&self) -> Vec<Arc<UpstreamConnection>> {
         let connections = |pool: &Arc<Pool>| {
             let state = pool.lock();
-            let taken = state.taken.iter().map(|taken| Arc::clone(&taken.connection));
-            state.idle.iter().cloned().chain(taken).collect::<Vec<_>>()
+            let members =
+                state.idle.iter().map(|idle| &idle.member).chain(state.taken.iter().map(|taken| &taken.member));
+            members.map(|member| Arc::clone(&member.connection)).collect::<Vec<_>>()
         };
         self.by_kind.values().flat_map(connections).collect()
     }
 
     /// Takes all connections that nobody uses.
     pub(super) fn drain(&mut self) -> Vec<Arc<UpstreamConnection>> {
-        self.by_kind.drain().flat_map(|(_, pool)| std::mem::take(&mut pool.lock().idle)).collect()
+        let idle = self.by_kind.drain().flat_map(|(_, pool)| std::mem::take(&mut pool.lock().idle));
+        idle.map(|idle| idle.member.connection).collect()
     }
 
     /// Takes a connection that nobody uses and whose place others need.
     pub(super) fn spare(&self) -> Option<Arc<UpstreamConnection>> {
-        self.by_kind.values().find_map(|pool| {
-            let idle = &mut pool.lock().idle;
-            (!idle.is_empty()).then(|| idle.remove(0))
-        })
+        self.by_kind.values().find_map(|pool| pool.lock().idle.pop()).map(|idle| idle.member.connection)
     }
 }
 
@@ -74,8 +81,10 @@ pub(super) struct Pool {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Connections that nobody uses, the one used last at the end: it is the one that is used next.
-    idle: Vec<Arc<UpstreamConnection>>,
+    /// Connections that no call uses, the oldest first.
+    idle: Vec<Idle>,
+    /// How many connections there have been.
+    made: u64,
     /// Calls that have a connection, the oldest first.
     taken: Vec<Arc<Taken>>,
     /// Whose turns are under connection, whether they have a connection yet or not.
@@ -90,12 +99,52 @@ struct Waiting {
     turn: oneshot::Sender<Permit>,
 }
 
+/// A connection of the pool.
+#[derive(Debug, Clone)]
+struct Member {
+    connection: Arc<UpstreamConnection>,
+    /// Its running number: an older connection has a smaller one.
+    number: u64,
+    users: Users,
+}
+
+/// Whose calls may use a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Users {
+    All,
+    /// Those of the party that cancelled a call there.
+    Only(Option<Party>),
+}
+
+/// A connection that no call uses.
+#[derive(Debug)]
+struct Idle {
+    member: Member,
+    /// The check whether the server still answers, after a cancelled call. The channel closes when the check is over. A connection
+    /// whose server does not answer is not idle any more by then.
+    check: Option<watch::Receiver<()>>,
+}
+
+impl Idle {
+    fn is_for(&self, party: Option<Party>) -> bool {
+        match self.member.users {
+            Users::All => true,
+            Users::Only(only) => only == party,
+        }
+    }
+
+    /// The check that is under way.
+    fn check(&self) -> Option<watch::Receiver<()>> {
+        self.check.clone().filter(|check| check.has_changed().is_ok())
+    }
+}
+
 /// A call that has a connection.
 #[derive(Debug)]
 struct Taken {
     call: Arc<CallHost>,
     party: Option<Party>,
-    connection: Arc<UpstreamConnection>,
+    member: Member,
     wanted: Notify,
     /// Whether it was told that somebody else needs the connection more.
     gives_way: AtomicBool,
@@ -129,6 +178,29 @@ impl State {
             oldest.gives_way.store(true, Ordering::Relaxed);
             oldest.wanted.notify_one();
         }
+    }
+
+    /// Takes the oldest idle connection that calls of a party may use. If the server there is being checked, returns the check, and
+    /// takes nothing.
+    fn take_idle(&mut self, party: Option<Party>) -> Option<Result<Member, watch::Receiver<()>>> {
+        let at = self.idle.iter().position(|idle| idle.is_for(party))?;
+        Some(match self.idle[at].check() {
+            Some(check) => Err(check),
+            None => Ok(self.idle.remove(at).member),
+        })
+    }
+
+    /// Takes an idle connection of another party, if all connections together are too many for one more. Without this, each party could leave
+    /// a connection behind that no other may use.
+    fn excess(&mut self) -> Option<Arc<UpstreamConnection>> {
+        // Each turn has a connection, or is about to get one.
+        let are_too_many = self.idle.len() + self.turns.len() > MOST;
+        self.idle.pop_if(|_| are_too_many).map(|idle| idle.member.connection)
+    }
+
+    fn add_idle(&mut self, idle: Idle) {
+        let at = self.idle.partition_point(|older| older.member.number < idle.member.number);
+        self.idle.insert(at, idle);
     }
 
     /// The next call whose turn it is.
@@ -174,12 +246,62 @@ impl Pool {
         let busy = |why: &str| Failure::new(FailureKind::Busy, why);
         let permit = self.permit(party).ok_or_else(|| busy("too many calls wait for the server"))?;
         let permit = permit.await.map_err(|_| busy("the server is being closed"))?;
-        let idle = self.lock().idle.pop();
-        let connection = idle.or_else(another).ok_or_else(|| busy("there is no room for another server of its own"))?;
+        let idle = self.idle(party).await;
+        let member = match idle {
+            Some(member) => member,
+            None => {
+                if let Some(connection) = self.lock().excess() {
+                    connection.vacate();
+                    tokio::spawn(async move { connection.close().await });
+                }
+                self.add(another().ok_or_else(|| busy("there is no room for another server of its own"))?)
+            }
+        };
         let (wanted, gives_way) = (Notify::new(), AtomicBool::new(false));
-        let taken = Arc::new(Taken { call: Arc::clone(call), party, connection, wanted, gives_way });
+        let taken = Arc::new(Taken { call: Arc::clone(call), party, member, wanted, gives_way });
         self.lock().taken.push(Arc::clone(&taken));
-        Ok(Turn { taken, is_over: false, permit })
+        Ok(Turn { taken, afterwards: Afterwards::Close, permit })
+    }
+
+    /// An idle connection for a call of a party. Waits for the check of a server that is in doubt.
+    async fn idle(&self, party: Option<Party>) -> Option<Member> {
+        loop {
+            let taken = self.lock().take_idle(party)?;
+            match taken {
+                Ok(member) => return Some(member),
+                Err(mut check) => {
+                    // Ends with an error when the check is over: nothing is ever sent.
+                    let _ = check.changed().await;
+                }
+            }
+        }
+    }
+
+    fn add(&self, connection: Arc<UpstreamConnection>) -> Member {
+        let mut state = self.lock();
+        state.made += 1;
+        Member { connection, number: state.made, users: Users::All }
+    }
+
+    /// Keeps the connection of a call that was cancelled. If the server does not answer any more, it is closed.
+    fn keep(self: &Arc<Self>, member: Member, runtime: &tokio::runtime::Handle) {
+        let (connection, (done, check)) = (Arc::clone(&member.connection), watch::channel(()));
+        self.lock().add_idle(Idle { member, check: Some(check) });
+        let pool = Arc::downgrade(self);
+        runtime.spawn(async move {
+            if connection.is_answering().await {
+                return;
+            }
+            tracing::debug!(
+                upstream = connection.name(),
+                "server closed: it does not answer after a call was cancelled"
+            );
+            if let Some(pool) = pool.upgrade() {
+                pool.lock().idle.retain(|idle| !Arc::ptr_eq(&idle.member.connection, &connection));
+            }
+            drop(done);
+            connection.close().await;
+        });
     }
 
     /// Queues for a turn; `None` if too many do already.
@@ -218,19 +340,38 @@ impl Pool {
 #[derive(Debug)]
 pub(super) struct Turn {
     taken: Arc<Taken>,
-    /// Whether the call has come to its end, so that nothing of it is left on the connection.
-    is_over: bool,
+    afterwards: Afterwards,
     permit: Permit,
+}
+
+/// What becomes of a connection when the turn on it is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Afterwards {
+    /// Any call of the pool may use it.
+    Reuse,
+    /// The server may still be busy with the call: it is used again if it answers.
+    Keep,
+    Close,
 }
 
 impl Turn {
     pub(super) fn connection(&self) -> &Arc<UpstreamConnection> {
-        &self.taken.connection
+        &self.taken.member.connection
     }
 
     /// The call has come to its end: the connection may be used again.
     pub(super) fn end(mut self) {
-        self.is_over = true;
+        self.afterwards = Afterwards::Reuse;
+    }
+
+    /// From now on a call that is cancelled leaves its connection to the next call of its party.
+    pub(super) fn outlives_its_call(&mut self) {
+        self.afterwards = Afterwards::Keep;
+    }
+
+    /// Closes the connection: a question of its call is open, and its caller does not answer.
+    pub(super) fn close(mut self) {
+        self.afterwards = Afterwards::Close;
     }
 
     /// Ends when somebody else needs the connection more.
@@ -241,20 +382,31 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let mut state = self.permit.pool.lock();
-        state.taken.retain(|taken| !Arc::ptr_eq(taken, &self.taken));
-        if self.is_over {
-            state.idle.push(Arc::clone(&self.taken.connection));
-        } else if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let connection = Arc::clone(&self.taken.connection);
-            runtime.spawn(async move { connection.close().await });
+        let (pool, mut member) = (&self.permit.pool, self.taken.member.clone());
+        pool.lock().taken.retain(|taken| !Arc::ptr_eq(taken, &self.taken));
+        // Without a session no call was made, or its server is gone.
+        let has_leftovers = member.connection.session().is_some();
+        match (self.afterwards, tokio::runtime::Handle::try_current()) {
+            (Afterwards::Keep, Ok(runtime)) if has_leftovers => {
+                member.users = Users::Only(self.taken.party);
+                pool.keep(member, &runtime);
+            }
+            (Afterwards::Reuse | Afterwards::Keep, _) => pool.lock().add_idle(Idle { member, check: None }),
+            (Afterwards::Close, Ok(runtime)) => drop(runtime.spawn(async move { member.connection.close().await })),
+            (Afterwards::Close, Err(_)) => {}
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
+    use crate::upstream::{Options, Target};
+    use crate::upstream_provider::hosting::WayHost;
+    use crate::upstream_provider::upstream_connection::ClientProfile;
+    use crate::upstream_provider::{ConnectionBudget, Spec};
 
     #[test]
     fn callers_of_different_identity_share_no_connection() {
@@ -268,6 +420,71 @@ mod tests {
     fn ask(pool: &Arc<Pool>, party: u64) -> Result<Permit, oneshot::Receiver<Permit>> {
         let mut permit = pool.permit(Some(Party(party))).expect("there is room to wait");
         permit.try_recv().map_err(|_| permit)
+    }
+
+    /// An idle connection that was never opened.
+    fn idle(pool: &Pool, users: Users, check: Option<watch::Receiver<()>>) -> u64 {
+        let spec = Arc::new(Spec {
+            name: "test".to_owned(),
+            target: Target::Command(vec!["true".to_owned()]),
+            options: Options::default(),
+            isolated: false,
+            client_roots: Vec::new(),
+            room: ConnectionBudget::default(),
+            remembered_in: None,
+        });
+        let host = WayHost::new(None, None, Arc::default(), None);
+        let connection = UpstreamConnection::new(spec, ClientProfile::default(), host, None);
+        let member = Member { users, ..pool.add(connection) };
+        let number = member.number;
+        pool.lock().add_idle(Idle { member, check });
+        number
+    }
+
+    #[tokio::test]
+    async fn the_oldest_connection_comes_first_and_that_of_a_cancelled_call_is_for_its_party_alone() {
+        let pool = Arc::new(Pool::default());
+        let (ann, bob) = (Some(Party(1)), Some(Party(2)));
+        let cancelled = idle(&pool, Users::Only(ann), None);
+        let (first, second) = (idle(&pool, Users::All, None), idle(&pool, Users::All, None));
+        let take = async |party| pool.idle(party).await.map(|member| member.number);
+        assert_eq!(take(bob).await, Some(first));
+        assert_eq!(take(ann).await, Some(cancelled));
+        assert_eq!(take(ann).await, Some(second));
+        let again = idle(&pool, Users::Only(ann), None);
+        assert_eq!((take(bob).await, take(None).await, take(ann).await), (None, None, Some(again)));
+    }
+
+    #[test]
+    fn ways_that_parties_leave_behind_have_a_bound() {
+        let pool = Arc::new(Pool::default());
+        for party in 0..MOST as u64 - 1 {
+            idle(&pool, Users::Only(Some(Party(party))), None);
+        }
+        let first = ask(&pool, 100).unwrap();
+        assert!(pool.lock().excess().is_none());
+        let second = ask(&pool, 101).unwrap();
+        assert!(pool.lock().excess().is_some() && pool.lock().excess().is_none());
+        drop((first, second));
+    }
+
+    #[tokio::test]
+    async fn a_call_waits_until_its_server_is_known_to_answer() {
+        let pool = Arc::new(Pool::default());
+        let (done, check) = watch::channel(());
+        let checked = idle(&pool, Users::Only(None), Some(check));
+        let mut taking = std::pin::pin!(pool.idle(None));
+        assert!(taking.as_mut().now_or_never().is_none());
+        drop(done);
+        assert_eq!(taking.await.map(|member| member.number), Some(checked));
+        // A server that does not answer is taken out before the check is over.
+        let (done, check) = watch::channel(());
+        idle(&pool, Users::Only(None), Some(check));
+        let mut taking = std::pin::pin!(pool.idle(None));
+        assert!(taking.as_mut().now_or_never().is_none());
+        pool.lock().idle.clear();
+        drop(done);
+        assert!(taking.await.is_none());
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gladhand_core::negotiation::{Agreement, Capability, Offer, Peer};
-use gladhand_core::operations::{Failure, FailureKind};
+use gladhand_core::operations::{Failure, FailureKind, Operation};
 use gladhand_dialects::mcp::revision::Revision;
 use gladhand_dialects::{Declared, TASKS_EXTENSION, is_passed_on, passed_on};
 use gladhand_hub::SessionId;
@@ -48,6 +48,9 @@ impl ClientProfile {
         }
     }
 }
+
+/// How long a server may take to answer after a call was cancelled.
+const ANSWERING: Duration = Duration::from_secs(5);
 
 /// One connection to an upstream.
 #[derive(Debug)]
@@ -205,6 +208,14 @@ impl UpstreamConnection {
 
     fn lock(&self) -> MutexGuard<'_, Option<(Upstream, Instant)>> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the server answers a request in time. The list of tools is the request that every dialect has.
+    pub(super) async fn is_answering(&self) -> bool {
+        let Some(session) = self.session() else { return false };
+        let listed = tokio::time::timeout(ANSWERING, session.call(Operation::ListTools)).await;
+        // An error is an answer, too.
+        listed.is_ok() && !session.is_over()
     }
 
     /// Gives up its place: it is about to be closed.

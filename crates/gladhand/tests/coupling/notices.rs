@@ -54,6 +54,29 @@ fn progress_comes_under_the_clients_own_token() {
 }
 
 #[test]
+fn progress_between_two_rounds_of_a_call_comes_with_the_second() {
+    let mut client = Client::open(Era::Stateless, Era::Handshake);
+    client.meta = json!({"progressToken": "first"});
+    let mut call = json!({"name": "ask", "arguments": {}});
+    let id = client.send("tools/call", call.clone());
+    let asked = client.answer_to(id);
+    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+    // The server goes on with the call, although its question is open.
+    client.meta = json!({});
+    assert_eq!(client.text("report"), "reported");
+    assert_eq!(client.heard, Vec::<Value>::new(), "no request of the call is open");
+    let key = asked["result"]["inputRequests"].as_object().and_then(|all| all.keys().next()).expect("a question");
+    call["inputResponses"] = json!({key: {"action": "accept", "content": {"name": "ada"}}});
+    call["requestState"] = asked["result"]["requestState"].clone();
+    client.meta = json!({"progressToken": "second"});
+    let id = client.send("tools/call", call);
+    assert_eq!(client.answer_to(id)["result"]["content"][0]["text"], "Hello, ada!");
+    let reports: Vec<_> = client.heard.drain(..).map(|mut heard| heard["params"].take()).collect();
+    assert_eq!(reports, [2, 3].map(|step| json!({"progressToken": "second", "progress": step, "total": 4})));
+    client.close();
+}
+
+#[test]
 fn a_cancelled_call_is_cancelled_at_the_server_and_answered_no_more() {
     for (era, server) in pairs() {
         let mut client = Client::open(era, server);

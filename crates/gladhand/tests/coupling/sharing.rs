@@ -242,6 +242,57 @@ fn a_call_whose_exchange_is_closed_is_cancelled_at_the_server() {
     }
 }
 
+/// Begins a call that lasts until it is cancelled, and closes its exchange when it runs.
+fn cancel_a_call(bridge: &Bridge, capabilities: &Value) {
+    let before = bridge.script.requests("tools/call").len();
+    let mut connection = bridge.connect();
+    let headers = [("MCP-Protocol-Version", STATELESS), ("Mcp-Method", "tools/call"), ("Mcp-Name", "linger")];
+    let params = json!({"name": "linger", "arguments": {}, "_meta": {
+        "io.modelcontextprotocol/protocolVersion": STATELESS,
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+        "progressToken": 1,
+    }});
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    connection.send_post(&headers, &call.to_string());
+    connection.head();
+    assert_eq!(connection.event().expect("progress").json()["method"], "notifications/progress");
+    assert_eq!(bridge.script.requests("tools/call").len(), before + 1);
+}
+
+#[test]
+fn the_server_of_a_cancelled_call_answers_the_next_one() {
+    let bridge = Bridge::start(Era::Handshake, &[]);
+    let can = json!({"elicitation": {}});
+    let mut connection = bridge.connect();
+    let server = said(&stateless(&mut connection, "pid", &can, &json!({})));
+    for count in 1..=3 {
+        cancel_a_call(&bridge, &can);
+        until("the server is told", || bridge.script.requests("notifications/cancelled").len() == count);
+        assert_eq!(said(&stateless(&mut connection, "lingered", &can, &json!({}))), count.to_string());
+    }
+    assert_eq!(said(&stateless(&mut connection, "pid", &can, &json!({}))), server);
+    // It is as good as before: it asks, and is answered.
+    let asked = stateless(&mut connection, "ask", &can, &json!({}));
+    let result = &asked["result"];
+    let key = result["inputRequests"].as_object().and_then(|all| all.keys().next()).expect("a question");
+    let answer = json!({"action": "accept", "content": {"name": "ada"}});
+    let more = json!({"requestState": result["requestState"], "inputResponses": {key: answer}});
+    assert_eq!(said(&stateless(&mut connection, "ask", &can, &more)), "Hello, ada!");
+    assert_eq!(bridge.script.objections(), Vec::<String>::new());
+}
+
+#[test]
+fn a_server_that_does_not_answer_after_a_cancelled_call_is_replaced() {
+    let bridge = Bridge::start_with(Era::Handshake, &["blocks"], &[]);
+    let can = json!({"elicitation": {}});
+    let mut connection = bridge.connect();
+    let server = said(&stateless(&mut connection, "pid", &can, &json!({})));
+    cancel_a_call(&bridge, &can);
+    // The end of the exchange is noticed in its own time, and a call before that has another server anyway.
+    assert_ne!(said(&stateless(&mut connection, "pid", &can, &json!({}))), server);
+    until("it is gone", || !is_alive(server.parse().expect("an id")));
+}
+
 #[test]
 fn a_list_that_changed_for_one_session_is_announced_and_shown() {
     let bridge = Bridge::start(Era::Handshake, &[]);

@@ -1,8 +1,8 @@
 //! Questions in the middle of a call, as each era asks them.
 
 use gladhand::config::HttpConfig;
-use gladhand::hub::Kit;
-use gladhand::operations::{Question, Tool, ToolResult};
+use gladhand::hub::{Kit, Reporter};
+use gladhand::operations::{Progress, Question, Tool, ToolCall, ToolResult};
 use serde_json::{Value, json};
 
 use crate::client::{Connection, STATELESS};
@@ -81,6 +81,56 @@ fn without_a_session_the_question_is_an_answer_and_the_retry_brings_it_back() {
         }
     };
     assert_eq!((&answer["id"], &answer["result"]["content"][0]["text"]), (&json!(2), &json!("hello Ada")), "{answer}");
+}
+
+#[test]
+fn progress_between_two_rounds_comes_on_the_stream_of_the_second() {
+    let (go_on, go) = tokio::sync::watch::channel(false);
+    let (reported, mut is_reported) = tokio::sync::watch::channel(false);
+    let tool = move |_: ToolCall<'static>, reporter: Reporter| {
+        let (mut go, reported) = (go.clone(), reported.clone());
+        async move {
+            let working = async {
+                go.wait_for(|go| *go).await.expect("the test goes on");
+                for step in [1.0, 2.0] {
+                    reporter.progress(Progress { progress: step, total: Some(3.0), message: None });
+                }
+                reported.send_replace(true);
+            };
+            let question = Question::form("Who are you?", &json!({"type": "object", "properties": {}}));
+            let (answer, ()) = tokio::join!(reporter.ask(question), working);
+            answer.map(|_| ToolResult::text("done"))
+        }
+    };
+    let kit = Kit::new().slow_tool(Tool::plain("work", "Goes on while it asks."), tool);
+    let server = Embedded::start(kit, HttpConfig::default());
+    let mut connection = server.connect();
+    let headers = [("MCP-Protocol-Version", STATELESS), ("Mcp-Method", "tools/call"), ("Mcp-Name", "work")];
+    let mut call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "work",
+        "arguments": {},
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": STATELESS,
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+            "progressToken": "one",
+        },
+    }});
+    let asked = connection.post(&headers, &call.to_string()).json();
+    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+    go_on.send_replace(true);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(is_reported.wait_for(|is_reported| *is_reported)).expect("it reports");
+    let key = asked["result"]["inputRequests"].as_object().and_then(|all| all.keys().next().cloned()).expect("a key");
+    call["id"] = json!(2);
+    call["params"]["_meta"]["progressToken"] = json!("two");
+    call["params"]["requestState"] = asked["result"]["requestState"].clone();
+    call["params"]["inputResponses"] = json!({key: {"action": "accept", "content": {}}});
+    let answer = connection.post(&headers, &call.to_string());
+    let events = answer.body.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| !data.is_empty());
+    let events: Vec<Value> = events.map(|data| serde_json::from_str(data).expect("JSON")).collect();
+    let reports = [1, 2].map(|step| json!({"progressToken": "two", "progress": step, "total": 3}));
+    assert_eq!(events.iter().take(2).map(|event| event["params"].clone()).collect::<Vec<_>>(), reports, "{answer:?}");
+    assert_eq!((events.len(), &events[2]["result"]["content"][0]["text"]), (3, &json!("done")), "{answer:?}");
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl Client {
         match &self.kind {
             Kind::Ours => ours::session(pair, &bridge),
             Kind::Theirs(words, mode) => {
-                let mut steps = pair.server.steps.to_json(self.tongue, pair.way);
+                let mut steps = pair.server.steps.to_json();
                 if matches!(pair.verdict(Cell::Cancel), Verdict::Absent(_)) {
                     steps.as_object_mut().expect("steps").remove("cancel");
                 }
@@ -104,7 +104,7 @@ impl Client {
                     "target": bridge.target(),
                     "form": {"name": "ada"},
                     "server": bridge.server(),
-                    "proof": pair.server.steps.cancel(self.tongue, pair.way).1.words,
+                    "proof": pair.server.steps.cancel.1.words,
                     "steps": steps,
                 });
                 let mut words = words.clone();

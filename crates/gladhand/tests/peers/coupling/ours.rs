@@ -62,7 +62,7 @@ async fn meet(pair: &Pair<'_>, bridge: &Bridge) -> Seen {
         note(Cell::Change, soon(changes(&trial, step, &mut heard)).await);
     }
     if !matches!(pair.verdict(Cell::Cancel), Verdict::Absent(_)) {
-        note(Cell::Cancel, soon(is_given_up(&trial, &steps.cancel(pair.client.tongue, pair.way), &mut heard)).await);
+        note(Cell::Cancel, soon(is_given_up(&trial, &steps.cancel, &mut heard)).await);
     }
     note(Cell::Dies, soon(dies(&trial, pair.server, bridge, &mut heard)).await);
     trial.upstream.close().await;

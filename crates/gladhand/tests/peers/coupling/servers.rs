@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use serde_json::{Map, Value, json};
 
+use super::Cell;
 use super::verdict::Tongue;
-use super::{Cell, Way};
 use crate::installed::{GLADHAND, node, peers, python};
 use crate::matrix::habits::Habits;
 use crate::matrix::servers::Step;
@@ -38,7 +38,7 @@ pub(super) struct Steps {
     /// Reports progress.
     pub(super) progress: Option<Step>,
     /// Takes its time until it is given up, and what then shows that it was.
-    cancel: (Step, Step),
+    pub(super) cancel: (Step, Step),
     pub(super) error: Step,
     pub(super) elicit: Option<Step>,
     pub(super) sample: Option<Step>,
@@ -86,17 +86,9 @@ impl Steps {
         }
     }
 
-    /// A tool that takes its time until it is given up, and what then shows that it was, or at least that all goes on.
-    /// Calls without a session may go to another server each time, which knows nothing of the others.
-    pub(super) fn cancel(&self, client: Tongue, way: Way) -> (Step, Step) {
-        let (cancel, proof) = self.cancel.clone();
-        let is_scattered = client == Tongue::Stateless && way == Way::Http;
-        (cancel, if is_scattered { self.call.clone() } else { proof })
-    }
-
     /// As the scripts of the clients read them.
-    pub(super) fn to_json(&self, client: Tongue, way: Way) -> Value {
-        let (cancel, proof) = &self.cancel(client, way);
+    pub(super) fn to_json(&self) -> Value {
+        let (cancel, proof) = &self.cancel;
         let named = [
             ("call", Some(&self.call)),
             ("progress", self.progress.as_ref()),

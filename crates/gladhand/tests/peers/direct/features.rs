@@ -99,7 +99,7 @@ impl Feature {
     pub(super) fn mark(self, trials: &[Value], seen: &Map<String, Value>, is_other_era: bool) -> Mark {
         let is_counted = |trial: &Value| !is_other_era || compare::exists_in_both_eras(trial);
         let of_it = trials.iter().filter(|trial| self.has(trial) && is_counted(trial));
-        let verdicts: Vec<bool> = of_it.map(|trial| self.is_done(trial, seen, is_other_era)).collect();
+        let verdicts: Vec<bool> = of_it.map(|trial| self.is_done(trial, seen)).collect();
         match verdicts.iter().filter(|done| **done).count() {
             0 => Mark::None,
             done if done == verdicts.len() => Mark::All,
@@ -107,7 +107,7 @@ impl Feature {
         }
     }
 
-    fn is_done(self, trial: &Value, seen: &Map<String, Value>, is_other_era: bool) -> bool {
+    fn is_done(self, trial: &Value, seen: &Map<String, Value>) -> bool {
         let nothing = Value::Null;
         let name = trial["name"].as_str().unwrap_or_default();
         let (saw, opened) = (seen.get(name).unwrap_or(&nothing), seen.get("open").is_some_and(compare::works));
@@ -117,7 +117,7 @@ impl Feature {
             _ if trial["fails"] == true => opened && (is_error || saw.get("error").is_some()),
             Self::Extensions => has_some("extensions") || has_some("experimental"),
             Self::Progress => saw["reports"].as_array().is_some_and(|reports| !reports.is_empty()),
-            Self::Cancel => saw["cancelled"] == true && (saw["proven"] == true || is_other_era),
+            Self::Cancel => saw["cancelled"] == true && saw["proven"] == true,
             Self::Changes => saw["told"] == true && saw["after"] == true,
             _ => compare::works(saw) && !is_error,
         }

@@ -241,9 +241,6 @@ fn of_everything() -> Vec<Value> {
         trial("list", "tools", json!({})),
         call("call", "echo", json!({"message": "grüezi"})),
         trial("error", "call", json!({"tool": "echo", "fails": true})),
-        // It asks for roots by itself a little after its opening. Where that makes another round of a call, reports that come
-        // between the rounds are lost, so a call without reports comes first.
-        call("long call", long, json!({"duration": 0.8, "steps": 1})),
         call("image", "get-tiny-image", json!({})),
         call("annotations", "get-annotated-message", json!({"messageType": "error", "includeImage": true})),
         call("structured content", "get-structured-content", json!({"location": "Chicago"})),
