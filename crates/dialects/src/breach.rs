@@ -28,9 +28,9 @@ const BREACHES: &[(&str, &[&str])] = &[
         "readable_lines",
         &[
             "a line that cannot be read",
-            "a line that is no JSON object",
-            "a line that is no JSON-RPC message",
-            "a line that is no message",
+            "a line that is not a JSON object",
+            "a line that is not a JSON-RPC message",
+            "a line that is not a message",
             "a notification without a name",
             "a cancellation that names no request",
             "neither an answer nor an event",
@@ -42,7 +42,7 @@ const BREACHES: &[(&str, &[&str])] = &[
             "a notification before a session was open",
             "a notification before the session was open",
             "a message before the answer to the handshake",
-            "an `initialized` that nothing was waiting for",
+            "an unexpected `initialized`",
         ],
     ),
     (
@@ -51,8 +51,8 @@ const BREACHES: &[(&str, &[&str])] = &[
             REQUEST_NOT_AGREED,
             QUESTION_NOT_AGREED,
             NOTIFICATION_NOT_AGREED,
-            "a batch, which was not agreed",
-            "a request that a server may not send",
+            "a batch that was not agreed",
+            "a request that a server must not send",
             "a client's notification",
         ],
     ),
@@ -62,17 +62,17 @@ const BREACHES: &[(&str, &[&str])] = &[
 #[cfg(test)]
 const HARMLESS: &[&str] = &[
     "a cancellation of a request that is not in flight",
-    "a cancellation of nothing that is under way",
+    "a cancellation of an unknown request",
     "a line after the end",
     "a line after the end of the session",
-    "a message that answers nothing we asked",
-    "a notification that nobody here waits for",
+    "a message without a pending request",
+    "a notification without a recipient",
     "a response to a request that was never sent",
-    "an acknowledgement of nothing that was asked for",
-    "an answer that nobody waits for",
-    "an answer to no request of ours",
+    "an acknowledgement without a pending subscription",
+    "an answer without a pending request",
+    "a response without a pending request",
     "an event of a kind that is not passed on",
-    "an event that nobody asked for",
+    "an event without a pending request",
 ];
 
 impl Breach {

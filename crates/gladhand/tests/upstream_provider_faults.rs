@@ -65,7 +65,7 @@ fn a_server_that_dies_in_a_call_costs_that_call_in_both_eras() {
         let answer = caller.call(tool, &json!({"text": "a text that is cut"}));
         match tool {
             "die" => assert!(message(&answer).ends_with(LOST), "{answer}"),
-            _ => assert!(message(&answer).starts_with("the upstream's answer cannot be taken: "), "{answer}"),
+            _ => assert!(message(&answer).starts_with("the upstream's answer is invalid: "), "{answer}"),
         }
         until("it is there again", || (caller.call("echo", &json!({}))["error"].is_null()).then_some(()));
     }

@@ -178,7 +178,7 @@ impl Failure {
             Fault::TooLong { .. } => FailureKind::TooLong,
             _ => FailureKind::UpstreamError,
         };
-        Self::new(kind, format!("the upstream's answer cannot be taken: {fault}"))
+        Self::new(kind, format!("the upstream's answer is invalid: {fault}"))
     }
 
     /// The call needs a client capability that was not agreed.
@@ -190,7 +190,7 @@ impl Failure {
 
     /// The server does not report changes of resources.
     pub fn cannot_watch() -> Self {
-        Self::new(FailureKind::Unsupported, "not supported by this server: it does not tell of changes of a resource")
+        Self::new(FailureKind::Unsupported, "not supported by this server: it does not report changes of resources")
     }
 
     /// The result would have to wait for the caller, and exceeds the space for kept results.

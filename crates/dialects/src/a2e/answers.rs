@@ -32,24 +32,24 @@ pub(super) fn read_handshake(members: &Members<'_>, setup: &ClientSetup) -> Resu
     let misbehaved = |problem: &str| Refusal::PeerMisbehaved { problem: problem.to_owned() };
     let version = members.raw("a2e").or_else(|| members.raw("version"));
     let version = match version {
-        Some(raw) => Some(text_of(raw).ok_or_else(|| misbehaved("the version is no string"))?),
+        Some(raw) => Some(text_of(raw).ok_or_else(|| misbehaved("the version is not a string"))?),
         None => None,
     };
     match members.raw("ok").map(RawValue::get) {
         // The reference model treats a missing `ok` as true.
         Some("true") | None => {}
         Some("false") => return Err(read_refusal(members, setup, version.as_deref())),
-        Some(_) => return Err(misbehaved("`ok` is no boolean")),
+        Some(_) => return Err(misbehaved("`ok` is not a boolean")),
     }
     let session = match members.raw("session_id") {
-        Some(raw) => Some(text_of(raw).ok_or_else(|| misbehaved("`session_id` is no string"))?),
+        Some(raw) => Some(text_of(raw).ok_or_else(|| misbehaved("`session_id` is not a string"))?),
         None => None,
     };
     let max_parallel = match members.raw("max_parallel") {
         Some(raw) => integer_of(raw).filter(|number| *number > 0),
         None => Some(DEFAULT_MAX_PARALLEL),
     };
-    let max_parallel = max_parallel.ok_or_else(|| misbehaved("`max_parallel` is no positive integer"))?;
+    let max_parallel = max_parallel.ok_or_else(|| misbehaved("`max_parallel` is not a positive integer"))?;
     let mut host = Offer::new(Peer::default(), version);
     read_grants(members.raw("accepted_caps"), &mut host).map_err(misbehaved)?;
     let agent = Offer {
@@ -70,15 +70,15 @@ pub(super) fn read_handshake(members: &Members<'_>, setup: &ClientSetup) -> Resu
 
 fn read_grants(raw: Option<&RawValue>, host: &mut Offer) -> Result<(), &'static str> {
     let Some(raw) = raw else { return Ok(()) };
-    let entries: Vec<&RawValue> = serde_json::from_str(raw.get()).map_err(|_| "`accepted_caps` is no list")?;
+    let entries: Vec<&RawValue> = serde_json::from_str(raw.get()).map_err(|_| "`accepted_caps` is not a list")?;
     let mut unknown = 0;
     for entry in entries {
-        let entry = Members::of(entry).ok_or("an entry of `accepted_caps` is no object")?;
+        let entry = Members::of(entry).ok_or("an entry of `accepted_caps` is not an object")?;
         let name = entry.raw("capability").and_then(text_of).ok_or("an entry of `accepted_caps` has no name")?;
         match entry.raw("enabled").map(RawValue::get) {
             Some("true") | None => {}
             Some("false") => continue,
-            Some(_) => return Err("`enabled` is no boolean"),
+            Some(_) => return Err("`enabled` is not a boolean"),
         }
         if !capabilities::is_known(&name) {
             unknown += 1;

@@ -134,7 +134,7 @@ impl Agent {
                         let event = CapabilityEvent { kind: message.name, request, fields };
                         Event::Notice(Notice::Capability(event))
                     }
-                    None => Event::Dropped("an event that nobody asked for"),
+                    None => Event::Dropped("an event without a pending request"),
                 });
                 return;
             }
@@ -146,15 +146,15 @@ impl Agent {
             // type.
             None if request.is_empty() => match self.oldest_answered_by(message) {
                 Some(call) => call,
-                None => return heard.events.push(Event::Dropped("a message that answers nothing we asked")),
+                None => return heard.events.push(Event::Dropped("a message without a pending request")),
             },
-            None => return heard.events.push(Event::Dropped("a message that answers nothing we asked")),
+            None => return heard.events.push(Event::Dropped("a message without a pending request")),
         };
         if message.is_some_and(|message| message.role == Role::Event) {
             let wanted = self.calls.get(&call).is_some_and(|pending| pending.wants_progress);
             heard.events.push(match answers::read_event(call, members) {
                 Some(notice) if wanted => Event::Notice(notice),
-                Some(_) => Event::Dropped("an event that nobody asked for"),
+                Some(_) => Event::Dropped("an event without a pending request"),
                 None => Event::Dropped("an event of a kind that is not passed on"),
             });
             return;
@@ -174,11 +174,11 @@ impl Agent {
                     }
                     Ok(Reply::Capability(own_members(members)))
                 }
-                None => Err("a message of another type"),
+                None => Err("the message has another type"),
             },
         };
         let misread =
-            |problem| Failure::new(FailureKind::UpstreamError, format!("the host's answer makes no sense: {problem}"));
+            |problem| Failure::new(FailureKind::UpstreamError, format!("the host's answer is invalid: {problem}"));
         self.end(call, outcome.map_err(misread), ambient, heard);
     }
 
@@ -341,7 +341,7 @@ impl Client for Agent {
         match members {
             Some(members) => self.hear(&members, ambient, heard),
             // Hosts print banners, and the reference host prefixes its lines.
-            None => heard.events.push(Event::Dropped("a line that is no message")),
+            None => heard.events.push(Event::Dropped("a line that is not a message")),
         }
     }
 
@@ -414,7 +414,7 @@ impl Client for Agent {
         let unasked = std::mem::take(&mut self.questions).into_keys().map(Event::Unasked);
         heard.events.extend(unasked);
         for call in sent.chain(held) {
-            let failure = Failure::new(FailureKind::UpstreamLost, "the host is gone");
+            let failure = Failure::new(FailureKind::UpstreamLost, "the host disconnected");
             heard.events.push(Event::Answered(call, Err(failure)));
         }
     }
@@ -446,7 +446,7 @@ fn request_type(operation: &Operation<'_>) -> &'static str {
 
 fn read_list(members: &Members<'_>) -> Result<Arc<[Tool]>, &'static str> {
     let Some(raw) = members.raw("tools") else { return Ok(Arc::from([])) };
-    let items: Vec<&RawValue> = serde_json::from_str(raw.get()).map_err(|_| "`tools` is no list")?;
+    let items: Vec<&RawValue> = serde_json::from_str(raw.get()).map_err(|_| "`tools` is not a list")?;
     if items.len() > MAX_TOOLS {
         return Err("`tools` is too long");
     }

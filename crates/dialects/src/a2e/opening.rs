@@ -59,7 +59,7 @@ impl<'a> HandshakeRequest<'a> {
     /// Compares the request with our setup, in the order of the page's reasons.
     pub(super) fn evaluate(&self, setup: &ServerSetup) -> Result<Agreement, Refusal> {
         if setup.max_parallel == 0 {
-            let problem = "max_parallel is 0, so that no request could ever run".to_owned();
+            let problem = "max_parallel is 0, so no request could run".to_owned();
             return Err(Refusal::ServerError { problem });
         }
         if let Some(problem) = &setup.menu.outage {

@@ -54,11 +54,11 @@ pub(super) fn write_result(out: &mut Vec<u8>, name: &str, result: &ToolResult, t
 
 /// Reads a `ToolResult`.
 pub(super) fn read_result(raw: &RawValue) -> Result<ToolResult, &'static str> {
-    let members = Members::of(raw).ok_or("the result is no object")?;
+    let members = Members::of(raw).ok_or("the result is not an object")?;
     let failed = match members.raw("success").map(RawValue::get) {
         Some("true") => false,
         Some("false") => true,
-        _ => return Err("the result does not say whether it is a success"),
+        _ => return Err("the result has no valid `success`"),
     };
     let data = members.some("data");
     let mut result = match data {

@@ -216,7 +216,7 @@ impl Host {
         schemas::check(line.message.name, &line.members).map_err(|problems| ErrorBody::fields(&problems))?;
         out.actions.push(match self.questions.answered(&line.members) {
             Some((question, answered)) => Action::Answered(question, answered),
-            None => Action::Dropped("an answer to no request of ours"),
+            None => Action::Dropped("a response without a pending request"),
         });
         Ok(())
     }

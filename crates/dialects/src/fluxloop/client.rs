@@ -102,7 +102,7 @@ impl FluxloopClient {
         if json::is_deeper_than(text.as_bytes(), MAX_DEPTH - 1) {
             return refused("the arguments nest too deeply");
         }
-        let Some(members) = Members::of(arguments) else { return refused("the arguments are no object") };
+        let Some(members) = Members::of(arguments) else { return refused("the arguments are not an object") };
         if self.form == Form::Shipped && members.iter().any(|(name, _)| RESERVED.contains(&name)) {
             return refused("this server cannot be sent an argument named `id` or `tool`");
         }
@@ -194,13 +194,13 @@ impl Client for FluxloopClient {
 
     fn receive(&mut self, text: &str, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let Ok(members) = Members::parse(text) else {
-            heard.events.push(Event::Dropped("a line that is no JSON object"));
+            heard.events.push(Event::Dropped("a line that is not a JSON object"));
             return;
         };
         let is_answer = matches!(members.str("type").as_deref(), Some("response" | "error"));
         let pending = if is_answer { self.take_pending(members.raw("id")) } else { None };
         let Some(pending) = pending else {
-            heard.events.push(Event::Dropped("an answer to no request of ours"));
+            heard.events.push(Event::Dropped("a response without a pending request"));
             return;
         };
         let outcome = match (pending, Answer::read(&members, self.form)) {
@@ -263,7 +263,7 @@ impl Client for FluxloopClient {
             heard.events.push(match what {
                 Pending::Opening => Event::Refused(Refusal::PeerGone),
                 Pending::List(call) | Pending::Call(call) => {
-                    let failure = Failure::new(FailureKind::UpstreamLost, "the server is gone");
+                    let failure = Failure::new(FailureKind::UpstreamLost, "the server disconnected");
                     Event::Answered(call, Err(failure))
                 }
             });

@@ -101,11 +101,11 @@ pub(super) fn with_handshake(names: Vec<&str>) -> Vec<&str> {
 
 /// The names of the tools without `handshake`, from a handshake result in either form.
 pub(super) fn read_names(result: &RawValue) -> Result<Vec<String>, &'static str> {
-    let result = Members::of(result).ok_or("the result of the handshake is no object")?;
+    let result = Members::of(result).ok_or("the result of the handshake is not an object")?;
     let capabilities = result.raw("capabilities").ok_or("the result of the handshake has no `capabilities`")?;
     let list = Members::of(capabilities).and_then(|object| object.raw("tools")).unwrap_or(capabilities);
     let mut names: Vec<String> =
-        serde_json::from_str(list.get()).map_err(|_| "`capabilities` holds no list of tool names")?;
+        serde_json::from_str(list.get()).map_err(|_| "`capabilities` contains no list of tool names")?;
     names.retain(|name| name != "handshake");
     Ok(names)
 }

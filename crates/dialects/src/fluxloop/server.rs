@@ -290,9 +290,9 @@ impl Waiting {
 }
 
 fn no_agreement() -> Error {
-    answers::failed(&Failure::new(FailureKind::Internal, "no agreement could be made"))
+    answers::failed(&Failure::new(FailureKind::Internal, "the negotiation failed"))
 }
 
 fn not_a_list() -> Failure {
-    Failure::new(FailureKind::Internal, "the answer is of another kind than the question")
+    Failure::new(FailureKind::Internal, "the reply does not belong to the request")
 }

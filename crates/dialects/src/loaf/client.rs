@@ -159,14 +159,14 @@ impl Client for LoafClient {
 
     fn receive(&mut self, text: &str, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let Ok(envelope) = Envelope::parse(text) else {
-            heard.events.push(Event::Dropped("a line that is no JSON object"));
+            heard.events.push(Event::Dropped("a line that is not a JSON object"));
             return;
         };
         match (envelope.method_name().as_deref(), envelope.id) {
             (Some("event"), None) => self.hear_event(envelope.params, heard),
             (None, Some(id)) => match self.take_pending(id) {
                 Some(what) => self.answered(what, &envelope, heard),
-                None => heard.events.push(Event::Dropped("an answer to no request of ours")),
+                None => heard.events.push(Event::Dropped("a response without a pending request")),
             },
             _ => heard.events.push(Event::Dropped("neither an answer nor an event")),
         }
@@ -217,7 +217,7 @@ impl Client for LoafClient {
             heard.events.extend(match what {
                 Pending::Handshake => Some(Event::Refused(Refusal::PeerGone)),
                 Pending::List(call) | Pending::Call(call) => {
-                    let failure = Failure::new(FailureKind::UpstreamLost, "the server is gone");
+                    let failure = Failure::new(FailureKind::UpstreamLost, "the server disconnected");
                     Some(Event::Answered(call, Err(failure)))
                 }
                 Pending::Goodbye => None,

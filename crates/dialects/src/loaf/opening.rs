@@ -159,12 +159,12 @@ impl<'a> HandshakeParams<'a> {
 /// Parses a server's answer to our handshake: the agreement and the server's methods.
 pub(super) fn read_answer(setup: &ClientSetup, result: &RawValue) -> Result<(Agreement, BTreeSet<String>), Refusal> {
     let misbehaved = |problem: &str| Refusal::PeerMisbehaved { problem: problem.to_owned() };
-    let result = Members::of(result).ok_or_else(|| misbehaved("the result of `rpc.handshake` is no object"))?;
-    let version = result.str("protocol_version").ok_or_else(|| misbehaved("`protocol_version` is no string"))?;
+    let result = Members::of(result).ok_or_else(|| misbehaved("the result of `rpc.handshake` is not an object"))?;
+    let version = result.str("protocol_version").ok_or_else(|| misbehaved("`protocol_version` is not a string"))?;
     let methods: BTreeSet<String> = result
         .raw("methods")
         .and_then(|raw| serde_json::from_str(raw.get()).ok())
-        .ok_or_else(|| misbehaved("`methods` is no list of strings"))?;
+        .ok_or_else(|| misbehaved("`methods` is not a list of strings"))?;
     let peer = match result.object("implementation") {
         Some(own) => Peer::new(
             own.str("name").unwrap_or_default().into_owned(),

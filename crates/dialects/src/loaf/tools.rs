@@ -166,7 +166,7 @@ pub(super) fn read_list(result: &RawValue) -> Outcome {
     let entries = Members::of(result)
         .and_then(|result| result.raw("tools"))
         .and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok())
-        .ok_or_else(|| Failure::new(FailureKind::UpstreamError, "the result of `tools.list` holds no list"))?;
+        .ok_or_else(|| Failure::new(FailureKind::UpstreamError, "the result of `tools.list` contains no list"))?;
     if entries.len() > MAX_TOOLS {
         return Err(Failure::list_too_long("tools", MAX_TOOLS));
     }

@@ -35,16 +35,16 @@ pub struct HeaderParam {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadAnnotation {
     /// The name is empty, not a string, or not valid as a header name.
-    #[error("`x-mcp-header` must be a name that a header can have")]
+    #[error("`x-mcp-header` must be a valid header name")]
     Name,
     /// Two annotations name the same header.
     #[error("two arguments name the same header in `x-mcp-header`")]
     Repeated,
     /// Only strings, integers and booleans can be mirrored.
-    #[error("`x-mcp-header` stands on something that is no string, integer or boolean")]
+    #[error("`x-mcp-header` is only allowed on a string, an integer or a boolean")]
     Type,
     /// The annotation is not reached through `properties` alone, so it identifies no single argument.
-    #[error("`x-mcp-header` stands where no single argument is meant")]
+    #[error("`x-mcp-header` is only allowed on a single argument")]
     Place,
 }
 

@@ -120,13 +120,13 @@ fn check_arguments<'h>(
         let (name, value) = (param.header.as_str(), header(&param.header));
         match arguments.and_then(|arguments| param.argument(arguments)).map(|raw| (Kind::of(raw), raw)) {
             None if value.is_some() => {
-                return Err(errors::header_mismatch(name, "mirrors an argument that is not there"));
+                return Err(errors::header_mismatch(name, "mirrors an absent argument"));
             }
             Some((Kind::String, raw)) => is_text(name, value, &json::string(raw).unwrap_or_default())?,
             Some((Kind::Number, raw)) => {
                 let value = value.ok_or_else(|| errors::header_mismatch(name, "is missing"))?;
                 let is_equal = decode_header_value(value).is_some_and(|value| is_same(&value, raw.get()));
-                is_equal.then_some(()).ok_or_else(|| errors::header_mismatch(name, "is not what the body says"))?;
+                is_equal.then_some(()).ok_or_else(|| errors::header_mismatch(name, "does not match the body"))?;
             }
             Some((Kind::Bool, raw)) => is_text(name, value, raw.get())?,
             // The tool itself refuses arguments that cannot be mirrored.
@@ -140,8 +140,8 @@ fn check_arguments<'h>(
 fn is_text(name: &str, value: Option<&str>, expected: &str) -> Result<(), rpc::Error<'static>> {
     let value = value.ok_or_else(|| errors::header_mismatch(name, "is missing"))?;
     match decode_header_value(value) {
-        None => Err(errors::header_mismatch(name, "is not the base64 that it says it is")),
-        Some(value) if value != expected => Err(errors::header_mismatch(name, "is not what the body says")),
+        None => Err(errors::header_mismatch(name, "is not valid base64")),
+        Some(value) if value != expected => Err(errors::header_mismatch(name, "does not match the body")),
         Some(_) => Ok(()),
     }
 }

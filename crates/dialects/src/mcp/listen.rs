@@ -252,7 +252,7 @@ struct Filter {
 fn read_filter(params: Option<&RawValue>, in_force: &InForce) -> Result<Filter, rpc::Error<'static>> {
     let filter = params.and_then(Members::of).and_then(|params| params.object("notifications"));
     let filter = filter
-        .ok_or_else(|| errors::invalid_params("`notifications` must be an object that says what to listen for"))?;
+        .ok_or_else(|| errors::invalid_params("`notifications` must be an object with the changes to listen for"))?;
     let mut wants = Changes::default();
     for change in Change::ALL {
         let is_asked = filter.raw(change.filter()).is_some_and(|flag| flag.get() == "true");

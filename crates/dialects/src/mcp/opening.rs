@@ -52,7 +52,7 @@ impl McpServer {
                 Phase::Open(session)
             }
             unchanged => {
-                out.actions.push(Action::Dropped("an `initialized` that nothing was waiting for"));
+                out.actions.push(Action::Dropped("an unexpected `initialized`"));
                 unchanged
             }
         };

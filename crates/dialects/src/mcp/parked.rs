@@ -237,7 +237,7 @@ impl McpServer {
         // The handle of another principal is answered like an unknown one.
         let (Some(at), Some(origin)) = (at, origin.filter(is_theirs)) else {
             return Err(errors::invalid_params(
-                "`requestState` is not one that this server gave out, or it has expired or was used before",
+                "`requestState` was not issued by this server, has expired, or was used before",
             ));
         };
         errors::check_scopes(origin.record.as_deref(), ambient)?;

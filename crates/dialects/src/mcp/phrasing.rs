@@ -29,7 +29,7 @@ pub(super) fn phrase(
     ambient: &mut Ambient<'_>,
 ) -> Result<Box<RawValue>, Failure> {
     let Some(members) = Members::of(&question.params) else {
-        return Err(Failure::new(FailureKind::Internal, "what is asked must be an object"));
+        return Err(Failure::new(FailureKind::Internal, "the parameters of a question must be an object"));
     };
     if let Some(missing) = missing_capability(question.kind, &members, &in_force.agreement) {
         return Err(Failure::missing_capability(missing));
@@ -155,7 +155,8 @@ fn with_single_blocks(params: &str) -> Result<String, Failure> {
 /// Parses text that is known to be an object.
 fn object(text: &str) -> Result<Map<String, Value>, Failure> {
     // An unpaired surrogate cannot be parsed. A question to a user or a model does not need one.
-    serde_json::from_str(text).map_err(|_| Failure::new(FailureKind::Internal, "what is asked is no text"))
+    serde_json::from_str(text)
+        .map_err(|_| Failure::new(FailureKind::Internal, "the parameters of a question must be valid text"))
 }
 
 /// Whether an answer is an object, which all kinds of answers are.

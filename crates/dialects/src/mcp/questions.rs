@@ -263,7 +263,7 @@ impl McpServer {
         let answered = match (result, error) {
             (_, Some(error)) if json::Kind::of(error) != json::Kind::Null => Err(refused(error)),
             (Some(result), _) if phrasing::is_answer(result) => Ok(result.to_owned()),
-            _ => Err(Failure::new(FailureKind::Unanswered, "the client's answer is no object")),
+            _ => Err(Failure::new(FailureKind::Unanswered, "the client's answer is not an object")),
         };
         out.actions.push(Action::Answered(open.question, answered));
         if let Some(call) = open.call {

@@ -243,7 +243,7 @@ impl McpServer {
                 out.actions.push(Action::RootsChanged);
             }
             // This includes progress: this side never requests it.
-            _ => out.actions.push(Action::Dropped("a notification that nobody here waits for")),
+            _ => out.actions.push(Action::Dropped("a notification without a recipient")),
         }
     }
 

@@ -144,7 +144,7 @@ pub(super) fn required<'a>(meta: &Meta<'a>) -> Result<(&'a RawValue, &'a RawValu
 pub(super) fn log_level(meta: &Meta<'_>) -> Result<Option<Level>, rpc::Error<'static>> {
     let Some(raw) = meta.log_level else { return Ok(None) };
     let level = meta::level(raw);
-    level.map(Some).ok_or_else(|| errors::invalid_params(format!("`{}` is no log level", meta::LOG_LEVEL)))
+    level.map(Some).ok_or_else(|| errors::invalid_params(format!("`{}` is not a log level", meta::LOG_LEVEL)))
 }
 
 fn negotiate(

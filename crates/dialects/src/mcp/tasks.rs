@@ -182,7 +182,7 @@ impl Tasks {
         let is_it = |task: &Task| Some(&*task.id) == id && task.is_known_to(ambient.principal, revision);
         let at =
             self.all.iter().position(is_it).ok_or_else(|| {
-                errors::invalid_params("`taskId` names no task of yours, or none that is still known")
+                errors::invalid_params("`taskId` names no task of this caller, or one that has expired")
             })?;
         errors::check_scopes(self.all[at].record.as_deref(), ambient)?;
         Ok(at)
@@ -347,7 +347,7 @@ impl McpServer {
         let mut at = 0;
         while at < self.tasks.all.len() {
             if self.tasks.all[at].expires() <= ambient.now.elapsed {
-                self.end_now(at, &errors::invalid_params("the time of the task is over"), out);
+                self.end_now(at, &errors::invalid_params("the task has expired"), out);
             } else {
                 at += 1;
             }

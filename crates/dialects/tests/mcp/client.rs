@@ -457,8 +457,8 @@ fn an_incomplete_result_is_a_failure_with_a_reason() {
             "elicitation/create, roots/list",
         ),
         (r#""result":{"resultType":"task","taskId":"1"}"#, FailureKind::UpstreamError, "\"task\""),
-        (r#""result":7"#, FailureKind::UpstreamError, "no object"),
-        (r#""result":{"content":7}"#, FailureKind::UpstreamError, "no array"),
+        (r#""result":7"#, FailureKind::UpstreamError, "not an object"),
+        (r#""result":{"content":7}"#, FailureKind::UpstreamError, "not an array"),
         (r#""error":{"code":0,"message":"cancelled"}"#, FailureKind::UpstreamError, "cancelled"),
         (r#""error":{"code":-32602,"message":"Tool t not found"}"#, FailureKind::UnknownTool, "unknown tool: t"),
         (r#""error":{"code":-32602,"message":"bad cursor"}"#, FailureKind::UpstreamError, "bad cursor"),
@@ -500,9 +500,9 @@ fn notices_reach_their_call() {
         .collect();
     let expected = [
         "progress of 7 Some(4.0)",
-        r#"Dropped("a notification that nobody here waits for")"#,
+        r#"Dropped("a notification without a recipient")"#,
         r#"log error "d""#,
-        r#"Dropped("a notification that nobody here waits for")"#,
+        r#"Dropped("a notification without a recipient")"#,
         "tools changed",
         r#"Passed("a notification that was not agreed")"#,
         "Notice(PromptsChanged)",

@@ -128,7 +128,7 @@ async fn they_cannot_be_followed_where_they_tell_of_nothing_and_never_be_unregis
     let stage = stage("open", false);
     let refused = stage.ask("mcp/resource/subscribe/req", json!({"uri": "lib://book"})).await.unwrap();
     assert_eq!(refused["ok"], false);
-    assert!(refused["error"].as_str().unwrap().contains("does not tell of changes"), "{refused}");
+    assert!(refused["error"].as_str().unwrap().contains("does not report changes"), "{refused}");
     let kept = stage.ask("mcp/server/unregister/req", json!({"server_id": "library"})).await.unwrap();
     assert_eq!(kept["ok"], false);
 }

@@ -171,7 +171,7 @@ impl McpClient {
     pub(super) fn listen_acknowledged(&mut self, params: Option<&RawValue>, heard: &mut Heard) {
         let acknowledged = subscription(params);
         let Some(mut stream) = self.listening.pending.take_if(|pending| Some(pending.id) == acknowledged) else {
-            heard.events.push(Event::Dropped("an acknowledgement of nothing that was asked for"));
+            heard.events.push(Event::Dropped("an acknowledgement without a pending subscription"));
             return;
         };
         self.listening.ends = 0;

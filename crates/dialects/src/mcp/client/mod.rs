@@ -219,9 +219,9 @@ impl McpClient {
         instructions: Option<&RawValue>,
     ) -> Result<InForce, Refusal> {
         let misbehaved = |problem: &str| Refusal::PeerMisbehaved { problem: problem.to_owned() };
-        let members = Members::of(declared).ok_or_else(|| misbehaved("`capabilities` is no object"))?;
+        let members = Members::of(declared).ok_or_else(|| misbehaved("`capabilities` is not an object"))?;
         let provides = capabilities::declared(Side::Server, &members)
-            .map_err(|_| misbehaved("`capabilities` declares more than 256 of them"))?;
+            .map_err(|_| misbehaved("`capabilities` declares more than 256 capabilities"))?;
         let server = Offer {
             provides,
             ..Offer::new(capabilities::peer(server_info, capabilities::SERVER_DESCRIPTION), [version])
@@ -254,7 +254,7 @@ impl McpClient {
                 let id = our_id(id.get()).unwrap_or_default();
                 self.spoilt(id, recovery::spoilt("it is neither a result nor an error"), now, heard);
             }
-            _ => heard.events.push(Event::Dropped("a line that is no JSON-RPC message")),
+            _ => heard.events.push(Event::Dropped("a line that is not a JSON-RPC message")),
         }
     }
 
@@ -263,7 +263,7 @@ impl McpClient {
         // An error is only reliably identified by its exchange: many servers write a wrong id into it.
         let by_lane = || Some(lane.0).filter(|_| answer.is_err() && lane != Lane::MAIN);
         let Some(id) = id.and_then(|id| our_id(id.get())).filter(known).or_else(by_lane).filter(known) else {
-            heard.events.push(Event::Dropped("an answer that nobody waits for"));
+            heard.events.push(Event::Dropped("an answer without a pending request"));
             return;
         };
         match &self.phase {
@@ -315,7 +315,7 @@ impl McpClient {
             Ok(result) => match result.and_then(Members::of) {
                 Some(members) => members,
                 None => {
-                    let failure = results::upstream_error("the upstream's result is no object");
+                    let failure = results::upstream_error("the upstream's result is not an object");
                     return self.done(&work, Err(failure), heard);
                 }
             },
@@ -450,13 +450,13 @@ impl Client for McpClient {
                 parts.into_iter().for_each(|part| self.message(part.get(), ambient, heard));
             }
             parts => {
-                heard.events.push(Event::Dropped("a batch, which was not agreed"));
+                heard.events.push(Event::Dropped("a batch that was not agreed"));
                 let answered = parts
                     .into_iter()
                     .flatten()
                     .filter_map(|part| Skim::of(part.get().as_bytes()).answered().and_then(our_id));
                 for id in answered {
-                    let failure = recovery::spoilt("it came in a batch, which was not agreed");
+                    let failure = recovery::spoilt("it came in a batch that was not agreed");
                     self.spoilt(id, failure, ambient.now.elapsed, heard);
                 }
             }

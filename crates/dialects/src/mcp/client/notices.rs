@@ -51,7 +51,7 @@ impl McpClient {
             }
             _ => None,
         };
-        heard.events.push(notice.map_or(Event::Dropped("a notification that nobody here waits for"), Event::Notice));
+        heard.events.push(notice.map_or(Event::Dropped("a notification without a recipient"), Event::Notice));
     }
 
     fn progress(&self, params: Option<&RawValue>) -> Option<Notice> {

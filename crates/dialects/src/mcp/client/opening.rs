@@ -67,7 +67,7 @@ impl McpClient {
         let members = ["protocolVersion", "capabilities", "serverInfo", "instructions"];
         let picked = result.and_then(|result| pick(result, members));
         let [version, declared, info, instructions] =
-            picked.ok_or_else(|| misbehaved("the result of `initialize` is no object"))?;
+            picked.ok_or_else(|| misbehaved("the result of `initialize` is not an object"))?;
         let version = version.and_then(json::string);
         let version = version.ok_or_else(|| misbehaved("the result of `initialize` names no `protocolVersion`"))?;
         if Revision::named(&version).is_none_or(|revision| !revision.has_initialize()) {
@@ -99,7 +99,7 @@ impl McpClient {
         let members = ["resultType", "supportedVersions", "capabilities", "_meta", "instructions"];
         let picked = result.and_then(|result| pick(result, members));
         let [kind, versions, declared, meta, instructions] =
-            picked.ok_or_else(|| misbehaved("the result of `server/discover` is no object"))?;
+            picked.ok_or_else(|| misbehaved("the result of `server/discover` is not an object"))?;
         if kind.and_then(json::string).as_deref() != Some("complete") {
             return Err(misbehaved("the result of `server/discover` has no `resultType` \"complete\""));
         }

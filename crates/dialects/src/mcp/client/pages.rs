@@ -86,7 +86,7 @@ impl Pages {
             return Ok(Turned::Whole(self.entries.into_reply()));
         };
         if !self.seen.insert(next.clone().into_owned()) {
-            return Err(upstream_error(format!("the upstream's list of `{what}` goes in a circle")));
+            return Err(upstream_error(format!("the upstream's list of `{what}` repeats a cursor")));
         }
         if self.seen.len() >= MAX_PAGES {
             return Err(upstream_error(format!("the upstream's list of `{what}` does not end")));

@@ -42,7 +42,7 @@ impl McpClient {
         heard: &mut Heard,
     ) {
         if self.spoken().is_stateless() || !Id::is_string_or_number(id) || !Id::is_keepable(id) {
-            heard.events.push(Event::Dropped("a request that a server may not send"));
+            heard.events.push(Event::Dropped("a request that a server must not send"));
             return;
         }
         let (id, method) = (Id::of(id), method.unwrap_or_default());
@@ -97,7 +97,7 @@ impl McpClient {
                 // A client that declares no mode supports forms.
                 None | Some("form") if agreed("elicitation.form") || !agreed("elicitation.url") => None,
                 None | Some("form") => Some("form elicitation was not agreed"),
-                Some(_) => Some("there is no such mode of elicitation"),
+                Some(_) => Some("unknown mode of elicitation"),
             },
             QuestionKind::Sample if members.some("tools").is_some() && !agreed("sampling.tools") => {
                 Some("sampling with tools was not agreed")
@@ -157,7 +157,7 @@ impl McpClient {
             self.requests.remove(&listen);
             self.listen_ended(listen, now);
         } else {
-            heard.events.push(Event::Dropped("a cancellation of nothing that is under way"));
+            heard.events.push(Event::Dropped("a cancellation of an unknown request"));
         }
     }
 }

@@ -20,7 +20,7 @@ const MAX_REPEATS: usize = 2;
 
 /// The failure after the upstream disconnected.
 pub(super) fn gone() -> Failure {
-    Failure::new(FailureKind::UpstreamLost, "the upstream went away before it answered")
+    Failure::new(FailureKind::UpstreamLost, "the upstream disconnected before it answered")
 }
 
 /// Maximum number of sessions in a row that may be lost without any answer.
@@ -210,7 +210,7 @@ impl McpClient {
 
 /// The failure for an invalid answer.
 pub(super) fn spoilt(problem: &str) -> Failure {
-    upstream_error(format!("the upstream's answer cannot be taken: {problem}"))
+    upstream_error(format!("the upstream's answer is invalid: {problem}"))
 }
 
 fn refusal(loss: &Loss) -> Refusal {

@@ -122,7 +122,7 @@ pub(super) fn tool_result(members: &Members<'_>) -> Result<ToolResult, Failure> 
         match name {
             "content" => match array(value) {
                 Some(blocks) => result.content = blocks.into_iter().map(content).collect(),
-                None => return Err(upstream_error("the upstream's `content` is no array")),
+                None => return Err(upstream_error("the upstream's `content` is not an array")),
             },
             "structuredContent" => result.structured = present(value),
             "isError" => result.failed = value.get() == "true",

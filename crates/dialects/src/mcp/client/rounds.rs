@@ -40,9 +40,9 @@ impl McpClient {
         let state = members.raw("requestState").filter(|state| Kind::of(state) != Kind::Null);
         let may_ask = matches!(work.asked, Asked::Tool { .. } | Asked::Contents { .. } | Asked::Prompt { .. });
         let questions = if !may_ask || (entries.is_empty() && state.is_none()) {
-            Err(upstream_error("the upstream asks for input, and names none"))
+            Err(upstream_error("the upstream asks for input without a question"))
         } else if work.rounds > MAX_ROUNDS {
-            Err(upstream_error("the upstream does not stop asking"))
+            Err(upstream_error("the upstream asks questions too many times"))
         } else {
             self.questions_of(&work, &entries)
         };
@@ -55,7 +55,7 @@ impl McpClient {
     /// The questions in `inputRequests`. Fails if the session cannot answer one of them.
     pub(super) fn questions_of(&self, work: &Work, entries: &Members<'_>) -> Result<Vec<(String, Question)>, Failure> {
         if entries.len() + self.questions.len() > MAX_QUESTIONS {
-            return Err(upstream_error("the upstream asks more than can be answered"));
+            return Err(upstream_error("the upstream asks too many questions at once"));
         }
         let (mut questions, mut unanswerable) = (Vec::new(), Vec::new());
         for (key, entry) in entries.iter() {

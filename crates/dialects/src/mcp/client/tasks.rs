@@ -63,7 +63,7 @@ impl McpClient {
         let failure = match members.str("status").as_deref() {
             Some("completed") => match members.raw("result") {
                 Some(result) => return self.finished(work, Ok(Some(result)), now, heard),
-                None => upstream_error("the upstream's task is complete, and has no result"),
+                None => upstream_error("the upstream's task is complete but has no result"),
             },
             Some("failed") => match members.some("error") {
                 Some(error) => work.asked.failure(error),
@@ -84,7 +84,7 @@ impl McpClient {
                             return self.begin_round(work, questions, None, Some(task), heard);
                         }
                         self.cancel_task(&task, heard);
-                        upstream_error("the upstream does not stop asking")
+                        upstream_error("the upstream asks questions too many times")
                     }
                     Err(failure) => {
                         self.cancel_task(&task, heard);
@@ -125,7 +125,7 @@ impl McpClient {
     ) {
         let failure = match answer.map(|result| result.and_then(Members::of)) {
             Ok(Some(members)) => return self.task_stands(work, task, &members, now, heard),
-            Ok(None) => upstream_error("the upstream's result is no object"),
+            Ok(None) => upstream_error("the upstream's result is not an object"),
             Err(error) => work.asked.failure(error),
         };
         done(work.call, Err(failure), heard);
@@ -197,7 +197,7 @@ impl McpClient {
     pub(super) fn relisted(&mut self, mut work: Box<Work>, pages: Pages, answer: Answer<'_>, heard: &mut Heard) {
         let turned = match answer.map(|result| result.and_then(Members::of)) {
             Ok(Some(members)) => pages.turned(&members),
-            Ok(None) => Err(upstream_error("the upstream's result is no object")),
+            Ok(None) => Err(upstream_error("the upstream's result is not an object")),
             Err(error) => Err(work.asked.failure(error)),
         };
         match turned {

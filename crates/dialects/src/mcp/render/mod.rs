@@ -285,7 +285,7 @@ pub(super) fn empty_result(wire: &mut Vec<u8>, id: &Id) {
 }
 
 fn not_asked_for(wire: &mut Vec<u8>, id: &Id) {
-    let error = errors::internal("internal", "the answer is not what was asked for".to_owned(), None);
+    let error = errors::internal("internal", "the reply does not belong to the request".to_owned(), None);
     rpc::error(wire, Some(id), &error);
 }
 
