@@ -230,10 +230,10 @@ impl Door {
                 best = Some((*dialect, claim));
             }
         }
-        best.map(Some).ok_or_else(|| self.nobody_knows_it())
+        best.map(Some).ok_or_else(|| self.unknown_dialect())
     }
 
-    fn nobody_knows_it(&self) -> rpc::Error<'static> {
+    fn unknown_dialect(&self) -> rpc::Error<'static> {
         let names: Vec<_> = self.registry.iter().map(|dialect| dialect.name).collect();
         let message = format!("this line opens no dialect spoken here ({})", names.join(", "));
         rpc::Error::new(rpc::code::INVALID_REQUEST, message)

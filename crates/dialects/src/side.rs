@@ -301,9 +301,9 @@ impl Action<'_> {
             Self::Cancel(call) => Action::Cancel(call),
             Self::Opened(agreement) => Action::Opened(agreement),
             Self::Refused(refusal) => Action::Refused(refusal),
-            Self::Dropped(what) => Action::Dropped(what),
+            Self::Dropped(description) => Action::Dropped(description),
             Self::Declined(declined) => Action::Declined(declined),
-            Self::Passed(what) => Action::Passed(what),
+            Self::Passed(description) => Action::Passed(description),
             Self::Answered(question, answered) => Action::Answered(question, answered),
             Self::Unwatch(uri, id) => Action::Unwatch(uri, id),
             Self::RootsChanged => Action::RootsChanged,
@@ -371,10 +371,10 @@ pub trait Server: fmt::Debug + Send {
         out: &mut Output<'_>,
     ) {
         // By default, a dialect cannot ask questions.
-        let nobody = |(id, question): (QuestionId, Question)| {
+        let unsupported = |(id, question): (QuestionId, Question)| {
             Action::Answered(id, Err(Failure::missing_capability(question.kind.capability())))
         };
-        out.actions.extend(questions.into_iter().map(nobody));
+        out.actions.extend(questions.into_iter().map(unsupported));
     }
 
     /// Continues a call as a task, if the caller accepts one: tells the caller how to fetch the result later. The

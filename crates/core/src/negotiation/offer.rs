@@ -85,11 +85,11 @@ impl Peer {
     }
 
     /// The same peer with the JSON object of its self-description. The object is kept only if it has members other than
-    /// `name` and `version`, and has at most `longest` bytes.
-    pub fn described(mut self, object: &RawValue, longest: usize) -> Self {
+    /// `name` and `version`, and has at most `max_bytes` bytes.
+    pub fn described(mut self, object: &RawValue, max_bytes: usize) -> Self {
         let members = serde_json::from_str::<BTreeMap<String, IgnoredAny>>(object.get()).unwrap_or_default();
         let says_more = members.keys().any(|name| name != "name" && name != "version");
-        self.description = (says_more && object.get().len() <= longest).then(|| object.get().into());
+        self.description = (says_more && object.get().len() <= max_bytes).then(|| object.get().into());
         self
     }
 
@@ -136,11 +136,11 @@ impl<'de> Deserialize<'de> for Peer {
 ///
 /// An agreement lives longer than the line it came from. It is logged, displayed and passed to tools, so
 /// peer-controlled text in it must be bounded.
-const LONGEST_NAME: usize = 128;
+const MAX_NAME_CHARS: usize = 128;
 
-/// Cuts a text that is longer than [`LONGEST_NAME`] characters.
+/// Cuts a text that is longer than [`MAX_NAME_CHARS`] characters.
 pub(in crate::negotiation) fn shorten(mut text: String) -> String {
-    if let Some((end, _)) = text.char_indices().nth(LONGEST_NAME) {
+    if let Some((end, _)) = text.char_indices().nth(MAX_NAME_CHARS) {
         text.truncate(end);
         text.push('…');
         text.shrink_to_fit();

@@ -73,7 +73,7 @@ impl Refusal {
 }
 
 /// Maximum number of list items in a message.
-const MOST_SHOWN: usize = 16;
+const MAX_SHOWN: usize = 16;
 
 fn speaks(versions: &[String]) -> String {
     match versions {
@@ -87,7 +87,7 @@ fn list<T: std::fmt::Display>(items: &[T]) -> String {
         return "nothing".to_owned();
     }
     // A peer can send a long list, and refusals are logged.
-    let shown: Vec<_> = items.iter().take(MOST_SHOWN).map(|item| shorten(item.to_string())).collect();
-    let more = if items.len() > MOST_SHOWN { ", …" } else { "" };
+    let shown: Vec<_> = items.iter().take(MAX_SHOWN).map(|item| shorten(item.to_string())).collect();
+    let more = if items.len() > MAX_SHOWN { ", …" } else { "" };
     shown.join(", ") + more
 }

@@ -168,8 +168,8 @@ impl Failure {
     }
 
     /// A list of the upstream has more entries than the limit.
-    pub fn list_too_long(what: &str, most: usize) -> Self {
-        Self::new(FailureKind::TooMany, format!("the upstream's list of `{what}` has more than {most} entries"))
+    pub fn list_too_long(list: &str, max_entries: usize) -> Self {
+        Self::new(FailureKind::TooMany, format!("the upstream's list of `{list}` has more than {max_entries} entries"))
     }
 
     /// The upstream's answer cannot be read because of this fault in its line.

@@ -72,13 +72,13 @@ impl PromptResult {
 
     /// The same prompt with one more message: its role (`user`, `assistant`) and its content.
     pub fn saying(mut self, role: &str, content: &Content) -> Self {
-        self.messages.push(json::to_raw(&Message { role, content: &content.to_block() }));
+        self.messages.push(json::to_raw(&PromptMessage { role, content: &content.to_block() }));
         self
     }
 }
 
 #[derive(Serialize)]
-struct Message<'a> {
+struct PromptMessage<'a> {
     role: &'a str,
     content: &'a RawValue,
 }

@@ -13,7 +13,7 @@ use crate::wire::skim::Skim;
 pub const MAX_LINE: usize = 16 * 1024 * 1024;
 
 /// The buffer shrinks to this capacity after a long line, in bytes.
-const COMFORTABLE: usize = 256 * 1024;
+const SHRINK_CAPACITY: usize = 256 * 1024;
 
 /// Which bytes end a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -109,7 +109,7 @@ impl Lines {
         };
         let Some(offset) = found else {
             self.searched = self.buffer.len();
-            self.drop_an_overlong_beginning();
+            self.drop_overlong_start();
             return None;
         };
         let (from, to) = (self.start, self.searched + offset);
@@ -149,10 +149,10 @@ impl Lines {
     }
 
     /// Drops the buffered part of a line that already exceeds the limit.
-    fn drop_an_overlong_beginning(&mut self) {
+    fn drop_overlong_start(&mut self) {
         if self.overlong.is_some() || self.buffer.len() - self.start > self.limit {
             self.overlong.get_or_insert_default().feed(&self.buffer[self.start..]);
-            self.forget();
+            self.clear();
         }
     }
 
@@ -163,9 +163,9 @@ impl Lines {
         Line::TooLong { limit: self.limit }
     }
 
-    fn forget(&mut self) {
+    fn clear(&mut self) {
         self.buffer.clear();
-        self.buffer.shrink_to(COMFORTABLE);
+        self.buffer.shrink_to(SHRINK_CAPACITY);
         self.start = 0;
         self.searched = 0;
     }
@@ -176,7 +176,7 @@ impl Lines {
             return;
         }
         if self.start == self.buffer.len() {
-            self.forget();
+            self.clear();
         } else if self.start >= self.buffer.len() / 2 {
             self.buffer.drain(..self.start);
             self.searched -= self.start;
@@ -255,7 +255,7 @@ mod tests {
             while lines.next_line().is_some() {}
         }
         assert_eq!(lines.pending(), 0);
-        assert!(lines.buffer.capacity() <= COMFORTABLE);
+        assert!(lines.buffer.capacity() <= SHRINK_CAPACITY);
     }
 
     #[test]

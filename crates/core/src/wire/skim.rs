@@ -5,14 +5,14 @@
 //! memory.
 
 /// Maximum number of bytes kept of a name or an id. Longer values are not recognised.
-const MOST_KEPT: usize = 64;
+const MAX_KEPT: usize = 64;
 
 /// Scans a message for the request that it answers.
 #[derive(Debug, Clone, Default)]
 pub struct Skim {
     depth: usize,
     string: InString,
-    place: Place,
+    part: MemberPart,
     /// The current member name, without its quotes.
     name: Vec<u8>,
     /// The values of `id`, `req_id` and `type`, as written.
@@ -34,7 +34,7 @@ enum InString {
 
 /// The part of the top-level object that is being scanned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Place {
+enum MemberPart {
     #[default]
     Name,
     Value,
@@ -61,13 +61,13 @@ impl Skim {
     /// The id of the answered request, as written. `None` if the message is not a response, or has no id.
     pub fn answered(&self) -> Option<&str> {
         let id = std::str::from_utf8(&self.id).ok().map(str::trim).filter(|id| !id.is_empty() && *id != "null");
-        id.filter(|_| self.is_answer() && self.id.len() < MOST_KEPT)
+        id.filter(|_| self.is_answer() && self.id.len() < MAX_KEPT)
     }
 
     /// The values of `req_id` and `type`, without their quotes, for dialects whose messages have these members.
     pub fn belongs_to(&self) -> Option<(&str, &str)> {
         fn text(value: &[u8]) -> Option<&str> {
-            let text = std::str::from_utf8(value).ok().filter(|_| value.len() < MOST_KEPT)?;
+            let text = std::str::from_utf8(value).ok().filter(|_| value.len() < MAX_KEPT)?;
             text.trim().strip_prefix('"')?.strip_suffix('"')
         }
         Some((text(&self.request)?, text(&self.kind)?))
@@ -87,7 +87,7 @@ impl Skim {
                 b'}' | b']' => self.depth = self.depth.saturating_sub(1),
                 b':' if self.depth == 1 => return self.begin_value(),
                 b',' if self.depth == 1 => {
-                    self.place = Place::Name;
+                    self.part = MemberPart::Name;
                     return self.name.clear();
                 }
                 _ => {}
@@ -99,7 +99,7 @@ impl Skim {
     }
 
     fn begin_value(&mut self) {
-        self.place = Place::Value;
+        self.part = MemberPart::Value;
         match self.name.as_slice() {
             b"method" => self.has_method = true,
             b"result" | b"error" => self.has_outcome = true,
@@ -112,17 +112,17 @@ impl Skim {
     }
 
     fn keep(&mut self, byte: u8, is_outside: bool) {
-        let kept = match self.place {
-            Place::Name if is_outside => return,
-            Place::Name => &mut self.name,
-            Place::Value => match self.name.as_slice() {
+        let kept = match self.part {
+            MemberPart::Name if is_outside => return,
+            MemberPart::Name => &mut self.name,
+            MemberPart::Value => match self.name.as_slice() {
                 b"id" => &mut self.id,
                 b"req_id" => &mut self.request,
                 b"type" => &mut self.kind,
                 _ => return,
             },
         };
-        if kept.len() < MOST_KEPT {
+        if kept.len() < MAX_KEPT {
             kept.push(byte);
         }
     }

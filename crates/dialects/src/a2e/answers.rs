@@ -16,14 +16,14 @@ use super::fields::{integer_of, text_of};
 use crate::side::ClientSetup;
 
 /// Maximum number of unknown capability names that are kept. They are only displayed.
-const MOST_UNKNOWN_NAMES: usize = 32;
+const MAX_UNKNOWN_NAMES: usize = 32;
 const DEFAULT_MAX_PARALLEL: i64 = 4;
 
 /// The capabilities to request: those of the setup, or all useful ones.
 pub(super) fn wanted(setup: &ClientSetup) -> Vec<Capability> {
     match &setup.wants {
         Some(wants) => wants.clone(),
-        None => capabilities::worth_asking_for().map(Capability::named).collect(),
+        None => capabilities::default_names().map(Capability::named).collect(),
     }
 }
 
@@ -82,7 +82,7 @@ fn read_grants(raw: Option<&RawValue>, host: &mut Offer) -> Result<(), &'static 
         }
         if !capabilities::is_known(&name) {
             unknown += 1;
-            if unknown > MOST_UNKNOWN_NAMES {
+            if unknown > MAX_UNKNOWN_NAMES {
                 continue;
             }
         }
@@ -137,7 +137,7 @@ pub(super) fn read_error(members: &Members<'_>, is_carried: bool) -> Failure {
     let data = serde_json::json!({"code": code, "detail": members.some("detail")});
     // For kinds of their own, our classification is better than `retryable`: some hosts never set that flag.
     let is_open = matches!(kind, FailureKind::UpstreamError | FailureKind::Capability("runtime_error"));
-    let is_lasting = is_open && members.raw("retryable").is_none_or(|told| told.get() != "true");
+    let is_lasting = is_open && members.raw("retryable").is_none_or(|value| value.get() != "true");
     Failure { kind, message, data: Some(json::to_raw(&data)), is_lasting }
 }
 

@@ -20,7 +20,7 @@ pub const CARRIED: &[&str] =
     &["skill", "toolkits", "env", "proc", "memory", "learning", "chains", MCP, "multi_agent", "planning"];
 
 /// The capabilities that a client requests by default: every name except `test`, which has no messages.
-pub fn worth_asking_for() -> impl Iterator<Item = &'static str> {
+pub fn default_names() -> impl Iterator<Item = &'static str> {
     NAMES.into_iter().filter(|name| *name != "test")
 }
 

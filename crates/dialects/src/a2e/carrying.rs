@@ -4,7 +4,7 @@
 use gladhand_core::operations::{Answered, CapabilityCall, Question, QuestionKind};
 use gladhand_core::wire::{Members, RawValue, json};
 
-use super::message::Message;
+use super::message::MessageWriter;
 use crate::ambient::Ambient;
 
 /// The members of the envelope, which are written separately for each message.
@@ -12,14 +12,14 @@ const ENVELOPE: [&str; 6] = ["type", "id", "version", "a2e", "ts", "req_id"];
 
 /// The members of a host's question that its answer repeats.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct HostQuestion {
     request: Box<RawValue>,
     server: Box<RawValue>,
     mcp_request: Box<RawValue>,
     kind: QuestionKind,
 }
 
-impl Asked {
+impl HostQuestion {
     /// Reads a question of the host.
     pub(super) fn of(kind: QuestionKind, members: &Members<'_>) -> Self {
         let raw = |name: &str| members.raw(name).map_or_else(|| json::to_raw(""), ToOwned::to_owned);
@@ -29,28 +29,28 @@ impl Asked {
     /// Writes the answer.
     pub(super) fn answer(&self, answered: Answered, ambient: &mut Ambient<'_>, wire: &mut Vec<u8>) {
         let result = answered.as_deref().ok().and_then(Members::of);
-        let said = |name: &str| result.as_ref().and_then(|result| result.some(name)).map(RawValue::get);
+        let value = |name: &str| result.as_ref().and_then(|result| result.some(name)).map(RawValue::get);
         let name = match self.kind {
             QuestionKind::Sample => "mcp/sample/resp",
             QuestionKind::Roots | QuestionKind::Elicit => "mcp/root/list/resp",
         };
-        let message = Message::request(name, ambient).0.raw("req_id", self.request.get());
+        let message = MessageWriter::request(name, ambient).0.raw("req_id", self.request.get());
         let message = message.raw("server_id", self.server.get()).raw("mcp_request_id", self.mcp_request.get());
         let message = match self.kind {
             QuestionKind::Sample => message
-                .raw("role", said("role").unwrap_or(r#""assistant""#))
-                .raw("content", said("content").unwrap_or("{}"))
-                .raw("model", said("model").unwrap_or(r#""""#))
-                .raw("stop_reason", said("stopReason").unwrap_or(r#""""#))
+                .raw("role", value("role").unwrap_or(r#""assistant""#))
+                .raw("content", value("content").unwrap_or("{}"))
+                .raw("model", value("model").unwrap_or(r#""""#))
+                .raw("stop_reason", value("stopReason").unwrap_or(r#""""#))
                 .with("error", &answered.as_ref().err().map_or_else(String::new, ToString::to_string)),
-            QuestionKind::Roots | QuestionKind::Elicit => message.raw("roots", said("roots").unwrap_or("[]")),
+            QuestionKind::Roots | QuestionKind::Elicit => message.raw("roots", value("roots").unwrap_or("[]")),
         };
         message.send(wire);
     }
 }
 
 /// The host's question in MCP's parameters, which all dialects share for questions.
-pub(super) fn question(kind: QuestionKind, members: &Members<'_>) -> Question {
+pub(super) fn to_question(kind: QuestionKind, members: &Members<'_>) -> Question {
     let words = [
         ("messages", "messages"),
         ("model_preferences", "modelPreferences"),
@@ -62,14 +62,14 @@ pub(super) fn question(kind: QuestionKind, members: &Members<'_>) -> Question {
         ("metadata", "metadata"),
     ];
     let words = if kind == QuestionKind::Sample { &words[..] } else { &[] };
-    let said = words.iter().filter_map(|(theirs, ours)| Some((*ours, members.some(theirs)?)));
-    let params: std::collections::BTreeMap<_, _> = said.collect();
+    let values = words.iter().filter_map(|(theirs, ours)| Some((*ours, members.some(theirs)?)));
+    let params: std::collections::BTreeMap<_, _> = values.collect();
     Question { key: None, kind, params: json::to_raw(&params) }
 }
 
 /// Adds the members of a capability request to a message for the host. The session id becomes the host's own.
-pub(super) fn carry(mut message: Message, asked: &CapabilityCall<'_>, session: &str) -> Message {
-    let members = Members::of(&asked.message).unwrap_or_default();
+pub(super) fn carry(mut message: MessageWriter, call: &CapabilityCall<'_>, session: &str) -> MessageWriter {
+    let members = Members::of(&call.message).unwrap_or_default();
     for (name, raw) in members.iter().filter(|(name, _)| !ENVELOPE.contains(name)) {
         message = match name {
             // A session id in the request is the id of the session with us.

@@ -16,9 +16,9 @@ use gladhand_core::wire::{Fault, Id, Members, RawValue, Skim};
 
 use super::answers;
 use super::capabilities::TOOLS;
-use super::carrying::{Asked, carry, own_members, question};
+use super::carrying::{HostQuestion, carry, own_members, to_question};
 use super::fields::text_of;
-use super::message::Message;
+use super::message::MessageWriter;
 use super::registry::{self, MessageType, RULES, Role};
 use super::results::read_result;
 use super::tools::read_definition;
@@ -27,21 +27,21 @@ use crate::ambient::Ambient;
 use crate::side::{Client, ClientSetup, Event, Heard};
 
 /// Maximum number of queued calls. Further calls are answered with "busy".
-const LONGEST_QUEUE: usize = 1000;
+const MAX_QUEUE: usize = 1000;
 /// Timeout of a call at the host, in seconds. The driver has its own deadlines and cancels calls. The host's default of
 /// 30 seconds would end long calls that a caller still waits for.
 const CALL_TIMEOUT: u64 = 3600;
 const GRACE: u64 = 10;
 /// Maximum number of processes whose output is forwarded at the same time.
-const MOST_PROCESSES: usize = 256;
+const MAX_PROCESSES: usize = 256;
 /// Maximum number of pending questions of the host.
-const MOST_QUESTIONS: usize = 64;
+const MAX_QUESTIONS: usize = 64;
 
 /// Our side towards a host.
 #[derive(Debug)]
 pub(super) struct Agent {
     setup: ClientSetup,
-    standing: Standing,
+    state: SessionState,
     calls: BTreeMap<CallId, Pending>,
     requests: BTreeMap<String, CallId>,
     queue: VecDeque<Held>,
@@ -49,13 +49,13 @@ pub(super) struct Agent {
     /// Oldest first.
     processes: VecDeque<(String, Option<Id>)>,
     /// Pending questions of the host.
-    questions: BTreeMap<QuestionId, Asked>,
-    asked: u64,
+    questions: BTreeMap<QuestionId, HostQuestion>,
+    last_question: u64,
 }
 
 /// The state of the session, named after the expected input.
 #[derive(Debug)]
-enum Standing {
+enum SessionState {
     /// The opening has not started.
     Unopened,
     /// The handshake was sent under this id.
@@ -101,20 +101,20 @@ impl Agent {
     pub(super) fn new(setup: ClientSetup) -> Self {
         Self {
             setup,
-            standing: Standing::Unopened,
+            state: SessionState::Unopened,
             calls: BTreeMap::new(),
             requests: BTreeMap::new(),
             queue: VecDeque::new(),
             processes: VecDeque::new(),
             questions: BTreeMap::new(),
-            asked: 0,
+            last_question: 0,
         }
     }
 
-    fn hear(&mut self, members: &Members<'_>, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn receive_message(&mut self, members: &Members<'_>, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let name = members.raw("type").and_then(text_of).unwrap_or_default();
         let request = members.raw("req_id").and_then(text_of).unwrap_or_default();
-        if let Standing::ExpectHandshake(ours) = &self.standing {
+        if let SessionState::ExpectHandshake(ours) = &self.state {
             // No other request is pending yet, so an answer without a request id belongs to the handshake.
             let is_ours = request.is_empty() || request == *ours;
             match name.as_ref() {
@@ -126,9 +126,11 @@ impl Agent {
         }
         let message = registry::find(&name).filter(|message| message.from == Side::Server);
         match message {
-            Some(message) if message.role == Role::Request => return self.asked(message, members, ambient, heard),
+            Some(message) if message.role == Role::Request => {
+                return self.receive_question(message, members, ambient, heard);
+            }
             Some(message) if message.role == Role::Event && message.capability != TOOLS => {
-                heard.events.push(match self.whose(message, &request, members) {
+                heard.events.push(match self.event_owner(message, &request, members) {
                     Some(request) => {
                         let fields = own_members(members);
                         let event = CapabilityEvent { kind: message.name, request, fields };
@@ -170,16 +172,16 @@ impl Agent {
             _ => match self.carried(call, message) {
                 Some(carried) => {
                     if carried.kind == "proc/spawn/req" {
-                        self.keep_listening(request.into_owned(), carried.request);
+                        self.track_process(request.into_owned(), carried.request);
                     }
                     Ok(Reply::Capability(own_members(members)))
                 }
                 None => Err("the message has another type"),
             },
         };
-        let misread =
+        let invalid =
             |problem| Failure::new(FailureKind::UpstreamError, format!("the host's answer is invalid: {problem}"));
-        self.end(call, outcome.map_err(misread), ambient, heard);
+        self.end(call, outcome.map_err(invalid), ambient, heard);
     }
 
     /// The capability request of a call, if the message has the matching response type.
@@ -196,7 +198,7 @@ impl Agent {
 
     /// The caller's id of the request that an event belongs to. `Some(None)`: the event belongs to no request. `None`:
     /// no caller expects the event.
-    fn whose(&mut self, message: &MessageType, request: &str, members: &Members<'_>) -> Option<Option<Id>> {
+    fn event_owner(&mut self, message: &MessageType, request: &str, members: &Members<'_>) -> Option<Option<Id>> {
         if message.name.ends_with("/push") {
             return Some(None);
         }
@@ -212,25 +214,31 @@ impl Agent {
     }
 
     /// Registers a started process, so that its output is forwarded.
-    fn keep_listening(&mut self, process: String, request: Option<Id>) {
-        if self.processes.len() == MOST_PROCESSES {
+    fn track_process(&mut self, process: String, request: Option<Id>) {
+        if self.processes.len() == MAX_PROCESSES {
             self.processes.pop_front();
         }
         self.processes.push_back((process, request));
     }
 
     /// Receives a question of the host.
-    fn asked(&mut self, message: &MessageType, members: &Members<'_>, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn receive_question(
+        &mut self,
+        message: &MessageType,
+        members: &Members<'_>,
+        ambient: &mut Ambient<'_>,
+        heard: &mut Heard,
+    ) {
         let kind = if message.name == "mcp/sample/req" { QuestionKind::Sample } else { QuestionKind::Roots };
-        let asked = Asked::of(kind, members);
-        if self.questions.len() >= MOST_QUESTIONS {
+        let question = HostQuestion::of(kind, members);
+        if self.questions.len() >= MAX_QUESTIONS {
             let busy = Failure::new(FailureKind::Busy, "too many questions wait for an answer");
-            return asked.answer(Err(busy), ambient, &mut heard.wire);
+            return question.answer(Err(busy), ambient, &mut heard.wire);
         }
-        self.asked += 1;
-        let id = QuestionId(self.asked);
-        self.questions.insert(id, asked);
-        heard.events.push(Event::Asked(id, None, question(kind, members)));
+        self.last_question += 1;
+        let id = QuestionId(self.last_question);
+        self.questions.insert(id, question);
+        heard.events.push(Event::Asked(id, None, to_question(kind, members)));
     }
 
     fn opened(&mut self, members: &Members<'_>, heard: &mut Heard) {
@@ -239,14 +247,14 @@ impl Agent {
                 let agreement = Arc::new(agreement);
                 let gate = Gate::new(RULES, &agreement);
                 heard.events.push(Event::Opened(Arc::clone(&agreement)));
-                self.standing = Standing::Open(Box::new(Session { agreement, gate }));
+                self.state = SessionState::Open(Box::new(Session { agreement, gate }));
             }
             Err(refusal) => self.refused(refusal, heard),
         }
     }
 
     fn refused(&mut self, refusal: Refusal, heard: &mut Heard) {
-        self.standing = Standing::Over;
+        self.state = SessionState::Over;
         heard.events.push(Event::Refused(refusal));
     }
 
@@ -256,15 +264,15 @@ impl Agent {
             self.requests.remove(&pending.request);
             heard.events.push(Event::Answered(call, outcome));
         }
-        while self.has_room() {
+        while self.may_send() {
             let Some(held) = self.queue.pop_front() else { break };
             self.send(held.call, &held.operation, held.wants_progress, ambient, heard);
         }
     }
 
-    fn has_room(&self) -> bool {
-        match &self.standing {
-            Standing::Open(session) => {
+    fn may_send(&self) -> bool {
+        match &self.state {
+            SessionState::Open(session) => {
                 let most = session.agreement.max_parallel.unwrap_or(u32::MAX);
                 self.calls.len() < usize::try_from(most).unwrap_or(usize::MAX)
             }
@@ -280,7 +288,7 @@ impl Agent {
         ambient: &mut Ambient<'_>,
         heard: &mut Heard,
     ) {
-        let (message, request) = Message::request(request_type(operation), ambient);
+        let (message, request) = MessageWriter::request(request_type(operation), ambient);
         let message = match operation {
             // The neutral list also contains deferred tools, marked as such.
             Operation::ListTools => message
@@ -308,8 +316,8 @@ impl Agent {
     }
 
     fn session_id(&self) -> &str {
-        match &self.standing {
-            Standing::Open(session) => session.agreement.session.as_deref().unwrap_or_default(),
+        match &self.state {
+            SessionState::Open(session) => session.agreement.session.as_deref().unwrap_or_default(),
             _ => "",
         }
     }
@@ -317,13 +325,13 @@ impl Agent {
 
 impl Client for Agent {
     fn open(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        let (message, id) = Message::request("handshake/req", ambient);
+        let (message, id) = MessageWriter::request("handshake/req", ambient);
         message
             .with("agent_id", &self.setup.identity.name)
             .with("agent_caps", &answers::wanted(&self.setup))
             .with("auth_token", self.setup.token.as_ref().map_or("", Secret::expose))
             .send(&mut heard.wire);
-        self.standing = Standing::ExpectHandshake(id);
+        self.state = SessionState::ExpectHandshake(id);
     }
 
     fn receive(&mut self, text: &str, ambient: &mut Ambient<'_>, heard: &mut Heard) {
@@ -339,7 +347,7 @@ impl Client for Agent {
             },
         };
         match members {
-            Some(members) => self.hear(&members, ambient, heard),
+            Some(members) => self.receive_message(&members, ambient, heard),
             // Hosts print banners, and the reference host prefixes its lines.
             None => heard.events.push(Event::Dropped("a line that is not a message")),
         }
@@ -361,12 +369,12 @@ impl Client for Agent {
             heard.events.push(Event::Answered(call, outcome));
             return;
         }
-        let failure = match &self.standing {
-            Standing::Open(session) => match session.gate.admit(Side::Client, request_type(&operation)) {
-                Ok(_) if self.has_room() && self.queue.is_empty() => {
+        let failure = match &self.state {
+            SessionState::Open(session) => match session.gate.admit(Side::Client, request_type(&operation)) {
+                Ok(_) if self.may_send() && self.queue.is_empty() => {
                     return self.send(call, &operation, wants_progress, ambient, heard);
                 }
-                Ok(_) if self.queue.len() < LONGEST_QUEUE => {
+                Ok(_) if self.queue.len() < MAX_QUEUE => {
                     self.queue.push_back(Held { call, operation: operation.into_owned(), wants_progress });
                     return;
                 }
@@ -377,8 +385,8 @@ impl Client for Agent {
                     Failure::new(FailureKind::Denied, format!("the host did not grant the capability {capability}"))
                 }
             },
-            Standing::Closing => Failure::new(FailureKind::Stopping, "the session is being closed"),
-            Standing::Unopened | Standing::ExpectHandshake(_) | Standing::Over => {
+            SessionState::Closing => Failure::new(FailureKind::Stopping, "the session is being closed"),
+            SessionState::Unopened | SessionState::ExpectHandshake(_) | SessionState::Over => {
                 Failure::new(FailureKind::UpstreamLost, "there is no session with this host")
             }
         };
@@ -386,8 +394,8 @@ impl Client for Agent {
     }
 
     fn answer(&mut self, question: QuestionId, answered: Answered, ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        if let Some(asked) = self.questions.remove(&question) {
-            asked.answer(answered, ambient, &mut heard.wire);
+        if let Some(question) = self.questions.remove(&question) {
+            question.answer(answered, ambient, &mut heard.wire);
         }
     }
 
@@ -403,8 +411,8 @@ impl Client for Agent {
     }
 
     fn gone(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        let before = std::mem::replace(&mut self.standing, Standing::Over);
-        if matches!(before, Standing::Unopened | Standing::ExpectHandshake(_)) {
+        let before = std::mem::replace(&mut self.state, SessionState::Over);
+        if matches!(before, SessionState::Unopened | SessionState::ExpectHandshake(_)) {
             heard.events.push(Event::Refused(Refusal::PeerGone));
         }
         let sent = std::mem::take(&mut self.calls).into_keys();
@@ -420,14 +428,14 @@ impl Client for Agent {
     }
 
     fn close(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        if matches!(self.standing, Standing::Unopened | Standing::Closing | Standing::Over) {
+        if matches!(self.state, SessionState::Unopened | SessionState::Closing | SessionState::Over) {
             return;
         }
-        Message::request("shutdown", ambient).0.with("timeout", &GRACE).send(&mut heard.wire);
-        if let Standing::ExpectHandshake(_) = self.standing {
+        MessageWriter::request("shutdown", ambient).0.with("timeout", &GRACE).send(&mut heard.wire);
+        if let SessionState::ExpectHandshake(_) = self.state {
             return;
         }
-        self.standing = Standing::Closing;
+        self.state = SessionState::Closing;
         // The host reads nothing after `shutdown`, so queued calls can only fail.
         for held in std::mem::take(&mut self.queue) {
             let failure = Failure::new(FailureKind::Stopping, "the session was closed before the call was sent");

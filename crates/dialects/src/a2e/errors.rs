@@ -5,7 +5,7 @@ use gladhand_core::wire::json::RawValue;
 use gladhand_core::wire::{Fault, Id, json};
 
 use super::capabilities::TOOLS;
-use super::message::Message;
+use super::message::MessageWriter;
 use crate::ambient::Ambient;
 
 pub(super) const TOO_MANY: &str = "too many requests";
@@ -189,7 +189,7 @@ impl ErrorBody {
 
     /// Writes the message.
     pub(super) fn send(&self, request: Option<&Id>, ambient: &mut Ambient<'_>, wire: &mut Vec<u8>) {
-        Message::answer("error", request, ambient)
+        MessageWriter::answer("error", request, ambient)
             .with("code", self.code)
             .with("message", &self.message)
             .raw("detail", self.detail.get())

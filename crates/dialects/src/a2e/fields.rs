@@ -9,7 +9,7 @@ use gladhand_core::wire::json::{Kind, RawValue};
 use gladhand_core::wire::{Members, json};
 
 /// Maximum number of reported problems, one per line. It bounds the answer to a hostile list of a million wrong items.
-const MOST_PROBLEMS: usize = 20;
+const MAX_PROBLEMS: usize = 20;
 
 /// The members of a message, and the problems found so far.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl<'m, 'a> Fields<'m, 'a> {
         for (at, item) in items.into_iter().enumerate() {
             match text_of(item) {
                 Some(text) => texts.push(text),
-                None if self.problems.len() >= MOST_PROBLEMS => break,
+                None if self.problems.len() >= MAX_PROBLEMS => break,
                 None => self.expected(&format!("{name}.{at}"), "a string", item),
             }
         }
@@ -149,15 +149,15 @@ impl<'m, 'a> Fields<'m, 'a> {
         if self.problems.is_empty() { Ok(()) } else { Err(self.problems) }
     }
 
-    fn expected(&mut self, path: &str, what: &str, raw: &RawValue) {
-        if self.problems.len() >= MOST_PROBLEMS {
+    fn expected(&mut self, path: &str, expected_type: &str, raw: &RawValue) {
+        if self.problems.len() >= MAX_PROBLEMS {
             return;
         }
-        self.problem(path, format!("expected {what}, got {}", described(raw)));
+        self.problem(path, format!("expected {expected_type}, got {}", described(raw)));
     }
 
     fn problem(&mut self, path: &str, problem: String) {
-        if self.problems.len() < MOST_PROBLEMS {
+        if self.problems.len() < MAX_PROBLEMS {
             self.problems.push((path.to_owned(), problem));
         }
     }

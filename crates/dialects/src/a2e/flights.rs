@@ -17,13 +17,13 @@ use crate::ambient::Ambient;
 use crate::side::{Action, ServerSetup};
 
 /// Maximum length of the queue, regardless of the setup.
-const LONGEST_QUEUE: usize = 1000;
+const MAX_QUEUE: usize = 1000;
 
 /// Maximum size of the queued names and arguments, in bytes.
-const LARGEST_QUEUE: usize = 32 * 1024 * 1024;
+const MAX_QUEUE_BYTES: usize = 32 * 1024 * 1024;
 
 /// Maximum size of the events that wait for the response to one request, in bytes.
-const MOST_HELD_BACK: usize = 256 * 1024;
+const MAX_HELD_BACK: usize = 256 * 1024;
 
 /// Approximate number of bytes that an event uses in addition to its text.
 const EVENT_OVERHEAD: usize = 128;
@@ -34,7 +34,7 @@ pub(super) struct Flight {
     /// The id of the request.
     pub(super) request: Option<Id>,
     /// The kind of request.
-    pub(super) asked: Asked,
+    pub(super) request_kind: RequestKind,
     /// The caller's timeout.
     pub(super) timeout: Option<Duration>,
     /// The time of delivery. `None` while it is queued.
@@ -47,7 +47,7 @@ pub(super) struct Flight {
 
 /// The kind of a request.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum RequestKind {
     /// `tool/list/req`
     List(Filter),
     /// `tool/call/req`
@@ -80,11 +80,11 @@ impl HeldBack {
     fn add(&mut self, event: CapabilityEvent) -> Vec<CapabilityEvent> {
         self.bytes += EVENT_OVERHEAD + event.fields.get().len();
         self.events.push(event);
-        if self.bytes <= MOST_HELD_BACK { Vec::new() } else { std::mem::take(self).events }
+        if self.bytes <= MAX_HELD_BACK { Vec::new() } else { std::mem::take(self).events }
     }
 }
 
-impl Asked {
+impl RequestKind {
     fn held(&self) -> usize {
         match self {
             Self::List(filter) => filter.held(),
@@ -134,7 +134,7 @@ impl Flights {
     pub(super) fn new(setup: &ServerSetup) -> Self {
         Self {
             max_parallel: usize::try_from(setup.max_parallel).unwrap_or(usize::MAX),
-            max_waiting: setup.max_in_flight.min(LONGEST_QUEUE),
+            max_waiting: setup.max_in_flight.min(MAX_QUEUE),
             last_call: 0,
             delivered: 0,
             held: 0,
@@ -155,7 +155,7 @@ impl Flights {
         ambient: &Ambient<'_>,
     ) -> Result<Option<Action<'a>>, Full> {
         let now = ambient.now.elapsed;
-        let Request { asked, operation, timeout, .. } = request;
+        let Request { request_kind, operation, timeout, .. } = request;
         let request = id;
         let must_wait = !is_urgent && (self.delivered >= self.max_parallel || !self.queue.is_empty());
         let arguments = match &operation {
@@ -163,24 +163,26 @@ impl Flights {
             Operation::Capability(call) => call.message.get().len(),
             _ => 0,
         };
-        let held = arguments + asked.held() + request.as_ref().map_or(0, |id| id.as_json().len());
+        let held = arguments + request_kind.held() + request.as_ref().map_or(0, |id| id.as_json().len());
         // Urgent requests skip the queue, but their number is limited as well.
-        let is_crowded = is_urgent && self.flights.len() >= self.max_waiting + self.max_parallel;
-        if is_crowded || must_wait && (self.queue.len() >= self.max_waiting || self.waiting + held > LARGEST_QUEUE) {
+        let has_too_many_urgent = is_urgent && self.flights.len() >= self.max_waiting + self.max_parallel;
+        if has_too_many_urgent
+            || must_wait && (self.queue.len() >= self.max_waiting || self.waiting + held > MAX_QUEUE_BYTES)
+        {
             return Err(Full);
         }
         self.held += held;
         self.waiting += if must_wait { held } else { 0 };
         self.last_call += 1;
         let id = CallId(self.last_call);
-        let wants_progress = matches!(asked, Asked::Tool { streaming: true, .. });
+        let wants_progress = matches!(request_kind, RequestKind::Tool { streaming: true, .. });
         // A queued call keeps the scopes of its request.
         let terms = Terms { wants_progress, timeout, scopes: ambient.scopes.clone(), ..Terms::default() };
         let call = Call { id, operation, terms };
         let deadline = timeout.map(|timeout| now.saturating_add(timeout));
         self.deadlines.extend(deadline.map(|deadline| (deadline, id)));
         let delivered = (!must_wait).then_some(now);
-        self.flights.insert(id, Flight { request, asked, timeout, delivered, is_urgent, deadline, held });
+        self.flights.insert(id, Flight { request, request_kind, timeout, delivered, is_urgent, deadline, held });
         if must_wait {
             self.queue.push_back((call.into_owned(), Arc::clone(agreement)));
             return Ok(None);
@@ -228,12 +230,12 @@ impl Flights {
 
     /// The events to write now, given a new event. An event that must follow the response to its request is held back
     /// until then.
-    pub(super) fn tell(&mut self, event: CapabilityEvent) -> Vec<CapabilityEvent> {
+    pub(super) fn release_events(&mut self, event: CapabilityEvent) -> Vec<CapabilityEvent> {
         if event.kind != "proc/read/event" {
             return vec![event];
         }
-        let waits = self.flights.values_mut().find_map(|flight| match &mut flight.asked {
-            Asked::Carried { message, held_back } if message.name == "proc/spawn/req" => {
+        let waits = self.flights.values_mut().find_map(|flight| match &mut flight.request_kind {
+            RequestKind::Carried { message, held_back } if message.name == "proc/spawn/req" => {
                 (flight.request == event.request).then_some(held_back)
             }
             _ => None,

@@ -10,11 +10,11 @@ use crate::ambient::Ambient;
 
 /// A message under construction.
 #[derive(Debug)]
-pub(super) struct Message {
+pub(super) struct MessageWriter {
     plain: Vec<u8>,
 }
 
-impl Message {
+impl MessageWriter {
     /// A message with a new id. Also returns the id, to match the answer.
     pub(super) fn request(name: &str, ambient: &mut Ambient<'_>) -> (Self, String) {
         let id = ambient.hex_id();

@@ -10,12 +10,12 @@ use gladhand_core::wire::{Id, Members};
 
 use super::capabilities::{self, MCP, TOOLS, VERSION};
 use super::fields::Fields;
-use super::message::{Message, Object, write_list};
+use super::message::{MessageWriter, Object, write_list};
 use crate::ambient::Ambient;
 use crate::side::{Menu, Pass, ServerSetup};
 
 /// Maximum number of unknown names that are kept. They only serve for later explanations.
-const MOST_UNKNOWN_NAMES: usize = 32;
+const MAX_UNKNOWN_NAMES: usize = 32;
 
 /// A `handshake/req` with valid fields.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl<'a> HandshakeRequest<'a> {
         if let Some(problem) = &setup.menu.outage {
             return Err(Refusal::ServerError { problem: problem.clone() });
         }
-        let unknown = self.agent_caps.iter().filter(|name| !capabilities::is_known(name)).take(MOST_UNKNOWN_NAMES);
+        let unknown = self.agent_caps.iter().filter(|name| !capabilities::is_known(name)).take(MAX_UNKNOWN_NAMES);
         let wanted = self.known_names().into_iter().map(Capability::named);
         let wanted = wanted.chain(unknown.map(|name| Capability::from_wire(name.as_ref())));
         let mut client = Offer {
@@ -152,7 +152,7 @@ pub(super) fn grant(
     ambient: &mut Ambient<'_>,
     wire: &mut Vec<u8>,
 ) {
-    Message::answer("handshake/resp", request, ambient)
+    MessageWriter::answer("handshake/resp", request, ambient)
         .with("session_id", agreement.session.as_deref().unwrap_or_default())
         .written("accepted_caps", |out| {
             write_list(out, names, |out, name| write_capability(out, name, menu, agreement));
@@ -171,7 +171,7 @@ pub(super) fn refuse(
     ambient: &mut Ambient<'_>,
     wire: &mut Vec<u8>,
 ) {
-    Message::answer("handshake/resp", request, ambient)
+    MessageWriter::answer("handshake/resp", request, ambient)
         .with("session_id", "")
         .raw("accepted_caps", "[]")
         .with("max_parallel", &max_parallel)

@@ -14,14 +14,14 @@ use super::fields::text_of;
 use super::message::{Object, write_list};
 
 const TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "object", "array"];
-const DEEPEST: usize = 8;
-const MOST_HOPS: usize = 8;
-const MOST_PARAMETERS: usize = 2000;
+const MAX_DEPTH: usize = 8;
+const MAX_HOPS: usize = 8;
+const MAX_PARAMETERS: usize = 2000;
 
 /// Writes the properties of an object schema as a list of `ToolParameter`.
 pub(super) fn write_parameters(out: &mut Vec<u8>, schema: Option<&RawValue>) {
     let Some(schema) = schema else { return out.extend_from_slice(b"[]") };
-    let mut writer = Writer { root: schema, left: MOST_PARAMETERS };
+    let mut writer = Writer { root: schema, left: MAX_PARAMETERS };
     let object = writer.effective(schema);
     let required = required(&object);
     let properties = object.object("properties").unwrap_or_default();
@@ -52,8 +52,9 @@ impl<'a> Writer<'a> {
         self.left = self.left.saturating_sub(1);
         let schema = self.effective(raw);
         // A description next to a reference is more specific than that of the referenced schema.
-        let beside = Members::of(raw).and_then(|members| members.raw("description"));
-        let description = beside.or_else(|| schema.raw("description")).filter(|raw| Kind::of(raw) == Kind::String);
+        let own_description = Members::of(raw).and_then(|members| members.raw("description"));
+        let description =
+            own_description.or_else(|| schema.raw("description")).filter(|raw| Kind::of(raw) == Kind::String);
         let kind = type_of(&schema);
         let parameter = Object::open(out)
             .with("name", name)
@@ -62,7 +63,7 @@ impl<'a> Writer<'a> {
             .with("required", &is_required)
             .with("enum", &strings_of(schema.raw("enum")));
         let nested = match kind {
-            "object" if depth < DEEPEST && self.left > 0 => schema.object("properties"),
+            "object" if depth < MAX_DEPTH && self.left > 0 => schema.object("properties"),
             _ => None,
         };
         let parameter = match nested {
@@ -85,9 +86,9 @@ impl<'a> Writer<'a> {
     /// The effective schema, after following references within the document and "this or null" alternatives.
     fn effective(&self, raw: &'a RawValue) -> Members<'a> {
         let mut schema = Members::of(raw).unwrap_or_default();
-        for _ in 0..MOST_HOPS {
+        for _ in 0..MAX_HOPS {
             let next = match schema.str("$ref") {
-                Some(reference) => self.behind(&reference),
+                Some(reference) => self.resolve(&reference),
                 None if schema.has("type") || schema.has("properties") || schema.has("enum") => None,
                 None => ["anyOf", "oneOf", "allOf"].iter().find_map(|word| first_branch(schema.raw(word)?)),
             };
@@ -99,12 +100,12 @@ impl<'a> Writer<'a> {
         schema
     }
 
-    fn behind(&self, reference: &str) -> Option<&'a RawValue> {
-        let mut place = self.root;
+    fn resolve(&self, reference: &str) -> Option<&'a RawValue> {
+        let mut schema = self.root;
         for part in reference.strip_prefix("#/")?.split('/') {
-            place = Members::of(place)?.raw(&part.replace("~1", "/").replace("~0", "~"))?;
+            schema = Members::of(schema)?.raw(&part.replace("~1", "/").replace("~0", "~"))?;
         }
-        Some(place)
+        Some(schema)
     }
 }
 
@@ -176,7 +177,7 @@ fn write_schema(
 
 fn write_property(out: &mut Vec<u8>, parameter: &Members<'_>, depth: usize) {
     let description = parameter.raw("description").filter(|raw| Kind::of(raw) == Kind::String && raw.get() != r#""""#);
-    let nested = parameter.object("properties").filter(|_| depth < DEEPEST);
+    let nested = parameter.object("properties").filter(|_| depth < MAX_DEPTH);
     if let Some(nested) = nested {
         let named = nested.iter().filter_map(|(name, raw)| Some((Cow::Owned(name.to_owned()), Members::of(raw)?)));
         return write_schema(out, description, named.collect(), depth + 1);

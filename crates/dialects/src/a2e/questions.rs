@@ -9,15 +9,15 @@ use gladhand_core::wire::{Members, RawValue, json};
 use serde::Serialize;
 
 use super::fields::text_of;
-use super::message::Message;
+use super::message::MessageWriter;
 use crate::ambient::Ambient;
 
 /// Maximum number of pending questions.
-const MOST: usize = 64;
+const MAX_PENDING: usize = 64;
 
 /// A question that was sent to the agent.
 #[derive(Debug)]
-struct Asked {
+struct PendingQuestion {
     question: QuestionId,
     kind: QuestionKind,
     call: Option<CallId>,
@@ -25,7 +25,7 @@ struct Asked {
 
 /// The pending questions, by the ids of their messages.
 #[derive(Debug, Default)]
-pub(super) struct Questions(BTreeMap<String, Asked>);
+pub(super) struct Questions(BTreeMap<String, PendingQuestion>);
 
 impl Questions {
     /// Sends a question to the agent, or returns why that is not possible.
@@ -36,7 +36,7 @@ impl Questions {
         ambient: &mut Ambient<'_>,
         wire: &mut Vec<u8>,
     ) -> Result<(), Failure> {
-        if self.0.len() >= MOST {
+        if self.0.len() >= MAX_PENDING {
             return Err(Failure::new(FailureKind::Busy, "too many questions wait for this agent"));
         }
         let members = Members::of(&question.params);
@@ -47,7 +47,7 @@ impl Questions {
             QuestionKind::Roots => "mcp/root/list/req",
             QuestionKind::Elicit => return Err(Failure::missing_capability(question.kind.capability())),
         };
-        let (message, request) = Message::request(name, ambient);
+        let (message, request) = MessageWriter::request(name, ambient);
         let message = message.with("server_id", server).with("mcp_request_id", &id.0.to_string());
         let message = match question.kind {
             QuestionKind::Sample => message
@@ -62,27 +62,27 @@ impl Questions {
             QuestionKind::Roots | QuestionKind::Elicit => message,
         };
         message.send(wire);
-        self.0.insert(request, Asked { question: id, kind: question.kind, call });
+        self.0.insert(request, PendingQuestion { question: id, kind: question.kind, call });
         Ok(())
     }
 
     /// The agent's answer to a question. `None` if no such question is pending.
     pub(super) fn answered(&mut self, members: &Members<'_>) -> Option<(QuestionId, Answered)> {
         let request = members.raw("req_id").and_then(text_of)?;
-        let asked = self.0.remove(request.as_ref())?;
-        let answered = match asked.kind {
+        let pending = self.0.remove(request.as_ref())?;
+        let answered = match pending.kind {
             QuestionKind::Sample => sampled(members),
             QuestionKind::Roots | QuestionKind::Elicit => {
                 let roots = members.raw("roots").map_or("[]", RawValue::get);
                 Ok(json::raw(format!(r#"{{"roots":{roots}}}"#)))
             }
         };
-        Some((asked.question, answered))
+        Some((pending.question, answered))
     }
 
     /// Removes the questions of a call that has ended.
     pub(super) fn call_ended(&mut self, call: CallId) {
-        self.0.retain(|_, asked| asked.call != Some(call));
+        self.0.retain(|_, pending| pending.call != Some(call));
     }
 }
 

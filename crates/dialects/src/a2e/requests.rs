@@ -9,13 +9,13 @@ use gladhand_core::wire::{Id, Members};
 
 use super::errors::{ErrorBody, Undecodable};
 use super::fields::{self, Fields};
-use super::flights::{Asked, HeldBack};
+use super::flights::{HeldBack, RequestKind};
 use super::registry::{self, MessageType};
 use super::schemas;
 use super::tools::Filter;
 
 const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(30);
-const LONGEST_CALL_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
+const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 const DEFAULT_SKILL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A decoded line: an object with a known type and a valid id.
@@ -36,7 +36,7 @@ pub(super) struct Rejected {
 pub(super) struct Request<'a> {
     /// The session that the request names. Empty if it names none.
     pub(super) session_id: Cow<'a, str>,
-    pub(super) asked: Asked,
+    pub(super) request_kind: RequestKind,
     pub(super) operation: Operation<'a>,
     /// The caller's timeout, if the host must enforce it.
     pub(super) timeout: Option<Duration>,
@@ -107,8 +107,8 @@ fn read_list<'a>(members: &Members<'a>) -> Result<Request<'a>, ErrorBody> {
     let tags = fields.texts("filter_tags");
     let filter = Filter::new(&fields.text("query"), &tags, fields.flag("include_deferred"));
     checked(fields)?;
-    let asked = Asked::List(filter);
-    Ok(Request { session_id: Cow::Borrowed(""), asked, operation: Operation::ListTools, timeout: None })
+    let request_kind = RequestKind::List(filter);
+    Ok(Request { session_id: Cow::Borrowed(""), request_kind, operation: Operation::ListTools, timeout: None })
 }
 
 fn read_call<'a>(members: &Members<'a>) -> Result<Request<'a>, ErrorBody> {
@@ -121,9 +121,9 @@ fn read_call<'a>(members: &Members<'a>) -> Result<Request<'a>, ErrorBody> {
     let timeout = timeout(&mut fields, DEFAULT_CALL_TIMEOUT);
     checked(fields)?;
     let arguments = arguments.map_or_else(gladhand_core::operations::call::no_arguments, Cow::Borrowed);
-    let asked = Asked::Tool { name: name.clone().into_owned(), streaming, events: 0 };
+    let request_kind = RequestKind::Tool { name: name.clone().into_owned(), streaming, events: 0 };
     let operation = Operation::CallTool(ToolCall { name, arguments });
-    Ok(Request { session_id, asked, operation, timeout: Some(timeout) })
+    Ok(Request { session_id, request_kind, operation, timeout: Some(timeout) })
 }
 
 /// A request that is passed to the provider of its capability. Only the types of its fields are checked.
@@ -146,12 +146,17 @@ fn carry<'a>(line: &Decoded<'a>) -> Result<Request<'a>, ErrorBody> {
         request: line.id.clone(),
         message: Cow::Borrowed(raw),
     });
-    Ok(Request { session_id, asked: Asked::Carried { message, held_back: HeldBack::default() }, operation, timeout })
+    Ok(Request {
+        session_id,
+        request_kind: RequestKind::Carried { message, held_back: HeldBack::default() },
+        operation,
+        timeout,
+    })
 }
 
 fn timeout(fields: &mut Fields<'_, '_>, default: Duration) -> Duration {
     match fields.integer("timeout") {
-        Some(seconds @ 1..) => Duration::from_secs(seconds.unsigned_abs()).min(LONGEST_CALL_TIMEOUT),
+        Some(seconds @ 1..) => Duration::from_secs(seconds.unsigned_abs()).min(MAX_CALL_TIMEOUT),
         _ => default,
     }
 }

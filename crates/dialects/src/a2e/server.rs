@@ -17,8 +17,8 @@ use gladhand_core::wire::json::Kind;
 use super::capabilities::{self, MCP, TOOLS};
 use super::errors::ErrorBody;
 use super::fields::Fields;
-use super::flights::{Asked, Flight, Flights};
-use super::message::{Message, Object};
+use super::flights::{Flight, Flights, RequestKind};
+use super::message::{MessageWriter, Object};
 use super::opening::{self, Credentials, HandshakeRequest};
 use super::questions::Questions;
 use super::registry::{self, RULES, Role};
@@ -31,17 +31,17 @@ use crate::breach::REQUEST_NOT_AGREED;
 use crate::side::{Action, Declined, Output, Pass, Server, ServerSetup, Stop, Unagreed};
 
 /// Number of refused handshakes after which the channel is closed.
-const MOST_REFUSALS: u32 = 5;
+const MAX_REFUSALS: u32 = 5;
 /// Maximum number of session ids of earlier handshakes that are still accepted.
-const MOST_SESSION_IDS: usize = 64;
+const MAX_SESSION_IDS: usize = 64;
 const DEFAULT_GRACE_SECONDS: i64 = 10;
-const LONGEST_GRACE: Duration = Duration::from_secs(3600);
+const MAX_GRACE: Duration = Duration::from_secs(3600);
 
 /// Our side towards an agent.
 #[derive(Debug)]
 pub(super) struct Host {
     setup: ServerSetup,
-    standing: Standing,
+    state: SessionState,
     refusals: u32,
     session_ids: VecDeque<String>,
     flights: Flights,
@@ -50,7 +50,7 @@ pub(super) struct Host {
 
 /// The state of the session, named after the expected input.
 #[derive(Debug)]
-enum Standing {
+enum SessionState {
     /// No capability is granted. A handshake is expected.
     ExpectHandshake,
     /// Capabilities are granted. Requests are expected.
@@ -72,7 +72,7 @@ impl Host {
         let flights = Flights::new(&setup);
         Self {
             setup,
-            standing: Standing::ExpectHandshake,
+            state: SessionState::ExpectHandshake,
             refusals: 0,
             session_ids: VecDeque::new(),
             flights,
@@ -90,7 +90,7 @@ impl Host {
         match request.evaluate(&self.setup) {
             Ok(agreement) => {
                 let session = ambient.hex_id();
-                if self.session_ids.len() == MOST_SESSION_IDS {
+                if self.session_ids.len() == MAX_SESSION_IDS {
                     self.session_ids.pop_front();
                 }
                 self.session_ids.push_back(session.clone());
@@ -99,18 +99,18 @@ impl Host {
                 opening::grant(id, &names, &self.setup.menu, &agreement, ambient, &mut out.wire);
                 out.actions.push(Action::Opened(Arc::clone(&agreement)));
                 let gate = Gate::new(RULES, &agreement);
-                self.standing =
-                    Standing::Open(Box::new(Session { agreement, gate, credentials: request.credentials() }));
+                self.state =
+                    SessionState::Open(Box::new(Session { agreement, gate, credentials: request.credentials() }));
                 self.revoke(ambient, out);
             }
             Err(refusal) => {
-                self.standing = Standing::ExpectHandshake;
+                self.state = SessionState::ExpectHandshake;
                 self.refusals += 1;
                 opening::refuse(line.id.as_ref(), &refusal, self.setup.max_parallel, ambient, &mut out.wire);
                 out.actions.push(Action::Refused(refusal));
                 self.revoke(ambient, out);
-                if self.refusals >= MOST_REFUSALS {
-                    self.standing = Standing::Closing;
+                if self.refusals >= MAX_REFUSALS {
+                    self.state = SessionState::Closing;
                     out.actions.push(Action::Close(Duration::ZERO));
                 }
             }
@@ -120,15 +120,15 @@ impl Host {
 
     /// Ends the calls whose capability the latest handshake no longer grants.
     fn revoke(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        let agreement = match &self.standing {
-            Standing::Open(session) => Some(Arc::clone(&session.agreement)),
-            Standing::ExpectHandshake | Standing::Closing => None,
+        let agreement = match &self.state {
+            SessionState::Open(session) => Some(Arc::clone(&session.agreement)),
+            SessionState::ExpectHandshake | SessionState::Closing => None,
         };
         let is_granted =
             |capability: &str| agreement.as_ref().is_some_and(|agreement| agreement.allows(Side::Server, capability));
         // Newest first: ending a running call first would make room for a queued one.
         for call in self.flights.calls().into_iter().rev() {
-            let capability = self.flights.get_mut(call).map_or("", |flight| flight.asked.capability());
+            let capability = self.flights.get_mut(call).map_or("", |flight| flight.request_kind.capability());
             if is_granted(capability) {
                 continue;
             }
@@ -139,13 +139,13 @@ impl Host {
             }
             ErrorBody::revoked(capability).send(flight.request.as_ref(), ambient, &mut out.wire);
         }
-        self.deliver_what_fits(ambient.now.elapsed, out);
+        self.deliver_queued(ambient.now.elapsed, out);
     }
 
     fn ping(&self, line: &Decoded<'_>, ambient: &mut Ambient<'_>, out: &mut Output<'_>) -> Result<(), ErrorBody> {
         checked(Fields::of(&line.members))?;
         let uptime = ambient.now.elapsed.saturating_sub(self.setup.started.elapsed);
-        Message::answer("pong", line.id.as_ref(), ambient)
+        MessageWriter::answer("pong", line.id.as_ref(), ambient)
             .with("uptime_seconds", &uptime.as_secs_f64())
             .send(&mut out.wire);
         Ok(())
@@ -155,8 +155,8 @@ impl Host {
         let mut fields = Fields::of(&line.members);
         let seconds = fields.integer("timeout").unwrap_or(DEFAULT_GRACE_SECONDS);
         checked(fields)?;
-        let grace = Duration::from_secs(u64::try_from(seconds).unwrap_or(0)).min(LONGEST_GRACE);
-        self.standing = Standing::Closing;
+        let grace = Duration::from_secs(u64::try_from(seconds).unwrap_or(0)).min(MAX_GRACE);
+        self.state = SessionState::Closing;
         out.actions.push(Action::Close(grace));
         Ok(())
     }
@@ -168,7 +168,7 @@ impl Host {
         ambient: &Ambient<'_>,
         out: &mut Output<'a>,
     ) -> Result<(), ErrorBody> {
-        let Standing::Open(session) = &self.standing else { return Err(ErrorBody::handshake_required()) };
+        let SessionState::Open(session) = &self.state else { return Err(ErrorBody::handshake_required()) };
         let name = line.message.name;
         // The only request that both sides may send (a2e §8).
         let sender = if name == "mcp/root/list/req" { Side::Server } else { Side::Client };
@@ -224,8 +224,8 @@ impl Host {
     /// Writes an event of a capability.
     fn event(event: &CapabilityEvent, ambient: &mut Ambient<'_>, wire: &mut Vec<u8>) {
         let message = match &event.request {
-            Some(request) => Message::answer(event.kind, Some(request), ambient),
-            None => Message::request(event.kind, ambient).0,
+            Some(request) => MessageWriter::answer(event.kind, Some(request), ambient),
+            None => MessageWriter::request(event.kind, ambient).0,
         };
         message.members_of(event.fields.get()).send(wire);
     }
@@ -236,39 +236,39 @@ impl Host {
         let reply = match outcome {
             Ok(reply) => reply,
             Err(failure) => {
-                let capability = flight.asked.capability();
+                let capability = flight.request_kind.capability();
                 ErrorBody::of(&failure, capability).send(request, ambient, wire);
-                return flight.asked.held_back().iter().for_each(|event| Self::event(event, ambient, wire));
+                return flight.request_kind.held_back().iter().for_each(|event| Self::event(event, ambient, wire));
             }
         };
-        match (reply, flight.asked) {
-            (Reply::Tools(tools), Asked::List(filter)) => {
+        match (reply, flight.request_kind) {
+            (Reply::Tools(tools), RequestKind::List(filter)) => {
                 let shown = tools.iter().filter(|tool| filter.shows(tool));
-                Message::answer("tool/list/resp", request, ambient)
+                MessageWriter::answer("tool/list/resp", request, ambient)
                     .written("tools", |out| message::write_list(out, shown, write_definition))
                     .send(wire);
             }
-            (Reply::Tool(result), Asked::Tool { name, .. }) => {
+            (Reply::Tool(result), RequestKind::Tool { name, .. }) => {
                 let now = ambient.now;
                 let took = now.elapsed.saturating_sub(flight.delivered.unwrap_or(now.elapsed));
-                Message::answer("tool/call/resp", request, ambient)
+                MessageWriter::answer("tool/call/resp", request, ambient)
                     .written("data", |out| write_result(out, &name, &result, took))
                     .with("created_at", &now.unix_seconds())
                     .send(wire);
             }
-            (Reply::Capability(members), ref asked @ Asked::Carried { message, .. }) => {
+            (Reply::Capability(members), ref request_kind @ RequestKind::Carried { message, .. }) => {
                 let name = message.response().map_or(message.name, |response| response.name);
-                Message::answer(name, request, ambient).members_of(members.get()).send(wire);
-                asked.held_back().iter().for_each(|event| Self::event(event, ambient, wire));
+                MessageWriter::answer(name, request, ambient).members_of(members.get()).send(wire);
+                request_kind.held_back().iter().for_each(|event| Self::event(event, ambient, wire));
             }
             _ => {
-                let mixed_up = Failure::new(FailureKind::Internal, "the reply does not belong to the request");
-                ErrorBody::of(&mixed_up, TOOLS).send(request, ambient, wire);
+                let mismatch = Failure::new(FailureKind::Internal, "the reply does not belong to the request");
+                ErrorBody::of(&mismatch, TOOLS).send(request, ambient, wire);
             }
         }
     }
 
-    fn deliver_what_fits(&mut self, now: Duration, out: &mut Output<'_>) {
+    fn deliver_queued(&mut self, now: Duration, out: &mut Output<'_>) {
         while let Some(action) = self.flights.deliver_next(now) {
             out.actions.push(action);
         }
@@ -277,7 +277,7 @@ impl Host {
 
 impl Server for Host {
     fn receive<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
-        if matches!(self.standing, Standing::Closing) {
+        if matches!(self.state, SessionState::Closing) {
             out.actions.push(Action::Dropped("a line after the end of the session"));
             return;
         }
@@ -297,8 +297,8 @@ impl Server for Host {
     }
 
     fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        match self.standing {
-            Standing::Closing => out.actions.push(Action::Dropped("a line after the end of the session")),
+        match self.state {
+            SessionState::Closing => out.actions.push(Action::Dropped("a line after the end of the session")),
             _ => {
                 out.actions.push(Action::Dropped("a line that cannot be read"));
                 ErrorBody::garbled(fault).send(None, ambient, &mut out.wire);
@@ -310,7 +310,7 @@ impl Server for Host {
         let Some(flight) = self.flights.end(call) else { return };
         self.questions.call_ended(call);
         Self::answer(flight, outcome, ambient, &mut out.wire);
-        self.deliver_what_fits(ambient.now.elapsed, out);
+        self.deliver_queued(ambient.now.elapsed, out);
     }
 
     fn ask(
@@ -321,35 +321,34 @@ impl Server for Host {
         out: &mut Output<'_>,
     ) {
         let can_be_asked =
-            matches!(&self.standing, Standing::Open(session) if session.agreement.allows(Side::Server, MCP));
+            matches!(&self.state, SessionState::Open(session) if session.agreement.allows(Side::Server, MCP));
         for (id, question) in questions {
-            let asked = match can_be_asked {
+            let result = match can_be_asked {
                 true => self.questions.ask((id, question), call, ambient, &mut out.wire),
                 false => Err(Failure::missing_capability(question.kind.capability())),
             };
-            out.actions.extend(asked.err().map(|failure| Action::Answered(id, Err(failure))));
+            out.actions.extend(result.err().map(|failure| Action::Answered(id, Err(failure))));
         }
     }
 
     fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Notice::Capability(event) = notice {
             let capability = registry::find(event.kind).map_or("", |message| message.capability);
-            let is_granted =
-                matches!(&self.standing, Standing::Open(session) if session.agreement.allows(Side::Server, capability));
+            let is_granted = matches!(&self.state, SessionState::Open(session) if session.agreement.allows(Side::Server, capability));
             // While the session closes, events of granted capabilities may still be sent.
-            if !is_granted && !matches!(self.standing, Standing::Closing) {
+            if !is_granted && !matches!(self.state, SessionState::Closing) {
                 return;
             }
             // The output of a process must follow the response that announces the process.
-            let told = self.flights.tell(event);
-            return told.iter().for_each(|event| Self::event(event, ambient, &mut out.wire));
+            let events_to_write = self.flights.release_events(event);
+            return events_to_write.iter().for_each(|event| Self::event(event, ambient, &mut out.wire));
         }
         // A2E has events for requests but none for sessions, and no message for a changed list.
         let call = match &notice {
             Notice::Progress(call, _) | Notice::Log(Some(call), _) => *call,
             _ => return,
         };
-        let Some(Flight { request, asked: Asked::Tool { streaming: true, events, .. }, .. }) =
+        let Some(Flight { request, request_kind: RequestKind::Tool { streaming: true, events, .. }, .. }) =
             self.flights.get_mut(call)
         else {
             return;
@@ -357,7 +356,7 @@ impl Server for Host {
         let seq = *events;
         *events += 1;
         let kind = if matches!(notice, Notice::Log(..)) { "log" } else { "progress" };
-        Message::answer("tool/event", request.as_ref(), ambient)
+        MessageWriter::answer("tool/event", request.as_ref(), ambient)
             .with("kind", kind)
             .written("data", |out| match &notice {
                 Notice::Progress(_, progress) => Object::open(out)
@@ -379,20 +378,20 @@ impl Server for Host {
 
     fn readmit(&mut self, passes: &[Pass], ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         self.setup.passes = passes.to_vec();
-        let Standing::Open(session) = &self.standing else { return };
+        let SessionState::Open(session) = &self.state else { return };
         let mut granted = capabilities::NAMES.iter().filter(|name| session.agreement.allows(Side::Server, name));
         let principal = session.credentials.principal(passes);
         let is_same = principal.is_none_or(|principal| session.agreement.pass.as_ref() == Some(&principal));
         if is_same && granted.all(|name| session.credentials.open(passes, name)) {
             return;
         }
-        self.standing = Standing::Closing;
+        self.state = SessionState::Closing;
         self.revoke(ambient, out);
         out.actions.push(Action::Close(Duration::ZERO));
     }
 
     fn stop(&mut self, _stop: Stop, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {
-        self.standing = Standing::Closing;
+        self.state = SessionState::Closing;
     }
 
     fn wake(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
@@ -400,7 +399,7 @@ impl Server for Host {
             let Some(flight) = self.flights.end(call) else { break };
             let seconds = flight.timeout.map_or(0, |timeout| timeout.as_secs());
             self.questions.call_ended(call);
-            ErrorBody::timed_out(seconds, flight.asked.capability()).send(
+            ErrorBody::timed_out(seconds, flight.request_kind.capability()).send(
                 flight.request.as_ref(),
                 ambient,
                 &mut out.wire,
@@ -410,7 +409,7 @@ impl Server for Host {
                 out.actions.push(Action::Cancel(call));
             }
         }
-        self.deliver_what_fits(ambient.now.elapsed, out);
+        self.deliver_queued(ambient.now.elapsed, out);
     }
 
     fn deadline(&self) -> Option<Duration> {

@@ -50,8 +50,8 @@ impl FluxloopClient {
         Self { setup, form: Form::Page, is_open: false, pending: BTreeMap::new(), next_id: 0 }
     }
 
-    fn handshake(&mut self, what: Pending, heard: &mut Heard) {
-        let id = self.remember(what);
+    fn handshake(&mut self, request_kind: Pending, heard: &mut Heard) {
+        let id = self.add_pending(request_kind);
         let word = match self.form {
             Form::Page => "type",
             Form::Shipped => "tool",
@@ -64,7 +64,7 @@ impl FluxloopClient {
 
     fn request(&mut self, call: CallId, tool: &ToolCall<'_>, heard: &mut Heard) -> Result<(), Failure> {
         let parameters = self.sendable(&tool.arguments)?;
-        let id = self.remember(Pending::Call(call));
+        let id = self.add_pending(Pending::Call(call));
         let wire = &mut heard.wire;
         let begin = wire.len();
         wire.push(b'{');
@@ -109,9 +109,9 @@ impl FluxloopClient {
         Ok(members)
     }
 
-    fn remember(&mut self, what: Pending) -> String {
+    fn add_pending(&mut self, request_kind: Pending) -> String {
         self.next_id += 1;
-        self.pending.insert(self.next_id, what);
+        self.pending.insert(self.next_id, request_kind);
         self.next_id.to_string()
     }
 
@@ -135,7 +135,7 @@ impl FluxloopClient {
         match id.filter(|id| Kind::of(id) != Kind::Null) {
             Some(id) => self.pending.remove(&json::string(id)?.parse().ok()?),
             // The server could not read a line of ours. If only one request is pending, it was that one.
-            None if self.pending.len() == 1 => self.pending.pop_first().map(|(_, what)| what),
+            None if self.pending.len() == 1 => self.pending.pop_first().map(|(_, request_kind)| request_kind),
             None => None,
         }
     }
@@ -249,8 +249,11 @@ impl Client for FluxloopClient {
 
     fn cancel(&mut self, call: CallId, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         // Fluxloop has no cancellation: the server continues, and its answer is dropped.
-        let is_it = |what: &Pending| matches!(what, Pending::List(id) | Pending::Call(id) if *id == call);
-        if let Some(request) = self.pending.iter().find(|(_, what)| is_it(what)).map(|(request, _)| *request) {
+        let is_it =
+            |request_kind: &Pending| matches!(request_kind, Pending::List(id) | Pending::Call(id) if *id == call);
+        if let Some(request) =
+            self.pending.iter().find(|(_, request_kind)| is_it(request_kind)).map(|(request, _)| *request)
+        {
             self.pending.remove(&request);
             let failure = Failure::new(FailureKind::Cancelled, "cancelled by the caller");
             heard.events.push(Event::Answered(call, Err(failure)));
@@ -259,8 +262,8 @@ impl Client for FluxloopClient {
 
     fn gone(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         self.is_open = false;
-        for what in std::mem::take(&mut self.pending).into_values() {
-            heard.events.push(match what {
+        for request_kind in std::mem::take(&mut self.pending).into_values() {
+            heard.events.push(match request_kind {
                 Pending::Opening => Event::Refused(Refusal::PeerGone),
                 Pending::List(call) | Pending::Call(call) => {
                     let failure = Failure::new(FailureKind::UpstreamLost, "the server disconnected");

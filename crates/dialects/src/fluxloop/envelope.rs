@@ -20,18 +20,18 @@ pub(super) enum Form {
 
 /// A parsed line.
 #[derive(Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct ParsedLine<'a> {
     /// The form of the line and of its answer.
     pub(super) form: Form,
     /// The id as written. Absent and `null` are equivalent.
     pub(super) id: Option<&'a RawValue>,
     /// The request, or the error in the line.
-    pub(super) what: Result<What<'a>, Error>,
+    pub(super) request: Result<Request<'a>, Error>,
 }
 
 /// The request in a line.
 #[derive(Debug)]
-pub(super) enum What<'a> {
+pub(super) enum Request<'a> {
     /// Asks for our identity and the tools.
     Handshake,
     /// Calls a tool.
@@ -43,10 +43,10 @@ pub(super) enum What<'a> {
     },
 }
 
-impl<'a> Asked<'a> {
+impl<'a> ParsedLine<'a> {
     /// Parses a line.
     pub(super) fn read(text: &'a str) -> Self {
-        let garbage = |error| Asked { form: Form::Page, id: None, what: Err(error) };
+        let garbage = |error| ParsedLine { form: Form::Page, id: None, request: Err(error) };
         if !text.starts_with('{') {
             return garbage(match serde_json::from_str::<&RawValue>(text) {
                 Ok(_) => Error::new(INVALID_PAYLOAD, "Decoded payload is not a JSON object"),
@@ -61,21 +61,21 @@ impl<'a> Asked<'a> {
     }
 
     fn classify(members: &Members<'a>) -> Self {
-        let asked = |form, what| Asked { form, id: members.some("id"), what };
+        let parsed = |form, request| ParsedLine { form, id: members.some("id"), request };
         if members.has("jsonrpc") {
             let error = Error::new(INVALID_PAYLOAD, "This session speaks Fluxloop: JSON-RPC is not answered in it");
-            return asked(Form::Page, Err(error));
+            return parsed(Form::Page, Err(error));
         }
         let kind = members.str("type");
         match (members.has("type"), kind.as_deref()) {
             (false, _) if members.has("tool") => {
-                asked(Form::Shipped, call(members, || Ok(Cow::Owned(parameters_beside(members)))))
+                parsed(Form::Shipped, call(members, || Ok(Cow::Owned(parameters_beside(members)))))
             }
-            (false, _) => asked(Form::Page, Err(Error::missing("type"))),
-            (true, Some("handshake")) => asked(Form::Page, Ok(What::Handshake)),
-            (true, Some("request")) if !members.has("tool") => asked(Form::Page, Err(Error::missing("tool"))),
-            (true, Some("request")) => asked(Form::Page, call(members, || parameters_within(members))),
-            (true, kind) => asked(Form::Page, Err(Error::unknown_type(kind))),
+            (false, _) => parsed(Form::Page, Err(Error::missing("type"))),
+            (true, Some("handshake")) => parsed(Form::Page, Ok(Request::Handshake)),
+            (true, Some("request")) if !members.has("tool") => parsed(Form::Page, Err(Error::missing("tool"))),
+            (true, Some("request")) => parsed(Form::Page, call(members, || parameters_within(members))),
+            (true, kind) => parsed(Form::Page, Err(Error::unknown_type(kind))),
         }
     }
 }
@@ -83,12 +83,12 @@ impl<'a> Asked<'a> {
 fn call<'a>(
     members: &Members<'a>,
     params: impl FnOnce() -> Result<Cow<'a, RawValue>, Error>,
-) -> Result<What<'a>, Error> {
+) -> Result<Request<'a>, Error> {
     let tool = members.str("tool").ok_or_else(|| Error::wrong_kind("tool", "string"))?;
     if tool == HANDSHAKE {
-        return Ok(What::Handshake);
+        return Ok(Request::Handshake);
     }
-    Ok(What::Call { tool, params: params()? })
+    Ok(Request::Call { tool, params: params()? })
 }
 
 /// Page form: the member `params`.

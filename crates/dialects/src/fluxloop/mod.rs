@@ -46,9 +46,9 @@ pub static DIALECT: Dialect = Dialect {
 };
 
 fn excuse(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Vec<u8>) {
-    let asked = envelope::Asked::read(line.text);
+    let parsed = envelope::ParsedLine::read(line.text);
     let error = envelope::Error::new("internal_error", why).with(&serde_json::json!({"reason": "unavailable"}));
-    envelope::write_error(wire, asked.form, asked.id.map(RawValue::get), &error);
+    envelope::write_error(wire, parsed.form, parsed.id.map(RawValue::get), &error);
 }
 
 /// Members that no Fluxloop message has. A line with one of them and an unknown `type` belongs to another dialect.

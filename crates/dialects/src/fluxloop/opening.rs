@@ -15,7 +15,7 @@ use super::envelope::Form;
 use crate::side::{ClientSetup, ServerSetup};
 
 /// Maximum number of tools that become terms of the agreement. Calls are not limited to these.
-const MOST_TOOLS: usize = 256;
+const MAX_TOOL_TERMS: usize = 256;
 
 /// The version of the protocol page. The shipped server reports another one on the wire.
 pub(super) const VERSION: &str = "0.1.0";
@@ -114,13 +114,13 @@ pub(super) fn read_names(result: &RawValue) -> Result<Vec<String>, &'static str>
 pub(super) fn read_answer(setup: &ClientSetup, result: &RawValue) -> Result<Agreement, Refusal> {
     let names = read_names(result).map_err(|problem| Refusal::PeerMisbehaved { problem: problem.to_owned() })?;
     let members = Members::of(result).unwrap_or_default();
-    let said = |members: &Members<'_>, name: &str| members.str(name).unwrap_or_default().into_owned();
+    let text = |members: &Members<'_>, name: &str| members.str(name).unwrap_or_default().into_owned();
     // The `version` in the result is a product version, not the protocol version, so nothing depends on it.
     let own = members.object("implementation").unwrap_or_else(|| members.clone());
-    let mut server = Offer::new(Peer::new(said(&own, "name"), said(&own, "version")), [VERSION])
+    let mut server = Offer::new(Peer::new(text(&own, "name"), text(&own, "version")), [VERSION])
         .providing(HANDSHAKE)
         .providing(TOOLS);
-    for name in names.into_iter().take(MOST_TOOLS) {
+    for name in names.into_iter().take(MAX_TOOL_TERMS) {
         server = server.providing(Capability::from_wire(format!("tools.{name}")));
     }
     let mut client = Offer::new(setup.identity.clone(), [setup.version.clone()]);

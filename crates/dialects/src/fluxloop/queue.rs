@@ -7,22 +7,22 @@ use std::collections::{HashMap, VecDeque};
 
 use gladhand_core::operations::CallId;
 
-/// Number of bytes that a place uses in addition to its text.
-const PLACE: usize = 128;
+/// Number of bytes that a slot uses in addition to its text.
+const SLOT_OVERHEAD: usize = 128;
 
 /// Unsent answers, oldest first. `W` is the data of a missing answer.
 #[derive(Debug)]
 pub(super) struct Queue<W> {
-    places: VecDeque<Place<W>>,
-    /// The number of the oldest place.
+    slots: VecDeque<Slot<W>>,
+    /// The number of the oldest slot.
     first: u64,
-    /// The number of the place of each call.
+    /// The number of the slot of each call.
     calls: HashMap<CallId, u64>,
     held: usize,
 }
 
 #[derive(Debug)]
-enum Place<W> {
+enum Slot<W> {
     /// The call, the data of its request, and the number of bytes kept for it.
     Missing(CallId, W, usize),
     Ready(Vec<u8>),
@@ -30,34 +30,34 @@ enum Place<W> {
 
 impl<W> Default for Queue<W> {
     fn default() -> Self {
-        Self { places: VecDeque::new(), first: 0, calls: HashMap::new(), held: 0 }
+        Self { slots: VecDeque::new(), first: 0, calls: HashMap::new(), held: 0 }
     }
 }
 
 impl<W> Queue<W> {
-    /// Reserves a place for the answer of a call. `bytes` are kept for it until then.
+    /// Reserves a slot for the answer of a call. `bytes` are kept for it until then.
     pub(super) fn reserve(&mut self, call: CallId, waiting: W, bytes: usize) {
-        self.held += PLACE + bytes;
-        self.calls.insert(call, self.first + self.places.len() as u64);
-        self.places.push_back(Place::Missing(call, waiting, bytes));
+        self.held += SLOT_OVERHEAD + bytes;
+        self.calls.insert(call, self.first + self.slots.len() as u64);
+        self.slots.push_back(Slot::Missing(call, waiting, bytes));
     }
 
     /// Adds a finished answer. It is sent immediately if no other answer is before it.
     pub(super) fn push(&mut self, wire: &mut Vec<u8>, answer: impl FnOnce(&mut Vec<u8>)) {
-        if self.places.is_empty() {
+        if self.slots.is_empty() {
             answer(wire);
             return;
         }
         let mut line = Vec::new();
         answer(&mut line);
-        self.held += PLACE + line.len();
-        self.places.push_back(Place::Ready(line));
+        self.held += SLOT_OVERHEAD + line.len();
+        self.slots.push_back(Slot::Ready(line));
     }
 
     /// Replaces the call of a missing answer by another one.
     pub(super) fn wait_on(&mut self, call: CallId, another: CallId, change: impl FnOnce(&mut W)) {
         let Some(number) = self.calls.remove(&call) else { return };
-        if let Some(Place::Missing(awaited, waiting, _)) = self.place(number) {
+        if let Some(Slot::Missing(awaited, waiting, _)) = self.slot(number) {
             *awaited = another;
             change(waiting);
             self.calls.insert(another, number);
@@ -68,18 +68,18 @@ impl<W> Queue<W> {
     pub(super) fn fill(&mut self, wire: &mut Vec<u8>, call: CallId, answer: impl FnOnce(&mut Vec<u8>, &W)) {
         let Some(number) = self.calls.remove(&call) else { return };
         let mut line = Vec::new();
-        if let Some(place) = self.place(number)
-            && let Place::Missing(_, waiting, kept) = place
+        if let Some(slot) = self.slot(number)
+            && let Slot::Missing(_, waiting, kept) = slot
         {
             answer(&mut line, waiting);
             let (kept, bytes) = (*kept, line.len());
-            *place = Place::Ready(line);
+            *slot = Slot::Ready(line);
             self.held = self.held + bytes - kept;
         }
-        while let Some(Place::Ready(line)) = self.places.front() {
+        while let Some(Slot::Ready(line)) = self.slots.front() {
             wire.extend_from_slice(line);
-            self.held -= PLACE + line.len();
-            self.places.pop_front();
+            self.held -= SLOT_OVERHEAD + line.len();
+            self.slots.pop_front();
             self.first += 1;
         }
     }
@@ -87,8 +87,8 @@ impl<W> Queue<W> {
     /// The data of a missing answer.
     pub(super) fn waiting(&mut self, call: CallId) -> Option<&W> {
         let number = *self.calls.get(&call)?;
-        match self.place(number) {
-            Some(Place::Missing(_, waiting, _)) => Some(waiting),
+        match self.slot(number) {
+            Some(Slot::Missing(_, waiting, _)) => Some(waiting),
             _ => None,
         }
     }
@@ -100,9 +100,9 @@ impl<W> Queue<W> {
 
     /// The calls whose answers are missing, oldest first.
     pub(super) fn missing(&self) -> impl Iterator<Item = CallId> {
-        self.places.iter().filter_map(|place| match place {
-            Place::Missing(call, ..) => Some(*call),
-            Place::Ready(_) => None,
+        self.slots.iter().filter_map(|slot| match slot {
+            Slot::Missing(call, ..) => Some(*call),
+            Slot::Ready(_) => None,
         })
     }
 
@@ -111,9 +111,9 @@ impl<W> Queue<W> {
         self.calls.len()
     }
 
-    fn place(&mut self, number: u64) -> Option<&mut Place<W>> {
+    fn slot(&mut self, number: u64) -> Option<&mut Slot<W>> {
         let at = number.checked_sub(self.first).and_then(|at| usize::try_from(at).ok())?;
-        self.places.get_mut(at)
+        self.slots.get_mut(at)
     }
 }
 
@@ -139,6 +139,6 @@ mod tests {
         assert_eq!((wire.as_slice(), queue.missing().collect::<Vec<_>>()), (b"0".as_slice(), vec![CallId(4)]));
         queue.fill(&mut wire, CallId(4), |out, waiting| out.extend_from_slice(waiting.as_bytes()));
         assert_eq!(wire, b"01b23");
-        assert_eq!((queue.held(), queue.missing_count(), queue.places.len()), (0, 0, 0));
+        assert_eq!((queue.held(), queue.missing_count(), queue.slots.len()), (0, 0, 0));
     }
 }

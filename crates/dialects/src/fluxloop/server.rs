@@ -11,7 +11,7 @@ use gladhand_core::wire::{Fault, Id, RawValue};
 use serde::Serialize;
 
 use super::answers;
-use super::envelope::{self, Asked, Error, Form, What};
+use super::envelope::{self, Error, Form, ParsedLine, Request};
 use super::opening::{self, HandshakeResult, Opened};
 use super::queue::Queue;
 use crate::ambient::Ambient;
@@ -32,7 +32,7 @@ enum Session {
     /// No request has arrived.
     None,
     /// A handshake is pending.
-    ShakingHands(Arc<Agreement>),
+    HandshakePending(Arc<Agreement>),
     /// The session is open. Records how it was opened.
     Open(Arc<Agreement>, Opened),
 }
@@ -42,11 +42,11 @@ enum Session {
 struct Waiting {
     form: Form,
     id: Option<Id>,
-    what: Awaited,
+    kind: PendingKind,
 }
 
 #[derive(Debug)]
-enum Awaited {
+enum PendingKind {
     /// The list of tools, for a handshake.
     Handshake,
     /// The result of a tool.
@@ -93,14 +93,14 @@ impl FluxloopServer {
     }
 
     /// The agreement for a handshake. The first handshake creates it, even if a request has opened the session before.
-    fn shaking_hands(&mut self) -> Option<Arc<Agreement>> {
+    fn handshake_agreement(&mut self) -> Option<Arc<Agreement>> {
         match &self.session {
-            Session::ShakingHands(agreement) | Session::Open(agreement, Opened::ByHandshake) => {
+            Session::HandshakePending(agreement) | Session::Open(agreement, Opened::ByHandshake) => {
                 Some(Arc::clone(agreement))
             }
             Session::None => {
                 let agreement = Arc::new(opening::agreement(&self.setup, Opened::ByHandshake).ok()?);
-                self.session = Session::ShakingHands(Arc::clone(&agreement));
+                self.session = Session::HandshakePending(Arc::clone(&agreement));
                 Some(agreement)
             }
             Session::Open(_, Opened::ByRequest) => {
@@ -114,7 +114,7 @@ impl FluxloopServer {
         let (agreement, opened) = match &self.session {
             Session::Open(agreement, _) => return Some(Arc::clone(agreement)),
             // The request follows a pending handshake, so the session counts as open.
-            Session::ShakingHands(agreement) => (Arc::clone(agreement), Opened::ByHandshake),
+            Session::HandshakePending(agreement) => (Arc::clone(agreement), Opened::ByHandshake),
             Session::None => (Arc::new(opening::agreement(&self.setup, Opened::ByRequest).ok()?), Opened::ByRequest),
         };
         self.open(Arc::clone(&agreement), opened, out);
@@ -127,9 +127,9 @@ impl FluxloopServer {
     }
 
     /// Announces the session once, after the answer to a handshake.
-    fn hands_shaken(&mut self, out: &mut Output<'_>) {
+    fn handshake_answered(&mut self, out: &mut Output<'_>) {
         match &self.session {
-            Session::ShakingHands(agreement) => self.open(Arc::clone(agreement), Opened::ByHandshake, out),
+            Session::HandshakePending(agreement) => self.open(Arc::clone(agreement), Opened::ByHandshake, out),
             Session::Open(_, Opened::ByRequest) => {
                 if let Ok(agreement) = opening::agreement(&self.setup, Opened::ByHandshake) {
                     self.open(Arc::new(agreement), Opened::ByHandshake, out);
@@ -142,19 +142,19 @@ impl FluxloopServer {
 
 impl Server for FluxloopServer {
     fn receive<'a>(&mut self, text: &'a str, _ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
-        let Asked { form, id, what } = Asked::read(text);
-        let waiting = |what| Waiting { form, id: id.map(Id::of), what };
-        match what {
+        let ParsedLine { form, id, request } = ParsedLine::read(text);
+        let waiting = |kind| Waiting { form, id: id.map(Id::of), kind };
+        match request {
             Err(error) => self.refuse(form, id, &error, out),
-            Ok(What::Handshake) => match self.shaking_hands() {
-                Some(agreement) => self.deliver(waiting(Awaited::Handshake), Operation::ListTools, agreement, out),
+            Ok(Request::Handshake) => match self.handshake_agreement() {
+                Some(agreement) => self.deliver(waiting(PendingKind::Handshake), Operation::ListTools, agreement, out),
                 None => self.refuse(form, id, &no_agreement(), out),
             },
-            Ok(What::Call { tool, params }) => match self.in_force(out) {
+            Ok(Request::Call { tool, params }) => match self.in_force(out) {
                 Some(agreement) => {
-                    let awaited = Awaited::Tool { name: tool.as_ref().into() };
+                    let kind = PendingKind::Tool { name: tool.as_ref().into() };
                     let operation = Operation::CallTool(ToolCall { name: tool, arguments: params });
-                    self.deliver(waiting(awaited), operation, agreement, out);
+                    self.deliver(waiting(kind), operation, agreement, out);
                 }
                 None => self.refuse(form, id, &no_agreement(), out),
             },
@@ -168,8 +168,8 @@ impl Server for FluxloopServer {
 
     fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         let Some(waiting) = self.queue.waiting(call) else { return };
-        match (&outcome, &waiting.what) {
-            (Err(failure), Awaited::Tool { .. })
+        match (&outcome, &waiting.kind) {
+            (Err(failure), PendingKind::Tool { .. })
                 if failure.kind == FailureKind::UnknownTool && waiting.form == Form::Page =>
             {
                 // The page requires the names of the other tools in the answer, so list them first.
@@ -182,14 +182,14 @@ impl Server for FluxloopServer {
                     return;
                 }
             }
-            (Ok(_), Awaited::Handshake) => self.hands_shaken(out),
+            (Ok(_), PendingKind::Handshake) => self.handshake_answered(out),
             _ => {}
         }
         let identity = &self.setup.identity;
-        self.queue.fill(&mut out.wire, call, |wire, waiting| match &waiting.what {
-            Awaited::Handshake => waiting.answer_handshake(wire, &outcome, identity),
-            Awaited::Tool { name } => waiting.answer_tool(wire, name, &outcome),
-            Awaited::Alternatives { name } => waiting.answer_unknown(wire, name, &outcome),
+        self.queue.fill(&mut out.wire, call, |wire, waiting| match &waiting.kind {
+            PendingKind::Handshake => waiting.answer_handshake(wire, &outcome, identity),
+            PendingKind::Tool { name } => waiting.answer_tool(wire, name, &outcome),
+            PendingKind::Alternatives { name } => waiting.answer_unknown(wire, name, &outcome),
         });
     }
 
@@ -213,16 +213,16 @@ impl Server for FluxloopServer {
 impl Waiting {
     /// The number of kept bytes that the peer controls.
     fn held(&self) -> usize {
-        let name = match &self.what {
-            Awaited::Handshake => 0,
-            Awaited::Tool { name } | Awaited::Alternatives { name } => name.len(),
+        let name = match &self.kind {
+            PendingKind::Handshake => 0,
+            PendingKind::Tool { name } | PendingKind::Alternatives { name } => name.len(),
         };
         name + self.id.as_ref().map_or(0, |id| id.as_json().len())
     }
 
     fn look_for_alternatives(&mut self) {
-        if let Awaited::Tool { name } = &mut self.what {
-            self.what = Awaited::Alternatives { name: std::mem::take(name) };
+        if let PendingKind::Tool { name } = &mut self.kind {
+            self.kind = PendingKind::Alternatives { name: std::mem::take(name) };
         }
     }
 
@@ -232,7 +232,7 @@ impl Waiting {
                 let result = HandshakeResult::new(self.form, answers::names(tools, self.form), identity);
                 self.write_result(wire, "handshake", &result);
             }
-            Ok(_) => self.write_error(wire, &answers::failed(&not_a_list())),
+            Ok(_) => self.write_error(wire, &answers::failed(&mismatched_reply())),
             Err(failure) => self.write_error(wire, &answers::failed(failure)),
         }
     }
@@ -246,7 +246,7 @@ impl Waiting {
                 let cited = is_cited_by_path.then(|| answers::citing_by_path(&data)).flatten();
                 self.write_result(wire, name, cited.as_ref().unwrap_or(&data));
             }
-            Ok(_) => self.write_error(wire, &answers::failed(&not_a_list())),
+            Ok(_) => self.write_error(wire, &answers::failed(&mismatched_reply())),
             Err(failure) if failure.kind == FailureKind::UnknownTool => self.answer_unknown(wire, name, outcome),
             Err(failure) => self.write_error(wire, &answers::failed(failure)),
         }
@@ -293,6 +293,6 @@ fn no_agreement() -> Error {
     answers::failed(&Failure::new(FailureKind::Internal, "the negotiation failed"))
 }
 
-fn not_a_list() -> Failure {
+fn mismatched_reply() -> Failure {
     Failure::new(FailureKind::Internal, "the reply does not belong to the request")
 }

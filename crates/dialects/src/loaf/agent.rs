@@ -15,17 +15,17 @@ const PROVIDERS: [&str; 8] =
     ["openai", "openrouter", "antigravity", "anthropic", "compatible", "ollama", "llamacpp", "local"];
 
 /// The agent call of a method. `None` if the method does not belong to the agent.
-pub(super) fn asked<'a>(method: &str, params: &Checked<'a>) -> Result<Option<AgentCall<'a>>, Error> {
+pub(super) fn read_call<'a>(method: &str, params: &Checked<'a>) -> Result<Option<AgentCall<'a>>, Error> {
     let text = |name: &str| params.text(name).map(Text::lossy);
-    let said = |name: &str| text(name).unwrap_or_default();
-    let session = || said("session_id");
+    let text_or_empty = |name: &str| text(name).unwrap_or_default();
+    let session = || text_or_empty("session_id");
     Ok(Some(match method {
         "auth.connect.antigravity" => AgentCall::ConnectAntigravity,
         "auth.connect.openai" => AgentCall::ConnectOpenAi { mode: text("mode"), originator: text("originator") },
-        "auth.set.exa_key" => AgentCall::SetExaKey(said("api_key")),
-        "auth.set.openrouter_key" => AgentCall::SetOpenRouterKey(said("api_key")),
+        "auth.set.exa_key" => AgentCall::SetExaKey(text_or_empty("api_key")),
+        "auth.set.openrouter_key" => AgentCall::SetOpenRouterKey(text_or_empty("api_key")),
         "auth.status" => AgentCall::AuthStatus,
-        "command.execute" => AgentCall::Command { session: session(), line: said("raw_command") },
+        "command.execute" => AgentCall::Command { session: session(), line: text_or_empty("raw_command") },
         "debug.set" => AgentCall::Debug { everything: params.is_true("super_debug") },
         "history.clear_session" => AgentCall::ClearSession(session()),
         "history.get" => {
@@ -40,16 +40,16 @@ pub(super) fn asked<'a>(method: &str, params: &Checked<'a>) -> Result<Option<Age
             }
             AgentCall::Models { provider }
         }
-        "model.openrouter.providers" => AgentCall::RoutingProviders(said("model_id")),
+        "model.openrouter.providers" => AgentCall::RoutingProviders(text_or_empty("model_id")),
         "model.select" => {
-            let provider = said("provider");
+            let provider = text_or_empty("provider");
             if !PROVIDERS.contains(&&*provider) {
                 return Err(Error::wrong_field("provider", "provider must be openai, openrouter, or antigravity"));
             }
             AgentCall::SelectModel(ModelChoice {
-                model: said("model_id"),
+                model: text_or_empty("model_id"),
                 provider,
-                thinking: said("thinking_level"),
+                thinking: text_or_empty("thinking_level"),
                 routing: text("openrouter_provider"),
                 session: text("session_id"),
                 compress: params.is_true("compress_immediately"),
@@ -60,7 +60,7 @@ pub(super) fn asked<'a>(method: &str, params: &Checked<'a>) -> Result<Option<Age
         "onboarding.status" => AgentCall::OnboardingStatus,
         "session.approve" => AgentCall::Approve {
             session: session(),
-            call: said("call_id"),
+            call: text_or_empty("call_id"),
             allow: params.is_true("allow"),
             always: params.is_true("always"),
         },
@@ -73,11 +73,11 @@ pub(super) fn asked<'a>(method: &str, params: &Checked<'a>) -> Result<Option<Age
         "session.queue.list" => AgentCall::QueueList(session()),
         "session.send" => AgentCall::Send {
             session: session(),
-            text: said("text"),
+            text: text_or_empty("text"),
             enqueue: params.is_true("enqueue"),
             images: params.raw("images").map(images).unwrap_or_default(),
         },
-        "session.steer" => AgentCall::Steer { session: session(), text: said("text") },
+        "session.steer" => AgentCall::Steer { session: session(), text: text_or_empty("text") },
         "skills.list" => AgentCall::Skills,
         "state.get" => AgentCall::State,
         "system.shutdown" => AgentCall::Shutdown { reason: text("reason") },
@@ -87,12 +87,12 @@ pub(super) fn asked<'a>(method: &str, params: &Checked<'a>) -> Result<Option<Age
 }
 
 /// Whether the session ends after the answer.
-pub(super) fn is_goodbye(call: &AgentCall<'_>) -> bool {
+pub(super) fn ends_session(call: &AgentCall<'_>) -> bool {
     match call {
         AgentCall::Shutdown { .. } => true,
         AgentCall::Command { line, .. } => {
             let word = line.split_whitespace().next().unwrap_or_default();
-            ["/quit", "/exit"].iter().any(|goodbye| word.eq_ignore_ascii_case(goodbye))
+            ["/quit", "/exit"].iter().any(|command| word.eq_ignore_ascii_case(command))
         }
         _ => false,
     }

@@ -44,7 +44,7 @@ enum Pending {
     Handshake,
     List(CallId),
     Call(CallId),
-    Goodbye,
+    Shutdown,
 }
 
 impl LoafClient {
@@ -53,9 +53,9 @@ impl LoafClient {
         Self { setup, state: State::Shut, pending: BTreeMap::new(), next_id: 0 }
     }
 
-    fn request<T: Serialize>(&mut self, what: Pending, method: &str, params: Option<&T>, heard: &mut Heard) {
+    fn request<T: Serialize>(&mut self, request_kind: Pending, method: &str, params: Option<&T>, heard: &mut Heard) {
         self.next_id += 1;
-        self.pending.insert(self.next_id, what);
+        self.pending.insert(self.next_id, request_kind);
         let begin = heard.wire.len();
         rpc::request(&mut heard.wire, &Id::number(self.next_id), method, params);
         // Arguments can contain line breaks. Only the final one ends the line.
@@ -99,14 +99,14 @@ impl LoafClient {
         Ok(())
     }
 
-    fn answered(&mut self, what: Pending, envelope: &Envelope<'_>, heard: &mut Heard) {
+    fn answered(&mut self, request_kind: Pending, envelope: &Envelope<'_>, heard: &mut Heard) {
         let answer = match (envelope.result, envelope.error) {
             (Some(result), None) => Ok(result),
             (_, Some(error)) => Err(error),
             (None, None) => Err(RawValue::NULL),
         };
-        let outcome: Option<(CallId, Outcome)> = match (what, answer) {
-            (Pending::Goodbye, _) => None,
+        let outcome: Option<(CallId, Outcome)> = match (request_kind, answer) {
+            (Pending::Shutdown, _) => None,
             (Pending::Handshake, Ok(result)) => {
                 match opening::read_answer(&self.setup, result) {
                     Ok((agreement, methods)) => {
@@ -132,12 +132,16 @@ impl LoafClient {
     fn take_pending(&mut self, id: &RawValue) -> Option<Pending> {
         if Kind::of(id) == Kind::Null {
             // The server could not read a line of ours. If only one request is pending, it was that one.
-            return if self.pending.len() == 1 { self.pending.pop_first().map(|(_, what)| what) } else { None };
+            return if self.pending.len() == 1 {
+                self.pending.pop_first().map(|(_, request_kind)| request_kind)
+            } else {
+                None
+            };
         }
         self.pending.remove(&id.get().parse().ok()?)
     }
 
-    fn hear_event(&self, params: Option<&RawValue>, heard: &mut Heard) {
+    fn receive_event(&self, params: Option<&RawValue>, heard: &mut Heard) {
         let Some(event) = params.and_then(Members::of) else { return };
         let Some(payload) = event.object("payload") else { return };
         let request = payload.raw("request_id").and_then(|raw| raw.get().parse::<u64>().ok());
@@ -163,9 +167,9 @@ impl Client for LoafClient {
             return;
         };
         match (envelope.method_name().as_deref(), envelope.id) {
-            (Some("event"), None) => self.hear_event(envelope.params, heard),
+            (Some("event"), None) => self.receive_event(envelope.params, heard),
             (None, Some(id)) => match self.take_pending(id) {
-                Some(what) => self.answered(what, &envelope, heard),
+                Some(request_kind) => self.answered(request_kind, &envelope, heard),
                 None => heard.events.push(Event::Dropped("a response without a pending request")),
             },
             _ => heard.events.push(Event::Dropped("neither an answer nor an event")),
@@ -179,7 +183,7 @@ impl Client for LoafClient {
             Some(Pending::Handshake) => {
                 Event::Refused(Refusal::PeerMisbehaved { problem: Failure::unreadable(fault).message })
             }
-            Some(Pending::Goodbye) | None => Event::Dropped("a line that cannot be read"),
+            Some(Pending::Shutdown) | None => Event::Dropped("a line that cannot be read"),
         });
     }
 
@@ -203,8 +207,11 @@ impl Client for LoafClient {
 
     fn cancel(&mut self, call: CallId, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         // loaf has no cancellation: the server continues, and its answer is dropped.
-        let is_it = |what: &Pending| matches!(what, Pending::List(id) | Pending::Call(id) if *id == call);
-        if let Some(request) = self.pending.iter().find(|(_, what)| is_it(what)).map(|(request, _)| *request) {
+        let is_it =
+            |request_kind: &Pending| matches!(request_kind, Pending::List(id) | Pending::Call(id) if *id == call);
+        if let Some(request) =
+            self.pending.iter().find(|(_, request_kind)| is_it(request_kind)).map(|(request, _)| *request)
+        {
             self.pending.remove(&request);
             let failure = Failure::new(FailureKind::Cancelled, "cancelled by the caller");
             heard.events.push(Event::Answered(call, Err(failure)));
@@ -213,14 +220,14 @@ impl Client for LoafClient {
 
     fn gone(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         self.state = State::Shut;
-        for what in std::mem::take(&mut self.pending).into_values() {
-            heard.events.extend(match what {
+        for request_kind in std::mem::take(&mut self.pending).into_values() {
+            heard.events.extend(match request_kind {
                 Pending::Handshake => Some(Event::Refused(Refusal::PeerGone)),
                 Pending::List(call) | Pending::Call(call) => {
                     let failure = Failure::new(FailureKind::UpstreamLost, "the server disconnected");
                     Some(Event::Answered(call, Err(failure)))
                 }
-                Pending::Goodbye => None,
+                Pending::Shutdown => None,
             });
         }
     }
@@ -228,7 +235,7 @@ impl Client for LoafClient {
     fn close(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         if matches!(self.state, State::Open { .. }) {
             self.state = State::Shut;
-            self.request(Pending::Goodbye, "system.shutdown", None::<&()>, heard);
+            self.request(Pending::Shutdown, "system.shutdown", None::<&()>, heard);
         }
     }
 }

@@ -17,7 +17,7 @@ use super::params::Checked;
 use crate::side::{ClientSetup, ServerSetup};
 
 /// Maximum number of a server's capabilities that are read.
-const MOST_CAPABILITIES: usize = 256;
+const MAX_CAPABILITIES: usize = 256;
 
 /// The only version.
 pub(super) const VERSION: &str = "1.0.0";
@@ -73,8 +73,8 @@ fn our_offer(setup: &ServerSetup) -> Offer {
 pub(super) fn answer_handshake(setup: &ServerSetup, params: &Checked<'_>) -> Result<Agreement, Refusal> {
     let asked = params.text("protocol_version").map(|text| text.lossy().into_owned());
     // Neither is checked (`loaf` §6.1): a value that is not a string counts as no name.
-    let said = |name: &str| params.text(name).map(|text| text.lossy().into_owned()).unwrap_or_default();
-    let client = Offer::new(Peer::new(said("client_name"), said("client_version")), asked);
+    let text_of = |name: &str| params.text(name).map(|text| text.lossy().into_owned()).unwrap_or_default();
+    let client = Offer::new(Peer::new(text_of("client_name"), text_of("client_version")), asked);
     let versions = if params.is_true("strict") { VersionRule::Common } else { VersionRule::ServerDecides };
     agree(&rules(versions), &client, &our_offer(setup))
 }
@@ -173,7 +173,7 @@ pub(super) fn read_answer(setup: &ClientSetup, result: &RawValue) -> Result<(Agr
         None => Peer::new(result.str("server_name").unwrap_or_default().into_owned(), ""),
     };
     let mut server = Offer::new(peer, [version.into_owned()]).providing(HANDSHAKE);
-    for (name, value) in result.object("capabilities").unwrap_or_default().iter().take(MOST_CAPABILITIES) {
+    for (name, value) in result.object("capabilities").unwrap_or_default().iter().take(MAX_CAPABILITIES) {
         let settings = match (Kind::of(value), value.get()) {
             (_, "false" | "null" | "[]") => continue,
             (Kind::Bool, _) => None,

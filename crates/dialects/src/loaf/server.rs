@@ -60,21 +60,21 @@ enum Phase {
 #[derive(Debug)]
 struct Waiting {
     id: Id,
-    what: What,
+    request_kind: RequestKind,
 }
 
 impl Waiting {
     fn held(&self) -> usize {
-        let tool = match &self.what {
-            What::List | What::Agent | What::Goodbye | What::Silent => 0,
-            What::Call { tool } => tool.len(),
+        let tool = match &self.request_kind {
+            RequestKind::List | RequestKind::Agent | RequestKind::Shutdown | RequestKind::Silent => 0,
+            RequestKind::Call { tool } => tool.len(),
         };
         self.id.as_json().len() + tool
     }
 }
 
 #[derive(Debug)]
-enum What {
+enum RequestKind {
     List,
     Call {
         tool: Box<str>,
@@ -82,7 +82,7 @@ enum What {
     /// The agent answers.
     Agent,
     /// The agent answers, and the session ends with that answer.
-    Goodbye,
+    Shutdown,
     /// The answer of the agent is discarded.
     Silent,
 }
@@ -141,7 +141,7 @@ impl LoafServer {
         }
         let params = Checked::check(method.name, method.params, request.params)?;
         match method.run {
-            Run::Handshake => self.shake_hands(request, &params, out)?,
+            Run::Handshake => self.handshake(request, &params, out)?,
             Run::Ping => {
                 let time = ambient.now.iso_millis();
                 rpc::result(&mut out.wire, &request.id, &Pong { ok: true, time });
@@ -149,24 +149,24 @@ impl LoafServer {
             Run::CallTool => {
                 let name = params.text("name").map(Text::lossy).unwrap_or_default();
                 let arguments = params.object("arguments").map_or_else(no_arguments, Cow::Borrowed);
-                let what = What::Call { tool: name.as_ref().into() };
+                let request_kind = RequestKind::Call { tool: name.as_ref().into() };
                 let operation = Operation::CallTool(ToolCall { name, arguments });
-                self.deliver(&request.id, what, operation, out)?;
+                self.deliver(&request.id, request_kind, operation, out)?;
             }
             Run::AgentOr(plain) if !self.has_agent() => {
-                self.answer_plainly(plain, &request.id, &params, ambient, out)?
+                self.answer_without_agent(plain, &request.id, &params, ambient, out)?
             }
             Run::Agent | Run::AgentOr(_) => {
-                let call = agent::asked(method.name, &params)?.ok_or_else(not_found)?;
-                let what = if agent::is_goodbye(&call) { What::Goodbye } else { What::Agent };
-                self.deliver(&request.id, what, Operation::Agent(call), out)?;
+                let call = agent::read_call(method.name, &params)?.ok_or_else(not_found)?;
+                let request_kind = if agent::ends_session(&call) { RequestKind::Shutdown } else { RequestKind::Agent };
+                self.deliver(&request.id, request_kind, Operation::Agent(call), out)?;
             }
         }
         Ok(())
     }
 
     /// Answers a method without an agent.
-    fn answer_plainly<'a>(
+    fn answer_without_agent<'a>(
         &mut self,
         plain: Plain,
         id: &Id,
@@ -185,7 +185,7 @@ impl LoafServer {
                 let said = reason.clone().unwrap_or_else(|| json::to_raw("shutdown"));
                 self.state_changed(&said, None, ambient, out);
                 rpc::result(&mut out.wire, id, &Accepted { accepted: true, reason });
-                self.say_goodbye(out);
+                self.close_session(out);
             }
             Plain::CreateSession => self.create_session(id, ambient, out)?,
             Plain::ReadSession => {
@@ -193,13 +193,13 @@ impl LoafServer {
                 let state = session.plain().and_then(|id| self.sessions.state(id));
                 rpc::result(&mut out.wire, id, state.ok_or_else(|| Error::unknown_session(&session))?);
             }
-            Plain::ListTools => self.deliver(id, What::List, Operation::ListTools, out)?,
+            Plain::ListTools => self.deliver(id, RequestKind::List, Operation::ListTools, out)?,
         }
         Ok(())
     }
 
     /// Stops reading; running calls may complete.
-    fn say_goodbye(&mut self, out: &mut Output<'_>) {
+    fn close_session(&mut self, out: &mut Output<'_>) {
         self.phase = Phase::ShutDown;
         out.actions.push(Action::Close(GRACE));
     }
@@ -209,13 +209,13 @@ impl LoafServer {
     }
 
     /// Sends a call to the agent and discards the answer.
-    fn tell_agent(&mut self, call: AgentCall<'static>, out: &mut Output<'_>) {
+    fn notify_agent(&mut self, call: AgentCall<'static>, out: &mut Output<'_>) {
         // If too many calls are in flight, the call is skipped. The agent also learns of the end of the session by
         // itself.
-        let _ = self.deliver(&Id::of(RawValue::NULL), What::Silent, Operation::Agent(call), out);
+        let _ = self.deliver(&Id::of(RawValue::NULL), RequestKind::Silent, Operation::Agent(call), out);
     }
 
-    fn shake_hands(&mut self, request: &Request<'_>, params: &Checked<'_>, out: &mut Output<'_>) -> Result<(), Error> {
+    fn handshake(&mut self, request: &Request<'_>, params: &Checked<'_>, out: &mut Output<'_>) -> Result<(), Error> {
         match opening::answer_handshake(&self.setup, params) {
             Ok(agreement) => {
                 let agreement = Arc::new(agreement);
@@ -224,7 +224,7 @@ impl LoafServer {
                 self.agreement = Some(Arc::clone(&agreement));
                 out.actions.push(Action::Opened(agreement));
                 if params.is_true("approvals") && self.has_agent() {
-                    self.tell_agent(AgentCall::CanApprove, out);
+                    self.notify_agent(AgentCall::CanApprove, out);
                 }
                 Ok(())
             }
@@ -271,7 +271,7 @@ impl LoafServer {
     fn deliver<'a>(
         &mut self,
         id: &Id,
-        what: What,
+        request_kind: RequestKind,
         operation: Operation<'a>,
         out: &mut Output<'a>,
     ) -> Result<(), Error> {
@@ -281,8 +281,8 @@ impl LoafServer {
         }
         self.next_call += 1;
         let call = CallId(self.next_call);
-        let wants_progress = matches!(what, What::Call { .. });
-        let waiting = Waiting { id: id.clone(), what };
+        let wants_progress = matches!(request_kind, RequestKind::Call { .. });
+        let waiting = Waiting { id: id.clone(), request_kind };
         self.held += waiting.held();
         self.calls.insert(call, waiting);
         let terms = Terms { wants_progress, ..Terms::default() };
@@ -330,28 +330,30 @@ impl Server for LoafServer {
     fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         let Some(waiting) = self.calls.remove(&call) else { return };
         self.held -= waiting.held();
-        let Waiting { id, what } = waiting;
+        let Waiting { id, request_kind } = waiting;
         let begin = out.wire.len();
-        match (outcome, what) {
+        match (outcome, request_kind) {
             // The agent sends its last events before this answer.
-            (_, What::Silent) if self.phase == Phase::ShutDown => self.phase = Phase::Stopped,
-            (_, What::Silent) => {}
-            (Ok(Reply::Agent(said)), what) => {
+            (_, RequestKind::Silent) if self.phase == Phase::ShutDown => self.phase = Phase::Stopped,
+            (_, RequestKind::Silent) => {}
+            (Ok(Reply::Agent(said)), request_kind) => {
                 rpc::result(&mut out.wire, &id, &said);
-                if matches!(what, What::Goodbye) {
-                    self.say_goodbye(out);
+                if matches!(request_kind, RequestKind::Shutdown) {
+                    self.close_session(out);
                 }
             }
-            (Err(failure), What::Agent | What::Goodbye) => Error::of_agent(&failure).answer(&mut out.wire, Some(&id)),
+            (Err(failure), RequestKind::Agent | RequestKind::Shutdown) => {
+                Error::of_agent(&failure).answer(&mut out.wire, Some(&id))
+            }
             (Ok(Reply::Tools(tools)), _) => rpc::result(&mut out.wire, &id, &tools::list(&tools)),
             (Ok(Reply::Tool(result)), _) => rpc::result(&mut out.wire, &id, &Returned::of(&result)),
-            (Err(failure), What::Call { tool }) if failure.kind == FailureKind::ToolFailed => {
+            (Err(failure), RequestKind::Call { tool }) if failure.kind == FailureKind::ToolFailed => {
                 rpc::result(&mut out.wire, &id, &Returned::threw(&tool, &failure));
             }
             (Err(failure), _) => Error::of_failure(&failure).answer(&mut out.wire, Some(&id)),
             (Ok(_), _) => {
-                let mixed_up = Failure::new(FailureKind::Internal, "the reply does not belong to the request");
-                Error::of_failure(&mixed_up).answer(&mut out.wire, Some(&id));
+                let mismatch = Failure::new(FailureKind::Internal, "the reply does not belong to the request");
+                Error::of_failure(&mismatch).answer(&mut out.wire, Some(&id));
             }
         }
         keep_on_one_line(&mut out.wire, begin);
@@ -362,7 +364,7 @@ impl Server for LoafServer {
             return;
         }
         let request_id = |call: CallId| match self.calls.get(&call) {
-            Some(Waiting { id, what: What::Call { .. } }) => Some(json::raw(id.as_json().to_owned())),
+            Some(Waiting { id, request_kind: RequestKind::Call { .. } }) => Some(json::raw(id.as_json().to_owned())),
             _ => None,
         };
         match notice {
@@ -396,10 +398,10 @@ impl Server for LoafServer {
             Some(reason) if self.has_agent() => {
                 // The agent's last event must still be sent. After its answer, no events follow.
                 self.phase = Phase::ShutDown;
-                self.tell_agent(AgentCall::Shutdown { reason: Some(reason.into()) }, out);
+                self.notify_agent(AgentCall::Shutdown { reason: Some(reason.into()) }, out);
             }
             None if self.has_agent() => {
-                self.tell_agent(AgentCall::Shutdown { reason: Some("stdin_closed".into()) }, out);
+                self.notify_agent(AgentCall::Shutdown { reason: Some("stdin_closed".into()) }, out);
             }
             Some(reason) => self.state_changed(&json::to_raw(reason), None, ambient, out),
             None => {}

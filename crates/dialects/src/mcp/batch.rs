@@ -10,7 +10,7 @@ use gladhand_core::wire::rpc::Envelope;
 
 use super::errors;
 use super::message::Params;
-use super::pending::Way;
+use super::pending::ReplyRoute;
 use super::server::McpServer;
 use super::tasks::MAX_KEPT;
 use crate::ambient::Ambient;
@@ -76,10 +76,10 @@ impl Batches {
     }
 
     /// Writes an answer to its lane or its batch.
-    pub(super) fn answer(&mut self, way: Way, out: &mut Output<'_>, write: impl FnOnce(&mut Vec<u8>)) {
-        match way.batch {
+    pub(super) fn answer(&mut self, route: ReplyRoute, out: &mut Output<'_>, write: impl FnOnce(&mut Vec<u8>)) {
+        match route.batch {
             None => {
-                out.go(way.lane);
+                out.go(route.lane);
                 write(&mut out.wire);
             }
             Some(batch) => self.add(batch, write),
@@ -88,10 +88,15 @@ impl Batches {
 
     /// Writes an answer of any size to its lane or its batch. If its batch has no room, writes nothing and returns
     /// `false`.
-    pub(super) fn try_answer(&mut self, way: Way, out: &mut Output<'_>, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+    pub(super) fn try_answer(
+        &mut self,
+        route: ReplyRoute,
+        out: &mut Output<'_>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
         let before = self.held;
-        self.answer(way, out, write);
-        let Some(batch) = way.batch.and_then(|id| self.open.get_mut(&id)) else { return true };
+        self.answer(route, out, write);
+        let Some(batch) = route.batch.and_then(|id| self.open.get_mut(&id)) else { return true };
         let length = batch.answers.len();
         if self.held <= MAX_KEPT && (length <= SMALL || batch.place.resize(length)) {
             return true;
@@ -142,25 +147,25 @@ impl McpServer {
             Ok(parts) => match kinds(&parts) {
                 (true, true) => errors::invalid_request("a batch holds either requests or responses, not both"),
                 (_, false) => {
-                    let way = Way { lane: ambient.lane, batch: None };
-                    return parts.into_iter().for_each(|part| self.part(part, way, ambient, out));
+                    let route = ReplyRoute { lane: ambient.lane, batch: None };
+                    return parts.into_iter().for_each(|part| self.part(part, route, ambient, out));
                 }
                 (false, true) => {
                     let batch = self.batches.begin(ambient.lane, self.setup.storage.place(ambient.party));
-                    let way = Way { lane: ambient.lane, batch: Some(batch) };
+                    let route = ReplyRoute { lane: ambient.lane, batch: Some(batch) };
                     for part in parts {
-                        self.part(part, way, ambient, out);
+                        self.part(part, route, ambient, out);
                     }
                     self.batches.settle(batch, out);
                     return;
                 }
             },
         };
-        self.refuse_unread(Way { lane: ambient.lane, batch: None }, &refused, out);
+        self.refuse_unread(ReplyRoute { lane: ambient.lane, batch: None }, &refused, out);
     }
 
-    fn part<'a>(&mut self, part: &'a RawValue, way: Way, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
-        self.message(part.get(), Envelope::picking(part.get(), Params::NAMES), way, ambient, out);
+    fn part<'a>(&mut self, part: &'a RawValue, route: ReplyRoute, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+        self.message(part.get(), Envelope::picking(part.get(), Params::NAMES), route, ambient, out);
     }
 }
 

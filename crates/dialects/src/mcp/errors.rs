@@ -106,8 +106,9 @@ pub(super) fn missing_capability(capability: &str, message: String) -> Error<'st
 }
 
 /// Too many items of a kind are in use.
-pub(super) fn busy(what: &str) -> Error<'static> {
-    Error::new(code::INTERNAL_ERROR, format!("busy: too many {what}; try again later")).with(&json!({"reason": "busy"}))
+pub(super) fn busy(items: &str) -> Error<'static> {
+    Error::new(code::INTERNAL_ERROR, format!("busy: too many {items}; try again later"))
+        .with(&json!({"reason": "busy"}))
 }
 
 /// The error for a failure, with an identifier for programs.

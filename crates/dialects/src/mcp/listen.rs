@@ -17,10 +17,10 @@ use super::changes::{Change, Changes};
 use super::errors;
 use super::ids::is_same;
 use super::meta::SUBSCRIPTION_ID;
-use super::pending::{Asked, InFlight, ReplyTo, Watcher, Way};
+use super::pending::{InFlight, ReplyRoute, ReplyTo, RequestKind, Watcher};
 use super::render::Renderer;
 use super::server::{McpServer, Request};
-use super::watches::{LONGEST_URI, Watches};
+use super::watches::{MAX_URI_BYTES, Watches};
 use crate::ambient::{Ambient, Party};
 use crate::shares::Bound;
 use crate::side::{Action, Lane, Output};
@@ -33,7 +33,7 @@ const MAX_LISTENERS: usize = 1024;
 const MAX_WATCHED: usize = 4096;
 
 /// Maximum number of bytes of notices for one change of a task, unless a single notice is larger.
-const MAX_TOLD: usize = 32 * 1024 * 1024;
+const MAX_NOTICE_BYTES: usize = 32 * 1024 * 1024;
 
 /// Identifies a subscription on this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,11 +104,11 @@ impl Listeners {
     }
 
     /// Notifies the listeners of a task's state, given as members of a notice. Before its acknowledgement, a listener
-    /// gets nothing. The notice contains the whole result, so the number of listeners is limited by [`MAX_TOLD`]; the
-    /// others must poll the task.
+    /// gets nothing. The notice contains the whole result, so the number of listeners is limited by
+    /// [`MAX_NOTICE_BYTES`]; the others must poll the task.
     pub(super) fn tell_task(&self, method: &str, task: &str, members: &[u8], out: &mut Output<'_>) {
         let is_told = |listener: &&Listener| listener.unanswered == 0 && listener.tasks.contains(task);
-        for listener in self.all.iter().filter(is_told).take((MAX_TOLD / members.len().max(1)).max(1)) {
+        for listener in self.all.iter().filter(is_told).take((MAX_NOTICE_BYTES / members.len().max(1)).max(1)) {
             out.go(listener.lane);
             begin_tagged(&mut out.wire, method, &listener.id);
             out.wire.push(b',');
@@ -218,16 +218,16 @@ impl McpServer {
         tasks.retain(|task| self.tasks.find(Some(&**task), ambient, in_force.revision).is_ok());
         let party = request.party;
         let watching = uris.iter().map(|uri| subscription_weight(uri)).sum::<usize>() + tasks.len();
-        if !self.listeners.has_room_for(request.to.way.lane, watching, party) {
+        if !self.listeners.has_room_for(request.to.route.lane, watching, party) {
             return self.refuse(&request.to, &errors::busy("subscriptions"), out);
         }
-        let ReplyTo { id, way: Way { lane, .. } } = request.to;
+        let ReplyTo { id, route: ReplyRoute { lane, .. } } = request.to;
         self.listeners.next += 1;
         let key = ListenerId(self.listeners.next);
         for uri in &uris {
-            let to = ReplyTo { id: id.clone(), way: Way { lane, batch: None } };
-            let asked = Asked::Watch { uri: uri.as_str().into(), by: Watcher::Listener(key) };
-            let call = self.pending.insert(InFlight::new(to, asked, in_force));
+            let to = ReplyTo { id: id.clone(), route: ReplyRoute { lane, batch: None } };
+            let request_kind = RequestKind::Watch { uri: uri.as_str().into(), by: Watcher::Listener(key) };
+            let call = self.pending.insert(InFlight::new(to, request_kind, in_force));
             let call = Call::new(call, Operation::Watch(uri.clone().into()));
             out.actions.push(Action::Deliver(call, Arc::clone(&in_force.agreement)));
         }
@@ -269,7 +269,7 @@ fn read_filter(params: Option<&RawValue>, in_force: &InForce) -> Result<Filter, 
         }
     };
     let (mut uris, mut tasks) = (names("resourceSubscriptions")?, names("taskIds")?);
-    if uris.iter().any(|uri| uri.len() > LONGEST_URI) {
+    if uris.iter().any(|uri| uri.len() > MAX_URI_BYTES) {
         return Err(errors::invalid_params("a URI of `resourceSubscriptions` is longer than 4096 bytes"));
     }
     let may_tell = |notice| in_force.gate.admit(Side::Server, notice).is_ok();

@@ -35,8 +35,8 @@ impl McpServer {
             Notice::ComeBackLater(call, pause) => {
                 let Some(call) = self.pending.get_mut(call) else { return };
                 // The main channel has no exchange that could be closed.
-                if call.revision.has_polling() && call.to.way.lane != Lane::MAIN {
-                    out.actions.push(Action::LetGo(call.to.way.lane, pause));
+                if call.revision.has_polling() && call.to.route.lane != Lane::MAIN {
+                    out.actions.push(Action::LetGo(call.to.route.lane, pause));
                 }
             }
             Notice::ToolsChanged
@@ -49,7 +49,7 @@ impl McpServer {
     }
 
     /// Sends the changes that happened before the session was open, once.
-    pub(super) fn tell_what_is_owed(&mut self, out: &mut Output<'_>) {
+    pub(super) fn send_owed_changes(&mut self, out: &mut Output<'_>) {
         if matches!(self.phase, Phase::Open(_)) {
             for change in std::mem::take(&mut self.owed).iter() {
                 self.tell_session(change.method(), None, out);
@@ -71,7 +71,7 @@ impl McpServer {
             && is_further
         {
             call.progress = Some(progress.progress);
-            out.go(call.to.way.lane);
+            out.go(call.to.route.lane);
             render::progress(&mut out.wire, token, progress, call.revision);
         }
     }
@@ -83,7 +83,7 @@ impl McpServer {
             None => None,
             Some(call) => match self.pending.get_mut(call) {
                 None => return,
-                Some(call) => Some((call.revision.is_stateless(), call.log_level, call.to.way.lane)),
+                Some(call) => Some((call.revision.is_stateless(), call.log_level, call.to.route.lane)),
             },
         };
         let wanted = match (about, &self.phase) {

@@ -20,14 +20,14 @@ use gladhand_core::wire::pick;
 
 impl McpServer {
     pub(super) fn initialize(&mut self, request: Request<'_>, out: &mut Output<'_>) {
-        let error = if request.to.way.batch.is_some() {
+        let error = if request.to.route.batch.is_some() {
             errors::invalid_request("`initialize` must not be part of a batch")
         } else if matches!(self.phase, Phase::Open(_)) {
             errors::invalid_request("the session is already open; it cannot be initialized again")
         } else {
             match read_offer(request.all_params()).and_then(|offer| self.negotiate(&offer)) {
                 Ok(in_force) => {
-                    out.go(request.to.way.lane);
+                    out.go(request.to.route.lane);
                     self.render.initialize_result(&mut out.wire, &request.to.id, in_force.revision);
                     // The subscriptions of the previous session do not carry over.
                     self.watches.clear(out);
@@ -57,7 +57,7 @@ impl McpServer {
             }
         };
         self.send_waiting_questions(out);
-        self.tell_what_is_owed(out);
+        self.send_owed_changes(out);
     }
 
     fn negotiate(&self, client: &Offer) -> Result<InForce, rpc::Error<'static>> {

@@ -17,8 +17,8 @@ use gladhand_core::wire::{Members, rpc};
 
 use super::capabilities::InForce;
 use super::errors;
-use super::pending::Awaited;
-use super::requests::Wishes;
+use super::pending::OutcomeRecipient;
+use super::requests::NoticeOptions;
 use super::server::{McpServer, Request};
 use super::tasks::{self, MAX_KEPT};
 use crate::ambient::{Ambient, Party};
@@ -33,7 +33,7 @@ pub(super) const MAX_PARKED: usize = 256;
 const SMALL: usize = 4096;
 
 /// How long a call stays parked.
-pub(super) const PATIENCE: Duration = Duration::from_secs(600);
+pub(super) const PARKED_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Whether requests of a method may be answered with questions, or become tasks.
 pub(super) fn can_wait(method: &str) -> bool {
@@ -165,7 +165,7 @@ impl McpServer {
     pub(super) fn park(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         let Some(waiting) = self.pending.get(call) else { return };
         let handle = ambient.hex_id();
-        out.go(waiting.to.way.lane);
+        out.go(waiting.to.route.lane);
         rpc::begin_result(&mut out.wire, &waiting.to.id);
         out.wire.extend_from_slice(br#"{"resultType":"input_required","inputRequests":"#);
         self.questions.write_requests(call, &mut out.wire);
@@ -175,11 +175,11 @@ impl McpServer {
         out.wire.push(b'}');
         rpc::finish(&mut out.wire);
         self.pending.change(call, |call| {
-            call.awaited = Awaited::Parked;
+            call.recipient = OutcomeRecipient::Parked;
             // Notices about a request end with its answer.
             (call.progress_token, call.log_level) = (None, None);
         });
-        let expires = ambient.now.elapsed + PATIENCE;
+        let expires = ambient.now.elapsed + PARKED_TIMEOUT;
         self.parked.all.push_back(Waiting { handle, call, expires, outcome: None });
     }
 
@@ -187,7 +187,7 @@ impl McpServer {
     pub(super) fn come_back(
         &mut self,
         request: Request<'_>,
-        wishes: Wishes<'_>,
+        notice_options: NoticeOptions<'_>,
         in_force: &Arc<InForce>,
         ambient: &mut Ambient<'_>,
         out: &mut Output<'_>,
@@ -201,13 +201,13 @@ impl McpServer {
         }
         let Some(Waiting { call, outcome, .. }) = self.parked.all.remove(at) else { return };
         self.pending.change(call, |call| {
-            call.awaited = Awaited::ByRequest;
+            call.recipient = OutcomeRecipient::ByRequest;
             call.to = request.to;
             call.party = request.party;
             call.in_force = Arc::clone(in_force);
-            call.progress_token = wishes.progress_token.map(ToOwned::to_owned);
+            call.progress_token = notice_options.progress_token.map(ToOwned::to_owned);
             call.progress = None;
-            call.log_level = wishes.log_level;
+            call.log_level = notice_options.log_level;
         });
         if let Some(outcome) = outcome {
             return self.resolve(call, outcome.outcome, ambient, out);

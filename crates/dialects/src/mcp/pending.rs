@@ -17,9 +17,9 @@ use super::revision::Revision;
 use crate::ambient::Party;
 use crate::side::Lane;
 
-/// The way back to a request.
+/// The route back to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct ReplyRoute {
     /// The exchange of the request.
     pub(super) lane: Lane,
     /// The batch of the request, if it came in one.
@@ -31,13 +31,13 @@ pub(super) struct Way {
 pub(super) struct ReplyTo {
     /// The peer's id.
     pub(super) id: Id,
-    /// The way back.
-    pub(super) way: Way,
+    /// The route back.
+    pub(super) route: ReplyRoute,
 }
 
 /// The kind of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum RequestKind {
     /// A tool call.
     Tool,
     /// A page of a list.
@@ -69,7 +69,7 @@ pub(super) enum Watcher {
     Listener(ListenerId),
 }
 
-impl Asked {
+impl RequestKind {
     /// The resource of the request.
     pub(super) fn uri(&self) -> Option<&str> {
         match self {
@@ -86,21 +86,21 @@ impl Asked {
 
 /// How the outcome of a call is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Awaited {
+pub(super) enum OutcomeRecipient {
     /// To the request of the call.
     ByRequest,
     /// To the caller when it returns with answers: the request was answered with questions.
     Parked,
     /// To requests for the task that the call became.
-    AsTask,
+    Task,
 }
 
 /// A call in flight.
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) to: ReplyTo,
-    pub(super) asked: Asked,
-    pub(super) awaited: Awaited,
+    pub(super) request_kind: RequestKind,
+    pub(super) recipient: OutcomeRecipient,
     /// The agreement with its caller.
     pub(super) in_force: Arc<InForce>,
     /// The origin of the call, if it may be needed later.
@@ -121,11 +121,11 @@ pub(super) struct InFlight {
 
 impl InFlight {
     /// A call with defaults, whose request waits for the outcome.
-    pub(super) fn new(to: ReplyTo, asked: Asked, in_force: &Arc<InForce>) -> Self {
+    pub(super) fn new(to: ReplyTo, request_kind: RequestKind, in_force: &Arc<InForce>) -> Self {
         Self {
             to,
-            asked,
-            awaited: Awaited::ByRequest,
+            request_kind,
+            recipient: OutcomeRecipient::ByRequest,
             in_force: Arc::clone(in_force),
             origin: None,
             arguments: 0,
@@ -140,7 +140,7 @@ impl InFlight {
     fn held(&self) -> usize {
         let token = self.progress_token.as_ref().map_or(0, |token| token.get().len());
         let origin = self.origin.as_ref().map_or(0, |origin| origin.held());
-        self.to.id.as_json().len() + token + self.asked.uri().map_or(0, str::len) + origin + self.arguments
+        self.to.id.as_json().len() + token + self.request_kind.uri().map_or(0, str::len) + origin + self.arguments
     }
 }
 
@@ -207,12 +207,12 @@ impl Pending {
 
     fn count(&mut self, call: &InFlight) {
         self.held += call.held();
-        self.away += usize::from(call.awaited != Awaited::ByRequest);
+        self.away += usize::from(call.recipient != OutcomeRecipient::ByRequest);
     }
 
     fn discount(&mut self, call: &InFlight) {
         self.held -= call.held();
-        self.away -= usize::from(call.awaited != Awaited::ByRequest);
+        self.away -= usize::from(call.recipient != OutcomeRecipient::ByRequest);
     }
 
     pub(super) fn get(&self, id: CallId) -> Option<&InFlight> {
@@ -228,23 +228,23 @@ impl Pending {
 
     /// Calls whose request waits.
     fn waiting(&self) -> impl Iterator<Item = &(CallId, InFlight)> {
-        self.slots.iter().flatten().filter(|(_, call)| call.awaited == Awaited::ByRequest)
+        self.slots.iter().flatten().filter(|(_, call)| call.recipient == OutcomeRecipient::ByRequest)
     }
 
     /// The newest call with a peer's id whose request waits and that this lane may cancel. Without a session, another
     /// lane may belong to another peer with its own ids.
     pub(super) fn newest(&self, peers: &RawValue, lane: Lane) -> Option<CallId> {
         let is_meant = |call: &InFlight| {
-            let is_reachable = call.to.way.lane == lane || !call.revision.is_stateless();
-            is_reachable && call.asked.is_cancellable() && is_same(call.to.id.as_json(), peers.get())
+            let is_reachable = call.to.route.lane == lane || !call.revision.is_stateless();
+            is_reachable && call.request_kind.is_cancellable() && is_same(call.to.id.as_json(), peers.get())
         };
         self.waiting().filter(|(_, call)| is_meant(call)).map(|(id, _)| *id).max()
     }
 
     /// The calls that end with their exchange: those without a session.
     pub(super) fn ending_with(&self, lane: Lane) -> Vec<CallId> {
-        let entries = self.waiting().filter(|(_, call)| call.asked.is_cancellable());
-        let ending = entries.filter(|(_, call)| call.to.way.lane == lane && call.revision.is_stateless());
+        let entries = self.waiting().filter(|(_, call)| call.request_kind.is_cancellable());
+        let ending = entries.filter(|(_, call)| call.to.route.lane == lane && call.revision.is_stateless());
         ending.map(|(id, _)| *id).collect()
     }
 
@@ -270,8 +270,8 @@ mod tests {
     }
 
     fn call(id: &str) -> InFlight {
-        let to = ReplyTo { id: Id::of(&json::raw(id.to_owned())), way: Way { lane: Lane::MAIN, batch: None } };
-        InFlight::new(to, Asked::Tool, &nothing_agreed())
+        let to = ReplyTo { id: Id::of(&json::raw(id.to_owned())), route: ReplyRoute { lane: Lane::MAIN, batch: None } };
+        InFlight::new(to, RequestKind::Tool, &nothing_agreed())
     }
 
     #[test]
@@ -290,11 +290,11 @@ mod tests {
     fn a_call_without_a_waiting_request_is_not_counted_or_found() {
         let mut pending = Pending::default();
         let (parked, task, open) = (pending.insert(call("1")), pending.insert(call("1")), pending.insert(call("2")));
-        pending.change(parked, |call| call.awaited = Awaited::Parked);
-        pending.change(task, |call| call.awaited = Awaited::AsTask);
+        pending.change(parked, |call| call.recipient = OutcomeRecipient::Parked);
+        pending.change(task, |call| call.recipient = OutcomeRecipient::Task);
         assert_eq!((pending.len(), pending.ids()), (1, vec![open]));
         assert_eq!(pending.newest(&json::raw("1".to_owned()), Lane::MAIN), None);
-        pending.change(parked, |call| (call.to.id, call.awaited) = (Id::number(1000), Awaited::ByRequest));
+        pending.change(parked, |call| (call.to.id, call.recipient) = (Id::number(1000), OutcomeRecipient::ByRequest));
         assert_eq!((pending.len(), pending.newest(&json::raw("1000".to_owned()), Lane::MAIN)), (2, Some(parked)));
         for call in [parked, task, open] {
             assert!(pending.remove(call).is_some());

@@ -107,7 +107,8 @@ pub(super) fn rewritten(members: &Members<'_>, without: &[&str], with: Option<(&
 
 /// A form for the first revision with forms: no modes, choices as `enum`, defaults only for booleans.
 fn plain_form(members: &Members<'_>) -> Result<String, Failure> {
-    let cannot = |what: &str| Failure::new(FailureKind::Unanswered, format!("the client's version has no {what}"));
+    let cannot =
+        |feature: &str| Failure::new(FailureKind::Unanswered, format!("the client's version has no {feature}"));
     let mut form = object(&rewritten(members, &["mode"], None))?;
     let properties = form.get_mut("requestedSchema").and_then(|schema| schema.get_mut("properties"));
     for field in properties.and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {

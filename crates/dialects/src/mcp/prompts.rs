@@ -10,8 +10,8 @@ use gladhand_core::wire::{Members, rpc};
 
 use super::capabilities::InForce;
 use super::errors;
-use super::pending::Asked;
-use super::requests::Wishes;
+use super::pending::RequestKind;
+use super::requests::NoticeOptions;
 use super::revision::Revision;
 use super::server::{McpServer, Request};
 use crate::side::Output;
@@ -20,7 +20,7 @@ impl McpServer {
     pub(super) fn get_prompt<'a>(
         &mut self,
         request: Request<'a>,
-        wishes: Wishes<'_>,
+        notice_options: NoticeOptions<'_>,
         in_force: &Arc<InForce>,
         out: &mut Output<'a>,
     ) {
@@ -30,7 +30,7 @@ impl McpServer {
             (Some(name), arguments) => {
                 let prompt = ToolCall { name, arguments: arguments.map_or_else(no_arguments, Cow::Borrowed) };
                 let operation = Operation::GetPrompt(prompt);
-                return self.deliver(request, Asked::Prompt, operation, wishes, in_force, out);
+                return self.deliver(request, RequestKind::Prompt, operation, notice_options, in_force, out);
             }
         };
         self.refuse(&request.to, &errors::invalid_params(problem), out);
@@ -39,14 +39,14 @@ impl McpServer {
     pub(super) fn complete<'a>(
         &mut self,
         request: Request<'a>,
-        wishes: Wishes<'_>,
+        notice_options: NoticeOptions<'_>,
         in_force: &Arc<InForce>,
         out: &mut Output<'a>,
     ) {
         match read_completion(request.all_params(), in_force.revision) {
             Ok(completion) => {
                 let operation = Operation::Complete(completion);
-                self.deliver(request, Asked::Completion, operation, wishes, in_force, out);
+                self.deliver(request, RequestKind::Completion, operation, notice_options, in_force, out);
             }
             Err(error) => self.refuse(&request.to, &error, out),
         }

@@ -9,7 +9,7 @@ use gladhand_core::wire::json::{self, RawValue};
 use gladhand_core::wire::{Id, Members, rpc};
 
 use super::capabilities::InForce;
-use super::pending::Awaited;
+use super::pending::OutcomeRecipient;
 use super::phrasing;
 use super::server::{McpServer, Phase};
 use crate::ambient::Ambient;
@@ -149,12 +149,12 @@ impl McpServer {
             out.actions.push(Action::Answered(id, answered));
         }
         let Some(asker) = self.pending.get(call).filter(|_| self.questions.open.len() > before) else { return };
-        match asker.awaited {
-            Awaited::ByRequest if asker.revision.is_stateless() => self.park(call, ambient, out),
-            Awaited::ByRequest => self.send_questions(Some(call), asker.to.way.lane, None, out),
+        match asker.recipient {
+            OutcomeRecipient::ByRequest if asker.revision.is_stateless() => self.park(call, ambient, out),
+            OutcomeRecipient::ByRequest => self.send_questions(Some(call), asker.to.route.lane, None, out),
             // New questions of a parked call are sent with the remaining ones when the caller returns.
-            Awaited::Parked => {}
-            Awaited::AsTask => self.task_asks(call, ambient, out),
+            OutcomeRecipient::Parked => {}
+            OutcomeRecipient::Task => self.task_asks(call, ambient, out),
         }
     }
 
@@ -193,7 +193,7 @@ impl McpServer {
             return Err(Failure::new(FailureKind::Stopping, "the session is ending"));
         }
         let params = phrasing::phrase(question, &asker.in_force, ambient)?;
-        let is_parking = asker.revision.is_stateless() && asker.awaited == Awaited::ByRequest;
+        let is_parking = asker.revision.is_stateless() && asker.recipient == OutcomeRecipient::ByRequest;
         if is_parking && asker.origin.is_none() {
             return Err(Failure::new(FailureKind::Unanswered, "this request cannot be answered with a question"));
         }
@@ -236,8 +236,8 @@ impl McpServer {
             };
             match self.pending.get(call) {
                 Some(asker) if asker.revision.is_stateless() => {}
-                Some(asker) if asker.awaited == Awaited::AsTask => self.send_task_questions(call, out),
-                Some(asker) => self.send_questions(Some(call), asker.to.way.lane, None, out),
+                Some(asker) if asker.recipient == OutcomeRecipient::Task => self.send_task_questions(call, out),
+                Some(asker) => self.send_questions(Some(call), asker.to.route.lane, None, out),
                 None => {}
             }
         }

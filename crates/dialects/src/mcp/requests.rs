@@ -13,7 +13,7 @@ use gladhand_core::wire::json::{self, RawValue};
 
 use super::capabilities::InForce;
 use super::lists::{List, Page};
-use super::pending::{Asked, InFlight, ReplyTo};
+use super::pending::{InFlight, ReplyTo, RequestKind};
 use super::render;
 use super::server::{McpServer, Phase, Request};
 use super::{cursor, errors, meta, parked};
@@ -25,7 +25,7 @@ use gladhand_core::wire::pick;
 
 /// The caller's options for notices about its call.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Wishes<'a> {
+pub(super) struct NoticeOptions<'a> {
     pub(super) progress_token: Option<&'a RawValue>,
     pub(super) log_level: Option<Level>,
 }
@@ -42,7 +42,7 @@ impl McpServer {
         out: &mut Output<'a>,
     ) {
         let may_log = || in_force.gate.admit(Side::Server, "notifications/message").is_ok();
-        let wishes = Wishes { progress_token, log_level: log_level.filter(|_| may_log()) };
+        let notice_options = NoticeOptions { progress_token, log_level: log_level.filter(|_| may_log()) };
         let mut admitted = in_force.gate.admit(Side::Client, &request.method);
         if matches!(admitted, Err(Closed::NotAgreed(_))) && self.setup.unagreed == Unagreed::Passes {
             out.actions.push(Action::Passed(REQUEST_NOT_AGREED));
@@ -52,7 +52,7 @@ impl McpServer {
             && parked::can_wait(rule.name)
         {
             if in_force.revision.is_stateless() && request.params.request_state.is_some() {
-                return self.come_back(request, wishes, in_force, ambient, out);
+                return self.come_back(request, notice_options, in_force, ambient, out);
             }
             match self.origin(&request, in_force, ambient) {
                 Ok(origin) => request.origin = origin,
@@ -75,7 +75,7 @@ impl McpServer {
                 }
             },
             Ok(rule) => match rule.name {
-                "tools/call" => return self.call_tool(request, wishes, in_force, out),
+                "tools/call" => return self.call_tool(request, notice_options, in_force, out),
                 "ping" => return self.pong(request, out),
                 "logging/setLevel" => return self.set_level(request, out),
                 "server/discover" => return self.discover(&request.to, in_force, out),
@@ -84,15 +84,15 @@ impl McpServer {
                 "tasks/get" | "tasks/result" | "tasks/cancel" | "tasks/update" => {
                     return self.serve_task(rule.name, request, in_force, ambient, out);
                 }
-                "resources/read" => return self.read_resource(request, wishes, in_force, out),
+                "resources/read" => return self.read_resource(request, notice_options, in_force, out),
                 "resources/subscribe" => return self.subscribe(request, in_force, out),
                 "resources/unsubscribe" => return self.unsubscribe(request, out),
-                "prompts/get" => return self.get_prompt(request, wishes, in_force, out),
+                "prompts/get" => return self.get_prompt(request, notice_options, in_force, out),
                 "completion/complete" if self.setup.menu.completions => {
-                    return self.complete(request, wishes, in_force, out);
+                    return self.complete(request, notice_options, in_force, out);
                 }
                 method => match List::of(method) {
-                    Some(list) => return self.list(request, list, wishes, in_force, out),
+                    Some(list) => return self.list(request, list, notice_options, in_force, out),
                     // The gate is open, but this server does not implement the method.
                     None => errors::method_not_found(method),
                 },
@@ -104,18 +104,32 @@ impl McpServer {
     fn call_tool<'a>(
         &mut self,
         request: Request<'a>,
-        wishes: Wishes<'_>,
+        notice_options: NoticeOptions<'_>,
         in_force: &Arc<InForce>,
         out: &mut Output<'a>,
     ) {
         let problem = match (request.params.name.map(json::string), request.params.arguments) {
             (Some(Some(name)), None) => {
                 let call = ToolCall { name, arguments: no_arguments() };
-                return self.deliver(request, Asked::Tool, Operation::CallTool(call), wishes, in_force, out);
+                return self.deliver(
+                    request,
+                    RequestKind::Tool,
+                    Operation::CallTool(call),
+                    notice_options,
+                    in_force,
+                    out,
+                );
             }
             (Some(Some(name)), Some(arguments)) if json::Kind::of(arguments) == json::Kind::Object => {
                 let call = ToolCall { name, arguments: Cow::Borrowed(arguments) };
-                return self.deliver(request, Asked::Tool, Operation::CallTool(call), wishes, in_force, out);
+                return self.deliver(
+                    request,
+                    RequestKind::Tool,
+                    Operation::CallTool(call),
+                    notice_options,
+                    in_force,
+                    out,
+                );
             }
             (None, _) => "`name` is missing",
             (Some(None), _) => "`name` must be a string",
@@ -128,14 +142,14 @@ impl McpServer {
         &mut self,
         request: Request<'a>,
         list: List,
-        wishes: Wishes<'_>,
+        notice_options: NoticeOptions<'_>,
         in_force: &Arc<InForce>,
         out: &mut Output<'a>,
     ) {
         match request.params.cursor.map_or(Some(0), cursor::read) {
             Some(from) => {
-                let asked = Asked::Page(Page { of: list, from });
-                self.deliver(request, asked, list.operation(), wishes, in_force, out);
+                let request_kind = RequestKind::Page(Page { of: list, from });
+                self.deliver(request, request_kind, list.operation(), notice_options, in_force, out);
             }
             None => self.refuse(&request.to, &cursor::bad(), out),
         }
@@ -144,23 +158,23 @@ impl McpServer {
     /// Answers with an empty list instead of an error, for downstreams that need it.
     fn empty_list(&mut self, to: &ReplyTo, list: List, in_force: &InForce, out: &mut Output<'_>) {
         let render = &self.render;
-        self.batches.answer(to.way, out, |wire| render.empty_list(wire, &to.id, list, in_force.revision));
+        self.batches.answer(to.route, out, |wire| render.empty_list(wire, &to.id, list, in_force.revision));
     }
 
     /// Delivers a call to the hub.
     pub(super) fn deliver<'a>(
         &mut self,
         request: Request<'a>,
-        asked: Asked,
+        request_kind: RequestKind,
         operation: Operation<'a>,
-        wishes: Wishes<'_>,
+        notice_options: NoticeOptions<'_>,
         in_force: &Arc<InForce>,
         out: &mut Output<'a>,
     ) {
         if !self.has_room_for(request.party) {
             return self.refuse(&request.to, &errors::busy("calls in flight"), out);
         }
-        if let Some(batch) = request.to.way.batch {
+        if let Some(batch) = request.to.route.batch {
             self.batches.expect(batch);
         }
         let origin = request.origin.as_deref();
@@ -170,18 +184,18 @@ impl McpServer {
             arguments: request.params.arguments.map_or(0, |raw| raw.get().len()),
             origin: request.origin,
             party: request.party,
-            progress_token: wishes.progress_token.map(ToOwned::to_owned),
-            log_level: wishes.log_level,
-            ..InFlight::new(request.to, asked, in_force)
+            progress_token: notice_options.progress_token.map(ToOwned::to_owned),
+            log_level: notice_options.log_level,
+            ..InFlight::new(request.to, request_kind, in_force)
         });
         let log_level = match &self.phase {
             Phase::ExpectInitialized(session) | Phase::Open(session) if !in_force.revision.is_stateless() => {
                 session.level
             }
-            _ => wishes.log_level,
+            _ => notice_options.log_level,
         };
         let terms = Terms {
-            wants_progress: wishes.progress_token.is_some(),
+            wants_progress: notice_options.progress_token.is_some(),
             task,
             log_level,
             record,
@@ -216,12 +230,12 @@ impl McpServer {
     }
 
     fn discover(&mut self, to: &ReplyTo, in_force: &InForce, out: &mut Output<'_>) {
-        out.go(to.way.lane);
+        out.go(to.route.lane);
         self.render.discover_result(&mut out.wire, &to.id, in_force.revision);
     }
 
     /// Answers with an empty result.
     pub(super) fn done(&mut self, to: &ReplyTo, out: &mut Output<'_>) {
-        self.answer(to.way, out, |wire| render::empty_result(wire, &to.id));
+        self.answer(to.route, out, |wire| render::empty_result(wire, &to.id));
     }
 }

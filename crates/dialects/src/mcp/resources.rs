@@ -9,24 +9,24 @@ use gladhand_core::wire::rpc;
 
 use super::capabilities::InForce;
 use super::errors;
-use super::pending::{Asked, Watcher};
-use super::requests::Wishes;
+use super::pending::{RequestKind, Watcher};
+use super::requests::NoticeOptions;
 use super::server::{McpServer, Request};
-use super::watches::LONGEST_URI;
+use super::watches::MAX_URI_BYTES;
 use crate::side::Output;
 
 impl McpServer {
     pub(super) fn read_resource<'a>(
         &mut self,
         request: Request<'a>,
-        wishes: Wishes<'_>,
+        notice_options: NoticeOptions<'_>,
         in_force: &Arc<InForce>,
         out: &mut Output<'a>,
     ) {
         match uri(&request) {
             Ok(uri) => {
-                let asked = Asked::Contents { uri: uri.as_ref().into() };
-                self.deliver(request, asked, Operation::ReadResource(uri), wishes, in_force, out);
+                let request_kind = RequestKind::Contents { uri: uri.as_ref().into() };
+                self.deliver(request, request_kind, Operation::ReadResource(uri), notice_options, in_force, out);
             }
             Err(error) => self.refuse(&request.to, &error, out),
         }
@@ -35,11 +35,18 @@ impl McpServer {
     pub(super) fn subscribe<'a>(&mut self, request: Request<'a>, in_force: &Arc<InForce>, out: &mut Output<'a>) {
         let error = match uri(&request) {
             Ok(uri) if self.watches.contains(&uri) => return self.done(&request.to, out),
-            Ok(uri) if uri.len() > LONGEST_URI => errors::invalid_params("`uri` is longer than 4096 bytes"),
+            Ok(uri) if uri.len() > MAX_URI_BYTES => errors::invalid_params("`uri` is longer than 4096 bytes"),
             Ok(uri) if !self.watches.has_room_for(&uri) => errors::busy("resources to watch"),
             Ok(uri) => {
-                let asked = Asked::Watch { uri: uri.as_ref().into(), by: Watcher::Session };
-                return self.deliver(request, asked, Operation::Watch(uri), Wishes::default(), in_force, out);
+                let request_kind = RequestKind::Watch { uri: uri.as_ref().into(), by: Watcher::Session };
+                return self.deliver(
+                    request,
+                    request_kind,
+                    Operation::Watch(uri),
+                    NoticeOptions::default(),
+                    in_force,
+                    out,
+                );
             }
             Err(error) => error,
         };

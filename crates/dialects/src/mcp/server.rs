@@ -22,7 +22,7 @@ use super::listen::Listeners;
 use super::message::{self, Message, Params, Read};
 use super::meta::Meta;
 use super::parked::{Origin, Parked};
-use super::pending::{Asked, Awaited, Pending, ReplyTo, Watcher, Way};
+use super::pending::{OutcomeRecipient, Pending, ReplyRoute, ReplyTo, RequestKind, Watcher};
 use super::questions::Questions;
 use super::render::Renderer;
 use super::stateless::Stateless;
@@ -126,7 +126,7 @@ impl McpServer {
     pub fn take<'a>(&mut self, message: Message<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         match message.read {
             Read::One(text, read) => {
-                self.message(text, read, Way { lane: ambient.lane, batch: None }, ambient, out);
+                self.message(text, read, ReplyRoute { lane: ambient.lane, batch: None }, ambient, out);
             }
             Read::Batch(parts) => self.receive_batch(parts, ambient, out),
             Read::Garbled(fault) => self.garbled(&fault, ambient, out),
@@ -138,7 +138,7 @@ impl McpServer {
         &mut self,
         text: &'a str,
         read: Result<message::Call<'a>, serde_json::Error>,
-        way: Way,
+        route: ReplyRoute,
         ambient: &mut Ambient<'_>,
         out: &mut Output<'a>,
     ) {
@@ -152,7 +152,7 @@ impl McpServer {
                     // This includes an object that is valid JSON but cannot be read: a name with an unpaired surrogate.
                     _ => errors::unreadable(&error.into()),
                 };
-                return self.refuse_unread(way, &error, out);
+                return self.refuse_unread(route, &error, out);
             }
         };
         if envelope.method.is_none() && (envelope.result.is_some() || envelope.error.is_some()) {
@@ -165,19 +165,19 @@ impl McpServer {
                 let problem = if is_version_two { "`method` must be a string" } else { "`jsonrpc` must be \"2.0\"" };
                 let error = errors::invalid_request(problem);
                 return match id {
-                    Some(id) => self.refuse(&ReplyTo { id: Id::of(id), way }, &error, out),
-                    None => self.refuse_unread(way, &error, out),
+                    Some(id) => self.refuse(&ReplyTo { id: Id::of(id), route }, &error, out),
+                    None => self.refuse_unread(route, &error, out),
                 };
             }
         };
         match (envelope.id, id) {
-            (None, _) => self.notification(&method, text, way.lane, out),
+            (None, _) => self.notification(&method, text, route.lane, out),
             (Some(_), None) => {
                 let error = errors::invalid_request("`id` must be a string or a number of at most 4096 bytes");
-                self.refuse_unread(way, &error, out);
+                self.refuse_unread(route, &error, out);
             }
             (Some(_), Some(id)) => {
-                let to = ReplyTo { id: Id::of(id), way };
+                let to = ReplyTo { id: Id::of(id), route };
                 match Params::of(envelope.params) {
                     Some(params) => {
                         let party = ambient.party;
@@ -193,7 +193,7 @@ impl McpServer {
         let Some(raw) = request.params.meta else {
             return self.handshake_request(request, Meta::default(), ambient, out);
         };
-        if self.stateless.remembers(raw) {
+        if self.stateless.contains(raw) {
             return self.stateless_request(request, raw, Meta::default(), ambient, out);
         }
         match Meta::of(raw) {
@@ -254,17 +254,17 @@ impl McpServer {
             return;
         };
         if let Some(call) = self.pending.newest(id, lane) {
-            self.give_up(call, out);
+            self.cancel_call(call, out);
         } else if !self.listeners.cancel(id, lane, out) && !self.tasks.stop_waiting(id) {
             out.actions.push(Action::Dropped("a cancellation of a request that is not in flight"));
         }
     }
 
     /// Ends a cancelled call without an answer.
-    pub(super) fn give_up(&mut self, call: CallId, out: &mut Output<'_>) {
+    pub(super) fn cancel_call(&mut self, call: CallId, out: &mut Output<'_>) {
         let ended = self.pending.remove(call);
         self.withdraw_questions(call, out);
-        if let Some(batch) = ended.and_then(|call| call.to.way.batch) {
+        if let Some(batch) = ended.and_then(|call| call.to.route.batch) {
             self.batches.settle(batch, out);
         }
         out.actions.push(Action::Cancel(call));
@@ -280,18 +280,18 @@ impl McpServer {
 
     /// Answers a request with an error, immediately.
     pub(super) fn refuse(&mut self, to: &ReplyTo, error: &rpc::Error<'_>, out: &mut Output<'_>) {
-        self.answer(to.way, out, |wire| rpc::error(wire, Some(&to.id), error));
+        self.answer(to.route, out, |wire| rpc::error(wire, Some(&to.id), error));
     }
 
     /// Answers a message whose id could not be read.
-    pub(super) fn refuse_unread(&mut self, way: Way, error: &rpc::Error<'_>, out: &mut Output<'_>) {
+    pub(super) fn refuse_unread(&mut self, route: ReplyRoute, error: &rpc::Error<'_>, out: &mut Output<'_>) {
         out.actions.push(Action::Dropped("a line that cannot be read"));
-        self.answer(way, out, |wire| rpc::error(wire, None, error));
+        self.answer(route, out, |wire| rpc::error(wire, None, error));
     }
 
     /// Writes an answer to its lane or its batch.
-    pub(super) fn answer(&mut self, way: Way, out: &mut Output<'_>, write: impl FnOnce(&mut Vec<u8>)) {
-        self.batches.answer(way, out, write);
+    pub(super) fn answer(&mut self, route: ReplyRoute, out: &mut Output<'_>, write: impl FnOnce(&mut Vec<u8>)) {
+        self.batches.answer(route, out, write);
     }
 }
 
@@ -301,23 +301,23 @@ impl Server for McpServer {
     }
 
     fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        self.refuse_unread(Way { lane: ambient.lane, batch: None }, &errors::unreadable(fault), out);
+        self.refuse_unread(ReplyRoute { lane: ambient.lane, batch: None }, &errors::unreadable(fault), out);
     }
 
     fn resolve(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         self.withdraw_questions(call, out);
-        match self.pending.get(call).map(|call| call.awaited) {
-            Some(Awaited::Parked) => return self.end_parked(call, outcome),
-            Some(Awaited::AsTask) => return self.end_task(call, outcome, ambient, out),
-            Some(Awaited::ByRequest) | None => {}
+        match self.pending.get(call).map(|call| call.recipient) {
+            Some(OutcomeRecipient::Parked) => return self.end_parked(call, outcome),
+            Some(OutcomeRecipient::Task) => return self.end_task(call, outcome, ambient, out),
+            Some(OutcomeRecipient::ByRequest) | None => {}
         }
         let Some(call) = self.pending.remove(call) else { return };
-        match &call.asked {
-            &Asked::Watch { ref uri, by: Watcher::Listener(listener) } => {
+        match &call.request_kind {
+            &RequestKind::Watch { ref uri, by: Watcher::Listener(listener) } => {
                 let granted = if let Ok(Reply::Watching(id)) = outcome { Some(id) } else { None };
                 return self.listeners.watched(listener, uri, granted, out);
             }
-            Asked::Watch { uri, by: Watcher::Session } => {
+            RequestKind::Watch { uri, by: Watcher::Session } => {
                 if let Ok(Reply::Watching(id)) = outcome {
                     self.watches.add(uri, id, out);
                 }
@@ -332,10 +332,10 @@ impl Server for McpServer {
             let end = wire.len() - 1;
             json::flatten(&mut wire[begin..end]);
         };
-        if !self.batches.try_answer(call.to.way, out, write) {
+        if !self.batches.try_answer(call.to.route, out, write) {
             self.refuse(&call.to, &errors::of(Failure::not_kept()), out);
         }
-        if let Some(batch) = call.to.way.batch {
+        if let Some(batch) = call.to.route.batch {
             self.batches.settle(batch, out);
         }
     }
@@ -350,7 +350,7 @@ impl Server for McpServer {
     fn hung_up(&mut self, lane: Lane, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         // In a session, the answer is kept until the client returns. Without a session, the client cannot return.
         for call in self.pending.ending_with(lane) {
-            self.give_up(call, out);
+            self.cancel_call(call, out);
         }
         self.listeners.hung_up(lane, out);
     }

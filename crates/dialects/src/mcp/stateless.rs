@@ -19,23 +19,23 @@ use crate::ambient::Ambient;
 use crate::side::{Action, Output, ServerSetup};
 
 /// Maximum size of a `_meta` that is cached as a whole, in bytes.
-const MAX_REMEMBERED: usize = 4096;
+const MAX_CACHED_META_BYTES: usize = 4096;
 
 /// Maximum number of cached openings. Over HTTP, many clients share one server side.
-const MOST_REMEMBERED: usize = 16;
+const MAX_CACHED: usize = 16;
 
 /// Maximum total size of cached openings in bytes, unless a single one is larger.
-const MOST_BYTES: usize = 256 * 1024;
+const MAX_CACHED_BYTES: usize = 256 * 1024;
 
 /// The openings of the latest requests.
 #[derive(Debug, Default)]
 pub(super) struct Stateless {
     /// Most recently used first.
-    known: Vec<Remembered>,
+    known: Vec<CachedOpening>,
 }
 
 #[derive(Debug)]
-struct Remembered {
+struct CachedOpening {
     /// The whole `_meta`, if no member belongs to a single request.
     meta: Option<Box<str>>,
     version: Box<str>,
@@ -47,7 +47,7 @@ struct Remembered {
 
 impl Stateless {
     /// Whether exactly this `_meta` is cached, so that it need not be parsed.
-    pub(super) fn remembers(&self, meta: &RawValue) -> bool {
+    pub(super) fn contains(&self, meta: &RawValue) -> bool {
         self.known.iter().any(|known| known.is(meta))
     }
 
@@ -63,34 +63,39 @@ impl Stateless {
     }
 
     /// Finds a cached opening and moves it to the front.
-    fn recall(&mut self, is_it: impl Fn(&Remembered) -> bool) -> Option<&mut Remembered> {
+    fn find_cached(&mut self, is_it: impl Fn(&CachedOpening) -> bool) -> Option<&mut CachedOpening> {
         let at = self.known.iter().position(is_it)?;
         self.known[..=at].rotate_right(1);
         self.known.first_mut()
     }
 
     /// The agreement for a request, and whether it is new.
-    fn judge(&mut self, raw: &RawValue, meta: &Meta<'_>, setup: &ServerSetup) -> Result<Judged, rpc::Error<'static>> {
-        if let Some(known) = self.recall(|known| known.is(raw)) {
-            return Ok(Judged { in_force: Arc::clone(&known.in_force), log_level: known.log_level, is_new: false });
+    fn evaluate(
+        &mut self,
+        raw: &RawValue,
+        meta: &Meta<'_>,
+        setup: &ServerSetup,
+    ) -> Result<Evaluated, rpc::Error<'static>> {
+        if let Some(known) = self.find_cached(|known| known.is(raw)) {
+            return Ok(Evaluated { in_force: Arc::clone(&known.in_force), log_level: known.log_level, is_new: false });
         }
         let (version, declared) = required(meta)?;
         let log_level = log_level(meta)?;
-        let is_worth_keeping = meta.progress_token.is_none() && raw.get().len() <= MAX_REMEMBERED;
+        let is_worth_keeping = meta.progress_token.is_none() && raw.get().len() <= MAX_CACHED_META_BYTES;
         let whole = || is_worth_keeping.then(|| Box::from(raw.get()));
-        let is_equal = |known: &Remembered| {
+        let is_equal = |known: &CachedOpening| {
             *known.version == *version.get()
                 && *known.capabilities == *declared.get()
                 && known.client_info.as_deref() == meta.client_info.map(RawValue::get)
         };
-        if let Some(known) = self.recall(is_equal) {
+        if let Some(known) = self.find_cached(is_equal) {
             if let Some(meta) = whole() {
                 (known.meta, known.log_level) = (Some(meta), log_level);
             }
-            return Ok(Judged { in_force: Arc::clone(&known.in_force), log_level, is_new: false });
+            return Ok(Evaluated { in_force: Arc::clone(&known.in_force), log_level, is_new: false });
         }
         let in_force = Arc::new(negotiate(version, declared, meta.client_info, setup)?);
-        let known = Remembered {
+        let known = CachedOpening {
             meta: whole(),
             version: version.get().into(),
             capabilities: declared.get().into(),
@@ -99,15 +104,15 @@ impl Stateless {
             in_force: Arc::clone(&in_force),
         };
         self.known.insert(0, known);
-        self.known.truncate(MOST_REMEMBERED);
-        while self.known.len() > 1 && self.known.iter().map(Remembered::bytes).sum::<usize>() > MOST_BYTES {
+        self.known.truncate(MAX_CACHED);
+        while self.known.len() > 1 && self.known.iter().map(CachedOpening::bytes).sum::<usize>() > MAX_CACHED_BYTES {
             self.known.pop();
         }
-        Ok(Judged { in_force, log_level, is_new: true })
+        Ok(Evaluated { in_force, log_level, is_new: true })
     }
 }
 
-impl Remembered {
+impl CachedOpening {
     fn is(&self, meta: &RawValue) -> bool {
         self.meta.as_deref() == Some(meta.get())
     }
@@ -118,7 +123,7 @@ impl Remembered {
     }
 }
 
-struct Judged {
+struct Evaluated {
     in_force: Arc<InForce>,
     log_level: Option<Level>,
     is_new: bool,
@@ -174,16 +179,16 @@ impl McpServer {
         ambient: &mut Ambient<'_>,
         out: &mut Output<'a>,
     ) {
-        if request.to.way.batch.is_some() {
+        if request.to.route.batch.is_some() {
             let error = errors::invalid_request("a request that carries its own opening cannot be part of a batch");
             return self.refuse(&request.to, &error, out);
         }
-        match self.stateless.judge(raw, &meta, &self.setup) {
-            Ok(judged) => {
-                if judged.is_new {
-                    out.actions.push(Action::Opened(Arc::clone(&judged.in_force.agreement)));
+        match self.stateless.evaluate(raw, &meta, &self.setup) {
+            Ok(evaluated) => {
+                if evaluated.is_new {
+                    out.actions.push(Action::Opened(Arc::clone(&evaluated.in_force.agreement)));
                 }
-                self.serve(request, meta.progress_token, judged.log_level, &judged.in_force, ambient, out);
+                self.serve(request, meta.progress_token, evaluated.log_level, &evaluated.in_force, ambient, out);
             }
             Err(error) => {
                 let nothing_is_open = matches!(self.phase, Phase::ExpectInitialize) && !self.stateless.has_agreed();

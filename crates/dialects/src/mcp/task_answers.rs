@@ -46,9 +46,9 @@ impl McpServer {
         let call = self.tasks.all[at].call();
         let has_ended = self.tasks.all[at].state.has_ended();
         match method {
-            "tasks/get" => return self.answer_with_task(&request.to.id, request.to.way.lane, at, out),
+            "tasks/get" => return self.answer_with_task(&request.to.id, request.to.route.lane, at, out),
             "tasks/result" if has_ended => {
-                out.go(request.to.way.lane);
+                out.go(request.to.route.lane);
                 return outcome(&mut out.wire, &request.to.id, &self.tasks.all[at]);
             }
             "tasks/result" if !self.tasks.may_wait(at, self.setup.max_in_flight) => {
@@ -67,7 +67,7 @@ impl McpServer {
                     self.cancel_task(at, ambient, out);
                 }
                 if !revision.is_stateless() {
-                    return self.answer_with_task(&request.to.id, request.to.way.lane, at, out);
+                    return self.answer_with_task(&request.to.id, request.to.route.lane, at, out);
                 }
             }
             _ => {
@@ -79,7 +79,7 @@ impl McpServer {
                 self.task_may_go_on(call, ambient, out);
             }
         }
-        out.go(request.to.way.lane);
+        out.go(request.to.route.lane);
         rpc::begin_result(&mut out.wire, &request.to.id);
         out.wire.extend_from_slice(br#"{"resultType":"complete""#);
         self.render.about_server(&mut out.wire);
@@ -94,7 +94,7 @@ impl McpServer {
         };
         let is_shown = |task: &&Task| task.number >= from && task.is_known_to(ambient.principal, Revision::V2025_11_25);
         let mut tasks = self.tasks.all.iter().filter(is_shown);
-        out.go(request.to.way.lane);
+        out.go(request.to.route.lane);
         let wire = &mut out.wire;
         rpc::begin_result(wire, &request.to.id);
         wire.extend_from_slice(br#"{"tasks":["#);

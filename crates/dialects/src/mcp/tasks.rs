@@ -13,7 +13,7 @@ use gladhand_core::wire::{Members, pick};
 
 use super::errors;
 use super::ids::is_same;
-use super::pending::{Awaited, InFlight, ReplyTo};
+use super::pending::{InFlight, OutcomeRecipient, ReplyTo};
 use super::revision::Revision;
 use super::server::McpServer;
 use super::task_answers;
@@ -43,8 +43,8 @@ const TASK_BYTES: usize = 1024;
 const DEFAULT_TTL: Duration = Duration::from_secs(30 * 60);
 
 /// The limits of a caller's time to live.
-const SHORTEST_TTL: Duration = Duration::from_secs(1);
-const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+const MIN_TTL: Duration = Duration::from_secs(1);
+const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The time to live that a caller of 2025-11-25 requests in `params.task`.
 pub(super) fn wanted_ttl(wish: &RawValue) -> Result<Option<Duration>, rpc::Error<'static>> {
@@ -53,7 +53,7 @@ pub(super) fn wanted_ttl(wish: &RawValue) -> Result<Option<Duration>, rpc::Error
     let millis = ttl.get().parse::<f64>().ok().filter(|millis| *millis >= 0.0);
     let millis = millis.ok_or_else(|| errors::invalid_params("`task.ttl` must be a number of milliseconds"))?;
     // The cast saturates, and larger values are limited to the maximum.
-    Ok(Some(Duration::from_millis(millis as u64).clamp(SHORTEST_TTL, LONGEST_TTL)))
+    Ok(Some(Duration::from_millis(millis as u64).clamp(MIN_TTL, MAX_TTL)))
 }
 
 /// All tasks, oldest first.
@@ -218,8 +218,9 @@ impl Tasks {
 impl McpServer {
     /// Continues a call as a task, and answers its request with the task.
     pub(super) fn begin_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        let Some(InFlight { to, awaited: Awaited::ByRequest, origin: Some(origin), party, revision, .. }) =
-            self.pending.get(call)
+        let Some(InFlight {
+            to, recipient: OutcomeRecipient::ByRequest, origin: Some(origin), party, revision, ..
+        }) = self.pending.get(call)
         else {
             return;
         };
@@ -238,7 +239,7 @@ impl McpServer {
             id: ambient.hex_id(),
             revision: *revision,
             call,
-            lane: to.way.lane,
+            lane: to.route.lane,
             principal: origin.principal.clone(),
             record: origin.record.clone(),
             party: *party,
@@ -249,17 +250,17 @@ impl McpServer {
             place,
             waiting: Vec::new(),
         };
-        out.go(to.way.lane);
+        out.go(to.route.lane);
         task_answers::created(&mut out.wire, &to.id, &task, &self.render);
         self.tasks.all.push(task);
         self.pending.change(call, |call| {
-            call.awaited = Awaited::AsTask;
+            call.recipient = OutcomeRecipient::Task;
             if call.revision.is_stateless() {
                 // Notices about a request end with its answer.
                 (call.progress_token, call.log_level) = (None, None);
             }
             // Notices about a task continue, but its exchange ends.
-            call.to.way.lane = Lane::MAIN;
+            call.to.route.lane = Lane::MAIN;
         });
     }
 
@@ -304,7 +305,7 @@ impl McpServer {
     /// state of the task tells the caller to send such a request.
     pub(super) fn send_task_questions(&mut self, call: CallId, out: &mut Output<'_>) {
         let Some(task) = self.tasks.of(call).map(|at| &self.tasks.all[at]) else { return };
-        let waiting = task.waiting.last().map(|to| to.way.lane);
+        let waiting = task.waiting.last().map(|to| to.route.lane);
         let only_way = (task.lane == Lane::MAIN).then_some(Lane::MAIN);
         let id = task.id.clone();
         if let Some(lane) = waiting.or(only_way) {
@@ -324,7 +325,7 @@ impl McpServer {
 
     /// Cancels a task for its caller.
     pub(super) fn cancel_task(&mut self, at: usize, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        self.give_up(self.tasks.all[at].call, out);
+        self.cancel_call(self.tasks.all[at].call, out);
         self.set_task(at, State::Cancelled, ambient, out);
     }
 
@@ -336,7 +337,7 @@ impl McpServer {
         let task = &mut self.tasks.all[at];
         if task.state.has_ended() {
             for to in std::mem::take(&mut task.waiting) {
-                out.go(to.way.lane);
+                out.go(to.route.lane);
                 task_answers::outcome(&mut out.wire, &to.id, task);
             }
         }
@@ -367,7 +368,7 @@ impl McpServer {
     fn end_now(&mut self, at: usize, why: &rpc::Error<'_>, out: &mut Output<'_>) {
         let task = self.tasks.all.remove(at);
         if !task.state.has_ended() {
-            self.give_up(task.call, out);
+            self.cancel_call(task.call, out);
         }
         for to in task.waiting {
             self.refuse(&to, why, out);

@@ -13,7 +13,7 @@ use crate::side::{Action, Output};
 const MAX_WATCHED: usize = 1024;
 
 /// Maximum length of a URI in a subscription, in bytes.
-pub(super) const LONGEST_URI: usize = 4096;
+pub(super) const MAX_URI_BYTES: usize = 4096;
 
 /// The resources of one subscriber.
 #[derive(Debug, Default)]

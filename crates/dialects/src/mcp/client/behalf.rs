@@ -17,17 +17,17 @@ use crate::mcp::revision::Revision;
 use crate::side::{self, Heard, TASKS_EXTENSION, is_passed_on};
 
 /// Maximum number of remembered callers. Many callers share one connection.
-const MOST_REMEMBERED: usize = 64;
+const MAX_CALLER_ENVELOPES: usize = 64;
 
 /// A caller on whose behalf calls are made.
 #[derive(Debug)]
-pub(super) struct Behalf {
+pub(super) struct CallerEnvelope {
     agreement: Arc<Agreement>,
     log_level: Option<Level>,
     envelope: String,
 }
 
-impl Behalf {
+impl CallerEnvelope {
     /// The members of `_meta` in every request for this caller, without the braces.
     pub(super) fn envelope(&self) -> &str {
         &self.envelope
@@ -36,12 +36,17 @@ impl Behalf {
 
 impl McpClient {
     /// The caller of an agreement. `None` if requests of this revision do not describe their caller.
-    pub(super) fn on_behalf(&mut self, agreement: &Arc<Agreement>, log_level: Option<Level>) -> Option<Arc<Behalf>> {
+    pub(super) fn on_behalf(
+        &mut self,
+        agreement: &Arc<Agreement>,
+        log_level: Option<Level>,
+    ) -> Option<Arc<CallerEnvelope>> {
         if !self.revision.is_stateless() {
             return None;
         }
-        let is_same = |known: &Arc<Behalf>| Arc::ptr_eq(&known.agreement, agreement) && known.log_level == log_level;
-        if let Some(known) = self.behalves.iter().find(|known| is_same(known)) {
+        let is_same =
+            |known: &Arc<CallerEnvelope>| Arc::ptr_eq(&known.agreement, agreement) && known.log_level == log_level;
+        if let Some(known) = self.caller_envelopes.iter().find(|known| is_same(known)) {
             return Some(Arc::clone(known));
         }
         // We declare our own capabilities for every caller. The capabilities for questions are the caller's own, and so
@@ -63,11 +68,11 @@ impl McpClient {
         // A client with a session that has set no level gets the default log lines of its server.
         let unnamed = (!agreement.per_request && agreement.allows(Side::Server, "logging")).then_some(Level::Info);
         let envelope = envelope(self.revision, peer, &declaration, log_level.or(unnamed));
-        let behalf = Arc::new(Behalf { agreement: Arc::clone(agreement), log_level, envelope });
-        if self.behalves.len() == MOST_REMEMBERED {
-            self.behalves.pop_front();
+        let behalf = Arc::new(CallerEnvelope { agreement: Arc::clone(agreement), log_level, envelope });
+        if self.caller_envelopes.len() == MAX_CALLER_ENVELOPES {
+            self.caller_envelopes.pop_front();
         }
-        self.behalves.push_back(Arc::clone(&behalf));
+        self.caller_envelopes.push_back(Arc::clone(&behalf));
         Some(behalf)
     }
 

@@ -12,7 +12,7 @@ use crate::mcp::revision::Revision;
 
 /// The special requirements for calling a tool.
 #[derive(Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct ToolRequirements {
     /// The arguments that are mirrored in headers.
     params: Vec<HeaderParam>,
     /// Whether the tool only runs as a task.
@@ -21,15 +21,15 @@ pub(super) struct Facts {
 
 impl McpClient {
     /// Stores the requirements of listed tools. Removes tools that cannot be called on this transport.
-    pub(super) fn learn(&mut self, reply: Reply) -> Reply {
+    pub(super) fn store_requirements(&mut self, reply: Reply) -> Reply {
         let Reply::Tools(tools) = reply else { return reply };
         let mirrors = self.exchanges && self.spoken().is_stateless();
-        self.facts.clear();
+        self.requirements.clear();
         let mut is_complete = true;
         for tool in tools.iter() {
-            match facts(tool, mirrors) {
-                Some(facts) if facts.only_as_task || !facts.params.is_empty() => {
-                    self.facts.insert(tool.name.clone(), facts);
+            match requirements(tool, mirrors) {
+                Some(requirements) if requirements.only_as_task || !requirements.params.is_empty() => {
+                    self.requirements.insert(tool.name.clone(), requirements);
                 }
                 Some(_) => {}
                 None => is_complete = false,
@@ -38,7 +38,7 @@ impl McpClient {
         if is_complete {
             return Reply::Tools(tools);
         }
-        Reply::Tools(tools.iter().filter(|tool| facts(tool, mirrors).is_some()).cloned().collect())
+        Reply::Tools(tools.iter().filter(|tool| requirements(tool, mirrors).is_some()).cloned().collect())
     }
 
     pub(super) fn headers_of(&self, line: &str) -> Vec<(String, String)> {
@@ -59,17 +59,17 @@ impl McpClient {
         };
         let Some(named) = named.and_then(json::string) else { return headers };
         headers.push((NAME_HEADER.to_owned(), encode_header_value(&named).into_owned()));
-        let facts = self.facts.get(named.as_ref()).filter(|_| method == "tools/call");
-        if let (Some(facts), Some(arguments)) = (facts, arguments) {
+        let requirements = self.requirements.get(named.as_ref()).filter(|_| method == "tools/call");
+        if let (Some(requirements), Some(arguments)) = (requirements, arguments) {
             let mirrored = |param: &HeaderParam| Some((param.header.clone(), param.value(arguments)?));
-            headers.extend(facts.params.iter().filter_map(mirrored));
+            headers.extend(requirements.params.iter().filter_map(mirrored));
         }
         headers
     }
 }
 
 /// The requirements of a tool. `None` if it violates the rules for headers, where they apply.
-fn facts(tool: &Tool, mirrors: bool) -> Option<Facts> {
+fn requirements(tool: &Tool, mirrors: bool) -> Option<ToolRequirements> {
     let params = if mirrors { header_params(&tool.input_schema).ok()? } else { Vec::new() };
-    Some(Facts { params, only_as_task: tool.tasks == TaskSupport::Required })
+    Some(ToolRequirements { params, only_as_task: tool.tasks == TaskSupport::Required })
 }

@@ -12,15 +12,15 @@ use gladhand_core::negotiation::Side;
 use gladhand_core::operations::{Failure, Notice, Reply, Update};
 use gladhand_core::wire::{Members, RawValue, json, pick, rpc};
 
-use super::asked::Asked;
+use super::call_kind::CallKind;
 use super::work::{Params, Sent, Work};
 use super::{Answer, McpClient, Phase, our_id};
 use crate::mcp::meta::SUBSCRIPTION_ID;
 use crate::side::{Event, Heard, Lane};
 
 /// Pause before a stream that ended is reopened. It doubles each time, up to a maximum.
-const PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MIN_PAUSE: Duration = Duration::from_millis(250);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// The list changes that a stream can report: the required capability, the member of the filter, and the notice.
 const LISTS: [(&str, &str, Notice); 3] = [
@@ -131,7 +131,7 @@ impl McpClient {
 
     /// Subscribes to a resource through the stream.
     pub(super) fn watch_by_listening(&mut self, work: Box<Work>, heard: &mut Heard) {
-        let Asked::Watch { uri } = &work.asked else { return };
+        let CallKind::Watch { uri } = &work.kind else { return };
         if self.listening.current.as_ref().is_some_and(|current| current.uris.contains(uri)) {
             return self.done(&work, Ok(Reply::Done), heard);
         }
@@ -176,9 +176,9 @@ impl McpClient {
         };
         self.listening.ends = 0;
         let honoured = honoured(params);
-        let asked_for = |work: &Work| matches!(&work.asked, Asked::Watch { uri } if stream.uris.contains(uri));
+        let asked_for = |work: &Work| matches!(&work.kind, CallKind::Watch { uri } if stream.uris.contains(uri));
         for work in self.listening.take_waiting(asked_for) {
-            let Asked::Watch { uri } = &work.asked else { continue };
+            let CallKind::Watch { uri } = &work.kind else { continue };
             let outcome = match &honoured {
                 Honoured::All => Ok(Reply::Done),
                 Honoured::Only(uris) if uris.contains(uri) => Ok(Reply::Done),
@@ -191,7 +191,7 @@ impl McpClient {
             self.done(&work, outcome, heard);
         }
         if std::mem::take(&mut self.listening.has_gap) {
-            self.tell_of_gap(&stream, heard);
+            self.report_gap(&stream, heard);
         }
         if let Some(old) = self.listening.current.replace(stream) {
             self.end_stream(&old, heard);
@@ -200,7 +200,7 @@ impl McpClient {
     }
 
     /// Reports everything as changed, because changes were missed while no stream was open.
-    fn tell_of_gap(&self, stream: &Stream, heard: &mut Heard) {
+    fn report_gap(&self, stream: &Stream, heard: &mut Heard) {
         for (capability, _, notice) in LISTS {
             if self.listening.lists && self.is_agreed(Side::Server, capability) {
                 heard.events.push(Event::Notice(notice));
@@ -214,7 +214,7 @@ impl McpClient {
     pub(super) fn listen_answered(&mut self, id: u64, answer: Answer<'_>, now: Duration, heard: &mut Heard) {
         match answer {
             Ok(_) => self.listen_ended(id, now),
-            Err(error) => self.listen_refused(id, |asked| asked.failure(error), now, heard),
+            Err(error) => self.listen_refused(id, |kind| kind.failure(error), now, heard),
         }
     }
 
@@ -223,9 +223,9 @@ impl McpClient {
         let listening = &mut self.listening;
         listening.current.take_if(|stream| stream.id == id);
         listening.pending.take_if(|stream| stream.id == id);
-        let is_told = listening.current.is_some() && listening.waiting.is_empty();
-        if !is_told && listening.pending.is_none() {
-            let pause = PAUSE.saturating_mul(1 << listening.ends.min(10)).min(LONGEST_PAUSE);
+        let is_served = listening.current.is_some() && listening.waiting.is_empty();
+        if !is_served && listening.pending.is_none() {
+            let pause = MIN_PAUSE.saturating_mul(1 << listening.ends.min(10)).min(MAX_PAUSE);
             listening.ends = listening.ends.saturating_add(1);
             listening.has_gap |= listening.current.is_none();
             listening.refused.clear();
@@ -238,20 +238,20 @@ impl McpClient {
     pub(super) fn listen_refused(
         &mut self,
         id: u64,
-        why: impl Fn(&Asked) -> Failure,
+        why: impl Fn(&CallKind) -> Failure,
         now: Duration,
         heard: &mut Heard,
     ) {
         let Some(Stream { uris, .. }) = self.listening.pending.take_if(|stream| stream.id == id) else {
             return self.listen_ended(id, now);
         };
-        let asked_for = |work: &Work| matches!(&work.asked, Asked::Watch { uri } if uris.contains(uri));
+        let asked_for = |work: &Work| matches!(&work.kind, CallKind::Watch { uri } if uris.contains(uri));
         let newest = self.listening.take_waiting(asked_for);
         if newest.is_empty() {
-            self.ask_for_less(uris);
+            self.reduce_request(uris);
         }
         for work in newest {
-            let failure = why(&work.asked);
+            let failure = why(&work.kind);
             self.done(&work, Err(failure), heard);
         }
         if self.listening.current.is_none() || !self.listening.waiting.is_empty() {
@@ -261,7 +261,7 @@ impl McpClient {
 
     /// A stream without new resources was refused. If there is no other stream, half of the resources are left out. If
     /// the lists alone are refused, they are not requested again.
-    fn ask_for_less(&mut self, uris: BTreeSet<String>) {
+    fn reduce_request(&mut self, uris: BTreeSet<String>) {
         if self.listening.current.is_some() {
             return;
         }

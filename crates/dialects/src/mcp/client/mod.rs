@@ -4,8 +4,8 @@
 //! deviations of servers are tolerated and reported as dropped: notices before the result of the opening, answers
 //! without a pending request, ids in another notation, error code 0.
 
-mod asked;
 mod behalf;
+mod call_kind;
 mod headers;
 mod listening;
 mod notices;
@@ -31,16 +31,16 @@ use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::rpc::{self, Envelope};
 use gladhand_core::wire::{Fault, Members, Skim};
 
-use asked::{Asked, ResultKind};
-use behalf::Behalf;
-use headers::Facts;
+use behalf::CallerEnvelope;
+use call_kind::{CallKind, ResultKind};
+use headers::ToolRequirements;
 use listening::Listening;
-use pages::Turned;
+use pages::PageResult;
 use questions::Asker;
 use rounds::Round;
 use tasks::Poll;
 use visits::Visit;
-use work::{Beside, Sent, Work};
+use work::{RequestExtras, Sent, Work};
 
 use super::batch::MAX_BATCH;
 use super::capabilities::{self, InForce};
@@ -64,7 +64,7 @@ pub(super) struct McpClient {
     /// The members of `_meta` in every request, without the braces. Empty with a handshake.
     envelope: String,
     /// The latest callers, if every request describes its caller.
-    behalves: VecDeque<Arc<Behalf>>,
+    caller_envelopes: VecDeque<Arc<CallerEnvelope>>,
     log_level: Option<Level>,
     /// How many times in a row the session was reopened without any answer in between.
     reopenings: usize,
@@ -88,7 +88,7 @@ pub(super) struct McpClient {
     watched: BTreeMap<String, usize>,
     listening: Listening,
     /// The special requirements of tools from the last list.
-    facts: HashMap<String, Facts>,
+    requirements: HashMap<String, ToolRequirements>,
 }
 
 /// The state of the session.
@@ -127,7 +127,7 @@ impl McpClient {
             phase: Phase::Unopened,
             declaration,
             envelope,
-            behalves: VecDeque::new(),
+            caller_envelopes: VecDeque::new(),
             log_level: setup.log_level,
             reopenings: 0,
             exchanges: setup.exchanges,
@@ -141,7 +141,7 @@ impl McpClient {
             polls: Vec::new(),
             watched: BTreeMap::new(),
             listening: Listening::new(setup.listen),
-            facts: HashMap::new(),
+            requirements: HashMap::new(),
         }
     }
 
@@ -252,7 +252,7 @@ impl McpClient {
             }
             (None, Some(id)) if our_id(id.get()).is_some_and(|id| self.is_awaited(id)) => {
                 let id = our_id(id.get()).unwrap_or_default();
-                self.spoilt(id, recovery::spoilt("it is neither a result nor an error"), now, heard);
+                self.invalid_answer(id, recovery::invalid_answer("it is neither a result nor an error"), now, heard);
             }
             _ => heard.events.push(Event::Dropped("a line that is not a JSON-RPC message")),
         }
@@ -279,7 +279,7 @@ impl McpClient {
         match self.requests.remove(&id) {
             Some(Sent::Work(work)) => self.answered(work, answer, now, heard),
             Some(Sent::Relist(work, pages)) => self.relisted(work, pages, answer, heard),
-            Some(Sent::Look(work, task)) => self.looked(work, task, answer, now, heard),
+            Some(Sent::PollTask(work, task)) => self.polled(work, task, answer, now, heard),
             Some(Sent::Update(work, task)) => self.updated(work, task, answer, now, heard),
             Some(Sent::Result(work, _)) => self.finished(work, answer, now, heard),
             Some(Sent::Listen) => self.listen_answered(id, answer, now, heard),
@@ -311,7 +311,7 @@ impl McpClient {
     fn finished(&mut self, mut work: Box<Work>, answer: Answer<'_>, now: Duration, heard: &mut Heard) {
         let members = match answer {
             Err(error) if self.wants_visits(&work, error) => return self.visit_first(work, error, now, heard),
-            Err(error) => return self.done(&work, Err(work.asked.failure(error)), heard),
+            Err(error) => return self.done(&work, Err(work.kind.failure(error)), heard),
             Ok(result) => match result.and_then(Members::of) {
                 Some(members) => members,
                 None => {
@@ -320,7 +320,7 @@ impl McpClient {
                 }
             },
         };
-        match asked::kind(&members) {
+        match call_kind::result_kind(&members) {
             Ok(ResultKind::InputRequired) => return self.input_required(work, &members, heard),
             Ok(ResultKind::Task) if self.has_tasks() => return self.became_task(work, &members, now, heard),
             Ok(ResultKind::Complete) => {}
@@ -333,23 +333,23 @@ impl McpClient {
         if let Some(task) = self.created_task(&work, &members) {
             return self.await_task(work, task, heard);
         }
-        let outcome = match work.asked {
-            Asked::List(pages) => match pages.turned(&members) {
-                Ok(Turned::Next(pages, params)) => {
-                    (work.asked, work.params) = (Asked::List(pages), params);
+        let outcome = match work.kind {
+            CallKind::List(pages) => match pages.add_page(&members) {
+                Ok(PageResult::Next(pages, params)) => {
+                    (work.kind, work.params) = (CallKind::List(pages), params);
                     return self.send(work, heard);
                 }
-                Ok(Turned::Whole(reply)) => Ok(self.learn(reply)),
+                Ok(PageResult::Whole(reply)) => Ok(self.store_requirements(reply)),
                 Err(failure) => Err(failure),
             },
-            ref asked => asked.outcome(&members),
+            ref kind => kind.outcome(&members),
         };
         done(work.call, outcome, heard);
     }
 
     /// Ends a call.
     fn done(&mut self, work: &Work, outcome: Outcome, heard: &mut Heard) {
-        if let (Asked::Watch { uri }, Err(_)) = (&work.asked, &outcome) {
+        if let (CallKind::Watch { uri }, Err(_)) = (&work.kind, &outcome) {
             self.forget_watch(uri);
         }
         done(work.call, outcome, heard);
@@ -365,8 +365,8 @@ impl McpClient {
         let (id, wants_progress) = (self.take_id(), work.wants_progress);
         work.token = Some(id);
         let envelope = work.behalf.as_ref().map_or(&*self.envelope, |behalf| behalf.envelope());
-        let beside = Beside { more, envelope, meta: &work.meta, wants_progress };
-        work::write(&mut heard.wire, id, work.method, &work.params, beside);
+        let extras = RequestExtras { more, envelope, meta: &work.meta, wants_progress };
+        work::write(&mut heard.wire, id, work.method, &work.params, extras);
         self.requests.insert(id, Sent::Work(work));
     }
 
@@ -380,8 +380,8 @@ impl McpClient {
     /// Sends a request whose answer is ignored. An answer that arrives is dropped.
     fn send_quietly(&mut self, method: &str, params: &str, heard: &mut Heard) -> u64 {
         let id = self.take_id();
-        let beside = Beside { more: "", envelope: &self.envelope, meta: "", wants_progress: false };
-        work::write(&mut heard.wire, id, method, params, beside);
+        let extras = RequestExtras { more: "", envelope: &self.envelope, meta: "", wants_progress: false };
+        work::write(&mut heard.wire, id, method, params, extras);
         id
     }
 
@@ -456,8 +456,8 @@ impl Client for McpClient {
                     .flatten()
                     .filter_map(|part| Skim::of(part.get().as_bytes()).answered().and_then(our_id));
                 for id in answered {
-                    let failure = recovery::spoilt("it came in a batch that was not agreed");
-                    self.spoilt(id, failure, ambient.now.elapsed, heard);
+                    let failure = recovery::invalid_answer("it came in a batch that was not agreed");
+                    self.invalid_answer(id, failure, ambient.now.elapsed, heard);
                 }
             }
         }
@@ -516,7 +516,7 @@ impl Client for McpClient {
     }
 
     fn cancel(&mut self, call: CallId, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        self.give_up(call, heard);
+        self.cancel_call(call, heard);
     }
 
     fn lost(&mut self, lane: Lane, loss: Loss, ambient: &mut Ambient<'_>, heard: &mut Heard) {
@@ -524,13 +524,13 @@ impl Client for McpClient {
     }
 
     fn gone(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        self.all_lost(heard);
+        self.upstream_lost(heard);
     }
 
     fn wake(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let now = ambient.now.elapsed;
-        self.look_after_tasks(now, heard);
-        self.look_after_visits(now, heard);
+        self.poll_due_tasks(now, heard);
+        self.repeat_due_calls(now, heard);
         self.listen_if_due(now, heard);
     }
 

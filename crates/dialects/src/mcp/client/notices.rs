@@ -27,14 +27,14 @@ impl McpClient {
         };
         match in_force.gate.admit(Side::Server, method) {
             Ok(_) => {}
-            Err(Closed::NotAgreed(_)) if self.unagreed == Unagreed::Passes || is_word(method) => {
+            Err(Closed::NotAgreed(_)) if self.unagreed == Unagreed::Passes || is_informational(method) => {
                 heard.events.push(Event::Passed(NOTIFICATION_NOT_AGREED));
             }
             Err(_) => return heard.events.push(Event::Dropped(NOTIFICATION_NOT_AGREED)),
         }
         let subscribed = self.is_of_subscription(params);
         let notice = match method {
-            "notifications/cancelled" => return self.taken_back(params, now, heard),
+            "notifications/cancelled" => return self.cancelled_by_upstream(params, now, heard),
             "notifications/subscriptions/acknowledged" => return self.listen_acknowledged(params, heard),
             "notifications/progress" => self.progress(params),
             "notifications/message" => params.and_then(log).map(|log| Notice::Log(self.call_of_exchange(lane), log)),
@@ -95,7 +95,7 @@ impl McpClient {
 
 /// Whether a notification only informs: a log line, or a changed list. Servers of common SDKs send both without
 /// declaring them, and clients accept them, so they pass. They are counted like other messages that were not agreed.
-fn is_word(method: &str) -> bool {
+fn is_informational(method: &str) -> bool {
     method == "notifications/message" || method.ends_with("/list_changed")
 }
 

@@ -42,7 +42,7 @@ enum Entries {
 
 /// The result of adding a page.
 #[derive(Debug)]
-pub(super) enum Turned {
+pub(super) enum PageResult {
     /// The page was the last one.
     Whole(Reply),
     /// There is another page. Contains the members of `params` that request it.
@@ -68,32 +68,32 @@ impl Pages {
     }
 
     /// Adds a page.
-    pub(super) fn turned(mut self, members: &Members<'_>) -> Result<Turned, Failure> {
-        let what = self.entries.member();
-        let page = members.raw(what).and_then(array);
-        let page = page.ok_or_else(|| upstream_error(format!("the upstream's list has no `{what}`")))?;
-        let most = self.entries.most();
-        if self.entries.len() + page.len() > most {
-            return Err(Failure::list_too_long(what, most));
+    pub(super) fn add_page(mut self, members: &Members<'_>) -> Result<PageResult, Failure> {
+        let member_name = self.entries.member();
+        let page = members.raw(member_name).and_then(array);
+        let page = page.ok_or_else(|| upstream_error(format!("the upstream's list has no `{member_name}`")))?;
+        let max_entries = self.entries.max_entries();
+        if self.entries.len() + page.len() > max_entries {
+            return Err(Failure::list_too_long(member_name, max_entries));
         }
         self.bytes += page.iter().map(|entry| entry.get().len() + ENTRY_BYTES).sum::<usize>();
         if self.bytes > MAX_BYTES {
-            let message = format!("the upstream's list of `{what}` takes more than {MAX_BYTES} bytes");
+            let message = format!("the upstream's list of `{member_name}` takes more than {MAX_BYTES} bytes");
             return Err(Failure::new(FailureKind::TooMany, message));
         }
         self.entries.extend(page);
         let Some(next) = members.str("nextCursor") else {
-            return Ok(Turned::Whole(self.entries.into_reply()));
+            return Ok(PageResult::Whole(self.entries.into_reply()));
         };
         if !self.seen.insert(next.clone().into_owned()) {
-            return Err(upstream_error(format!("the upstream's list of `{what}` repeats a cursor")));
+            return Err(upstream_error(format!("the upstream's list of `{member_name}` repeats a cursor")));
         }
         if self.seen.len() >= MAX_PAGES {
-            return Err(upstream_error(format!("the upstream's list of `{what}` does not end")));
+            return Err(upstream_error(format!("the upstream's list of `{member_name}` does not end")));
         }
         let mut params = Params::default();
         params.text("cursor", &next);
-        Ok(Turned::Next(self, params.0))
+        Ok(PageResult::Next(self, params.0))
     }
 }
 
@@ -120,7 +120,7 @@ impl Entries {
     }
 
     /// Maximum number of entries.
-    fn most(&self) -> usize {
+    fn max_entries(&self) -> usize {
         match self {
             Self::Tools(_) => MAX_TOOLS,
             Self::Resources(_) => MAX_RESOURCES,
@@ -158,9 +158,9 @@ mod tests {
         for (at, page) in pages.iter().enumerate() {
             let result = format!(r#"{{"{}":[{page}],"nextCursor":"{at}"}}"#, list.entries.member());
             let result = gladhand_core::wire::json::raw(result);
-            match list.turned(&Members::of(&result).unwrap()).map_err(|failure| failure.message)? {
-                Turned::Next(next, _) => list = next,
-                Turned::Whole(_) => return Ok(()),
+            match list.add_page(&Members::of(&result).unwrap()).map_err(|failure| failure.message)? {
+                PageResult::Next(next, _) => list = next,
+                PageResult::Whole(_) => return Ok(()),
             }
         }
         Ok(())
@@ -173,16 +173,16 @@ mod tests {
 
     #[test]
     fn every_list_has_a_bound_of_entries_on_its_first_page_and_over_all_pages() {
-        for (operation, most) in [
+        for (operation, max_entries) in [
             (Operation::ListTools, MAX_TOOLS),
             (Operation::ListPrompts, MAX_PROMPTS),
             (Operation::ListTemplates, MAX_TEMPLATES),
             (Operation::ListResources, MAX_RESOURCES),
         ] {
-            assert_eq!(read(&operation, &[entries(most)]), Ok(()), "{operation:?}");
-            for pages in [vec![entries(most + 1)], vec![entries(most), entries(1)]] {
-                let told = read(&operation, &pages).unwrap_err();
-                assert!(told.contains(&format!("has more than {most} entries")), "{operation:?}: {told}");
+            assert_eq!(read(&operation, &[entries(max_entries)]), Ok(()), "{operation:?}");
+            for pages in [vec![entries(max_entries + 1)], vec![entries(max_entries), entries(1)]] {
+                let error = read(&operation, &pages).unwrap_err();
+                assert!(error.contains(&format!("has more than {max_entries} entries")), "{operation:?}: {error}");
             }
         }
     }
@@ -191,7 +191,7 @@ mod tests {
     fn every_list_has_a_bound_of_bytes() {
         let long = format!(r#"{{"name":"n","description":"{}"}}"#, "x".repeat(MAX_BYTES / 4));
         assert_eq!(read(&Operation::ListTools, &vec![long.clone(); 3]), Ok(()));
-        let told = read(&Operation::ListTools, &vec![long; 4]).unwrap_err();
-        assert!(told.contains("takes more than"), "{told}");
+        let error = read(&Operation::ListTools, &vec![long; 4]).unwrap_err();
+        assert!(error.contains("takes more than"), "{error}");
     }
 }

@@ -143,7 +143,7 @@ impl McpClient {
     }
 
     /// `notifications/cancelled`: the upstream withdraws a question, or ends a stream.
-    pub(super) fn taken_back(&mut self, params: Option<&RawValue>, now: Duration, heard: &mut Heard) {
+    pub(super) fn cancelled_by_upstream(&mut self, params: Option<&RawValue>, now: Duration, heard: &mut Heard) {
         let id = params.and_then(|params| pick(params, ["requestId"])).and_then(|[id]| id);
         let asked = id.and_then(|id| {
             let is_it =

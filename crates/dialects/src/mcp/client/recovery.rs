@@ -9,7 +9,7 @@ use gladhand_core::negotiation::Refusal;
 use gladhand_core::operations::{CallId, Failure, FailureKind};
 use gladhand_core::wire::{Fault, Skim, rpc};
 
-use super::asked::Asked;
+use super::call_kind::CallKind;
 use super::results::upstream_error;
 use super::work::{Sent, Work};
 use super::{McpClient, Phase, done, our_id};
@@ -28,7 +28,7 @@ const MAX_REOPENINGS: usize = 4;
 
 impl McpClient {
     /// Cancels a call.
-    pub(super) fn give_up(&mut self, call: CallId, heard: &mut Heard) {
+    pub(super) fn cancel_call(&mut self, call: CallId, heard: &mut Heard) {
         let Some(work) = self.take_call(call, heard) else { return };
         self.done(&work, Err(Failure::new(FailureKind::Cancelled, "cancelled by the caller")), heard);
     }
@@ -38,7 +38,7 @@ impl McpClient {
         let is_it = |work: &Work| work.call == call;
         let id = self.requests.iter().find(|(_, sent)| sent.work().is_some_and(is_it)).map(|(id, _)| *id);
         if let Some(sent) = id.and_then(|id| self.requests.remove(&id)) {
-            self.take_back(id.unwrap_or_default(), &sent, heard);
+            self.cancel_request(id.unwrap_or_default(), &sent, heard);
             return sent.into_work();
         }
         if let Some(round) = self.abandon_round(call, heard) {
@@ -64,7 +64,7 @@ impl McpClient {
     }
 
     /// Cancels a request, in the way of its revision and transport.
-    fn take_back(&mut self, id: u64, sent: &Sent, heard: &mut Heard) {
+    fn cancel_request(&mut self, id: u64, sent: &Sent, heard: &mut Heard) {
         let is_said_by_letting_go = self.exchanges && self.spoken().is_stateless();
         match sent.task() {
             Some(task) => self.cancel_task(task, heard),
@@ -107,13 +107,13 @@ impl McpClient {
         let by_lane = || Some(lane.0).filter(|_| skim.is_answer() && lane != Lane::MAIN);
         let known = |id: &u64| self.is_awaited(*id);
         match skim.answered().and_then(our_id).filter(known).or_else(by_lane).filter(known) {
-            Some(id) => self.spoilt(id, Failure::unreadable(fault), now, heard),
+            Some(id) => self.invalid_answer(id, Failure::unreadable(fault), now, heard),
             None => heard.events.push(Event::Dropped("a line that cannot be read")),
         }
     }
 
     /// Handles an invalid answer to a request of ours.
-    pub(super) fn spoilt(&mut self, id: u64, failure: Failure, now: Duration, heard: &mut Heard) {
+    pub(super) fn invalid_answer(&mut self, id: u64, failure: Failure, now: Duration, heard: &mut Heard) {
         if self.exchanges {
             heard.events.push(Event::LetGo(Lane(id)));
         }
@@ -151,7 +151,7 @@ impl McpClient {
         if matches!(&self.phase, Phase::Open(in_force) if in_force.revision.has_initialize()) {
             self.reopenings += 1;
             if self.reopenings > MAX_REOPENINGS {
-                return self.all_lost(heard);
+                return self.upstream_lost(heard);
             }
             let id = self.initialize(heard);
             self.phase = Phase::Reopening { id, waiting: Vec::new() };
@@ -166,18 +166,18 @@ impl McpClient {
         }
         match sent {
             Sent::Work(work) | Sent::Level(work) => {
-                if let Asked::Watch { uri } = &work.asked {
+                if let CallKind::Watch { uri } = &work.kind {
                     // A subscription that waited for the session has not been counted yet.
                     self.watched.entry(uri.clone()).or_insert(1);
                 }
                 self.send(work, heard);
             }
             Sent::Relist(work, _) => self.relist(work, heard),
-            Sent::Look(work, task) => self.look(work, task, heard),
+            Sent::PollTask(work, task) => self.poll(work, task, heard),
             // It is unknown whether our answers arrived. If not, the upstream asks for them again.
             Sent::Update(mut work, task) => {
                 work.asked_keys.clear();
-                self.look(work, task, heard);
+                self.poll(work, task, heard);
             }
             Sent::Result(work, task) => self.await_task(work, task, heard),
             Sent::Listen => {}
@@ -185,7 +185,7 @@ impl McpClient {
     }
 
     /// The upstream disconnected: every pending call and question ends.
-    pub(super) fn all_lost(&mut self, heard: &mut Heard) {
+    pub(super) fn upstream_lost(&mut self, heard: &mut Heard) {
         match self.phase {
             Phase::ExpectInitializeResult { .. } | Phase::ExpectDiscoverResult { .. } | Phase::Reopening { .. } => {
                 self.refused(Refusal::PeerGone, heard);
@@ -209,7 +209,7 @@ impl McpClient {
 }
 
 /// The failure for an invalid answer.
-pub(super) fn spoilt(problem: &str) -> Failure {
+pub(super) fn invalid_answer(problem: &str) -> Failure {
     upstream_error(format!("the upstream's answer is invalid: {problem}"))
 }
 

@@ -7,7 +7,7 @@ use gladhand_core::operations::{Answered, CallId, Failure, Question, QuestionKin
 use gladhand_core::wire::Members;
 use gladhand_core::wire::json::{self, Kind, RawValue};
 
-use super::asked::Asked;
+use super::call_kind::CallKind;
 use super::questions::{Asker, MAX_QUESTIONS, kind_of};
 use super::results::upstream_error;
 use super::work::{Params, Sent, Work};
@@ -18,7 +18,7 @@ use crate::side::Heard;
 pub(super) const MAX_ROUNDS: usize = 16;
 
 /// The answer if the user was not available, or the answer failed.
-const NOBODY_ANSWERED: &str = r#"{"action":"cancel"}"#;
+const CANCELLED_ELICITATION: &str = r#"{"action":"cancel"}"#;
 
 /// A call that waits for answers.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl McpClient {
         work.rounds += 1;
         let entries = members.object("inputRequests").unwrap_or_default();
         let state = members.raw("requestState").filter(|state| Kind::of(state) != Kind::Null);
-        let may_ask = matches!(work.asked, Asked::Tool { .. } | Asked::Contents { .. } | Asked::Prompt { .. });
+        let may_ask = matches!(work.kind, CallKind::Tool { .. } | CallKind::Contents { .. } | CallKind::Prompt { .. });
         let questions = if !may_ask || (entries.is_empty() && state.is_none()) {
             Err(upstream_error("the upstream asks for input without a question"))
         } else if work.rounds > MAX_ROUNDS {
@@ -109,7 +109,7 @@ impl McpClient {
     ) {
         let answer = match (answered, kind) {
             (Ok(answer), _) => answer,
-            (Err(_), QuestionKind::Elicit) => json::raw(NOBODY_ANSWERED.to_owned()),
+            (Err(_), QuestionKind::Elicit) => json::raw(CANCELLED_ELICITATION.to_owned()),
             (Err(failure), _) => {
                 let Some(round) = self.abandon_round(call, heard) else { return };
                 if let Some(task) = &round.task {

@@ -9,8 +9,8 @@ use gladhand_core::negotiation::Side;
 use gladhand_core::operations::{Failure, FailureKind, Notice};
 use gladhand_core::wire::{Members, RawValue};
 
-use super::asked::Asked;
-use super::pages::{Pages, Turned};
+use super::call_kind::CallKind;
+use super::pages::{PageResult, Pages};
 use super::results::upstream_error;
 use super::rounds::MAX_ROUNDS;
 use super::work::{Params, Sent, Work};
@@ -19,11 +19,11 @@ use crate::side::TASKS_EXTENSION;
 use crate::side::{Event, Heard};
 
 /// The polling interval if the upstream specifies none.
-const USUAL_PAUSE: Duration = Duration::from_secs(1);
+const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
 
 /// The limits of the polling interval. The minimum is also the pause after we sent answers.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MIN_PAUSE: Duration = Duration::from_millis(20);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// A task to poll.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl McpClient {
         match members.str("taskId") {
             // This answer has no result; `tasks/get` returns it.
             Some(task) if members.str("status").as_deref() == Some("completed") => {
-                self.look(work, task.into_owned(), heard);
+                self.poll(work, task.into_owned(), heard);
             }
             Some(task) => self.task_stands(work, task.into_owned(), members, now, heard),
             None => done(work.call, Err(upstream_error("the upstream's task has no `taskId`")), heard),
@@ -66,7 +66,7 @@ impl McpClient {
                 None => upstream_error("the upstream's task is complete but has no result"),
             },
             Some("failed") => match members.some("error") {
-                Some(error) => work.asked.failure(error),
+                Some(error) => work.kind.failure(error),
                 None => upstream_error("the upstream's task failed"),
             },
             Some("cancelled") => Failure::new(FailureKind::Cancelled, "the upstream cancelled the task"),
@@ -77,7 +77,7 @@ impl McpClient {
                         // A task may repeat its questions until it has processed our answers. Ask each only once.
                         questions.retain(|(key, _)| work.asked_keys.insert(key.clone()));
                         if questions.is_empty() {
-                            return self.look_later(work, task, pause(members), now);
+                            return self.poll_later(work, task, pause(members), now);
                         }
                         work.rounds += 1;
                         if work.rounds <= MAX_ROUNDS {
@@ -92,30 +92,30 @@ impl McpClient {
                     }
                 }
             }
-            _ => return self.look_later(work, task, pause(members), now),
+            _ => return self.poll_later(work, task, pause(members), now),
         };
         done(work.call, Err(failure), heard);
     }
 
-    pub(super) fn look(&mut self, work: Box<Work>, task: String, heard: &mut Heard) {
-        self.send_other("tasks/get", &params_of(&task), Sent::Look(work, task), heard);
+    pub(super) fn poll(&mut self, work: Box<Work>, task: String, heard: &mut Heard) {
+        self.send_other("tasks/get", &params_of(&task), Sent::PollTask(work, task), heard);
     }
 
-    pub(super) fn look_later(&mut self, work: Box<Work>, task: String, pause: Duration, now: Duration) {
+    pub(super) fn poll_later(&mut self, work: Box<Work>, task: String, pause: Duration, now: Duration) {
         self.polls.push(Poll { due: now + pause, work, task });
     }
 
     /// Polls the tasks that are due.
-    pub(super) fn look_after_tasks(&mut self, now: Duration, heard: &mut Heard) {
+    pub(super) fn poll_due_tasks(&mut self, now: Duration, heard: &mut Heard) {
         let (due, rest) = std::mem::take(&mut self.polls).into_iter().partition(|poll| poll.due <= now);
         self.polls = rest;
         let due: Vec<Poll> = due;
         for Poll { work, task, .. } in due {
-            self.look(work, task, heard);
+            self.poll(work, task, heard);
         }
     }
 
-    pub(super) fn looked(
+    pub(super) fn polled(
         &mut self,
         work: Box<Work>,
         task: String,
@@ -126,7 +126,7 @@ impl McpClient {
         let failure = match answer.map(|result| result.and_then(Members::of)) {
             Ok(Some(members)) => return self.task_stands(work, task, &members, now, heard),
             Ok(None) => upstream_error("the upstream's result is not an object"),
-            Err(error) => work.asked.failure(error),
+            Err(error) => work.kind.failure(error),
         };
         done(work.call, Err(failure), heard);
     }
@@ -140,8 +140,8 @@ impl McpClient {
         heard: &mut Heard,
     ) {
         match answer {
-            Ok(_) => self.look_later(work, task, SHORTEST_PAUSE, now),
-            Err(error) => done(work.call, Err(work.asked.failure(error)), heard),
+            Ok(_) => self.poll_later(work, task, MIN_PAUSE, now),
+            Err(error) => done(work.call, Err(work.kind.failure(error)), heard),
         }
     }
 
@@ -154,8 +154,8 @@ impl McpClient {
 
     /// Requests a task for a tool that requires one (2025-11-25).
     pub(super) fn ask_for_task(&mut self, work: &mut Work) {
-        let Asked::Tool { name } = &work.asked else { return };
-        let is_needed = self.facts.get(name).is_some_and(|facts| facts.only_as_task);
+        let CallKind::Tool { name } = &work.kind else { return };
+        let is_needed = self.requirements.get(name).is_some_and(|requirements| requirements.only_as_task);
         if is_needed && !work.is_task && self.is_agreed(Side::Server, "tasks.requests.tools.call") {
             work.is_task = true;
             work.params.push_str(r#","task":{}"#);
@@ -176,14 +176,14 @@ impl McpClient {
     /// Whether a new list of tools may explain why a call was refused: its headers do not match the tool, or the tool
     /// only runs as a task.
     pub(super) fn wants_to_relist(&self, work: &Work, error: &RawValue) -> bool {
-        let Asked::Tool { name } = &work.asked else { return false };
+        let CallKind::Tool { name } = &work.kind else { return false };
         if work.has_relisted || !self.may_send("tools/list") {
             return false;
         }
         match Members::of(error).and_then(|error| error.raw("code")).map(RawValue::get) {
             Some("-32020") => self.exchanges && self.spoken().is_stateless(),
             Some("-32600" | "-32601") => {
-                self.is_agreed(Side::Server, "tasks.requests.tools.call") && !self.facts.contains_key(name)
+                self.is_agreed(Side::Server, "tasks.requests.tools.call") && !self.requirements.contains_key(name)
             }
             _ => false,
         }
@@ -195,17 +195,17 @@ impl McpClient {
     }
 
     pub(super) fn relisted(&mut self, mut work: Box<Work>, pages: Pages, answer: Answer<'_>, heard: &mut Heard) {
-        let turned = match answer.map(|result| result.and_then(Members::of)) {
-            Ok(Some(members)) => pages.turned(&members),
+        let add_page = match answer.map(|result| result.and_then(Members::of)) {
+            Ok(Some(members)) => pages.add_page(&members),
             Ok(None) => Err(upstream_error("the upstream's result is not an object")),
-            Err(error) => Err(work.asked.failure(error)),
+            Err(error) => Err(work.kind.failure(error)),
         };
-        match turned {
-            Ok(Turned::Next(pages, params)) => {
+        match add_page {
+            Ok(PageResult::Next(pages, params)) => {
                 self.send_other("tools/list", &params, Sent::Relist(work, pages), heard);
             }
-            Ok(Turned::Whole(tools)) => {
-                self.learn(tools);
+            Ok(PageResult::Whole(tools)) => {
+                self.store_requirements(tools);
                 self.ask_for_task(&mut work);
                 self.send(work, heard);
             }
@@ -222,5 +222,5 @@ fn params_of(task: &str) -> String {
 
 fn pause(members: &Members<'_>) -> Duration {
     let millis = members.raw("pollIntervalMs").and_then(|raw| raw.get().parse::<u64>().ok());
-    millis.map_or(USUAL_PAUSE, Duration::from_millis).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+    millis.map_or(DEFAULT_PAUSE, Duration::from_millis).clamp(MIN_PAUSE, MAX_PAUSE)
 }

@@ -80,7 +80,7 @@ impl McpClient {
             let question = Question { key: Some(id.clone()), kind: QuestionKind::Elicit, params: page.to_owned() };
             self.pass_on(Asker::Page(call, id), Some(call), question, heard);
         }
-        self.go_on_after_visits(call, now, heard);
+        self.continue_after_visits(call, now, heard);
     }
 
     /// Handles the answer to a request to visit a page. If the user declines, the call fails. If the user could not be
@@ -98,10 +98,10 @@ impl McpClient {
         if let (Ok(Some("accept")), Some(visit)) = (action.as_ref().map(Option::as_deref), self.visits.get_mut(&call)) {
             visit.work.asked_keys.insert(id.to_owned());
             visit.pages.iter_mut().filter(|page| page.id == id).for_each(|page| page.is_agreed = true);
-            return self.go_on_after_visits(call, now, heard);
+            return self.continue_after_visits(call, now, heard);
         }
         let Some(visit) = self.abandon_visit(call, heard) else { return };
-        let refusal = visit.work.asked.failure(&visit.error);
+        let refusal = visit.work.kind.failure(&visit.error);
         let failure = match action {
             Ok(_) => Failure::new(FailureKind::Unanswered, format!("declined: {}", refusal.message)),
             Err(_) => refusal,
@@ -119,11 +119,11 @@ impl McpClient {
             }
         }
         calls.sort_unstable();
-        calls.into_iter().for_each(|call| self.go_on_after_visits(call, now, heard));
+        calls.into_iter().for_each(|call| self.continue_after_visits(call, now, heard));
     }
 
     /// Repeats the calls whose pause is over.
-    pub(super) fn look_after_visits(&mut self, now: Duration, heard: &mut Heard) {
+    pub(super) fn repeat_due_calls(&mut self, now: Duration, heard: &mut Heard) {
         let due = self.visits.iter().filter(|(_, visit)| visit.due.is_some_and(|due| due <= now));
         let mut due: Vec<_> = due.map(|(call, _)| *call).collect();
         due.sort_unstable();
@@ -141,14 +141,14 @@ impl McpClient {
         Some(visit)
     }
 
-    fn go_on_after_visits(&mut self, call: CallId, now: Duration, heard: &mut Heard) {
+    fn continue_after_visits(&mut self, call: CallId, now: Duration, heard: &mut Heard) {
         let Some(visit) = self.visits.get_mut(&call).filter(|visit| visit.pages.iter().all(|page| page.is_agreed))
         else {
             return;
         };
         if visit.pages.iter().all(|page| page.is_visited) {
             visit.due = Some(now);
-            self.look_after_visits(now, heard);
+            self.repeat_due_calls(now, heard);
         } else {
             visit.due.get_or_insert(now + PAUSE);
         }

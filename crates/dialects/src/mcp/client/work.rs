@@ -7,8 +7,8 @@ use gladhand_core::operations::{Call, CallId, CompletionCall, CompletionOf, Oper
 use gladhand_core::wire::json::{self, RawValue};
 use gladhand_core::wire::rpc;
 
-use super::asked::Asked;
-use super::behalf::{self, Behalf};
+use super::behalf::{self, CallerEnvelope};
+use super::call_kind::CallKind;
 use super::pages::Pages;
 use crate::mcp::meta::PROGRESS_TOKEN;
 
@@ -17,14 +17,14 @@ use crate::mcp::meta::PROGRESS_TOKEN;
 pub(super) struct Work {
     pub(super) call: CallId,
     /// How its result is parsed.
-    pub(super) asked: Asked,
+    pub(super) kind: CallKind,
     pub(super) method: &'static str,
     /// The members of `params` except `_meta`. A repeated request is identical to the byte.
     pub(super) params: String,
     /// The caller's metadata, without the braces.
     pub(super) meta: String,
     /// The caller, if requests describe it.
-    pub(super) behalf: Option<Arc<Behalf>>,
+    pub(super) behalf: Option<Arc<CallerEnvelope>>,
     pub(super) wants_progress: bool,
     /// The id of its latest own request, which is its progress token.
     pub(super) token: Option<u64>,
@@ -48,7 +48,7 @@ pub(super) enum Sent {
     /// A list of tools, for a call that was refused because of outdated information.
     Relist(Box<Work>, Pages),
     /// Polls the task of a call.
-    Look(Box<Work>, String),
+    PollTask(Box<Work>, String),
     /// Sends the answers to the questions of a task.
     Update(Box<Work>, String),
     /// Requests the result of a task.
@@ -65,7 +65,7 @@ impl Sent {
         match self {
             Self::Work(work)
             | Self::Relist(work, _)
-            | Self::Look(work, _)
+            | Self::PollTask(work, _)
             | Self::Update(work, _)
             | Self::Result(work, _)
             | Self::Level(work) => Some(work),
@@ -78,7 +78,7 @@ impl Sent {
         match self {
             Self::Work(work)
             | Self::Relist(work, _)
-            | Self::Look(work, _)
+            | Self::PollTask(work, _)
             | Self::Update(work, _)
             | Self::Result(work, _)
             | Self::Level(work) => Some(work),
@@ -91,7 +91,7 @@ impl Sent {
         match self {
             Self::Work(work)
             | Self::Relist(work, _)
-            | Self::Look(work, _)
+            | Self::PollTask(work, _)
             | Self::Update(work, _)
             | Self::Result(work, _)
             | Self::Level(work) => Some(work),
@@ -102,7 +102,7 @@ impl Sent {
     /// The task of the call, if it became one.
     pub(super) fn task(&self) -> Option<&str> {
         match self {
-            Self::Look(_, task) | Self::Update(_, task) | Self::Result(_, task) => Some(task),
+            Self::PollTask(_, task) | Self::Update(_, task) | Self::Result(_, task) => Some(task),
             Self::Work(_) | Self::Relist(..) | Self::Level(_) | Self::Listen => None,
         }
     }
@@ -144,7 +144,7 @@ impl Work {
         };
         Self {
             call: call.id,
-            asked: Asked::by(operation),
+            kind: CallKind::of(operation),
             method,
             params: params.0,
             meta: call.terms.meta.as_deref().map(behalf::passed_on).unwrap_or_default(),
@@ -161,7 +161,7 @@ impl Work {
 
     /// Whether the call can be repeated without side effects.
     pub(super) fn is_repeatable(&self) -> bool {
-        !matches!(self.asked, Asked::Tool { .. })
+        !matches!(self.kind, CallKind::Tool { .. })
     }
 }
 
@@ -215,7 +215,7 @@ impl Params {
 
 /// The parts of a request other than its parameters.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Beside<'a> {
+pub(super) struct RequestExtras<'a> {
     /// Further members of `params`.
     pub(super) more: &'a str,
     /// The members of `_meta` in every request, without the braces.
@@ -227,20 +227,20 @@ pub(super) struct Beside<'a> {
 }
 
 /// Writes a request.
-pub(super) fn write(wire: &mut Vec<u8>, id: u64, method: &str, params: &str, beside: Beside<'_>) {
+pub(super) fn write(wire: &mut Vec<u8>, id: u64, method: &str, params: &str, extras: RequestExtras<'_>) {
     let beginning = wire.len();
     // Enough for the whole request, to avoid repeated growth.
-    wire.reserve(params.len() + beside.more.len() + beside.envelope.len() + beside.meta.len() + 160);
+    wire.reserve(params.len() + extras.more.len() + extras.envelope.len() + extras.meta.len() + 160);
     wire.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     json::write(wire, &id);
     wire.extend_from_slice(br#","method":""#);
     wire.extend_from_slice(method.as_bytes());
     wire.extend_from_slice(br#"","params":{"#);
-    members(wire, [params, beside.more]);
-    if beside.wants_progress || !beside.envelope.is_empty() || !beside.meta.is_empty() {
+    members(wire, [params, extras.more]);
+    if extras.wants_progress || !extras.envelope.is_empty() || !extras.meta.is_empty() {
         member(wire, br#""_meta":{"#);
-        members(wire, [beside.envelope, beside.meta]);
-        if beside.wants_progress {
+        members(wire, [extras.envelope, extras.meta]);
+        if extras.wants_progress {
             member(wire, b"\"");
             wire.extend_from_slice(PROGRESS_TOKEN.as_bytes());
             wire.extend_from_slice(b"\":");

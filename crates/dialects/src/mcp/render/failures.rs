@@ -7,7 +7,7 @@ use gladhand_core::wire::{Id, Members};
 use serde_json::json;
 
 use super::super::errors;
-use super::super::pending::Asked;
+use super::super::pending::RequestKind;
 use super::super::revision::Revision;
 use crate::side::TASKS_EXTENSION;
 
@@ -22,7 +22,7 @@ pub(super) fn is_for_the_model(kind: FailureKind, revision: Revision) -> bool {
 }
 
 /// Renders a failure as an error.
-pub(super) fn failed(wire: &mut Vec<u8>, id: &Id, asked: &Asked, failure: &Failure, revision: Revision) {
+pub(super) fn failed(wire: &mut Vec<u8>, id: &Id, request_kind: &RequestKind, failure: &Failure, revision: Revision) {
     let message = || failure.message.clone();
     let error = match failure.kind {
         FailureKind::UnknownTool
@@ -33,7 +33,7 @@ pub(super) fn failed(wire: &mut Vec<u8>, id: &Id, asked: &Asked, failure: &Failu
             let code =
                 if revision.has_resource_not_found() { errors::RESOURCE_NOT_FOUND } else { code::INVALID_PARAMS };
             let error = rpc::Error::new(code, message());
-            match asked.uri() {
+            match request_kind.uri() {
                 Some(uri) => error.with(&json!({"uri": uri})),
                 None => error,
             }

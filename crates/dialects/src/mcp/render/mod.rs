@@ -15,7 +15,7 @@ use gladhand_core::wire::{Id, Members, rpc};
 use super::capabilities::declaration_of_menu;
 use super::lists::{List, Page};
 use super::meta::{SERVER_INFO, SUBSCRIPTION_ID};
-use super::pending::{Asked, InFlight};
+use super::pending::{InFlight, RequestKind};
 use super::revision::{Revision, names};
 use super::{cursor, errors};
 use crate::side::{CacheHints, ServerSetup};
@@ -24,10 +24,10 @@ use crate::side::{CacheHints, ServerSetup};
 const MAX_COMPLETIONS: usize = 100;
 
 /// The cache hints of a result for one caller and one time only.
-const NEVER_KEPT: &str = r#","ttlMs":0,"cacheScope":"private""#;
+const NEVER_CACHED: &str = r#","ttlMs":0,"cacheScope":"private""#;
 
 /// Maximum size, in bytes, of the server description in every result of 2026-07-28.
-const BRIEF: usize = 1024;
+const MAX_BRIEF_BYTES: usize = 1024;
 
 /// The constant parts of all answers of a server.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Renderer {
     pub(super) fn new(setup: &ServerSetup) -> Self {
         let server_info = setup.identity.description().map_or_else(|| named(setup, &setup.about), str::to_owned);
         // A long description, for example with icons, is sent once and not with every result.
-        let brief = if server_info.len() <= BRIEF { server_info.clone() } else { named(setup, &[]) };
+        let brief = if server_info.len() <= MAX_BRIEF_BYTES { server_info.clone() } else { named(setup, &[]) };
         let instructions = setup.menu.instructions.as_deref().map(|text| json::to_raw(text).get().to_owned());
         let CacheHints { ttl_ms, public } = setup.menu.cache;
         let scope = if public { "public" } else { "private" };
@@ -129,9 +129,9 @@ impl Renderer {
     /// The answer to a call.
     pub(super) fn outcome(&self, wire: &mut Vec<u8>, call: &InFlight, outcome: Outcome) {
         let (id, revision) = (&call.to.id, call.revision);
-        match (outcome, &call.asked) {
-            (Ok(Reply::Tool(result)), Asked::Tool) => self.tool_result(wire, id, &result, revision),
-            (Ok(reply), &Asked::Page(page)) => match (reply, page.of) {
+        match (outcome, &call.request_kind) {
+            (Ok(Reply::Tool(result)), RequestKind::Tool) => self.tool_result(wire, id, &result, revision),
+            (Ok(reply), &RequestKind::Page(page)) => match (reply, page.of) {
                 (Reply::Tools(all), List::Tools) => self.page(wire, id, page, revision, &all, definitions::tool),
                 (Reply::Resources(all), List::Resources) => {
                     self.page(wire, id, page, revision, &all, definitions::resource);
@@ -142,19 +142,19 @@ impl Renderer {
                 (Reply::Prompts(all), List::Prompts) => {
                     self.page(wire, id, page, revision, &all, definitions::prompt);
                 }
-                _ => not_asked_for(wire, id),
+                _ => mismatched_reply(wire, id),
             },
-            (Ok(Reply::Contents(contents)), Asked::Contents { .. }) => self.contents(wire, call, &contents),
-            (Ok(Reply::Prompt(prompt)), Asked::Prompt) => self.prompt(wire, id, &prompt, revision),
-            (Ok(Reply::Completion(completion)), Asked::Completion) => {
+            (Ok(Reply::Contents(contents)), RequestKind::Contents { .. }) => self.contents(wire, call, &contents),
+            (Ok(Reply::Prompt(prompt)), RequestKind::Prompt) => self.prompt(wire, id, &prompt, revision),
+            (Ok(Reply::Completion(completion)), RequestKind::Completion) => {
                 self.completion(wire, id, &completion, revision);
             }
-            (Ok(Reply::Watching(_)), Asked::Watch { .. }) => empty_result(wire, id),
-            (Err(failure), Asked::Tool) if failures::is_for_the_model(failure.kind, revision) => {
+            (Ok(Reply::Watching(_)), RequestKind::Watch { .. }) => empty_result(wire, id),
+            (Err(failure), RequestKind::Tool) if failures::is_for_the_model(failure.kind, revision) => {
                 self.tool_result(wire, id, &ToolResult::failure(&failure.message), revision);
             }
-            (Err(failure), asked) => failures::failed(wire, id, asked, &failure, revision),
-            (Ok(_), _) => not_asked_for(wire, id),
+            (Err(failure), request_kind) => failures::failed(wire, id, request_kind, &failure, revision),
+            (Ok(_), _) => mismatched_reply(wire, id),
         }
     }
 
@@ -183,7 +183,7 @@ impl Renderer {
         wire.push(b']');
         extras(wire, &contents.extra, &["contents", "resultType", "ttlMs", "cacheScope", "_meta"]);
         let has_asked = call.origin.as_ref().is_some_and(|origin| origin.has_asked);
-        let hints = if has_asked { NEVER_KEPT } else { &self.cache_hints };
+        let hints = if has_asked { NEVER_CACHED } else { &self.cache_hints };
         self.finish_cacheable(wire, call.revision, hints, carried_meta(&contents.extra));
     }
 
@@ -284,7 +284,7 @@ pub(super) fn empty_result(wire: &mut Vec<u8>, id: &Id) {
     rpc::finish(wire);
 }
 
-fn not_asked_for(wire: &mut Vec<u8>, id: &Id) {
+fn mismatched_reply(wire: &mut Vec<u8>, id: &Id) {
     let error = errors::internal("internal", "the reply does not belong to the request".to_owned(), None);
     rpc::error(wire, Some(id), &error);
 }

@@ -11,7 +11,7 @@ use crate::mcp::errors::MISSING_CLIENT_CAPABILITY;
 
 /// The kind of a call.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum CallKind {
     /// A tool call, with the tool's name.
     Tool { name: String },
     /// A list, with the pages so far.
@@ -26,8 +26,8 @@ pub(super) enum Asked {
     Completion,
 }
 
-impl Asked {
-    pub(super) fn by(operation: &Operation<'_>) -> Self {
+impl CallKind {
+    pub(super) fn of(operation: &Operation<'_>) -> Self {
         if let Some(pages) = Pages::of(operation) {
             return Self::List(pages);
         }
@@ -66,8 +66,8 @@ impl Asked {
             visits::pages(error).into_iter().filter_map(|page| Some(Members::of(page)?.str("url")?.into_owned()));
         let pages = pages.collect::<Vec<_>>().join(", ");
         let failure = match (self, code, reason.as_deref()) {
-            (Self::Tool { name }, Some(-32602), _) if says_there_is_no("tool", &message) => Failure::unknown_tool(name),
-            (Self::Prompt { name }, Some(-32602), _) if says_there_is_no("prompt", &message) => {
+            (Self::Tool { name }, Some(-32602), _) if reports_unknown("tool", &message) => Failure::unknown_tool(name),
+            (Self::Prompt { name }, Some(-32602), _) if reports_unknown("prompt", &message) => {
                 Failure::unknown_prompt(name)
             }
             (Self::Contents { uri } | Self::Watch { uri }, Some(-32002), _) => Failure::unknown_resource(uri),
@@ -89,9 +89,9 @@ impl Asked {
 }
 
 /// Whether the message of a `-32602` says that there is no such item: servers have no separate code for it.
-fn says_there_is_no(what: &str, message: &str) -> bool {
+fn reports_unknown(item: &str, message: &str) -> bool {
     let message = message.to_lowercase();
-    message.contains(what) && (message.contains("unknown") || message.contains("not found"))
+    message.contains(item) && (message.contains("unknown") || message.contains("not found"))
 }
 
 /// The client capability that an upstream requires.
@@ -102,7 +102,7 @@ fn required(data: &Members<'_>) -> Option<String> {
 }
 
 /// The kind of a result. `Err` for an unknown kind.
-pub(super) fn kind<'a>(members: &Members<'a>) -> Result<ResultKind, &'a RawValue> {
+pub(super) fn result_kind<'a>(members: &Members<'a>) -> Result<ResultKind, &'a RawValue> {
     let Some(kind) = members.raw("resultType") else { return Ok(ResultKind::Complete) };
     match json::string(kind).as_deref() {
         Some("complete") => Ok(ResultKind::Complete),
