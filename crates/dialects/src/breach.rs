@@ -10,7 +10,7 @@ pub struct Breach {
     /// The name of the rule.
     pub rule: &'static str,
     /// Description of the peer's message.
-    pub told: &'static str,
+    pub description: &'static str,
 }
 
 /// A client's request that the gate refuses because of the agreement.
@@ -76,11 +76,11 @@ const HARMLESS: &[&str] = &[
 ];
 
 impl Breach {
-    /// The rule that a message violated. `told` is the description in an [`Action`](crate::Action) or
+    /// The rule that a message violated. `description` comes from an [`Action`](crate::Action) or
     /// [`Event`](crate::Event) that reports the message as dropped, or as passed without agreement.
-    pub fn of(told: &'static str) -> Option<Self> {
-        let broken = BREACHES.iter().find(|(_, breaking)| breaking.contains(&told));
-        broken.map(|(rule, _)| Self { rule, told })
+    pub fn of(description: &'static str) -> Option<Self> {
+        let broken = BREACHES.iter().find(|(_, breaking)| breaking.contains(&description));
+        broken.map(|(rule, _)| Self { rule, description })
     }
 }
 
@@ -109,8 +109,8 @@ mod tests {
         dropped(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
         found.extend([REQUEST_NOT_AGREED, QUESTION_NOT_AGREED, NOTIFICATION_NOT_AGREED].map(ToOwned::to_owned));
         let breaking = BREACHES.iter().flat_map(|(_, breaking)| breaking.iter());
-        let known: BTreeSet<_> = breaking.chain(HARMLESS).map(|told| (*told).to_owned()).collect();
+        let known: BTreeSet<_> = breaking.chain(HARMLESS).map(|description| (*description).to_owned()).collect();
         assert_eq!(found, known);
-        assert!(HARMLESS.iter().all(|told| Breach::of(told).is_none()));
+        assert!(HARMLESS.iter().all(|description| Breach::of(description).is_none()));
     }
 }

@@ -12,9 +12,9 @@ use gladhand_core::operations::Party;
 #[derive(Debug, Clone, Copy)]
 pub struct Bound {
     /// The limit.
-    pub most: usize,
+    pub limit: usize,
     /// The amount in use.
-    pub taken: usize,
+    pub used: usize,
 }
 
 impl Bound {
@@ -23,14 +23,14 @@ impl Bound {
     /// A single party may use the whole limit. With several parties, each gets at most half of the amount that the
     /// others leave free. Some of the limit therefore always stays free for the next party.
     pub fn admits(self, more: usize, party: Option<Party>, own: impl FnOnce(Party) -> usize) -> bool {
-        let left = self.most.saturating_sub(self.taken);
+        let left = self.limit.saturating_sub(self.used);
         // Refuse when the party would then use more than the amount that is left.
         let is_fair = |own| own + 2 * more <= left + 1;
         match party {
             _ if more == 0 => true,
             None => more <= left,
             // Try first with the total: a party cannot use more than that. Count the party's own use only if needed.
-            Some(party) => is_fair(self.taken) || is_fair(own(party)),
+            Some(party) => is_fair(self.used) || is_fair(own(party)),
         }
     }
 }
@@ -48,7 +48,7 @@ pub struct Holder<I, T> {
     pub is_idle: bool,
 }
 
-/// The holders that lose their places to a newcomer when all `most` places are taken. An empty list refuses the
+/// The holders that lose their places to a newcomer when all `limit` places are taken. An empty list refuses the
 /// newcomer.
 ///
 /// Every party has an equal share of all places. A party below its share always gets a place:
@@ -60,10 +60,10 @@ pub struct Holder<I, T> {
 /// 2. If no holder is idle, the largest party loses a busy place, provided that it is above its share.
 ///
 /// A party at or above its share gets a place only from its own idle holders.
-pub fn giving_way<I: Copy, T: Copy + Ord>(most: usize, holders: &[Holder<I, T>], newcomer: Party) -> Vec<I> {
+pub fn giving_way<I: Copy, T: Copy + Ord>(limit: usize, holders: &[Holder<I, T>], newcomer: Party) -> Vec<I> {
     let mut counts = HashMap::from([(newcomer, 0)]);
     holders.iter().for_each(|holder| *counts.entry(holder.party).or_default() += 1);
-    let share = (most / counts.len()).max(1);
+    let share = (limit / counts.len()).max(1);
     let is_entitled = counts[&newcomer] < share;
     let is_above = |holder: &Holder<I, T>| counts[&holder.party] > share;
     let may_take = |holder: &&Holder<I, T>| is_entitled || holder.party == newcomer;
@@ -75,7 +75,7 @@ pub fn giving_way<I: Copy, T: Copy + Ord>(most: usize, holders: &[Holder<I, T>],
     }
     let above = |holder: &Holder<I, T>| if is_above(holder) { counts[&holder.party] } else { 0 };
     idle.sort_unstable_by_key(|holder| (Reverse(above(holder)), holder.used));
-    idle.iter().take((most / 100).max(1)).map(|holder| holder.id).collect()
+    idle.iter().take((limit / 100).max(1)).map(|holder| holder.id).collect()
 }
 
 #[cfg(test)]
@@ -134,17 +134,17 @@ mod tests {
 
     #[test]
     fn a_party_below_its_share_always_gets_a_place() {
-        for most in 1..12 {
-            for (first, idle) in (0..=most).flat_map(|first| [0, 1, first].map(|idle| (first, idle.min(first)))) {
-                let all = holders(&[(1, idle, first - idle), (2, 0, most - first)]);
+        for limit in 1..12 {
+            for (first, idle) in (0..=limit).flat_map(|first| [0, 1, first].map(|idle| (first, idle.min(first)))) {
+                let all = holders(&[(1, idle, first - idle), (2, 0, limit - first)]);
                 for newcomer in [1, 2, 3].map(Party) {
                     let (gone, own) =
-                        (giving_way(most, &all, newcomer), all.iter().filter(|held| held.party == newcomer));
-                    let parties = [first, most - first].iter().filter(|count| **count > 0).count();
+                        (giving_way(limit, &all, newcomer), all.iter().filter(|held| held.party == newcomer));
+                    let parties = [first, limit - first].iter().filter(|count| **count > 0).count();
                     let parties = parties + usize::from(own.clone().count() == 0);
-                    let share = (most / parties).max(1);
-                    if own.count() < share && parties <= most {
-                        assert!(!gone.is_empty(), "{most} {first} {idle} {newcomer:?}");
+                    let share = (limit / parties).max(1);
+                    if own.count() < share && parties <= limit {
+                        assert!(!gone.is_empty(), "{limit} {first} {idle} {newcomer:?}");
                     }
                     // A party at or below its share never loses a busy place.
                     for lost in gone.iter().map(|id| &all[*id]).filter(|lost| !lost.is_idle) {
@@ -160,19 +160,19 @@ mod tests {
         let (mut taken, mut shares) = (0, Vec::new());
         for party in 0..6 {
             let mut own = 0;
-            while (Bound { most: 256, taken }).admits(1, Some(Party(party)), |_| own) {
+            while (Bound { limit: 256, used: taken }).admits(1, Some(Party(party)), |_| own) {
                 (taken, own) = (taken + 1, own + 1);
             }
             shares.push(own);
         }
         assert_eq!(shares[..4], [128, 64, 32, 16]);
         assert!(taken < 256, "some places must stay free for the next party");
-        assert!((Bound { most: 1, taken: 0 }).admits(1, Some(Party(0)), |_| 0), "the first party gets the only place");
+        assert!((Bound { limit: 1, used: 0 }).admits(1, Some(Party(0)), |_| 0), "the first party gets the only place");
         assert!(
-            !(Bound { most: 256, taken: 0 }).admits(129, Some(Party(0)), |_| 0),
+            !(Bound { limit: 256, used: 0 }).admits(129, Some(Party(0)), |_| 0),
             "a party must not take more than half in one request"
         );
-        assert!((Bound { most: 256, taken: 255 }).admits(1, None, |_| 255), "a single peer may use the whole limit");
-        assert!(!(Bound { most: 256, taken: 256 }).admits(1, None, |_| 0));
+        assert!((Bound { limit: 256, used: 255 }).admits(1, None, |_| 255), "a single peer may use the whole limit");
+        assert!(!(Bound { limit: 256, used: 256 }).admits(1, None, |_| 0));
     }
 }

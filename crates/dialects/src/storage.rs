@@ -10,11 +10,11 @@ use gladhand_core::operations::Party;
 /// A limit on the bytes that sides keep for callers that return later.
 pub trait Storage: fmt::Debug + Send + Sync {
     /// Creates an empty reservation for a party. `None`: for the peer that the side serves.
-    fn place(&self, party: Option<Party>) -> Box<dyn Place>;
+    fn reserve(&self, party: Option<Party>) -> Box<dyn Reservation>;
 }
 
 /// The part of a storage that one outcome uses. Dropping it frees the bytes.
-pub trait Place: fmt::Debug + Send {
+pub trait Reservation: fmt::Debug + Send {
     /// Changes the reserved size to this many bytes. If they do not fit, returns `false` and changes nothing.
     fn resize(&mut self, bytes: usize) -> bool;
 }
@@ -24,12 +24,12 @@ pub trait Place: fmt::Debug + Send {
 pub struct Unshared;
 
 impl Storage for Unshared {
-    fn place(&self, _: Option<Party>) -> Box<dyn Place> {
+    fn reserve(&self, _: Option<Party>) -> Box<dyn Reservation> {
         Box::new(Self)
     }
 }
 
-impl Place for Unshared {
+impl Reservation for Unshared {
     fn resize(&mut self, _: usize) -> bool {
         true
     }

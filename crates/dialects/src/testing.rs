@@ -262,7 +262,9 @@ impl TestServer {
                     Action::Opened(agreement) => self.opened.push(agreement),
                     Action::Refused(refusal) => self.refused.push(refusal.word()),
                     Action::Dropped(description) | Action::Passed(description) => self.dropped.push(description),
-                    Action::Declined(declined) => self.dropped.extend(declined.breach().map(|breach| breach.told)),
+                    Action::Declined(declined) => {
+                        self.dropped.extend(declined.breach().map(|breach| breach.description))
+                    }
                     Action::Answered(question, answered) => self.answered.push((question, answered)),
                     Action::Unwatch(uri, _) => self.unwatched.push(uri),
                     Action::RootsChanged => self.roots_changes += 1,

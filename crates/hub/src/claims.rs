@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gladhand_core::operations::{LONGEST_TEMPLATE, MOST_EXPRESSIONS, Template};
+use gladhand_core::operations::{MAX_EXPRESSIONS, MAX_TEMPLATE_BYTES, Template};
 use gladhand_redaction::redact;
 use serde::{Deserialize, Serialize};
 
@@ -218,7 +218,7 @@ impl Round<'_> {
             tracing::warn!(
                 upstream,
                 template,
-                "resource template is not listed: more than {LONGEST_TEMPLATE} bytes or {MOST_EXPRESSIONS} expressions"
+                "resource template is not listed: more than {MAX_TEMPLATE_BYTES} bytes or {MAX_EXPRESSIONS} expressions"
             );
         }
         None
@@ -656,8 +656,8 @@ mod tests {
     #[test]
     fn a_template_that_is_too_long_is_not_listed() {
         let (evil, other) = (Shifting::named("evil", &[]), Shifting::named("other", &[]));
-        let many: &'static str = format!("file:{}", "{+a}".repeat(MOST_EXPRESSIONS + 1)).leak();
-        let long: &'static str = format!("file:{{+a}}{}", "Z".repeat(LONGEST_TEMPLATE)).leak();
+        let many: &'static str = format!("file:{}", "{+a}".repeat(MAX_EXPRESSIONS + 1)).leak();
+        let long: &'static str = format!("file:{{+a}}{}", "Z".repeat(MAX_TEMPLATE_BYTES)).leak();
         evil.templates.lock().unwrap().extend([many, long, "file:{+a}/short"]);
         let hub = Hub::of(vec![plain(&evil), plain(&other)]);
         let routes = hub.inner.routes();

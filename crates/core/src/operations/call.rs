@@ -174,7 +174,7 @@ impl Operation<'_> {
 impl Operation<'_> {
     /// The outcome of this operation at a provider that has only tools: an empty list, or a failure. `None` for the
     /// operations on tools.
-    pub fn where_there_are_only_tools(&self) -> Option<Outcome> {
+    pub fn outcome_with_only_tools(&self) -> Option<Outcome> {
         Some(match self {
             Self::ListTools | Self::CallTool(_) => return None,
             Self::ListResources => Ok(Reply::Resources(Arc::from([]))),

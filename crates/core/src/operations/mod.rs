@@ -27,7 +27,7 @@ pub use notice::{Level, Log, Notice, Progress, Update};
 pub use prompt::{Completion, Prompt, PromptArgument, PromptResult};
 pub use question::{Answered, Question, QuestionId, QuestionKind};
 pub use resource::{
-    Contents, LONGEST_TEMPLATE, LONGEST_URI, MOST_EXPRESSIONS, Resource, Template, is_part_of, subscription_weight,
+    Contents, MAX_EXPRESSIONS, MAX_TEMPLATE_BYTES, MAX_URI_BYTES, Resource, Template, is_part_of, subscription_weight,
     wholes_of,
 };
 pub use scopes::ScopeRecord;

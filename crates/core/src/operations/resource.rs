@@ -79,16 +79,16 @@ impl Template {
 
     /// Whether the pattern is too long, or has too many expressions, to be matched against URIs.
     pub fn is_excessive(&self) -> bool {
-        self.uri_template.len() > LONGEST_TEMPLATE || self.uri_template.matches('{').count() > MOST_EXPRESSIONS
+        self.uri_template.len() > MAX_TEMPLATE_BYTES || self.uri_template.matches('{').count() > MAX_EXPRESSIONS
     }
 
     /// The variables of a URI that matches the pattern, in order. `None` if it does not match, or if it has more than
-    /// [`LONGEST_URI`] bytes. The cost is linear in the length of the URI and of the pattern.
+    /// [`MAX_URI_BYTES`] bytes. The cost is linear in the length of the URI and of the pattern.
     ///
     /// A plain `{name}` matches one or more characters other than `/`. Every other expression of RFC 6570 (`{+path}`,
     /// `{/path*}`, `{?query,page}`) matches any text, including an empty one, up to the next literal.
     pub fn variables<'u>(&self, uri: &'u str) -> Option<Vec<(&str, &'u str)>> {
-        if uri.len() > LONGEST_URI {
+        if uri.len() > MAX_URI_BYTES {
             return None;
         }
         let (mut pattern, mut rest) = (self.uri_template.as_str(), uri);
@@ -128,13 +128,13 @@ impl Template {
 }
 
 /// Maximum length of a listed template, in bytes.
-pub const LONGEST_TEMPLATE: usize = 2048;
+pub const MAX_TEMPLATE_BYTES: usize = 2048;
 
 /// Maximum number of expressions in a listed template.
-pub const MOST_EXPRESSIONS: usize = 64;
+pub const MAX_EXPRESSIONS: usize = 64;
 
 /// Maximum length, in bytes, of a URI that is matched against templates.
-pub const LONGEST_URI: usize = 64 * 1024;
+pub const MAX_URI_BYTES: usize = 64 * 1024;
 
 /// The characters that start an RFC 6570 expression that is not plain.
 const OPERATORS: [char; 7] = ['+', '#', '.', '/', ';', '?', '&'];
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!([64, 65].map(|count| is_excessive("{a}".repeat(count))), [false, true]);
         let template = Template::new("a:{+x}", "", "");
         let follows = |length: usize| template.variables(&format!("a:{}", "b".repeat(length - 2))).is_some();
-        assert_eq!([LONGEST_URI, LONGEST_URI + 1].map(follows), [true, false]);
+        assert_eq!([MAX_URI_BYTES, MAX_URI_BYTES + 1].map(follows), [true, false]);
     }
 
     #[test]

@@ -13,11 +13,11 @@ pub struct Id(Box<str>);
 
 impl Id {
     /// Maximum length of an id, in bytes of JSON. Ids are kept until their call ends, so their memory must be bounded.
-    pub const LONGEST: usize = 4096;
+    pub const MAX_BYTES: usize = 4096;
 
     /// Whether an id is short enough to be kept.
     pub fn is_keepable(raw: &RawValue) -> bool {
-        raw.get().len() <= Self::LONGEST
+        raw.get().len() <= Self::MAX_BYTES
     }
 
     /// The id that a peer wrote.

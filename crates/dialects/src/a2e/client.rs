@@ -365,7 +365,7 @@ impl Client for Agent {
     fn call(&mut self, call: Call<'_>, _behalf: Option<&Arc<Agreement>>, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let (wants_progress, operation, call) = (call.terms.wants_progress, call.operation, call.id);
         let is_carried = matches!(operation, Operation::Capability(_));
-        if let Some(outcome) = operation.where_there_are_only_tools().filter(|_| !is_carried) {
+        if let Some(outcome) = operation.outcome_with_only_tools().filter(|_| !is_carried) {
             heard.events.push(Event::Answered(call, outcome));
             return;
         }

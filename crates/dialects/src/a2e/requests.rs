@@ -59,7 +59,7 @@ pub(super) fn decode(text: &str) -> Result<Decoded<'_>, Rejected> {
         None => None,
         Some(raw) if Kind::of(raw) == Kind::String && Id::is_keepable(raw) => Some(Id::of(raw)),
         Some(raw) if Kind::of(raw) == Kind::String => {
-            let problem = format!("longer than {} bytes", Id::LONGEST);
+            let problem = format!("longer than {} bytes", Id::MAX_BYTES);
             return Err(reject(None, ErrorBody::fields(&[("id".to_owned(), problem)])));
         }
         Some(raw) => {

@@ -240,7 +240,7 @@ impl Client for FluxloopClient {
         heard: &mut Heard,
     ) {
         let (operation, call) = (call.operation, call.id);
-        if let Some(outcome) = operation.where_there_are_only_tools() {
+        if let Some(outcome) = operation.outcome_with_only_tools() {
             heard.events.push(Event::Answered(call, outcome));
         } else if let Err(failure) = self.begin(call, &operation, heard) {
             heard.events.push(Event::Answered(call, Err(failure)));

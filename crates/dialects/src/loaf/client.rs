@@ -195,7 +195,7 @@ impl Client for LoafClient {
         heard: &mut Heard,
     ) {
         let (operation, call) = (call.operation, call.id);
-        if let Some(outcome) = operation.where_there_are_only_tools() {
+        if let Some(outcome) = operation.outcome_with_only_tools() {
             heard.events.push(Event::Answered(call, outcome));
         } else if matches!(operation, Operation::ListTools) && self.has_no_calls() {
             // Tools that cannot be called are not listed.

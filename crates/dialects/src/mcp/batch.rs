@@ -15,7 +15,7 @@ use super::server::McpServer;
 use super::tasks::MAX_KEPT;
 use crate::ambient::Ambient;
 use crate::side::{Lane, Output};
-use crate::storage::Place;
+use crate::storage::Reservation;
 
 /// Maximum number of messages in a batch.
 pub(super) const MAX_BATCH: usize = 1024;
@@ -44,14 +44,14 @@ struct Collected {
     /// The number of calls in flight, plus one while the batch is still being split.
     outstanding: usize,
     /// The storage that its answers use.
-    place: Box<dyn Place>,
+    reservation: Box<dyn Reservation>,
 }
 
 impl Batches {
-    fn begin(&mut self, lane: Lane, place: Box<dyn Place>) -> BatchId {
+    fn begin(&mut self, lane: Lane, reservation: Box<dyn Reservation>) -> BatchId {
         self.next += 1;
         let id = BatchId(self.next);
-        self.open.insert(id, Collected { lane, answers: Vec::new(), outstanding: 1, place });
+        self.open.insert(id, Collected { lane, answers: Vec::new(), outstanding: 1, reservation });
         id
     }
 
@@ -98,7 +98,7 @@ impl Batches {
         self.answer(route, out, write);
         let Some(batch) = route.batch.and_then(|id| self.open.get_mut(&id)) else { return true };
         let length = batch.answers.len();
-        if self.held <= MAX_KEPT && (length <= SMALL || batch.place.resize(length)) {
+        if self.held <= MAX_KEPT && (length <= SMALL || batch.reservation.resize(length)) {
             return true;
         }
         batch.answers.truncate(length - (self.held - before));
@@ -151,7 +151,7 @@ impl McpServer {
                     return parts.into_iter().for_each(|part| self.part(part, route, ambient, out));
                 }
                 (false, true) => {
-                    let batch = self.batches.begin(ambient.lane, self.setup.storage.place(ambient.party));
+                    let batch = self.batches.begin(ambient.lane, self.setup.storage.reserve(ambient.party));
                     let route = ReplyRoute { lane: ambient.lane, batch: Some(batch) };
                     for part in parts {
                         self.part(part, route, ambient, out);

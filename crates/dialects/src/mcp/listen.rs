@@ -155,8 +155,8 @@ impl Listeners {
     /// Whether a party may have one more listener on a lane, with this many watched items.
     fn has_room_for(&self, lane: Lane, watching: usize, party: Option<Party>) -> bool {
         let of = |party| self.all.iter().filter(move |listener| listener.party == Some(party));
-        let count = Bound { most: MAX_LISTENERS, taken: self.all.len() };
-        let watched = Bound { most: MAX_WATCHED, taken: self.all.iter().map(|listener| listener.watching).sum() };
+        let count = Bound { limit: MAX_LISTENERS, used: self.all.len() };
+        let watched = Bound { limit: MAX_WATCHED, used: self.all.iter().map(|listener| listener.watching).sum() };
         self.all.iter().filter(|listener| listener.lane == lane).count() < MAX_PER_LANE
             && count.admits(1, party, |party| of(party).count())
             && watched.admits(watching, party, |party| of(party).map(|listener| listener.watching).sum())

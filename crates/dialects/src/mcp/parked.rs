@@ -24,7 +24,7 @@ use super::tasks::{self, MAX_KEPT};
 use crate::ambient::{Ambient, Party};
 use crate::shares::Bound;
 use crate::side::{Action, Output, Server, TASKS_EXTENSION};
-use crate::storage::Place;
+use crate::storage::Reservation;
 
 /// Maximum number of parked calls.
 pub(super) const MAX_PARKED: usize = 256;
@@ -87,7 +87,7 @@ struct Kept {
     outcome: Outcome,
     bytes: usize,
     /// The storage that it uses.
-    _place: Box<dyn Place>,
+    _reservation: Box<dyn Reservation>,
 }
 
 impl Parked {
@@ -138,7 +138,7 @@ impl McpServer {
 
     /// Whether a party may park one more call.
     pub(super) fn may_park(&self, party: Option<Party>) -> bool {
-        let bound = Bound { most: MAX_PARKED, taken: self.parked.all.len() };
+        let bound = Bound { limit: MAX_PARKED, used: self.parked.all.len() };
         bound.admits(1, party, |party| {
             let parties = self.parked.all.iter().filter_map(|waiting| self.pending.get(waiting.call)?.party);
             parties.filter(|other| *other == party).count()
@@ -149,15 +149,15 @@ impl McpServer {
     pub(super) fn end_parked(&mut self, call: CallId, mut outcome: Outcome) {
         let party_of = |call| self.pending.get(call).and_then(|call| call.party);
         let (party, mut bytes) = (party_of(call), outcome_weight(&outcome));
-        let mut place = self.setup.storage.place(party);
+        let mut reservation = self.setup.storage.reserve(party);
         let kept = self.parked.all.iter().filter(|waiting| party_of(waiting.call) == party);
         let kept: usize = kept.filter_map(|waiting| Some(waiting.outcome.as_ref()?.bytes)).sum();
-        if bytes > SMALL && (kept + bytes > MAX_KEPT || !place.resize(bytes)) {
+        if bytes > SMALL && (kept + bytes > MAX_KEPT || !reservation.resize(bytes)) {
             outcome = Err(Failure::not_kept());
             bytes = outcome_weight(&outcome);
         }
         if let Some(waiting) = self.parked.all.iter_mut().find(|waiting| waiting.call == call) {
-            waiting.outcome = Some(Kept { outcome, bytes, _place: place });
+            waiting.outcome = Some(Kept { outcome, bytes, _reservation: reservation });
         }
     }
 

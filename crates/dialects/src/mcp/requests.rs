@@ -208,7 +208,7 @@ impl McpServer {
 
     /// Whether a party may have one more call in flight.
     pub(super) fn has_room_for(&self, party: Option<Party>) -> bool {
-        let bound = Bound { most: self.setup.max_in_flight, taken: self.pending.len() };
+        let bound = Bound { limit: self.setup.max_in_flight, used: self.pending.len() };
         bound.admits(1, party, |party| self.pending.len_of(party))
     }
 

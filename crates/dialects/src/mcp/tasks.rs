@@ -20,7 +20,7 @@ use super::task_answers;
 use crate::ambient::{Ambient, Moment, Party};
 use crate::shares::Bound;
 use crate::side::{Action, Lane, Output, Server};
-use crate::storage::Place;
+use crate::storage::Reservation;
 
 /// The capability to call a tool as a task (2025-11-25).
 pub(super) const CALLS_AS_TASKS: &str = "tasks.requests.tools.call";
@@ -85,7 +85,7 @@ pub(super) struct Task {
     pub(super) ttl: Duration,
     pub(super) state: State,
     /// The storage that it uses.
-    place: Box<dyn Place>,
+    reservation: Box<dyn Reservation>,
     /// Requests that wait for its outcome (2025-11-25).
     waiting: Vec<ReplyTo>,
 }
@@ -145,7 +145,7 @@ impl Task {
 impl Tasks {
     /// Whether a party may create one more task.
     pub(super) fn has_room_for(&self, party: Option<Party>) -> bool {
-        let count = Bound { most: MAX_TASKS, taken: self.all.len() };
+        let count = Bound { limit: MAX_TASKS, used: self.all.len() };
         count.admits(1, party, |party| self.of_party(Some(party)).count()) && self.kept_for(party) < MAX_KEPT
     }
 
@@ -162,7 +162,7 @@ impl Tasks {
     fn fitting(&mut self, at: usize, end: State) -> State {
         let bytes = end.kept();
         let has_room = self.kept_for(self.all[at].party) + bytes <= MAX_KEPT;
-        if bytes <= TASK_BYTES || has_room && self.all[at].place.resize(TASK_BYTES + bytes) {
+        if bytes <= TASK_BYTES || has_room && self.all[at].reservation.resize(TASK_BYTES + bytes) {
             return end;
         }
         State::Failed(json::to_raw(&errors::of(Failure::not_kept())))
@@ -227,8 +227,8 @@ impl McpServer {
         if self.tasks.is_closed || origin.task == TaskWish::Never {
             return;
         }
-        let mut place = self.setup.storage.place(*party);
-        if !self.tasks.has_room_for(*party) || !place.resize(TASK_BYTES) {
+        let mut reservation = self.setup.storage.reserve(*party);
+        if !self.tasks.has_room_for(*party) || !reservation.resize(TASK_BYTES) {
             let failure = Failure::new(FailureKind::Busy, "too many tasks; try again later");
             out.actions.push(Action::Cancel(call));
             return self.resolve(call, Err(failure), ambient, out);
@@ -247,7 +247,7 @@ impl McpServer {
             updated: ambient.now,
             ttl: origin.ttl.unwrap_or(DEFAULT_TTL),
             state: State::Working,
-            place,
+            reservation,
             waiting: Vec::new(),
         };
         out.go(to.route.lane);

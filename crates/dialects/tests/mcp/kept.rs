@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gladhand_core::operations::{CallId, ToolResult};
 use gladhand_dialects::Party;
-use gladhand_dialects::storage::{Place, Storage};
+use gladhand_dialects::storage::{Reservation, Storage};
 use serde_json::json;
 
 use crate::parked::{again, asked, call};
@@ -44,12 +44,12 @@ impl Shelf {
 }
 
 impl Storage for Shelf {
-    fn place(&self, _: Option<Party>) -> Box<dyn Place> {
+    fn reserve(&self, _: Option<Party>) -> Box<dyn Reservation> {
         Box::new(Part { shelf: self.clone(), bytes: 0 })
     }
 }
 
-impl Place for Part {
+impl Reservation for Part {
     fn resize(&mut self, bytes: usize) -> bool {
         let taken = self.shelf.taken() - self.bytes + bytes;
         if taken > self.shelf.most {

@@ -184,6 +184,6 @@ fn stock(operation: &Operation<'_>) -> Option<Outcome> {
         Operation::Complete(_) => {
             Ok(Reply::Completion(Completion { values: vec!["one".to_owned()], ..Completion::default() }))
         }
-        other => return other.where_there_are_only_tools(),
+        other => return other.outcome_with_only_tools(),
     })
 }

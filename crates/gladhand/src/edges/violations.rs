@@ -49,7 +49,7 @@ pub(crate) fn note_client(hub: &Hub, client: &str, breaches: &[Breach], line: &[
 
 /// Counts what a peer broke; returns what its session is to end for, if it is.
 pub(crate) fn note(violations: &Violations, who: &Offender, breaches: &[Breach], line: &[u8]) -> Option<Violation> {
-    let noted = breaches.iter().map(|breach| Violation::new(who.clone(), breach.rule, breach.told, line));
+    let noted = breaches.iter().map(|breach| Violation::new(who.clone(), breach.rule, breach.description, line));
     // All are counted, whichever it ends for.
     noted.filter(|violation| violations.note(violation) == Handling::Enforce).last()
 }

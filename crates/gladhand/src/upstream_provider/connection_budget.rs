@@ -32,7 +32,7 @@ impl ConnectionBudget {
     /// A place for one more way of a party, if there is one for it: nobody gets more than half of what others leave.
     pub(super) fn take(&self, party: Option<Party>) -> Option<Permit> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let bound = Bound { most: self.most, taken: taken.values().sum() };
+        let bound = Bound { limit: self.most, used: taken.values().sum() };
         let own = |party| taken.get(&Some(party)).copied().unwrap_or_default();
         if !bound.admits(1, party, own) {
             return None;

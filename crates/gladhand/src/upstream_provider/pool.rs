@@ -109,12 +109,12 @@ impl State {
     /// Whether a party could have a turn if so many were taken.
     fn would_admit(&self, party: Option<Party>, taken: usize) -> bool {
         let own = |party| self.turns.iter().filter(|turn| **turn == Some(party)).count();
-        Bound { most: MOST, taken }.admits(1, party, own)
+        Bound { limit: MOST, used: taken }.admits(1, party, own)
     }
 
     fn lets_wait(&self, party: Option<Party>) -> bool {
         let own = |party| self.waiting.iter().filter(|waiting| waiting.party == Some(party)).count();
-        Bound { most: MOST_WAITING, taken: self.waiting.len() }.admits(1, party, own)
+        Bound { limit: MOST_WAITING, used: self.waiting.len() }.admits(1, party, own)
     }
 
     /// Tells the oldest call that waits for its caller to give connection to a call of this party. Who has had its share can

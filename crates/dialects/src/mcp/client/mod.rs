@@ -411,7 +411,7 @@ impl McpClient {
             Operation::Agent(_) | Operation::Capability(_) => false,
         };
         let absent = || {
-            operation.where_there_are_only_tools().unwrap_or_else(|| match operation {
+            operation.outcome_with_only_tools().unwrap_or_else(|| match operation {
                 Operation::CallTool(tool) => Err(Failure::unknown_tool(&tool.name)),
                 _ => Ok(Reply::Tools(Arc::from([]))),
             })

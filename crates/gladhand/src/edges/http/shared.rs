@@ -7,7 +7,7 @@ use gladhand_auth::resource::Principal;
 use gladhand_core::operations::Tool;
 use gladhand_dialects::mcp::McpServer;
 use gladhand_dialects::mcp::http::Mirrors;
-use gladhand_dialects::storage::{Place, Storage};
+use gladhand_dialects::storage::{Reservation, Storage};
 use gladhand_dialects::{Dialect, Party};
 use gladhand_hub::{Hub, Portion, Portions};
 use tokio::runtime::Handle;
@@ -210,15 +210,15 @@ struct SharedStorage {
 }
 
 impl Storage for SharedStorage {
-    fn place(&self, party: Option<Party>) -> Box<dyn Place> {
-        Box::new(SharedPlace(self.kept.portion(party.unwrap_or(self.party))))
+    fn reserve(&self, party: Option<Party>) -> Box<dyn Reservation> {
+        Box::new(SharedReservation(self.kept.portion(party.unwrap_or(self.party))))
     }
 }
 
 #[derive(Debug)]
-struct SharedPlace(Portion);
+struct SharedReservation(Portion);
 
-impl Place for SharedPlace {
+impl Reservation for SharedReservation {
     fn resize(&mut self, bytes: usize) -> bool {
         let before = self.0.amount();
         let has_room = self.0.resize(bytes);
