@@ -53,7 +53,8 @@ pub struct TextPolicy {
 }
 
 impl TextPolicy {
-    /// The policy before the dialect is known: as lenient as the most lenient dialect, except for invalid UTF-8.
+    /// The policy before the dialect is known. It ignores a byte-order mark, carries unpaired surrogates, and refuses
+    /// invalid UTF-8.
     pub const UNDECIDED: Self = Self {
         terminator: Terminator::Lf,
         byte_order_mark: ByteOrderMark::Skip,
