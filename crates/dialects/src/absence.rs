@@ -113,7 +113,7 @@ mod tests {
     use crate::testing::{Pair, client_setup, server_setup};
     use crate::{REGISTRY, mcp};
 
-    fn told(dialect: &'static Dialect, version: &str) -> Vec<String> {
+    fn absences(dialect: &'static Dialect, version: &str) -> Vec<String> {
         let mut pair = Pair::new(dialect, server_setup(), client_setup(version));
         let agreement = pair.open().unwrap();
         let all = absent(dialect, &agreement);
@@ -122,21 +122,23 @@ mod tests {
 
     #[test]
     fn absent_features_have_the_reason_from_the_tables() {
-        let told = |version| told(&mcp::DIALECT, version);
-        assert!(told("2024-11-05").contains(&"elicitation: only in mcp 2025-06-18, 2025-11-25, 2026-07-28".to_owned()));
-        assert!(told("2025-06-18").contains(&"elicitation: the client did not declare `elicitation`".to_owned()));
-        assert!(told("2025-06-18").contains(&"prompts: the server does not provide `prompts`".to_owned()));
-        assert!(!told("2026-07-28").iter().any(|line| line.starts_with("tools:") || line.starts_with("progress:")));
+        let absences = |version| absences(&mcp::DIALECT, version);
+        assert!(
+            absences("2024-11-05").contains(&"elicitation: only in mcp 2025-06-18, 2025-11-25, 2026-07-28".to_owned())
+        );
+        assert!(absences("2025-06-18").contains(&"elicitation: the client did not declare `elicitation`".to_owned()));
+        assert!(absences("2025-06-18").contains(&"prompts: the server does not provide `prompts`".to_owned()));
+        assert!(!absences("2026-07-28").iter().any(|line| line.starts_with("tools:") || line.starts_with("progress:")));
     }
 
     #[test]
     fn every_dialect_has_tools() {
         for dialect in REGISTRY {
             assert_eq!(versions_with(dialect, Feature::Tools).len(), dialect.versions.len(), "{}", dialect.name);
-            let told = told(dialect, dialect.versions[0]);
-            assert!(!told.iter().any(|line| line.starts_with("tools:")), "{told:?}");
+            let absences = absences(dialect, dialect.versions[0]);
+            assert!(!absences.iter().any(|line| line.starts_with("tools:")), "{absences:?}");
             let expected = format!("roots: {} has no message for it", dialect.name);
-            assert_eq!(told.contains(&expected), dialect.name != "mcp", "{told:?}");
+            assert_eq!(absences.contains(&expected), dialect.name != "mcp", "{absences:?}");
         }
     }
 }

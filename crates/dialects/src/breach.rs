@@ -97,8 +97,8 @@ mod tests {
                 dropped(&entry.path(), found);
             } else if entry.path().extension().is_some_and(|extension| extension == "rs") {
                 let text = std::fs::read_to_string(entry.path()).unwrap();
-                let said = text.split("Dropped(\"").skip(1).filter_map(|rest| rest.split('"').next());
-                found.extend(said.map(ToOwned::to_owned));
+                let descriptions = text.split("Dropped(\"").skip(1).filter_map(|rest| rest.split('"').next());
+                found.extend(descriptions.map(ToOwned::to_owned));
             }
         }
     }

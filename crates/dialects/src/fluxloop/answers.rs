@@ -174,8 +174,8 @@ pub(super) fn read_error(error: &RawValue) -> Outcome {
         Some("invalid_payload") => FailureKind::InvalidArguments,
         Some("busy") => FailureKind::Busy,
         Some("internal_error") => {
-            let told = KINDS.into_iter().find(|kind| Some(kind.word()) == reason.as_deref());
-            told.unwrap_or(FailureKind::UpstreamError)
+            let reported_kind = KINDS.into_iter().find(|kind| Some(kind.word()) == reason.as_deref());
+            reported_kind.unwrap_or(FailureKind::UpstreamError)
         }
         _ => FailureKind::UpstreamError,
     };

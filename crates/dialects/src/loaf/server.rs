@@ -182,8 +182,8 @@ impl LoafServer {
             }
             Plain::Shutdown => {
                 let reason = params.text("reason").map(|text| text.to_raw());
-                let said = reason.clone().unwrap_or_else(|| json::to_raw("shutdown"));
-                self.state_changed(&said, None, ambient, out);
+                let value = reason.clone().unwrap_or_else(|| json::to_raw("shutdown"));
+                self.state_changed(&value, None, ambient, out);
                 rpc::result(&mut out.wire, id, &Accepted { accepted: true, reason });
                 self.close_session(out);
             }
@@ -336,8 +336,8 @@ impl Server for LoafServer {
             // The agent sends its last events before this answer.
             (_, RequestKind::Silent) if self.phase == Phase::ShutDown => self.phase = Phase::Stopped,
             (_, RequestKind::Silent) => {}
-            (Ok(Reply::Agent(said)), request_kind) => {
-                rpc::result(&mut out.wire, &id, &said);
+            (Ok(Reply::Agent(value)), request_kind) => {
+                rpc::result(&mut out.wire, &id, &value);
                 if matches!(request_kind, RequestKind::Shutdown) {
                     self.close_session(out);
                 }

@@ -167,9 +167,9 @@ mod tests {
 
     #[test]
     fn a_prefix_can_precede_any_text() {
-        for (sent, said) in [(r#""x""#, r#""not \"x""#), (r#""\ud83d""#, r#""not \"\ud83d""#)] {
+        for (sent, expected) in [(r#""x""#, r#""not \"x""#), (r#""\ud83d""#, r#""not \"\ud83d""#)] {
             let raw: &RawValue = serde_json::from_str(sent).unwrap();
-            assert_eq!(Text::of(raw).unwrap().after("not \"").get(), said);
+            assert_eq!(Text::of(raw).unwrap().after("not \"").get(), expected);
         }
     }
 }

@@ -64,7 +64,7 @@ struct Listener {
     /// The number of its pending resource subscriptions. The acknowledgement waits for them.
     unanswered: usize,
     /// The changes before the acknowledgement.
-    owed: Changes,
+    unreported: Changes,
 }
 
 impl Listeners {
@@ -82,23 +82,23 @@ impl Listeners {
     }
 
     /// Notifies the listeners that a list changed.
-    pub(super) fn tell_changed(&mut self, change: Change, out: &mut Output<'_>) {
+    pub(super) fn report_list_change(&mut self, change: Change, out: &mut Output<'_>) {
         for listener in self.all.iter_mut().filter(|listener| listener.wants.contains(change)) {
             if listener.unanswered > 0 {
-                listener.owed.insert(change);
+                listener.unreported.insert(change);
             } else {
-                listener.tell(change.method(), None, out);
+                listener.send_notice(change.method(), None, out);
             }
         }
     }
 
     /// Notifies the listeners that a resource changed.
-    pub(super) fn tell_updated(&mut self, method: &str, update: &Update, out: &mut Output<'_>) {
+    pub(super) fn report_update(&mut self, method: &str, update: &Update, out: &mut Output<'_>) {
         for listener in &mut self.all {
             if listener.unanswered > 0 {
-                listener.watches.owe(update);
+                listener.watches.record_update(update);
             } else if listener.watches.cover(update) {
-                listener.tell(method, Some(("uri", &update.uri)), out);
+                listener.send_notice(method, Some(("uri", &update.uri)), out);
             }
         }
     }
@@ -106,7 +106,7 @@ impl Listeners {
     /// Notifies the listeners of a task's state, given as members of a notice. Before its acknowledgement, a listener
     /// gets nothing. The notice contains the whole result, so the number of listeners is limited by
     /// [`MAX_NOTICE_BYTES`]; the others must poll the task.
-    pub(super) fn tell_task(&self, method: &str, task: &str, members: &[u8], out: &mut Output<'_>) {
+    pub(super) fn report_task(&self, method: &str, task: &str, members: &[u8], out: &mut Output<'_>) {
         let is_told = |listener: &&Listener| listener.unanswered == 0 && listener.tasks.contains(task);
         for listener in self.all.iter().filter(is_told).take((MAX_NOTICE_BYTES / members.len().max(1)).max(1)) {
             out.go(listener.lane);
@@ -180,16 +180,16 @@ impl Listener {
         json::write(&mut out.wire, &honoured);
         out.wire.push(b'}');
         rpc::finish(&mut out.wire);
-        for change in std::mem::take(&mut self.owed).iter() {
-            self.tell(change.method(), None, out);
+        for change in std::mem::take(&mut self.unreported).iter() {
+            self.send_notice(change.method(), None, out);
         }
-        for uri in self.watches.take_owed() {
-            self.tell("notifications/resources/updated", Some(("uri", &uri)), out);
+        for uri in self.watches.take_unreported() {
+            self.send_notice("notifications/resources/updated", Some(("uri", &uri)), out);
         }
     }
 
     /// Sends one change notice.
-    fn tell(&self, method: &str, param: Option<(&str, &str)>, out: &mut Output<'_>) {
+    fn send_notice(&self, method: &str, param: Option<(&str, &str)>, out: &mut Output<'_>) {
         out.go(self.lane);
         begin_tagged(&mut out.wire, method, &self.id);
         if let Some((name, value)) = param {
@@ -231,9 +231,9 @@ impl McpServer {
             let call = Call::new(call, Operation::Watch(uri.clone().into()));
             out.actions.push(Action::Deliver(call, Arc::clone(&in_force.agreement)));
         }
-        let (watches, owed) = (Watches::default(), Changes::default());
+        let (watches, unreported) = (Watches::default(), Changes::default());
         let unanswered = uris.len();
-        let mut listener = Listener { key, id, lane, party, wants, watches, tasks, watching, unanswered, owed };
+        let mut listener = Listener { key, id, lane, party, wants, watches, tasks, watching, unanswered, unreported };
         if uris.is_empty() {
             listener.acknowledge(out);
         }

@@ -21,16 +21,16 @@ const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
 
 impl McpServer {
     /// Sends a notice, if it is allowed and wanted.
-    pub(super) fn tell(&mut self, notice: Notice, out: &mut Output<'_>) {
+    pub(super) fn send_notice(&mut self, notice: Notice, out: &mut Output<'_>) {
         if let Some(change) = Change::of(&notice) {
-            return self.tell_changed(change, out);
+            return self.report_list_change(change, out);
         }
         match notice {
-            Notice::Progress(call, progress) => self.tell_progress(call, &progress, out),
-            Notice::Log(call, log) => self.tell_log(call, &log, out),
-            Notice::ResourceUpdated(update) => self.tell_updated(&update, out),
+            Notice::Progress(call, progress) => self.send_progress(call, &progress, out),
+            Notice::Log(call, log) => self.send_log(call, &log, out),
+            Notice::ResourceUpdated(update) => self.report_update(&update, out),
             Notice::ElicitationComplete(id) => {
-                self.tell_session(ELICITATION_COMPLETE, Some(&json!({"elicitationId": id})), out);
+                self.notify_session(ELICITATION_COMPLETE, Some(&json!({"elicitationId": id})), out);
             }
             Notice::ComeBackLater(call, pause) => {
                 let Some(call) = self.pending.get_mut(call) else { return };
@@ -49,19 +49,19 @@ impl McpServer {
     }
 
     /// Sends the changes that happened before the session was open, once.
-    pub(super) fn send_owed_changes(&mut self, out: &mut Output<'_>) {
+    pub(super) fn send_unreported_changes(&mut self, out: &mut Output<'_>) {
         if matches!(self.phase, Phase::Open(_)) {
-            for change in std::mem::take(&mut self.owed).iter() {
-                self.tell_session(change.method(), None, out);
+            for change in std::mem::take(&mut self.unreported).iter() {
+                self.notify_session(change.method(), None, out);
             }
-            for uri in self.watches.take_owed() {
-                self.tell_session(UPDATED, Some(&json!({"uri": uri})), out);
+            for uri in self.watches.take_unreported() {
+                self.notify_session(UPDATED, Some(&json!({"uri": uri})), out);
             }
         }
     }
 
     /// Sends the progress of a call, if its caller wants it and the value has increased.
-    fn tell_progress(&mut self, call: CallId, progress: &Progress, out: &mut Output<'_>) {
+    fn send_progress(&mut self, call: CallId, progress: &Progress, out: &mut Output<'_>) {
         let is_open = matches!(self.phase, Phase::Open(_));
         let Some(call) = self.pending.get_mut(call) else { return };
         let may_speak = is_open || call.revision.is_stateless();
@@ -77,7 +77,7 @@ impl McpServer {
     }
 
     /// Sends a log message, if the level of the session or of the request allows it.
-    fn tell_log(&mut self, call: Option<CallId>, log: &Log, out: &mut Output<'_>) {
+    fn send_log(&mut self, call: Option<CallId>, log: &Log, out: &mut Output<'_>) {
         // A log message about a call that has ended has no recipient.
         let about = match call {
             None => None,
@@ -103,26 +103,26 @@ impl McpServer {
     }
 
     /// Reports a changed list to session and listeners, or keeps it until the session is open.
-    fn tell_changed(&mut self, change: Change, out: &mut Output<'_>) {
+    fn report_list_change(&mut self, change: Change, out: &mut Output<'_>) {
         if matches!(self.phase, Phase::Open(_)) {
-            self.tell_session(change.method(), None, out);
+            self.notify_session(change.method(), None, out);
         } else {
-            self.owed.insert(change);
+            self.unreported.insert(change);
         }
-        self.listeners.tell_changed(change, out);
+        self.listeners.report_list_change(change, out);
     }
 
     /// Reports a changed resource to its subscribers.
-    fn tell_updated(&mut self, update: &Update, out: &mut Output<'_>) {
+    fn report_update(&mut self, update: &Update, out: &mut Output<'_>) {
         if !matches!(self.phase, Phase::Open(_)) {
-            self.watches.owe(update);
+            self.watches.record_update(update);
         } else if self.watches.cover(update) {
-            self.tell_session(UPDATED, Some(&json!({"uri": update.uri})), out);
+            self.notify_session(UPDATED, Some(&json!({"uri": update.uri})), out);
         }
-        self.listeners.tell_updated(UPDATED, update, out);
+        self.listeners.report_update(UPDATED, update, out);
     }
 
-    fn tell_session(&self, method: &str, params: Option<&serde_json::Value>, out: &mut Output<'_>) {
+    fn notify_session(&self, method: &str, params: Option<&serde_json::Value>, out: &mut Output<'_>) {
         if let Phase::Open(session) = &self.phase
             && session.in_force.gate.admit(Side::Server, method).is_ok()
         {

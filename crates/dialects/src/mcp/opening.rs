@@ -57,7 +57,7 @@ impl McpServer {
             }
         };
         self.send_waiting_questions(out);
-        self.send_owed_changes(out);
+        self.send_unreported_changes(out);
     }
 
     fn negotiate(&self, client: &Offer) -> Result<InForce, rpc::Error<'static>> {

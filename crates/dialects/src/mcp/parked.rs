@@ -117,8 +117,8 @@ impl McpServer {
             }
         } else {
             let has_tasks = || in_force.agreement.allows(Side::Server, tasks::CALLS_AS_TASKS);
-            let Some(wish) = request.params.task.filter(|_| is_tool && has_tasks()) else { return Ok(None) };
-            ttl = tasks::wanted_ttl(wish)?;
+            let Some(task_params) = request.params.task.filter(|_| is_tool && has_tasks()) else { return Ok(None) };
+            ttl = tasks::requested_ttl(task_params)?;
             if !self.tasks.has_room_for(request.party) {
                 return Err(errors::busy("tasks"));
             }
@@ -184,7 +184,7 @@ impl McpServer {
     }
 
     /// Handles a caller that returns with answers.
-    pub(super) fn come_back(
+    pub(super) fn resume_parked(
         &mut self,
         request: Request<'_>,
         notice_options: NoticeOptions<'_>,

@@ -267,7 +267,7 @@ impl McpServer {
         };
         out.actions.push(Action::Answered(open.question, answered));
         if let Some(call) = open.call {
-            self.task_may_go_on(call, ambient, out);
+            self.continue_task_if_answered(call, ambient, out);
         }
     }
 

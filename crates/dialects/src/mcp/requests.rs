@@ -52,7 +52,7 @@ impl McpServer {
             && parked::can_wait(rule.name)
         {
             if in_force.revision.is_stateless() && request.params.request_state.is_some() {
-                return self.come_back(request, notice_options, in_force, ambient, out);
+                return self.resume_parked(request, notice_options, in_force, ambient, out);
             }
             match self.origin(&request, in_force, ambient) {
                 Ok(origin) => request.origin = origin,

@@ -49,7 +49,7 @@ pub struct McpServer {
     /// The resources to which the session is subscribed.
     pub(super) watches: Watches,
     /// Lists that changed before the session was open.
-    pub(super) owed: Changes,
+    pub(super) unreported: Changes,
 }
 
 /// The state of the handshake.
@@ -110,7 +110,7 @@ impl McpServer {
             parked: Parked::default(),
             tasks: Tasks::default(),
             watches: Watches::default(),
-            owed: Changes::default(),
+            unreported: Changes::default(),
             setup,
         }
     }
@@ -343,7 +343,7 @@ impl Server for McpServer {
     fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         match notice {
             Notice::GoesOnAsTask(call) => self.begin_task(call, ambient, out),
-            notice => self.tell(notice, out),
+            notice => self.send_notice(notice, out),
         }
     }
 

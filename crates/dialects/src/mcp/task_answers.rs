@@ -76,7 +76,7 @@ impl McpServer {
                     return self.refuse(&request.to, &error, out);
                 };
                 out.actions.extend(self.questions.answer(call, &answers));
-                self.task_may_go_on(call, ambient, out);
+                self.continue_task_if_answered(call, ambient, out);
             }
         }
         out.go(request.to.route.lane);
@@ -150,13 +150,13 @@ impl McpServer {
     }
 
     /// Notifies the clients of a task's new state.
-    pub(super) fn tell_task(&self, at: usize, out: &mut Output<'_>) {
+    pub(super) fn report_task(&self, at: usize, out: &mut Output<'_>) {
         const METHOD: &str = "notifications/tasks/status";
         let task = &self.tasks.all[at];
         let mut members = Vec::new();
         self.detail(at, &mut members);
         if task.revision.is_stateless() {
-            return self.listeners.tell_task("notifications/tasks", &task.id, &members, out);
+            return self.listeners.report_task("notifications/tasks", &task.id, &members, out);
         }
         if let Phase::Open(session) = &self.phase
             && session.in_force.gate.admit(Side::Server, METHOD).is_ok()

@@ -47,8 +47,8 @@ const MIN_TTL: Duration = Duration::from_secs(1);
 const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The time to live that a caller of 2025-11-25 requests in `params.task`.
-pub(super) fn wanted_ttl(wish: &RawValue) -> Result<Option<Duration>, rpc::Error<'static>> {
-    let [ttl] = pick(wish, ["ttl"]).ok_or_else(|| errors::invalid_params("`task` must be an object"))?;
+pub(super) fn requested_ttl(task_params: &RawValue) -> Result<Option<Duration>, rpc::Error<'static>> {
+    let [ttl] = pick(task_params, ["ttl"]).ok_or_else(|| errors::invalid_params("`task` must be an object"))?;
     let Some(ttl) = ttl.filter(|ttl| Kind::of(ttl) != Kind::Null) else { return Ok(None) };
     let millis = ttl.get().parse::<f64>().ok().filter(|millis| *millis >= 0.0);
     let millis = millis.ok_or_else(|| errors::invalid_params("`task.ttl` must be a number of milliseconds"))?;
@@ -314,7 +314,7 @@ impl McpServer {
     }
 
     /// After the last question of a task is answered, the task continues.
-    pub(super) fn task_may_go_on(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    pub(super) fn continue_task_if_answered(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Some(at) = self.tasks.of(call)
             && matches!(self.tasks.all[at].state, State::InputRequired)
             && !self.questions.has_any(call)
@@ -333,7 +333,7 @@ impl McpServer {
     fn set_task(&mut self, at: usize, state: State, ambient: &Ambient<'_>, out: &mut Output<'_>) {
         let task = &mut self.tasks.all[at];
         (task.state, task.updated) = (state, ambient.now);
-        self.tell_task(at, out);
+        self.report_task(at, out);
         let task = &mut self.tasks.all[at];
         if task.state.has_ended() {
             for to in std::mem::take(&mut task.waiting) {

@@ -27,7 +27,7 @@ pub(super) struct Watches {
 struct Watch {
     id: WatchId,
     /// Whether a change must still be reported.
-    is_owed: bool,
+    is_unreported: bool,
 }
 
 impl Watches {
@@ -36,7 +36,7 @@ impl Watches {
         if self.is_closed || self.uris.contains_key(uri) {
             out.actions.push(Action::Unwatch(uri.to_owned(), id));
         } else {
-            self.uris.insert(uri.to_owned(), Watch { id, is_owed: false });
+            self.uris.insert(uri.to_owned(), Watch { id, is_unreported: false });
         }
     }
 
@@ -82,26 +82,26 @@ impl Watches {
     }
 
     /// Records a change that cannot be reported yet.
-    pub(super) fn owe(&mut self, update: &Update) {
+    pub(super) fn record_update(&mut self, update: &Update) {
         for (uri, watch) in &mut self.uris {
-            watch.is_owed |= watch.hears(uri, update);
+            watch.is_unreported |= watch.concerns(uri, update);
         }
     }
 
     /// Takes the resources whose changes must still be reported.
-    pub(super) fn take_owed(&mut self) -> Vec<String> {
-        let owed = self.uris.iter_mut().filter(|(_, watch)| watch.is_owed);
+    pub(super) fn take_unreported(&mut self) -> Vec<String> {
+        let unreported = self.uris.iter_mut().filter(|(_, watch)| watch.is_unreported);
         let take = |(uri, watch): (&String, &mut Watch)| {
-            watch.is_owed = false;
+            watch.is_unreported = false;
             uri.clone()
         };
-        owed.map(take).collect()
+        unreported.map(take).collect()
     }
 }
 
 impl Watch {
     /// Whether an update concerns this subscription, whose resource is `uri`, and may be reported.
-    fn hears(&self, uri: &str, update: &Update) -> bool {
+    fn concerns(&self, uri: &str, update: &Update) -> bool {
         is_part_of(&update.uri, uri) && !update.denied.contains(&self.id)
     }
 }
@@ -137,9 +137,9 @@ mod tests {
         watches.add("b:", WatchId(2), &mut out);
         let denied = |uri: &str| Update { denied: vec![WatchId(1)], ..Update::of(uri) };
         assert!(!watches.cover(&denied("a:")) && watches.cover(&denied("b:")) && watches.cover(&Update::of("a:")));
-        watches.owe(&denied("a:"));
-        watches.owe(&denied("b:"));
-        assert_eq!(watches.take_owed(), ["b:"]);
+        watches.record_update(&denied("a:"));
+        watches.record_update(&denied("b:"));
+        assert_eq!(watches.take_unreported(), ["b:"]);
     }
 
     #[test]
@@ -156,8 +156,8 @@ mod tests {
         watches.add("a:", WatchId(3), &mut out);
         watches.remove("c:", &mut out);
         assert_eq!(unwatched(&mut out), [r#"Unwatch("a:", WatchId(3))"#]);
-        watches.owe(&Update::of("b:/1"));
-        assert_eq!((watches.take_owed(), watches.take_owed().len()), (vec!["b:".to_owned()], 0));
+        watches.record_update(&Update::of("b:/1"));
+        assert_eq!((watches.take_unreported(), watches.take_unreported().len()), (vec!["b:".to_owned()], 0));
         watches.remove("a:", &mut out);
         watches.clear(&mut out);
         assert_eq!(unwatched(&mut out), [r#"Unwatch("a:", WatchId(1))"#, r#"Unwatch("b:", WatchId(2))"#]);

@@ -153,10 +153,10 @@ impl McpClient {
     }
 
     /// Removes one subscription to a resource. Returns true if it was the last.
-    pub(super) fn forget_watch(&mut self, uri: &str) -> bool {
-        let Some(wishes) = self.watched.get_mut(uri) else { return false };
-        *wishes -= 1;
-        let is_last = *wishes == 0 && self.watched.remove(uri).is_some();
+    pub(super) fn remove_subscription(&mut self, uri: &str) -> bool {
+        let Some(count) = self.watched.get_mut(uri) else { return false };
+        *count -= 1;
+        let is_last = *count == 0 && self.watched.remove(uri).is_some();
         if is_last {
             self.listening.refused.clear();
         }

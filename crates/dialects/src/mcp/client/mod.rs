@@ -350,7 +350,7 @@ impl McpClient {
     /// Ends a call.
     fn done(&mut self, work: &Work, outcome: Outcome, heard: &mut Heard) {
         if let (CallKind::Watch { uri }, Err(_)) = (&work.kind, &outcome) {
-            self.forget_watch(uri);
+            self.remove_subscription(uri);
         }
         done(work.call, outcome, heard);
     }
@@ -503,7 +503,7 @@ impl Client for McpClient {
     }
 
     fn unwatch(&mut self, uri: &str, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        if !self.forget_watch(uri) {
+        if !self.remove_subscription(uri) {
             return;
         }
         if self.spoken().is_stateless() {

@@ -24,11 +24,11 @@ pub(super) fn content(wire: &mut Vec<u8>, content: &Content, revision: Revision)
 /// A message of a prompt: an object with `role` and `content`.
 pub(super) fn message(wire: &mut Vec<u8>, message: &RawValue, revision: Revision) {
     let members = Members::of(message).filter(|_| !revision.has_resource_links()).unwrap_or_default();
-    let Some(said) = members.raw("content") else {
+    let Some(message_content) = members.raw("content") else {
         return wire.extend_from_slice(message.get().as_bytes());
     };
     wire.extend_from_slice(br#"{"content":"#);
-    block(wire, said, revision);
+    block(wire, message_content, revision);
     for (name, value) in members.iter().filter(|(name, _)| *name != "content") {
         member(wire, name, value);
     }
