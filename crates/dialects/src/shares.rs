@@ -54,9 +54,8 @@ pub struct Holder<I, T> {
 /// Every party has an equal share of all places. A party below its share always gets a place:
 ///
 /// 1. Idle holders lose their places first: those of parties above their share, the largest party first, then the
-/// others.
-/// Within that order, the least recently used is first. Up to one percent of all places is freed in one step, because
-/// finding them requires a scan of all holders.
+///    others. Within that order, the least recently used is first. Up to one percent of all places is freed in one
+///    step, because finding them requires a scan of all holders.
 /// 2. If no holder is idle, the largest party loses a busy place, provided that it is above its share.
 ///
 /// A party at or above its share gets a place only from its own idle holders.

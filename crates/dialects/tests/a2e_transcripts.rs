@@ -247,7 +247,7 @@ fn handshakes_are_answered_as_recorded_or_as_the_page_demands() {
     replay("handshake_missing_token", &[deviation(0, wrong, AUTH)]);
     let mismatch = |line| deviation(line, &["refused version_mismatch"], "the version is checked (a2e §6.3)");
     replay("handshake_version_mismatch", &[mismatch(0), mismatch(1), mismatch(2)]);
-    let no_caps = |line| deviation(line, &["refused no_caps"], "nothing usable was asked for (a2e §6.3)");
+    let no_caps = |line| deviation(line, &["refused no_caps"], "no usable capability was requested (a2e §6.3)");
     replay("handshake_no_caps", &[no_caps(0), no_caps(1), no_caps(2)]);
     replay("handshake_partial_caps", &[deviation(0, TOOLS, ONLY_TOOLS), deviation(1, TOOLS, ONLY_TOOLS)]);
     replay("handshake_twice", &[no_caps(1), deviation(2, UNAUTHORIZED, "a refusal revokes the grant (a2e §6.5)")]);
@@ -256,7 +256,7 @@ fn handshakes_are_answered_as_recorded_or_as_the_page_demands() {
     replay("handshake_bad_fields", &[deviation(3, wrong, AUTH)]);
     replay_to(host_of(server_setup()), "handshake_bad_fields", &[]);
     let answered = |line| deviation(line, &["refused no_caps"], "a handshake is always answered (a2e §2 item 5)");
-    let twice = "a capability is listed once, whoever serves it (a2e §6.4)";
+    let twice = "a capability is listed only once (a2e §6.4)";
     replay(
         "handshake_unanswered",
         &[answered(0), answered(1), deviation(3, TOOLS, twice), deviation(4, MISSING, NOT_GRANTED)],
@@ -290,7 +290,7 @@ fn ping_and_shutdown_are_as_recorded() {
 
 #[test]
 fn tools_are_listed_and_searched_as_recorded() {
-    let tags = "filter_tags holds in lists too (a2e §9.3)";
+    let tags = "filter_tags applies to lists too (a2e §9.3)";
     let echo = r#"tools [{"defer_loading":false,"description":"Echo the text argument","idempotent":true,"input_parameters":[{"description":"text","enum":null,"name":"text","properties":null,"required":true,"type":"string"}],"name":"echo","output_parameters":[],"streaming":false,"tags":["text"],"toolkit":null,"version":"1.0.0"}]"#;
     let ours: &'static [&'static str] = Box::leak(Box::new([echo]));
     replay("tools_list_and_search", &[deviation(5, ours, tags)]);
@@ -298,7 +298,7 @@ fn tools_are_listed_and_searched_as_recorded() {
 
 #[test]
 fn tools_are_called_as_recorded() {
-    let unknown = deviation(5, &["error unknown_tool"], "an unknown name has a code of its own (a2e §9.3)");
+    let unknown = deviation(5, &["error unknown_tool"], "an unknown name has its own error code (a2e §9.3)");
     replay("tools_call_results", &[unknown]);
 }
 

@@ -457,7 +457,11 @@ mod tests {
             let shown: std::collections::BTreeSet<_> = texts.iter().map(|text| escape_exactly(text, layout)).collect();
             assert_eq!(shown.len(), texts.len(), "{shown:#?}");
         }
-        assert_eq!(escape_exactly("C:\\users\\new\n", Layout::Lines), "C:\\users\\new\n", "ordinary text stays");
+        assert_eq!(
+            escape_exactly("C:\\users\\new\n", Layout::Lines),
+            "C:\\users\\new\n",
+            "ordinary text must stay unchanged"
+        );
     }
 
     #[test]
@@ -544,7 +548,11 @@ mod tests {
             for json in [&raw, &escaped] {
                 assert_eq!(strip_json(json), "\"ab\"", "{json}");
             }
-            assert_eq!(serde_json::from_str::<String>(&escape_json(&raw)).unwrap(), text, "it is the same JSON");
+            assert_eq!(
+                serde_json::from_str::<String>(&escape_json(&raw)).unwrap(),
+                text,
+                "the JSON must stay equivalent"
+            );
             assert!(escape_json(&raw).is_ascii());
             assert_eq!(escape_json(&escaped), escaped);
         }
@@ -554,8 +562,8 @@ mod tests {
     fn a_character_justifies_only_one_joiner_or_selector() {
         assert_eq!(strip("✔\u{fe0f}\u{fe0f}\u{fe0f}"), "✔\u{fe0f}");
         assert_eq!(strip("م\u{200c}\u{200c}\u{200d}م"), "م\u{200c}م");
-        assert_eq!(strip("a\u{fe0f}\u{200d}👧"), "a👧", "one that is stray itself justifies nothing");
-        assert_eq!(strip("\u{1f3f4}\u{e0067}\u{e0062}\u{e0061}\u{e007f}"), "\u{1f3f4}", "this is no flag");
+        assert_eq!(strip("a\u{fe0f}\u{200d}👧"), "a👧", "a stray character must justify no other");
+        assert_eq!(strip("\u{1f3f4}\u{e0067}\u{e0062}\u{e0061}\u{e007f}"), "\u{1f3f4}", "this sequence is not a flag");
         assert_eq!(strip(r"ab\u200b"), r"ab\u200b", "text is not JSON");
     }
 
@@ -585,7 +593,7 @@ mod tests {
         found.look(&('\u{e0041}'..='\u{e0060}').collect::<String>());
         assert!(found.to_string().starts_with("36 invisible") && found.to_string().ends_with("U+E0044, …)"), "{found}");
         for odd in ["", "\"", "\"\\", "\"\\u12", "\"\\u12\"", "\\", "é\"\\u200", "\"é\\x\""] {
-            assert_eq!(strip_json(odd), odd, "what is no JSON does no harm");
+            assert_eq!(strip_json(odd), odd, "invalid JSON must stay unchanged");
         }
     }
 

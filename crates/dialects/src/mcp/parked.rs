@@ -223,7 +223,7 @@ impl McpServer {
         }
         let Some(Waiting { call, outcome, notices, .. }) = self.parked.all.remove(at) else { return };
         self.pending.change(call, |call| {
-            call.recipient = OutcomeRecipient::ByRequest;
+            call.recipient = OutcomeRecipient::Request;
             call.to = request.to;
             call.party = request.party;
             call.in_force = Arc::clone(in_force);

@@ -88,7 +88,7 @@ impl RequestKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OutcomeRecipient {
     /// To the request of the call.
-    ByRequest,
+    Request,
     /// To the caller when it returns with answers: the request was answered with questions.
     Parked,
     /// To requests for the task that the call became.
@@ -125,7 +125,7 @@ impl InFlight {
         Self {
             to,
             request_kind,
-            recipient: OutcomeRecipient::ByRequest,
+            recipient: OutcomeRecipient::Request,
             in_force: Arc::clone(in_force),
             origin: None,
             arguments: 0,
@@ -207,12 +207,12 @@ impl Pending {
 
     fn count(&mut self, call: &InFlight) {
         self.held += call.held();
-        self.away += usize::from(call.recipient != OutcomeRecipient::ByRequest);
+        self.away += usize::from(call.recipient != OutcomeRecipient::Request);
     }
 
     fn discount(&mut self, call: &InFlight) {
         self.held -= call.held();
-        self.away -= usize::from(call.recipient != OutcomeRecipient::ByRequest);
+        self.away -= usize::from(call.recipient != OutcomeRecipient::Request);
     }
 
     pub(super) fn get(&self, id: CallId) -> Option<&InFlight> {
@@ -228,7 +228,7 @@ impl Pending {
 
     /// Calls whose request waits.
     fn waiting(&self) -> impl Iterator<Item = &(CallId, InFlight)> {
-        self.slots.iter().flatten().filter(|(_, call)| call.recipient == OutcomeRecipient::ByRequest)
+        self.slots.iter().flatten().filter(|(_, call)| call.recipient == OutcomeRecipient::Request)
     }
 
     /// The newest call with a peer's id whose request waits and that this lane may cancel. Without a session, another
@@ -294,7 +294,7 @@ mod tests {
         pending.change(task, |call| call.recipient = OutcomeRecipient::Task);
         assert_eq!((pending.len(), pending.ids()), (1, vec![open]));
         assert_eq!(pending.newest(&json::raw("1".to_owned()), Lane::MAIN), None);
-        pending.change(parked, |call| (call.to.id, call.recipient) = (Id::number(1000), OutcomeRecipient::ByRequest));
+        pending.change(parked, |call| (call.to.id, call.recipient) = (Id::number(1000), OutcomeRecipient::Request));
         assert_eq!((pending.len(), pending.newest(&json::raw("1000".to_owned()), Lane::MAIN)), (2, Some(parked)));
         for call in [parked, task, open] {
             assert!(pending.remove(call).is_some());

@@ -150,8 +150,8 @@ impl McpServer {
         }
         let Some(asker) = self.pending.get(call).filter(|_| self.questions.open.len() > before) else { return };
         match asker.recipient {
-            OutcomeRecipient::ByRequest if asker.revision.is_stateless() => self.park(call, ambient, out),
-            OutcomeRecipient::ByRequest => self.send_questions(Some(call), asker.to.route.lane, None, out),
+            OutcomeRecipient::Request if asker.revision.is_stateless() => self.park(call, ambient, out),
+            OutcomeRecipient::Request => self.send_questions(Some(call), asker.to.route.lane, None, out),
             // New questions of a parked call are sent with the remaining ones when the caller returns.
             OutcomeRecipient::Parked => {}
             OutcomeRecipient::Task => self.task_asks(call, ambient, out),
@@ -193,7 +193,7 @@ impl McpServer {
             return Err(Failure::new(FailureKind::Stopping, "the session is ending"));
         }
         let params = phrasing::phrase(question, &asker.in_force, ambient)?;
-        let is_parking = asker.revision.is_stateless() && asker.recipient == OutcomeRecipient::ByRequest;
+        let is_parking = asker.revision.is_stateless() && asker.recipient == OutcomeRecipient::Request;
         if is_parking && asker.origin.is_none() {
             return Err(Failure::new(FailureKind::Unanswered, "this request cannot be answered with a question"));
         }

@@ -309,7 +309,7 @@ impl Server for McpServer {
         match self.pending.get(call).map(|call| call.recipient) {
             Some(OutcomeRecipient::Parked) => return self.end_parked(call, outcome),
             Some(OutcomeRecipient::Task) => return self.end_task(call, outcome, ambient, out),
-            Some(OutcomeRecipient::ByRequest) | None => {}
+            Some(OutcomeRecipient::Request) | None => {}
         }
         let Some(call) = self.pending.remove(call) else { return };
         match &call.request_kind {
