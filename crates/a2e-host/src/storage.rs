@@ -80,10 +80,10 @@ impl LazyDatabase {
             StorageError::Broken(error) => DatabaseError::of(&Database::file(&self.folder), error),
             StorageError::Unusable(error) => error,
         };
-        let (cause, trouble) = (error.source().map(display), error.trouble());
+        let (cause, problem) = (error.source().map(display), error.problem());
         tracing::warn!(%error, cause, advice = error.hint(), "the database failed");
-        let failure = Failure::of_capability("runtime_error", trouble.to_string());
-        if trouble.is_lasting() { failure.lasting() } else { failure }
+        let failure = Failure::of_capability("runtime_error", problem.to_string());
+        if problem.is_lasting() { failure.lasting() } else { failure }
     }
 }
 

@@ -50,7 +50,7 @@ struct Meta {
 
 /// Each further line.
 #[derive(Debug, Serialize, Deserialize)]
-struct Message {
+struct StoredMessage {
     r#type: String,
     #[serde(default)]
     index: usize,
@@ -135,7 +135,7 @@ impl Chats {
 }
 
 /// The chat of a summary, for a session that resumes it.
-pub(crate) fn taken_up(summary: &ChatSummary) -> Chat {
+pub(crate) fn chat_of(summary: &ChatSummary) -> Chat {
     let ChatSummary { id, created_at, rollout_path, title, .. } = summary.clone();
     Chat { id, created_at, path: rollout_path, title }
 }
@@ -148,7 +148,7 @@ fn lines_of(file: &ChatFile) -> String {
     });
     let messages: Vec<_> = trimmed
         .enumerate()
-        .map(|(index, (role, text, images))| Message { r#type: "message".to_owned(), index, role, text, images })
+        .map(|(index, (role, text, images))| StoredMessage { r#type: "message".to_owned(), index, role, text, images })
         .collect();
     let ChatFile { chat, target, updated_at, .. } = file;
     let meta = Meta {
@@ -181,7 +181,7 @@ fn read(path: &Path) -> Option<(ChatSummary, Vec<ChatMessage>)> {
     for line in String::from_utf8_lossy(&bytes).lines() {
         if let Some(found) = meta_of(line) {
             meta = Some(found);
-        } else if let Ok(message) = serde_json::from_str::<Message>(line)
+        } else if let Ok(message) = serde_json::from_str::<StoredMessage>(line)
             && message.r#type == "message"
         {
             messages.push(ChatMessage { role: message.role, text: message.text, images: message.images });

@@ -11,7 +11,7 @@ use crate::payloads::{Image, PendingImage};
 use crate::text;
 
 /// The maximum size of an image in bytes.
-const LARGEST: u64 = 8 * 1024 * 1024;
+const MAX_BYTES: u64 = 8 * 1024 * 1024;
 /// The supported image types by file extension.
 const KINDS: [(&str, &str); 5] = [
     (".png", "image/png"),
@@ -30,7 +30,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 
 /// Base folders for relative paths and `~`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Places<'a> {
+pub(crate) struct ImageFolders<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) home: Option<&'a Path>,
     /// The folders that may be read, after resolving links. Empty: no restriction.
@@ -38,10 +38,10 @@ pub(crate) struct Places<'a> {
 }
 
 /// Loads the images of a prompt, in order. Fails with the first image that cannot be loaded.
-pub(crate) fn load(images: &[PendingImage], places: Places<'_>, now: Moment) -> Result<Vec<Image>, String> {
+pub(crate) fn load(images: &[PendingImage], folders: ImageFolders<'_>, now: Moment) -> Result<Vec<Image>, String> {
     let one = |image: &PendingImage| match &image.data_url {
         Some(url) => from_url(image, url, now),
-        None => from_file(&image.path, places),
+        None => from_file(&image.path, folders),
     };
     images.iter().map(one).collect()
 }
@@ -68,8 +68,8 @@ fn from_url(image: &PendingImage, url: &str, now: Moment) -> Result<Image, Strin
     Ok(Image { path, mime_type, data_url: url.to_owned(), byte_size })
 }
 
-fn from_file(path: &str, places: Places<'_>) -> Result<Image, String> {
-    let path = resolve(path, places);
+fn from_file(path: &str, folders: ImageFolders<'_>) -> Result<Image, String> {
+    let path = resolve(path, folders);
     let shown = path.display();
     let data = match std::fs::metadata(&path) {
         Ok(data) => data,
@@ -79,7 +79,7 @@ fn from_file(path: &str, places: Places<'_>) -> Result<Image, String> {
     if !data.is_file() {
         return Err(format!("not a file: {shown}"));
     }
-    if !is_within(&path, places.roots) {
+    if !is_within(&path, folders.roots) {
         return Err(format!("outside of the folders that may be read: {shown}"));
     }
     if std::fs::canonicalize(&path).is_ok_and(|real| gladhand_agent_tools::may_hold_secrets(&real)) {
@@ -112,23 +112,23 @@ pub(crate) fn is_within(path: &Path, roots: &[PathBuf]) -> bool {
 }
 
 fn check_size(bytes: u64) -> Result<(), String> {
-    if bytes > LARGEST {
-        return Err(format!("image too large ({}). max is {}", text::size(bytes), text::size(LARGEST)));
+    if bytes > MAX_BYTES {
+        return Err(format!("image too large ({}). max is {}", text::size(bytes), text::size(MAX_BYTES)));
     }
     Ok(())
 }
 
 /// The absolute path for user input, without `.` and `..`.
-fn resolve(path: &str, places: Places<'_>) -> PathBuf {
+fn resolve(path: &str, folders: ImageFolders<'_>) -> PathBuf {
     let quoted = |mark: char| path.strip_prefix(mark).and_then(|rest| rest.strip_suffix(mark));
     let path = quoted('"').or_else(|| quoted('\'')).unwrap_or(path);
     let path = match path.strip_prefix("file://") {
         Some(encoded) => percent_decoded(encoded),
         None => path.to_owned(),
     };
-    let path = match (path.strip_prefix("~/"), places.home) {
+    let path = match (path.strip_prefix("~/"), folders.home) {
         (Some(rest), Some(home)) => home.join(rest),
-        _ => places.folder.join(path),
+        _ => folders.folder.join(path),
     };
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -172,7 +172,8 @@ mod tests {
     fn one(folder: &Path, path: &str, url: Option<&str>, mime: Option<&str>) -> Result<Image, String> {
         let (data_url, mime_type) = (url.map(Into::into), mime.map(Into::into));
         let image = PendingImage { path: path.to_owned(), mime_type, data_url };
-        let loaded = load(&[image], Places { folder, home: Some(folder), roots: &[] }, Moment(1_794_705_259_416))?;
+        let loaded =
+            load(&[image], ImageFolders { folder, home: Some(folder), roots: &[] }, Moment(1_794_705_259_416))?;
         Ok(loaded.into_iter().next().expect("one image was requested"))
     }
 
@@ -199,7 +200,7 @@ mod tests {
         std::fs::write(at("shot.JPG"), b"jpegdata").unwrap();
         std::fs::write(at("notes.txt"), b"x").unwrap();
         std::fs::create_dir(at("dir.png")).unwrap();
-        std::fs::File::create(at("big.png")).unwrap().set_len(LARGEST + 4).unwrap();
+        std::fs::File::create(at("big.png")).unwrap().set_len(MAX_BYTES + 4).unwrap();
         let load = |path: &str| one(folder.path(), path, None, None);
         let shown = |name: &str| at(name).display().to_string();
         assert_eq!(load("'pic one.png'").unwrap().path, shown("pic one.png"));
@@ -226,10 +227,10 @@ mod tests {
         std::os::unix::fs::symlink(&outside, inside.join("link.png")).unwrap();
         std::fs::write(inside.join("own.png"), b"png").unwrap();
         let roots = [inside.clone()];
-        let places = Places { folder: &inside, home: None, roots: &roots };
+        let folders = ImageFolders { folder: &inside, home: None, roots: &roots };
         let load = |path: &str| {
             let image = PendingImage { path: path.to_owned(), mime_type: None, data_url: None };
-            load(&[image], places, Moment(0)).map(|images| images.len())
+            load(&[image], folders, Moment(0)).map(|images| images.len())
         };
         assert_eq!(load("own.png"), Ok(1));
         for path in ["link.png", "../outside.png"] {

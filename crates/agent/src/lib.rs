@@ -4,9 +4,9 @@
 //! models, tools and files, and `accounts` manages credentials. This crate knows no dialect and no socket: callers
 //! use [`gladhand_hub::Agent`].
 
+mod account_service;
 pub mod accounts;
 mod chats;
-mod desk;
 mod driver;
 mod images;
 mod instructions;
@@ -16,7 +16,7 @@ mod session;
 mod skills;
 mod text;
 
-pub use desk::{Changed, Desk, Standing};
+pub use account_service::{AccountService, AccountSnapshot, Changed};
 pub use driver::{AgentSettings, Conversations, LivePolicy, Policy, Rule};
 pub use moment::Moment;
 pub use skills::{TrustedFiles, project_skills};

@@ -310,7 +310,7 @@ mod tests {
             ("cwd/.git/HEAD", ""),
         ]);
         let found = scan(&folder);
-        let told: Vec<_> = found.skills.iter().map(|skill| (&*skill.name, &*skill.description_preview)).collect();
+        let previews: Vec<_> = found.skills.iter().map(|skill| (&*skill.name, &*skill.description_preview)).collect();
         let expected = [
             ("alpha", "Alpha skill helps with command-line automation and debugging..."),
             ("alpha", "duplicate name, other place"),
@@ -318,7 +318,7 @@ mod tests {
             ("headings", "no description provided"),
             ("repo-skill", "Repo local skill. Second line of the paragraph."),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(previews, expected);
         assert_eq!(found.directories.len(), 3);
         assert_eq!(found.errors.len(), 1);
         assert!(found.errors[0].ends_with("skills/empty/SKILL.md: empty skill content"), "{:?}", found.errors);

@@ -26,12 +26,12 @@ pub enum AuthError {
         reason: String,
     },
     /// The response is not usable.
-    #[error("{address} answered {what}")]
-    Nonsense {
+    #[error("{address} answered {problem}")]
+    InvalidResponse {
         /// The address of the request.
         address: String,
         /// The defect of the response.
-        what: String,
+        problem: String,
     },
     /// The protected-resource metadata is for another server.
     #[error("the server's metadata is for {published}, not for {server}")]
@@ -56,12 +56,12 @@ pub enum AuthError {
         issuer: String,
     },
     /// The authorization server lacks a required feature.
-    #[error("{issuer} has no {what}")]
-    Lacks {
+    #[error("{issuer} has no {feature}")]
+    MissingFeature {
         /// The issuer.
         issuer: String,
         /// The missing feature.
-        what: &'static str,
+        feature: &'static str,
     },
     /// This authorization server has no client for us, and dynamic registration is not possible.
     #[error("no client is registered at {issuer}: configure a client id for it")]
@@ -99,28 +99,28 @@ pub enum AuthError {
     #[error("could not ask for consent: {0}")]
     Browser(String),
     /// The server rejects the token that was issued for it.
-    #[error("{server} does not accept the token that was issued for it{}", described(.complaint))]
+    #[error("{server} does not accept the token that was issued for it{}", described(.error_text))]
     TokenRejected {
         /// The server.
         server: String,
         /// The error of the server.
-        complaint: Option<String>,
+        error_text: Option<String>,
     },
     /// The server forbids the request, and no wider scope would help.
-    #[error("{server} forbids this request{}", described(.complaint))]
+    #[error("{server} forbids this request{}", described(.error_text))]
     Forbidden {
         /// The server.
         server: String,
         /// The error of the server.
-        complaint: Option<String>,
+        error_text: Option<String>,
     },
     /// The server requires authorization, or rejects the one it got.
-    #[error("HTTP status {status}{}", described(.complaint))]
+    #[error("HTTP status {status}{}", described(.error_text))]
     Denied {
         /// The status, 401 or 403.
         status: u16,
         /// The error of the server.
-        complaint: Option<String>,
+        error_text: Option<String>,
     },
     /// The requested scopes are not sufficient, or the server keeps requiring more.
     #[error("{server} still asks for scope `{scopes}`")]

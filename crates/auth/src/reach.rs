@@ -28,7 +28,7 @@ struct Shared {
     /// Whether the server is on a private address. It is looked up once: later DNS answers change nothing.
     is_private: OnceCell<bool>,
     /// The requested host names. The name of a proxy is not among them, and may resolve to a private address.
-    asked: Mutex<HashSet<String>>,
+    requested_names: Mutex<HashSet<String>>,
 }
 
 /// The requested address is private.
@@ -39,7 +39,7 @@ pub(crate) struct Private;
 impl Reach {
     pub(crate) fn of(server: &Url) -> Self {
         let server = server.host().map(|host| host.to_owned());
-        Self { shared: Arc::new(Shared { server, is_private: OnceCell::new(), asked: Mutex::default() }) }
+        Self { shared: Arc::new(Shared { server, is_private: OnceCell::new(), requested_names: Mutex::default() }) }
     }
 
     /// Whether an address is allowed, as far as that is known before connecting.
@@ -48,7 +48,7 @@ impl Reach {
             Some(Host::Ipv4(address)) => is_private(address.into()),
             Some(Host::Ipv6(address)) => is_private(address.into()),
             Some(Host::Domain(name)) => {
-                self.asked().insert(name.to_ascii_lowercase());
+                self.requested_names().insert(name.to_ascii_lowercase());
                 is_localhost(name)
             }
             None => true,
@@ -85,13 +85,13 @@ impl Reach {
         *self.shared.is_private.get_or_init(look).await
     }
 
-    fn asked(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
-        self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn requested_names(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        self.shared.requested_names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn resolved(&self, name: &str) -> Result<Vec<SocketAddr>, Box<dyn Error + Send + Sync>> {
         let mut found = look_up(name).await?;
-        let is_checked = self.asked().contains(&name.to_ascii_lowercase());
+        let is_checked = self.requested_names().contains(&name.to_ascii_lowercase());
         if is_checked && found.iter().any(|address| is_private(address.ip())) && !self.server_is_private().await {
             found.retain(|address| !is_private(address.ip()));
             if found.is_empty() {
@@ -245,7 +245,7 @@ mod tests {
         let by_name = Url::parse("https://a.localhost./").unwrap();
         assert_eq!(reach.admits(&by_name).await, Err(Private));
         // Any other name is checked when it is resolved.
-        reach.asked().insert("localhost".to_owned());
+        reach.requested_names().insert("localhost".to_owned());
         let refused = reach.resolved("localhost").await.unwrap_err();
         assert!(refused.is::<Private>(), "{refused}");
         assert_eq!(reach.admits_for_others(&by_name).await, Err(Private));

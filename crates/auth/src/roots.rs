@@ -10,7 +10,7 @@ use reqwest::{Certificate, Client, ClientBuilder};
 pub const SSL_CERT_FILE: &str = "SSL_CERT_FILE";
 
 /// The maximum size of a certificate file in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Authorities that are trusted in addition to those of the system. Default: none.
 #[derive(Clone, Default)]
@@ -71,12 +71,12 @@ fn certificates(file: &Path) -> Result<Vec<Certificate>, BadRoots> {
     let unreadable = |source| BadRoots::Unreadable { file: file.to_owned(), source };
     // A device or a pipe could be read without end.
     let about = std::fs::metadata(file).map_err(unreadable)?;
-    if !about.is_file() || about.len() > LARGEST {
+    if !about.is_file() || about.len() > MAX_FILE_BYTES {
         return Err(wrong("not a regular file of at most 1 MiB"));
     }
     let mut pem = Vec::new();
     let opened = std::fs::File::open(file).map_err(unreadable)?;
-    opened.take(LARGEST).read_to_end(&mut pem).map_err(unreadable)?;
+    opened.take(MAX_FILE_BYTES).read_to_end(&mut pem).map_err(unreadable)?;
     let certificates = Certificate::from_pem_bundle(&pem).map_err(|_| wrong("not a PEM file"))?;
     if certificates.is_empty() {
         return Err(wrong("no certificate in it"));
@@ -119,7 +119,7 @@ mod tests {
             let problem = Roots::read(Some(Path::new(endless))).unwrap_err().to_string();
             assert_eq!(problem, format!("{endless}: not a regular file of at most 1 MiB"));
         }
-        std::fs::File::create(&file).unwrap().set_len(LARGEST + 1).unwrap();
+        std::fs::File::create(&file).unwrap().set_len(MAX_FILE_BYTES + 1).unwrap();
         assert!(Roots::read(Some(&file)).unwrap_err().to_string().contains("at most 1 MiB"));
     }
 }

@@ -12,9 +12,9 @@ use crate::reach::{Private, Reach, is_localhost, is_of_private};
 use crate::roots::Roots;
 
 /// The maximum size of a response. Metadata, key sets and token responses are never larger.
-const LARGEST: usize = 1024 * 1024;
+const MAX_BYTES: usize = 1024 * 1024;
 /// The timeout for a request.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The HTTP client for authorization servers.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ impl Web {
     pub(crate) fn for_server(server: &Url, roots: &Roots) -> Result<Self, AuthError> {
         let (loopback, reach) = (is_loopback(server), Reach::of(server));
         let client = roots.client(|builder| {
-            let builder = builder.redirect(reqwest::redirect::Policy::none()).timeout(PATIENCE);
+            let builder = builder.redirect(reqwest::redirect::Policy::none()).timeout(TIMEOUT);
             let builder = builder.dns_resolver(reach.clone());
             // Connections are not reused. Requests are rare, and a code is valid once: no request should fail on a
             // connection that is just being closed.
@@ -107,8 +107,11 @@ impl Web {
         let (status, headers) = (response.status(), response.headers().clone());
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(url, &error))? {
-            if body.len() + chunk.len() > LARGEST {
-                return Err(AuthError::Nonsense { address: shown(url), what: format!("more than {LARGEST} bytes") });
+            if body.len() + chunk.len() > MAX_BYTES {
+                return Err(AuthError::InvalidResponse {
+                    address: shown(url),
+                    problem: format!("more than {MAX_BYTES} bytes"),
+                });
             }
             body.extend_from_slice(&chunk);
         }
@@ -120,9 +123,9 @@ impl Answer {
     /// Parses the body as JSON.
     pub(crate) fn read<T: DeserializeOwned>(&self, from: &Url) -> Result<T, AuthError> {
         // The parser's message could quote the document, and the document may contain a token.
-        serde_json::from_slice(&self.body).map_err(|error| AuthError::Nonsense {
+        serde_json::from_slice(&self.body).map_err(|error| AuthError::InvalidResponse {
             address: shown(from),
-            what: format!("unexpected JSON (line {}, column {})", error.line(), error.column()),
+            problem: format!("unexpected JSON (line {}, column {})", error.line(), error.column()),
         })
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use gladhand_agent::accounts::{Accounts, CompatibleServer, Outlook, Settings, env as accounts};
+use gladhand_agent::accounts::{AccountSettings, Accounts, CompatibleServer, DefaultModel, env as accounts};
 use gladhand_agent::{AgentSettings, Conversations, LivePolicy, Policy, Rule, TrustedFiles};
 use gladhand_agent_tools::{Bench, Effect, Workbench};
 use gladhand_core::operations::{AgentCall, Failure, FailureKind};
@@ -65,11 +65,11 @@ impl LaterAgent {
     }
 
     /// Which model answers where nobody chooses another. Services are asked as at the start of a chat; nothing is changed.
-    pub async fn outlook(&self) -> std::io::Result<Outlook> {
+    pub async fn default_model(&self) -> std::io::Result<DefaultModel> {
         let settings = self.inner.accounts(&self.inner.folder(), &std::env::current_dir()?);
-        let accounts = Accounts::open(Settings { keeps: false, ..settings });
+        let accounts = Accounts::open(AccountSettings { keeps: false, ..settings });
         let _ = tokio::time::timeout(PATIENCE, accounts.refresh()).await;
-        Ok(accounts.outlook())
+        Ok(accounts.default_model())
     }
 
     /// The agent itself, put together if it was not.
@@ -142,9 +142,9 @@ impl Inner {
     }
 
     /// Where the accounts are: what the file says, and before that what the environment says.
-    fn accounts(&self, folder: &Path, here: &Path) -> Settings {
+    fn accounts(&self, folder: &Path, here: &Path) -> AccountSettings {
         let config = &self.config;
-        let mut settings = Settings::new(folder);
+        let mut settings = AccountSettings::new(folder);
         let put = |place: &mut String, said: &Option<String>| {
             if let Some(said) = said {
                 place.clone_from(said);

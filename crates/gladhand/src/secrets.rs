@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gladhand_store::{Places, SecretError, Secrets};
+use gladhand_store::{SecretError, SecretLocations, Secrets};
 
 use crate::config::{self, ConfigError, env};
 
@@ -35,5 +35,5 @@ impl NoSecrets {
 pub(crate) fn open(data: &Path) -> Result<Secrets, NoSecrets> {
     let config = config::config_dir().ok_or(NoSecrets::Homeless)?;
     let passphrase = config::passphrase_in_environment()?;
-    Ok(Secrets::open(Places { data: data.to_owned(), config, passphrase })?)
+    Ok(Secrets::open(SecretLocations { data: data.to_owned(), config, passphrase })?)
 }

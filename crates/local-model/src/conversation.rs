@@ -1,6 +1,6 @@
 //! Converts a conversation into messages, and shortens it to the context of a small model.
 
-use gladhand_models::{Round, Said, WantedCall};
+use gladhand_models::{HistoryItem, Round, WantedCall};
 
 use crate::engine::Vocabulary;
 use crate::template::{Message, Role};
@@ -18,15 +18,15 @@ pub(crate) struct Conversation {
 
 /// The user request to answer now. `None` if the last item is not a user message, for example a tool result.
 pub(crate) fn request(round: &Round) -> Option<&str> {
-    match round.said.last() {
-        Some(Said::User { text, .. }) => Some(text),
+    match round.history.last() {
+        Some(HistoryItem::User { text, .. }) => Some(text),
         _ => None,
     }
 }
 
 impl Conversation {
     /// Converts the parts of a conversation that can be expressed as text.
-    pub(crate) fn new(instructions: &str, said: &[Said], vocabulary: &dyn Vocabulary) -> Self {
+    pub(crate) fn new(instructions: &str, said: &[HistoryItem], vocabulary: &dyn Vocabulary) -> Self {
         let plain = |text: &str| plain(text, vocabulary.controls());
         let instructions = plain(instructions.trim());
         let system = (!instructions.is_empty()).then(|| Message::new(Role::System, instructions));
@@ -89,17 +89,17 @@ pub(crate) fn call_in_words(name: &str, input: &str) -> String {
     format!("{{\"name\": \"{name}\", \"arguments\": {input}}}")
 }
 
-fn in_words(said: &Said) -> (Role, String) {
+fn in_words(said: &HistoryItem) -> (Role, String) {
     match said {
-        Said::User { text, images } if images.is_empty() => (Role::User, text.clone()),
-        Said::User { text, .. } => (Role::User, format!("{text}\n(with pictures, which cannot be seen here)")),
-        Said::Assistant { text, calls } => {
+        HistoryItem::User { text, images } if images.is_empty() => (Role::User, text.clone()),
+        HistoryItem::User { text, .. } => (Role::User, format!("{text}\n(with pictures, which cannot be seen here)")),
+        HistoryItem::Assistant { text, calls } => {
             let call = |call: &WantedCall| format!("Let me ask `{}`.", call.name);
             let parts = std::iter::once(text.clone()).filter(|text| !text.is_empty()).chain(calls.iter().map(call));
             (Role::Assistant, parts.collect::<Vec<_>>().join("\n"))
         }
-        Said::Result { name, error: Some(error), .. } => (Role::User, format!("`{name}` failed: {error}")),
-        Said::Result { name, output, error: None, .. } => {
+        HistoryItem::Result { name, error: Some(error), .. } => (Role::User, format!("`{name}` failed: {error}")),
+        HistoryItem::Result { name, output, error: None, .. } => {
             let text = serde_json::from_str::<String>(output.get()).unwrap_or_else(|_| output.get().to_owned());
             (Role::User, format!("Result of `{name}`:\n{text}"))
         }
@@ -140,7 +140,7 @@ mod tests {
         RawValue::from_string(json.to_owned()).unwrap()
     }
 
-    fn conversation(said: Vec<Said>) -> Conversation {
+    fn conversation(said: Vec<HistoryItem>) -> Conversation {
         Conversation::new("", &said, &Letters)
     }
 
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn tools_speak_with_the_voice_of_the_user() {
         let call = WantedCall { call_id: "1".to_owned(), name: "add".to_owned(), input: raw(r#"{"a":1}"#), seal: None };
-        let result = |output: &str, error: Option<&str>| Said::Result {
+        let result = |output: &str, error: Option<&str>| HistoryItem::Result {
             call_id: "1".to_owned(),
             name: "add".to_owned(),
             output: raw(output),
@@ -159,7 +159,7 @@ mod tests {
         };
         let said = vec![
             user("Add!"),
-            Said::Assistant { text: "Now.".to_owned(), calls: vec![call] },
+            HistoryItem::Assistant { text: "Now.".to_owned(), calls: vec![call] },
             result(r#""two""#, None),
             result("null", Some("too many")),
         ];
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_was_said_first_is_forgotten_first() {
-        let model = |text: &str| Said::Assistant { text: text.to_owned(), calls: Vec::new() };
+        let model = |text: &str| HistoryItem::Assistant { text: text.to_owned(), calls: Vec::new() };
         let said = vec![user(&"a".repeat(40)), model(&"b".repeat(40)), user(&"c".repeat(20)), model("d"), user("e")];
         let mut conversation = conversation(said);
         conversation.fit(100, &Letters);

@@ -4,7 +4,7 @@
 //! selects the likeliest token, so the same request has the same answer.
 
 use gladhand_core::wire::RawValue;
-use gladhand_models::{Heard, ModelError, Round, Said, ToolOffer, Usage, WantedCall};
+use gladhand_models::{HistoryItem, ModelError, Round, RoundResult, ToolOffer, Usage, WantedCall};
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
 
@@ -55,7 +55,7 @@ impl Speaker {
     }
 
     /// Answers in text, or requests a tool call.
-    pub(crate) fn answer(&mut self, round: &Round, hearer: &mut dyn Hearer) -> Result<Heard, ModelError> {
+    pub(crate) fn answer(&mut self, round: &Round, hearer: &mut dyn Hearer) -> Result<RoundResult, ModelError> {
         let wanted = request(round).map(|request| (request, tools::shortlist(request, &round.tools)));
         match wanted {
             Some((request, shortlist)) if !shortlist.is_empty() => self.call(round, request, &shortlist, hearer),
@@ -63,9 +63,9 @@ impl Speaker {
         }
     }
 
-    fn speak(&mut self, round: &Round, hearer: &mut dyn Hearer) -> Result<Heard, ModelError> {
+    fn speak(&mut self, round: &Round, hearer: &mut dyn Hearer) -> Result<RoundResult, ModelError> {
         let vocabulary = self.engine.vocabulary.as_ref();
-        let mut conversation = Conversation::new(&round.instructions, &round.said, vocabulary);
+        let mut conversation = Conversation::new(&round.instructions, &round.history, vocabulary);
         let context = self.engine.context.min(CONTEXT);
         conversation.fit(context.saturating_sub(ANSWER), vocabulary);
         let Prompted { mut mind, mut tokens, mut logits } = self.read(&conversation.messages(), "", hearer)?;
@@ -91,7 +91,7 @@ impl Speaker {
         }
         let usage = used(read, tokens.len() - read);
         self.prefixes.keep(tokens, mind);
-        Ok(Heard { calls: Vec::new(), usage })
+        Ok(RoundResult { calls: Vec::new(), usage })
     }
 
     fn call(
@@ -100,7 +100,7 @@ impl Speaker {
         request: &str,
         tools: &[&ToolOffer],
         hearer: &mut dyn Hearer,
-    ) -> Result<Heard, ModelError> {
+    ) -> Result<RoundResult, ModelError> {
         let tool = self.chosen(request, tools, hearer)?;
         // If the schema has no grammar, the model answers in text. That is better than a wrong call.
         let Ok(mut grammar) = (self.engine.grammar)(tools::narrow(tool.schema.get(), request)) else {
@@ -127,7 +127,7 @@ impl Speaker {
             input: object(&written),
             seal: None,
         };
-        Ok(Heard { calls: vec![call], usage: used(tokens.len(), said) })
+        Ok(RoundResult { calls: vec![call], usage: used(tokens.len(), said) })
     }
 
     /// Selects the tool whose name becomes likelier through the request than without a request.
@@ -171,7 +171,7 @@ impl Speaker {
 
     fn asking(&self, tools: &[&ToolOffer], request: &str) -> Vec<Message> {
         let vocabulary = self.engine.vocabulary.as_ref();
-        let asked = [Said::User { text: request.to_owned(), images: Vec::new() }];
+        let asked = [HistoryItem::User { text: request.to_owned(), images: Vec::new() }];
         let mut conversation = Conversation::new(&tools::instructions(tools), &asked, vocabulary);
         conversation.fit(self.engine.context.min(CONTEXT).saturating_sub(ARGUMENTS), vocabulary);
         conversation.messages()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gladhand_core::wire::RawValue;
-use gladhand_models::{Round, Said, Thinking, ToolOffer};
+use gladhand_models::{HistoryItem, Round, Thinking, ToolOffer};
 
 use crate::engine::{Engine, Grammar, Mind, Vocabulary};
 use crate::template::Template;
@@ -146,11 +146,11 @@ pub(crate) fn echo(prompt: &str) -> String {
     asked.lines().last().unwrap_or_default().to_owned()
 }
 
-pub(crate) fn user(text: &str) -> Said {
-    Said::User { text: text.to_owned(), images: Vec::new() }
+pub(crate) fn user(text: &str) -> HistoryItem {
+    HistoryItem::User { text: text.to_owned(), images: Vec::new() }
 }
 
-pub(crate) fn round(said: Vec<Said>) -> Round {
+pub(crate) fn round(said: Vec<HistoryItem>) -> Round {
     Round {
         number: 1,
         turn: "t".to_owned(),
@@ -158,7 +158,7 @@ pub(crate) fn round(said: Vec<Said>) -> Round {
         thinking: Thinking::Off,
         routing: None,
         instructions: String::new(),
-        said,
+        history: said,
         tools: [].into(),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use gladhand_core::wire::json::to_raw;
-use gladhand_models::{Heard, Listener, ModelError, ModelOption, Models, Piece, Round, Segment};
+use gladhand_models::{Listener, ModelError, ModelOption, Models, Piece, Round, RoundResult, Segment};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -37,7 +37,7 @@ struct Job {
 /// A message of the thread about a round.
 enum Told {
     Piece(String),
-    End(Result<Heard, ModelError>),
+    End(Result<RoundResult, ModelError>),
 }
 
 impl LocalModel {
@@ -87,14 +87,14 @@ impl Models for LocalModel {
         round: &Round,
         hear: &mut (dyn Listener + '_),
         cancel: &CancellationToken,
-    ) -> Result<Heard, ModelError> {
+    ) -> Result<RoundResult, ModelError> {
         let (told, mut answers) = mpsc::channel(QUEUE);
         // If the caller drops this future, the thread must stop too.
         let stop = cancel.child_token();
         let _stops = stop.clone().drop_guard();
-        if hear.is_curious() {
+        if hear.wants_debug() {
             let tools: Vec<&str> = round.tools.iter().map(|tool| tool.name.as_str()).collect();
-            let asked = json!({"model": self.name, "messages": round.said.len(), "tools": tools});
+            let asked = json!({"model": self.name, "messages": round.history.len(), "tools": tools});
             hear.debug("request", to_raw(&asked)).await;
         }
         let queue = self.queue()?;

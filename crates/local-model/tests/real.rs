@@ -8,7 +8,9 @@ use std::time::Instant;
 use async_trait::async_trait;
 use gladhand_core::wire::RawValue;
 use gladhand_local_model::open;
-use gladhand_models::{Heard, Listener, ModelError, Models, Piece, Round, Said, Segment, Thinking, ToolOffer};
+use gladhand_models::{
+    HistoryItem, Listener, ModelError, Models, Piece, Round, RoundResult, Segment, Thinking, ToolOffer,
+};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -40,8 +42,8 @@ fn file() -> PathBuf {
     std::env::var_os("GLADHAND_TEST_MODEL").expect("GLADHAND_TEST_MODEL names the model's file").into()
 }
 
-fn user(text: &str) -> Said {
-    Said::User { text: text.to_owned(), images: Vec::new() }
+fn user(text: &str) -> HistoryItem {
+    HistoryItem::User { text: text.to_owned(), images: Vec::new() }
 }
 
 fn tool(name: &str, description: &str, argument: &str) -> ToolOffer {
@@ -52,7 +54,7 @@ fn tool(name: &str, description: &str, argument: &str) -> ToolOffer {
     ToolOffer { name: name.to_owned(), description: description.to_owned(), schema }
 }
 
-fn round(said: Vec<Said>, tools: Vec<ToolOffer>) -> Round {
+fn round(said: Vec<HistoryItem>, tools: Vec<ToolOffer>) -> Round {
     Round {
         number: 1,
         turn: "turn".to_owned(),
@@ -60,12 +62,12 @@ fn round(said: Vec<Said>, tools: Vec<ToolOffer>) -> Round {
         thinking: Thinking::Off,
         routing: None,
         instructions: "You are a helpful assistant. Answer shortly.".to_owned(),
-        said,
+        history: said,
         tools: tools.into(),
     }
 }
 
-async fn ask(model: &dyn Models, round: &Round, most: usize) -> (String, Result<Heard, ModelError>) {
+async fn ask(model: &dyn Models, round: &Round, most: usize) -> (String, Result<RoundResult, ModelError>) {
     let cancel = CancellationToken::new();
     let mut ear = Ear { said: String::new(), most, cancel: cancel.clone() };
     let begun = Instant::now();
@@ -84,9 +86,9 @@ async fn a_short_conversation() {
     end.unwrap();
     assert!(said.contains("Paris"), "{said}");
 
-    let answered = Said::Assistant { text: said, calls: Vec::new() };
+    let answered = HistoryItem::Assistant { text: said, calls: Vec::new() };
     let mut second = first.clone();
-    second.said.extend([answered, user("And of Italy?")]);
+    second.history.extend([answered, user("And of Italy?")]);
     let (said, end) = ask(model.as_ref(), &second, usize::MAX).await;
     end.unwrap();
     assert!(said.contains("Rome"), "{said}");

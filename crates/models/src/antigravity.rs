@@ -12,11 +12,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalogue::{Document, entries, text};
 use crate::exchange::{Access, Exchange, payload, shortened, trimmed};
-use crate::said::{outcome, picture};
+use crate::request_parts::{outcome, picture};
 use crate::web::{Base, Request, Web, failed, header};
 use crate::{
-    Credential, Heard, Listener, ModelError, ModelOption, Models, Piece, Round, Said, Segment, Thinking, Usage,
-    WantedCall,
+    Credential, HistoryItem, Listener, ModelError, ModelOption, Models, Piece, Round, RoundResult, Segment, Thinking,
+    Usage, WantedCall,
 };
 
 /// The maximum number of characters of an error response that is shown to the user.
@@ -76,7 +76,7 @@ impl Antigravity {
         Ok(Request::post(base.join(&[&format!("v1internal:{method}")]), body).with(headers))
     }
 
-    fn who_am_i(&self) -> Result<Request, ModelError> {
+    fn account_request(&self) -> Result<Request, ModelError> {
         let identity = self.web.identity();
         let metadata = json!({
             "ideType": "IDE_UNSPECIFIED", "platform": "PLATFORM_UNSPECIFIED", "pluginType": "GEMINI",
@@ -85,9 +85,9 @@ impl Antigravity {
         self.request(&self.base, "loadCodeAssist", &json!({"metadata": metadata}))
     }
 
-    fn learn(&self, said: &Value) -> Project {
-        let project = &said["cloudaicompanionProject"];
-        let is_cloud = said["currentTier"]["usesGcpTos"] == true;
+    fn store_project(&self, response: &Value) -> Project {
+        let project = &response["cloudaicompanionProject"];
+        let is_cloud = response["currentTier"]["usesGcpTos"] == true;
         let project = Project {
             base: if is_cloud { &self.cloud } else { &self.base }.clone(),
             id: project.as_str().or_else(|| project["id"].as_str()).unwrap_or_default().to_owned(),
@@ -102,7 +102,7 @@ impl Antigravity {
         let known = self.project.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match known {
             Some(project) if exchange.round().number > 1 => Ok(project),
-            _ => Ok(self.learn(&ask(exchange, &self.who_am_i()?).await?)),
+            _ => Ok(self.store_project(&ask(exchange, &self.account_request()?).await?)),
         }
     }
 
@@ -119,7 +119,7 @@ impl Antigravity {
 
     /// Requests the list of available models.
     async fn list(&self) -> Result<Value, ModelError> {
-        let project = self.learn(&self.document(&self.who_am_i()?).await?);
+        let project = self.store_project(&self.document(&self.account_request()?).await?);
         let request = self.request(&project.base, "fetchAvailableModels", &json!({"project": project.id}))?;
         self.document(&request).await
     }
@@ -132,36 +132,36 @@ impl Antigravity {
         document.read(Self::NAME)
     }
 
-    async fn converse(&self, exchange: &mut Exchange<'_>) -> Result<Heard, ModelError> {
+    async fn converse(&self, exchange: &mut Exchange<'_>) -> Result<RoundResult, ModelError> {
         let project = self.project(exchange).await?;
         let round = exchange.round();
         let body = body(round, &project.id, &self.web.identity().name);
         let request = self.request(&project.base, "generateContent", &body)?;
         exchange
-            .debug("request", |told| {
-                let told = told.after("provider", &"antigravity");
-                told.and("payload", &payload(request.body.as_deref().unwrap_or_default()))
+            .debug("request", |fields| {
+                let fields = fields.prepend("provider", &"antigravity");
+                fields.and("payload", &payload(request.body.as_deref().unwrap_or_default()))
             })
             .await;
-        let said = ask(exchange, &request).await?;
-        exchange.debug("response_raw", |told| told.and("response", &said)).await;
-        let said = if said["response"].is_object() { &said["response"] } else { &said };
-        let parts = entries(&said["candidates"][0]["content"]["parts"]);
-        exchange.say(piece(parts, round.thinking)).await;
+        let response = ask(exchange, &request).await?;
+        exchange.debug("response_raw", |fields| fields.and("response", &response)).await;
+        let response = if response["response"].is_object() { &response["response"] } else { &response };
+        let parts = entries(&response["candidates"][0]["content"]["parts"]);
+        exchange.deliver(piece(parts, round.thinking)).await;
         let wanted: Vec<(usize, &Value)> =
             parts.iter().enumerate().filter(|(_, part)| part["functionCall"].is_object()).collect();
         exchange.check_calls(wanted.len())?;
         if !wanted.is_empty() {
             let raw: Value = wanted.iter().map(|(_, part)| part["functionCall"].clone()).collect();
-            exchange.debug("tool_calls", |told| told.and("functionCalls", &raw)).await;
+            exchange.debug("tool_calls", |fields| fields.and("functionCalls", &raw)).await;
         }
-        let tokens = &said["usageMetadata"];
+        let tokens = &response["usageMetadata"];
         let count = |name: &str| tokens[name].as_u64().unwrap_or_default();
         let usage = tokens.is_object().then(|| Usage {
             input_tokens: count("promptTokenCount"),
             output_tokens: count("candidatesTokenCount") + count("thoughtsTokenCount"),
         });
-        Ok(Heard { calls: wanted.into_iter().map(|(at, part)| call(exchange, at, part)).collect(), usage })
+        Ok(RoundResult { calls: wanted.into_iter().map(|(at, part)| call(exchange, at, part)).collect(), usage })
     }
 
     fn access(&self) -> Access<'_> {
@@ -182,18 +182,18 @@ impl Models for Antigravity {
     async fn round(
         &self,
         round: &Round,
-        hear: &mut (dyn Listener + '_),
+        listener: &mut (dyn Listener + '_),
         cancel: &CancellationToken,
-    ) -> Result<Heard, ModelError> {
-        let mut exchange = Exchange::new(self.access(), round, hear, cancel);
+    ) -> Result<RoundResult, ModelError> {
+        let mut exchange = Exchange::new(self.access(), round, listener, cancel);
         self.converse(&mut exchange).await
     }
 }
 
 /// Requests a JSON document, within the timeout for whole responses.
 async fn ask(exchange: &mut Exchange<'_>, request: &Request) -> Result<Value, ModelError> {
-    let patience = exchange.web().timeouts().whole;
-    let asked = async {
+    let timeout = exchange.web().timeouts().whole;
+    let fetch = async {
         let response = exchange.ask(request).await?;
         if !response.status().is_success() {
             let status = response.status().as_u16();
@@ -203,7 +203,7 @@ async fn ask(exchange: &mut Exchange<'_>, request: &Request) -> Result<Value, Mo
         let body = exchange.whole(response).await?;
         exchange.read(&body)
     };
-    tokio::time::timeout(patience, asked).await.unwrap_or_else(|_| Err(failed("antigravity request timed out.")))
+    tokio::time::timeout(timeout, fetch).await.unwrap_or_else(|_| Err(failed("antigravity request timed out.")))
 }
 
 fn refused(status: u16, text: &str) -> ModelError {
@@ -212,11 +212,11 @@ fn refused(status: u16, text: &str) -> ModelError {
 
 fn body(round: &Round, project: &str, name: &str) -> Value {
     let mut contents: Vec<(&str, Vec<Value>)> = Vec::new();
-    for said in &round.said {
-        let (role, parts) = parts(said);
+    for item in &round.history {
+        let (role, parts) = parts(item);
         match contents.last_mut() {
             // All tool results of one round must be in one message.
-            Some((last, before)) if *last == role && matches!(said, Said::Result { .. }) => before.extend(parts),
+            Some((last, before)) if *last == role && matches!(item, HistoryItem::Result { .. }) => before.extend(parts),
             _ if parts.is_empty() => {}
             _ => contents.push((role, parts)),
         }
@@ -245,14 +245,14 @@ fn tree(raw: &RawValue) -> Value {
     serde_json::from_str(raw.get()).unwrap_or_else(|_| json!({}))
 }
 
-fn parts(said: &Said) -> (&'static str, Vec<Value>) {
-    match said {
-        Said::User { text, images } => {
+fn parts(item: &HistoryItem) -> (&'static str, Vec<Value>) {
+    match item {
+        HistoryItem::User { text, images } => {
             let pictures = images.iter().filter_map(|url| picture(url));
             let pictures = pictures.map(|(kind, data)| json!({"inlineData": {"mimeType": kind, "data": data}}));
             ("user", std::iter::once(json!({"text": text})).chain(pictures).collect())
         }
-        Said::Assistant { text, calls } => {
+        HistoryItem::Assistant { text, calls } => {
             let words = Some(trimmed(text)).filter(|text| !text.is_empty()).map(|text| json!({"text": text}));
             let calls = calls.iter().map(|call| {
                 let mut part =
@@ -264,7 +264,7 @@ fn parts(said: &Said) -> (&'static str, Vec<Value>) {
             });
             ("model", words.into_iter().chain(calls).collect())
         }
-        Said::Result { call_id, name, output, error } => {
+        HistoryItem::Result { call_id, name, output, error } => {
             let response = json!({"result": outcome(output, error.as_deref())});
             ("user", vec![json!({"functionResponse": {"name": name, "response": response, "id": call_id}})])
         }
@@ -302,7 +302,7 @@ fn call(exchange: &Exchange<'_>, at: usize, part: &Value) -> WantedCall {
         serde_json::value::to_raw_value(value).expect("a JSON value can be serialized")
     };
     WantedCall {
-        call_id: text(call, &["id"]).map_or_else(|| exchange.made_up_id(name, at), str::to_owned),
+        call_id: text(call, &["id"]).map_or_else(|| exchange.generated_id(name, at), str::to_owned),
         name: name.to_owned(),
         input: raw(if call["args"].is_object() { &call["args"] } else { &none }),
         seal: Some(&part["thoughtSignature"]).filter(|seal| seal.is_string()).map(raw),
@@ -358,7 +358,7 @@ mod tests {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
         let call = |input| WantedCall { call_id: "1".to_owned(), name: "t".to_owned(), input, seal: None };
         for odd in [r#"{"a":1e999}"#, r#"{"a":"\ud800"}"#] {
-            let (_, parts) = parts(&Said::Assistant { text: String::new(), calls: vec![call(raw(odd))] });
+            let (_, parts) = parts(&HistoryItem::Assistant { text: String::new(), calls: vec![call(raw(odd))] });
             assert_eq!(parts[0]["functionCall"]["args"], json!({}), "{odd}");
         }
     }

@@ -13,7 +13,7 @@ use crate::exchange::{Access, message_of, shortened};
 use crate::web::{Request, Web, failed, timed_out};
 
 /// The timeout for a list. Lists are short, and a user waits for them.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum size of a list in bytes.
 const MAX_LIST: usize = 32 * 1024 * 1024;
 
@@ -31,7 +31,7 @@ impl Document {
         Access { web, name, credential }: Access<'_>,
         request: &Request,
     ) -> Result<Self, ModelError> {
-        let asked = async {
+        let fetch = async {
             let Some(credential) = credential else { return Self::once(web, name, request, None).await };
             let token = credential.token().await?;
             let document = Self::once(web, name, request, Some(&token)).await?;
@@ -43,7 +43,7 @@ impl Document {
                 None => Ok(document),
             }
         };
-        tokio::time::timeout(PATIENCE, asked).await.map_err(|_| timed_out())?
+        tokio::time::timeout(TIMEOUT, fetch).await.map_err(|_| timed_out())?
     }
 
     async fn once(web: &Web, name: &str, request: &Request, token: Option<&Secret>) -> Result<Self, ModelError> {

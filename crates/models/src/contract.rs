@@ -20,15 +20,15 @@ pub trait Models: std::fmt::Debug + Send + Sync {
     /// The available models, in display order.
     async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError>;
 
-    /// Runs one round. Pieces are passed to `hear` in the order of arrival, without delay and without merging; a
+    /// Runs one round. Pieces are passed to `listener` in the order of arrival, without delay and without merging; a
     /// slow listener slows down reading. If `cancel` is cancelled, the round soon ends with
     /// [`ModelError::Cancelled`], even while it waits for the first byte.
     async fn round(
         &self,
         round: &Round,
-        hear: &mut (dyn Listener + '_),
+        listener: &mut (dyn Listener + '_),
         cancel: &CancellationToken,
-    ) -> Result<Heard, ModelError>;
+    ) -> Result<RoundResult, ModelError>;
 }
 
 /// Receives the pieces of a reply as they arrive.
@@ -41,7 +41,7 @@ pub trait Listener: Send {
     async fn debug(&mut self, stage: &'static str, data: Box<RawValue>);
 
     /// Whether debug data is wanted. If not, [`Listener::debug`] need not be called.
-    fn is_curious(&self) -> bool {
+    fn wants_debug(&self) -> bool {
         true
     }
 }
@@ -106,14 +106,14 @@ pub struct Round {
     /// The system prompt.
     pub instructions: String,
     /// The conversation so far, oldest first, including earlier rounds of this turn.
-    pub said: Vec<Said>,
+    pub history: Vec<HistoryItem>,
     /// The tools that the model can call. Empty if the model must answer in text.
     pub tools: Arc<[ToolOffer]>,
 }
 
 /// One item of a conversation.
 #[derive(Debug, Clone)]
-pub enum Said {
+pub enum HistoryItem {
     /// A message of the user.
     User {
         /// The text.
@@ -187,7 +187,7 @@ pub enum Segment {
 
 /// The result of a round.
 #[derive(Debug, Clone, Default)]
-pub struct Heard {
+pub struct RoundResult {
     /// The tool calls to run before the next round. If empty, the answer is complete.
     pub calls: Vec<WantedCall>,
     /// Token usage, if the provider reports it.

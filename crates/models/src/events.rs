@@ -33,7 +33,7 @@ impl fmt::Debug for Events {
 
 /// A defect of a stream other than its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flaw {
+pub(crate) enum StreamDefect {
     /// One event, or all of them together, exceed the size limit.
     TooLong,
     /// The stream is not valid text.
@@ -41,7 +41,7 @@ pub(crate) enum Flaw {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Broken {
+enum ByteStreamError {
     #[error("too long")]
     TooLong,
     #[error(transparent)]
@@ -53,9 +53,9 @@ impl Events {
     pub(crate) fn of(response: Response) -> Self {
         let unread = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&unread);
-        let bytes = response.bytes_stream().map_err(Broken::Network).and_then(move |chunk| {
+        let bytes = response.bytes_stream().map_err(ByteStreamError::Network).and_then(move |chunk| {
             let length = counted.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
-            let checked = if length <= MAX_EVENT + chunk.len() { Ok(chunk) } else { Err(Broken::TooLong) };
+            let checked = if length <= MAX_EVENT + chunk.len() { Ok(chunk) } else { Err(ByteStreamError::TooLong) };
             std::future::ready(checked)
         });
         Self { stream: SseByteStream::new(bytes).boxed(), unread, read: 0 }
@@ -63,20 +63,20 @@ impl Events {
 
     /// Returns the data of the next event, or `None` at the end of the stream. A broken connection also counts as
     /// the end: every supported protocol marks the end of a reply, so callers detect a reply that is incomplete.
-    pub(crate) async fn next(&mut self) -> Result<Option<String>, Flaw> {
+    pub(crate) async fn next(&mut self) -> Result<Option<String>, StreamDefect> {
         loop {
             let event = match self.stream.next().await {
                 None => return Ok(None),
                 Some(Ok(event)) => event,
                 Some(Err(sse_stream::Error::Body(_))) if self.unread.load(Ordering::Relaxed) > MAX_EVENT => {
-                    return Err(Flaw::TooLong);
+                    return Err(StreamDefect::TooLong);
                 }
                 Some(Err(sse_stream::Error::Body(_))) => return Ok(None),
-                Some(Err(_)) => return Err(Flaw::NotText),
+                Some(Err(_)) => return Err(StreamDefect::NotText),
             };
             self.read += self.unread.swap(0, Ordering::Relaxed);
             if self.read > MAX_REPLY {
-                return Err(Flaw::TooLong);
+                return Err(StreamDefect::TooLong);
             }
             // Event names are ignored: where the name matters, the data repeats it.
             if let Some(data) = event.data.filter(|data| !data.trim().is_empty()) {

@@ -17,8 +17,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::events::{Events, Flaw, MAX_EVENT_MIB, MAX_REPLY, MAX_REPLY_MIB};
-use crate::told::Told;
+use crate::debug_fields::DebugFields;
+use crate::events::{Events, MAX_EVENT_MIB, MAX_REPLY, MAX_REPLY_MIB, StreamDefect};
 use crate::values;
 use crate::web::{Request, Web, failed, timed_out};
 use crate::{Credential, Listener, ModelError, Piece, Round, Segment};
@@ -26,13 +26,13 @@ use crate::{Credential, Listener, ModelError, Piece, Round, Segment};
 /// The maximum number of retries of one request.
 const RETRIES: u32 = 2;
 /// The delay before the first retry. The delay before the second one is twice as long.
-const FIRST_RETRY: Duration = Duration::from_millis(500);
+const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// A delay that the service requests is ignored if it is this long or longer.
-const LONGEST_HINT: Duration = Duration::from_secs(60);
+const MAX_REQUESTED_DELAY: Duration = Duration::from_secs(60);
 /// The maximum number of attempts of one round when the service reports a rate limit.
 const MAX_ATTEMPTS: u32 = 8;
-const FIRST_PAUSE: Duration = Duration::from_millis(1250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(20);
+const FIRST_ROUND_DELAY: Duration = Duration::from_millis(1250);
+const MAX_ROUND_DELAY: Duration = Duration::from_secs(20);
 const JITTER: Duration = Duration::from_millis(500);
 /// The maximum number of bytes read from an error response.
 const MAX_REFUSAL: usize = 64 * 1024;
@@ -56,13 +56,13 @@ pub(crate) struct Access<'a> {
 /// A running round.
 pub(crate) struct Exchange<'a> {
     access: Access<'a>,
-    hear: &'a mut (dyn Listener + 'a),
+    listener: &'a mut (dyn Listener + 'a),
     cancel: &'a CancellationToken,
     round: &'a Round,
     /// The credential that was sent last. It is removed from messages.
-    shown: Option<Secret>,
+    sent_credential: Option<Secret>,
     attempt: u32,
-    has_spoken: bool,
+    has_output: bool,
     /// The number of JSON values of this reply that are kept until the reply ends.
     kept: usize,
 }
@@ -80,10 +80,10 @@ impl<'a> Exchange<'a> {
     pub(crate) fn new(
         access: Access<'a>,
         round: &'a Round,
-        hear: &'a mut (dyn Listener + 'a),
+        listener: &'a mut (dyn Listener + 'a),
         cancel: &'a CancellationToken,
     ) -> Self {
-        Self { access, hear, cancel, round, shown: None, attempt: 1, has_spoken: false, kept: 0 }
+        Self { access, listener, cancel, round, sent_credential: None, attempt: 1, has_output: false, kept: 0 }
     }
 
     pub(crate) fn web(&self) -> &'a Web {
@@ -99,10 +99,10 @@ impl<'a> Exchange<'a> {
     }
 
     /// Passes a piece to the listener, unless it is empty.
-    pub(crate) async fn say(&mut self, piece: Piece) {
+    pub(crate) async fn deliver(&mut self, piece: Piece) {
         if !piece.segments.is_empty() {
-            self.has_spoken = true;
-            self.hear.piece(piece).await;
+            self.has_output = true;
+            self.listener.piece(piece).await;
         }
     }
 
@@ -110,67 +110,67 @@ impl<'a> Exchange<'a> {
     pub(crate) async fn answer(&mut self, text: impl Into<String>) {
         let text = text.into();
         if !text.is_empty() {
-            self.say(Piece { segments: vec![Segment::Answer(text)], thoughts: Vec::new() }).await;
+            self.deliver(Piece { segments: vec![Segment::Answer(text)], thoughts: Vec::new() }).await;
         }
     }
 
-    /// Sends debug data to the listener, if it wants debug data: the round number and the fields that `tell` adds.
-    pub(crate) async fn debug(&mut self, stage: &'static str, tell: impl FnOnce(Told) -> Told) {
-        if self.hear.is_curious() {
-            let told = tell(Told::default().and("toolRound", &self.round.number));
-            self.hear.debug(stage, told.into_json()).await;
+    /// Sends debug data to the listener, if it wants debug data: the round number and the fields that `add_fields` adds.
+    pub(crate) async fn debug(&mut self, stage: &'static str, add_fields: impl FnOnce(DebugFields) -> DebugFields) {
+        if self.listener.wants_debug() {
+            let fields = add_fields(DebugFields::default().and("toolRound", &self.round.number));
+            self.listener.debug(stage, fields.into_json()).await;
         }
     }
 
     /// Decides what happens after a failed attempt. Returns `Ok` after a delay if the round may be started again,
     /// else the error.
-    pub(crate) async fn after(&mut self, error: ModelError) -> Result<(), ModelError> {
-        if self.has_spoken || self.attempt == MAX_ATTEMPTS || !is_rate_limit(&error) {
+    pub(crate) async fn wait_before_retry(&mut self, error: ModelError) -> Result<(), ModelError> {
+        if self.has_output || self.attempt == MAX_ATTEMPTS || !is_rate_limit(&error) {
             return Err(error);
         }
-        let pause = FIRST_PAUSE.saturating_mul(1 << (self.attempt - 1)).min(LONGEST_PAUSE);
+        let pause = FIRST_ROUND_DELAY.saturating_mul(1 << (self.attempt - 1)).min(MAX_ROUND_DELAY);
         let pause = pause + JITTER.mul_f64(self.access.web.clock().chance().clamp(0.0, 1.0));
         let attempt = self.attempt;
         let delay = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         let text = error.to_string();
-        self.debug("retry_429", |told| {
-            let told = told.and("attempt", &attempt).and("maxAttempts", &MAX_ATTEMPTS);
-            told.and("delayMs", &delay).and("error", &text)
+        self.debug("retry_429", |fields| {
+            let fields = fields.and("attempt", &attempt).and("maxAttempts", &MAX_ATTEMPTS);
+            fields.and("delayMs", &delay).and("error", &text)
         })
         .await;
         self.attempt += 1;
-        unless(self.cancel, self.access.web.clock().sleep(pause)).await
+        or_cancelled(self.cancel, self.access.web.clock().sleep(pause)).await
     }
 
     /// Sends a request, with retries for temporary failures. Returns the response with any status.
     pub(crate) async fn ask(&mut self, request: &Request) -> Result<Response, ModelError> {
         let mut token = match self.access.credential {
-            Some(credential) => Some(unless(self.cancel, credential.token()).await??),
+            Some(credential) => Some(or_cancelled(self.cancel, credential.token()).await??),
             None => None,
         };
         let (mut tries, mut is_renewed) = (0, false);
         loop {
-            let answer = unless(self.cancel, self.access.web.send(request, token.as_ref())).await?;
-            self.shown.clone_from(&token);
+            let answer = or_cancelled(self.cancel, self.access.web.send(request, token.as_ref())).await?;
+            self.sent_credential.clone_from(&token);
             let hint = match &answer {
                 Ok(response) if response.status() == StatusCode::UNAUTHORIZED && !is_renewed => {
                     is_renewed = true;
                     let (Some(credential), Some(refused)) = (self.access.credential, &token) else { return answer };
-                    match unless(self.cancel, credential.another(refused)).await? {
+                    match or_cancelled(self.cancel, credential.another(refused)).await? {
                         Some(another) => token = Some(another),
                         None => return answer,
                     }
                     continue;
                 }
-                Ok(response) if is_unwell(response.status()) => pause_asked_for(response.headers()),
+                Ok(response) if is_temporary_failure(response.status()) => requested_delay(response.headers()),
                 Err(ModelError::Unreachable) => None,
                 _ => return answer,
             };
             if tries == RETRIES {
                 return answer;
             }
-            let pause = hint.unwrap_or_else(|| FIRST_RETRY * (1 << tries));
-            unless(self.cancel, self.access.web.clock().sleep(pause)).await?;
+            let pause = hint.unwrap_or_else(|| FIRST_RETRY_DELAY * (1 << tries));
+            or_cancelled(self.cancel, self.access.web.clock().sleep(pause)).await?;
             tries += 1;
         }
     }
@@ -202,10 +202,12 @@ impl<'a> Exchange<'a> {
     /// Returns the data of the next event, or `None` at the end of the stream.
     pub(crate) async fn next(&mut self, events: &mut Events) -> Result<Option<String>, ModelError> {
         let idle = self.access.web.timeouts().idle;
-        match unless(self.cancel, tokio::time::timeout(idle, events.next())).await? {
+        match or_cancelled(self.cancel, tokio::time::timeout(idle, events.next())).await? {
             Ok(Ok(data)) => Ok(data),
-            Ok(Err(Flaw::TooLong)) => Err(self.too_long()),
-            Ok(Err(Flaw::NotText)) => Err(failed(format!("{} sent something that is not text.", self.access.name))),
+            Ok(Err(StreamDefect::TooLong)) => Err(self.too_long()),
+            Ok(Err(StreamDefect::NotText)) => {
+                Err(failed(format!("{} sent something that is not text.", self.access.name)))
+            }
             Err(_) => Err(failed(format!("{} sent nothing for {} seconds.", self.access.name, idle.as_secs()))),
         }
     }
@@ -215,7 +217,7 @@ impl<'a> Exchange<'a> {
         let idle = self.access.web.timeouts().idle;
         let mut body = BytesMut::new();
         loop {
-            match unless(self.cancel, tokio::time::timeout(idle, response.chunk())).await? {
+            match or_cancelled(self.cancel, tokio::time::timeout(idle, response.chunk())).await? {
                 Ok(Ok(None)) => return Ok(body.freeze()),
                 Ok(Ok(Some(chunk))) if body.len() + chunk.len() > MAX_REPLY => return Err(self.too_long()),
                 Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
@@ -230,7 +232,7 @@ impl<'a> Exchange<'a> {
         let idle = self.access.web.timeouts().idle;
         let mut body = Vec::new();
         // An error response that breaks off is still an error response, so the part that arrived is used.
-        while let Ok(Ok(Some(chunk))) = unless(self.cancel, tokio::time::timeout(idle, response.chunk())).await? {
+        while let Ok(Ok(Some(chunk))) = or_cancelled(self.cancel, tokio::time::timeout(idle, response.chunk())).await? {
             body.extend_from_slice(&chunk[..chunk.len().min(MAX_REFUSAL - body.len())]);
             if body.len() == MAX_REFUSAL {
                 break;
@@ -251,11 +253,11 @@ impl<'a> Exchange<'a> {
 
     /// A message for users: without secrets and with limited length.
     pub(crate) fn clean(&self, text: &str) -> String {
-        shortened(&redact_with(text, self.shown.as_ref().map(Secret::expose)), MAX_SHOWN)
+        shortened(&redact_with(text, self.sent_credential.as_ref().map(Secret::expose)), MAX_SHOWN)
     }
 
     /// Generates an id for a call that has none.
-    pub(crate) fn made_up_id(&self, tool: &str, index: usize) -> String {
+    pub(crate) fn generated_id(&self, tool: &str, index: usize) -> String {
         format!("{tool}-{}-{index}", self.round.number)
     }
 
@@ -295,7 +297,7 @@ impl<'a> Exchange<'a> {
 }
 
 /// Waits for a future, unless the round is cancelled first.
-async fn unless<T>(cancel: &CancellationToken, future: impl Future<Output = T>) -> Result<T, ModelError> {
+async fn or_cancelled<T>(cancel: &CancellationToken, future: impl Future<Output = T>) -> Result<T, ModelError> {
     tokio::select! {
         biased;
         () = cancel.cancelled() => Err(ModelError::Cancelled),
@@ -323,18 +325,18 @@ pub(crate) fn trimmed(text: &str) -> &str {
 
 /// The thought so far, repeated with each of its pieces. Only the beginning is repeated: repeating the whole
 /// thought would make the total size grow quadratically.
-pub(crate) fn so_far(thought: &str) -> String {
+pub(crate) fn thought_beginning(thought: &str) -> String {
     const REPEATED: usize = 2048;
     let begun = trimmed(thought);
     begun[..begun.floor_char_boundary(REPEATED)].to_owned()
 }
 
-/// The first `most` characters of a text.
-pub(crate) fn shortened(text: &str, most: usize) -> String {
-    text.chars().take(most).collect()
+/// The first `max_chars` characters of a text.
+pub(crate) fn shortened(text: &str, max_chars: usize) -> String {
+    text.chars().take(max_chars).collect()
 }
 
-fn is_unwell(status: StatusCode) -> bool {
+fn is_temporary_failure(status: StatusCode) -> bool {
     matches!(status.as_u16(), 408 | 409 | 429) || status.is_server_error()
 }
 
@@ -349,12 +351,12 @@ fn is_rate_limit(error: &ModelError) -> bool {
     }
 }
 
-/// The retry delay that the service requests, if it is below [`LONGEST_HINT`]. HTTP dates are ignored: services
+/// The retry delay that the service requests, if it is below [`MAX_REQUESTED_DELAY`]. HTTP dates are ignored: services
 /// send a date for maintenance, and that takes longer than a caller waits.
-fn pause_asked_for(headers: &HeaderMap) -> Option<Duration> {
+fn requested_delay(headers: &HeaderMap) -> Option<Duration> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
     let seconds = number("retry-after-ms").map(|millis| millis / 1000.0).or_else(|| number("retry-after"))?;
-    Duration::try_from_secs_f64(seconds).ok().filter(|pause| *pause < LONGEST_HINT)
+    Duration::try_from_secs_f64(seconds).ok().filter(|pause| *pause < MAX_REQUESTED_DELAY)
 }
 
 /// The message of an error response: the message member, or the whole text if it is not JSON.
@@ -412,16 +414,16 @@ mod tests {
 
     #[test]
     fn requested_retry_delays_are_limited() {
-        let asked = |name: &'static str, value: &'static str| {
-            pause_asked_for(&HeaderMap::from_iter([(
+        let delay = |name: &'static str, value: &'static str| {
+            requested_delay(&HeaderMap::from_iter([(
                 http::HeaderName::from_static(name),
                 http::HeaderValue::from_static(value),
             )]))
         };
-        assert_eq!(asked("retry-after-ms", "10"), Some(Duration::from_millis(10)));
-        assert_eq!(asked("retry-after", "1.5"), Some(Duration::from_millis(1500)));
+        assert_eq!(delay("retry-after-ms", "10"), Some(Duration::from_millis(10)));
+        assert_eq!(delay("retry-after", "1.5"), Some(Duration::from_millis(1500)));
         for value in ["-1", "60", "1e300", "NaN", "soon", ""] {
-            assert_eq!(asked("retry-after", value), None, "{value}");
+            assert_eq!(delay("retry-after", value), None, "{value}");
         }
     }
 }

@@ -10,12 +10,12 @@ mod catalogue;
 mod chat;
 mod contract;
 mod credential;
+mod debug_fields;
 mod events;
 mod exchange;
 mod local;
 mod openai;
-mod said;
-mod told;
+mod request_parts;
 mod values;
 mod web;
 
@@ -26,8 +26,8 @@ pub use anthropic::Anthropic;
 pub use antigravity::{Antigravity, Quota};
 pub use chat::{Compatible, OpenRouter};
 pub use contract::{
-    Heard, Listener, ModelError, ModelOption, Models, Piece, Round, Said, Segment, Thinking, ToolOffer, Usage,
-    WantedCall,
+    HistoryItem, Listener, ModelError, ModelOption, Models, Piece, Round, RoundResult, Segment, Thinking, ToolOffer,
+    Usage, WantedCall,
 };
 pub use credential::Credential;
 pub use local::{Candidate, LOCAL_SERVERS, detect};

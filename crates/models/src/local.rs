@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use crate::{Compatible, ModelOption, Models, Web};
 
 /// A server on this machine that does not respond within this time counts as absent.
-const PATIENCE: Duration = Duration::from_millis(750);
+const TIMEOUT: Duration = Duration::from_millis(750);
 
 /// An address at which a server may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub const LOCAL_SERVERS: &[Candidate<'static>] = &[
 pub async fn detect(web: &Web, places: &[Candidate<'_>]) -> Option<(Compatible, Vec<ModelOption>)> {
     let looks = places.iter().map(async |place| {
         let server = Compatible::new(web.clone(), place.provider, place.base, None).ok()?;
-        let models = tokio::time::timeout(PATIENCE, server.catalogue()).await.ok()?.ok()?;
+        let models = tokio::time::timeout(TIMEOUT, server.catalogue()).await.ok()?.ok()?;
         (!models.is_empty()).then_some((server, models))
     });
     join_all(looks).await.into_iter().flatten().next()

@@ -96,9 +96,9 @@ struct Inner {
     clock: Arc<dyn Clock>,
     /// For services on other hosts. Created on first use: reading the system certificates would slow down every
     /// start.
-    away: OnceLock<reqwest::Client>,
+    remote_client: OnceLock<reqwest::Client>,
     /// For services on this machine, which are not reached through a proxy.
-    here: OnceLock<reqwest::Client>,
+    local_client: OnceLock<reqwest::Client>,
 }
 
 impl Default for Web {
@@ -115,8 +115,8 @@ impl Web {
 
     /// Creates a client with another clock.
     pub fn with_clock(identity: Identity, timeouts: Timeouts, clock: Arc<dyn Clock>) -> Self {
-        let (away, here) = Default::default();
-        Self(Arc::new(Inner { identity, timeouts, clock, away, here }))
+        let (remote_client, local_client) = Default::default();
+        Self(Arc::new(Inner { identity, timeouts, clock, remote_client, local_client }))
     }
 
     pub(crate) fn identity(&self) -> &Identity {
@@ -137,9 +137,9 @@ impl Web {
         headers.insert(USER_AGENT, header(&format!("{}/{}", self.0.identity.name, self.0.identity.version))?);
         if let Some(token) = token {
             learn(token.expose(), Life::Recent);
-            let (name, value) = match request.shows {
-                Shows::Bearer => (AUTHORIZATION, format!("Bearer {}", token.expose())),
-                Shows::Key(name) => (HeaderName::from_static(name), token.expose().to_owned()),
+            let (name, value) = match request.credential_header {
+                CredentialHeader::Bearer => (AUTHORIZATION, format!("Bearer {}", token.expose())),
+                CredentialHeader::Key(name) => (HeaderName::from_static(name), token.expose().to_owned()),
             };
             let mut value = HeaderValue::from_str(&value)
                 .map_err(|_| failed("The key contains characters that are not allowed in an HTTP header."))?;
@@ -160,8 +160,8 @@ impl Web {
     }
 
     fn client(&self, url: &Url) -> Result<&reqwest::Client, ModelError> {
-        let is_here = is_loopback(url);
-        let cell = if is_here { &self.0.here } else { &self.0.away };
+        let is_local = is_loopback(url);
+        let cell = if is_local { &self.0.local_client } else { &self.0.remote_client };
         if let Some(client) = cell.get() {
             return Ok(client);
         }
@@ -169,7 +169,7 @@ impl Web {
             .redirect(reqwest::redirect::Policy::none())
             .tcp_nodelay(true)
             .connect_timeout(self.0.timeouts.connect);
-        let builder = if is_here { builder.no_proxy() } else { builder };
+        let builder = if is_local { builder.no_proxy() } else { builder };
         let client = builder.build().map_err(|_| failed("This machine cannot make secure connections."))?;
         Ok(cell.get_or_init(|| client))
     }
@@ -182,12 +182,12 @@ pub(crate) struct Request {
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Option<Bytes>,
-    pub(crate) shows: Shows,
+    pub(crate) credential_header: CredentialHeader,
 }
 
 /// How a request carries its credential.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Shows {
+pub(crate) enum CredentialHeader {
     /// As a bearer token.
     Bearer,
     /// In the header with this name.
@@ -196,7 +196,13 @@ pub(crate) enum Shows {
 
 impl Request {
     pub(crate) fn get(url: Url) -> Self {
-        Self { method: Method::GET, url, headers: HeaderMap::new(), body: None, shows: Shows::Bearer }
+        Self {
+            method: Method::GET,
+            url,
+            headers: HeaderMap::new(),
+            body: None,
+            credential_header: CredentialHeader::Bearer,
+        }
     }
 
     pub(crate) fn post(url: Url, body: impl Into<Bytes>) -> Self {
@@ -208,8 +214,8 @@ impl Request {
         self
     }
 
-    pub(crate) fn showing(mut self, shows: Shows) -> Self {
-        self.shows = shows;
+    pub(crate) fn with_credential_header(mut self, credential_header: CredentialHeader) -> Self {
+        self.credential_header = credential_header;
         self
     }
 }

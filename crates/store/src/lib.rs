@@ -6,5 +6,5 @@
 mod database;
 mod secrets;
 
-pub use database::{Database, DatabaseError, Trouble};
-pub use secrets::{Keeper, Places, SecretError, Secrets, make_folder};
+pub use database::{Database, DatabaseError, DatabaseProblem};
+pub use secrets::{KeyLocation, SecretError, SecretLocations, Secrets, make_folder};

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gladhand_store::{Database, DatabaseError, Trouble};
+use gladhand_store::{Database, DatabaseError, DatabaseProblem};
 use rusqlite::Connection;
 
 /// The variable that tells a child process of this test which folder to use.
@@ -165,10 +165,10 @@ fn examining_creates_and_changes_nothing() {
     let error = Database::examine(folder.path()).unwrap_err();
     assert!(matches!(error, DatabaseError::Damaged { .. }), "{error}");
     std::fs::write(file(folder.path()), "dear diary, ".repeat(500)).unwrap();
-    assert_eq!(Database::examine(folder.path()).unwrap_err().trouble(), Trouble::Damaged);
+    assert_eq!(Database::examine(folder.path()).unwrap_err().problem(), DatabaseProblem::Damaged);
     std::fs::remove_file(file(folder.path())).unwrap();
     Connection::open(file(folder.path())).unwrap().execute_batch("CREATE TABLE bookmarks (url TEXT)").unwrap();
-    assert_eq!(Database::examine(folder.path()).unwrap_err().trouble(), Trouble::Strange);
+    assert_eq!(Database::examine(folder.path()).unwrap_err().problem(), DatabaseProblem::Unsupported);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn later_damage_fails_only_the_affected_query() {
     let database = Database::open(folder.path()).unwrap();
     let names = "SELECT name, description FROM planning_plans ORDER BY created_at";
     let error = database.read(|rows| rows.query_row(names, [], |row| row.get::<_, String>(0))).unwrap_err();
-    assert_eq!(Trouble::of(&error), Trouble::Damaged);
+    assert_eq!(DatabaseProblem::of(&error), DatabaseProblem::Damaged);
 }
 
 #[test]

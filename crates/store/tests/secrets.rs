@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gladhand_core::Secret;
-use gladhand_store::{Keeper, Places, SecretError, Secrets};
+use gladhand_store::{KeyLocation, SecretError, SecretLocations, Secrets};
 use tempfile::TempDir;
 
 /// A data folder and a config folder.
@@ -28,7 +28,7 @@ impl Home {
     }
 
     fn open_with(&self, passphrase: Option<&str>) -> Result<Secrets, SecretError> {
-        Secrets::open(Places {
+        Secrets::open(SecretLocations {
             data: self.0.path().join("data"),
             config: self.0.path().join("config"),
             passphrase: passphrase.map(Secret::new),
@@ -61,7 +61,7 @@ fn secrets_are_kept_between_runs_and_listed_without_their_values() {
     assert_eq!((value(&secrets, "two").as_deref(), value(&secrets, "three")), (Some("2 ☃\n"), None));
     assert!(secrets.remove("one").unwrap() && !secrets.remove("one").unwrap());
     assert_eq!(secrets.names().unwrap(), ["two"]);
-    assert_eq!(secrets.keeper().unwrap(), Keeper::File);
+    assert_eq!(secrets.key_location().unwrap(), KeyLocation::File);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_wrong_key_differs_from_damage_and_neither_is_overwritten() {
         error
     };
     let error = complaint(&home.key(), &[7; 32]);
-    assert!(matches!(error, SecretError::WrongKey { keeper: Keeper::File, .. }), "{error}");
+    assert!(matches!(error, SecretError::WrongKey { key_location: KeyLocation::File, .. }), "{error}");
     let error = complaint(&home.key(), b"short");
     assert!(matches!(&error, SecretError::Damaged { file, .. } if *file == home.key()), "{error}");
     fs_err::write(home.key(), &key).unwrap();
@@ -125,9 +125,12 @@ fn a_passphrase_needs_no_key_file_and_must_be_the_same_one() {
     let home = Home::furnished(Some("open sesame"));
     assert!(!home.key().exists());
     let secrets = home.open_with(Some("open sesame")).unwrap();
-    assert_eq!((value(&secrets, "one").as_deref(), secrets.keeper().unwrap()), (Some("hush"), Keeper::Passphrase));
+    assert_eq!(
+        (value(&secrets, "one").as_deref(), secrets.key_location().unwrap()),
+        (Some("hush"), KeyLocation::Passphrase)
+    );
     let error = home.open_with(Some("open barley")).unwrap_err();
-    assert!(matches!(error, SecretError::WrongKey { keeper: Keeper::Passphrase, .. }), "{error}");
+    assert!(matches!(error, SecretError::WrongKey { key_location: KeyLocation::Passphrase, .. }), "{error}");
     assert!(matches!(home.open().unwrap_err(), SecretError::PassphraseNeeded { .. }));
     let error = Home::furnished(None).open_with(Some("open sesame")).unwrap_err();
     assert!(matches!(error, SecretError::PassphraseUnwanted { .. }), "{error}");

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::provider::Provider;
-use super::settings::Settings;
+use super::settings::AccountSettings;
 use super::vault::{self, Vault};
 use super::web::{Answer, Web};
 
@@ -28,16 +28,16 @@ const MARGIN: u64 = 60;
 /// Keys and logins.
 #[derive(Debug)]
 pub(super) struct Credentials {
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<AccountSettings>,
     pub(super) web: Web,
     vault: Vault,
-    held: Mutex<Held>,
+    held: Mutex<HeldCredentials>,
     renewing: tokio::sync::Mutex<()>,
 }
 
 /// The current keys and logins.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Held {
+pub(super) struct HeldCredentials {
     pub(super) openrouter: Option<Secret>,
     pub(super) exa: Option<Secret>,
     pub(super) openai_key: Option<Secret>,
@@ -68,9 +68,9 @@ pub(super) struct GoogleLogin {
 
 impl Credentials {
     /// Opens the credentials of the vault and those in the settings. The vault has priority.
-    pub(super) fn open(settings: Arc<Settings>, vault: Vault) -> Self {
+    pub(super) fn open(settings: Arc<AccountSettings>, vault: Vault) -> Self {
         let keys = &settings.keys;
-        let held = Held {
+        let held = HeldCredentials {
             openrouter: vault.get(vault::OPENROUTER).or_else(|| keys.openrouter.clone()),
             exa: vault.get(vault::EXA).or_else(|| keys.exa.clone()),
             openai_key: keys.openai.clone(),
@@ -83,7 +83,7 @@ impl Credentials {
     }
 
     /// The current keys and logins.
-    pub(super) fn held(&self) -> Held {
+    pub(super) fn held(&self) -> HeldCredentials {
         self.lock().clone()
     }
 
@@ -146,7 +146,7 @@ impl Credentials {
     /// Deletes all credentials, including those from the settings.
     pub(super) fn clear(&self) -> Result<(), Failure> {
         self.vault.clear()?;
-        *self.lock() = Held::default();
+        *self.lock() = HeldCredentials::default();
         Ok(())
     }
 
@@ -248,7 +248,7 @@ impl Credentials {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, HeldCredentials> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,12 +4,12 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 /// The maximum file size. Larger files were not written by this program.
-const LARGEST: u64 = 64 * 1024 * 1024;
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The text of a file. `None` if it does not exist or is not readable as text.
 pub(super) fn read(file: &Path) -> Option<String> {
     let size = std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file)?.len();
-    (size <= LARGEST).then(|| std::fs::read_to_string(file).ok())?
+    (size <= MAX_BYTES).then(|| std::fs::read_to_string(file).ok())?
 }
 
 /// Replaces a file.

@@ -19,8 +19,8 @@ pub struct Limits {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 enum Report<T> {
-    Had { ok: bool, snapshot: T },
-    Missed { ok: bool, message: String },
+    Fetched { ok: bool, snapshot: T },
+    Failed { ok: bool, message: String },
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -86,8 +86,8 @@ impl Accounts {
                 continue;
             }
             if !answer.is_success() {
-                let said = shortened(answer.without(&[login.access.expose()]));
-                return Err(format!("OpenAI usage fetch failed ({}): {said}", answer.status));
+                let text = shortened(answer.without(&[login.access.expose()]));
+                return Err(format!("OpenAI usage fetch failed ({}): {text}", answer.status));
             }
             let usage = answer.read().ok_or("OpenAI usage fetch failed: the answer is not JSON")?;
             return Ok(OpenAiLimits::of(&usage));
@@ -95,17 +95,17 @@ impl Accounts {
     }
 
     async fn antigravity_limits(&self) -> Result<AntigravityLimits, String> {
-        let said = |error: ModelError| error.to_string();
-        let quotas = self.antigravity().map_err(said)?.quotas().await.map_err(said)?;
+        let text = |error: ModelError| error.to_string();
+        let quotas = self.antigravity().map_err(text)?.quotas().await.map_err(text)?;
         Ok(AntigravityLimits { models: quotas.into_iter().filter_map(ModelLimit::of).collect() })
     }
 }
 
 impl<T> From<Result<T, String>> for Report<T> {
-    fn from(had: Result<T, String>) -> Self {
-        match had {
-            Ok(snapshot) => Self::Had { ok: true, snapshot },
-            Err(message) => Self::Missed { ok: false, message },
+    fn from(result: Result<T, String>) -> Self {
+        match result {
+            Ok(snapshot) => Self::Fetched { ok: true, snapshot },
+            Err(message) => Self::Failed { ok: false, message },
         }
     }
 }
@@ -161,6 +161,6 @@ fn shortened(text: String) -> String {
     text.chars().take(177).chain("...".chars()).collect()
 }
 
-fn unfetched(error: super::web::Unanswered) -> String {
+fn unfetched(error: super::web::RequestError) -> String {
     format!("OpenAI usage fetch failed: {error}")
 }

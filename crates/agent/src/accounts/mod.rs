@@ -11,11 +11,11 @@ mod catalogue;
 mod choice;
 mod clients;
 mod credentials;
+mod default_model;
 mod files;
 mod limits;
 mod login;
 mod models;
-mod outlook;
 mod provider;
 mod settings;
 mod state;
@@ -34,12 +34,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use self::catalogue::Source;
+pub use self::default_model::{DefaultModel, ModelAccess};
 pub use self::limits::Limits;
 pub use self::login::{AntigravityConnected, OpenAiConnected, Profile};
 pub use self::models::{Chosen, ModelList, RoutingProviders, Selected};
-pub use self::outlook::{Means, Outlook};
 pub use self::provider::Provider;
-pub use self::settings::{CompatibleServer, GooglePlaces, Keys, OpenAiPlaces, Settings, env};
+pub use self::settings::{AccountSettings, CompatibleServer, GoogleEndpoints, Keys, OpenAiEndpoints, env};
 
 use self::catalogue::Catalogues;
 use self::choice::Choice;
@@ -55,12 +55,12 @@ const NO_OPENROUTER: &str = "openrouter model selected, but no openrouter api ke
 const NO_ANTIGRAVITY: &str = "antigravity model selected, but no antigravity oauth token is available";
 
 /// Receives events while an operation runs.
-pub type Tell<'a> = &'a (dyn Fn(AgentEvent) + Send + Sync);
+pub type EventSink<'a> = &'a (dyn Fn(AgentEvent) + Send + Sync);
 
 /// Credentials, models and the selected model.
 #[derive(Debug)]
 pub struct Accounts {
-    settings: Arc<Settings>,
+    settings: Arc<AccountSettings>,
     credentials: Arc<Credentials>,
     web: Web,
     inner: Mutex<Inner>,
@@ -185,7 +185,7 @@ pub struct Forgotten {
 
 impl Accounts {
     /// Reads the stored state. No service is contacted; see [`Accounts::refresh`].
-    pub fn open(settings: Settings) -> Arc<Self> {
+    pub fn open(settings: AccountSettings) -> Arc<Self> {
         let settings = Arc::new(settings);
         let file = settings.data.join("state.json");
         if let Some(folder) = settings.started_in.as_ref().filter(|_| settings.keeps) {
@@ -247,7 +247,7 @@ impl Accounts {
     /// The members of the snapshot about accounts.
     pub fn snapshot(&self) -> Snapshot {
         let status = self.auth_status();
-        let chosen = self.chosen_for_everybody();
+        let chosen = self.chosen_globally();
         let provider = chosen.provider.as_deref().and_then(Provider::of_word);
         Snapshot {
             auth: AuthSnapshot {

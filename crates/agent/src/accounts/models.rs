@@ -82,7 +82,7 @@ impl Accounts {
     }
 
     /// The globally selected model, without a substitute.
-    pub(super) fn chosen_for_everybody(&self) -> Chosen {
+    pub(super) fn chosen_globally(&self) -> Chosen {
         let inner = self.lock();
         self.resolve(&inner, &inner.state.choice)
     }
@@ -128,7 +128,7 @@ impl Accounts {
     /// step.
     pub fn consider(&self, wanted: &ModelChoice<'_>) -> Result<Chosen, Failure> {
         let inner = self.lock();
-        let (provider, choice, option) = self.weigh(&inner, wanted)?;
+        let (provider, choice, option) = self.resolve_choice(&inner, wanted)?;
         let Choice { model, thinking, routing, .. } = choice;
         Ok(Chosen { model, thinking, routing, provider: Some(provider.word().to_owned()), option: Some(option) })
     }
@@ -136,7 +136,7 @@ impl Accounts {
     /// Selects a model: globally, which is stored, or for one session only, which lasts as long as the session.
     pub fn select(&self, wanted: &ModelChoice<'_>) -> Result<Changed<Selected>, Failure> {
         let mut inner = self.lock();
-        let (provider, choice, _) = self.weigh(&inner, wanted)?;
+        let (provider, choice, _) = self.resolve_choice(&inner, wanted)?;
         let selected = Selected {
             selected_model: choice.model.clone(),
             selected_provider: provider,
@@ -191,10 +191,10 @@ impl Accounts {
     pub(super) fn settle_choice(&self) {
         let mut inner = self.lock();
         let providers = self.enabled(&inner);
-        let mut asked = providers.into_iter().filter(|provider| provider.is_configured() && self.is_usable(*provider));
-        let is_settled = asked.all(|provider| inner.catalogues.is_known(provider));
+        let mut usable = providers.into_iter().filter(|provider| provider.is_configured() && self.is_usable(*provider));
+        let is_settled = usable.all(|provider| inner.catalogues.is_known(provider));
         let choice = &inner.state.choice;
-        let is_none = choice.model.is_empty() || is_settled && self.whose(&inner, choice).is_none();
+        let is_none = choice.model.is_empty() || is_settled && self.provider_of(&inner, choice).is_none();
         if !is_none {
             return;
         }
@@ -207,7 +207,11 @@ impl Accounts {
         }
     }
 
-    fn weigh(&self, inner: &Inner, wanted: &ModelChoice<'_>) -> Result<(Provider, Choice, ModelOption), Failure> {
+    fn resolve_choice(
+        &self,
+        inner: &Inner,
+        wanted: &ModelChoice<'_>,
+    ) -> Result<(Provider, Choice, ModelOption), Failure> {
         let provider = Provider::of_word(&wanted.provider)
             .ok_or_else(|| wrong_provider("provider must be openai, openrouter, or antigravity"))?;
         let option = inner
@@ -224,7 +228,7 @@ impl Accounts {
     }
 
     fn resolve(&self, inner: &Inner, choice: &Choice) -> Chosen {
-        let provider = self.whose(inner, choice);
+        let provider = self.provider_of(inner, choice);
         Chosen {
             model: choice.model.clone(),
             thinking: choice.thinking,
@@ -236,7 +240,7 @@ impl Accounts {
 
     /// The provider of the selected model (§10.5). The provider in the selection has priority, because several can
     /// have a model of the same name.
-    fn whose(&self, inner: &Inner, choice: &Choice) -> Option<Provider> {
+    fn provider_of(&self, inner: &Inner, choice: &Choice) -> Option<Provider> {
         if choice.model.is_empty() {
             return None;
         }

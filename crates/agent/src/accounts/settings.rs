@@ -59,7 +59,7 @@ pub mod env {
 
 /// The settings of accounts.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct AccountSettings {
     /// The folder of `state.json` and related files.
     pub data: PathBuf,
     /// The folder in which the program was started. Older versions stored their state there.
@@ -74,9 +74,9 @@ pub struct Settings {
     /// Keys that were passed in and are not stored.
     pub keys: Keys,
     /// Addresses and client identity for OpenAI.
-    pub openai: OpenAiPlaces,
+    pub openai: OpenAiEndpoints,
     /// Addresses and client identity for Google.
-    pub google: GooglePlaces,
+    pub google: GoogleEndpoints,
     /// The address of OpenRouter.
     pub openrouter: String,
     /// The address of Anthropic.
@@ -108,7 +108,7 @@ pub struct Keys {
 
 /// Addresses and client identity for OpenAI.
 #[derive(Debug, Clone)]
-pub struct OpenAiPlaces {
+pub struct OpenAiEndpoints {
     /// The address of the models. `None`: the default for the login or the key.
     pub base: Option<String>,
     /// The address for the usage of a subscription.
@@ -121,7 +121,7 @@ pub struct OpenAiPlaces {
 
 /// Addresses and client identity for Google.
 #[derive(Debug, Clone)]
-pub struct GooglePlaces {
+pub struct GoogleEndpoints {
     /// The address of Cloud Code. `None`: the default for the account.
     pub base: Option<String>,
     /// The authorization endpoint.
@@ -147,7 +147,7 @@ pub struct CompatibleServer {
     pub model: Option<String>,
 }
 
-impl Settings {
+impl AccountSettings {
     /// The default addresses, without any credentials.
     pub fn new(data: impl Into<PathBuf>) -> Self {
         Self {
@@ -157,13 +157,13 @@ impl Settings {
             keeps: true,
             identity: Identity::default(),
             keys: Keys::default(),
-            openai: OpenAiPlaces {
+            openai: OpenAiEndpoints {
                 base: None,
                 backend: "https://chatgpt.com/backend-api".to_owned(),
                 issuer: "https://auth.openai.com".to_owned(),
                 client_id: None,
             },
-            google: GooglePlaces {
+            google: GoogleEndpoints {
                 base: None,
                 authorize: "https://accounts.google.com/o/oauth2/v2/auth".to_owned(),
                 token: "https://oauth2.googleapis.com/token".to_owned(),
@@ -183,15 +183,15 @@ impl Settings {
 
     /// Applies the environment. `variable` looks up a variable.
     pub fn with_environment(mut self, variable: impl Fn(&str) -> Option<String>) -> Self {
-        let said = |name: &str| variable(name).map(|value| value.trim().to_owned());
-        let text = |name: &str| said(name).filter(|value| !value.is_empty());
+        let value_of = |name: &str| variable(name).map(|value| value.trim().to_owned());
+        let text = |name: &str| value_of(name).filter(|value| !value.is_empty());
         // Paths are appended with a slash, so the address must not end with one.
         let address = |name: &str| text(name).map(|value| value.trim_end_matches('/').to_owned());
         let learned = |value: &String| redaction::learn(value, Life::Process);
         let secret = |name: &str| text(name).inspect(learned).map(Secret::new);
-        let put = |place: &mut String, value: Option<String>| {
+        let put = |address_field: &mut String, value: Option<String>| {
             if let Some(value) = value {
-                *place = value;
+                *address_field = value;
             }
         };
         put(&mut self.openrouter, address(env::OPENROUTER_BASE));
@@ -216,9 +216,9 @@ impl Settings {
             let (key, model) = (secret(env::COMPATIBLE_KEY), text(env::COMPATIBLE_MODEL));
             self.compatible = Some(CompatibleServer { base, key, model });
         }
-        for (place, name) in [(&mut self.ollama, env::OLLAMA_BASE), (&mut self.llamacpp, env::LLAMACPP_BASE)] {
-            if said(name).is_some() {
-                *place = address(name);
+        for (address_field, name) in [(&mut self.ollama, env::OLLAMA_BASE), (&mut self.llamacpp, env::LLAMACPP_BASE)] {
+            if value_of(name).is_some() {
+                *address_field = address(name);
             }
         }
         let is_set = |names: &[&str]| names.iter().any(|name| variable(name).is_some_and(|value| !value.is_empty()));
@@ -244,7 +244,7 @@ mod tests {
         ];
         let variable =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        let settings = Settings::new("/data").with_environment(variable);
+        let settings = AccountSettings::new("/data").with_environment(variable);
         assert_eq!(settings.openrouter, "http://127.0.0.1:9/or");
         assert_eq!(settings.openai.issuer, "https://auth.openai.com");
         assert!(settings.keys.openai.as_ref().is_some_and(|key| key.expose() == "sk-1"));
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn a_remote_shell_counts_as_headless() {
         let only = |name: &'static str| move |asked: &str| (asked == name).then(|| "x".to_owned());
-        assert!(Settings::new("/data").with_environment(only("SSH_TTY")).headless);
-        assert_eq!(Settings::new("/data").with_environment(|_| None).headless, cfg!(target_os = "linux"));
+        assert!(AccountSettings::new("/data").with_environment(only("SSH_TTY")).headless);
+        assert_eq!(AccountSettings::new("/data").with_environment(|_| None).headless, cfg!(target_os = "linux"));
     }
 }

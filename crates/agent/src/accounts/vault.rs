@@ -119,10 +119,10 @@ fn unkept(error: &dyn std::error::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gladhand_store::Places;
+    use gladhand_store::SecretLocations;
 
     fn store(folder: &Path) -> Arc<Secrets> {
-        let places = Places { data: folder.join("data"), config: folder.join("config"), passphrase: None };
+        let places = SecretLocations { data: folder.join("data"), config: folder.join("config"), passphrase: None };
         Arc::new(Secrets::open(places).unwrap())
     }
 

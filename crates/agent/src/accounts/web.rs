@@ -8,18 +8,18 @@ use gladhand_redaction::redact_with;
 use serde::de::DeserializeOwned;
 
 /// The maximum size of a document.
-const LARGEST: usize = 4 * 1024 * 1024;
+const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// The timeout for a request.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The HTTP client for services.
 #[derive(Debug)]
 pub(super) struct Web {
     identity: String,
     /// For other hosts. Created on first use: reading the system certificates would slow down every start.
-    far: OnceLock<reqwest::Client>,
+    remote_client: OnceLock<reqwest::Client>,
     /// For this machine: a proxy cannot reach our loopback address.
-    near: OnceLock<reqwest::Client>,
+    local_client: OnceLock<reqwest::Client>,
 }
 
 /// A whole response.
@@ -31,7 +31,7 @@ pub(super) struct Answer {
 
 /// Why there is no response. The message is for users and omits the address, which may contain a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unanswered {
+pub(super) enum RequestError {
     #[error("no answer in time")]
     Late,
     #[error("no connection")]
@@ -46,47 +46,47 @@ impl Web {
     /// Creates a client with this identity.
     pub(super) fn new(identity: &Identity) -> Self {
         let identity = format!("{}/{}", identity.name, identity.version);
-        Self { identity, far: OnceLock::new(), near: OnceLock::new() }
+        Self { identity, remote_client: OnceLock::new(), local_client: OnceLock::new() }
     }
 
     /// Builds a GET request.
-    pub(super) fn get(&self, address: &str) -> Result<reqwest::RequestBuilder, Unanswered> {
+    pub(super) fn get(&self, address: &str) -> Result<reqwest::RequestBuilder, RequestError> {
         Ok(self.client(address)?.get(address))
     }
 
     /// Builds a POST request.
-    pub(super) fn post(&self, address: &str) -> Result<reqwest::RequestBuilder, Unanswered> {
+    pub(super) fn post(&self, address: &str) -> Result<reqwest::RequestBuilder, RequestError> {
         Ok(self.client(address)?.post(address))
     }
 
-    fn client(&self, address: &str) -> Result<&reqwest::Client, Unanswered> {
+    fn client(&self, address: &str) -> Result<&reqwest::Client, RequestError> {
         let host = url::Url::parse(address).ok().and_then(|url| url.host_str().map(str::to_owned));
-        let is_near = matches!(host.as_deref(), Some("localhost" | "127.0.0.1" | "[::1]"));
-        let place = if is_near { &self.near } else { &self.far };
-        if let Some(client) = place.get() {
+        let is_local = matches!(host.as_deref(), Some("localhost" | "127.0.0.1" | "[::1]"));
+        let cell = if is_local { &self.local_client } else { &self.remote_client };
+        if let Some(client) = cell.get() {
             return Ok(client);
         }
         let builder = reqwest::Client::builder()
             .user_agent(&self.identity)
             .redirect(reqwest::redirect::Policy::none())
-            .timeout(PATIENCE)
+            .timeout(TIMEOUT)
             // Connections are not reused. Requests are rare, and a code is valid once: none should fail on a
             // connection that is being closed.
             .pool_max_idle_per_host(0);
-        let client = if is_near { builder.no_proxy() } else { builder }.build()?;
-        Ok(place.get_or_init(|| client))
+        let client = if is_local { builder.no_proxy() } else { builder }.build()?;
+        Ok(cell.get_or_init(|| client))
     }
 }
 
 impl Answer {
     /// Sends a request and reads the response.
-    pub(super) async fn to(request: reqwest::RequestBuilder) -> Result<Self, Unanswered> {
+    pub(super) async fn to(request: reqwest::RequestBuilder) -> Result<Self, RequestError> {
         let mut response = request.header("accept", "application/json").send().await?;
         let status = response.status().as_u16();
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await? {
-            if body.len() + chunk.len() > LARGEST {
-                return Err(Unanswered::TooLarge);
+            if body.len() + chunk.len() > MAX_BYTES {
+                return Err(RequestError::TooLarge);
             }
             body.extend_from_slice(&chunk);
         }
@@ -109,7 +109,7 @@ impl Answer {
     }
 }
 
-impl From<reqwest::Error> for Unanswered {
+impl From<reqwest::Error> for RequestError {
     fn from(error: reqwest::Error) -> Self {
         match error {
             error if error.is_timeout() => Self::Late,

@@ -110,7 +110,7 @@ fn the_journal_counts_its_lines() {
 #[test]
 fn a_resumed_chat_keeps_id_time_and_title() {
     let file = file("abc", "x", vec![message(Role::User, "hello there"), message(Role::Assistant, "hi")]);
-    let taken = taken_up(&read_back(&file));
+    let taken = chat_of(&read_back(&file));
     assert_eq!((taken.id, taken.created_at, taken.title), (file.chat.id, file.chat.created_at, file.chat.title));
 }
 

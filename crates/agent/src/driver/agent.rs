@@ -12,14 +12,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::{
     Accepted, Answered, Brief, Cleared, Created, Decided, Deleted, Interrupted, Queue, QueueCleared, ShuttingDown,
-    Steered, later, now, reading, refused, told,
+    Steered, json_answer, later, now, reading, refused,
 };
-use super::runner::Workplace;
-use super::{AgentSettings, Asker, Conversations, Core, GRACE, Room, SESSIONS, new_id, preparing};
+use super::runner::ToolContext;
+use super::{AgentSettings, Conversations, Core, GRACE, Requester, SESSIONS, SessionEntry, new_id, preparing};
 use crate::accounts::Chosen;
 use crate::moment::Moment;
 use crate::payloads::CompactionReport;
-use crate::session::{Effect, Job, Prompt, Scene, Session};
+use crate::session::{Effect, Job, Prompt, Session, StepContext};
 use crate::skills::Skills;
 
 /// The result of a compaction, when it is done.
@@ -29,68 +29,69 @@ impl Agent for Conversations {
     fn ask(&self, call: AgentCall<'_>, context: &Context<'_>) -> Answer {
         let core = &self.core;
         core.followers.follow(context.caller);
-        let desk = Arc::clone(&core.desk);
+        let accounts = Arc::clone(&core.accounts);
         match call {
             AgentCall::State => now(Ok(core.snapshot())),
             AgentCall::Create { title, folder } => now(core.create(title.as_deref(), folder.as_deref(), context)),
-            AgentCall::Get(id) => now(core.quick(&id, |session, scene| session.state(scene))),
+            AgentCall::Get(id) => now(core.step_now(&id, |session, step_context| session.state(step_context))),
             AgentCall::List => now(core.list()),
             AgentCall::Delete(id) => core.delete(&id),
             AgentCall::Send { session, text, enqueue, images } => {
                 let images = images.into_iter().map(Into::into).collect();
                 let prompt = Prompt { text: text.into_owned(), images, enqueue };
-                now(core.send(&session, prompt, Asker::of(context)))
+                now(core.send(&session, prompt, Requester::of(context)))
             }
-            AgentCall::Steer { session, text } => now(core
-                .quick(&session, |it, _| json::to_raw(&Steered { session_id: &session, accepted: it.steer(&text) }))),
-            AgentCall::Interrupt(session) => now(core.quick(&session, |it, scene| {
-                json::to_raw(&Interrupted { session_id: &session, interrupted: it.interrupt(scene) })
+            AgentCall::Steer { session, text } => now(core.step_now(&session, |it, _| {
+                json::to_raw(&Steered { session_id: &session, accepted: it.steer(&text) })
+            })),
+            AgentCall::Interrupt(session) => now(core.step_now(&session, |it, step_context| {
+                json::to_raw(&Interrupted { session_id: &session, interrupted: it.interrupt(step_context) })
             })),
             AgentCall::QueueList(session) => {
-                now(core.quick(&session, |it, _| json::to_raw(&Queue { session_id: &session, queue: it.queue() })))
+                now(core.step_now(&session, |it, _| json::to_raw(&Queue { session_id: &session, queue: it.queue() })))
             }
-            AgentCall::QueueClear(session) => now(core.quick(&session, |it, scene| {
-                json::to_raw(&QueueCleared { session_id: &session, cleared_count: it.clear_queue(scene) })
+            AgentCall::QueueClear(session) => now(core.step_now(&session, |it, step_context| {
+                json::to_raw(&QueueCleared { session_id: &session, cleared_count: it.clear_queue(step_context) })
             })),
-            AgentCall::Approve { session, call, allow, always } => now(core.quick(&session, |it, scene| {
-                let accepted = it.decide(&call, allow, always, scene);
+            AgentCall::Approve { session, call, allow, always } => now(core.step_now(&session, |it, step_context| {
+                let accepted = it.decide(&call, allow, always, step_context);
                 json::to_raw(&Decided { session_id: &session, call_id: &call, accepted })
             })),
             AgentCall::ClearSession(session) => {
-                let answer = told(&Cleared { session_id: &session, cleared: true });
+                let answer = json_answer(&Cleared { session_id: &session, cleared: true });
                 core.clear(&session, true, move |_| answer)
             }
             AgentCall::Command { session, line } => core.command(&session, &line),
-            AgentCall::AuthStatus => now(Ok(desk.auth_status())),
+            AgentCall::AuthStatus => now(Ok(accounts.auth_status())),
             AgentCall::SetOpenRouterKey(key) => {
                 let (core, key) = (Arc::clone(core), key.into_owned());
-                later(async move { Ok(core.changed(desk.set_openrouter_key(&key).await?)) })
+                later(async move { Ok(core.changed(accounts.set_openrouter_key(&key).await?)) })
             }
-            AgentCall::SetExaKey(key) => now(desk.set_exa_key(&key).map(|changed| core.changed(changed))),
+            AgentCall::SetExaKey(key) => now(accounts.set_exa_key(&key).map(|changed| core.changed(changed))),
             AgentCall::ConnectOpenAi { mode, originator } => {
                 let (core, mode) = (Arc::clone(core), mode.map(|mode| mode.into_owned()));
                 let originator = originator.map(|originator| originator.into_owned());
                 later(async move {
-                    let tell = |event| core.followers.tell(&event);
-                    let changed = desk.connect_openai(mode.as_deref(), originator.as_deref(), &tell).await?;
+                    let events = |event| core.followers.emit(&event);
+                    let changed = accounts.connect_openai(mode.as_deref(), originator.as_deref(), &events).await?;
                     Ok(core.changed(changed))
                 })
             }
             AgentCall::ConnectAntigravity => {
                 let core = Arc::clone(core);
                 later(async move {
-                    let changed = desk.connect_antigravity(&|event| core.followers.tell(&event)).await?;
+                    let changed = accounts.connect_antigravity(&|event| core.followers.emit(&event)).await?;
                     Ok(core.changed(changed))
                 })
             }
-            AgentCall::OnboardingStatus => now(Ok(desk.onboarding())),
-            AgentCall::OnboardingComplete => now(Ok(core.changed(desk.complete_onboarding()))),
-            AgentCall::Limits => later(async move { desk.limits().await }),
-            AgentCall::Models { provider } => now(desk.models(provider.as_deref())),
+            AgentCall::OnboardingStatus => now(Ok(accounts.onboarding())),
+            AgentCall::OnboardingComplete => now(Ok(core.changed(accounts.complete_onboarding()))),
+            AgentCall::Limits => later(async move { accounts.limits().await }),
+            AgentCall::Models { provider } => now(accounts.models(provider.as_deref())),
             AgentCall::SelectModel(choice) => core.select(choice),
             AgentCall::RoutingProviders(model) => {
                 let model = model.into_owned();
-                later(async move { desk.routing_providers(&model).await })
+                later(async move { accounts.routing_providers(&model).await })
             }
             AgentCall::HistoryList { limit, cursor } => {
                 let core = Arc::clone(core);
@@ -105,67 +106,67 @@ impl Agent for Conversations {
                 reading(move || Ok(core.look_for_skills()))
             }
             AgentCall::Tools => {
-                let (core, asker) = (Arc::clone(core), Asker::of(context));
+                let (core, requester) = (Arc::clone(core), Requester::of(context));
                 later(async move {
                     core.bench.ready().await;
-                    Ok(core.toolset(&asker).await.list())
+                    Ok(core.toolset(&requester).await.list())
                 })
             }
             AgentCall::Debug { everything } => {
-                core.house().debug = everything;
-                now(told(&serde_json::json!({"super_debug": everything})))
+                core.shared().debug = everything;
+                now(json_answer(&serde_json::json!({"super_debug": everything})))
             }
             AgentCall::Shutdown { reason } => {
                 core.shut_down(reason.as_deref().unwrap_or("shutdown"));
-                now(told(&ShuttingDown { accepted: true, reason: reason.as_deref() }))
+                now(json_answer(&ShuttingDown { accepted: true, reason: reason.as_deref() }))
             }
             AgentCall::CanApprove => {
                 core.followers.approves(context.caller);
-                now(told(&serde_json::json!({"accepted": true})))
+                now(json_answer(&serde_json::json!({"accepted": true})))
             }
         }
     }
 
     fn left(&self, session: SessionId) {
-        self.core.followers.leaves(session);
+        self.core.followers.remove(session);
         if !self.core.followers.can_approve() {
-            self.core.each(|session, scene| session.left_alone(scene));
+            self.core.each(|session, step_context| session.approvers_left(step_context));
         }
     }
 
     fn closing(&self) -> Settling {
         let core = Arc::clone(&self.core);
         Box::pin(async move {
-            core.each(|session, scene| session.shut(scene));
+            core.each(|session, step_context| session.shut_down(step_context));
             let mut runners = core.runners.subscribe();
             // Jobs that have not ended within the grace period end with their tools.
             let _ = tokio::time::timeout(GRACE, runners.wait_for(|running| *running == 0)).await;
             core.bench.close().await;
             // Releases the chats, so that another process can continue them.
-            core.house().sessions.values_mut().for_each(|room| room.claim = None);
+            core.shared().sessions.values_mut().for_each(|entry| entry.claim = None);
         })
     }
 }
 
 impl Core {
     /// Runs one step of a session that a client named. The answer is available immediately.
-    pub(super) fn quick<T>(
+    pub(super) fn step_now<T>(
         self: &Arc<Self>,
         id: &str,
-        act: impl FnOnce(&mut Session, &mut Scene<'_>) -> T,
+        act: impl FnOnce(&mut Session, &mut StepContext<'_>) -> T,
     ) -> Result<T, Failure> {
         self.is_known(id)?;
         let (answer, work) = self.step(id, act)?;
-        self.labour(id, work);
+        self.spawn_work(id, work);
         Ok(answer)
     }
 
     /// Runs the same step for every session.
-    fn each(self: &Arc<Self>, act: impl Fn(&mut Session, &mut Scene<'_>)) {
-        let ids = self.house().order.clone();
+    fn each(self: &Arc<Self>, act: impl Fn(&mut Session, &mut StepContext<'_>)) {
+        let ids = self.shared().order.clone();
         for id in ids {
             if let Ok(((), work)) = self.step(&id, &act) {
-                self.labour(&id, work);
+                self.spawn_work(&id, work);
             }
         }
     }
@@ -189,70 +190,73 @@ impl Core {
             || !roots.is_empty() && crate::images::is_within(&folder, roots);
         let id = new_id();
         {
-            let mut house = self.house();
-            if house.sessions.len() >= SESSIONS {
+            let mut shared = self.shared();
+            if shared.sessions.len() >= SESSIONS {
                 return Err(Failure::new(FailureKind::Busy, "too many sessions are open; delete some"));
             }
             let session = Session::new(id.clone(), title.and_then(crate::text::title), Moment::now());
-            house.sessions.insert(id.clone(), Room { is_workspace, ..Room::new(session, folder, Asker::of(context)) });
-            house.order.push(id.clone());
+            shared.sessions.insert(
+                id.clone(),
+                SessionEntry { is_workspace, ..SessionEntry::new(session, folder, Requester::of(context)) },
+            );
+            shared.order.push(id.clone());
         }
-        self.tell_state("session_created", Some(&id));
-        let (state, _) = self.step(&id, |session, scene| session.state(scene))?;
-        told(&Created { session_id: &id, state })
+        self.announce_state("session_created", Some(&id));
+        let (state, _) = self.step(&id, |session, step_context| session.state(step_context))?;
+        json_answer(&Created { session_id: &id, state })
     }
 
     fn list(&self) -> Answered {
-        let house = self.house();
-        let rooms = house.order.iter().filter_map(|id| house.sessions.get(id)).filter(|room| !room.is_leaving);
-        let brief = |room: &Room| {
-            let (created, updated) = room.session.times();
+        let shared = self.shared();
+        let entries = shared.order.iter().filter_map(|id| shared.sessions.get(id)).filter(|entry| !entry.is_leaving);
+        let brief = |entry: &SessionEntry| {
+            let (created, updated) = entry.session.times();
             Brief {
-                id: room.session.id().to_owned(),
-                title: room.session.title(),
+                id: entry.session.id().to_owned(),
+                title: entry.session.title(),
                 created_at: created.text(),
                 updated_at: updated.text(),
-                pending: room.session.is_busy(),
-                status_label: room.session.label().to_owned(),
-                message_count: room.session.message_count(),
-                folder: room.folder.display().to_string(),
+                pending: entry.session.is_busy(),
+                status_label: entry.session.label().to_owned(),
+                message_count: entry.session.message_count(),
+                folder: entry.folder.display().to_string(),
             }
         };
-        let sessions: Vec<_> = rooms.map(brief).collect();
-        told(&serde_json::json!({ "sessions": sessions }))
+        let sessions: Vec<_> = entries.map(brief).collect();
+        json_answer(&serde_json::json!({ "sessions": sessions }))
     }
 
     fn delete(self: &Arc<Self>, id: &str) -> Answer {
         let session = id.to_owned();
         self.clear(id, true, move |core| {
-            if let Some(room) = core.house().sessions.get_mut(&session) {
-                room.is_leaving = true;
+            if let Some(entry) = core.shared().sessions.get_mut(&session) {
+                entry.is_leaving = true;
             }
             // The session is removed in a step that finds it idle.
             let _ = core.step(&session, |_, _| ());
-            core.desk.forget_session(&session);
+            core.accounts.forget_session(&session);
             let (bench, gone) = (Arc::clone(&core.bench), session.clone());
             tokio::spawn(async move { bench.forget(&gone).await });
-            core.tell_state("session_deleted", None);
-            told(&Deleted { session_id: &session, deleted: true })
+            core.announce_state("session_deleted", None);
+            json_answer(&Deleted { session_id: &session, deleted: true })
         })
     }
 
     /// Starts a turn, as far as that is possible immediately, or puts the prompt into the queue.
-    fn send(self: &Arc<Self>, id: &str, prompt: Prompt, asker: Asker) -> Answered {
+    fn send(self: &Arc<Self>, id: &str, prompt: Prompt, requester: Requester) -> Answered {
         self.is_known(id)?;
-        let (sent, mut work) = self.step(id, |session, scene| session.send(prompt, scene))?;
+        let (sent, mut work) = self.step(id, |session, step_context| session.send(prompt, step_context))?;
         let sent = sent?;
-        if let Some(room) = self.house().sessions.get_mut(id) {
-            room.asker = asker;
+        if let Some(entry) = self.shared().sessions.get_mut(id) {
+            entry.requester = requester;
         }
         // The turn is prepared before the answer, so that the sender learns immediately if it cannot run.
         if let Some(Effect::Do(Job::Prepare { text, images })) = work.first() {
             let prepared = self.prepare(id, text, images);
-            work = self.step(id, |session, scene| session.prepared(prepared, scene))?.1;
+            work = self.step(id, |session, step_context| session.prepared(prepared, step_context))?.1;
         }
-        self.labour(id, work);
-        told(&Accepted { session_id: id, turn_id: &sent.turn_id, accepted: true, queued: sent.queued })
+        self.spawn_work(id, work);
+        json_answer(&Accepted { session_id: id, turn_id: &sent.turn_id, accepted: true, queued: sent.queued })
     }
 
     /// Clears the history of a session. A running turn is stopped first, and the answer waits for its end.
@@ -263,17 +267,17 @@ impl Core {
         answer: impl FnOnce(&Arc<Self>) -> Answered + Send + 'static,
     ) -> Answer {
         let (waiting, ended) = oneshot::channel();
-        if let Some(room) = self.house().sessions.get_mut(id) {
-            room.waiting.push(waiting);
+        if let Some(entry) = self.shared().sessions.get_mut(id) {
+            entry.waiting.push(waiting);
         }
-        let cleared = self.quick(id, |session, scene| {
+        let cleared = self.step_now(id, |session, step_context| {
             if queue_too {
-                session.clear_queue(scene);
+                session.clear_queue(step_context);
             }
-            session.clear(scene)
+            session.clear(step_context)
         });
-        if let Some(room) = self.house().sessions.get_mut(id) {
-            room.claim = None;
+        if let Some(entry) = self.shared().sessions.get_mut(id) {
+            entry.claim = None;
         }
         match cleared {
             Err(failure) => now(Err(failure)),
@@ -292,7 +296,7 @@ impl Core {
     /// Selects a model. If requested, the conversation is compacted for it first.
     fn select(self: &Arc<Self>, choice: ModelChoice<'_>) -> Answer {
         if !choice.compress {
-            return now(self.desk.select(&choice).map(|changed| self.changed(changed)));
+            return now(self.accounts.select(&choice).map(|changed| self.changed(changed)));
         }
         let Some(session) = choice.session.as_deref() else {
             return now(Err(refused("session_id is required when compress_immediately is true")));
@@ -307,7 +311,7 @@ impl Core {
         let core = Arc::clone(self);
         later(async move {
             let report = report.await.map_err(|_| refused("the session was deleted"))?.map_err(refused)?;
-            let selected = core.desk.select(&choice)?;
+            let selected = core.accounts.select(&choice)?;
             let result = core.changed(selected);
             Ok(with_compression(result.get(), report))
         })
@@ -315,16 +319,16 @@ impl Core {
 
     fn compress_for(self: &Arc<Self>, id: &str, choice: &ModelChoice<'_>) -> Result<Report, Failure> {
         self.is_known(id)?;
-        let chosen = self.desk.consider(choice)?;
-        let models = self.desk.ready(&chosen);
-        let has_history = self.house().sessions.get(id).is_some_and(|room| room.session.has_history());
+        let chosen = self.accounts.consider(choice)?;
+        let models = self.accounts.ready(&chosen);
+        let has_history = self.shared().sessions.get(id).is_some_and(|entry| entry.session.has_history());
         let target = match &models {
             Ok(models) => preparing::target(&chosen, &**models),
             Err(why) if has_history => return Err(refused(why)),
             Err(_) => preparing::target_of(&chosen),
         };
         let summariser = models.ok();
-        self.reported(id, summariser, Some(chosen), |session, scene| session.compress_for(target, scene))
+        self.reported(id, summariser, Some(chosen), |session, step_context| session.compress_for(target, step_context))
     }
 
     /// Starts a compaction, and returns a receiver for its result.
@@ -333,46 +337,46 @@ impl Core {
         id: &str,
         summariser: Option<Arc<dyn Models>>,
         considered: Option<Chosen>,
-        start: impl FnOnce(&mut Session, &mut Scene<'_>) -> Result<(), Failure>,
+        start: impl FnOnce(&mut Session, &mut StepContext<'_>) -> Result<(), Failure>,
     ) -> Result<Report, Failure> {
         let (waiting, report) = oneshot::channel();
         {
-            let mut house = self.house();
-            let room = house.sessions.get_mut(id).ok_or_else(|| Failure::unknown_session(id))?;
-            if room.report.is_some() {
+            let mut shared = self.shared();
+            let entry = shared.sessions.get_mut(id).ok_or_else(|| Failure::unknown_session(id))?;
+            if entry.report.is_some() {
                 return Err(refused("the conversation is being compressed already"));
             }
-            room.report = Some(waiting);
-            room.considered = considered;
+            entry.report = Some(waiting);
+            entry.considered = considered;
             if let Some(summariser) = summariser {
-                room.summariser = Some(summariser);
+                entry.summariser = Some(summariser);
             }
         }
-        let started = self.quick(id, start).and_then(|started| started);
-        if let (Err(_), Some(room)) = (&started, self.house().sessions.get_mut(id)) {
-            (room.report, room.considered) = (None, None);
+        let started = self.step_now(id, start).and_then(|started| started);
+        if let (Err(_), Some(entry)) = (&started, self.shared().sessions.get_mut(id)) {
+            (entry.report, entry.considered) = (None, None);
         }
         started.map(|()| report)
     }
 
     pub(super) fn shut_down(self: &Arc<Self>, reason: &str) {
-        self.tell_state(reason, None);
-        self.each(|session, scene| session.shut(scene));
+        self.announce_state(reason, None);
+        self.each(|session, step_context| session.shut_down(step_context));
     }
 
     pub(super) fn look_for_skills(&self) -> Box<json::RawValue> {
         let settings = &self.settings;
         let skills = Skills::scan(&settings.folder, &settings.data, settings.home.as_deref(), &settings.trusted);
         let answer = json::to_raw(&skills);
-        self.house().skills = skills;
+        self.shared().skills = skills;
         answer
     }
 }
 
-impl Room {
+impl SessionEntry {
     /// Where the tools of the session run.
-    pub(super) fn workplace(&self) -> Workplace {
-        Workplace {
+    pub(super) fn tool_context(&self) -> ToolContext {
+        ToolContext {
             session: self.session.id().to_owned(),
             folder: self.folder.clone(),
             is_workspace: self.is_workspace,
@@ -380,12 +384,12 @@ impl Room {
         }
     }
 
-    fn new(session: Session, folder: PathBuf, asker: Asker) -> Self {
+    fn new(session: Session, folder: PathBuf, requester: Requester) -> Self {
         Self {
             session,
             folder,
             is_workspace: true,
-            asker,
+            requester,
             claim: None,
             cancel: CancellationToken::new(),
             setup: None,

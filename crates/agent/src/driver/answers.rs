@@ -8,7 +8,7 @@ use gladhand_hub::Answer;
 use serde::Serialize;
 
 use super::Core;
-use crate::desk::Changed;
+use crate::account_service::Changed;
 use crate::payloads::event;
 
 /// The outcome of a call.
@@ -30,7 +30,7 @@ pub(super) fn reading(work: impl FnOnce() -> Answered + Send + 'static) -> Answe
 }
 
 /// An answer with these members.
-pub(super) fn told(answer: &impl Serialize) -> Answered {
+pub(super) fn json_answer(answer: &impl Serialize) -> Answered {
     Ok(json::to_raw(answer))
 }
 
@@ -109,7 +109,7 @@ pub(super) struct Brief {
 
 /// The maximum number of session ids in a change event. With thousands of sessions, each event would repeat all
 /// ids; `state.get` returns them all.
-const TOLD: usize = 64;
+const MAX_EVENT_SESSION_IDS: usize = 64;
 
 /// The state that all clients see.
 #[derive(Debug, Serialize)]
@@ -149,31 +149,31 @@ impl Core {
     }
 
     /// The same with a maximum number of session ids: the newest.
-    fn snapshot_with(&self, most: usize) -> Box<RawValue> {
-        let standing = self.desk.snapshot();
-        let house = self.house();
-        let is_there = |id: &&String| house.sessions.get(*id).is_some_and(|room| !room.is_leaving);
-        let count = house.order.iter().filter(is_there).count();
-        let newest = house.order.iter().filter(is_there).skip(count.saturating_sub(most));
+    fn snapshot_with(&self, max_ids: usize) -> Box<RawValue> {
+        let snapshot = self.accounts.snapshot();
+        let shared = self.shared();
+        let is_there = |id: &&String| shared.sessions.get(*id).is_some_and(|entry| !entry.is_leaving);
+        let count = shared.order.iter().filter(is_there).count();
+        let newest = shared.order.iter().filter(is_there).skip(count.saturating_sub(max_ids));
         let ids: Vec<String> = newest.cloned().collect();
         json::to_raw(&Snapshot {
-            auth: standing.auth,
-            onboarding: standing.onboarding,
-            model: standing.model,
+            auth: snapshot.auth,
+            onboarding: snapshot.onboarding,
+            model: snapshot.model,
             sessions: SessionIds { count, ids },
-            skills: SkillFolders { count: house.skills.skills.len(), directories: house.skills.directories.clone() },
+            skills: SkillFolders { count: shared.skills.skills.len(), directories: shared.skills.directories.clone() },
         })
     }
 
     /// Announces a change of the state to all clients.
-    pub(super) fn tell_state(&self, reason: &str, session_id: Option<&str>) {
-        let changed = StateChanged { reason, session_id, snapshot: self.snapshot_with(TOLD) };
-        self.followers.tell(&event("state.changed", &changed));
+    pub(super) fn announce_state(&self, reason: &str, session_id: Option<&str>) {
+        let changed = StateChanged { reason, session_id, snapshot: self.snapshot_with(MAX_EVENT_SESSION_IDS) };
+        self.followers.emit(&event("state.changed", &changed));
     }
 
     /// Announces a change, and returns the result for the caller.
     pub(super) fn changed(&self, changed: Changed) -> Box<RawValue> {
-        self.tell_state(changed.reason, None);
+        self.announce_state(changed.reason, None);
         changed.result
     }
 }

@@ -8,7 +8,7 @@ use gladhand_hub::Answer;
 use serde::Serialize;
 
 use super::agent::Report;
-use super::answers::{Answered, later, now, reading, refused, told};
+use super::answers::{Answered, json_answer, later, now, reading, refused};
 use super::{Core, preparing};
 use crate::text;
 
@@ -41,13 +41,13 @@ impl Core {
         }
         let mut words = line.split_whitespace();
         let command = words.next().unwrap_or_default().to_lowercase();
-        let desk = Arc::clone(&self.desk);
+        let accounts = Arc::clone(&self.accounts);
         match &*command {
-            "/auth" => handled(told(&Auth { auth_status: desk.auth_status(), hint: AUTH_HINT })),
-            "/onboarding" => handled(Ok(desk.onboarding())),
+            "/auth" => handled(json_answer(&Auth { auth_status: accounts.auth_status(), hint: AUTH_HINT })),
+            "/onboarding" => handled(Ok(accounts.onboarding())),
             "/forgeteverything" => self.forget_everything(id),
             "/model" => handled(self.model(id)),
-            "/limits" => later(async move { desk.limits().await.map(|limits| output(&limits)) }),
+            "/limits" => later(async move { accounts.limits().await.map(|limits| output(&limits)) }),
             "/history" => self.history(id, words.next()),
             "/compress" => match self.compress(id) {
                 Err(failure) => now(Err(failure)),
@@ -61,21 +61,21 @@ impl Core {
                 reading(move || Ok(output(&core.look_for_skills())))
             }
             "/tools" => {
-                let asker = self.house().sessions.get(id).map(|room| room.asker.clone());
+                let requester = self.shared().sessions.get(id).map(|entry| entry.requester.clone());
                 let (core, id) = (Arc::clone(self), id.to_owned());
                 later(async move {
-                    let asker = asker.ok_or_else(|| Failure::unknown_session(&id))?;
+                    let requester = requester.ok_or_else(|| Failure::unknown_session(&id))?;
                     core.bench.ready().await;
-                    Ok(output(&core.toolset(&asker).await.list()))
+                    Ok(output(&core.toolset(&requester).await.list()))
                 })
             }
-            "/clear" => self.clear(id, false, |_| told(&CLEARED).map(|cleared| output(&cleared))),
-            "/help" => handled(told(&help())),
+            "/clear" => self.clear(id, false, |_| json_answer(&CLEARED).map(|cleared| output(&cleared))),
+            "/help" => handled(json_answer(&help())),
             "/quit" | "/exit" => {
                 self.shut_down("quit_command");
                 handled(Ok(json::raw(r#"{"shutting_down":true}"#.to_owned())))
             }
-            unknown => handled(told(&serde_json::json!({"error": format!("unknown command: {unknown}")}))),
+            unknown => handled(json_answer(&serde_json::json!({"error": format!("unknown command: {unknown}")}))),
         }
     }
 
@@ -91,14 +91,14 @@ impl Core {
             #[serde(skip_serializing_if = "Option::is_none")]
             trouble: Option<String>,
         }
-        let chosen = self.desk.chosen(Some(id));
-        let trouble = if chosen.provider.is_none() { self.desk.trouble() } else { None };
-        told(&Model {
+        let chosen = self.accounts.chosen(Some(id));
+        let trouble = if chosen.provider.is_none() { self.accounts.trouble() } else { None };
+        json_answer(&Model {
             selected_model: chosen.model,
             selected_provider: chosen.provider,
             selected_thinking: chosen.thinking,
             selected_openrouter_provider: chosen.routing,
-            available: self.desk.models(None)?,
+            available: self.accounts.models(None)?,
             trouble,
         })
     }
@@ -107,9 +107,9 @@ impl Core {
     fn forget_everything(self: &Arc<Self>, id: &str) -> Answer {
         let session = id.to_owned();
         self.clear(id, true, move |core| {
-            let changed = core.desk.forget_everything()?;
-            core.quick(&session, |it, scene| {
-                it.note(scene, "all local config was cleared. onboarding restarted.");
+            let changed = core.accounts.forget_everything()?;
+            core.step_now(&session, |it, context| {
+                it.note(context, "all local config was cleared. onboarding restarted.");
             })?;
             Ok(output(&core.changed(changed)))
         })
@@ -127,11 +127,11 @@ impl Core {
     }
 
     fn compress(self: &Arc<Self>, id: &str) -> Result<Report, Failure> {
-        let chosen = self.desk.chosen(Some(id));
-        let models = self.desk.ready(&chosen);
+        let chosen = self.accounts.chosen(Some(id));
+        let models = self.accounts.ready(&chosen);
         let models = models.map_err(|_| refused("select a model first before running /compress"))?;
         let target = preparing::target(&chosen, &*models);
-        self.reported(id, Some(models), None, |session, scene| session.compress(target, scene))
+        self.reported(id, Some(models), None, |session, context| session.compress(target, context))
     }
 }
 

@@ -34,12 +34,12 @@ impl Followers {
     }
 
     /// Removes a client that has disconnected.
-    pub(super) fn leaves(&self, session: SessionId) {
+    pub(super) fn remove(&self, session: SessionId) {
         self.lock().retain(|follower| follower.caller.session() != session);
     }
 
     /// Sends an event to all clients.
-    pub(super) fn tell(&self, event: &AgentEvent) {
+    pub(super) fn emit(&self, event: &AgentEvent) {
         self.lock().iter().for_each(|follower| follower.caller.event(event.clone()));
     }
 

@@ -33,12 +33,12 @@ pub use policy::{LivePolicy, Policy, Rule};
 use self::followers::Followers;
 use self::preparing::Setup;
 use self::toolset::Toolset;
+use crate::account_service::AccountService;
 use crate::accounts::Chosen;
 use crate::chats::{Chats, Claim};
-use crate::desk::Desk;
 use crate::moment::Moment;
 use crate::payloads::CompactionReport;
-use crate::session::{Effect, Scales, Scene, Session, ToolTotals};
+use crate::session::{Effect, RequestSizes, Session, StepContext, ToolTotals};
 use crate::skills::{Skills, TrustedFiles};
 
 /// The settings of the agent.
@@ -71,19 +71,19 @@ pub struct Conversations {
 
 impl Conversations {
     /// Creates an agent with these accounts and tools.
-    pub fn new(settings: AgentSettings, desk: Arc<dyn Desk>, bench: Arc<dyn Bench>) -> Self {
+    pub fn new(settings: AgentSettings, accounts: Arc<dyn AccountService>, bench: Arc<dyn Bench>) -> Self {
         let skills = Skills::scan(&settings.folder, &settings.data, settings.home.as_deref(), &settings.trusted);
         let core = Core {
             chats: Chats::new(&settings.data),
             followers: Followers::default(),
-            house: Mutex::new(House { skills, ..House::default() }),
+            shared: Mutex::new(Shared { skills, ..Shared::default() }),
             runners: watch::Sender::new(0),
             hub: OnceLock::new(),
             settings,
-            desk,
+            accounts,
             bench,
         };
-        core.weigh_tools(&core.known_tools());
+        core.update_tool_totals(&core.known_tools());
         Self { core: Arc::new(core) }
     }
 
@@ -92,7 +92,7 @@ impl Conversations {
         if self.core.hub.set(hub).is_err() {
             tracing::warn!("the agent has a hub already");
         }
-        self.core.weigh_tools(&self.core.known_tools());
+        self.core.update_tool_totals(&self.core.known_tools());
     }
 }
 
@@ -100,20 +100,20 @@ impl Conversations {
 #[derive(Debug)]
 pub(super) struct Core {
     settings: AgentSettings,
-    desk: Arc<dyn Desk>,
+    accounts: Arc<dyn AccountService>,
     bench: Arc<dyn Bench>,
     hub: OnceLock<Hub>,
     chats: Chats,
     followers: Followers,
-    house: Mutex<House>,
+    shared: Mutex<Shared>,
     /// The number of running tasks.
     runners: watch::Sender<usize>,
 }
 
 /// The mutable state.
 #[derive(Debug, Default)]
-struct House {
-    sessions: HashMap<String, Room>,
+struct Shared {
+    sessions: HashMap<String, SessionEntry>,
     /// The session ids, in order of creation.
     order: Vec<String>,
     last_message: u64,
@@ -124,7 +124,7 @@ struct House {
 
 /// A session and its resources.
 #[derive(Debug)]
-struct Room {
+struct SessionEntry {
     session: Session,
     folder: PathBuf,
     /// Whether file tools can use the folder without approval.
@@ -139,7 +139,7 @@ struct Room {
     summariser: Option<Arc<dyn Models>>,
     /// The model that the conversation is being compacted for, before it is selected.
     considered: Option<Chosen>,
-    asker: Asker,
+    requester: Requester,
     /// The lock on the chat that the session writes.
     claim: Option<Claim>,
     /// Callers that wait for the end of the running turn.
@@ -152,13 +152,13 @@ struct Room {
 
 /// The peer on whose behalf tools of the hub are called.
 #[derive(Debug, Clone)]
-pub(super) struct Asker {
+pub(super) struct Requester {
     agreement: Arc<Agreement>,
     /// The principal and its scopes.
     terms: Terms<'static>,
 }
 
-impl Asker {
+impl Requester {
     fn of(context: &Context<'_>) -> Self {
         Self { agreement: Arc::clone(context.agreement), terms: context.terms.on_behalf() }
     }
@@ -169,38 +169,39 @@ impl Core {
     fn step<T>(
         &self,
         id: &str,
-        act: impl FnOnce(&mut Session, &mut Scene<'_>) -> T,
+        act: impl FnOnce(&mut Session, &mut StepContext<'_>) -> T,
     ) -> Result<(T, Vec<Effect>), Failure> {
-        let provider = self.desk.chosen(Some(id)).provider;
-        let mut house = self.house();
-        let tools = house.tools;
-        let considered = house.sessions.get(id).and_then(|room| room.considered.as_ref());
+        let provider = self.accounts.chosen(Some(id)).provider;
+        let mut shared = self.shared();
+        let tools = shared.tools;
+        let considered = shared.sessions.get(id).and_then(|entry| entry.considered.as_ref());
         let provider = considered.map_or(provider, |considered| considered.provider.clone());
-        let scales = Scales { provider, pinned: preparing::pinned(self.desk.searches()), tools };
-        self.step_in(&mut house, id, scales, act)
+        let request_sizes = RequestSizes { provider, pinned: preparing::pinned(self.accounts.searches()), tools };
+        self.step_in(&mut shared, id, request_sizes, act)
     }
 
     /// Runs a step that estimates no tokens, so it does not look up the selected model. Such steps are frequent.
-    fn light_step(&self, id: &str, act: impl FnOnce(&mut Session, &mut Scene<'_>)) {
+    fn light_step(&self, id: &str, act: impl FnOnce(&mut Session, &mut StepContext<'_>)) {
         // If the session is gone, there is nothing to do.
-        let _ = self.step_in(&mut self.house(), id, Scales::default(), act);
+        let _ = self.step_in(&mut self.shared(), id, RequestSizes::default(), act);
     }
 
     fn step_in<T>(
         &self,
-        house: &mut House,
+        shared: &mut Shared,
         id: &str,
-        scales: Scales,
-        act: impl FnOnce(&mut Session, &mut Scene<'_>) -> T,
+        request_sizes: RequestSizes,
+        act: impl FnOnce(&mut Session, &mut StepContext<'_>) -> T,
     ) -> Result<(T, Vec<Effect>), Failure> {
-        let House { sessions, last_message, debug, order, .. } = house;
-        let room = sessions.get_mut(id).ok_or_else(|| Failure::unknown_session(id))?;
+        let Shared { sessions, last_message, debug, order, .. } = shared;
+        let entry = sessions.get_mut(id).ok_or_else(|| Failure::unknown_session(id))?;
         let (now, mut new_id) = (Moment::now(), new_id);
-        let mut scene = Scene { now, last_message, new_id: &mut new_id, scales, debug: *debug, effects: Vec::new() };
-        let result = act(&mut room.session, &mut scene);
-        let effects = scene.effects;
-        let work = self.perform_now(room, effects);
-        if room.is_leaving && !room.session.is_busy() {
+        let mut context =
+            StepContext { now, last_message, new_id: &mut new_id, request_sizes, debug: *debug, effects: Vec::new() };
+        let result = act(&mut entry.session, &mut context);
+        let effects = context.effects;
+        let work = self.perform_now(entry, effects);
+        if entry.is_leaving && !entry.session.is_busy() {
             sessions.remove(id);
             order.retain(|other| other != id);
         }
@@ -209,22 +210,22 @@ impl Core {
 
     /// Performs immediate effects, in order. This happens under the lock, so the events of one session keep their
     /// order.
-    fn perform_now(&self, room: &mut Room, effects: Vec<Effect>) -> Vec<Effect> {
+    fn perform_now(&self, entry: &mut SessionEntry, effects: Vec<Effect>) -> Vec<Effect> {
         let mut work = Vec::new();
         for effect in effects {
             match effect {
-                Effect::Tell(event) => self.followers.tell(&event),
-                Effect::Cancel => room.cancel.cancel(),
+                Effect::Emit(event) => self.followers.emit(&event),
+                Effect::Cancel => entry.cancel.cancel(),
                 Effect::Ended => {
-                    room.cancel = CancellationToken::new();
-                    for waiting in room.waiting.drain(..) {
+                    entry.cancel = CancellationToken::new();
+                    for waiting in entry.waiting.drain(..) {
                         // The caller may have stopped waiting.
                         let _ = waiting.send(());
                     }
                 }
                 Effect::Report(report) => {
-                    room.considered = None;
-                    if let Some(waiting) = room.report.take() {
+                    entry.considered = None;
+                    if let Some(waiting) = entry.report.take() {
                         let _ = waiting.send(report);
                     }
                 }
@@ -236,13 +237,13 @@ impl Core {
 
     /// Whether a client may use this session.
     fn is_known(&self, id: &str) -> Result<(), Failure> {
-        let house = self.house();
-        let is_there = house.sessions.get(id).is_some_and(|room| !room.is_leaving);
+        let shared = self.shared();
+        let is_there = shared.sessions.get(id).is_some_and(|entry| !entry.is_leaving);
         if is_there { Ok(()) } else { Err(Failure::unknown_session(id)) }
     }
 
-    fn house(&self) -> MutexGuard<'_, House> {
-        self.house.lock().unwrap_or_else(PoisonError::into_inner)
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,9 +6,9 @@ use gladhand_core::wire::invisible::strip;
 use gladhand_hub::policy::Invisible;
 use gladhand_models::Models;
 
-use super::{Asker, Core};
+use super::{Core, Requester};
 use crate::accounts::Chosen;
-use crate::images::{self, Places};
+use crate::images::{self, ImageFolders};
 use crate::instructions;
 use crate::moment::Moment;
 use crate::payloads::PendingImage;
@@ -21,26 +21,28 @@ pub(super) struct Setup {
     pub(super) models: Arc<dyn Models>,
     pub(super) chosen: Chosen,
     pub(super) instructions: String,
-    pub(super) asker: Asker,
+    pub(super) requester: Requester,
 }
 
 impl Core {
     /// Checks whether a turn can run, and prepares it.
     pub(super) fn prepare(&self, id: &str, text: &str, images: &[PendingImage]) -> Result<Prepared, NotReady> {
-        let Some((folder, asker)) = self.house().sessions.get(id).map(|room| (room.folder.clone(), room.asker.clone()))
+        let Some((folder, requester)) =
+            self.shared().sessions.get(id).map(|entry| (entry.folder.clone(), entry.requester.clone()))
         else {
             return Err(NotReady::NoModel(format!("unknown session: {id}")));
         };
         let home = self.settings.home.as_deref();
-        let images = images::load(images, Places { folder: &folder, home, roots: &self.settings.roots }, Moment::now());
+        let images =
+            images::load(images, ImageFolders { folder: &folder, home, roots: &self.settings.roots }, Moment::now());
         let images = images.map_err(NotReady::BadImage)?;
-        let chosen = self.desk.chosen(Some(id));
-        let models = self.desk.ready(&chosen).map_err(NotReady::NoModel)?;
+        let chosen = self.accounts.chosen(Some(id));
+        let models = self.accounts.ready(&chosen).map_err(NotReady::NoModel)?;
         let target = target(&chosen, &*models);
         let skills = Skills::scan(&folder, &self.settings.data, home, &self.settings.trusted);
         let named = skills.named_in(text);
         let shown = folder.display().to_string();
-        let instructions = instructions::instructions(self.desk.searches(), &shown, &skills.skills, &named);
+        let instructions = instructions::instructions(self.accounts.searches(), &shown, &skills.skills, &named);
         // Other people write skills. A turn cannot run without instructions, so invisible text is stripped in both
         // strict modes.
         let instructions = match self.invisible() {
@@ -49,15 +51,15 @@ impl Core {
         };
         let named = named.iter().map(|skill| skill.name.clone()).collect();
         if !text.is_empty() {
-            self.desk.remember_prompt(text);
+            self.accounts.remember_prompt(text);
         }
         let unsaved = self.chats.is_writable().err().map(|error| error.to_string());
-        let setup = Setup { models: Arc::clone(&models), chosen, instructions, asker };
-        let mut house = self.house();
-        house.skills = skills;
-        if let Some(room) = house.sessions.get_mut(id) {
-            room.setup = Some(Arc::new(setup));
-            room.summariser = Some(models);
+        let setup = Setup { models: Arc::clone(&models), chosen, instructions, requester };
+        let mut shared = self.shared();
+        shared.skills = skills;
+        if let Some(entry) = shared.sessions.get_mut(id) {
+            entry.setup = Some(Arc::new(setup));
+            entry.summariser = Some(models);
         }
         Ok(Prepared { target, images, skills: named, unsaved })
     }
@@ -65,15 +67,15 @@ impl Core {
 
 impl Core {
     /// Collects the tools of a turn. Waits for tools that are not loaded yet, unless the turn is stopped.
-    pub(super) async fn lay_out_tools(&self, id: &str) {
-        let found = self.look(id, |room| Some((room.setup.clone()?, room.cancel.clone())));
+    pub(super) async fn collect_tools(&self, id: &str) {
+        let found = self.with_entry(id, |entry| Some((entry.setup.clone()?, entry.cancel.clone())));
         let Some((setup, cancel)) = found else { return };
-        let lay_out = async {
+        let collect = async {
             self.bench.ready().await;
-            self.put_tools(id, &setup).await;
+            self.set_tools(id, &setup).await;
         };
         tokio::select! {
-            () = lay_out => {}
+            () = collect => {}
             () = cancel.cancelled() => {}
         }
     }
@@ -83,19 +85,19 @@ impl Core {
     /// Collects the tools again if the workbench has changed during the turn. A tool that a model made is then
     /// subject to its own policy decision.
     pub(super) async fn renew_tools(&self, id: &str) {
-        let found = self.look(id, |room| Some((room.setup.clone()?, room.toolset.clone()?)));
+        let found = self.with_entry(id, |entry| Some((entry.setup.clone()?, entry.toolset.clone()?)));
         if let Some((setup, toolset)) = found
             && !toolset.is_current(&self.bench.tools())
         {
-            self.put_tools(id, &setup).await;
+            self.set_tools(id, &setup).await;
         }
     }
 
-    async fn put_tools(&self, id: &str, setup: &Setup) {
-        let toolset = self.toolset(&setup.asker).await;
-        self.weigh_tools(&toolset);
-        if let Some(room) = self.house().sessions.get_mut(id) {
-            room.toolset = Some(Arc::new(toolset));
+    async fn set_tools(&self, id: &str, setup: &Setup) {
+        let toolset = self.toolset(&setup.requester).await;
+        self.update_tool_totals(&toolset);
+        if let Some(entry) = self.shared().sessions.get_mut(id) {
+            entry.toolset = Some(Arc::new(toolset));
         }
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use gladhand_core::operations::Failure;
 use serde::Serialize;
 
-use super::answers::{Answered, refused, told};
+use super::answers::{Answered, json_answer, refused};
 use super::{Core, new_id};
-use crate::chats::{Claim, taken_up};
+use crate::chats::{Claim, chat_of};
 use crate::moment::Moment;
 use crate::payloads::{ChatMessage, ChatSummary};
 use crate::session::Chat;
@@ -50,7 +50,7 @@ impl Core {
         let rest = all.get(cursor..).unwrap_or_default();
         let sessions = &rest[..rest.len().min(limit)];
         let next_cursor = (sessions.len() < rest.len()).then_some(cursor + sessions.len());
-        told(&Listed { total: all.len(), cursor, limit, sessions, next_cursor })
+        json_answer(&Listed { total: all.len(), cursor, limit, sessions, next_cursor })
     }
 
     /// One chat.
@@ -64,40 +64,40 @@ impl Core {
             (false, None, Some(id)) => self.matching(&id)?,
             (false, None, None) => return Err(refused("history.get requires one of: id, last, rollout_path")),
         };
-        told(&Shown { summary, messages })
+        json_answer(&Shown { summary, messages })
     }
 
     /// Continues a saved chat in a session.
     pub(super) fn resume(self: &Arc<Self>, id: &str, which: &str) -> Answered {
         let (summary, messages) = if which == "last" { self.newest()? } else { self.matching(which)? };
-        let (chat, claim) = self.take_up(id, &summary);
+        let (chat, claim) = self.claim_or_copy(id, &summary);
         let (provider, copy) = (summary.provider.clone(), (chat.id != summary.id).then(|| chat.id.clone()));
-        let resumed = self.quick(id, |session, scene| {
+        let resumed = self.step_now(id, |session, context| {
             if session.is_busy() {
                 return Err(refused("session is busy; interrupt it before another chat is resumed"));
             }
-            session.resume(chat, provider, messages, scene);
+            session.resume(chat, provider, messages, context);
             if copy.is_some() {
-                session.note(scene, "this chat is open elsewhere: it continues here as a copy");
+                session.note(context, "this chat is open elsewhere: it continues here as a copy");
             }
             Ok(())
         })?;
         resumed?;
-        if let (Some(claim), Some(room)) = (claim, self.house().sessions.get_mut(id)) {
-            room.claim = Some(claim);
+        if let (Some(claim), Some(entry)) = (claim, self.shared().sessions.get_mut(id)) {
+            entry.claim = Some(claim);
         }
         let routing = summary.open_router_provider.as_deref();
-        let reason = self.desk.resume(&summary.provider, &summary.model, summary.thinking_level, routing);
-        self.tell_state(reason, None);
-        told(&Resumed { resumed: &summary.id, copy: copy.as_deref() })
+        let reason = self.accounts.resume(&summary.provider, &summary.model, summary.thinking_level, routing);
+        self.announce_state(reason, None);
+        json_answer(&Resumed { resumed: &summary.id, copy: copy.as_deref() })
     }
 
     /// The chat for a session that resumes: the saved one, or a copy if another session writes it.
-    fn take_up(&self, id: &str, summary: &ChatSummary) -> (Chat, Option<Claim>) {
-        let chat = taken_up(summary);
+    fn claim_or_copy(&self, id: &str, summary: &ChatSummary) -> (Chat, Option<Claim>) {
+        let chat = chat_of(summary);
         let path = Path::new(&chat.path);
         let is_ours =
-            self.house().sessions.get(id).is_some_and(|room| room.claim.as_ref().is_some_and(|it| it.is_on(path)));
+            self.shared().sessions.get(id).is_some_and(|entry| entry.claim.as_ref().is_some_and(|it| it.is_on(path)));
         if is_ours {
             return (chat, None);
         }

@@ -8,22 +8,22 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gladhand_agent_tools::{Ran, Run};
 use gladhand_core::wire::RawValue;
-use gladhand_models::{Listener, ModelError, Piece, Round, Said, Segment, Thinking};
+use gladhand_models::{HistoryItem, Listener, ModelError, Piece, Round, Segment, Thinking};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::toolset::{failed, forbidden, shallow};
-use super::{Core, Room};
+use super::{Core, SessionEntry};
 use crate::instructions;
 use crate::payloads::{Debugged, event};
 use crate::session::{Chat, ChatFile, Effect, Entry, Job, Target, ToolIdentity, Wanted};
 
 /// How long a cancelled tool may take to return its result.
-const PATIENCE: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where the tools of a session run.
 #[derive(Debug, Clone)]
-pub(super) struct Workplace {
+pub(super) struct ToolContext {
     pub(super) session: String,
     pub(super) folder: PathBuf,
     /// Whether file tools can use the folder without approval.
@@ -31,7 +31,7 @@ pub(super) struct Workplace {
     pub(super) cancel: CancellationToken,
 }
 
-impl Workplace {
+impl ToolContext {
     /// The run request for a workbench tool, with the paths that were approved. `None` for other tools.
     pub(super) fn run<'a>(&'a self, call: &'a Wanted) -> Option<Run<'a>> {
         let ToolIdentity::Workbench { name, edition } = &call.tool else { return None };
@@ -51,7 +51,7 @@ impl Workplace {
 
 impl Core {
     /// Starts a task that performs this work for a session.
-    pub(super) fn labour(self: &Arc<Self>, id: &str, work: Vec<Effect>) {
+    pub(super) fn spawn_work(self: &Arc<Self>, id: &str, work: Vec<Effect>) {
         if work.is_empty() {
             return;
         }
@@ -64,7 +64,7 @@ impl Core {
                     Effect::Journal(chat, entry) => core.write_journal(&id, chat, entry).await,
                     Effect::Keep(file) => core.keep(&id, file).await,
                     Effect::Do(job) => work.extend(core.perform_or_end(&id, job).await),
-                    Effect::Tell(_) | Effect::Cancel | Effect::Ended | Effect::Report(_) => {}
+                    Effect::Emit(_) | Effect::Cancel | Effect::Ended | Effect::Report(_) => {}
                 }
             }
             core.runners.send_modify(|running| *running -= 1);
@@ -73,12 +73,12 @@ impl Core {
 
     /// Performs a job. If it panics, the turn ends; otherwise the session would wait for its result for ever.
     async fn perform_or_end(self: &Arc<Self>, id: &str, job: Job) -> Vec<Effect> {
-        let turn = self.look(id, |room| room.session.turn_id().map(ToOwned::to_owned));
+        let turn = self.with_entry(id, |entry| entry.session.turn_id().map(ToOwned::to_owned));
         let (core, session) = (Arc::clone(self), id.to_owned());
         let performed = tokio::spawn(async move { core.perform(&session, job).await }).await;
         performed.unwrap_or_else(|error| {
             tracing::error!(%error, "a step of a turn panicked");
-            let ended = self.step(id, |session, scene| session.broke(turn, scene));
+            let ended = self.step(id, |session, context| session.step_panicked(turn, context));
             ended.map(|((), work)| work).unwrap_or_default()
         })
     }
@@ -90,31 +90,31 @@ impl Core {
                 let (core, session) = (Arc::clone(self), id.to_owned());
                 let prepared = tokio::task::spawn_blocking(move || core.prepare(&session, &text, &images)).await;
                 let prepared = prepared.unwrap_or_else(|_| Err(broken("preparing the turn")));
-                self.step(id, |session, scene| session.prepared(prepared, scene))
+                self.step(id, |session, context| session.prepared(prepared, context))
             }
             Job::Begin => {
                 // The caller gets its answer first.
                 tokio::task::yield_now().await;
-                self.lay_out_tools(id).await;
-                self.step(id, |session, scene| session.begin(scene))
+                self.collect_tools(id).await;
+                self.step(id, |session, context| session.begin(context))
             }
-            Job::Summarise { target, said } => {
-                let summary = self.summarise(id, target, said).await;
-                self.step(id, |session, scene| session.summarised(summary, scene))
+            Job::Summarise { target, history } => {
+                let summary = self.summarise(id, target, history).await;
+                self.step(id, |session, context| session.summarised(summary, context))
             }
-            Job::Round { number, said } => {
-                let ended = self.round(id, number, said).await;
-                self.step(id, |session, scene| session.round_ended(ended, scene))
+            Job::Round { number, history } => {
+                let ended = self.round(id, number, history).await;
+                self.step(id, |session, context| session.round_ended(ended, context))
             }
             Job::Decide(call) => {
                 let call = self.decide(id, call).await;
-                self.step(id, |session, scene| session.decided(call, scene))
+                self.step(id, |session, context| session.decided(call, context))
             }
             Job::Run(call) => {
                 let ran = shallow(self.run_tool(id, call).await);
                 // A tool may have created other tools.
                 self.renew_tools(id).await;
-                self.step(id, |session, scene| session.ran(ran, scene))
+                self.step(id, |session, context| session.ran(ran, context))
             }
             Job::Save(file) => {
                 let (core, session) = (Arc::clone(self), id.to_owned());
@@ -125,19 +125,24 @@ impl Core {
                 let saved = tokio::task::spawn_blocking(saving).await;
                 let saved = saved.unwrap_or_else(|_| Err(std::io::Error::other("writing failed unexpectedly")));
                 let saved = saved.map_err(|error| error.to_string());
-                self.step(id, |session, scene| session.saved(saved, scene))
+                self.step(id, |session, context| session.saved(saved, context))
             }
         };
         stepped.map(|((), work)| work).unwrap_or_default()
     }
 
     /// Sends one request to the model of the turn.
-    async fn round(self: &Arc<Self>, id: &str, number: u32, said: Vec<Said>) -> Result<Vec<Wanted>, ModelError> {
-        let found = self.look(id, |room| {
-            let turn = room.session.turn_id()?.to_owned();
-            Some((room.setup.clone()?, room.toolset.clone()?, room.workplace(), turn))
+    async fn round(
+        self: &Arc<Self>,
+        id: &str,
+        number: u32,
+        history: Vec<HistoryItem>,
+    ) -> Result<Vec<Wanted>, ModelError> {
+        let found = self.with_entry(id, |entry| {
+            let turn = entry.session.turn_id()?.to_owned();
+            Some((entry.setup.clone()?, entry.toolset.clone()?, entry.tool_context(), turn))
         });
-        let Some((setup, toolset, place, turn)) = found else {
+        let Some((setup, toolset, tool_context, turn)) = found else {
             return Err(ModelError::Cancelled);
         };
         let chosen = &setup.chosen;
@@ -148,17 +153,24 @@ impl Core {
             thinking: chosen.thinking,
             routing: routing(&chosen.routing),
             instructions: setup.instructions.clone(),
-            said,
+            history,
             tools: Arc::clone(&toolset.offers),
         };
-        let hearing = Hearing { core: Arc::clone(self), id: id.to_owned(), turn };
-        let heard = ask(setup.models.clone(), round, hearing, place.cancel.clone()).await?.0;
-        Ok(heard.calls.into_iter().map(|call| toolset.wanted(call)).collect())
+        let listener = TurnListener { core: Arc::clone(self), id: id.to_owned(), turn };
+        let result = ask(setup.models.clone(), round, listener, tool_context.cancel.clone()).await?.0;
+        Ok(result.calls.into_iter().map(|call| toolset.requested(call)).collect())
     }
 
     /// Summarizes a conversation.
-    async fn summarise(self: &Arc<Self>, id: &str, target: Target, said: Vec<Said>) -> Result<String, String> {
-        let Some((models, cancel)) = self.look(id, |room| Some((room.summariser.clone()?, room.cancel.clone()))) else {
+    async fn summarise(
+        self: &Arc<Self>,
+        id: &str,
+        target: Target,
+        history: Vec<HistoryItem>,
+    ) -> Result<String, String> {
+        let Some((models, cancel)) =
+            self.with_entry(id, |entry| Some((entry.summariser.clone()?, entry.cancel.clone())))
+        else {
             return Err(ModelError::Cancelled.to_string());
         };
         let round = Round {
@@ -168,33 +180,34 @@ impl Core {
             thinking: Thinking::Off,
             routing: routing(&target.routing),
             instructions: instructions::SUMMARY.to_owned(),
-            said,
+            history,
             tools: Arc::from([]),
         };
-        let heard = ask(models, round, Noting::default(), cancel).await;
-        heard.map(|(_, noting)| noting.0).map_err(|error| error.to_string())
+        let result = ask(models, round, AnswerCollector::default(), cancel).await;
+        result.map(|(_, collector)| collector.0).map_err(|error| error.to_string())
     }
 
     /// Runs a tool. A tool that does not stop after cancellation is abandoned.
     async fn run_tool(self: &Arc<Self>, id: &str, call: Wanted) -> Ran {
-        let found = self.look(id, |room| Some((room.setup.clone()?, room.toolset.clone()?, room.workplace())));
-        let Some((setup, toolset, place)) = found else {
+        let found =
+            self.with_entry(id, |entry| Some((entry.setup.clone()?, entry.toolset.clone()?, entry.tool_context())));
+        let Some((setup, toolset, tool_context)) = found else {
             return failed(&call, "error", "the session is gone");
         };
         // The policy may have changed while the call waited for approval.
         if self.is_forbidden(&toolset, &call) {
             return failed(&call, "denied", &forbidden(&call));
         }
-        let (core, wanted, cancel) = (Arc::clone(self), call.clone(), place.cancel.clone());
+        let (core, requested, cancel) = (Arc::clone(self), call.clone(), tool_context.cancel.clone());
         let mut running = tokio::spawn(async move {
-            match place.run(&wanted) {
-                Some(run) => core.screened(&wanted, core.bench.run(run).await),
-                None => core.call_hub(&wanted, &setup.asker, &place).await,
+            match tool_context.run(&requested) {
+                Some(run) => core.screened(&requested, core.bench.run(run).await),
+                None => core.call_hub(&requested, &setup.requester, &tool_context).await,
             }
         });
         let late = async {
             cancel.cancelled().await;
-            tokio::time::sleep(PATIENCE).await;
+            tokio::time::sleep(STOP_TIMEOUT).await;
         };
         tokio::select! {
             ran = &mut running => ran.unwrap_or_else(|_| failed(&call, "error", "the tool failed unexpectedly")),
@@ -221,15 +234,15 @@ impl Core {
     /// Locks a chat for this session. A new chat has no other writer; a resumed one is already locked.
     fn claim(&self, id: &str, chat: &Chat) {
         let path = self.settings.data.join(&chat.path);
-        if self.look(id, |room| Some(room.claim.as_ref()?.is_on(&path))).unwrap_or_default() {
+        if self.with_entry(id, |entry| Some(entry.claim.as_ref()?.is_on(&path))).unwrap_or_default() {
             return;
         }
         let claim = self.chats.claim(chat).unwrap_or_else(|error| {
             tracing::debug!(%error, "could not lock a chat");
             None
         });
-        if let Some(room) = self.house().sessions.get_mut(id) {
-            room.claim = claim;
+        if let Some(entry) = self.shared().sessions.get_mut(id) {
+            entry.claim = claim;
         }
     }
 
@@ -238,18 +251,18 @@ impl Core {
         let written = tokio::task::spawn_blocking(move || core.chats.journal(&chat, &entry)).await;
         if let Ok(Err(error)) = written {
             let data = serde_json::json!({"message": error.to_string()});
-            self.tell_debug(id, &turn, "compaction.event_append_failed", &data);
+            self.emit_debug(id, &turn, "compaction.event_append_failed", &data);
         }
     }
 
-    fn tell_debug(&self, id: &str, turn: &str, stage: &str, data: &impl Serialize) {
+    fn emit_debug(&self, id: &str, turn: &str, stage: &str, data: &impl Serialize) {
         // Under the lock, as all events of a session.
-        let _house = self.house();
-        self.followers.tell(&event("session.debug", &Debugged { session_id: id, turn_id: Some(turn), stage, data }));
+        let _house = self.shared();
+        self.followers.emit(&event("session.debug", &Debugged { session_id: id, turn_id: Some(turn), stage, data }));
     }
 
-    pub(super) fn look<T>(&self, id: &str, at: impl FnOnce(&Room) -> Option<T>) -> Option<T> {
-        self.house().sessions.get(id).and_then(at)
+    pub(super) fn with_entry<T>(&self, id: &str, at: impl FnOnce(&SessionEntry) -> Option<T>) -> Option<T> {
+        self.shared().sessions.get(id).and_then(at)
     }
 }
 
@@ -259,11 +272,11 @@ async fn ask<L: Listener + 'static>(
     round: Round,
     mut listener: L,
     cancel: CancellationToken,
-) -> Result<(gladhand_models::Heard, L), ModelError> {
+) -> Result<(gladhand_models::RoundResult, L), ModelError> {
     let stop = cancel.clone();
     let mut asking = tokio::spawn(async move {
-        let heard = models.round(&round, &mut listener, &stop).await?;
-        Ok((heard, listener))
+        let result = models.round(&round, &mut listener, &stop).await?;
+        Ok((result, listener))
     });
     tokio::select! {
         biased;
@@ -273,8 +286,8 @@ async fn ask<L: Listener + 'static>(
             let _ = asking.await;
             Err(ModelError::Cancelled)
         }
-        heard = &mut asking => {
-            heard.unwrap_or_else(|_| Err(ModelError::Failed("the provider failed unexpectedly".to_owned())))
+        result = &mut asking => {
+            result.unwrap_or_else(|_| Err(ModelError::Failed("the provider failed unexpectedly".to_owned())))
         }
     }
 }
@@ -284,42 +297,42 @@ fn routing(word: &str) -> Option<String> {
     (!word.is_empty() && word != "any").then(|| word.to_owned())
 }
 
-fn broken(what: &str) -> crate::session::NotReady {
-    crate::session::NotReady::NoModel(format!("{what} failed unexpectedly"))
+fn broken(action: &str) -> crate::session::NotReady {
+    crate::session::NotReady::NoModel(format!("{action} failed unexpectedly"))
 }
 
 /// Receives the output of a turn's model, and applies backpressure from slow clients.
-struct Hearing {
+struct TurnListener {
     core: Arc<Core>,
     id: String,
     turn: String,
 }
 
 #[async_trait]
-impl Listener for Hearing {
+impl Listener for TurnListener {
     async fn piece(&mut self, piece: Piece) {
-        self.core.light_step(&self.id, |session, scene| session.heard(&piece, scene));
+        self.core.light_step(&self.id, |session, context| session.piece_received(&piece, context));
         self.core.followers.keeping_up().await;
     }
 
     async fn debug(&mut self, stage: &'static str, data: Box<RawValue>) {
-        if self.is_curious() {
-            self.core.tell_debug(&self.id, &self.turn, stage, &data);
+        if self.wants_debug() {
+            self.core.emit_debug(&self.id, &self.turn, stage, &data);
             self.core.followers.keeping_up().await;
         }
     }
 
-    fn is_curious(&self) -> bool {
-        self.core.house().debug
+    fn wants_debug(&self) -> bool {
+        self.core.shared().debug
     }
 }
 
 /// Collects an answer.
 #[derive(Default)]
-struct Noting(String);
+struct AnswerCollector(String);
 
 #[async_trait]
-impl Listener for Noting {
+impl Listener for AnswerCollector {
     async fn piece(&mut self, piece: Piece) {
         for segment in piece.segments {
             if let Segment::Answer(answer) = segment {
@@ -330,7 +343,7 @@ impl Listener for Noting {
 
     async fn debug(&mut self, _: &'static str, _: Box<RawValue>) {}
 
-    fn is_curious(&self) -> bool {
+    fn wants_debug(&self) -> bool {
         false
     }
 }

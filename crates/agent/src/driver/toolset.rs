@@ -14,24 +14,24 @@ use gladhand_hub::{Asking, Caller};
 use gladhand_models::{ToolOffer, WantedCall};
 
 use super::policy::{Rule, word};
-use super::runner::Workplace;
-use super::{Asker, Core};
-use crate::session::approval::nobody;
+use super::runner::ToolContext;
+use super::{Core, Requester};
+use crate::session::approval::no_approver;
 use crate::session::{ToolIdentity, ToolTotals, Verdict, Wanted};
 use crate::text;
 
 /// The maximum length of a tool name that every provider accepts.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 /// The maximum length of the number suffix that makes a name unique.
-const LONGEST_END: usize = 8;
+const MAX_SUFFIX_BYTES: usize = 8;
 
 /// The maximum nesting depth of arguments and results. JSON parsers commonly stop at 128, and events add a few
 /// levels.
-const DEEPEST: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 /// How long a turn waits for the tools of upstreams that are still starting.
-const SETTLING: Duration = Duration::from_secs(10);
+const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The tools of a turn.
 #[derive(Debug)]
@@ -53,12 +53,12 @@ struct Offered {
     description: ToolDescription,
     /// The names that policy rules can use for it.
     names: Vec<KnownName>,
-    standing: Standing,
+    priority: NamePriority,
 }
 
 /// Which tool gets a name if several want it: the first of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
+enum NamePriority {
     Workbench,
     Hub,
     /// A model made it.
@@ -69,10 +69,10 @@ enum Standing {
 
 impl Offered {
     fn of_workbench(description: ToolDescription) -> Self {
-        let standing = if description.is_made_by_model { Standing::Made } else { Standing::Workbench };
+        let priority = if description.is_made_by_model { NamePriority::Made } else { NamePriority::Workbench };
         let identity = ToolIdentity::Workbench { name: description.name.clone(), edition: description.edition };
         let names = vec![KnownName { name: description.name.clone(), is_exclusive: true }];
-        Self { identity, description, names, standing }
+        Self { identity, description, names, priority }
     }
 
     /// Annotations of an upstream are only claims. A tool of the hub counts as one that runs programs, unless a
@@ -100,8 +100,8 @@ impl Offered {
             None => Default::default(),
         };
         let yields = tool.origin.as_ref().is_some_and(|origin| origin.yields);
-        let standing = if yields { Standing::Yielding } else { Standing::Hub };
-        Self { identity: ToolIdentity::Hub { name: tool.name.clone(), upstream, own }, description, names, standing }
+        let priority = if yields { NamePriority::Yielding } else { NamePriority::Hub };
+        Self { identity: ToolIdentity::Hub { name: tool.name.clone(), upstream, own }, description, names, priority }
     }
 }
 
@@ -147,8 +147,8 @@ impl Toolset {
     }
 
     /// A call that a model requested, resolved to the tool that was offered to it. It is not decided yet.
-    pub(super) fn wanted(&self, call: WantedCall) -> Wanted {
-        let is_too_deep = json::is_deeper_than(call.input.get().as_bytes(), DEEPEST);
+    pub(super) fn requested(&self, call: WantedCall) -> Wanted {
+        let is_too_deep = json::is_deeper_than(call.input.get().as_bytes(), MAX_DEPTH);
         Wanted {
             tool: self.identity(&call.name),
             effect: word(Effect::Reads),
@@ -177,26 +177,26 @@ impl Core {
     }
 
     /// All tools that a caller may see.
-    pub(super) async fn toolset(&self, asker: &Asker) -> Toolset {
-        let hub = self.hub_tools(asker).await;
+    pub(super) async fn toolset(&self, requester: &Requester) -> Toolset {
+        let hub = self.hub_tools(requester).await;
         Toolset::of(self.bench.tools(), &hub)
     }
 
     /// Stores the size of the tool descriptions, for token estimates.
-    pub(super) fn weigh_tools(&self, toolset: &Toolset) {
+    pub(super) fn update_tool_totals(&self, toolset: &Toolset) {
         let units = |Offered { description: tool, .. }: &Offered| {
             let schema = tool.input_schema.as_ref().map_or(0, |schema| text::length(schema.get()));
             (text::length(&tool.name) + text::length(&tool.description) + schema) as u64
         };
         let totals = ToolTotals { count: toolset.tools.len() as u64, units: toolset.tools.iter().map(units).sum() };
-        self.house().tools = totals;
+        self.shared().tools = totals;
     }
 
     /// Decides a call with the current policy. If the name was unknown when the model wrote the call, it is
     /// resolved again: another tool may have created the tool meanwhile.
     pub(super) async fn decide(&self, id: &str, mut call: Wanted) -> Wanted {
-        let found = self.look(id, |room| Some((room.toolset.clone()?, room.workplace())));
-        let Some((toolset, place)) = found else { return call };
+        let found = self.with_entry(id, |entry| Some((entry.toolset.clone()?, entry.tool_context())));
+        let Some((toolset, tool_context)) = found else { return call };
         if call.is_unknown() {
             call.tool = toolset.identity(&call.provider_name);
         }
@@ -209,7 +209,7 @@ impl Core {
             call.verdict = Verdict::Refuse(too_deep(&call));
             return call;
         }
-        if let Some(run) = place.run(&call) {
+        if let Some(run) = tool_context.run(&call) {
             let reach = self.bench.reach(&run).await;
             call.reach = reach;
         }
@@ -217,7 +217,7 @@ impl Core {
             Rule::Allow => Verdict::Run,
             Rule::Deny => Verdict::Refuse(forbidden(&call)),
             Rule::Ask if self.followers.can_approve() => Verdict::Ask,
-            Rule::Ask => Verdict::Refuse(nobody(&call)),
+            Rule::Ask => Verdict::Refuse(no_approver(&call)),
         };
         call
     }
@@ -234,27 +234,27 @@ impl Core {
     }
 
     /// Calls a tool of the hub.
-    pub(super) async fn call_hub(&self, call: &Wanted, asker: &Asker, at: &Workplace) -> Ran {
+    pub(super) async fn call_hub(&self, call: &Wanted, requester: &Requester, at: &ToolContext) -> Ran {
         let ToolIdentity::Hub { name, upstream, own } = &call.tool else {
             return failed(call, "error", "it is no tool of the hub");
         };
         let Some(hub) = self.hub.get() else { return failed(call, "error", "there is no hub") };
-        let inside: Arc<dyn Caller> = Arc::new(Inside);
-        let is_same = || match hub.origin(name, &asker.terms, &asker.agreement, &inside) {
+        let internal_caller: Arc<dyn Caller> = Arc::new(InternalCaller);
+        let is_same = || match hub.origin(name, &requester.terms, &requester.agreement, &internal_caller) {
             Some(origin) => origin.upstream == *upstream && origin.own == *own,
             None => upstream.is_empty() && own.is_empty(),
         };
         if !is_same() {
             // An upstream that restarts may not have its list yet.
-            self.hub_tools(asker).await;
+            self.hub_tools(requester).await;
             if !is_same() {
                 return failed(call, "error", "the name belongs to another tool or to none by now");
             }
         }
         let arguments = std::borrow::Cow::Borrowed(&*call.input);
         let operation = Operation::CallTool(ToolCall { name: name.into(), arguments });
-        let terms = Terms { folder: Some(Arc::from(&*at.folder)), ..asker.terms.clone() };
-        let answer = hub.answer(Call { id: CallId(0), operation, terms }, &asker.agreement, &inside);
+        let terms = Terms { folder: Some(Arc::from(&*at.folder)), ..requester.terms.clone() };
+        let answer = hub.answer(Call { id: CallId(0), operation, terms }, &requester.agreement, &internal_caller);
         let outcome = tokio::select! {
             biased;
             () = at.cancel.cancelled() => return failed(call, "aborted", "the call was aborted"),
@@ -270,11 +270,11 @@ impl Core {
     /// Applies the mode for invisible text to the result of a workbench tool. The hub does so for its own tools.
     pub(super) fn screened(&self, call: &Wanted, ran: Ran) -> Ran {
         let invisible = self.invisible();
-        let said = invisible.json(ran.output).and_then(|output| {
+        let screened = invisible.json(ran.output).and_then(|output| {
             let error = ran.error.map(|error| invisible.text(error)).transpose()?;
             Ok(Ran { ok: ran.ok, output, error })
         });
-        said.unwrap_or_else(|found| failed(call, "error", &refusal("the result", &found)))
+        screened.unwrap_or_else(|found| failed(call, "error", &refusal("the result", &found)))
     }
 
     /// The mode for invisible text.
@@ -282,13 +282,13 @@ impl Core {
         self.hub.get().map(|hub| hub.invisible()).unwrap_or_default()
     }
 
-    /// The tools that the hub shows to a caller. Waits up to [`SETTLING`] for upstreams that are still starting.
-    async fn hub_tools(&self, asker: &Asker) -> Arc<[Tool]> {
+    /// The tools that the hub shows to a caller. Waits up to [`UPSTREAM_TIMEOUT`] for upstreams that are still starting.
+    async fn hub_tools(&self, requester: &Requester) -> Arc<[Tool]> {
         let Some(hub) = self.hub.get() else { return Arc::default() };
-        let inside: Arc<dyn Caller> = Arc::new(Inside);
-        let call = Call { id: CallId(0), operation: Operation::ListTools, terms: asker.terms.clone() };
-        let listed = hub.answer(call, &asker.agreement, &inside).outcome();
-        match tokio::time::timeout(SETTLING, listed).await {
+        let internal_caller: Arc<dyn Caller> = Arc::new(InternalCaller);
+        let call = Call { id: CallId(0), operation: Operation::ListTools, terms: requester.terms.clone() };
+        let listed = hub.answer(call, &requester.agreement, &internal_caller).outcome();
+        match tokio::time::timeout(UPSTREAM_TIMEOUT, listed).await {
             Ok(Ok(Reply::Tools(tools))) => tools,
             Ok(_) => Arc::default(),
             // Missing tools are added in a later turn. The hub applies its policy to each call anyway.
@@ -326,13 +326,13 @@ const ANYTHING: &str = r#"{"type":"object","properties":{}}"#;
 /// and unique. If several tools want the same name, the tool with the highest standing gets it; among equals, one
 /// that already has this name.
 fn offered_names(tools: &[Offered]) -> Vec<String> {
-    let wanted: Vec<_> = tools.iter().map(|tool| safe_name(&tool.description.name)).collect();
+    let requested: Vec<_> = tools.iter().map(|tool| safe_name(&tool.description.name)).collect();
     let mut order: Vec<_> = (0..tools.len()).collect();
-    order.sort_by_key(|at| (tools[*at].standing, tools[*at].description.name != wanted[*at]));
+    order.sort_by_key(|at| (tools[*at].priority, tools[*at].description.name != requested[*at]));
     let mut names = vec![String::new(); tools.len()];
     let (mut taken, mut numbers) = (HashSet::new(), HashMap::new());
     for at in order {
-        let name = unique_name(&wanted[at], &taken, &mut numbers);
+        let name = unique_name(&requested[at], &taken, &mut numbers);
         taken.insert(name.clone());
         names[at] = name;
     }
@@ -354,7 +354,7 @@ fn safe_name(name: &str) -> String {
         Some(first) if first.is_ascii_alphabetic() => safe.to_owned(),
         _ => format!("tool_{safe}"),
     };
-    safe.truncate(LONGEST_NAME);
+    safe.truncate(MAX_NAME_BYTES);
     safe
 }
 
@@ -364,7 +364,7 @@ fn unique_name(name: &str, taken: &HashSet<String>, numbers: &mut HashMap<String
     if !taken.contains(name) {
         return name.to_owned();
     }
-    let beginning = &name[..name.len().min(LONGEST_NAME - LONGEST_END)];
+    let beginning = &name[..name.len().min(MAX_NAME_BYTES - MAX_SUFFIX_BYTES)];
     let number = numbers.entry(beginning.to_owned()).or_insert(1);
     loop {
         *number += 1;
@@ -392,12 +392,12 @@ pub(super) fn forbidden(call: &Wanted) -> String {
 }
 
 fn too_deep(call: &Wanted) -> String {
-    format!("{} was not run: its arguments are nested deeper than {DEEPEST} levels", call.name())
+    format!("{} was not run: its arguments are nested deeper than {MAX_DEPTH} levels", call.name())
 }
 
 /// The result, converted to text if it is nested too deeply.
 pub(super) fn shallow(ran: Ran) -> Ran {
-    match json::is_deeper_than(ran.output.get().as_bytes(), DEEPEST) {
+    match json::is_deeper_than(ran.output.get().as_bytes(), MAX_DEPTH) {
         true => Ran { output: json::to_raw(ran.output.get()), ..ran },
         false => ran,
     }
@@ -411,16 +411,16 @@ pub(super) fn failed(call: &Wanted, status: &str, why: &str) -> Ran {
 
 /// The caller of hub tools that the agent uses. There is no client behind it that could answer a question.
 #[derive(Debug)]
-struct Inside;
+struct InternalCaller;
 
-impl Caller for Inside {
+impl Caller for InternalCaller {
     fn tell(&self, _: Notice) {}
 
     fn ask(&self, _: Option<CallId>, questions: Vec<Asking>) {
         for asking in questions {
-            let nobody = Failure::new(FailureKind::Unanswered, "a tool that the agent calls cannot ask questions");
+            let unanswered = Failure::new(FailureKind::Unanswered, "a tool that the agent calls cannot ask questions");
             // The provider may have stopped waiting for the answer.
-            let _ = asking.answer.send(Err(nobody));
+            let _ = asking.answer.send(Err(unanswered));
         }
     }
 }
@@ -457,7 +457,7 @@ mod tests {
             name.replace('_', "."),
             name.to_uppercase(),
             name.to_lowercase(),
-            name.chars().take(LONGEST_NAME).collect(),
+            name.chars().take(MAX_NAME_BYTES).collect(),
             format!(" {name}"),
             format!("{name} "),
             format!("functions.{name}"),
@@ -609,13 +609,13 @@ mod tests {
     #[test]
     fn many_tools_with_the_same_name_get_numbers_in_linear_time() {
         let name = |n: u32| (0..16).map(|bit| if n >> bit & 1 == 1 { '.' } else { ':' }).collect::<String>();
-        let long = "x".repeat(LONGEST_NAME);
+        let long = "x".repeat(MAX_NAME_BYTES);
         let hub: Vec<_> = (0..30_000)
             .flat_map(|n| [format!("a{}", name(n)), format!("{long}{n}")])
             .map(|name| tool_of_hub(&name, false))
             .collect();
         let toolset = Toolset::of(Vec::new(), &hub);
         assert_eq!(toolset.by_offer.len(), 60_000);
-        assert!(toolset.by_offer.keys().all(|name| name.len() <= LONGEST_NAME));
+        assert!(toolset.by_offer.keys().all(|name| name.len() <= MAX_NAME_BYTES));
     }
 }

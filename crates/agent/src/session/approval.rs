@@ -1,42 +1,42 @@
 //! Calls that need approval.
 
 use super::calls::Wanted;
-use super::scene::Scene;
 use super::state::Session;
+use super::step::StepContext;
 use super::turn::{Awaits, Turn};
 use crate::payloads::ApprovalResolved;
 
 impl Session {
     /// A client decides a call. Returns whether the turn waits for the decision on this call. The id of a call is
     /// unique in the session, so a second or late decision never reaches another call.
-    pub(crate) fn decide(&mut self, call_id: &str, allow: bool, always: bool, scene: &mut Scene<'_>) -> bool {
+    pub(crate) fn decide(&mut self, call_id: &str, allow: bool, always: bool, context: &mut StepContext<'_>) -> bool {
         let Some((turn, call)) = self.asking(|call| call.call_id == call_id) else { return false };
         if always {
             self.decided.insert(call.decided(), allow);
         }
-        self.tell_resolved(&turn, &call, if allow { "allow" } else { "deny" }, scene);
+        self.emit_resolved(&turn, &call, if allow { "allow" } else { "deny" }, context);
         if allow {
-            self.start_call(turn, call, scene);
+            self.start_call(turn, call, context);
         } else {
             let why = denied(call.name());
-            self.refuse_call(turn, &call, why, scene);
+            self.refuse_call(turn, &call, why, context);
         }
         true
     }
 
     /// The last client that could approve calls has disconnected.
-    pub(crate) fn left_alone(&mut self, scene: &mut Scene<'_>) {
+    pub(crate) fn approvers_left(&mut self, context: &mut StepContext<'_>) {
         let Some((turn, call)) = self.asking(|_| true) else { return };
-        self.tell_resolved(&turn, &call, "cancelled", scene);
-        let why = nobody(&call);
-        self.refuse_call(turn, &call, why, scene);
+        self.emit_resolved(&turn, &call, "cancelled", context);
+        let why = no_approver(&call);
+        self.refuse_call(turn, &call, why, context);
     }
 
     /// Ends the wait for a decision, because the turn was stopped.
-    pub(super) fn stop_asking(&mut self, scene: &mut Scene<'_>) {
+    pub(super) fn stop_asking(&mut self, context: &mut StepContext<'_>) {
         let Some((turn, call)) = self.asking(|_| true) else { return };
-        self.tell_resolved(&turn, &call, "cancelled", scene);
-        self.finish_interrupted(turn, scene);
+        self.emit_resolved(&turn, &call, "cancelled", context);
+        self.finish_interrupted(turn, context);
     }
 
     /// Takes the running turn and the call that waits for a decision, if there is one. The caller must continue or
@@ -50,7 +50,7 @@ impl Session {
         }
     }
 
-    fn tell_resolved(&self, turn: &Turn, call: &Wanted, decision: &str, scene: &mut Scene<'_>) {
+    fn emit_resolved(&self, turn: &Turn, call: &Wanted, decision: &str, context: &mut StepContext<'_>) {
         let resolved = ApprovalResolved {
             session_id: &self.id,
             turn_id: &turn.id,
@@ -58,7 +58,7 @@ impl Session {
             tool: call.name(),
             decision,
         };
-        scene.tell("session.approval.resolved", &resolved);
+        context.emit("session.approval.resolved", &resolved);
     }
 }
 
@@ -68,7 +68,7 @@ pub(super) fn denied(tool: &str) -> String {
 }
 
 /// The message to the model about a call that no connected client can approve.
-pub(crate) fn nobody(call: &Wanted) -> String {
+pub(crate) fn no_approver(call: &Wanted) -> String {
     let why = call.reason().map(|reason| format!(" ({reason})")).unwrap_or_default();
     format!("{} was not run: it needs approval{why}, and no client that is connected can give it", call.name())
 }

@@ -6,7 +6,7 @@
 
 use gladhand_agent_tools::Ran;
 use gladhand_core::wire::{RawValue, json};
-use gladhand_models::{Said, WantedCall};
+use gladhand_models::{HistoryItem, WantedCall};
 
 use super::turn::Turn;
 
@@ -28,9 +28,9 @@ pub(super) enum TurnBound {
 
 impl Turn {
     /// Keeps an item for the next request.
-    pub(super) fn remember(&mut self, said: Said) {
-        self.kept_bytes += weight(&said);
-        self.said.push(said);
+    pub(super) fn remember(&mut self, item: HistoryItem) {
+        self.kept_bytes += weight(&item);
+        self.items.push(item);
     }
 
     /// The limit that the turn has reached, if any.
@@ -43,11 +43,11 @@ impl Turn {
 }
 
 /// The bytes of an item that come from a model or a tool.
-fn weight(said: &Said) -> usize {
-    match said {
-        Said::User { .. } => 0,
-        Said::Assistant { text, calls } => text.len() + calls.iter().map(weight_of_call).sum::<usize>(),
-        Said::Result { call_id, name, output, error } => {
+fn weight(item: &HistoryItem) -> usize {
+    match item {
+        HistoryItem::User { .. } => 0,
+        HistoryItem::Assistant { text, calls } => text.len() + calls.iter().map(weight_of_call).sum::<usize>(),
+        HistoryItem::Result { call_id, name, output, error } => {
             call_id.len() + name.len() + output.get().len() + error.as_ref().map_or(0, String::len)
         }
     }

@@ -4,13 +4,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use gladhand_agent_tools::{GuardedPath, Ran};
 use gladhand_core::wire::{RawValue, json as wire};
-use gladhand_models::{Said, WantedCall};
+use gladhand_models::{HistoryItem, WantedCall};
 use serde::Serialize;
 use serde_json::json;
 
 use super::bounds::bounded;
-use super::scene::{Job, Scene};
 use super::state::Session;
+use super::step::{Job, StepContext};
 use super::turn::{Awaits, Turn};
 use crate::payloads::{ApprovalRequested, CallStarted, CallsEnded, Executed, InTurn, StartedCall};
 
@@ -115,49 +115,49 @@ fn digest_of(id: &str) -> u64 {
 
 impl Session {
     /// Handles the tool calls of a round. The next round starts when all of them have ended.
-    pub(super) fn take_calls(&mut self, mut turn: Box<Turn>, mut calls: Vec<Wanted>, scene: &mut Scene<'_>) {
-        self.tell_apart(&mut calls, scene);
+    pub(super) fn take_calls(&mut self, mut turn: Box<Turn>, mut calls: Vec<Wanted>, context: &mut StepContext<'_>) {
+        self.make_ids_unique(&mut calls, context);
         let text = turn.end_segment();
-        turn.remember(Said::Assistant { text, calls: calls.iter().map(Wanted::as_wanted).collect() });
+        turn.remember(HistoryItem::Assistant { text, calls: calls.iter().map(Wanted::as_wanted).collect() });
         calls.reverse();
         turn.calls = calls;
         turn.executed.clear();
-        self.next_call(turn, scene);
+        self.next_call(turn, context);
     }
 
     /// Replaces the id of a call if an earlier call of this session had the same id. A model chooses ids, and an
     /// approval identifies the call only by its id.
-    fn tell_apart(&mut self, calls: &mut [Wanted], scene: &mut Scene<'_>) {
+    fn make_ids_unique(&mut self, calls: &mut [Wanted], context: &mut StepContext<'_>) {
         for call in calls {
             while !self.call_ids.insert(digest_of(&call.call_id)) {
-                call.call_id = (scene.new_id)();
+                call.call_id = (context.new_id)();
             }
         }
     }
 
     /// Continues with the next call, or with the next request. The driver decides each call when it is the next
     /// one, because the policy may have changed since the request.
-    pub(super) fn next_call(&mut self, mut turn: Box<Turn>, scene: &mut Scene<'_>) {
+    pub(super) fn next_call(&mut self, mut turn: Box<Turn>, context: &mut StepContext<'_>) {
         let bound = turn.reached();
         let call = turn.calls.pop();
         if call.is_none() {
-            self.tell_results(&mut turn, scene);
+            self.emit_results(&mut turn, context);
         }
         match (bound, call) {
-            (Some(bound), _) => self.end_at_bound(turn, bound, scene),
-            (None, None) => self.next_round(turn, scene),
+            (Some(bound), _) => self.end_at_bound(turn, bound, context),
+            (None, None) => self.next_round(turn, context),
             (None, Some(call)) => {
-                scene.wants(Job::Decide(call));
+                context.request_job(Job::Decide(call));
                 self.wait(turn, Awaits::Decision);
             }
         }
     }
 
     /// The driver has decided the next call.
-    pub(crate) fn decided(&mut self, call: Wanted, scene: &mut Scene<'_>) {
+    pub(crate) fn decided(&mut self, call: Wanted, context: &mut StepContext<'_>) {
         let Some(turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Decision)) else { return };
         if turn.stop.is_some() {
-            return self.finish_interrupted(turn, scene);
+            return self.finish_interrupted(turn, context);
         }
         let verdict = match self.decided.get(&call.decided()) {
             Some(true) if call.verdict == Verdict::Ask => Verdict::Run,
@@ -165,8 +165,8 @@ impl Session {
             _ => call.verdict.clone(),
         };
         match verdict {
-            Verdict::Run => self.start_call(turn, call, scene),
-            Verdict::Refuse(why) => self.refuse_call(turn, &call, why, scene),
+            Verdict::Run => self.start_call(turn, call, context),
+            Verdict::Refuse(why) => self.refuse_call(turn, &call, why, context),
             Verdict::Ask => {
                 let requested = ApprovalRequested {
                     session_id: &self.id,
@@ -177,21 +177,27 @@ impl Session {
                     input: &call.input,
                     reason: call.reason(),
                 };
-                scene.tell("session.approval.requested", &requested);
+                context.emit("session.approval.requested", &requested);
                 self.wait(turn, Awaits::Approval(call));
             }
         }
     }
 
-    pub(super) fn start_call(&mut self, turn: Box<Turn>, call: Wanted, scene: &mut Scene<'_>) {
-        self.tell_started(&turn, &call, scene);
-        scene.wants(Job::Run(call.clone()));
+    pub(super) fn start_call(&mut self, turn: Box<Turn>, call: Wanted, context: &mut StepContext<'_>) {
+        self.emit_started(&turn, &call, context);
+        context.request_job(Job::Run(call.clone()));
         self.wait(turn, Awaits::Tool(call));
     }
 
     /// Completes a call that may not run. The model gets the reason and can react to it.
-    pub(super) fn refuse_call(&mut self, mut turn: Box<Turn>, call: &Wanted, why: String, scene: &mut Scene<'_>) {
-        self.tell_started(&turn, call, scene);
+    pub(super) fn refuse_call(
+        &mut self,
+        mut turn: Box<Turn>,
+        call: &Wanted,
+        why: String,
+        context: &mut StepContext<'_>,
+    ) {
+        self.emit_started(&turn, call, context);
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct Refused<'a> {
@@ -202,26 +208,26 @@ impl Session {
         let status = if call.is_unknown() { "not_found" } else { "denied" };
         let output = wire::to_raw(&Refused { call_id: &call.call_id, tool: call.name(), status });
         let ran = Ran { ok: false, output, error: Some(why) };
-        self.tell_completed(&mut turn, call, ran, scene);
-        self.next_call(turn, scene);
+        self.emit_completed(&mut turn, call, ran, context);
+        self.next_call(turn, context);
     }
 
     /// A tool has ended.
-    pub(crate) fn ran(&mut self, ran: Ran, scene: &mut Scene<'_>) {
+    pub(crate) fn ran(&mut self, ran: Ran, context: &mut StepContext<'_>) {
         let Some(mut turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Tool(_))) else { return };
         // The next state is set below.
         let Awaits::Tool(call) = std::mem::replace(&mut turn.awaits, Awaits::Round) else { return };
-        self.tell_completed(&mut turn, &call, ran, scene);
+        self.emit_completed(&mut turn, &call, ran, context);
         if turn.stop.is_none() {
-            return self.next_call(turn, scene);
+            return self.next_call(turn, context);
         }
         if turn.calls.is_empty() {
-            self.tell_results(&mut turn, scene);
+            self.emit_results(&mut turn, context);
         }
-        self.finish_interrupted(turn, scene);
+        self.finish_interrupted(turn, context);
     }
 
-    fn tell_started(&self, turn: &Turn, call: &Wanted, scene: &mut Scene<'_>) {
+    fn emit_started(&self, turn: &Turn, call: &Wanted, context: &mut StepContext<'_>) {
         let started = CallStarted {
             tool_round: turn.round.number,
             call: StartedCall {
@@ -231,7 +237,7 @@ impl Session {
                 call_id: &call.call_id,
             },
         };
-        self.tell_in_turn(turn, "session.tool.call.started", "tool_call_started", &started, scene);
+        self.emit_in_turn(turn, "session.tool.call.started", "tool_call_started", &started, context);
         // `json!` panics on raw JSON that it cannot parse: nested too deeply, or with a number that is too large.
         #[derive(Serialize)]
         struct CommandRun<'a> {
@@ -240,12 +246,12 @@ impl Session {
             tool: &'a str,
         }
         let payload = CommandRun { call_id: &call.call_id, input: &call.input, tool: call.name() };
-        self.journal(scene, turn, "command_run", &payload);
+        self.journal(context, turn, "command_run", &payload);
     }
 
-    fn tell_completed(&self, turn: &mut Turn, call: &Wanted, ran: Ran, scene: &mut Scene<'_>) {
+    fn emit_completed(&self, turn: &mut Turn, call: &Wanted, ran: Ran, context: &mut StepContext<'_>) {
         let Ran { ok, output, error } = bounded(ran);
-        turn.remember(Said::Result {
+        turn.remember(HistoryItem::Result {
             call_id: call.call_id.clone(),
             name: call.provider_name.clone(),
             output: output.clone(),
@@ -253,11 +259,11 @@ impl Session {
         });
         let executed = Executed { name: call.name().to_owned(), ok, input: call.input.clone(), result: output, error };
         let ended = CallsEnded { tool_round: turn.round.number, executed: &executed };
-        self.tell_in_turn(turn, "session.tool.call.completed", "tool_call_completed", &ended, scene);
+        self.emit_in_turn(turn, "session.tool.call.completed", "tool_call_completed", &ended, context);
         turn.executed.push(executed);
     }
 
-    fn tell_results(&self, turn: &mut Turn, scene: &mut Scene<'_>) {
+    fn emit_results(&self, turn: &mut Turn, context: &mut StepContext<'_>) {
         #[derive(Serialize)]
         struct ToolResult<'a> {
             ok: bool,
@@ -266,19 +272,26 @@ impl Session {
         }
         let executed = std::mem::take(&mut turn.executed);
         let ended = CallsEnded { tool_round: turn.round.number, executed: &executed };
-        self.tell_in_turn(turn, "session.tool.results", "tool_results", &ended, scene);
+        self.emit_in_turn(turn, "session.tool.results", "tool_results", &ended, context);
         for call in &executed {
             let payload = ToolResult { ok: call.ok, result: &call.result, tool: &call.name };
-            self.journal(scene, turn, "tool_result", &payload);
+            self.journal(context, turn, "tool_result", &payload);
             if !call.ok {
                 let message = call.error.as_deref().unwrap_or("the tool reported no reason");
-                self.journal(scene, turn, "error_observed", &json!({"tool": call.name, "message": message}));
+                self.journal(context, turn, "error_observed", &json!({"tool": call.name, "message": message}));
             }
         }
     }
 
-    fn tell_in_turn(&self, turn: &Turn, kind: &'static str, stage: &str, data: &impl Serialize, scene: &mut Scene<'_>) {
-        scene.tell(kind, &InTurn { session_id: &self.id, turn_id: &turn.id, data });
-        self.debug(scene, &turn.id, stage, data);
+    fn emit_in_turn(
+        &self,
+        turn: &Turn,
+        kind: &'static str,
+        stage: &str,
+        data: &impl Serialize,
+        context: &mut StepContext<'_>,
+    ) {
+        context.emit(kind, &InTurn { session_id: &self.id, turn_id: &turn.id, data });
+        self.debug(context, &turn.id, stage, data);
     }
 }

@@ -1,11 +1,11 @@
 //! Compaction: replaces a conversation by a summary (`loaf` §15).
 
-use gladhand_models::Said;
+use gladhand_models::HistoryItem;
 
 use super::ending::End;
 use super::history::History;
-use super::scene::{Chat, Job, Scene, Target};
-use super::state::{Occupation, READY, Session};
+use super::state::{Activity, READY, Session};
+use super::step::{Chat, Job, StepContext, Target};
 use super::turn::{Awaits, Turn};
 use super::window::{high_watermark, target_limit};
 use crate::payloads::{
@@ -66,13 +66,13 @@ impl Compaction {
 
 impl Session {
     /// The summary is available, or could not be created.
-    pub(crate) fn summarised(&mut self, summary: Result<String, String>, scene: &mut Scene<'_>) {
+    pub(crate) fn summarised(&mut self, summary: Result<String, String>, context: &mut StepContext<'_>) {
         let summary = summary.and_then(|summary| match text::trim(&summary) {
             "" => Err("the model returned no summary".to_owned()),
             summary => Ok(summary.to_owned()),
         });
-        if let Occupation::Compaction(_) = self.occupation {
-            return self.standalone_summarised(summary, scene);
+        if let Activity::Compaction(_) = self.activity {
+            return self.standalone_summarised(summary, context);
         }
         let is_awaited = |awaits: &Awaits| match awaits {
             Awaits::Summary(compaction) | Awaits::Recovery(compaction) => !compaction.merged,
@@ -86,29 +86,29 @@ impl Session {
         };
         match summary {
             _ if turn.stop.is_some() => {
-                self.compaction_failed(&compaction, "Request was aborted.", scene);
+                self.compaction_failed(&compaction, "Request was aborted.", context);
                 if recovers {
                     // The partial answer is already in the history.
-                    self.conclude(turn, &End::Interrupted { partial: false }, scene);
+                    self.conclude(turn, &End::Interrupted { partial: false }, context);
                 } else {
-                    self.finish_interrupted(turn, scene);
+                    self.finish_interrupted(turn, context);
                 }
             }
             Ok(summary) => {
-                self.merge(&mut compaction, &summary, scene);
+                self.merge(&mut compaction, &summary, context);
                 let awaits = if recovers { Awaits::Recovery(compaction) } else { Awaits::Summary(compaction) };
                 self.wait(turn, awaits);
             }
             Err(why) => {
-                let message = self.compaction_failed(&compaction, &why, scene);
+                let message = self.compaction_failed(&compaction, &why, context);
                 match &compaction.overflow {
                     Some(overflow) => {
-                        self.note(scene, format!("inference error: {overflow}"));
-                        self.note(scene, format!("auto-compression failed: {message}"));
+                        self.note(context, format!("inference error: {overflow}"));
+                        self.note(context, format!("auto-compression failed: {message}"));
                     }
-                    None => self.note(scene, format!("inference error: {message}")),
+                    None => self.note(context, format!("inference error: {message}")),
                 }
-                self.conclude(turn, &End::Failed(message), scene);
+                self.conclude(turn, &End::Failed(message), context);
             }
         }
     }
@@ -119,13 +119,13 @@ impl Session {
         turn: Box<Turn>,
         compaction: &Compaction,
         saved: Result<(), String>,
-        scene: &mut Scene<'_>,
+        context: &mut StepContext<'_>,
     ) {
-        let report = self.compaction_done(compaction, saved, scene);
+        let report = self.compaction_done(compaction, saved, context);
         let (before, after) = (thousands(report.estimated_tokens_before), thousands(report.estimated_tokens_after));
         let window = compaction.target.window;
         self.note(
-            scene,
+            context,
             match &compaction.from {
                 Some(from) if compaction.reason == "provider_switch" => {
                     let to = &compaction.target.provider;
@@ -140,8 +140,8 @@ impl Session {
             },
         );
         match turn.stop {
-            Some(_) => self.finish_interrupted(turn, scene),
-            None => self.converse(turn, scene),
+            Some(_) => self.finish_interrupted(turn, context),
+            None => self.converse(turn, context),
         }
     }
 
@@ -151,36 +151,41 @@ impl Session {
         turn: Box<Turn>,
         compaction: &Compaction,
         saved: Result<(), String>,
-        scene: &mut Scene<'_>,
+        context: &mut StepContext<'_>,
     ) {
-        let report = self.compaction_done(compaction, saved, scene);
+        let report = self.compaction_done(compaction, saved, context);
         let (before, after) = (thousands(report.estimated_tokens_before), thousands(report.estimated_tokens_after));
         let sizes = format!("{before} -> {after} est. tokens");
-        self.note(scene, format!("context overflow detected; compressed context ({sizes}). continuing..."));
+        self.note(context, format!("context overflow detected; compressed context ({sizes}). continuing..."));
         match turn.stop {
-            Some(_) => self.conclude(turn, &End::Interrupted { partial: false }, scene),
-            None => self.continue_later(turn, scene),
+            Some(_) => self.conclude(turn, &End::Interrupted { partial: false }, context),
+            None => self.continue_later(turn, context),
         }
     }
 
     /// Starts a compaction that a client requested. If the history is empty, it ends immediately.
-    pub(super) fn compact(&mut self, mut standalone: Standalone, about: Option<Said>, scene: &mut Scene<'_>) {
+    pub(super) fn compact(
+        &mut self,
+        mut standalone: Standalone,
+        about: Option<HistoryItem>,
+        context: &mut StepContext<'_>,
+    ) {
         if self.history.is_empty() {
-            let tokens = if standalone.noted { scene.scales.pinned } else { 0 };
+            let tokens = if standalone.noted { context.request_sizes.pinned } else { 0 };
             let window = standalone.target.window;
             let (reason, limit) = match standalone.noted {
                 true => (standalone.reason, target_limit(window)),
                 false => ("none", high_watermark(window)),
             };
             let nothing = report(false, reason, tokens, tokens, window, limit);
-            return self.standalone_ended(&standalone, Ok(nothing), scene);
+            return self.standalone_ended(&standalone, Ok(nothing), context);
         }
-        let compaction = self.start_compaction(standalone.reason, None, standalone.target.clone(), about, scene);
+        let compaction = self.start_compaction(standalone.reason, None, standalone.target.clone(), about, context);
         standalone.compaction = Some(compaction);
-        self.occupation = Occupation::Compaction(Box::new(standalone));
+        self.activity = Activity::Compaction(Box::new(standalone));
     }
 
-    fn standalone_summarised(&mut self, summary: Result<String, String>, scene: &mut Scene<'_>) {
+    fn standalone_summarised(&mut self, summary: Result<String, String>, context: &mut StepContext<'_>) {
         let Some((mut standalone, mut compaction)) = self.take_standalone(false) else { return };
         let summary = summary.and_then(|summary| match standalone.discarded {
             true => Err("the conversation was cleared meanwhile".to_owned()),
@@ -188,55 +193,55 @@ impl Session {
         });
         match summary {
             Ok(summary) => {
-                self.merge(&mut compaction, &summary, scene);
+                self.merge(&mut compaction, &summary, context);
                 standalone.compaction = Some(compaction);
-                self.occupation = Occupation::Compaction(standalone);
+                self.activity = Activity::Compaction(standalone);
             }
             Err(why) => {
-                let message = self.compaction_failed(&compaction, &why, scene);
-                self.standalone_ended(&standalone, Err(message), scene);
+                let message = self.compaction_failed(&compaction, &why, context);
+                self.standalone_ended(&standalone, Err(message), context);
             }
         }
     }
 
-    pub(super) fn standalone_saved(&mut self, saved: Result<(), String>, scene: &mut Scene<'_>) {
+    pub(super) fn standalone_saved(&mut self, saved: Result<(), String>, context: &mut StepContext<'_>) {
         let Some((standalone, compaction)) = self.take_standalone(true) else { return };
-        let report = self.compaction_done(&compaction, saved, scene);
+        let report = self.compaction_done(&compaction, saved, context);
         if standalone.noted {
             let (before, after) = (thousands(report.estimated_tokens_before), thousands(report.estimated_tokens_after));
-            self.note(scene, format!("context compression complete: {before} -> {after} est. tokens."));
+            self.note(context, format!("context compression complete: {before} -> {after} est. tokens."));
         }
-        self.standalone_ended(&standalone, Ok(report), scene);
+        self.standalone_ended(&standalone, Ok(report), context);
     }
 
     fn standalone_ended(
         &mut self,
         standalone: &Standalone,
         report: Result<CompactionReport, String>,
-        scene: &mut Scene<'_>,
+        context: &mut StepContext<'_>,
     ) {
-        self.occupation = Occupation::Idle;
-        self.updated_at = scene.now;
+        self.activity = Activity::Idle;
+        self.updated_at = context.now;
         if standalone.noted {
-            self.status(scene, READY, None);
+            self.status(context, READY, None);
         } else {
             self.label = READY.to_owned();
         }
-        scene.effects.push(super::scene::Effect::Ended);
-        self.drain(scene);
-        scene.effects.push(super::scene::Effect::Report(report));
+        context.effects.push(super::step::Effect::Ended);
+        self.drain(context);
+        context.effects.push(super::step::Effect::Report(report));
     }
 
     fn take_standalone(&mut self, merged: bool) -> Option<(Box<Standalone>, Compaction)> {
-        match std::mem::replace(&mut self.occupation, Occupation::Idle) {
-            Occupation::Compaction(mut standalone)
+        match std::mem::replace(&mut self.activity, Activity::Idle) {
+            Activity::Compaction(mut standalone)
                 if standalone.compaction.as_ref().is_some_and(|running| running.merged == merged) =>
             {
                 let compaction = standalone.compaction.take()?;
                 Some((standalone, compaction))
             }
             other => {
-                self.occupation = other;
+                self.activity = other;
                 None
             }
         }
@@ -248,8 +253,8 @@ impl Session {
         reason: &'static str,
         turn_id: Option<&str>,
         target: Target,
-        about: Option<Said>,
-        scene: &mut Scene<'_>,
+        about: Option<HistoryItem>,
+        context: &mut StepContext<'_>,
     ) -> Compaction {
         let started = CompactionStarted {
             session_id: &self.id,
@@ -259,18 +264,18 @@ impl Session {
             event_count: self.history.messages().len(),
             context_window_tokens: target.window,
         };
-        scene.tell("compaction.started", &started);
-        let mut said = self.history.said();
-        said.extend(about);
-        said.push(Said::User { text: crate::instructions::SUMMARY_WISH.to_owned(), images: Vec::new() });
-        scene.wants(Job::Summarise { target: target.clone(), said });
-        let before = scene.scales.pinned + self.history.tokens();
+        context.emit("compaction.started", &started);
+        let mut history = self.history.items();
+        history.extend(about);
+        history.push(HistoryItem::User { text: crate::instructions::SUMMARY_WISH.to_owned(), images: Vec::new() });
+        context.request_job(Job::Summarise { target: target.clone(), history });
+        let before = context.request_sizes.pinned + self.history.tokens();
         let (turn_id, from) = (turn_id.map(Into::into), self.conversation_provider.clone());
         Compaction { reason, turn_id, target, before, merged: false, from, overflow: None }
     }
 
     /// Replaces the conversation by the summary, and saves it.
-    fn merge(&mut self, compaction: &mut Compaction, summary: &str, scene: &mut Scene<'_>) {
+    fn merge(&mut self, compaction: &mut Compaction, summary: &str, context: &mut StepContext<'_>) {
         let count = self.history.messages().len();
         let text = format!("## Conversation Summary\n\n{summary}");
         self.history = History::of(vec![ChatMessage { role: Role::Assistant, text, images: Vec::new() }]);
@@ -284,19 +289,19 @@ impl Session {
             anchor_event_index_after: 0,
             delta_event_count: count,
         };
-        scene.tell("compaction.anchor_selected", &selected);
+        context.emit("compaction.anchor_selected", &selected);
         let merged = SummaryMerged {
             session_id: &self.id,
             turn_id: compaction.turn_id(),
-            summary_updated_at: scene.now.text(),
+            summary_updated_at: context.now.text(),
             anchor_event_index_after: 0,
         };
-        scene.tell("compaction.summary_merged", &merged);
+        context.emit("compaction.summary_merged", &merged);
         if self.chat.is_none() {
-            self.chat = Some(Chat::new((scene.new_id)(), scene.now, "compressed conversation".to_owned()));
+            self.chat = Some(Chat::new((context.new_id)(), context.now, "compressed conversation".to_owned()));
         }
-        if let Some(file) = self.chat_file(compaction.target.clone(), scene) {
-            scene.wants(Job::Save(file));
+        if let Some(file) = self.chat_file(compaction.target.clone(), context) {
+            context.request_job(Job::Save(file));
         }
     }
 
@@ -304,13 +309,13 @@ impl Session {
         &mut self,
         compaction: &Compaction,
         saved: Result<(), String>,
-        scene: &mut Scene<'_>,
+        context: &mut StepContext<'_>,
     ) -> CompactionReport {
         if let Err(why) = saved {
-            self.note(scene, format!("chat history save failed: {why}"));
+            self.note(context, format!("chat history save failed: {why}"));
         }
         let window = compaction.target.window;
-        let after = scene.scales.pinned + self.history.tokens();
+        let after = context.request_sizes.pinned + self.history.tokens();
         let completed = CompactionCompleted {
             session_id: &self.id,
             turn_id: compaction.turn_id(),
@@ -324,20 +329,20 @@ impl Session {
             anchor_event_index_before: 0,
             anchor_event_index_after: 0,
         };
-        scene.tell("compaction.completed", &completed);
-        self.estimate(scene);
+        context.emit("compaction.completed", &completed);
+        self.estimate(context);
         report(true, compaction.reason, compaction.before, after, window, target_limit(window))
     }
 
     /// Sends the event about a failed compaction, and returns the error message.
-    fn compaction_failed(&self, compaction: &Compaction, why: &str, scene: &mut Scene<'_>) -> String {
+    fn compaction_failed(&self, compaction: &Compaction, why: &str, context: &mut StepContext<'_>) -> String {
         let failed = CompactionFailed {
             session_id: &self.id,
             turn_id: compaction.turn_id(),
             reason: compaction.reason,
             message: why,
         };
-        scene.tell("compaction.failed", &failed);
+        context.emit("compaction.failed", &failed);
         format!("context compaction failed: {why}")
     }
 }

@@ -1,13 +1,13 @@
 //! How turns end (`loaf` §13.3 to §13.6).
 
-use gladhand_models::{Piece, Said, Segment};
+use gladhand_models::{HistoryItem, Piece, Segment};
 use serde_json::json;
 
-use super::asked::COMPRESSING;
 use super::bounds::TurnBound;
 use super::compaction::Standalone;
-use super::scene::{ChatFile, Effect, Job, Scene, Target};
-use super::state::{Occupation, READY, Session};
+use super::requests::COMPRESSING;
+use super::state::{Activity, READY, Session};
+use super::step::{ChatFile, Effect, Job, StepContext, Target};
 use super::turn::{Awaits, Turn};
 use crate::payloads::{ChatMessage, Completed, FinalRound, Interrupted, QueueItem, Role};
 use crate::text;
@@ -32,65 +32,65 @@ pub(super) enum End {
 }
 
 impl Session {
-    pub(super) fn finish_completed(&mut self, mut turn: Box<Turn>, scene: &mut Scene<'_>) {
+    pub(super) fn finish_completed(&mut self, mut turn: Box<Turn>, context: &mut StepContext<'_>) {
         if turn.answer.is_empty() {
             let nothing = Segment::Answer("(No response text returned)".to_owned());
-            self.stream(&mut turn, &Piece { segments: vec![nothing], thoughts: Vec::new() }, scene);
+            self.stream(&mut turn, &Piece { segments: vec![nothing], thoughts: Vec::new() }, context);
         }
         let round = &turn.round;
         let data = FinalRound {
             tool_round: round.number,
             thought_count: round.thoughts,
             answer_length: text::length(&round.text),
-            duration_ms: scene.now.0.saturating_sub(round.began.0),
+            duration_ms: context.now.0.saturating_sub(round.began.0),
             answer_preview: text::beginning(&round.text, 400),
         };
-        self.debug(scene, &turn.id, "response_final", &data);
+        self.debug(context, &turn.id, "response_final", &data);
         let answer = std::mem::take(&mut turn.answer);
         let length = text::length(&answer);
         turn.end_segment();
         let segments = std::mem::take(&mut turn.segments);
-        self.append_answer(scene, answer.clone(), segments);
+        self.append_answer(context, answer.clone(), segments);
         self.keep(&turn, &answer);
-        self.journal(scene, &turn, "assistant_msg", &json!({"text": answer}));
+        self.journal(context, &turn, "assistant_msg", &json!({"text": answer}));
         self.overflows = 0;
-        self.save_and_end(turn, End::Completed { length }, scene);
+        self.save_and_end(turn, End::Completed { length }, context);
     }
 
     /// Ends an interrupted turn, and keeps its partial answer.
-    pub(super) fn finish_interrupted(&mut self, mut turn: Box<Turn>, scene: &mut Scene<'_>) {
+    pub(super) fn finish_interrupted(&mut self, mut turn: Box<Turn>, context: &mut StepContext<'_>) {
         let stop = turn.stop.expect("the turn was stopped");
         if !stop.kept {
-            return self.conclude(turn, &End::Interrupted { partial: false }, scene);
+            return self.conclude(turn, &End::Interrupted { partial: false }, context);
         }
-        self.show(&mut turn, scene);
-        let partial = self.keep_partial(&mut turn, scene);
+        self.show(&mut turn, context);
+        let partial = self.keep_partial(&mut turn, context);
         if stop.noted {
             let kept = if partial { " partial output kept." } else { "" };
-            self.note(scene, format!("response interrupted by user.{kept}"));
+            self.note(context, format!("response interrupted by user.{kept}"));
         }
-        self.save_and_end(turn, End::Interrupted { partial }, scene);
+        self.save_and_end(turn, End::Interrupted { partial }, context);
     }
 
     /// Keeps the partial answer of a turn whose conversation was too long for the model.
-    pub(super) fn keep_overflowed(&mut self, mut turn: Box<Turn>, message: String, scene: &mut Scene<'_>) {
-        self.keep_partial(&mut turn, scene);
-        self.save_and_end(turn, End::Overflowed(message), scene);
+    pub(super) fn keep_overflowed(&mut self, mut turn: Box<Turn>, message: String, context: &mut StepContext<'_>) {
+        self.keep_partial(&mut turn, context);
+        self.save_and_end(turn, End::Overflowed(message), context);
     }
 
     /// Ends a turn at one of its limits, and keeps the answer so far. A later turn can continue from there.
-    pub(super) fn end_at_bound(&mut self, mut turn: Box<Turn>, bound: TurnBound, scene: &mut Scene<'_>) {
-        self.keep_partial(&mut turn, scene);
+    pub(super) fn end_at_bound(&mut self, mut turn: Box<Turn>, bound: TurnBound, context: &mut StepContext<'_>) {
+        self.keep_partial(&mut turn, context);
         let message = bound.to_string();
-        self.note(scene, &*message);
-        self.journal(scene, &turn, "error_observed", &json!({"message": message}));
-        self.save_and_end(turn, End::Failed(message), scene);
+        self.note(context, &*message);
+        self.journal(context, &turn, "error_observed", &json!({"message": message}));
+        self.save_and_end(turn, End::Failed(message), context);
     }
 
     /// The chat was saved, or could not be.
-    pub(crate) fn saved(&mut self, saved: Result<(), String>, scene: &mut Scene<'_>) {
-        if let Occupation::Compaction(_) = self.occupation {
-            return self.standalone_saved(saved, scene);
+    pub(crate) fn saved(&mut self, saved: Result<(), String>, context: &mut StepContext<'_>) {
+        if let Activity::Compaction(_) = self.activity {
+            return self.standalone_saved(saved, context);
         }
         let is_awaited = |awaits: &Awaits| match awaits {
             Awaits::Saving(_) => true,
@@ -108,117 +108,117 @@ impl Session {
                         End::Failed(_) => " after a failure",
                         End::Completed { .. } => "",
                     };
-                    self.note(scene, format!("chat history save failed{when}: {why}"));
+                    self.note(context, format!("chat history save failed{when}: {why}"));
                 }
-                self.end_or_recover(turn, end, scene);
+                self.end_or_recover(turn, end, context);
             }
-            Awaits::Summary(compaction) => self.summary_saved(turn, &compaction, saved, scene),
-            Awaits::Recovery(compaction) => self.recovery_saved(turn, &compaction, saved, scene),
+            Awaits::Summary(compaction) => self.summary_saved(turn, &compaction, saved, context),
+            Awaits::Recovery(compaction) => self.recovery_saved(turn, &compaction, saved, context),
             _ => {}
         }
     }
 
     /// Compacts a conversation that became too long, and then continues it.
-    fn recover(&mut self, turn: Box<Turn>, message: &str, scene: &mut Scene<'_>) {
+    fn recover(&mut self, turn: Box<Turn>, message: &str, context: &mut StepContext<'_>) {
         let Some(target) = turn.target().cloned() else { return };
-        self.journal(scene, &turn, "error_observed", &json!({"message": message}));
+        self.journal(context, &turn, "error_observed", &json!({"message": message}));
         if turn.stop.is_some() {
-            return self.conclude(turn, &End::Interrupted { partial: false }, scene);
+            return self.conclude(turn, &End::Interrupted { partial: false }, context);
         }
-        self.status(scene, COMPRESSING, Some(&turn.id));
-        let about = unfinished(&turn, scene, Some(message));
-        let mut compaction = self.start_compaction("auto", Some(&turn.id), target, Some(about), scene);
+        self.status(context, COMPRESSING, Some(&turn.id));
+        let about = unfinished(&turn, context, Some(message));
+        let mut compaction = self.start_compaction("auto", Some(&turn.id), target, Some(about), context);
         compaction.overflow = Some(message.to_owned());
         self.wait(turn, Awaits::Recovery(compaction));
     }
 
     /// Continues the work of a turn in another turn, after its conversation was compacted.
-    pub(super) fn continue_later(&mut self, turn: Box<Turn>, scene: &mut Scene<'_>) {
+    pub(super) fn continue_later(&mut self, turn: Box<Turn>, context: &mut StepContext<'_>) {
         self.overflows += 1;
         let item = QueueItem {
-            id: (scene.new_id)(),
+            id: (context.new_id)(),
             text: CONTINUE.to_owned(),
             images: Vec::new(),
-            enqueued_at: scene.now.text(),
+            enqueued_at: context.now.text(),
         };
         self.queue.push_front(item);
-        self.rest(turn, scene);
+        self.become_idle(turn, context);
     }
 
     /// Sends the event about the end of a turn, and continues with the queue.
-    pub(super) fn conclude(&mut self, turn: Box<Turn>, end: &End, scene: &mut Scene<'_>) {
+    pub(super) fn conclude(&mut self, turn: Box<Turn>, end: &End, context: &mut StepContext<'_>) {
         let (session_id, turn_id) = (&*self.id, &*turn.id);
         match end {
             End::Completed { length } => {
-                scene.tell("session.completed", &Completed { session_id, turn_id, answer_length: *length });
+                context.emit("session.completed", &Completed { session_id, turn_id, answer_length: *length });
             }
             End::Interrupted { partial } => {
-                scene.tell("session.interrupted", &Interrupted { session_id, turn_id, partial_output: *partial });
+                context.emit("session.interrupted", &Interrupted { session_id, turn_id, partial_output: *partial });
             }
-            End::Failed(message) | End::Overflowed(message) => self.tell_failed(&turn, message, scene),
+            End::Failed(message) | End::Overflowed(message) => self.emit_failed(&turn, message, context),
         }
         if !matches!(end, End::Completed { .. }) {
             self.overflows = 0;
         }
-        self.rest(turn, scene);
+        self.become_idle(turn, context);
     }
 
     /// A step panicked. The current work of the session ends here, because no other job will finish it. `turn` is
     /// the turn that ran before the step.
-    pub(crate) fn broke(&mut self, turn: Option<String>, scene: &mut Scene<'_>) {
+    pub(crate) fn step_panicked(&mut self, turn: Option<String>, context: &mut StepContext<'_>) {
         let why = || "the turn failed unexpectedly".to_owned();
-        match (std::mem::replace(&mut self.occupation, Occupation::Idle), turn) {
-            (Occupation::Turn(turn), _) => self.conclude(turn, &End::Failed(why()), scene),
+        match (std::mem::replace(&mut self.activity, Activity::Idle), turn) {
+            (Activity::Turn(turn), _) => self.conclude(turn, &End::Failed(why()), context),
             // The step had taken the turn out of the session.
-            (Occupation::Idle, Some(id)) => {
-                self.conclude(Box::new(Turn::new(id, String::new(), scene.now)), &End::Failed(why()), scene);
+            (Activity::Idle, Some(id)) => {
+                self.conclude(Box::new(Turn::new(id, String::new(), context.now)), &End::Failed(why()), context);
             }
-            (Occupation::Compaction(_) | Occupation::Idle, _) => {
-                self.status(scene, READY, None);
-                scene.effects.push(Effect::Report(Err(why())));
-                scene.effects.push(Effect::Ended);
-                self.drain(scene);
+            (Activity::Compaction(_) | Activity::Idle, _) => {
+                self.status(context, READY, None);
+                context.effects.push(Effect::Report(Err(why())));
+                context.effects.push(Effect::Ended);
+                self.drain(context);
             }
         }
     }
 
     /// The session is idle for a moment. A pending compaction comes first, then the queue.
-    fn rest(&mut self, turn: Box<Turn>, scene: &mut Scene<'_>) {
-        self.occupation = Occupation::Idle;
-        self.updated_at = scene.now;
-        self.status(scene, READY, None);
-        scene.effects.push(Effect::Ended);
+    fn become_idle(&mut self, turn: Box<Turn>, context: &mut StepContext<'_>) {
+        self.activity = Activity::Idle;
+        self.updated_at = context.now;
+        self.status(context, READY, None);
+        context.effects.push(Effect::Ended);
         let late = std::mem::take(&mut self.steering).len();
         if late > 0 {
-            self.note(scene, format!("{late} steer message(s) were queued too late and not applied."));
+            self.note(context, format!("{late} steer message(s) were queued too late and not applied."));
         }
         match self.compress_next.take() {
             Some(target) => {
                 self.label = COMPRESSING.to_owned();
-                let about = turn.is_shown.then(|| unfinished(&turn, scene, None));
-                self.compact(Standalone::manual(target), about, scene);
+                let about = turn.is_shown.then(|| unfinished(&turn, context, None));
+                self.compact(Standalone::manual(target), about, context);
             }
-            None => self.drain(scene),
+            None => self.drain(context),
         }
     }
 
     /// Starts the next queued prompt.
-    pub(super) fn drain(&mut self, scene: &mut Scene<'_>) {
+    pub(super) fn drain(&mut self, context: &mut StepContext<'_>) {
         if let Some(QueueItem { id, text, images, .. }) = self.queue.pop_front() {
-            self.start_turn(id, text, images, scene);
+            self.start_turn(id, text, images, context);
         }
     }
 
     /// Shows and keeps the prompt and the partial answer. Returns whether there is a partial answer.
-    fn keep_partial(&mut self, turn: &mut Turn, scene: &mut Scene<'_>) -> bool {
+    fn keep_partial(&mut self, turn: &mut Turn, context: &mut StepContext<'_>) -> bool {
         let partial = text::trim(&turn.answer).to_owned();
         if !partial.is_empty() {
             turn.end_segment();
-            self.append_answer(scene, partial.clone(), std::mem::take(&mut turn.segments));
+            self.append_answer(context, partial.clone(), std::mem::take(&mut turn.segments));
         }
         self.keep(turn, &partial);
         if !partial.is_empty() {
-            self.journal(scene, turn, "assistant_msg", &json!({"text": partial}));
+            self.journal(context, turn, "assistant_msg", &json!({"text": partial}));
         }
         !partial.is_empty()
     }
@@ -236,32 +236,32 @@ impl Session {
         }
     }
 
-    fn save_and_end(&mut self, turn: Box<Turn>, end: End, scene: &mut Scene<'_>) {
+    fn save_and_end(&mut self, turn: Box<Turn>, end: End, context: &mut StepContext<'_>) {
         // A turn that was stopped before its model was known cannot be saved.
         let Some(prepared) = turn.prepared.as_ref().filter(|prepared| prepared.unsaved.is_none()) else {
-            return self.end_or_recover(turn, end, scene);
+            return self.end_or_recover(turn, end, context);
         };
         let target = prepared.target.clone();
-        match self.chat_file(target, scene) {
+        match self.chat_file(target, context) {
             Some(file) => {
                 self.wait(turn, Awaits::Saving(end));
-                scene.wants(Job::Save(file));
+                context.request_job(Job::Save(file));
             }
-            None => self.end_or_recover(turn, end, scene),
+            None => self.end_or_recover(turn, end, context),
         }
     }
 
-    fn end_or_recover(&mut self, turn: Box<Turn>, end: End, scene: &mut Scene<'_>) {
+    fn end_or_recover(&mut self, turn: Box<Turn>, end: End, context: &mut StepContext<'_>) {
         match end {
-            End::Overflowed(message) => self.recover(turn, &message, scene),
-            end => self.conclude(turn, &end, scene),
+            End::Overflowed(message) => self.recover(turn, &message, context),
+            end => self.conclude(turn, &end, context),
         }
     }
 
     /// The current content of the chat.
-    pub(super) fn chat_file(&self, target: Target, scene: &Scene<'_>) -> Option<ChatFile> {
+    pub(super) fn chat_file(&self, target: Target, context: &StepContext<'_>) -> Option<ChatFile> {
         let chat = self.chat.clone()?;
-        Some(ChatFile { chat, target, updated_at: scene.now.text(), messages: self.history.messages().to_vec() })
+        Some(ChatFile { chat, target, updated_at: context.now.text(), messages: self.history.messages().to_vec() })
     }
 }
 
@@ -300,11 +300,11 @@ pub(super) fn is_overflow(message: &str) -> bool {
 }
 
 /// The description of an unfinished turn, for the summary.
-fn unfinished(turn: &Turn, scene: &Scene<'_>, overflow: Option<&str>) -> Said {
+fn unfinished(turn: &Turn, context: &StepContext<'_>, overflow: Option<&str>) -> HistoryItem {
     let mut text = format!(
         "The last turn was not finished.\nturn: {}\nstopped at: {}\nactive prompt: {}",
         turn.id,
-        scene.now.text(),
+        context.now.text(),
         turn.prompt
     );
     let draft = text::trim(&turn.answer);
@@ -316,5 +316,5 @@ fn unfinished(turn: &Turn, scene: &Scene<'_>, overflow: Option<&str>) -> Said {
         text.push_str("\nthe conversation was too long for the model: ");
         text.push_str(message);
     }
-    Said::User { text, images: Vec::new() }
+    HistoryItem::User { text, images: Vec::new() }
 }

@@ -1,6 +1,6 @@
 //! The messages of a conversation that a model receives, and their estimated token count.
 
-use gladhand_models::Said;
+use gladhand_models::HistoryItem;
 
 use crate::payloads::{Breakdown, ChatMessage, Role};
 use crate::text;
@@ -45,19 +45,19 @@ impl History {
     }
 
     /// The history as input for a model.
-    pub(super) fn said(&self) -> Vec<Said> {
-        self.messages.iter().map(said).collect()
+    pub(super) fn items(&self) -> Vec<HistoryItem> {
+        self.messages.iter().map(item).collect()
     }
 }
 
 /// A message as input for a model.
-pub(super) fn said(message: &ChatMessage) -> Said {
+pub(super) fn item(message: &ChatMessage) -> HistoryItem {
     match message.role {
-        Role::User => Said::User {
+        Role::User => HistoryItem::User {
             text: message.text.clone(),
             images: message.images.iter().map(|image| image.data_url.clone()).collect(),
         },
-        Role::Assistant => Said::Assistant { text: message.text.clone(), calls: Vec::new() },
+        Role::Assistant => HistoryItem::Assistant { text: message.text.clone(), calls: Vec::new() },
     }
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn text_tokens(text: &str) -> u64 {
 
 /// The parts of every request that count for token estimates.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Scales {
+pub(crate) struct RequestSizes {
     /// The provider of the next request, if known.
     pub(crate) provider: Option<String>,
     /// The token count of the instructions.
@@ -90,7 +90,7 @@ pub(crate) struct ToolTotals {
     pub(crate) units: u64,
 }
 
-impl Scales {
+impl RequestSizes {
     /// The estimated token count of the next request, with this many conversation tokens.
     pub(super) fn breakdown(&self, conversation_tokens: u64) -> Breakdown {
         let (tool_schema_tokens, provider_overhead_tokens) = match self.provider.as_deref() {
@@ -135,9 +135,10 @@ mod tests {
     #[test]
     fn without_a_provider_only_the_text_counts() {
         let tools = ToolTotals { count: 2, units: 9 };
-        let scales = |provider: Option<&str>| Scales { provider: provider.map(Into::into), pinned: 7, tools };
-        assert_eq!(scales(None).breakdown(5).total(), 12);
-        assert_eq!(scales(Some("openrouter")).breakdown(0).total(), 7 + 3 + 36 + 16 + 48);
-        assert_eq!(scales(Some("antigravity")).breakdown(0).total(), 7 + 3 + 48 + 24 + 58);
+        let request_sizes =
+            |provider: Option<&str>| RequestSizes { provider: provider.map(Into::into), pinned: 7, tools };
+        assert_eq!(request_sizes(None).breakdown(5).total(), 12);
+        assert_eq!(request_sizes(Some("openrouter")).breakdown(0).total(), 7 + 3 + 36 + 16 + 48);
+        assert_eq!(request_sizes(Some("antigravity")).breakdown(0).total(), 7 + 3 + 48 + 24 + 58);
     }
 }

@@ -54,8 +54,8 @@ fn happening() -> impl Strategy<Value = Happening> {
 #[derive(Default)]
 struct Owed(usize);
 
-fn happen(stage: &mut Stage, owed: &mut Owed, what: &Happening) {
-    match what {
+fn happen(stage: &mut Stage, owed: &mut Owed, action: &Happening) {
+    match action {
         Happening::Send { enqueue } => {
             let was_busy = stage.session.is_busy();
             assert_eq!(stage.send("text", *enqueue).is_ok(), !was_busy || *enqueue);
@@ -63,34 +63,34 @@ fn happen(stage: &mut Stage, owed: &mut Owed, what: &Happening) {
         Happening::Steer => assert_eq!(stage.session.steer("left"), stage.session.has_turn()),
         Happening::Interrupt => {
             let turn = stage.session.turn_id().map(ToOwned::to_owned);
-            let stopped = stage.step(|session, scene| session.interrupt(scene));
+            let stopped = stage.step(|session, context| session.interrupt(context));
             if stopped && turn.as_deref() == stage.session.turn_id() {
-                assert!(!stage.step(|session, scene| session.interrupt(scene)), "a turn is stopped once");
+                assert!(!stage.step(|session, context| session.interrupt(context)), "a turn is stopped once");
             }
         }
         Happening::ClearQueue => {
-            stage.step(|session, scene| session.clear_queue(scene));
+            stage.step(|session, context| session.clear_queue(context));
         }
         Happening::Clear => {
-            stage.step(|session, scene| session.clear(scene));
+            stage.step(|session, context| session.clear(context));
         }
         Happening::Compress => {
             let target = stage.target();
-            owed.0 += usize::from(stage.step(|session, scene| session.compress(target, scene)).is_ok());
+            owed.0 += usize::from(stage.step(|session, context| session.compress(target, context)).is_ok());
         }
         Happening::CompressFor => {
             let target = stage.target();
-            owed.0 += usize::from(stage.step(|session, scene| session.compress_for(target, scene)).is_ok());
+            owed.0 += usize::from(stage.step(|session, context| session.compress_for(target, context)).is_ok());
         }
         Happening::Decide { allow, always } => {
-            let asked = stage.told.iter().rfind(|(kind, _)| kind == "session.approval.requested");
-            let id = asked.and_then(|(_, payload)| payload["call_id"].as_str()).unwrap_or("none").to_owned();
-            stage.step(|session, scene| session.decide(&id, *allow, *always, scene));
-            let again = stage.step(|session, scene| session.decide(&id, *allow, *always, scene));
+            let requested = stage.events.iter().rfind(|(kind, _)| kind == "session.approval.requested");
+            let id = requested.and_then(|(_, payload)| payload["call_id"].as_str()).unwrap_or("none").to_owned();
+            stage.step(|session, context| session.decide(&id, *allow, *always, context));
+            let again = stage.step(|session, context| session.decide(&id, *allow, *always, context));
             assert!(!again, "a request is answered once");
         }
-        Happening::LeftAlone => stage.step(|session, scene| session.left_alone(scene)),
-        Happening::Shut => stage.step(|session, scene| session.shut(scene)),
+        Happening::LeftAlone => stage.step(|session, context| session.approvers_left(context)),
+        Happening::Shut => stage.step(|session, context| session.shut_down(context)),
         Happening::Ends(how) => end_job(stage, *how),
     }
 }
@@ -101,27 +101,27 @@ fn end_job(stage: &mut Stage, how: u8) {
     match stage.jobs.front() {
         Some(Job::Prepare { .. }) if how.is_multiple_of(8) => {
             stage.jobs.clear();
-            stage.step(|session, scene| session.prepared(Err(NotReady::NoModel("no model".to_owned())), scene));
+            stage.step(|session, context| session.prepared(Err(NotReady::NoModel("no model".to_owned())), context));
         }
         Some(Job::Prepare { .. }) => {
             stage.jobs.clear();
             let unsaved = (how % 8 == 1).then(|| "read only".to_owned());
             let skills = vec!["alpha".to_owned()];
             let prepared = Prepared { target, images: Vec::new(), skills, unsaved };
-            stage.step(|session, scene| session.prepared(Ok(prepared), scene));
+            stage.step(|session, context| session.prepared(Ok(prepared), context));
         }
         Some(Job::Summarise { .. }) if how.is_multiple_of(3) => {
             stage.jobs.clear();
-            stage.step(|session, scene| session.summarised(failure(), scene));
+            stage.step(|session, context| session.summarised(failure(), context));
         }
         Some(Job::Save(_)) if how.is_multiple_of(4) => {
             stage.jobs.clear();
-            stage.step(|session, scene| session.saved(failure().map(|_| ()), scene));
+            stage.step(|session, context| session.saved(failure().map(|_| ()), context));
         }
         Some(Job::Run(_)) if how.is_multiple_of(3) => {
             stage.jobs.clear();
             let ran = Ran { ok: false, output: json::to_raw("no"), error: None };
-            stage.step(|session, scene| session.ran(ran, scene));
+            stage.step(|session, context| session.ran(ran, context));
         }
         Some(Job::Round { .. }) => end_round(stage, how),
         _ => stage.work(""),
@@ -131,7 +131,9 @@ fn end_job(stage: &mut Stage, how: u8) {
 fn end_round(stage: &mut Stage, how: u8) {
     for at in 0..how % 3 {
         let segment = if at == 0 { Segment::Thought("**Why**".to_owned()) } else { Segment::Answer("so ".to_owned()) };
-        stage.step(|session, scene| session.heard(&Piece { segments: vec![segment], thoughts: Vec::new() }, scene));
+        stage.step(|session, context| {
+            session.piece_received(&Piece { segments: vec![segment], thoughts: Vec::new() }, context)
+        });
     }
     stage.jobs.clear();
     let verdict = |at: u8| match (how >> (at + 3)) % 3 {
@@ -145,26 +147,26 @@ fn end_round(stage: &mut Stage, how: u8) {
         2 | 3 => Ok(Vec::new()),
         _ => Ok((0..=how % 2).map(|at| wanted(&format!("c{}", at + 1), verdict(at))).collect()),
     };
-    stage.step(|session, scene| session.round_ended(ended, scene));
+    stage.step(|session, context| session.round_ended(ended, context));
 }
 
 /// A busy session waits for one thing; an idle session waits for nothing.
 fn is_sound(stage: &Stage) {
-    let asks = stage.told.iter().rev().find(|(kind, _)| kind.starts_with("session.approval."));
+    let asks = stage.events.iter().rev().find(|(kind, _)| kind.starts_with("session.approval."));
     let asks = asks.is_some_and(|(kind, _)| kind == "session.approval.requested");
     let waits = usize::from(asks) + stage.jobs.len();
     assert_eq!(waits, usize::from(stage.session.is_busy()), "{:?}", stage.session);
 }
 
 /// Checks all events, in order, for the guarantees that clients rely on.
-fn check(told: &[(String, Value)]) {
+fn check(events: &[(String, Value)]) {
     let mut running: Option<String> = None;
     let mut ended: HashMap<String, usize> = HashMap::new();
     let mut begun_calls = 0i32;
     let mut last_message = 0;
     let mut over = false;
     let mut is_ready = true;
-    for (kind, payload) in told {
+    for (kind, payload) in events {
         let turn = payload.get("turn_id").and_then(Value::as_str);
         if let Some(turn) = turn
             && payload["status_label"] != "preparing..."
@@ -222,22 +224,22 @@ proptest! {
     fn every_turn_ends_once_and_in_order(happenings in prop::collection::vec((0usize..3, happening()), 0..120)) {
         let mut stages = ["a", "b", "c"].map(|id| Stage { decides_later: true, ..Stage::named(id) });
         let mut owed: [Owed; 3] = Default::default();
-        for (at, what) in &happenings {
-            happen(&mut stages[*at], &mut owed[*at], what);
+        for (at, action) in &happenings {
+            happen(&mut stages[*at], &mut owed[*at], action);
             is_sound(&stages[*at]);
         }
         for (stage, owed) in stages.iter_mut().zip(owed) {
             // All open work ends normally.
-            stage.step(|session, scene| session.left_alone(scene));
+            stage.step(|session, context| session.approvers_left(context));
             let mut steps = 0;
             while stage.session.is_busy() {
                 stage.work("the end");
-                stage.step(|session, scene| session.left_alone(scene));
+                stage.step(|session, context| session.approvers_left(context));
                 steps += 1;
                 prop_assert!(steps < 10_000, "the session does not become idle");
             }
             prop_assert_eq!(stage.reports.len(), owed.0, "every compaction is reported once");
-            check(&stage.told);
+            check(&stage.events);
         }
     }
 }

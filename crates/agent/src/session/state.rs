@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::calls::Decided;
 use super::compaction::Standalone;
 use super::history::History;
-use super::scene::{Chat, Effect, Entry, Scene, Target};
+use super::step::{Chat, Effect, Entry, StepContext, Target};
 use super::turn::Turn;
 use crate::moment::Moment;
 use crate::payloads::{
@@ -41,12 +41,12 @@ pub(crate) struct Session {
     pub(super) compress_next: Option<Target>,
     /// Whether the chat could not be saved the last time. The error is reported once.
     pub(super) is_unsaved: bool,
-    pub(super) occupation: Occupation,
+    pub(super) activity: Activity,
 }
 
 /// The current work of a session.
 #[derive(Debug)]
-pub(super) enum Occupation {
+pub(super) enum Activity {
     /// None.
     Idle,
     /// A turn.
@@ -75,7 +75,7 @@ impl Session {
             overflows: 0,
             compress_next: None,
             is_unsaved: false,
-            occupation: Occupation::Idle,
+            activity: Activity::Idle,
         }
     }
 
@@ -86,19 +86,19 @@ impl Session {
 
     /// Whether a turn or a compaction runs.
     pub(crate) fn is_busy(&self) -> bool {
-        !matches!(self.occupation, Occupation::Idle)
+        !matches!(self.activity, Activity::Idle)
     }
 
     /// Whether a turn runs.
     pub(crate) fn has_turn(&self) -> bool {
-        matches!(self.occupation, Occupation::Turn(_))
+        matches!(self.activity, Activity::Turn(_))
     }
 
     /// The id of the running turn.
     pub(crate) fn turn_id(&self) -> Option<&str> {
-        match &self.occupation {
-            Occupation::Turn(turn) => Some(&turn.id),
-            Occupation::Idle | Occupation::Compaction(_) => None,
+        match &self.activity {
+            Activity::Turn(turn) => Some(&turn.id),
+            Activity::Idle | Activity::Compaction(_) => None,
         }
     }
 
@@ -135,8 +135,8 @@ impl Session {
     }
 
     /// The whole state as JSON.
-    pub(crate) fn state(&self, scene: &Scene<'_>) -> Box<RawValue> {
-        let breakdown = scene.scales.breakdown(self.history.tokens());
+    pub(crate) fn state(&self, context: &StepContext<'_>) -> Box<RawValue> {
+        let breakdown = context.request_sizes.breakdown(self.history.tokens());
         json::to_raw(&SessionState {
             id: &self.id,
             created_at: self.created_at.text(),
@@ -151,13 +151,19 @@ impl Session {
             active_session_id: self.chat.as_ref().map(|chat| &*chat.id),
             context_token_estimate: breakdown.total(),
             context_token_source: SOURCE,
-            context_token_provider: scene.scales.provider.as_deref().or(self.conversation_provider.as_deref()),
+            context_token_provider: context.request_sizes.provider.as_deref().or(self.conversation_provider.as_deref()),
             context_token_breakdown: breakdown,
         })
     }
 
     /// Replaces the conversation by a saved chat.
-    pub(crate) fn resume(&mut self, chat: Chat, provider: String, messages: Vec<ChatMessage>, scene: &mut Scene<'_>) {
+    pub(crate) fn resume(
+        &mut self,
+        chat: Chat,
+        provider: String,
+        messages: Vec<ChatMessage>,
+        context: &mut StepContext<'_>,
+    ) {
         debug_assert!(!self.is_busy(), "only an idle session can resume a chat");
         self.messages = messages
             .iter()
@@ -166,61 +172,67 @@ impl Session {
                     crate::payloads::Role::User => Kind::User,
                     crate::payloads::Role::Assistant => Kind::Assistant,
                 };
-                numbered(scene, kind, message.text.clone(), message.images.clone())
+                numbered(context, kind, message.text.clone(), message.images.clone())
             })
             .collect();
         self.history = History::of(messages);
         self.conversation_provider = Some(provider);
         self.chat = Some(chat);
         self.overflows = 0;
-        self.updated_at = scene.now;
+        self.updated_at = context.now;
     }
 
     /// Sets the status label and sends it to clients.
-    pub(super) fn status(&mut self, scene: &mut Scene<'_>, label: impl Into<String>, turn_id: Option<&str>) {
+    pub(super) fn status(&mut self, context: &mut StepContext<'_>, label: impl Into<String>, turn_id: Option<&str>) {
         self.label = label.into();
         let pending = self.label != READY;
-        scene.tell("session.status", &Status { session_id: &self.id, pending, status_label: &self.label, turn_id });
+        context.emit("session.status", &Status { session_id: &self.id, pending, status_label: &self.label, turn_id });
     }
 
     /// Adds a visible message.
-    pub(super) fn append(&mut self, scene: &mut Scene<'_>, kind: Kind, text: String, images: Vec<Image>) {
-        let message = numbered(scene, kind, text, images);
-        self.append_message(scene, message);
+    pub(super) fn append(&mut self, context: &mut StepContext<'_>, kind: Kind, text: String, images: Vec<Image>) {
+        let message = numbered(context, kind, text, images);
+        self.append_message(context, message);
     }
 
     /// Adds a visible answer, as one text and as the parts between tool calls.
-    pub(super) fn append_answer(&mut self, scene: &mut Scene<'_>, text: String, segments: Vec<String>) {
+    pub(super) fn append_answer(&mut self, context: &mut StepContext<'_>, text: String, segments: Vec<String>) {
         let segments = if segments.len() > 1 { segments } else { Vec::new() };
-        let message = UiMessage { segments, ..numbered(scene, Kind::Assistant, text, Vec::new()) };
-        self.append_message(scene, message);
+        let message = UiMessage { segments, ..numbered(context, Kind::Assistant, text, Vec::new()) };
+        self.append_message(context, message);
     }
 
-    fn append_message(&mut self, scene: &mut Scene<'_>, message: UiMessage) {
-        scene.tell("session.message.appended", &Appended { session_id: &self.id, message: &message });
+    fn append_message(&mut self, context: &mut StepContext<'_>, message: UiMessage) {
+        context.emit("session.message.appended", &Appended { session_id: &self.id, message: &message });
         self.messages.push(message);
-        self.updated_at = scene.now;
+        self.updated_at = context.now;
     }
 
     /// Adds a system note.
-    pub(crate) fn note(&mut self, scene: &mut Scene<'_>, text: impl Into<String>) {
-        self.append(scene, Kind::System, text.into(), Vec::new());
+    pub(crate) fn note(&mut self, context: &mut StepContext<'_>, text: impl Into<String>) {
+        self.append(context, Kind::System, text.into(), Vec::new());
     }
 
     /// Adds a journal entry, and sends the token estimate after it.
-    pub(super) fn journal(&self, scene: &mut Scene<'_>, turn: &Turn, kind: &'static str, payload: &impl Serialize) {
+    pub(super) fn journal(
+        &self,
+        context: &mut StepContext<'_>,
+        turn: &Turn,
+        kind: &'static str,
+        payload: &impl Serialize,
+    ) {
         if let (Some(chat), Some(target)) = (&self.chat, turn.target()) {
             let (turn_id, provider) = (turn.id.clone(), target.provider.clone());
-            let entry = Entry { at: scene.now, kind, turn_id, provider, payload: json::to_raw(payload) };
-            scene.effects.push(Effect::Journal(chat.clone(), entry));
+            let entry = Entry { at: context.now, kind, turn_id, provider, payload: json::to_raw(payload) };
+            context.effects.push(Effect::Journal(chat.clone(), entry));
         }
-        self.estimate(scene);
+        self.estimate(context);
     }
 
     /// Sends the estimated token count of the next request.
-    pub(super) fn estimate(&self, scene: &mut Scene<'_>) {
-        let breakdown = scene.scales.breakdown(self.history.tokens());
-        let provider = scene.scales.provider.clone().or_else(|| self.conversation_provider.clone());
+    pub(super) fn estimate(&self, context: &mut StepContext<'_>) {
+        let breakdown = context.request_sizes.breakdown(self.history.tokens());
+        let provider = context.request_sizes.provider.clone().or_else(|| self.conversation_provider.clone());
         let estimate = Estimate {
             session_id: &self.id,
             provider: provider.as_deref(),
@@ -228,14 +240,14 @@ impl Session {
             total_tokens_estimate: breakdown.total(),
             breakdown,
         };
-        scene.tell("session.context.estimate", &estimate);
+        context.emit("session.context.estimate", &estimate);
     }
 
     /// Sends a debug event, if debugging is on.
-    pub(super) fn debug(&self, scene: &mut Scene<'_>, turn_id: &str, stage: &str, data: &impl Serialize) {
-        if scene.debug {
+    pub(super) fn debug(&self, context: &mut StepContext<'_>, turn_id: &str, stage: &str, data: &impl Serialize) {
+        if context.debug {
             let debugged = Debugged { session_id: &self.id, turn_id: Some(turn_id), stage, data };
-            scene.tell("session.debug", &debugged);
+            context.emit("session.debug", &debugged);
         }
     }
 }
@@ -245,7 +257,7 @@ pub(super) const READY: &str = "ready";
 /// The source of token estimates.
 const SOURCE: &str = "history";
 
-fn numbered(scene: &mut Scene<'_>, kind: Kind, text: String, images: Vec<Image>) -> UiMessage {
-    *scene.last_message += 1;
-    UiMessage { id: *scene.last_message, kind, text, images, segments: Vec::new() }
+fn numbered(context: &mut StepContext<'_>, kind: Kind, text: String, images: Vec<Image>) -> UiMessage {
+    *context.last_message += 1;
+    UiMessage { id: *context.last_message, kind, text, images, segments: Vec::new() }
 }

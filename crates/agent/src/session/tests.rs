@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use gladhand_agent_tools::{Guarded, GuardedPath, Ran};
 use gladhand_core::wire::json;
-use gladhand_models::{ModelError, Piece, Said, Segment, Thinking};
+use gladhand_models::{HistoryItem, ModelError, Piece, Segment, Thinking};
 use serde_json::Value;
 
-use super::asked::Sent;
+use super::requests::Sent;
 use super::*;
 use crate::moment::Moment;
 use crate::payloads::{CompactionReport, PendingImage};
@@ -15,7 +15,7 @@ use crate::payloads::{CompactionReport, PendingImage};
 /// A session with a simulated driver.
 pub(super) struct Stage {
     pub(super) session: Session,
-    pub(super) told: Vec<(String, Value)>,
+    pub(super) events: Vec<(String, Value)>,
     pub(super) jobs: VecDeque<Job>,
     pub(super) reports: Vec<Result<CompactionReport, String>>,
     pub(super) cancelled: usize,
@@ -36,7 +36,7 @@ impl Stage {
     pub(super) fn named(id: &str) -> Self {
         Self {
             session: Session::new(id.to_owned(), None, Moment(0)),
-            told: Vec::new(),
+            events: Vec::new(),
             jobs: VecDeque::new(),
             reports: Vec::new(),
             cancelled: 0,
@@ -49,28 +49,28 @@ impl Stage {
         }
     }
 
-    pub(super) fn step<T>(&mut self, act: impl FnOnce(&mut Session, &mut Scene<'_>) -> T) -> T {
+    pub(super) fn step<T>(&mut self, act: impl FnOnce(&mut Session, &mut StepContext<'_>) -> T) -> T {
         let (ids, session) = (&mut self.ids, self.session.id.clone());
         let mut new_id = || {
             *ids += 1;
             format!("{session}-{ids}")
         };
         let tools = ToolTotals { count: 1, units: 40 };
-        let mut scene = Scene {
+        let mut context = StepContext {
             now: Moment(1000),
             last_message: &mut self.last_message,
             new_id: &mut new_id,
-            scales: Scales { provider: Some(self.provider.clone()), pinned: 1559, tools },
+            request_sizes: RequestSizes { provider: Some(self.provider.clone()), pinned: 1559, tools },
             debug: self.debug,
             effects: Vec::new(),
         };
-        let result = act(&mut self.session, &mut scene);
-        for effect in scene.effects {
+        let result = act(&mut self.session, &mut context);
+        for effect in context.effects {
             match effect {
-                Effect::Tell(event) => {
+                Effect::Emit(event) => {
                     let payload =
                         serde_json::from_str(event.payload.get()).unwrap_or_else(|_| event.payload.get().into());
-                    self.told.push((event.kind.to_owned(), payload));
+                    self.events.push((event.kind.to_owned(), payload));
                 }
                 Effect::Do(job) => self.jobs.push_back(job),
                 Effect::Report(report) => self.reports.push(report),
@@ -97,7 +97,7 @@ impl Stage {
 
     pub(super) fn send(&mut self, text: &str, enqueue: bool) -> Result<Sent, String> {
         let prompt = Prompt { text: text.to_owned(), images: Vec::new(), enqueue };
-        self.step(|session, scene| session.send(prompt, scene)).map_err(|failure| failure.message)
+        self.step(|session, context| session.send(prompt, context)).map_err(|failure| failure.message)
     }
 
     /// Ends the pending job normally. A round ends with this answer.
@@ -107,23 +107,23 @@ impl Stage {
             None => {}
             Some(Job::Prepare { .. }) => {
                 let prepared = Prepared { target, images: Vec::new(), skills: Vec::new(), unsaved: None };
-                self.step(|session, scene| session.prepared(Ok(prepared), scene));
+                self.step(|session, context| session.prepared(Ok(prepared), context));
             }
-            Some(Job::Begin) => self.step(|session, scene| session.begin(scene)),
+            Some(Job::Begin) => self.step(|session, context| session.begin(context)),
             Some(Job::Summarise { .. }) => {
-                self.step(|session, scene| session.summarised(Ok("SUMMARY TEXT".to_owned()), scene));
+                self.step(|session, context| session.summarised(Ok("SUMMARY TEXT".to_owned()), context));
             }
             Some(Job::Round { .. }) => {
                 let piece = Piece { segments: vec![Segment::Answer(answer.to_owned())], thoughts: Vec::new() };
-                self.step(|session, scene| session.heard(&piece, scene));
-                self.step(|session, scene| session.round_ended(Ok(Vec::new()), scene));
+                self.step(|session, context| session.piece_received(&piece, context));
+                self.step(|session, context| session.round_ended(Ok(Vec::new()), context));
             }
-            Some(Job::Decide(call)) => self.step(|session, scene| session.decided(call, scene)),
+            Some(Job::Decide(call)) => self.step(|session, context| session.decided(call, context)),
             Some(Job::Run(_)) => {
                 let ran = Ran { ok: true, output: json::to_raw("done"), error: None };
-                self.step(|session, scene| session.ran(ran, scene));
+                self.step(|session, context| session.ran(ran, context));
             }
-            Some(Job::Save(_)) => self.step(|session, scene| session.saved(Ok(()), scene)),
+            Some(Job::Save(_)) => self.step(|session, context| session.saved(Ok(()), context)),
         }
     }
 
@@ -162,7 +162,7 @@ impl Stage {
                 None => kind,
             }
         };
-        std::mem::take(&mut self.told).into_iter().map(short).collect()
+        std::mem::take(&mut self.events).into_iter().map(short).collect()
     }
 }
 
@@ -201,12 +201,12 @@ fn events_of_two_turns_have_the_recorded_order() {
     assert_eq!(stage.transcript(), expected);
     stage.send("again", false).unwrap();
     stage.work_to_end("Second answer.");
-    let told = stage.transcript();
+    let events = stage.transcript();
     assert_eq!(
-        told[..3],
+        events[..3],
         ["status preparing... @s-3", "status compressing context... @s-3", "status drafting response... @s-3"]
     );
-    let state: Value = stage.step(|session, scene| serde_json::from_str(session.state(scene).get()).unwrap());
+    let state: Value = stage.step(|session, context| serde_json::from_str(session.state(context).get()).unwrap());
     assert_eq!(state["contextTokenBreakdown"]["conversation_tokens"], 90);
     assert_eq!(state["messages"][3], serde_json::json!({"id": 4, "kind": "assistant", "text": "Second answer."}));
 }
@@ -216,21 +216,23 @@ fn payloads_equal_the_recordings_byte_for_byte() {
     let mut stage = Stage::named("6d1d");
     stage.send("hi", false).unwrap();
     stage.work_to_round();
-    let raw = stage.step(|session, scene| {
-        session
-            .heard(&Piece { segments: vec![Segment::Answer("Hello there.".to_owned())], thoughts: Vec::new() }, scene);
-        let told = scene.effects.iter().map(|effect| match effect {
-            Effect::Tell(event) => event.payload.get().to_owned(),
+    let raw = stage.step(|session, context| {
+        session.piece_received(
+            &Piece { segments: vec![Segment::Answer("Hello there.".to_owned())], thoughts: Vec::new() },
+            context,
+        );
+        let events = context.effects.iter().map(|effect| match effect {
+            Effect::Emit(event) => event.payload.get().to_owned(),
             other => panic!("unexpected effect: {other:?}"),
         });
-        told.collect::<Vec<_>>()
+        events.collect::<Vec<_>>()
     });
     let expected = [
         r#"{"session_id":"6d1d","pending":true,"status_label":"drafting response..."}"#,
         r#"{"session_id":"6d1d","turn_id":"6d1d-1","chunk":{"thoughts":[],"answerText":"Hello there.","segments":[{"kind":"answer","text":"Hello there."}]}}"#,
     ];
     assert_eq!(raw, expected);
-    let state = stage.step(|session, scene| session.state(scene));
+    let state = stage.step(|session, context| session.state(context));
     let start = r#"{"id":"6d1d","createdAt":"1970-01-01T00:00:00.000Z","updatedAt":"1970-01-01T00:00:01.000Z","pending":true,"statusLabel":"drafting response...","messages":[{"id":1,"kind":"user","text":"hi"}],"history":[],"queue":[],"pendingSteerCount":0,"conversationProvider":null,"activeSessionId":"6d1d-2","contextTokenEstimate":"#;
     assert!(state.get().starts_with(start), "{state}");
 }
@@ -243,11 +245,11 @@ fn the_queue_continues_after_ready() {
     let sent = stage.send("two", true).unwrap();
     assert!(sent.queued);
     stage.work_to_end("x");
-    let told = stage.transcript();
-    assert_eq!(told[1], "status queued (1)");
-    let ready = told.iter().position(|line| line == "status ready").unwrap();
-    assert_eq!(told[ready + 1], format!("status preparing... @{}", sent.turn_id));
-    assert_eq!(told.iter().filter(|line| *line == "completed").count(), 2);
+    let events = stage.transcript();
+    assert_eq!(events[1], "status queued (1)");
+    let ready = events.iter().position(|line| line == "status ready").unwrap();
+    assert_eq!(events[ready + 1], format!("status preparing... @{}", sent.turn_id));
+    assert_eq!(events.iter().filter(|line| *line == "completed").count(), 2);
 }
 
 #[test]
@@ -258,7 +260,7 @@ fn steering_is_applied_between_rounds_and_late_messages_are_counted() {
     stage.work_to_round();
     assert!(stage.session.steer("  use plan B  ") && stage.session.steer("and hurry"));
     stage.jobs.clear();
-    stage.step(|session, scene| session.round_ended(Ok(vec![wanted("c1", Verdict::Run)]), scene));
+    stage.step(|session, context| session.round_ended(Ok(vec![wanted("c1", Verdict::Run)]), context));
     stage.transcript();
     stage.work("");
     let expected = [
@@ -285,11 +287,11 @@ fn an_answer_lists_its_parts_between_tool_calls() {
     stage.send("go", false).unwrap();
     stage.work_to_round();
     let piece = Piece { segments: vec![Segment::Answer("Let me look.".to_owned())], thoughts: Vec::new() };
-    stage.step(|session, scene| session.heard(&piece, scene));
+    stage.step(|session, context| session.piece_received(&piece, context));
     stage.jobs.clear();
-    stage.step(|session, scene| session.round_ended(Ok(vec![wanted("c1", Verdict::Run)]), scene));
+    stage.step(|session, context| session.round_ended(Ok(vec![wanted("c1", Verdict::Run)]), context));
     stage.work_to_end("Two lines.");
-    let answer = &stage.told.iter().rfind(|(kind, _)| kind == "session.message.appended").unwrap().1["message"];
+    let answer = &stage.events.iter().rfind(|(kind, _)| kind == "session.message.appended").unwrap().1["message"];
     let segments = ["Let me look.", "Two lines."];
     let expected = serde_json::json!({"id": 2, "kind": "assistant", "text": segments.concat(), "segments": segments});
     assert_eq!(*answer, expected);
@@ -301,11 +303,11 @@ fn an_interrupt_before_the_first_byte_keeps_the_prompt() {
     stage.send("start", false).unwrap();
     stage.work_to_round();
     stage.transcript();
-    assert!(stage.step(|session, scene| session.interrupt(scene)));
-    assert!(!stage.step(|session, scene| session.interrupt(scene)));
+    assert!(stage.step(|session, context| session.interrupt(context)));
+    assert!(!stage.step(|session, context| session.interrupt(context)));
     assert_eq!(stage.cancelled, 1);
     stage.jobs.clear();
-    stage.step(|session, scene| session.round_ended(Err(ModelError::Cancelled), scene));
+    stage.step(|session, context| session.round_ended(Err(ModelError::Cancelled), context));
     stage.work_to_end("");
     let expected =
         ["status interrupting...", "message.appended response interrupted by user.", "interrupted", "status ready"];
@@ -319,14 +321,14 @@ fn an_interrupt_in_the_last_tool_of_a_round_sends_the_results_first() {
     stage.send("start", false).unwrap();
     stage.work_to_round();
     let piece = Piece { segments: vec![Segment::Answer("Starting. ".to_owned())], thoughts: Vec::new() };
-    stage.step(|session, scene| session.heard(&piece, scene));
+    stage.step(|session, context| session.piece_received(&piece, context));
     stage.jobs.clear();
-    stage.step(|session, scene| session.round_ended(Ok(vec![wanted("c1", Verdict::Run)]), scene));
-    stage.step(|session, scene| session.interrupt(scene));
+    stage.step(|session, context| session.round_ended(Ok(vec![wanted("c1", Verdict::Run)]), context));
+    stage.step(|session, context| session.interrupt(context));
     stage.transcript();
     stage.jobs.clear();
     let ran = Ran { ok: false, output: json::to_raw("x"), error: Some("process aborted".to_owned()) };
-    stage.step(|session, scene| session.ran(ran, scene));
+    stage.step(|session, context| session.ran(ran, context));
     stage.work_to_end("");
     let expected = [
         "tool.call.completed",
@@ -350,7 +352,7 @@ fn a_failed_turn_does_not_change_the_history() {
     stage.transcript();
     stage.jobs.clear();
     let error = ModelError::Status { status: 401, message: "No auth credentials found".to_owned() };
-    stage.step(|session, scene| session.round_ended(Err(error), scene));
+    stage.step(|session, context| session.round_ended(Err(error), context));
     let expected = [
         "message.appended inference error: 401 No auth credentials found",
         "context.estimate",
@@ -369,11 +371,11 @@ fn a_conversation_that_became_too_long_is_compacted_and_continued() {
     stage.transcript();
     stage.jobs.clear();
     let error = ModelError::Failed("This model's maximum context length is 8000".to_owned());
-    stage.step(|session, scene| session.round_ended(Err(error), scene));
+    stage.step(|session, context| session.round_ended(Err(error), context));
     while !matches!(stage.jobs.front(), Some(Job::Prepare { .. })) {
         stage.work("");
     }
-    let told = stage.transcript();
+    let events = stage.transcript();
     let expected = [
         "context.estimate",
         "status compressing context... @s-1",
@@ -386,7 +388,7 @@ fn a_conversation_that_became_too_long_is_compacted_and_continued() {
         "status ready",
         "status preparing... @s-3",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(events, expected);
     stage.work_to_end("on we go");
     assert_eq!(stage.transcript().iter().filter(|line| *line == "completed").count(), 1);
 }
@@ -399,12 +401,12 @@ fn a_failed_overflow_compaction_follows_the_inference_error() {
     stage.transcript();
     stage.jobs.clear();
     let error = ModelError::Failed("This model's maximum context length is 8000".to_owned());
-    stage.step(|session, scene| session.round_ended(Err(error), scene));
+    stage.step(|session, context| session.round_ended(Err(error), context));
     while !matches!(stage.jobs.front(), Some(Job::Summarise { .. })) {
         stage.work("");
     }
     stage.jobs.clear();
-    stage.step(|session, scene| session.summarised(Err("503 overloaded".to_owned()), scene));
+    stage.step(|session, context| session.summarised(Err("503 overloaded".to_owned()), context));
     let expected = [
         "context.estimate",
         "status compressing context... @s-1",
@@ -425,7 +427,7 @@ fn compress_sends_the_recorded_events() {
     stage.work_to_end("answer one");
     stage.transcript();
     let target = stage.target();
-    stage.step(|session, scene| session.compress(target, scene)).unwrap();
+    stage.step(|session, context| session.compress(target, context)).unwrap();
     stage.work_to_end("");
     let expected = [
         "status compressing context...",
@@ -452,10 +454,10 @@ fn another_provider_gets_a_summary_of_the_conversation() {
     (stage.provider, stage.window) = ("openai".to_owned(), 100_000);
     stage.send("continue", false).unwrap();
     stage.work_to_end("from openai");
-    let told = stage.transcript();
-    assert_eq!(told[2], "compaction.started");
+    let events = stage.transcript();
+    assert_eq!(events[2], "compaction.started");
     assert_eq!(
-        told[7],
+        events[7],
         "message.appended provider switched: openrouter -> openai. context compressed (1,604 -> 1,588 est. tokens)."
     );
 }
@@ -468,13 +470,13 @@ fn a_call_waits_for_approval() {
     stage.transcript();
     stage.jobs.clear();
     let calls = vec![wanted("c1", Verdict::Ask), wanted("c2", Verdict::Ask)];
-    stage.step(|session, scene| session.round_ended(Ok(calls), scene));
+    stage.step(|session, context| session.round_ended(Ok(calls), context));
     assert_eq!(stage.transcript(), ["approval.requested"]);
     assert!(
-        !stage.step(|session, scene| session.decide("c2", true, false, scene)),
+        !stage.step(|session, context| session.decide("c2", true, false, context)),
         "the turn waits for the decision on c1"
     );
-    assert!(stage.step(|session, scene| session.decide("c1", true, true, scene)));
+    assert!(stage.step(|session, context| session.decide("c1", true, true, context)));
     stage.work("");
     let expected = [
         "approval.resolved allow",
@@ -491,12 +493,12 @@ fn a_call_waits_for_approval() {
 fn call_tools(stage: &mut Stage, calls: Vec<Wanted>) {
     stage.work_to_round();
     stage.jobs.clear();
-    stage.step(|session, scene| session.round_ended(Ok(calls), scene));
+    stage.step(|session, context| session.round_ended(Ok(calls), context));
 }
 
 /// The id of the call that waits for approval.
 fn asked_about(stage: &Stage) -> String {
-    let asked = stage.told.iter().rfind(|(kind, _)| kind == "session.approval.requested");
+    let asked = stage.events.iter().rfind(|(kind, _)| kind == "session.approval.requested");
     asked.map(|(_, payload)| payload["call_id"].as_str().unwrap().to_owned()).expect("a call waits for approval")
 }
 
@@ -505,24 +507,24 @@ fn calls_with_the_same_id_are_approved_one_by_one() {
     let mut stage = Stage::new();
     stage.send("go", false).unwrap();
     call_tools(&mut stage, vec![wanted("c1", Verdict::Ask), wanted("c1", Verdict::Ask)]);
-    assert!(stage.step(|session, scene| session.decide("c1", true, false, scene)));
+    assert!(stage.step(|session, context| session.decide("c1", true, false, context)));
     stage.work("");
     assert!(
-        !stage.step(|session, scene| session.decide("c1", true, false, scene)),
+        !stage.step(|session, context| session.decide("c1", true, false, context)),
         "c1 is the first call, which was already decided"
     );
     let second = asked_about(&stage);
     assert_ne!(second, "c1");
-    assert!(stage.step(|session, scene| session.decide(&second, true, false, scene)));
+    assert!(stage.step(|session, context| session.decide(&second, true, false, context)));
     stage.work("");
     // Calls and results have the ids that clients see.
-    let Some(Job::Round { said, .. }) = stage.jobs.front() else { panic!("{:?}", stage.jobs) };
-    let ids = |said: &Said| match said {
-        Said::Assistant { calls, .. } => calls.iter().map(|call| call.call_id.clone()).collect(),
-        Said::Result { call_id, .. } => vec![call_id.clone()],
-        Said::User { .. } => Vec::new(),
+    let Some(Job::Round { history, .. }) = stage.jobs.front() else { panic!("{:?}", stage.jobs) };
+    let ids = |item: &HistoryItem| match item {
+        HistoryItem::Assistant { calls, .. } => calls.iter().map(|call| call.call_id.clone()).collect(),
+        HistoryItem::Result { call_id, .. } => vec![call_id.clone()],
+        HistoryItem::User { .. } => Vec::new(),
     };
-    assert_eq!(said.iter().flat_map(ids).collect::<Vec<_>>(), ["c1", &second, "c1", &second]);
+    assert_eq!(history.iter().flat_map(ids).collect::<Vec<_>>(), ["c1", &second, "c1", &second]);
 }
 
 #[test]
@@ -532,10 +534,10 @@ fn a_late_decision_does_not_approve_a_call_of_a_later_round_or_turn() {
         stage.send("go", false).unwrap();
         for round in 0..2 {
             call_tools(&mut stage, vec![wanted("c1", Verdict::Ask)]);
-            let late = stage.step(|session, scene| session.decide("c1", true, false, scene));
+            let late = stage.step(|session, context| session.decide("c1", true, false, context));
             assert_eq!(late, (turn, round) == (0, 0), "turn {turn}, round {round}");
             let asked = asked_about(&stage);
-            stage.step(|session, scene| session.decide(&asked, true, false, scene));
+            stage.step(|session, context| session.decide(&asked, true, false, context));
             stage.work("");
         }
         stage.work_to_end("done");
@@ -551,9 +553,11 @@ fn a_turn_ends_at_its_limit_of_bytes() {
         call_tools(&mut stage, vec![wanted("c", Verdict::Run)]);
         stage.jobs.clear();
         let output = json::to_raw(&"x".repeat(512 * 1024));
-        stage.step(|session, scene| session.ran(Ran { ok: true, output, error: None }, scene));
-        if let Some(Job::Round { said, .. }) = stage.jobs.front() {
-            let Some(Said::Result { output, .. }) = said.last() else { panic!("the last item must be a result") };
+        stage.step(|session, context| session.ran(Ran { ok: true, output, error: None }, context));
+        if let Some(Job::Round { history, .. }) = stage.jobs.front() {
+            let Some(HistoryItem::Result { output, .. }) = history.last() else {
+                panic!("the last item must be a result")
+            };
             assert!(output.get().len() < 263_000 && output.get().contains("[cut: "));
         } else {
             stage.work_to_end("");
@@ -562,9 +566,9 @@ fn a_turn_ends_at_its_limit_of_bytes() {
     }
     assert_eq!(results, 64, "16 MiB of results with 256 KiB each");
     let limit = "the turn ended at its limit of 16 MiB of replies, calls and tool results";
-    let told = stage.transcript();
-    assert_eq!(told[told.len() - 2..], [format!("error {limit}"), "status ready".to_owned()]);
-    assert!(told.contains(&format!("message.appended {limit}")));
+    let events = stage.transcript();
+    assert_eq!(events[events.len() - 2..], [format!("error {limit}"), "status ready".to_owned()]);
+    assert!(events.contains(&format!("message.appended {limit}")));
     assert_eq!(stage.session.history.messages()[0].text, "go", "the prompt stays in the history");
 }
 
@@ -633,13 +637,13 @@ fn a_decision_for_the_session_covers_only_that_tool_and_path() {
         stage.send("go", false).unwrap();
         stage.work_to_round();
         stage.jobs.clear();
-        stage.step(|session, scene| session.round_ended(Ok(vec![first, other]), scene));
-        assert!(stage.step(|session, scene| session.decide("c1", true, true, scene)));
-        stage.told.clear();
+        stage.step(|session, context| session.round_ended(Ok(vec![first, other]), context));
+        assert!(stage.step(|session, context| session.decide("c1", true, true, context)));
+        stage.events.clear();
         stage.work("");
         assert_eq!(stage.transcript().last().map(String::as_str), Some("approval.requested"));
         assert!(
-            stage.step(|session, scene| session.decide("c2", true, false, scene)),
+            stage.step(|session, context| session.decide("c2", true, false, context)),
             "the second call needs its own approval"
         );
     }
@@ -652,13 +656,13 @@ fn each_call_of_a_reply_is_decided_when_it_is_the_next_one() {
     stage.work_to_round();
     stage.jobs.clear();
     let calls = vec![wanted("c1", Verdict::Run), wanted("c2", Verdict::Run)];
-    stage.step(|session, scene| session.round_ended(Ok(calls), scene));
+    stage.step(|session, context| session.round_ended(Ok(calls), context));
     stage.work("");
     stage.work("");
     stage.transcript();
     let Some(Job::Decide(second)) = stage.jobs.pop_front() else { panic!("{:?}", stage.jobs) };
     let denied = Wanted { verdict: Verdict::Refuse("not any more".to_owned()), ..second };
-    stage.step(|session, scene| session.decided(denied, scene));
+    stage.step(|session, context| session.decided(denied, context));
     assert!(
         matches!(stage.jobs.front(), Some(Job::Round { number: 2, .. })),
         "the call must not run: {:?}",
@@ -676,9 +680,9 @@ fn a_turn_whose_step_panics_ends_and_the_session_continues() {
         stage.jobs.clear();
         let turn = stage.session.turn_id().map(ToOwned::to_owned);
         if is_lost {
-            stage.session.occupation = state::Occupation::Idle;
+            stage.session.activity = state::Activity::Idle;
         }
-        stage.step(|session, scene| session.broke(turn, scene));
+        stage.step(|session, context| session.step_panicked(turn, context));
         assert_eq!(stage.transcript(), ["error the turn failed unexpectedly", "status ready"]);
         stage.send("again", false).unwrap();
         stage.work_to_end("Here.");
@@ -696,9 +700,9 @@ fn calls_and_results_may_be_json_that_cannot_be_parsed() {
         stage.work_to_round();
         stage.jobs.clear();
         let call = Wanted { input: raw(), ..wanted("c1", Verdict::Run) };
-        stage.step(|session, scene| session.round_ended(Ok(vec![call]), scene));
+        stage.step(|session, context| session.round_ended(Ok(vec![call]), context));
         stage.jobs.clear();
-        stage.step(|session, scene| session.ran(Ran { ok: true, output: raw(), error: None }, scene));
+        stage.step(|session, context| session.ran(Ran { ok: true, output: raw(), error: None }, context));
         assert!(matches!(stage.jobs.front(), Some(Job::Round { number: 2, .. })), "{:?}", stage.jobs);
     }
 }
@@ -709,11 +713,11 @@ fn a_refused_call_tells_the_model_why() {
     stage.send("go", false).unwrap();
     stage.work_to_round();
     stage.jobs.clear();
-    stage.step(|session, scene| session.round_ended(Ok(vec![wanted("c1", Verdict::Ask)]), scene));
-    stage.told.clear();
-    stage.step(|session, scene| session.left_alone(scene));
-    let completed = &stage.told.iter().find(|(kind, _)| kind == "session.tool.call.completed").unwrap().1;
-    assert_eq!(completed["data"]["executed"]["error"], approval::nobody(&wanted("c1", Verdict::Ask)));
+    stage.step(|session, context| session.round_ended(Ok(vec![wanted("c1", Verdict::Ask)]), context));
+    stage.events.clear();
+    stage.step(|session, context| session.approvers_left(context));
+    let completed = &stage.events.iter().find(|(kind, _)| kind == "session.tool.call.completed").unwrap().1;
+    assert_eq!(completed["data"]["executed"]["error"], approval::no_approver(&wanted("c1", Verdict::Ask)));
     assert!(matches!(stage.jobs.front(), Some(Job::Round { number: 2, .. })));
 }
 
@@ -723,9 +727,9 @@ fn clearing_stops_the_turn_and_keeps_nothing_of_it() {
     stage.send("start", false).unwrap();
     stage.work_to_round();
     stage.transcript();
-    assert!(stage.step(|session, scene| session.clear(scene)));
+    assert!(stage.step(|session, context| session.clear(context)));
     stage.jobs.clear();
-    stage.step(|session, scene| session.round_ended(Err(ModelError::Cancelled), scene));
+    stage.step(|session, context| session.round_ended(Err(ModelError::Cancelled), context));
     assert_eq!(stage.transcript(), ["status interrupting...", "interrupted", "status ready"]);
     assert!(!stage.session.has_history() && stage.session.message_count() == 0);
 }
@@ -734,10 +738,10 @@ fn clearing_stops_the_turn_and_keeps_nothing_of_it() {
 fn a_turn_that_cannot_run_ends_at_once() {
     let mut stage = Stage::new();
     let images = vec![PendingImage::default()];
-    stage.step(|session, scene| session.send(Prompt { images, ..Prompt::default() }, scene)).unwrap();
+    stage.step(|session, context| session.send(Prompt { images, ..Prompt::default() }, context)).unwrap();
     stage.jobs.clear();
     let problem = NotReady::BadImage("file not found: /x.png".to_owned());
-    stage.step(|session, scene| session.prepared(Err(problem), scene));
+    stage.step(|session, context| session.prepared(Err(problem), context));
     let expected = [
         "status preparing... @s-1",
         "message.appended inference error: file not found: /x.png",
@@ -756,7 +760,7 @@ fn a_failed_save_is_noted_and_the_turn_completes() {
     }
     stage.transcript();
     stage.jobs.clear();
-    stage.step(|session, scene| session.saved(Err("no space left on device".to_owned()), scene));
+    stage.step(|session, context| session.saved(Err("no space left on device".to_owned()), context));
     let expected = ["message.appended chat history save failed: no space left on device", "completed", "status ready"];
     assert_eq!(stage.transcript(), expected);
 }
@@ -768,7 +772,7 @@ fn with_debugging_the_stages_follow_their_events() {
     stage.send("go", false).unwrap();
     stage.work_to_round();
     stage.jobs.clear();
-    stage.step(|session, scene| session.round_ended(Ok(vec![wanted("c1", Verdict::Run)]), scene));
+    stage.step(|session, context| session.round_ended(Ok(vec![wanted("c1", Verdict::Run)]), context));
     stage.transcript();
     stage.work_to_end("done");
     let expected = [

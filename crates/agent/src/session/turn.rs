@@ -1,15 +1,15 @@
 //! A turn from its preparation to its last request (`loaf` §13.1, §13.2).
 
-use gladhand_models::{ModelError, Piece, Said, Segment};
+use gladhand_models::{HistoryItem, ModelError, Piece, Segment};
 use serde_json::json;
 
-use super::asked::COMPRESSING;
 use super::calls::Wanted;
 use super::compaction::Compaction;
 use super::ending::{End, is_overflow, title_of};
 use super::history;
-use super::scene::{Chat, Effect, Job, NotReady, Prepared, Scene, Target};
-use super::state::{Occupation, Session};
+use super::requests::COMPRESSING;
+use super::state::{Activity, Session};
+use super::step::{Chat, Effect, Job, NotReady, Prepared, StepContext, Target};
 use super::window::high_watermark;
 use crate::moment::Moment;
 use crate::payloads::{ChatMessage, Chunk, Executed, Failed, Image, Kind, Role, Streamed};
@@ -28,7 +28,7 @@ pub(super) struct Turn {
     /// Whether the prompt was added to the visible messages.
     pub(super) is_shown: bool,
     /// The items that this turn adds to the history for the model: prompt, answers, calls, results, steering.
-    pub(super) said: Vec<Said>,
+    pub(super) items: Vec<HistoryItem>,
     /// How many bytes of these items come from the model and from tools.
     pub(super) kept_bytes: usize,
     /// The whole answer so far.
@@ -92,7 +92,7 @@ impl Turn {
             images: Vec::new(),
             prepared: None,
             is_shown: false,
-            said: Vec::new(),
+            items: Vec::new(),
             kept_bytes: 0,
             answer: String::new(),
             segments: Vec::new(),
@@ -117,12 +117,12 @@ impl Turn {
 
     /// Ends the segment of the current request, and returns its text.
     pub(super) fn end_segment(&mut self) -> String {
-        let said = std::mem::take(&mut self.round.text);
-        let segment = text::trim(&said);
+        let round_text = std::mem::take(&mut self.round.text);
+        let segment = text::trim(&round_text);
         if !segment.is_empty() {
             self.segments.push(segment.to_owned());
         }
-        said
+        round_text
     }
 
     /// The prompt as a message.
@@ -133,125 +133,125 @@ impl Turn {
 
 impl Session {
     /// The preparation has ended.
-    pub(crate) fn prepared(&mut self, prepared: Result<Prepared, NotReady>, scene: &mut Scene<'_>) {
+    pub(crate) fn prepared(&mut self, prepared: Result<Prepared, NotReady>, context: &mut StepContext<'_>) {
         let Some(mut turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Preparation)) else { return };
         match prepared {
             Ok(mut prepared) => {
                 if !prepared.skills.is_empty() {
-                    self.note(scene, format!("skills applied: {}", prepared.skills.join(", ")));
+                    self.note(context, format!("skills applied: {}", prepared.skills.join(", ")));
                 }
                 turn.images = std::mem::take(&mut prepared.images);
                 turn.text = labelled(&turn.prompt, turn.images.len());
                 turn.prepared = Some(prepared);
                 self.wait(turn, Awaits::Beginning);
-                scene.wants(Job::Begin);
+                context.request_job(Job::Begin);
             }
-            Err(_) if turn.stop.is_some() => self.finish_interrupted(turn, scene),
+            Err(_) if turn.stop.is_some() => self.finish_interrupted(turn, context),
             Err(NotReady::NoModel(why)) => {
-                self.note(scene, &*why);
-                self.conclude(turn, &End::Failed(why), scene);
+                self.note(context, &*why);
+                self.conclude(turn, &End::Failed(why), context);
             }
             Err(NotReady::BadImage(why)) => {
-                self.note(scene, format!("inference error: {why}"));
-                self.conclude(turn, &End::Failed(why), scene);
+                self.note(context, format!("inference error: {why}"));
+                self.conclude(turn, &End::Failed(why), context);
             }
         }
     }
 
     /// Starts the turn, after the caller got its answer.
-    pub(crate) fn begin(&mut self, scene: &mut Scene<'_>) {
+    pub(crate) fn begin(&mut self, context: &mut StepContext<'_>) {
         let Some(turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Beginning)) else { return };
         let Some(target) = turn.target().cloned() else { return };
         if self.chat.is_none() {
             let title = self.title.take().unwrap_or_else(|| title_of(&turn));
-            self.chat = Some(Chat::new((scene.new_id)(), scene.now, title));
+            self.chat = Some(Chat::new((context.new_id)(), context.now, title));
         }
         if turn.stop.is_some() {
-            return self.finish_interrupted(turn, scene);
+            return self.finish_interrupted(turn, context);
         }
         if self.history.is_empty() {
-            return self.converse(turn, scene);
+            return self.converse(turn, context);
         }
-        self.status(scene, COMPRESSING, Some(&turn.id));
+        self.status(context, COMPRESSING, Some(&turn.id));
         let switched = self.conversation_provider.as_ref().is_some_and(|before| *before != target.provider);
-        let is_full = scene.scales.pinned + self.history.tokens() > high_watermark(target.window);
+        let is_full = context.request_sizes.pinned + self.history.tokens() > high_watermark(target.window);
         let reason = match (switched, is_full) {
             (true, _) => "provider_switch",
             (false, true) => "auto",
-            (false, false) => return self.converse(turn, scene),
+            (false, false) => return self.converse(turn, context),
         };
-        let compaction = self.start_compaction(reason, Some(&turn.id), target, None, scene);
+        let compaction = self.start_compaction(reason, Some(&turn.id), target, None, context);
         self.wait(turn, Awaits::Summary(compaction));
     }
 
     /// Sends the prompt to the model.
-    pub(super) fn converse(&mut self, mut turn: Box<Turn>, scene: &mut Scene<'_>) {
+    pub(super) fn converse(&mut self, mut turn: Box<Turn>, context: &mut StepContext<'_>) {
         if let Some(why) = turn.prepared.as_ref().and_then(|prepared| prepared.unsaved.as_ref()) {
-            self.note(scene, format!("history save disabled for this turn: {why}"));
+            self.note(context, format!("history save disabled for this turn: {why}"));
         }
         let is_thinking = turn.target().is_some_and(|target| target.thinking != gladhand_models::Thinking::Off);
         let label = if is_thinking { "thinking..." } else { DRAFTING };
-        self.status(scene, label, Some(&turn.id));
-        self.show(&mut turn, scene);
-        turn.said.push(history::said(&turn.message()));
-        turn.round.began = scene.now;
-        self.keep_prompt(&turn, scene);
-        self.next_round(turn, scene);
+        self.status(context, label, Some(&turn.id));
+        self.show(&mut turn, context);
+        turn.items.push(history::item(&turn.message()));
+        turn.round.began = context.now;
+        self.keep_prompt(&turn, context);
+        self.next_round(turn, context);
     }
 
     /// Writes the prompt to disk before the first request, so that it is not lost.
-    fn keep_prompt(&self, turn: &Turn, scene: &mut Scene<'_>) {
+    fn keep_prompt(&self, turn: &Turn, context: &mut StepContext<'_>) {
         let Some(prepared) = turn.prepared.as_ref().filter(|prepared| prepared.unsaved.is_none()) else { return };
-        if let Some(mut file) = self.chat_file(prepared.target.clone(), scene) {
+        if let Some(mut file) = self.chat_file(prepared.target.clone(), context) {
             file.messages.push(turn.message());
-            scene.effects.push(Effect::Keep(file));
+            context.effects.push(Effect::Keep(file));
         }
     }
 
     /// Adds the prompt to the visible messages, once.
-    pub(super) fn show(&mut self, turn: &mut Turn, scene: &mut Scene<'_>) {
+    pub(super) fn show(&mut self, turn: &mut Turn, context: &mut StepContext<'_>) {
         if turn.is_shown {
             return;
         }
         turn.is_shown = true;
-        self.append(scene, Kind::User, turn.text.clone(), turn.images.clone());
+        self.append(context, Kind::User, turn.text.clone(), turn.images.clone());
         let payload = json!({"text": turn.text, "image_count": turn.images.len()});
-        self.journal(scene, turn, "user_msg", &payload);
+        self.journal(context, turn, "user_msg", &payload);
     }
 
     /// Starts the next request, with the steering messages that arrived meanwhile.
-    pub(super) fn next_round(&mut self, mut turn: Box<Turn>, scene: &mut Scene<'_>) {
+    pub(super) fn next_round(&mut self, mut turn: Box<Turn>, context: &mut StepContext<'_>) {
         turn.round = Round { number: turn.round.number + 1, began: turn.round.began, ..Round::default() };
         let steering = std::mem::take(&mut self.steering);
         if !steering.is_empty() {
             for text in &steering {
-                self.append(scene, Kind::User, text.clone(), Vec::new());
-                turn.said.push(Said::User { text: text.clone(), images: Vec::new() });
+                self.append(context, Kind::User, text.clone(), Vec::new());
+                turn.items.push(HistoryItem::User { text: text.clone(), images: Vec::new() });
             }
-            self.status(scene, "steer applied; continuing...", None);
+            self.status(context, "steer applied; continuing...", None);
             let preview = |text: &String| json!({"role": "user", "preview": text::beginning(text, 160)});
             let messages: Vec<_> = steering.iter().map(preview).collect();
-            self.debug(scene, &turn.id, "steer_injected", &json!({"count": steering.len(), "messages": messages}));
+            self.debug(context, &turn.id, "steer_injected", &json!({"count": steering.len(), "messages": messages}));
             turn.steered.extend(steering);
         }
-        let mut said = self.history.said();
-        said.extend(turn.said.iter().cloned());
-        scene.wants(Job::Round { number: turn.round.number, said });
+        let mut history = self.history.items();
+        history.extend(turn.items.iter().cloned());
+        context.request_job(Job::Round { number: turn.round.number, history });
         self.wait(turn, Awaits::Round);
     }
 
     /// Receives a piece of the model's output.
-    pub(crate) fn heard(&mut self, piece: &Piece, scene: &mut Scene<'_>) {
+    pub(crate) fn piece_received(&mut self, piece: &Piece, context: &mut StepContext<'_>) {
         let Some(mut turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Round)) else { return };
         // Output after an interruption is not shown.
         if turn.stop.is_none() {
-            self.stream(&mut turn, piece, scene);
+            self.stream(&mut turn, piece, context);
         }
         self.wait(turn, Awaits::Round);
     }
 
     /// Shows a piece, and collects its answer text.
-    pub(super) fn stream(&mut self, turn: &mut Turn, piece: &Piece, scene: &mut Scene<'_>) {
+    pub(super) fn stream(&mut self, turn: &mut Turn, piece: &Piece, context: &mut StepContext<'_>) {
         let mut thoughts = piece.thoughts.iter();
         let mut answer_text = String::new();
         for segment in &piece.segments {
@@ -260,47 +260,47 @@ impl Session {
                     turn.round.thoughts += 1;
                     // The beginning of the thought describes its subject better than the latest piece.
                     let so_far = thoughts.next().unwrap_or(thought);
-                    self.status(scene, format!("thinking: {}", text::thought_title(so_far)), None);
+                    self.status(context, format!("thinking: {}", text::thought_title(so_far)), None);
                 }
                 Segment::Answer(answer) => {
                     answer_text.push_str(answer);
-                    self.status(scene, DRAFTING, None);
+                    self.status(context, DRAFTING, None);
                 }
             }
         }
         turn.answer.push_str(&answer_text);
         turn.round.text.push_str(&answer_text);
         let chunk = Chunk { thoughts: &piece.thoughts, answer_text, segments: &piece.segments };
-        scene.tell("session.stream.chunk", &Streamed { session_id: &self.id, turn_id: &turn.id, chunk });
+        context.emit("session.stream.chunk", &Streamed { session_id: &self.id, turn_id: &turn.id, chunk });
     }
 
     /// A request has ended.
-    pub(crate) fn round_ended(&mut self, ended: Result<Vec<Wanted>, ModelError>, scene: &mut Scene<'_>) {
+    pub(crate) fn round_ended(&mut self, ended: Result<Vec<Wanted>, ModelError>, context: &mut StepContext<'_>) {
         let Some(turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Round)) else { return };
         match ended {
-            _ if turn.stop.is_some() => self.finish_interrupted(turn, scene),
-            Ok(calls) if calls.is_empty() => self.finish_completed(turn, scene),
-            Ok(calls) => self.take_calls(turn, calls, scene),
-            Err(error) => self.fail(turn, error.to_string(), scene),
+            _ if turn.stop.is_some() => self.finish_interrupted(turn, context),
+            Ok(calls) if calls.is_empty() => self.finish_completed(turn, context),
+            Ok(calls) => self.take_calls(turn, calls, context),
+            Err(error) => self.fail(turn, error.to_string(), context),
         }
     }
 
     /// A request to the model has failed.
-    fn fail(&mut self, turn: Box<Turn>, message: String, scene: &mut Scene<'_>) {
+    fn fail(&mut self, turn: Box<Turn>, message: String, context: &mut StepContext<'_>) {
         if is_overflow(&message) && self.overflows < OVERFLOWS {
-            return self.keep_overflowed(turn, message, scene);
+            return self.keep_overflowed(turn, message, context);
         }
-        self.note(scene, format!("inference error: {message}"));
-        self.journal(scene, &turn, "error_observed", &json!({"message": message}));
-        self.conclude(turn, &End::Failed(message), scene);
+        self.note(context, format!("inference error: {message}"));
+        self.journal(context, &turn, "error_observed", &json!({"message": message}));
+        self.conclude(turn, &End::Failed(message), context);
     }
 
     /// Takes the running turn, if it waits for this. The caller must put it back with [`Self::wait`], or end it.
     pub(super) fn turn_that(&mut self, is_awaited: impl FnOnce(&Awaits) -> bool) -> Option<Box<Turn>> {
-        match std::mem::replace(&mut self.occupation, Occupation::Idle) {
-            Occupation::Turn(turn) if is_awaited(&turn.awaits) => Some(turn),
+        match std::mem::replace(&mut self.activity, Activity::Idle) {
+            Activity::Turn(turn) if is_awaited(&turn.awaits) => Some(turn),
             other => {
-                self.occupation = other;
+                self.activity = other;
                 None
             }
         }
@@ -309,11 +309,11 @@ impl Session {
     /// Puts the turn back in this state.
     pub(super) fn wait(&mut self, mut turn: Box<Turn>, awaits: Awaits) {
         turn.awaits = awaits;
-        self.occupation = Occupation::Turn(turn);
+        self.activity = Activity::Turn(turn);
     }
 
-    pub(super) fn tell_failed(&self, turn: &Turn, message: &str, scene: &mut Scene<'_>) {
-        scene.tell("session.error", &Failed { session_id: &self.id, turn_id: &turn.id, message });
+    pub(super) fn emit_failed(&self, turn: &Turn, message: &str, context: &mut StepContext<'_>) {
+        context.emit("session.error", &Failed { session_id: &self.id, turn_id: &turn.id, message });
     }
 }
 

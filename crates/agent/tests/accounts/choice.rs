@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gladhand_agent::accounts::{Accounts, CompatibleServer, Means, Outlook, Provider, Settings, env};
+use gladhand_agent::accounts::{AccountSettings, Accounts, CompatibleServer, DefaultModel, ModelAccess, Provider, env};
 use gladhand_core::Secret;
 use gladhand_core::operations::{FailureKind, ModelChoice};
-use gladhand_models::{Heard, Listener, ModelError, ModelOption, Models, Round, Thinking};
+use gladhand_models::{Listener, ModelError, ModelOption, Models, Round, RoundResult, Thinking};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -225,8 +225,13 @@ impl Models for Embedded {
         }])
     }
 
-    async fn round(&self, _: &Round, _: &mut (dyn Listener + '_), _: &CancellationToken) -> Result<Heard, ModelError> {
-        Ok(Heard::default())
+    async fn round(
+        &self,
+        _: &Round,
+        _: &mut (dyn Listener + '_),
+        _: &CancellationToken,
+    ) -> Result<RoundResult, ModelError> {
+        Ok(RoundResult::default())
     }
 }
 
@@ -237,7 +242,7 @@ async fn without_a_selection_the_first_available_model_is_used() {
         .has("/ollama/models", json!({"object": "list", "data": [{"id": "llama-x"}]}))
         .has("/house/models", json!({"object": "list", "data": [{"id": "house-1"}]}))
         .has("/anthropic/models", json!({"data": [{"id": "claude-x", "display_name": "Claude X"}]}));
-    let taken = async |change: &dyn Fn(&mut Settings)| {
+    let taken = async |change: &dyn Fn(&mut AccountSettings)| {
         let mut settings = settings(folder.path(), &service);
         change(&mut settings);
         let accounts = Accounts::open(settings);
@@ -250,20 +255,20 @@ async fn without_a_selection_the_first_available_model_is_used() {
     };
     // A server that merely runs on this machine is used, but not selected permanently.
     assert_eq!(taken(&|to| to.embedded = Some(Arc::new(Embedded))).await, ("small".to_owned(), String::new()));
-    let near = |to: &mut Settings| {
+    let near = |to: &mut AccountSettings| {
         to.embedded = Some(Arc::new(Embedded));
         to.ollama = Some(service.at("/ollama"));
         // This server returns no list of models.
         to.llamacpp = Some(service.at("/elsewhere"));
     };
     assert_eq!(taken(&near).await, ("llama-x".to_owned(), String::new()));
-    let house = |to: &mut Settings| {
+    let house = |to: &mut AccountSettings| {
         near(to);
         to.compatible = Some(CompatibleServer { base: service.at("/house"), key: None, model: None });
     };
     // A configured server is used, but not stored: it may be absent in the next run.
     assert_eq!(taken(&house).await, ("house-1".to_owned(), String::new()));
-    let anthropic = |to: &mut Settings| {
+    let anthropic = |to: &mut AccountSettings| {
         house(to);
         to.keys.anthropic = Some(Secret::new("sk-ant"));
     };
@@ -286,33 +291,33 @@ async fn a_server_without_a_list_has_the_configured_model() {
 async fn the_outlook_names_the_model_and_writes_no_files() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     let data = folder.path().join("data");
-    let look = async |set_up: &dyn Fn(&mut Settings)| {
-        let mut settings = Settings { keeps: false, ..settings(&data, &service) };
+    let look = async |set_up: &dyn Fn(&mut AccountSettings)| {
+        let mut settings = AccountSettings { keeps: false, ..settings(&data, &service) };
         set_up(&mut settings);
         let accounts = Accounts::open(settings);
         accounts.refresh().await;
-        accounts.outlook()
+        accounts.default_model()
     };
-    assert_eq!(look(&|_| {}).await, Outlook::Nobody);
-    let with_key = |settings: &mut Settings| settings.keys.openrouter = Some(Secret::new("sk-or-test"));
-    let (provider, means) = (Provider::OpenRouter, Means::Variable(env::OPENROUTER_API_KEY));
-    let Outlook::Trouble(why) = look(&with_key).await else { panic!("expected an error about the model list") };
+    assert_eq!(look(&|_| {}).await, DefaultModel::NoProvider);
+    let with_key = |settings: &mut AccountSettings| settings.keys.openrouter = Some(Secret::new("sk-or-test"));
+    let (provider, access) = (Provider::OpenRouter, ModelAccess::Variable(env::OPENROUTER_API_KEY));
+    let DefaultModel::Trouble(why) = look(&with_key).await else { panic!("expected an error about the model list") };
     assert!(why.starts_with("OpenRouter gives no list of models: 404 "), "{why}");
     service.has("/or/models", serde_json::json!({"data": []}));
-    assert_eq!(look(&with_key).await, Outlook::Unlisted(vec![(provider, means)]));
+    assert_eq!(look(&with_key).await, DefaultModel::Unlisted(vec![(provider, access)]));
     service.drops("/or/models").has("/or/models", openrouter_models());
-    let expected = Outlook::Model { model: "acme/plain-1".to_owned(), provider, means };
+    let expected = DefaultModel::Model { model: "acme/plain-1".to_owned(), provider, access };
     assert_eq!(look(&with_key).await, expected);
-    let nowhere = |settings: &mut Settings| {
+    let nowhere = |settings: &mut AccountSettings| {
         settings.compatible =
             Some(CompatibleServer { base: "http://127.0.0.1:1/v1".to_owned(), key: None, model: None });
     };
-    let Outlook::Trouble(why) = look(&nowhere).await else { panic!("expected an error about the server") };
+    let DefaultModel::Trouble(why) = look(&nowhere).await else { panic!("expected an error about the server") };
     assert_eq!(why, "the configured server unreachable");
-    let offline = |settings: &mut Settings| {
+    let offline = |settings: &mut AccountSettings| {
         settings.keys.openai = Some(Secret::new("sk-test"));
         settings.openai.base = Some("http://127.0.0.1:1/v1".to_owned());
     };
-    assert_eq!(look(&offline).await, Outlook::Trouble("OpenAI unreachable".to_owned()));
+    assert_eq!(look(&offline).await, DefaultModel::Trouble("OpenAI unreachable".to_owned()));
     assert!(!data.exists(), "opening without `keeps` must not create files");
 }

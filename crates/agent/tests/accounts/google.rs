@@ -4,7 +4,7 @@ use gladhand_agent::accounts::Accounts;
 use serde_json::json;
 
 use crate::service::Service;
-use crate::{Told, antigravity_models, parameter, seed, settings, shown, visit};
+use crate::{RecordedEvents, antigravity_models, parameter, seed, settings, shown, visit};
 
 fn script(service: &Service) {
     service
@@ -22,10 +22,10 @@ async fn a_browser_signs_in_with_a_proof_and_a_state() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     script(&service);
     let accounts = Accounts::open(settings(folder.path(), &service));
-    let told = Told::default();
-    let tell = |event| told.hear(event);
+    let events = RecordedEvents::default();
+    let send_event = |event| events.record(event);
     let person = async {
-        let url = told.url().await;
+        let url = events.url().await;
         assert!(url.as_str().starts_with("https://accounts.google.com/o/oauth2/v2/auth?access_type=offline&scope="));
         assert!(url.as_str().contains("cloud-platform%20https%3A%2F%2Fwww.googleapis.com"), "{url}");
         assert_eq!(parameter(&url, "code_challenge_method"), "S256");
@@ -37,14 +37,14 @@ async fn a_browser_signs_in_with_a_proof_and_a_state() {
         assert_eq!((status, next.as_deref()), (302, Some("/oauth-success")));
         assert_eq!(visit(&redirect.replace("/oauth-callback", "/oauth-success")).await.0, 200);
     };
-    let (connected, ()) = tokio::join!(accounts.connect_antigravity(&tell), person);
+    let (connected, ()) = tokio::join!(accounts.connect_antigravity(&send_event), person);
     let connected = connected.unwrap();
     let profile = json!({"email": "user@example.test", "name": "Test User", "picture": "https://example.test/p"});
     let completed = json!({"provider": "antigravity", "profile": profile});
     assert_eq!((connected.reason, shown(connected.result)), ("auth_antigravity_connected", completed.clone()));
-    let kinds: Vec<_> = told.all().into_iter().map(|(kind, _)| kind).collect();
+    let kinds: Vec<_> = events.all().into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(kinds, ["auth.flow.started", "auth.flow.url", "auth.flow.completed"]);
-    assert_eq!(told.all()[2].1, completed);
+    assert_eq!(events.all()[2].1, completed);
     let snapshot = shown(accounts.snapshot());
     assert_eq!(snapshot["auth"]["antigravityProfile"], profile);
     assert_eq!(snapshot["model"]["selectedModel"], "gemini-3-pro-high");
@@ -65,17 +65,17 @@ async fn a_refused_or_forged_redirect_does_not_sign_in() {
         ("code=g0&state=other", "State mismatch.", "OAuth login rejected due to state mismatch."),
         ("code=g0", "State mismatch.", "OAuth login rejected due to state mismatch."),
     ] {
-        let told = Told::default();
-        let tell = |event| told.hear(event);
+        let events = RecordedEvents::default();
+        let send_event = |event| events.record(event);
         let person = async {
-            let redirect = parameter(&told.url().await, "redirect_uri");
+            let redirect = parameter(&events.url().await, "redirect_uri");
             let (status, body, _) = visit(&format!("{redirect}?{query}")).await;
             assert_eq!((status, body.as_str()), (400, page));
         };
-        let (connected, ()) = tokio::join!(accounts.connect_antigravity(&tell), person);
+        let (connected, ()) = tokio::join!(accounts.connect_antigravity(&send_event), person);
         assert_eq!(connected.unwrap_err().message, message);
         let failed = json!({"provider": "antigravity", "message": message});
-        assert_eq!(told.all().last().unwrap(), &("auth.flow.failed", failed));
+        assert_eq!(events.all().last().unwrap(), &("auth.flow.failed", failed));
     }
     assert!(service.seen("/gtoken").is_empty());
 }

@@ -11,19 +11,19 @@ mod service;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use gladhand_agent::accounts::{Accounts, Settings};
+use gladhand_agent::accounts::{AccountSettings, Accounts};
 use gladhand_core::Secret;
 use gladhand_core::operations::AgentEvent;
-use gladhand_store::{Places, Secrets};
+use gladhand_store::{SecretLocations, Secrets};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::service::Service;
 
 /// Settings with a separate data folder, with every service at the scripted address.
-fn settings(folder: &Path, service: &Service) -> Settings {
-    let places = Places { data: folder.join("data"), config: folder.join("config"), passphrase: None };
-    let mut settings = Settings::new(folder.join("data"));
+fn settings(folder: &Path, service: &Service) -> AccountSettings {
+    let places = SecretLocations { data: folder.join("data"), config: folder.join("config"), passphrase: None };
+    let mut settings = AccountSettings::new(folder.join("data"));
     settings.secrets = Some(Arc::new(Secrets::open(places).unwrap()));
     settings.openrouter = service.at("/or");
     settings.anthropic = service.at("/anthropic");
@@ -58,10 +58,10 @@ fn selected(accounts: &Accounts) -> Value {
 
 /// Records events.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<(&'static str, Value)>>>);
+struct RecordedEvents(Arc<Mutex<Vec<(&'static str, Value)>>>);
 
-impl Told {
-    fn hear(&self, event: AgentEvent) {
+impl RecordedEvents {
+    fn record(&self, event: AgentEvent) {
         let payload = serde_json::from_str(event.payload.get()).unwrap();
         self.0.lock().unwrap().push((event.kind, payload));
     }

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::service::Service;
-use crate::{Told, codex_models, parameter, seed, selected, settings, shown, visit};
+use crate::{RecordedEvents, codex_models, parameter, seed, selected, settings, shown, visit};
 
 /// The issuer knows one port, so only one browser login can run at a time.
 static PORT: Mutex<()> = Mutex::const_new(());
@@ -24,7 +24,7 @@ struct Scene {
     folder: tempfile::TempDir,
     service: Service,
     accounts: Arc<Accounts>,
-    told: Told,
+    events: RecordedEvents,
     _port: MutexGuard<'static, ()>,
 }
 
@@ -34,21 +34,21 @@ impl Scene {
         let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
         service.has("/codex/models", codex_models());
         let accounts = Accounts::open(settings(folder.path(), &service));
-        Self { folder, service, accounts, told: Told::default(), _port: port }
+        Self { folder, service, accounts, events: RecordedEvents::default(), _port: port }
     }
 
     /// Runs a login. Returns the error message if it fails.
     async fn connect(&self, mode: &str, originator: Option<&str>) -> Result<Value, String> {
-        let tell = |event| self.told.hear(event);
-        let connected = self.accounts.connect_openai(Some(mode), originator, &tell).await;
+        let send_event = |event| self.events.record(event);
+        let connected = self.accounts.connect_openai(Some(mode), originator, &send_event).await;
         connected.map(|changed| shown(changed.result)).map_err(|failure| failure.message)
     }
 
     /// Checks that a failure was reported both as an event and in the answer.
     fn assert_failed(&self, message: &str) {
-        let told = self.told.all();
-        assert_eq!(told.first().unwrap(), &("auth.flow.started", json!({"provider": "openai"})));
-        assert_eq!(told.last().unwrap(), &("auth.flow.failed", json!({"provider": "openai", "message": message})));
+        let events = self.events.all();
+        assert_eq!(events.first().unwrap(), &("auth.flow.started", json!({"provider": "openai"})));
+        assert_eq!(events.last().unwrap(), &("auth.flow.failed", json!({"provider": "openai", "message": message})));
     }
 }
 
@@ -81,7 +81,7 @@ async fn a_device_code_signs_in() {
         ),
         ("auth.flow.completed", completed),
     ];
-    assert_eq!(scene.told.all(), expected);
+    assert_eq!(scene.events.all(), expected);
     let first = json!({"selectedModel": "gpt-5-codex", "selectedThinking": "HIGH", "selectedOpenRouterProvider": "any",
         "selectedProvider": "openai"});
     assert_eq!(selected(&scene.accounts), first);
@@ -112,7 +112,7 @@ async fn a_browser_signs_in_and_sees_the_welcome_page() {
     let scene = Scene::new().await;
     scene.service.has(TOKEN, json!({"id_token": "not-a-jwt", "access_token": "acc-2", "refresh_token": "ref-2"}));
     let person = async {
-        let url = scene.told.url().await;
+        let url = scene.events.url().await;
         let names: Vec<String> = url.query_pairs().map(|(name, _)| name.into_owned()).collect();
         let expected = "response_type client_id redirect_uri scope code_challenge code_challenge_method \
             id_token_add_organizations codex_cli_simplified_flow originator state";
@@ -132,7 +132,7 @@ async fn a_browser_signs_in_and_sees_the_welcome_page() {
     let (connected, challenge) = tokio::join!(scene.connect("browser", Some("my-client")), person);
     let completed = json!({"provider": "openai", "login_method": "browser", "account_id": null});
     assert_eq!(connected.unwrap(), completed);
-    assert_eq!(scene.told.all().last().unwrap(), &("auth.flow.completed", completed));
+    assert_eq!(scene.events.all().last().unwrap(), &("auth.flow.completed", completed));
     let verifier = scene.service.seen(TOKEN)[0].form("code_verifier").unwrap();
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, verifier.as_bytes());
     assert_eq!((URL_SAFE_NO_PAD.encode(digest), verifier.len()), (challenge, 86));
@@ -150,9 +150,9 @@ async fn a_browser_that_does_not_sign_in_sees_the_reason() {
         ),
         ("/cancel", (200, "Login cancelled."), "OAuth login cancelled."),
     ] {
-        scene.told.0.lock().unwrap().clear();
+        scene.events.0.lock().unwrap().clear();
         let person = async {
-            let url = scene.told.url().await;
+            let url = scene.events.url().await;
             let home = parameter(&url, "redirect_uri").replace("/auth/callback", "");
             assert_eq!(visit(&format!("{home}/elsewhere")).await.0, 404);
             let target = target.replace("STATE", &parameter(&url, "state"));
@@ -186,7 +186,7 @@ async fn an_issuer_without_device_codes_is_detected() {
     );
     let message = format!("Device code poll failed (410): gone {}", "y".repeat(175));
     assert_eq!(scene.connect("device_code", None).await.unwrap_err(), message);
-    let (_, shown) = scene.told.all().into_iter().rfind(|(kind, _)| *kind == "auth.flow.device_code").unwrap();
+    let (_, shown) = scene.events.all().into_iter().rfind(|(kind, _)| *kind == "auth.flow.device_code").unwrap();
     assert_eq!((&shown["interval_seconds"], &shown["expires_in_seconds"]), (&json!(5), &json!(900)));
 }
 
@@ -212,13 +212,13 @@ async fn a_login_without_a_client_id_names_the_missing_setting() {
     settings.openai.client_id = None;
     settings.google.client_id = None;
     let accounts = Accounts::open(settings);
-    let told = Told::default();
-    let tell = |event| told.hear(event);
-    let message = accounts.connect_openai(None, None, &tell).await.unwrap_err().message;
+    let events = RecordedEvents::default();
+    let send_event = |event| events.record(event);
+    let message = accounts.connect_openai(None, None, &send_event).await.unwrap_err().message;
     assert!(message.contains("GLADHAND_OPENAI_CLIENT_ID"), "{message}");
-    let message = accounts.connect_antigravity(&tell).await.unwrap_err().message;
+    let message = accounts.connect_antigravity(&send_event).await.unwrap_err().message;
     assert!(message.contains("GLADHAND_GOOGLE_CLIENT_ID"), "{message}");
-    let kinds: Vec<_> = told.all().into_iter().map(|(kind, _)| kind).collect();
+    let kinds: Vec<_> = events.all().into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(kinds, ["auth.flow.started", "auth.flow.failed", "auth.flow.started", "auth.flow.failed"]);
 }
 
@@ -228,13 +228,13 @@ async fn a_cancelled_login_releases_its_port() {
     let mut headless = settings(scene.folder.path(), &scene.service);
     headless.headless = true;
     let accounts = Accounts::open(headless);
-    let tell = |event| scene.told.hear(event);
+    let send_event = |event| scene.events.record(event);
     // In `auto` mode, an issuer without device codes is used with a browser instead.
     let port = {
-        let login = accounts.connect_openai(Some("auto"), None, &tell);
+        let login = accounts.connect_openai(Some("auto"), None, &send_event);
         tokio::pin!(login);
         let url = tokio::select! {
-            url = scene.told.url() => url,
+            url = scene.events.url() => url,
             connected = &mut login => panic!("{connected:?}"),
         };
         assert_eq!(scene.service.seen(USERCODE).len(), 1);

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use url::Url;
 
 use super::challenge::Challenge;
-use super::discovery::Place;
+use super::discovery::TokenSource;
 use super::dpop::{self, Prover};
 use super::identity::{Client, Registration};
 use super::store::{Grant, Record};
@@ -22,7 +22,7 @@ use crate::web::{Web, shown};
 
 /// How often one request may lead to a request for wider scopes. Without a limit, a server could ask the user for
 /// consent for ever.
-const STEPS: u8 = 3;
+const MAX_STEP_UPS: u8 = 3;
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
@@ -34,15 +34,15 @@ pub struct Authorizer {
     pub(super) options: Options,
     pub(super) web: Web,
     /// Held while a token is obtained, so that two challenged requests do not both ask the user.
-    pub(super) turn: tokio::sync::Mutex<()>,
+    pub(super) token_lock: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     /// Whether the token store was read.
-    looked: bool,
-    held: Option<Arc<Held>>,
+    store_was_read: bool,
+    current: Option<Arc<CurrentToken>>,
     /// Why the last token could not be renewed.
     refused: Option<AuthError>,
     /// How many tokens have been used so far.
@@ -50,7 +50,7 @@ struct State {
 }
 
 /// The token in use.
-struct Held {
+struct CurrentToken {
     number: u64,
     issuer: String,
     grant: Grant,
@@ -58,7 +58,7 @@ struct Held {
     prover: Option<Prover>,
 }
 
-impl Held {
+impl CurrentToken {
     fn secret(&self) -> &str {
         self.grant.access_token.expose()
     }
@@ -79,7 +79,7 @@ impl Authorizer {
     /// Creates an authorizer that has not read the token store yet.
     pub fn new(options: Options) -> Result<Self, AuthError> {
         let web = Web::for_server(&options.server, &options.roots)?;
-        Ok(Self { options, web, turn: tokio::sync::Mutex::default(), state: Mutex::default() })
+        Ok(Self { options, web, token_lock: tokio::sync::Mutex::default(), state: Mutex::default() })
     }
 
     /// Adds the token to a request to the server. Without a token the request is unchanged: the challenge of the
@@ -93,11 +93,11 @@ impl Authorizer {
     ) -> Result<(), AuthError> {
         headers.remove(header::AUTHORIZATION);
         headers.remove(dpop::PROOF);
-        let held = self.usable().await?;
-        attempt.sent = held.as_ref().map(|held| held.number);
-        let Some(held) = held else { return Ok(()) };
-        let token = &held.grant.access_token;
-        let scheme = match &held.prover {
+        let current = self.usable().await?;
+        attempt.sent = current.as_ref().map(|current| current.number);
+        let Some(current) = current else { return Ok(()) };
+        let token = &current.grant.access_token;
+        let scheme = match &current.prover {
             Some(prover) => {
                 let proof = prover.prove_possession(method, url, token)?;
                 headers.insert(dpop::PROOF, proof);
@@ -105,8 +105,9 @@ impl Authorizer {
             }
             None => "Bearer",
         };
-        let mut value = HeaderValue::try_from(format!("{scheme} {}", token.expose()))
-            .map_err(|_| self.nonsense(&held.issuer, "a token with characters that are not allowed in a header"))?;
+        let mut value = HeaderValue::try_from(format!("{scheme} {}", token.expose())).map_err(|_| {
+            self.invalid_response(&current.issuer, "a token with characters that are not allowed in a header")
+        })?;
         value.set_sensitive(true);
         headers.insert(header::AUTHORIZATION, value);
         Ok(())
@@ -114,7 +115,7 @@ impl Authorizer {
 
     /// Reads the headers of a response: they can contain the nonce for the next proof.
     pub fn answered(&self, headers: &HeaderMap) {
-        if let Some(prover) = self.held().as_ref().and_then(|held| held.prover.as_ref()) {
+        if let Some(prover) = self.current().as_ref().and_then(|current| current.prover.as_ref()) {
             prover.take_nonce(headers);
         }
     }
@@ -134,41 +135,47 @@ impl Authorizer {
         if challenge.error.as_deref() == Some("use_dpop_nonce") && !std::mem::replace(&mut attempt.nonce, true) {
             return Ok(());
         }
-        let _turn = self.turn.lock().await;
-        let held = self.held();
-        if held.as_ref().map(|held| held.number) != attempt.sent {
+        let _guard = self.token_lock.lock().await;
+        let current = self.current();
+        if current.as_ref().map(|current| current.number) != attempt.sent {
             // Another challenged request has obtained a new token meanwhile.
             return Ok(());
         }
         if status == StatusCode::FORBIDDEN {
-            return self.step_up(attempt, held.as_deref(), &challenge).await;
+            return self.step_up(attempt, current.as_deref(), &challenge).await;
         }
-        self.renew(attempt, held.as_deref(), &challenge).await
+        self.renew(attempt, current.as_deref(), &challenge).await
     }
 
     /// Handles a 401: refreshes the token, or obtains a new one.
-    async fn renew(&self, attempt: &mut Attempt, held: Option<&Held>, challenge: &Challenge) -> Result<(), AuthError> {
+    async fn renew(
+        &self,
+        attempt: &mut Attempt,
+        current: Option<&CurrentToken>,
+        challenge: &Challenge,
+    ) -> Result<(), AuthError> {
         if attempt.obtained {
-            let (server, complaint) = (shown(&self.options.server), challenge.complaint(held.map(Held::secret)));
-            return Err(AuthError::TokenRejected { server, complaint });
+            let (server, error_text) =
+                (shown(&self.options.server), challenge.error_text(current.map(CurrentToken::secret)));
+            return Err(AuthError::TokenRejected { server, error_text });
         }
-        let place = Place::discover(&self.web, &self.options.server, challenge).await?;
+        let source = TokenSource::discover(&self.web, &self.options.server, challenge).await?;
         // A token of another issuer is useless here, and must not be sent to this one.
-        let held = held.filter(|held| held.issuer == place.server.issuer);
-        if let Some(held) = held
+        let current = current.filter(|current| current.issuer == source.server.issuer);
+        if let Some(current) = current
             && !std::mem::replace(&mut attempt.refreshed, true)
-            && self.refresh(&place.server, held).await?
+            && self.refresh(&source.server, current).await?
         {
             return Ok(());
         }
         attempt.obtained = true;
-        let mut scopes = if challenge.scopes.is_empty() { place.scopes.clone() } else { challenge.scopes.clone() };
-        if let Some(held) = held {
-            let mut earlier = held.grant.scopes.clone();
+        let mut scopes = if challenge.scopes.is_empty() { source.scopes.clone() } else { challenge.scopes.clone() };
+        if let Some(current) = current {
+            let mut earlier = current.grant.scopes.clone();
             earlier.add(&scopes);
             scopes = earlier;
         }
-        let obtained = self.obtain(&place, scopes).await;
+        let obtained = self.obtain(&source, scopes).await;
         // If no new token was obtained, the error also says why the old one could not be renewed.
         obtained.map_err(|error| match self.state().refused.take() {
             Some(refused) => AuthError::NotRenewed { refused: Box::new(refused), error: Box::new(error) },
@@ -180,80 +187,82 @@ impl Authorizer {
     async fn step_up(
         &self,
         attempt: &mut Attempt,
-        held: Option<&Held>,
+        current: Option<&CurrentToken>,
         challenge: &Challenge,
     ) -> Result<(), AuthError> {
         let server = || shown(&self.options.server);
-        let Some(wanting) = held.filter(|_| challenge.error.as_deref() == Some("insufficient_scope")) else {
+        let Some(token) = current.filter(|_| challenge.error.as_deref() == Some("insufficient_scope")) else {
             return Err(AuthError::Forbidden {
                 server: server(),
-                complaint: challenge.complaint(held.map(Held::secret)),
+                error_text: challenge.error_text(current.map(CurrentToken::secret)),
             });
         };
         // Requesting the same scopes again would only ask the user again.
-        if wanting.grant.scopes.cover(&challenge.scopes) || attempt.steps == STEPS {
+        if token.grant.scopes.cover(&challenge.scopes) || attempt.steps == MAX_STEP_UPS {
             return Err(AuthError::ScopeNotGranted { server: server(), scopes: challenge.scopes.clone() });
         }
         attempt.steps += 1;
-        let place = Place::discover(&self.web, &self.options.server, challenge).await?;
+        let source = TokenSource::discover(&self.web, &self.options.server, challenge).await?;
         let mut scopes =
-            if wanting.issuer == place.server.issuer { wanting.grant.scopes.clone() } else { Scopes::default() };
+            if token.issuer == source.server.issuer { token.grant.scopes.clone() } else { Scopes::default() };
         scopes.add(&challenge.scopes);
-        self.obtain(&place, scopes).await
+        self.obtain(&source, scopes).await
     }
 
     /// Obtains a token with the flow in the options.
-    async fn obtain(&self, place: &Place, mut scopes: Scopes) -> Result<(), AuthError> {
-        let stored = self.registration(&place.server.issuer)?;
+    async fn obtain(&self, source: &TokenSource, mut scopes: Scopes) -> Result<(), AuthError> {
+        let stored = self.registration(&source.server.issuer)?;
         let redirect_uri = match &self.options.flow {
             Flow::Code(browser) => {
                 // On its own this scope would replace the default scopes, so it is only added to others.
-                if !scopes.is_empty() && place.server.scopes_supported.has(OFFLINE) {
+                if !scopes.is_empty() && source.server.scopes_supported.has(OFFLINE) {
                     scopes.add(&Scopes::parse(OFFLINE));
                 }
                 Some(browser.redirect_uri())
             }
             _ => None,
         };
-        let client = Client::identify(&self.web, &self.options, &place.server, stored.as_ref(), redirect_uri).await?;
+        let client = Client::identify(&self.web, &self.options, &source.server, stored.as_ref(), redirect_uri).await?;
         if let Some(registration) = &client.registration
             && stored.is_none_or(|stored| stored.client_id != registration.client_id)
         {
             // Stored before the user is asked: if consent fails, the registration is still valid.
-            self.keep(&place.server.issuer, Some(registration.clone()), None)?;
+            self.keep(&source.server.issuer, Some(registration.clone()), None)?;
         }
-        let prover = if place.dpop { Some(Prover::generate()?) } else { None };
-        let endpoint = endpoint(&self.web, &place.server, &client, prover.as_ref())?;
+        let prover = if source.dpop { Some(Prover::generate()?) } else { None };
+        let endpoint = endpoint(&self.web, &source.server, &client, prover.as_ref())?;
         let issued = match &self.options.flow {
-            Flow::Code(browser) => code::ask(browser.as_ref(), place, &endpoint, &scopes).await?,
-            Flow::ClientCredentials => ask(&endpoint, place, &scopes, &[("grant_type", "client_credentials")]).await?,
+            Flow::Code(browser) => code::ask(browser.as_ref(), source, &endpoint, &scopes).await?,
+            Flow::ClientCredentials => ask(&endpoint, source, &scopes, &[("grant_type", "client_credentials")]).await?,
             Flow::Workload(assertion) => {
                 let assertion = assertion.current()?;
-                ask(&endpoint, place, &scopes, &[("grant_type", JWT_BEARER), ("assertion", assertion.expose())]).await?
+                ask(&endpoint, source, &scopes, &[("grant_type", JWT_BEARER), ("assertion", assertion.expose())])
+                    .await?
             }
             Flow::Enterprise(provider) => {
-                let assertion = self.exchange_identity(provider, place, &scopes).await?;
-                ask(&endpoint, place, &scopes, &[("grant_type", JWT_BEARER), ("assertion", assertion.expose())]).await?
+                let assertion = self.exchange_identity(provider, source, &scopes).await?;
+                ask(&endpoint, source, &scopes, &[("grant_type", JWT_BEARER), ("assertion", assertion.expose())])
+                    .await?
             }
         };
         let issued = issued.presentable(&endpoint)?;
         let grant = Grant {
             renew_at: issued.renew_at(),
             client_id: client.id.clone(),
-            resource: place.resource.clone(),
+            resource: source.resource.clone(),
             scopes,
             key: prover.as_ref().filter(|_| issued.is_bound()).map(|prover| prover.stored().clone()),
             access_token: issued.access_token,
             refresh_token: issued.refresh_token,
         };
-        self.hold(&place.server.issuer, client.registration, grant)
+        self.store_and_use(&source.server.issuer, client.registration, grant)
     }
 
     /// Exchanges the user's identity token for a grant that the authorization server accepts (ID-JAG).
     async fn exchange_identity(
         &self,
         provider: &IdentityProvider,
-        place: &Place,
+        source: &TokenSource,
         scopes: &Scopes,
     ) -> Result<Secret, AuthError> {
         // The user configured the identity provider, not the server. So it may be on a private address even if the
@@ -274,29 +283,29 @@ impl Authorizer {
         let form = [
             ("grant_type", TOKEN_EXCHANGE),
             ("requested_token_type", ID_JAG),
-            ("audience", &place.server.issuer),
+            ("audience", &source.server.issuer),
             ("subject_token", provider.id_token.expose()),
             ("subject_token_type", ID_TOKEN),
         ];
-        let issued = ask(&endpoint, place, scopes, &form).await?;
+        let issued = ask(&endpoint, source, scopes, &form).await?;
         if issued.issued_token_type.as_deref() != Some(ID_JAG) {
-            return Err(self.nonsense(&server.issuer, "a token of another type than the requested grant"));
+            return Err(self.invalid_response(&server.issuer, "a token of another type than the requested grant"));
         }
         Ok(issued.access_token)
     }
 
     /// The token to use, renewed if it is about to expire.
-    async fn usable(&self) -> Result<Option<Arc<Held>>, AuthError> {
-        let ready = |state: &State| match &state.held {
-            Some(held) if held.grant.renew_at.is_some_and(|time| time < unix_now()) => None,
-            Some(held) => Some(Some(held.clone())),
-            None => state.looked.then_some(None),
+    async fn usable(&self) -> Result<Option<Arc<CurrentToken>>, AuthError> {
+        let ready = |state: &State| match &state.current {
+            Some(current) if current.grant.renew_at.is_some_and(|time| time < unix_now()) => None,
+            Some(current) => Some(Some(current.clone())),
+            None => state.store_was_read.then_some(None),
         };
         if let Some(ready) = ready(&self.state()) {
             return Ok(ready);
         }
-        let _turn = self.turn.lock().await;
-        if let Err(error) = self.look() {
+        let _guard = self.token_lock.lock().await;
+        if let Err(error) = self.read_store() {
             // A server that requires no token must not fail because of the store. One that requires a token
             // reports the error later.
             tracing::debug!(%error, "could not read the token store, sending the request without a token");
@@ -304,30 +313,30 @@ impl Authorizer {
         if let Some(ready) = ready(&self.state()) {
             return Ok(ready);
         }
-        let Some(held) = self.held() else { return Ok(None) };
-        let server = self.authorization_server(&held.issuer).await?;
-        if server.issuer != held.issuer || !self.refresh(&server, &held).await? {
-            self.state().held = None;
+        let Some(current) = self.current() else { return Ok(None) };
+        let server = self.authorization_server(&current.issuer).await?;
+        if server.issuer != current.issuer || !self.refresh(&server, &current).await? {
+            self.state().current = None;
         }
-        Ok(self.held())
+        Ok(self.current())
     }
 
     /// Exchanges the refresh token for a new token. Returns false if there is no refresh token or it is not
     /// accepted any more.
-    async fn refresh(&self, server: &AuthorizationServer, held: &Held) -> Result<bool, AuthError> {
-        let Some(refresh_token) = &held.grant.refresh_token else { return Ok(false) };
-        let stored = self.registration(&held.issuer)?;
+    async fn refresh(&self, server: &AuthorizationServer, current: &CurrentToken) -> Result<bool, AuthError> {
+        let Some(refresh_token) = &current.grant.refresh_token else { return Ok(false) };
+        let stored = self.registration(&current.issuer)?;
         let client = match Client::identify(&self.web, &self.options, server, stored.as_ref(), None).await {
-            Ok(client) if client.id == held.grant.client_id => client,
+            Ok(client) if client.id == current.grant.client_id => client,
             // The client id has changed, and the token was issued to the old one.
             Ok(_) | Err(AuthError::NoClient { .. }) => return Ok(false),
             Err(error) => return Err(error),
         };
-        let endpoint = endpoint(&self.web, server, &client, held.prover.as_ref())?;
+        let endpoint = endpoint(&self.web, server, &client, current.prover.as_ref())?;
         let form = [
             ("grant_type", "refresh_token"),
             ("refresh_token", refresh_token.expose()),
-            ("resource", &held.grant.resource),
+            ("resource", &current.grant.resource),
         ];
         let issued = match endpoint.request(&form).await {
             Ok(issued) => issued.presentable(&endpoint)?,
@@ -335,7 +344,7 @@ impl Authorizer {
                 tracing::debug!(%refused, "the refresh token was rejected");
                 if matches!(&refused, AuthError::Refused { code, .. } if code == "invalid_client") {
                     // The authorization server has deleted our registration. The next flow creates a new one.
-                    self.keep(&held.issuer, None, None)?;
+                    self.keep(&current.issuer, None, None)?;
                 }
                 self.state().refused = Some(refused);
                 return Ok(false);
@@ -344,13 +353,13 @@ impl Authorizer {
         };
         let grant = Grant {
             renew_at: issued.renew_at(),
-            key: held.grant.key.clone().filter(|_| issued.is_bound()),
+            key: current.grant.key.clone().filter(|_| issued.is_bound()),
             access_token: issued.access_token,
             // A refresh token that is not replaced stays valid (RFC 6749 section 6).
             refresh_token: issued.refresh_token.or_else(|| Some(refresh_token.clone())),
-            ..held.grant.clone()
+            ..current.grant.clone()
         };
-        self.hold(&held.issuer, client.registration, grant)?;
+        self.store_and_use(&current.issuer, client.registration, grant)?;
         Ok(true)
     }
 
@@ -365,7 +374,7 @@ impl Authorizer {
     }
 
     /// Stores a token and uses it from now on.
-    fn hold(&self, issuer: &str, registration: Option<Registration>, grant: Grant) -> Result<(), AuthError> {
+    fn store_and_use(&self, issuer: &str, registration: Option<Registration>, grant: Grant) -> Result<(), AuthError> {
         self.keep(issuer, registration, Some(grant.clone()))?;
         self.take(issuer, grant)
     }
@@ -377,14 +386,14 @@ impl Authorizer {
         }
         let mut state = self.state();
         state.count += 1;
-        (state.looked, state.refused) = (true, None);
-        state.held = Some(Arc::new(Held { number: state.count, issuer: issuer.to_owned(), grant, prover }));
+        (state.store_was_read, state.refused) = (true, None);
+        state.current = Some(Arc::new(CurrentToken { number: state.count, issuer: issuer.to_owned(), grant, prover }));
         Ok(())
     }
 
     /// Reads the token store, once.
-    fn look(&self) -> Result<(), AuthError> {
-        if std::mem::replace(&mut self.state().looked, true) {
+    fn read_store(&self) -> Result<(), AuthError> {
+        if std::mem::replace(&mut self.state().store_was_read, true) {
             return Ok(());
         }
         let records = self.options.store.records(self.options.server.as_str())?;
@@ -405,20 +414,20 @@ impl Authorizer {
     }
 
     /// Stops using the token.
-    pub(super) fn let_go(&self) {
-        self.state().held = None;
+    pub(super) fn drop_token(&self) {
+        self.state().current = None;
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn held(&self) -> Option<Arc<Held>> {
-        self.state().held.clone()
+    fn current(&self) -> Option<Arc<CurrentToken>> {
+        self.state().current.clone()
     }
 
-    fn nonsense(&self, address: &str, what: &str) -> AuthError {
-        AuthError::Nonsense { address: address.to_owned(), what: what.to_owned() }
+    fn invalid_response(&self, address: &str, problem: &str) -> AuthError {
+        AuthError::InvalidResponse { address: address.to_owned(), problem: problem.to_owned() }
     }
 }
 
@@ -435,7 +444,7 @@ fn endpoint<'a>(
     client: &'a Client,
     prover: Option<&'a Prover>,
 ) -> Result<TokenEndpoint<'a>, AuthError> {
-    let lacks = || AuthError::Lacks { issuer: server.issuer.clone(), what: "token endpoint" };
+    let lacks = || AuthError::MissingFeature { issuer: server.issuer.clone(), feature: "token endpoint" };
     let url = web.admit(server.token_endpoint.as_deref().ok_or_else(lacks)?)?;
     Ok(TokenEndpoint { web, url, issuer: &server.issuer, client, prover })
 }
@@ -443,13 +452,13 @@ fn endpoint<'a>(
 /// Requests a token for a resource, with these scopes.
 async fn ask(
     endpoint: &TokenEndpoint<'_>,
-    place: &Place,
+    source: &TokenSource,
     scopes: &Scopes,
     form: &[(&str, &str)],
 ) -> Result<Issued, AuthError> {
     let scopes = scopes.to_string();
     let mut form = form.to_vec();
-    form.push(("resource", &place.resource));
+    form.push(("resource", &source.resource));
     if !scopes.is_empty() {
         form.push(("scope", &scopes));
     }

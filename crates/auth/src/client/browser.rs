@@ -16,7 +16,7 @@ use super::callback::{Callback, Page, Visit};
 use crate::error::AuthError;
 
 /// How long the user has to give consent.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// The path of the redirect address.
 const PATH: &str = "/callback";
 
@@ -53,7 +53,7 @@ impl Loopback {
     async fn redirected(&self, address: &Url, state: &str) -> Result<String, AuthError> {
         let callback = self.callback.lock().await;
         (self.show)(address);
-        callback.wait(|visit| greet(visit, state)).await.map_err(|error| AuthError::Browser(error.to_string()))
+        callback.wait(|visit| respond(visit, state)).await.map_err(|error| AuthError::Browser(error.to_string()))
     }
 }
 
@@ -64,7 +64,7 @@ impl Browser for Loopback {
 
     fn visit<'a>(&'a self, address: &'a Url, state: &'a str) -> Pending<'a, Result<String, AuthError>> {
         Box::pin(async move {
-            match tokio::time::timeout(PATIENCE, self.redirected(address, state)).await {
+            match tokio::time::timeout(TIMEOUT, self.redirected(address, state)).await {
                 Ok(redirected) => redirected,
                 Err(_) => Err(AuthError::Browser("consent was not given in time".to_owned())),
             }
@@ -114,7 +114,7 @@ fn encoded(address: &Url) -> Option<String> {
 }
 
 /// Returns the query if this is the expected redirect, and the page to show.
-fn greet(visit: &Visit, state: &str) -> (Page, Option<String>) {
+fn respond(visit: &Visit, state: &str) -> (Page, Option<String>) {
     if visit.method == "GET" && visit.path == PATH && visit.value("state").is_some_and(|echo| echo == state) {
         let page = Page::text(StatusCode::OK, "Thank you. You can close this page and go back.");
         return (page, Some(visit.query.clone()));

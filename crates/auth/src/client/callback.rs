@@ -12,9 +12,9 @@ use tokio::net::{TcpListener, TcpStream};
 use url::form_urlencoded;
 
 /// The timeout for the request of a browser, and for sending the page.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum length of a request head. Redirects are never longer.
-const LONGEST_HEAD: usize = 64 * 1024;
+const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// A loopback port for redirects. It is closed when this value is dropped.
 #[derive(Debug)]
@@ -55,15 +55,15 @@ impl Callback {
         self.port
     }
 
-    /// Answers each visit with the page from `greet`, until one of them contains the expected result.
-    pub async fn wait<T>(&self, mut greet: impl FnMut(&Visit) -> (Page, Option<T>)) -> io::Result<T> {
+    /// Answers each visit with the page from `respond`, until one of them contains the expected result.
+    pub async fn wait<T>(&self, mut respond: impl FnMut(&Visit) -> (Page, Option<T>)) -> io::Result<T> {
         loop {
             let (mut stream, _) = self.listener.accept().await?;
             // A connection that sends nothing must not block the user's browser for long.
-            let Ok(Ok(Some(visit))) = tokio::time::timeout(PATIENCE, receive(&mut stream)).await else { continue };
-            let (page, found) = greet(&visit);
+            let Ok(Ok(Some(visit))) = tokio::time::timeout(TIMEOUT, receive(&mut stream)).await else { continue };
+            let (page, found) = respond(&visit);
             // The result counts even if the browser does not wait for the page.
-            let _ = tokio::time::timeout(PATIENCE, page.send(&mut stream)).await;
+            let _ = tokio::time::timeout(TIMEOUT, page.send(&mut stream)).await;
             if let Some(found) = found {
                 return Ok(found);
             }
@@ -121,7 +121,7 @@ impl Page {
 async fn receive(stream: &mut TcpStream) -> io::Result<Option<Visit>> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        if head.len() > LONGEST_HEAD || stream.read_buf(&mut head).await? == 0 {
+        if head.len() > MAX_HEAD_BYTES || stream.read_buf(&mut head).await? == 0 {
             return Ok(None);
         }
     }

@@ -44,12 +44,12 @@ impl Challenge {
     }
 
     /// The error of the server on one line, without any of our secrets that it may repeat.
-    pub(crate) fn complaint<'a>(&self, secrets: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    pub(crate) fn error_text<'a>(&self, secrets: impl IntoIterator<Item = &'a str>) -> Option<String> {
         let text = match (&self.error, &self.description) {
             (Some(code), Some(description)) => format!("{code}, {description}"),
             (code, description) => code.as_ref().or(description.as_ref())?.clone(),
         };
-        Some(brief(&text, secrets))
+        Some(shortened(&text, secrets))
     }
 
     fn take(&mut self, name: &str, value: String) {
@@ -65,7 +65,7 @@ impl Challenge {
 
 /// Text from a peer, shortened to one line, without these secrets. They are removed first: half a secret would not
 /// be found.
-pub(crate) fn brief<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn shortened<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
     /// The maximum number of characters of an explanation.
     const LONGEST: usize = 300;
     redact_with(text, secrets).chars().filter(|letter| !letter.is_control()).take(LONGEST).collect()
@@ -162,10 +162,10 @@ mod tests {
     fn error_texts_are_short_and_repeat_no_secret() {
         let long =
             format!(r#"Bearer error="no", error_description="{} hush-hush {}""#, "x".repeat(280), "y".repeat(300));
-        let complaint = read(&[&long]).complaint(["hush-hush"]).unwrap();
-        assert!(complaint.starts_with("no, xxx") && complaint.contains("***") && !complaint.contains("hush"));
-        assert_eq!(complaint.chars().count(), 300);
-        assert_eq!(Challenge::default().complaint([]), None);
+        let error_text = read(&[&long]).error_text(["hush-hush"]).unwrap();
+        assert!(error_text.starts_with("no, xxx") && error_text.contains("***") && !error_text.contains("hush"));
+        assert_eq!(error_text.chars().count(), 300);
+        assert_eq!(Challenge::default().error_text([]), None);
     }
 
     #[test]

@@ -4,21 +4,21 @@ use gladhand_core::Secret;
 use url::form_urlencoded;
 
 use super::browser::Browser;
-use super::discovery::Place;
+use super::discovery::TokenSource;
 use super::pkce::{Pkce, random};
-use super::token::{Issued, TokenEndpoint, said_no};
+use super::token::{Issued, TokenEndpoint, refusal_from};
 use crate::error::AuthError;
 use crate::scopes::Scopes;
 
 /// Asks the user for consent, then exchanges the code for a token.
 pub(crate) async fn ask(
     browser: &dyn Browser,
-    place: &Place,
+    source: &TokenSource,
     endpoint: &TokenEndpoint<'_>,
     scopes: &Scopes,
 ) -> Result<Issued, AuthError> {
-    let server = &place.server;
-    let lacks = |what| AuthError::Lacks { issuer: server.issuer.clone(), what };
+    let server = &source.server;
+    let lacks = |feature| AuthError::MissingFeature { issuer: server.issuer.clone(), feature };
     if !server.code_challenge_methods_supported.iter().any(|method| method == "S256") {
         return Err(lacks("PKCE with S256"));
     }
@@ -35,7 +35,7 @@ pub(crate) async fn ask(
         .append_pair("state", &state)
         .append_pair("code_challenge", &challenge)
         .append_pair("code_challenge_method", "S256")
-        .append_pair("resource", &place.resource);
+        .append_pair("resource", &source.resource);
     if !scopes.is_empty() {
         url.query_pairs_mut().append_pair("scope", &scopes.to_string());
     }
@@ -45,21 +45,21 @@ pub(crate) async fn ask(
     }
 
     let query = browser.visit(&url, &state).await?;
-    let code = read_redirect(place, &state, &query)?;
+    let code = read_redirect(source, &state, &query)?;
     endpoint
         .request(&[
             ("grant_type", "authorization_code"),
             ("code", code.expose()),
             ("redirect_uri", redirect_uri),
             ("code_verifier", verifier.expose()),
-            ("resource", &place.resource),
+            ("resource", &source.resource),
         ])
         .await
 }
 
 /// The code in a redirect, after verifying the sender of the redirect (RFC 9207).
-fn read_redirect(place: &Place, state: &str, query: &str) -> Result<Secret, AuthError> {
-    let server = &place.server;
+fn read_redirect(source: &TokenSource, state: &str, query: &str) -> Result<Secret, AuthError> {
+    let server = &source.server;
     let value = |name: &str| {
         form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
     };
@@ -73,7 +73,7 @@ fn read_redirect(place: &Place, state: &str, query: &str) -> Result<Secret, Auth
         _ => {}
     }
     if let Some(error) = value("error") {
-        return Err(said_no(&server.issuer, &error, value("error_description").as_deref(), [state]));
+        return Err(refusal_from(&server.issuer, &error, value("error_description").as_deref(), [state]));
     }
     match value("code") {
         Some(code) => Ok(Secret::new(code)),
@@ -86,20 +86,20 @@ mod tests {
     use super::*;
     use crate::metadata::AuthorizationServer;
 
-    fn place(iss_supported: bool) -> Place {
+    fn source(iss_supported: bool) -> TokenSource {
         let server = AuthorizationServer {
             issuer: "https://as.example".to_owned(),
             authorization_response_iss_parameter_supported: iss_supported,
             ..AuthorizationServer::default()
         };
-        Place { resource: String::new(), server, scopes: Scopes::default(), dpop: false }
+        TokenSource { resource: String::new(), server, scopes: Scopes::default(), dpop: false }
     }
 
     #[test]
     fn a_redirect_must_prove_where_it_comes_from() {
         let good = [(false, "code=c&state=s"), (true, "code=c&state=s&iss=https%3A%2F%2Fas.example")];
         for (supported, query) in good {
-            assert_eq!(read_redirect(&place(supported), "s", query).unwrap().expose(), "c", "{query}");
+            assert_eq!(read_redirect(&source(supported), "s", query).unwrap().expose(), "c", "{query}");
         }
         let bad = [
             (false, "code=c"),
@@ -110,10 +110,10 @@ mod tests {
             (true, "error=access_denied&state=s&iss=https%3A%2F%2Fevil.example"),
         ];
         for (supported, query) in bad {
-            let error = read_redirect(&place(supported), "s", query).unwrap_err();
+            let error = read_redirect(&source(supported), "s", query).unwrap_err();
             assert!(matches!(error, AuthError::Forged { .. }), "{query}: {error}");
         }
-        let error = read_redirect(&place(false), "s", "error=access_denied&state=s").unwrap_err();
+        let error = read_redirect(&source(false), "s", "error=access_denied&state=s").unwrap_err();
         assert_eq!(error.to_string(), "https://as.example refused: access_denied");
     }
 }

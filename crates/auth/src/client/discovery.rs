@@ -12,7 +12,7 @@ use crate::web::Web;
 
 /// Where tokens for a server are issued, and for which resource.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct TokenSource {
     /// The resource identifier for token requests, exactly as published.
     pub(crate) resource: String,
     /// The authorization server.
@@ -36,7 +36,7 @@ struct ProtectedResource {
     dpop_bound_access_tokens_required: bool,
 }
 
-impl Place {
+impl TokenSource {
     /// Finds the authorization server of a server that challenged us.
     pub(crate) async fn discover(web: &Web, server: &Url, challenge: &Challenge) -> Result<Self, AuthError> {
         let Some(published) = protected_resource(web, server, challenge).await? else {
@@ -49,10 +49,10 @@ impl Place {
             let server = at(server, server.path()).to_string();
             return Err(AuthError::OtherResource { published: published.resource, server });
         }
-        let issuer = published
-            .authorization_servers
-            .first()
-            .ok_or_else(|| AuthError::Lacks { issuer: published.resource.clone(), what: "authorization server" })?;
+        let issuer = published.authorization_servers.first().ok_or_else(|| AuthError::MissingFeature {
+            issuer: published.resource.clone(),
+            feature: "authorization server",
+        })?;
         let found = AuthorizationServer::discover(web, issuer).await?;
         // DPoP requires support from both the resource and the authorization server.
         let welcome = challenge.dpop
@@ -73,7 +73,7 @@ async fn protected_resource(
     if let Some(location) = &challenge.resource_metadata {
         return match web.find(&web.admit(location)?).await? {
             Some(published) => Ok(Some(published)),
-            None => Err(AuthError::Nonsense { address: location.clone(), what: "no metadata".to_owned() }),
+            None => Err(AuthError::InvalidResponse { address: location.clone(), problem: "no metadata".to_owned() }),
         };
     }
     let path = server.path().trim_end_matches('/');

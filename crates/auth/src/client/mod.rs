@@ -121,6 +121,6 @@ pub fn denial(status: http::StatusCode, headers: &http::HeaderMap, sent: &http::
     let sent = sent.values().filter(|value| value.is_sensitive()).filter_map(|value| value.to_str().ok());
     // Only the part after the scheme is secret.
     let secrets = sent.map(|value| value.split_once(' ').map_or(value, |(_, secret)| secret));
-    let complaint = challenge::Challenge::read(headers).complaint(secrets);
-    crate::AuthError::Denied { status: status.as_u16(), complaint }
+    let error_text = challenge::Challenge::read(headers).error_text(secrets);
+    crate::AuthError::Denied { status: status.as_u16(), error_text }
 }

@@ -24,7 +24,7 @@ impl Authorizer {
     /// Revokes and deletes all tokens that were issued to us for the server. Returns the result for each issuer;
     /// the tokens are deleted in any case.
     pub async fn sign_out(&self) -> Result<Vec<(String, Revocation)>, AuthError> {
-        let _turn = self.turn.lock().await;
+        let _guard = self.token_lock.lock().await;
         let server = self.options.server.as_str();
         let records = self.options.store.records(server)?;
         let mut ended = Vec::new();
@@ -34,7 +34,7 @@ impl Authorizer {
                 ended.push((record.issuer.clone(), revocation));
             }
         }
-        self.let_go();
+        self.drop_token();
         self.options.store.forget(server)?;
         Ok(ended)
     }

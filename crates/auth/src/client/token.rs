@@ -11,7 +11,7 @@ use serde_json::json;
 use url::Url;
 use url::form_urlencoded::byte_serialize;
 
-use super::challenge::brief;
+use super::challenge::shortened;
 use super::dpop::{self, Prover};
 use super::identity::{Authentication, Client};
 use super::store::exposed;
@@ -76,9 +76,9 @@ impl Issued {
         if bearer || self.is_bound() && endpoint.prover.is_some() {
             return Ok(self);
         }
-        Err(AuthError::Nonsense {
+        Err(AuthError::InvalidResponse {
             address: shown(&endpoint.url),
-            what: "a token of a type that was not requested".to_owned(),
+            problem: "a token of a type that was not requested".to_owned(),
         })
     }
 }
@@ -158,14 +158,14 @@ fn basic(id: &str, secret: &Secret) -> HeaderValue {
 }
 
 #[derive(Deserialize)]
-struct Trouble {
+struct ErrorResponse {
     error: String,
     error_description: Option<String>,
 }
 
 /// The error code of a response, if it is an error.
 fn code(answer: &Answer) -> Option<String> {
-    serde_json::from_slice::<Trouble>(&answer.body).ok().map(|trouble| trouble.error)
+    serde_json::from_slice::<ErrorResponse>(&answer.body).ok().map(|error_response| error_response.error)
 }
 
 /// Converts an error response, without secrets that it may repeat.
@@ -175,19 +175,23 @@ pub(crate) fn refused<'a>(
     answer: &Answer,
     secrets: impl IntoIterator<Item = &'a str> + Clone,
 ) -> AuthError {
-    match serde_json::from_slice::<Trouble>(&answer.body) {
-        Ok(trouble) => said_no(issuer, &trouble.error, trouble.error_description.as_deref(), secrets),
-        Err(_) => AuthError::Nonsense { address: shown(url), what: format!("status {}", answer.status.as_u16()) },
+    match serde_json::from_slice::<ErrorResponse>(&answer.body) {
+        Ok(error_response) => {
+            refusal_from(issuer, &error_response.error, error_response.error_description.as_deref(), secrets)
+        }
+        Err(_) => {
+            AuthError::InvalidResponse { address: shown(url), problem: format!("status {}", answer.status.as_u16()) }
+        }
     }
 }
 
 /// The refusal with the error code and description of the authorization server.
-pub(crate) fn said_no<'a>(
+pub(crate) fn refusal_from<'a>(
     issuer: &str,
     code: &str,
     description: Option<&str>,
     secrets: impl IntoIterator<Item = &'a str> + Clone,
 ) -> AuthError {
-    let brief = |text: &str| brief(text, secrets.clone());
-    AuthError::Refused { issuer: issuer.to_owned(), code: brief(code), description: description.map(brief) }
+    let shortened = |text: &str| shortened(text, secrets.clone());
+    AuthError::Refused { issuer: issuer.to_owned(), code: shortened(code), description: description.map(shortened) }
 }

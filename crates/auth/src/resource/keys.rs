@@ -26,7 +26,7 @@ pub(crate) struct Keys {
     source: KeySource,
     web: Web,
     /// Held during a fetch.
-    turn: tokio::sync::Mutex<()>,
+    fetch_lock: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -39,7 +39,7 @@ struct State {
     /// When the last fetch was attempted.
     tried: Option<Instant>,
     /// Whether the last fetch failed.
-    is_away: bool,
+    is_unavailable: bool,
 }
 
 impl State {
@@ -53,7 +53,7 @@ impl State {
     /// While the issuer is unavailable, old keys stay in use. But an unknown key may be a new one, so the result is
     /// then undecided.
     fn answer(&self, suits: &impl Fn(&Key) -> bool) -> Option<Arc<[Key]>> {
-        self.set.clone().filter(|_| !self.is_away || self.has(suits))
+        self.set.clone().filter(|_| !self.is_unavailable || self.has(suits))
     }
 
     fn has(&self, suits: &impl Fn(&Key) -> bool) -> bool {
@@ -83,7 +83,7 @@ impl Keys {
             issuer: issuer.to_owned(),
             source,
             web,
-            turn: tokio::sync::Mutex::default(),
+            fetch_lock: tokio::sync::Mutex::default(),
             state: Mutex::default(),
         })
     }
@@ -93,7 +93,7 @@ impl Keys {
     pub(crate) async fn get(&self, suits: impl Fn(&Key) -> bool) -> Option<Arc<[Key]>> {
         // During a fetch, a request with a known key does not wait. A request with an unknown key waits for the
         // new keys.
-        let is_fetching = self.turn.try_lock().is_err();
+        let is_fetching = self.fetch_lock.try_lock().is_err();
         let answer = {
             let state = self.state();
             match is_fetching {
@@ -104,7 +104,7 @@ impl Keys {
         if let Some(answer) = answer {
             return answer;
         }
-        let _turn = self.turn.lock().await;
+        let _guard = self.fetch_lock.lock().await;
         {
             // Another request may have fetched meanwhile, with success or without.
             let mut state = self.state();
@@ -115,7 +115,7 @@ impl Keys {
         }
         let fetched = self.fetch().await;
         let mut state = self.state();
-        state.is_away = fetched.is_err();
+        state.is_unavailable = fetched.is_err();
         match fetched {
             Ok(fetched) => {
                 state.fetched = Some(Instant::now());
@@ -131,7 +131,8 @@ impl Keys {
         struct Set {
             keys: Vec<Value>,
         }
-        let nothing = |what: &str| AuthError::Nonsense { address: self.issuer.clone(), what: what.to_owned() };
+        let nothing =
+            |problem: &str| AuthError::InvalidResponse { address: self.issuer.clone(), problem: problem.to_owned() };
         let url = match &self.source {
             KeySource::File(path) => {
                 let text = fs_err::read(path)?;

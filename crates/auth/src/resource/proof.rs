@@ -25,14 +25,14 @@ const PROOF: &str = "dpop";
 pub(crate) const ALGORITHMS: [&str; 5] = ["ES256", "ES384", "EdDSA", "RS256", "PS256"];
 
 /// The maximum age of a proof in seconds.
-const AGE: u64 = 60;
+const MAX_AGE_SECONDS: u64 = 60;
 /// The accepted clock difference for a proof from the future, in seconds.
-const AHEAD: u64 = 10;
+const MAX_SECONDS_AHEAD: u64 = 10;
 /// How many proofs are remembered during the validity of one. Beyond that a replay could not be detected, so all
 /// requests are refused. One key can use at most half of the capacity that the other keys leave free.
-const REMEMBERED: usize = 1 << 18;
+const MAX_PROOFS: usize = 1 << 18;
 /// The maximum length of a proof's identifier.
-const LONGEST_ID: usize = 512;
+const MAX_ID_BYTES: usize = 512;
 
 /// Checks proofs, and remembers them for as long as they could be replayed.
 pub(crate) struct Proofs {
@@ -84,10 +84,10 @@ impl Proofs {
             return Err(wrong("the proof is made for another token"));
         }
         let now = unix_now();
-        if claims.iat > now + AHEAD || claims.iat + AGE < now {
+        if claims.iat > now + MAX_SECONDS_AHEAD || claims.iat + MAX_AGE_SECONDS < now {
             return Err(wrong("the proof is too old or dated in the future"));
         }
-        if claims.jti.is_empty() || claims.jti.len() > LONGEST_ID {
+        if claims.jti.is_empty() || claims.jti.len() > MAX_ID_BYTES {
             return Err(wrong("the proof has no usable identifier"));
         }
         let identity = digest::digest(&digest::SHA256, format!("{thumbprint} {}", claims.jti).as_bytes());
@@ -152,9 +152,9 @@ struct Seen {
 
 impl Seen {
     fn remember(&mut self, thumbprint: &str, identity: &[u8], now: u64) -> Result<(), Refusal> {
-        if now.saturating_sub(self.turned) > AGE + AHEAD {
+        if now.saturating_sub(self.turned) > MAX_AGE_SECONDS + MAX_SECONDS_AHEAD {
             self.older = std::mem::take(&mut self.newer);
-            if now.saturating_sub(self.turned) > 2 * (AGE + AHEAD) {
+            if now.saturating_sub(self.turned) > 2 * (MAX_AGE_SECONDS + MAX_SECONDS_AHEAD) {
                 self.older.clear();
             }
             self.turned = now;
@@ -166,7 +166,7 @@ impl Seen {
             return Err(Refusal::InvalidProof("the proof was already used"));
         }
         let own = self.by_key.get_mut(thumbprint);
-        if own.as_deref().copied().unwrap_or_default() >= REMEMBERED - self.newer.len() {
+        if own.as_deref().copied().unwrap_or_default() >= MAX_PROOFS - self.newer.len() {
             return Err(Refusal::Undecided("too many proofs to remember"));
         }
         match own {
@@ -193,12 +193,12 @@ mod tests {
         let mut seen = Seen::default();
         let start = 1_000_000;
         assert_eq!(seen.remember("key", &identity(1), start), Ok(()));
-        for later in 0..=AGE + AHEAD {
+        for later in 0..=MAX_AGE_SECONDS + MAX_SECONDS_AHEAD {
             let again = seen.remember("key", &identity(1), start + later);
             assert_eq!(again, Err(Refusal::InvalidProof("the proof was already used")), "{later}");
         }
         assert_eq!(
-            seen.remember("key", &identity(1), start + 10 * AGE),
+            seen.remember("key", &identity(1), start + 10 * MAX_AGE_SECONDS),
             Ok(()),
             "an expired proof is not remembered any more"
         );
@@ -211,16 +211,16 @@ mod tests {
         let mut numbers = 0..;
         let mut fill = |seen: &mut Seen, key: &str| {
             let numbers = numbers.by_ref().map(identity);
-            numbers.take_while(|identity| seen.remember(key, identity, 5).is_ok()).take(2 * REMEMBERED).count()
+            numbers.take_while(|identity| seen.remember(key, identity, 5).is_ok()).take(2 * MAX_PROOFS).count()
         };
-        assert_eq!(fill(&mut seen, "first"), REMEMBERED / 2);
-        assert_eq!(fill(&mut seen, "second"), REMEMBERED / 4);
+        assert_eq!(fill(&mut seen, "first"), MAX_PROOFS / 2);
+        assert_eq!(fill(&mut seen, "second"), MAX_PROOFS / 4);
         assert_eq!(seen.remember("first", &identity(usize::MAX), 5), full);
         for key in 0..100 {
             fill(&mut seen, &key.to_string());
         }
         assert_eq!(seen.remember("another", &identity(usize::MAX), 5), full);
-        assert_eq!(seen.remember("first", &identity(usize::MAX), 5 + AGE + AHEAD + 1), Ok(()));
-        assert!(seen.newer.len() + seen.older.len() <= 2 * REMEMBERED);
+        assert_eq!(seen.remember("first", &identity(usize::MAX), 5 + MAX_AGE_SECONDS + MAX_SECONDS_AHEAD + 1), Ok(()));
+        assert!(seen.newer.len() + seen.older.len() <= 2 * MAX_PROOFS);
     }
 }

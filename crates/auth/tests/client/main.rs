@@ -79,7 +79,7 @@ async fn a_token_of_a_type_that_was_not_requested_is_not_used() {
     // The authorization server binds tokens to keys without announcing it.
     fake.world.lock().unwrap().dpop = true;
     let error = fake.call(&fake.authorizer(memory())).await.unwrap_err();
-    assert!(matches!(error, AuthError::Nonsense { .. }), "{error}");
+    assert!(matches!(error, AuthError::InvalidResponse { .. }), "{error}");
     assert_eq!(fake.world.lock().unwrap().count("/authorize"), 1);
 }
 
@@ -125,8 +125,10 @@ async fn unsafe_authorization_servers_are_not_used() {
         let fake = Fake::start().await;
         fake.world.lock().unwrap().metadata = vec![(name, value)];
         let error = fake.call(&fake.authorizer(memory())).await.unwrap_err();
-        let expected =
-            matches!(error, AuthError::Lacks { .. } | AuthError::UnsafeAddress { .. } | AuthError::OtherIssuer { .. });
+        let expected = matches!(
+            error,
+            AuthError::MissingFeature { .. } | AuthError::UnsafeAddress { .. } | AuthError::OtherIssuer { .. }
+        );
         assert!(expected, "{name}: {error}");
         assert_eq!(fake.world.lock().unwrap().count("/authorize"), 0, "{name}");
     }

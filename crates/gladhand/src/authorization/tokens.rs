@@ -133,8 +133,11 @@ mod tests {
     }
 
     fn opened(folder: &Path) -> KeptTokens {
-        let places =
-            gladhand_store::Places { data: folder.to_owned(), config: folder.join("config"), passphrase: None };
+        let places = gladhand_store::SecretLocations {
+            data: folder.to_owned(),
+            config: folder.join("config"),
+            passphrase: None,
+        };
         let secrets = Secrets::open(places).expect("nothing is in the way");
         take_in(folder, &secrets).expect("nothing is in the way");
         KeptTokens { data: folder.to_owned(), secrets: Mutex::new(Some(Arc::new(secrets))) }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueHint};
 use gladhand_core::Secret;
-use gladhand_store::{Keeper, SecretError, Secrets};
+use gladhand_store::{KeyLocation, SecretError, Secrets};
 use serde_json::json;
 
 use super::plain::plain;
@@ -96,8 +96,8 @@ pub fn run(args: SecretArgs) -> Result<ExitCode, CommandError> {
             let Some(value) = value(&name)? else { return Err(CommandError::usage(anyhow!("nothing was entered"))) };
             secrets.set(&name, value).map_err(refused)?;
             if args.json {
-                let keeper = secrets.keeper().map_err(refused)?;
-                let report = json!({"name": name, "file": secrets.file(), "key": word(keeper)});
+                let key_location = secrets.key_location().map_err(refused)?;
+                let report = json!({"name": name, "file": secrets.file(), "key": word(key_location)});
                 return print_report(report, None);
             }
             say(&format!("kept `{}` in {}", plain(&name), whereabouts(&secrets)?));
@@ -112,10 +112,10 @@ pub fn run(args: SecretArgs) -> Result<ExitCode, CommandError> {
             }
         }
         SecretCommand::List => {
-            let keeper = secrets.keeper().map_err(refused)?;
-            let key = Some(secrets.key_file()).filter(|_| keeper == Keeper::File);
+            let key_location = secrets.key_location().map_err(refused)?;
+            let key = Some(secrets.key_file()).filter(|_| key_location == KeyLocation::File);
             let names = secrets.names().map_err(refused)?;
-            let report = json!({"names": names, "file": secrets.file(), "key": word(keeper), "key_file": key});
+            let report = json!({"names": names, "file": secrets.file(), "key": word(key_location), "key_file": key});
             return print_report(report, None);
         }
         SecretCommand::Rm { name } => {
@@ -149,18 +149,18 @@ fn value(name: &str) -> Result<Option<Secret>, CommandError> {
 
 fn whereabouts(secrets: &Secrets) -> Result<String, CommandError> {
     let file = secrets.file().display();
-    Ok(match secrets.keeper().map_err(refused)? {
-        Keeper::File => format!("{file}, encrypted with the key in {}", secrets.key_file().display()),
-        Keeper::Passphrase => format!("{file}, encrypted with the passphrase in {}", env::PASSPHRASE),
-        Keeper::Keychain => format!("{file}, encrypted with a key in the keychain"),
+    Ok(match secrets.key_location().map_err(refused)? {
+        KeyLocation::File => format!("{file}, encrypted with the key in {}", secrets.key_file().display()),
+        KeyLocation::Passphrase => format!("{file}, encrypted with the passphrase in {}", env::PASSPHRASE),
+        KeyLocation::Keychain => format!("{file}, encrypted with a key in the keychain"),
     })
 }
 
-fn word(keeper: Keeper) -> &'static str {
-    match keeper {
-        Keeper::File => "file",
-        Keeper::Passphrase => "passphrase",
-        Keeper::Keychain => "keychain",
+fn word(key_location: KeyLocation) -> &'static str {
+    match key_location {
+        KeyLocation::File => "file",
+        KeyLocation::Passphrase => "passphrase",
+        KeyLocation::Keychain => "keychain",
     }
 }
 

@@ -93,12 +93,12 @@ fn instructions_and_conversation_are_read_once() {
     assert!(answer(&first) > 400);
 
     let mut second = first.clone();
-    second.said.push(Said::Assistant { text: "One".to_owned(), calls: Vec::new() });
-    second.said.push(user("Two"));
+    second.history.push(HistoryItem::Assistant { text: "One".to_owned(), calls: Vec::new() });
+    second.history.push(user("Two"));
     assert!(answer(&second) < 60);
 
     let mut other = first.clone();
-    other.said = vec![user("Three")];
+    other.history = vec![user("Three")];
     assert!(answer(&other) < 60);
 }
 
@@ -106,10 +106,12 @@ fn instructions_and_conversation_are_read_once() {
 fn a_conversation_of_any_length_is_answered() {
     let mut ear = Ear::default();
     let mut long = asked("", Vec::new());
-    long.said = (0..500)
-        .flat_map(|at| [user(&format!("question {at}")), Said::Assistant { text: "yes".repeat(50), calls: Vec::new() }])
+    long.history = (0..500)
+        .flat_map(|at| {
+            [user(&format!("question {at}")), HistoryItem::Assistant { text: "yes".repeat(50), calls: Vec::new() }]
+        })
         .collect();
-    long.said.push(user("The last"));
+    long.history.push(user("The last"));
     let heard = speaker(echo).answer(&long, &mut ear).unwrap();
     assert_eq!(ear.said, "The last");
     assert!(heard.usage.is_some_and(|usage| usage.input_tokens < CONTEXT as u64));

@@ -32,7 +32,7 @@ fn model(file: &str) -> LocalModel {
     LocalModel::new(&Path::new("/models").join(file), load_echo)
 }
 
-async fn ask(model: &LocalModel, text: &str, most: usize) -> (String, Result<Heard, ModelError>) {
+async fn ask(model: &LocalModel, text: &str, most: usize) -> (String, Result<RoundResult, ModelError>) {
     let cancel = CancellationToken::new();
     let mut heart = Heart { said: String::new(), pieces_left: most, cancel: cancel.clone() };
     let end = model.round(&round(vec![user(text)]), &mut heart, &cancel).await;

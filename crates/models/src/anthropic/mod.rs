@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalogue::{Document, entries, text, window};
 use crate::exchange::{Access, Exchange, Reply, payload};
-use crate::web::{Base, Request, Shows, Web, failed};
-use crate::{Credential, Heard, Listener, ModelError, ModelOption, Models, Round, Thinking};
+use crate::web::{Base, CredentialHeader, Request, Web, failed};
+use crate::{Credential, Listener, ModelError, ModelOption, Models, Round, RoundResult, Thinking};
 
 /// An account at Anthropic.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Anthropic {
 
     fn with_usual_headers(request: Request) -> Request {
         let version = (HeaderName::from_static("anthropic-version"), HeaderValue::from_static("2023-06-01"));
-        request.with(HeaderMap::from_iter([version])).showing(Shows::Key("x-api-key"))
+        request.with(HeaderMap::from_iter([version])).with_credential_header(CredentialHeader::Key("x-api-key"))
     }
 
     fn access(&self) -> Access<'_> {
@@ -61,28 +61,28 @@ impl Models for Anthropic {
     async fn round(
         &self,
         round: &Round,
-        hear: &mut (dyn Listener + '_),
+        listener: &mut (dyn Listener + '_),
         cancel: &CancellationToken,
-    ) -> Result<Heard, ModelError> {
+    ) -> Result<RoundResult, ModelError> {
         let request = Request::post(self.base.join(&["messages"]), request::body(round));
         let request = Self::with_usual_headers(request);
-        let mut exchange = Exchange::new(self.access(), round, hear, cancel);
+        let mut exchange = Exchange::new(self.access(), round, listener, cancel);
         exchange
-            .debug("request", |told| told.and("payload", &payload(request.body.as_deref().unwrap_or_default())))
+            .debug("request", |fields| fields.and("payload", &payload(request.body.as_deref().unwrap_or_default())))
             .await;
         loop {
             match attempt(&mut exchange, &request).await {
-                Err(error) => exchange.after(error).await?,
-                heard => return heard,
+                Err(error) => exchange.wait_before_retry(error).await?,
+                result => return result,
             }
         }
     }
 }
 
-async fn attempt(exchange: &mut Exchange<'_>, request: &Request) -> Result<Heard, ModelError> {
+async fn attempt(exchange: &mut Exchange<'_>, request: &Request) -> Result<RoundResult, ModelError> {
     let response = exchange.ask_for_success(request).await?;
     match exchange.reply(response).await? {
-        Reply::Events(events) => reply::listen(exchange, events).await,
+        Reply::Events(events) => reply::read_stream(exchange, events).await,
         Reply::Whole(_) => Err(failed("Anthropic answered without a stream.")),
     }
 }

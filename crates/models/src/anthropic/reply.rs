@@ -4,9 +4,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::events::Events;
-use crate::exchange::{Exchange, arguments, so_far};
+use crate::exchange::{Exchange, arguments, thought_beginning};
 use crate::web::failed;
-use crate::{Heard, ModelError, Piece, Segment, Usage, WantedCall};
+use crate::{ModelError, Piece, RoundResult, Segment, Usage, WantedCall};
 
 /// The maximum number of content blocks in one message.
 const MAX_BLOCKS: usize = 1024;
@@ -43,7 +43,7 @@ struct Block {
 }
 
 /// Reads events until the message is complete.
-pub(super) async fn listen(exchange: &mut Exchange<'_>, mut events: Events) -> Result<Heard, ModelError> {
+pub(super) async fn read_stream(exchange: &mut Exchange<'_>, mut events: Events) -> Result<RoundResult, ModelError> {
     let mut message = Value::Null;
     let mut blocks: Vec<Block> = Vec::new();
     let mut stop_reason = None;
@@ -64,13 +64,13 @@ pub(super) async fn listen(exchange: &mut Exchange<'_>, mut events: Events) -> R
                     Delta { text: text.map(str::to_owned), thinking: thought.map(str::to_owned), ..Delta::default() };
                 blocks.push(Block { index, value, text: String::new() });
                 let piece = blocks.last_mut().map(|block| block.grow(delta)).unwrap_or_default();
-                exchange.say(piece).await;
+                exchange.deliver(piece).await;
             }
             "content_block_start" => return Err(failed("Anthropic sent more than 1024 content blocks.")),
             "content_block_delta" => {
                 let block = blocks.iter_mut().rev().find(|block| block.index == event.index);
                 let piece = block.map(|block| block.grow(event.delta)).unwrap_or_default();
-                exchange.say(piece).await;
+                exchange.deliver(piece).await;
             }
             "message_delta" => {
                 stop_reason = event.delta.stop_reason.or(stop_reason);
@@ -78,8 +78,8 @@ pub(super) async fn listen(exchange: &mut Exchange<'_>, mut events: Events) -> R
             }
             "message_stop" => break,
             "error" => {
-                let what = event.error["message"].as_str().unwrap_or("unknown error");
-                return Err(failed(format!("Anthropic stream failed: {}", exchange.clean(what))));
+                let text = event.error["message"].as_str().unwrap_or("unknown error");
+                return Err(failed(format!("Anthropic stream failed: {}", exchange.clean(text))));
             }
             _ => {}
         }
@@ -94,10 +94,10 @@ pub(super) async fn listen(exchange: &mut Exchange<'_>, mut events: Events) -> R
         message["content"] = blocks.iter().map(Block::to_value).collect();
         message["stop_reason"] = json!(stop_reason);
     }
-    exchange.debug("response_raw", |told| told.and("response", &message)).await;
+    exchange.debug("response_raw", |fields| fields.and("response", &message)).await;
     let calls = calls(exchange, &blocks).await;
     exchange.check_calls(calls.len())?;
-    Ok(Heard { calls, usage: Some(usage) })
+    Ok(RoundResult { calls, usage: Some(usage) })
 }
 
 impl Block {
@@ -110,7 +110,7 @@ impl Block {
         }
         if let Some(thought) = delta.thinking.filter(|thought| !thought.is_empty()) {
             self.text.push_str(&thought);
-            piece.thoughts = vec![so_far(&self.text)];
+            piece.thoughts = vec![thought_beginning(&self.text)];
             piece.segments.push(Segment::Thought(thought));
         }
         if let Some(signature) = delta.signature.filter(|_| self.value.is_object()) {
@@ -155,7 +155,7 @@ async fn calls(exchange: &mut Exchange<'_>, blocks: &[Block]) -> Vec<WantedCall>
     let uses: Vec<&Block> = blocks.iter().filter(|block| block.is_call()).collect();
     if !uses.is_empty() {
         let raw: Value = uses.iter().map(|block| block.to_value()).collect();
-        exchange.debug("tool_calls", |told| told.and("functionCalls", &raw)).await;
+        exchange.debug("tool_calls", |fields| fields.and("functionCalls", &raw)).await;
     }
     let thoughts: Vec<Value> = blocks.iter().filter(|block| block.is_thought()).map(Block::to_value).collect();
     let seal = (!thoughts.is_empty())
@@ -164,7 +164,7 @@ async fn calls(exchange: &mut Exchange<'_>, blocks: &[Block]) -> Vec<WantedCall>
         let name = block.value["name"].as_str().unwrap_or_default();
         let id = block.value["id"].as_str().filter(|id| !id.is_empty());
         WantedCall {
-            call_id: id.map_or_else(|| exchange.made_up_id(name, at), str::to_owned),
+            call_id: id.map_or_else(|| exchange.generated_id(name, at), str::to_owned),
             name: name.to_owned(),
             input: arguments(&block.arguments()),
             seal: seal.clone().filter(|_| at == 0),
@@ -174,8 +174,8 @@ async fn calls(exchange: &mut Exchange<'_>, blocks: &[Block]) -> Vec<WantedCall>
 }
 
 /// Merges token counts. The service sends them twice; later counts are totals, not increments.
-fn counted(before: Usage, said: &Value) -> Usage {
-    let count = |name: &str| said[name].as_u64();
+fn counted(before: Usage, reported: &Value) -> Usage {
+    let count = |name: &str| reported[name].as_u64();
     let cached =
         ["cache_creation_input_tokens", "cache_read_input_tokens"].iter().filter_map(|name| count(name)).sum::<u64>();
     Usage {

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::Mode;
 use crate::exchange::trimmed;
-use crate::said::{outcome, picture, schema, seal};
-use crate::{Round, Said, Thinking};
+use crate::request_parts::{outcome, picture, schema, seal};
+use crate::{HistoryItem, Round, Thinking};
 
 /// The maximum length of an answer in tokens, without thoughts. The oldest models that are still available allow
 /// only [`OLDEST_MAX_ANSWER`].
@@ -14,7 +14,7 @@ const MAX_ANSWER: u32 = 8192;
 const OLDEST_MAX_ANSWER: u32 = 4096;
 
 /// The user message inserted when the history starts with a summary. The API requires that the user speaks first.
-const BEGINNING: &str = "(Earlier messages are summarised below.)";
+const SUMMARY_PREAMBLE: &str = "(Earlier messages are summarised below.)";
 
 #[derive(Debug, Serialize)]
 struct Body<'a> {
@@ -29,7 +29,7 @@ struct Body<'a> {
     thinking: Option<Thought>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_config: Option<OutputConfig>,
-    messages: Vec<Message<'a>>,
+    messages: Vec<MessageParam<'a>>,
 }
 
 /// The system prompt. It is the same in each round, as are the tools before it, so the request asks the service to
@@ -66,7 +66,7 @@ struct OutputConfig {
 }
 
 #[derive(Debug, Serialize)]
-struct Message<'a> {
+struct MessageParam<'a> {
     role: &'static str,
     content: Vec<Block<'a>>,
 }
@@ -100,19 +100,19 @@ pub(super) fn body(round: &Round) -> Vec<u8> {
     let mode = Mode::of(&round.model);
     let is_on = round.thinking != Thinking::Off;
     let budget = if is_on && mode == Mode::Budget { budget(round.thinking) } else { 0 };
-    let mut messages: Vec<Message<'_>> = Vec::new();
-    for said in &round.said {
-        let (role, content) = blocks(said);
+    let mut messages: Vec<MessageParam<'_>> = Vec::new();
+    for item in &round.history {
+        let (role, content) = blocks(item);
         match messages.last_mut() {
             // Roles must alternate, and all tool results of one round must be in one message.
             Some(last) if last.role == role => last.content.extend(content),
             _ if content.is_empty() => {}
-            _ => messages.push(Message { role, content }),
+            _ => messages.push(MessageParam { role, content }),
         }
     }
     if messages.first().is_some_and(|first| first.role == "assistant") {
-        let content = vec![Block::Ours(OurBlock::Text { text: BEGINNING })];
-        messages.insert(0, Message { role: "user", content });
+        let content = vec![Block::Ours(OurBlock::Text { text: SUMMARY_PREAMBLE })];
+        messages.insert(0, MessageParam { role: "user", content });
     }
     let instructions = Some(round.instructions.as_str()).filter(|text| !text.is_empty());
     let longest = match mode {
@@ -164,9 +164,9 @@ fn effort(thinking: Thinking) -> &'static str {
     }
 }
 
-fn blocks(said: &Said) -> (&'static str, Vec<Block<'_>>) {
-    match said {
-        Said::User { text, images } => {
+fn blocks(item: &HistoryItem) -> (&'static str, Vec<Block<'_>>) {
+    match item {
+        HistoryItem::User { text, images } => {
             let pictures = images.iter().map(|url| OurBlock::Image {
                 source: match picture(url) {
                     Some((media_type, data)) => Source::Base64 { media_type, data },
@@ -175,7 +175,7 @@ fn blocks(said: &Said) -> (&'static str, Vec<Block<'_>>) {
             });
             ("user", words(text).chain(pictures).map(Block::Ours).collect())
         }
-        Said::Assistant { text, calls } => {
+        HistoryItem::Assistant { text, calls } => {
             // Thoughts come first and unchanged, because the service verifies the signatures in them.
             let thoughts: Vec<&RawValue> =
                 seal(calls).and_then(|seal| serde_json::from_str(seal.get()).ok()).unwrap_or_default();
@@ -184,7 +184,7 @@ fn blocks(said: &Said) -> (&'static str, Vec<Block<'_>>) {
             let ours = words(text).chain(uses).map(Block::Ours);
             ("assistant", thoughts.into_iter().map(Block::Theirs).chain(ours).collect())
         }
-        Said::Result { call_id, output, error, .. } => {
+        HistoryItem::Result { call_id, output, error, .. } => {
             let content = outcome(output, error.as_deref());
             let result = OurBlock::ToolResult { tool_use_id: call_id, content, is_error: error.is_some() };
             ("user", vec![Block::Ours(result)])

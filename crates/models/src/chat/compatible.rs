@@ -11,7 +11,7 @@ use super::request::Body;
 use crate::catalogue::{Document, by_label, entries, text, window};
 use crate::exchange::{Access, Exchange};
 use crate::web::{Base, Request, Web};
-use crate::{Credential, Heard, Listener, ModelError, ModelOption, Models, Round, Thinking};
+use crate::{Credential, Listener, ModelError, ModelOption, Models, Round, RoundResult, Thinking};
 
 /// A server that implements chat completions.
 #[derive(Debug)]
@@ -57,9 +57,9 @@ impl Models for Compatible {
     async fn round(
         &self,
         round: &Round,
-        hear: &mut (dyn Listener + '_),
+        listener: &mut (dyn Listener + '_),
         cancel: &CancellationToken,
-    ) -> Result<Heard, ModelError> {
+    ) -> Result<RoundResult, ModelError> {
         let mut body = Body::of(round);
         body.reasoning_effort = match round.thinking {
             // Servers reject this member for models without thinking, so it is only sent when thinking is on.
@@ -69,7 +69,7 @@ impl Models for Compatible {
             Thinking::High | Thinking::XHigh => Some("high"),
         };
         let request = Request::post(self.base.join(&["chat", "completions"]), body.to_bytes());
-        let mut exchange = Exchange::new(self.access(), round, hear, cancel);
+        let mut exchange = Exchange::new(self.access(), round, listener, cancel);
         super::run(&mut exchange, &request).await
     }
 }

@@ -12,7 +12,7 @@ use super::request::{Body, Reasoning, Routing};
 use crate::catalogue::{Document, by_label, entries, text, window};
 use crate::exchange::{Access, Exchange};
 use crate::web::{Base, Request, Web, failed, header};
-use crate::{Credential, Heard, Listener, ModelError, ModelOption, Models, Round, Thinking};
+use crate::{Credential, Listener, ModelError, ModelOption, Models, Round, RoundResult, Thinking};
 
 /// An account at OpenRouter.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl OpenRouter {
             let (status, body) = (document.status.as_u16(), document.text);
             return Err(failed(format!("OpenRouter model endpoints fetch failed ({status}): {body}")));
         }
-        let providers = runners(&document.read(Self::NAME)?["data"]);
+        let providers = routing_names(&document.read(Self::NAME)?["data"]);
         Ok(if providers.is_empty() { BTreeSet::from([normalized(author)]) } else { providers }.into_iter().collect())
     }
 
@@ -75,12 +75,12 @@ impl Models for OpenRouter {
         let (models, endpoints) = tokio::join!(self.document(&["models"]), self.document(&["models", "endpoints"]));
         let models = models?.read(Self::NAME)?;
         let endpoints = endpoints.and_then(|document| document.read(Self::NAME)).unwrap_or_default();
-        let runners: HashMap<&str, Vec<String>> = entries(&endpoints["data"])
+        let routing_names: HashMap<&str, Vec<String>> = entries(&endpoints["data"])
             .iter()
-            .filter_map(|entry| Some((text(entry, &["id"])?, runners(entry).into_iter().collect())))
+            .filter_map(|entry| Some((text(entry, &["id"])?, routing_names(entry).into_iter().collect())))
             .collect();
         let mut options: Vec<ModelOption> =
-            entries(&models["data"]).iter().filter_map(|entry| option(entry, &runners)).collect();
+            entries(&models["data"]).iter().filter_map(|entry| option(entry, &routing_names)).collect();
         options.sort_by(|a, b| by_label(&a.label, &b.label));
         Ok(options)
     }
@@ -88,15 +88,15 @@ impl Models for OpenRouter {
     async fn round(
         &self,
         round: &Round,
-        hear: &mut (dyn Listener + '_),
+        listener: &mut (dyn Listener + '_),
         cancel: &CancellationToken,
-    ) -> Result<Heard, ModelError> {
+    ) -> Result<RoundResult, ModelError> {
         let mut body = Body::of(round);
         body.reasoning = effort(round.thinking).map(|effort| Reasoning { effort, exclude: false });
         body.include_reasoning = Some(body.reasoning.is_some());
         body.provider = round.routing.as_deref().map(|routing| Routing { order: [routing], allow_fallbacks: false });
         let request = Request::post(self.base.join(&["chat", "completions"]), body.to_bytes()).with(self.headers()?);
-        let mut exchange = Exchange::new(self.access(), round, hear, cancel);
+        let mut exchange = Exchange::new(self.access(), round, listener, cancel);
         super::run(&mut exchange, &request).await
     }
 }
@@ -110,7 +110,7 @@ fn effort(thinking: Thinking) -> Option<&'static str> {
     }
 }
 
-fn option(entry: &Value, runners: &HashMap<&str, Vec<String>>) -> Option<ModelOption> {
+fn option(entry: &Value, routing_names: &HashMap<&str, Vec<String>>) -> Option<ModelOption> {
     use Thinking::{High, Low, Medium, Minimal, Off};
     let id = text(entry, &["id"])?;
     let parameters = entries(&entry["supported_parameters"]);
@@ -122,13 +122,13 @@ fn option(entry: &Value, runners: &HashMap<&str, Vec<String>>) -> Option<ModelOp
         description: text(entry, &["description"]).unwrap_or_default().to_owned(),
         supported_thinking_levels: Some(if thinks { vec![Off, Minimal, Low, Medium, High] } else { vec![Off] }),
         default_thinking_level: Some(if thinks { Medium } else { Off }),
-        routing_providers: Some(runners.get(id).cloned().unwrap_or_default()),
+        routing_providers: Some(routing_names.get(id).cloned().unwrap_or_default()),
         context_window_tokens: window(entry),
     })
 }
 
 /// All providers that run a model, under the names that a request can use.
-fn runners(entry: &Value) -> BTreeSet<String> {
+fn routing_names(entry: &Value) -> BTreeSet<String> {
     let names = ["tag", "provider", "provider_slug", "provider_name"];
     let endpoints = entries(&entry["endpoints"]).iter();
     endpoints

@@ -4,11 +4,11 @@ use gladhand_core::wire::RawValue;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
+use crate::debug_fields::DebugFields;
 use crate::events::Events;
-use crate::exchange::{Exchange, arguments, payload, so_far, trimmed};
-use crate::told::Told;
+use crate::exchange::{Exchange, arguments, payload, thought_beginning, trimmed};
 use crate::web::failed;
-use crate::{Heard, ModelError, Piece, Segment, Usage, WantedCall};
+use crate::{ModelError, Piece, RoundResult, Segment, Usage, WantedCall};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -16,7 +16,7 @@ struct Chunk {
     id: Value,
     created: Value,
     model: Value,
-    #[serde(deserialize_with = "or_nothing")]
+    #[serde(deserialize_with = "null_as_default")]
     choices: Vec<Choice>,
     usage: Option<Tokens>,
     error: Option<Value>,
@@ -25,15 +25,15 @@ struct Chunk {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Choice {
-    delta: Option<Words>,
-    message: Option<Words>,
+    delta: Option<MessageContent>,
+    message: Option<MessageContent>,
     finish_reason: Option<String>,
 }
 
 /// Message content: a delta or the whole message.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Words {
+struct MessageContent {
     content: Value,
     reasoning: Option<String>,
     /// Servers that run open models use this name for `reasoning`.
@@ -47,7 +47,7 @@ struct Words {
 struct CallPart {
     index: Option<u64>,
     id: Option<String>,
-    #[serde(deserialize_with = "or_nothing")]
+    #[serde(deserialize_with = "null_as_default")]
     function: FunctionPart,
 }
 
@@ -61,9 +61,9 @@ struct FunctionPart {
 #[derive(Debug, Clone, Copy, Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Tokens {
-    #[serde(deserialize_with = "or_nothing")]
+    #[serde(deserialize_with = "null_as_default")]
     prompt_tokens: u64,
-    #[serde(deserialize_with = "or_nothing")]
+    #[serde(deserialize_with = "null_as_default")]
     completion_tokens: u64,
 }
 
@@ -75,7 +75,7 @@ impl From<Tokens> for Usage {
 
 /// The parts of a reply received so far, merged.
 #[derive(Debug, Default)]
-struct Sum {
+struct MergedReply {
     id: Value,
     created: Value,
     model: Value,
@@ -97,8 +97,8 @@ struct Call {
 }
 
 /// Reads a reply that arrives as an event stream.
-pub(super) async fn in_pieces(exchange: &mut Exchange<'_>, mut events: Events) -> Result<Heard, ModelError> {
-    let mut sum = Sum::default();
+pub(super) async fn read_stream(exchange: &mut Exchange<'_>, mut events: Events) -> Result<RoundResult, ModelError> {
+    let mut sum = MergedReply::default();
     while let Some(data) = exchange.next(&mut events).await? {
         if data.trim() == "[DONE]" {
             break;
@@ -112,17 +112,17 @@ pub(super) async fn in_pieces(exchange: &mut Exchange<'_>, mut events: Events) -
         }
         let piece = sum.take(chunk);
         exchange.check_calls(sum.calls.len())?;
-        exchange.say(piece).await;
+        exchange.deliver(piece).await;
     }
     if sum.finish_reason.is_none() {
         return Err(failed(format!("{} stream ended before the reply was complete.", exchange.name())));
     }
-    exchange.debug("response_raw", |told| told.and("response", &sum.to_value())).await;
-    Ok(sum.heard(exchange).await)
+    exchange.debug("response_raw", |fields| fields.and("response", &sum.to_value())).await;
+    Ok(sum.into_round_result(exchange).await)
 }
 
 /// Reads a reply that arrives as one document.
-pub(super) async fn at_once(exchange: &mut Exchange<'_>, body: &[u8]) -> Result<Heard, ModelError> {
+pub(super) async fn read_document(exchange: &mut Exchange<'_>, body: &[u8]) -> Result<RoundResult, ModelError> {
     let chunk: Chunk = exchange.read(body)?;
     if let Some(error) = &chunk.error {
         let message = exchange.clean(&message(error));
@@ -131,19 +131,19 @@ pub(super) async fn at_once(exchange: &mut Exchange<'_>, body: &[u8]) -> Result<
             _ => failed(format!("{} request failed: {message}", exchange.name())),
         });
     }
-    exchange.debug("response_raw", |told| told.and("response", &payload(body))).await;
+    exchange.debug("response_raw", |fields| fields.and("response", &payload(body))).await;
     let words = chunk.choices.into_iter().next().and_then(|choice| choice.message).unwrap_or_default();
     exchange.check_calls(words.tool_calls.as_ref().map_or(0, Vec::len))?;
     let thought = words.thought();
     let thought = trimmed(&thought);
     if !thought.is_empty() {
         let segments = vec![Segment::Thought(thought.to_owned())];
-        exchange.say(Piece { segments, thoughts: vec![thought.to_owned()] }).await;
+        exchange.deliver(Piece { segments, thoughts: vec![thought.to_owned()] }).await;
     }
     exchange.answer(trimmed(&words.answer())).await;
     let calls = words.tool_calls.into_iter().flatten().map(Call::from).collect();
     let details = words.reasoning_details.unwrap_or_default();
-    Ok(Sum { calls, details, usage: chunk.usage, ..Sum::default() }.heard(exchange).await)
+    Ok(MergedReply { calls, details, usage: chunk.usage, ..MergedReply::default() }.into_round_result(exchange).await)
 }
 
 impl Chunk {
@@ -154,7 +154,7 @@ impl Chunk {
     }
 }
 
-impl Words {
+impl MessageContent {
     fn thought(&self) -> String {
         if let Some(thought) = self.reasoning.as_ref().or(self.reasoning_content.as_ref()) {
             return thought.clone();
@@ -191,7 +191,7 @@ impl From<CallPart> for Call {
     }
 }
 
-impl Sum {
+impl MergedReply {
     /// Merges a chunk, and returns the part of it that the listener receives.
     fn take(&mut self, chunk: Chunk) -> Piece {
         for (ours, theirs) in
@@ -209,7 +209,7 @@ impl Sum {
             let (thought, answer) = (words.thought(), words.answer());
             if !thought.is_empty() {
                 self.thought.push_str(&thought);
-                piece.thoughts = vec![so_far(&self.thought)];
+                piece.thoughts = vec![thought_beginning(&self.thought)];
                 piece.segments.push(Segment::Thought(thought));
             }
             if !answer.is_empty() {
@@ -273,7 +273,7 @@ impl Sum {
             message["reasoning"] = json!(self.thought);
         }
         if !self.calls.is_empty() {
-            message["tool_calls"] = json!(self.calls.iter().map(Call::told).collect::<Vec<_>>());
+            message["tool_calls"] = json!(self.calls.iter().map(Call::fields).collect::<Vec<_>>());
         }
         let mut whole = json!({
             "id": self.id, "object": "chat.completion", "created": self.created, "model": self.model,
@@ -286,32 +286,32 @@ impl Sum {
     }
 
     /// Ends the round.
-    async fn heard(self, exchange: &mut Exchange<'_>) -> Heard {
+    async fn into_round_result(self, exchange: &mut Exchange<'_>) -> RoundResult {
         if !self.calls.is_empty() {
-            let calls = || self.calls.iter().map(Call::told).collect::<Vec<_>>();
-            exchange.debug("tool_calls", |told| told.and("functionCalls", &calls())).await;
+            let calls = || self.calls.iter().map(Call::fields).collect::<Vec<_>>();
+            exchange.debug("tool_calls", |fields| fields.and("functionCalls", &calls())).await;
         }
         let mut seal = (!self.details.is_empty()).then(|| raw(&self.details));
         let calls = self.calls.into_iter().enumerate().map(|(at, call)| WantedCall {
-            call_id: if call.id.is_empty() { exchange.made_up_id(&call.name, at) } else { call.id },
+            call_id: if call.id.is_empty() { exchange.generated_id(&call.name, at) } else { call.id },
             input: arguments(&call.arguments),
             name: call.name,
             seal: seal.take(),
         });
-        Heard { calls: calls.collect(), usage: self.usage.map(Usage::from) }
+        RoundResult { calls: calls.collect(), usage: self.usage.map(Usage::from) }
     }
 }
 
 impl Call {
     /// The call in the form that the service uses.
-    fn told(&self) -> Told {
-        let function = Told::default().and("name", &self.name).and("arguments", &self.arguments);
-        Told::default().and("id", &self.id).and("type", &"function").and("function", &function)
+    fn fields(&self) -> DebugFields {
+        let function = DebugFields::default().and("name", &self.name).and("arguments", &self.arguments);
+        DebugFields::default().and("id", &self.id).and("type", &"function").and("function", &function)
     }
 }
 
 /// Reads a member that some servers omit and others set to null.
-fn or_nothing<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 

@@ -4,14 +4,14 @@ use gladhand_core::wire::RawValue;
 use serde::Serialize;
 
 use crate::exchange::trimmed;
-use crate::said::{outcome, schema, seal};
-use crate::{Round, Said};
+use crate::request_parts::{outcome, schema, seal};
+use crate::{HistoryItem, Round};
 
 /// The request body. Members that the service does not support are omitted.
 #[derive(Debug, Serialize)]
 pub(super) struct Body<'a> {
     model: &'a str,
-    messages: Vec<Message<'a>>,
+    messages: Vec<ChatMessage<'a>>,
     stream: bool,
     stream_options: StreamOptions,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -51,7 +51,7 @@ pub(super) struct Routing<'a> {
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
-enum Message<'a> {
+enum ChatMessage<'a> {
     System {
         content: &'a str,
     },
@@ -124,9 +124,9 @@ impl<'a> Body<'a> {
         Self {
             model: &round.model,
             messages: instructions
-                .map(|content| Message::System { content })
+                .map(|content| ChatMessage::System { content })
                 .into_iter()
-                .chain(round.said.iter().map(message))
+                .chain(round.history.iter().map(message))
                 .collect(),
             stream: true,
             stream_options: StreamOptions { include_usage: true },
@@ -152,15 +152,15 @@ impl<'a> Body<'a> {
     }
 }
 
-fn message(said: &Said) -> Message<'_> {
-    match said {
-        Said::User { text, images } if images.is_empty() => Message::User { content: Content::Text(text) },
-        Said::User { text, images } => {
+fn message(item: &HistoryItem) -> ChatMessage<'_> {
+    match item {
+        HistoryItem::User { text, images } if images.is_empty() => ChatMessage::User { content: Content::Text(text) },
+        HistoryItem::User { text, images } => {
             let pictures = images.iter().map(|url| Part::ImageUrl { image_url: ImageUrl { url } });
             let parts = std::iter::once(Part::Text { text }).chain(pictures).collect();
-            Message::User { content: Content::Parts(parts) }
+            ChatMessage::User { content: Content::Parts(parts) }
         }
-        Said::Assistant { text, calls } => Message::Assistant {
+        HistoryItem::Assistant { text, calls } => ChatMessage::Assistant {
             content: trimmed(text),
             tool_calls: calls
                 .iter()
@@ -172,8 +172,8 @@ fn message(said: &Said) -> Message<'_> {
                 .collect(),
             reasoning_details: seal(calls),
         },
-        Said::Result { call_id, output, error, .. } => {
-            Message::Tool { tool_call_id: call_id, content: outcome(output, error.as_deref()) }
+        HistoryItem::Result { call_id, output, error, .. } => {
+            ChatMessage::Tool { tool_call_id: call_id, content: outcome(output, error.as_deref()) }
         }
     }
 }

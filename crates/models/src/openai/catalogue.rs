@@ -9,7 +9,8 @@ use crate::{ModelOption, Thinking};
 const MAX_MODELS: usize = 120;
 
 /// Parts of ids of models that do not converse in text. The API lists them too.
-const OTHER_TRADES: [&str; 8] = ["audio", "realtime", "image", "transcribe", "tts", "instruct", "search", "moderation"];
+const NON_CHAT_MARKERS: [&str; 8] =
+    ["audio", "realtime", "image", "transcribe", "tts", "instruct", "search", "moderation"];
 
 /// The models of a list, most important first. ChatGPT describes its models; the API only returns ids.
 pub(super) fn options(list: &Value) -> Vec<ModelOption> {
@@ -40,7 +41,7 @@ impl Entry {
     }
 
     fn named(entry: &Value) -> Option<Self> {
-        let is_other = |id: &str| OTHER_TRADES.iter().any(|trade| id.contains(trade));
+        let is_other = |id: &str| NON_CHAT_MARKERS.iter().any(|marker| id.contains(marker));
         let id = text(entry, &["id"]).filter(|id| converses(id) && !is_other(id))?;
         Some(Self { priority: i64::MAX, option: option(id, entry) })
     }
@@ -48,9 +49,9 @@ impl Entry {
 
 fn option(id: &str, entry: &Value) -> ModelOption {
     use Thinking::{High, Low, Medium, Minimal, Off};
-    let said = entries(&entry["supported_reasoning_levels"]).iter();
+    let reported = entries(&entry["supported_reasoning_levels"]).iter();
     let mut levels: Vec<Thinking> =
-        said.filter_map(|level| level["effort"].as_str().or(level.as_str())).filter_map(thinking).collect();
+        reported.filter_map(|level| level["effort"].as_str().or(level.as_str())).filter_map(thinking).collect();
     levels.sort_unstable();
     levels.dedup();
     if levels.is_empty() {

@@ -16,12 +16,12 @@ use reqwest::Response;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use self::reply::Spoken;
+use self::reply::StreamResult;
 use crate::catalogue::Document;
+use crate::debug_fields::DebugFields;
 use crate::exchange::{Access, Exchange, Reply, payload};
-use crate::told::Told;
 use crate::web::{Base, Request, Web, failed, header};
-use crate::{Credential, Heard, Listener, ModelError, ModelOption, Models, Round};
+use crate::{Credential, Listener, ModelError, ModelOption, Models, Round, RoundResult};
 
 /// How often an interrupted stream is continued within one round.
 const MAX_CUTS: usize = 3;
@@ -66,44 +66,44 @@ impl OpenAi {
     }
 
     /// Runs a round until the model is done or requests tool calls.
-    async fn converse(&self, exchange: &mut Exchange<'_>) -> Result<Heard, ModelError> {
+    async fn converse(&self, exchange: &mut Exchange<'_>) -> Result<RoundResult, ModelError> {
         let mut before = String::new();
         for cuts in 0.. {
             let body = request::body(exchange.round(), &before);
             let request =
                 Request::post(self.base.join(&["responses"]), body).with(self.turn_headers(exchange.round())?);
-            exchange.debug("request", |told| shown(told, &request)).await;
-            let spoken = loop {
+            exchange.debug("request", |fields| add_request(fields, &request)).await;
+            let result = loop {
                 match self.attempt(exchange, &request).await {
-                    Err(error) => exchange.after(error).await?,
-                    Ok(spoken) => break spoken,
+                    Err(error) => exchange.wait_before_retry(error).await?,
+                    Ok(result) => break result,
                 }
             };
-            if spoken.is_complete || spoken.wants_calls() {
-                return spoken.heard(exchange).await;
+            if result.is_complete || result.wants_calls() {
+                return result.into_round_result(exchange).await;
             }
             if cuts == MAX_CUTS {
                 break;
             }
-            let status = spoken.status();
+            let status = result.status();
             exchange
-                .debug("response_continue", |told| {
-                    told.and("responseStatus", &status).and("reason", &"stream_ended_early")
+                .debug("response_continue", |fields| {
+                    fields.and("responseStatus", &status).and("reason", &"stream_ended_early")
                 })
                 .await;
-            before.push_str(&spoken.answer);
+            before.push_str(&result.answer);
         }
         Err(failed("OpenAI stream ended before the response was complete."))
     }
 
-    async fn attempt(&self, exchange: &mut Exchange<'_>, request: &Request) -> Result<Spoken, ModelError> {
+    async fn attempt(&self, exchange: &mut Exchange<'_>, request: &Request) -> Result<StreamResult, ModelError> {
         let response = exchange.ask_for_success(request).await?;
         let state = turn_state(&response);
         if let Some(state) = &state {
             self.remember(exchange.round(), state.clone());
         }
         match exchange.reply(response).await? {
-            Reply::Events(events) => reply::listen(exchange, events, state).await,
+            Reply::Events(events) => reply::read_stream(exchange, events, state).await,
             Reply::Whole(_) => Err(failed("OpenAI answered without a stream.")),
         }
     }
@@ -166,10 +166,10 @@ impl Models for OpenAi {
     async fn round(
         &self,
         round: &Round,
-        hear: &mut (dyn Listener + '_),
+        listener: &mut (dyn Listener + '_),
         cancel: &CancellationToken,
-    ) -> Result<Heard, ModelError> {
-        let mut exchange = Exchange::new(self.access(), round, hear, cancel);
+    ) -> Result<RoundResult, ModelError> {
+        let mut exchange = Exchange::new(self.access(), round, listener, cancel);
         self.converse(&mut exchange).await
     }
 }
@@ -179,10 +179,10 @@ fn turn_state(response: &Response) -> Option<String> {
 }
 
 /// Adds a request to debug output, without its credential.
-fn shown(told: Told, request: &Request) -> Told {
+fn add_request(fields: DebugFields, request: &Request) -> DebugFields {
     let mut headers = json!({"authorization": "[redacted]"});
     for (name, value) in &request.headers {
         headers[name.as_str()] = json!(String::from_utf8_lossy(value.as_bytes()));
     }
-    told.and("payload", &payload(request.body.as_deref().unwrap_or_default())).and("headers", &headers)
+    fields.and("payload", &payload(request.body.as_deref().unwrap_or_default())).and("headers", &headers)
 }

@@ -4,9 +4,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::events::Events;
-use crate::exchange::{Exchange, MAX_CALLS, arguments, so_far};
+use crate::exchange::{Exchange, MAX_CALLS, arguments, thought_beginning};
 use crate::web::failed;
-use crate::{Heard, ModelError, Piece, Segment, Usage, WantedCall};
+use crate::{ModelError, Piece, RoundResult, Segment, Usage, WantedCall};
 
 /// An event. Most kinds are ignored, so no member is required.
 #[derive(Debug, Default, Deserialize)]
@@ -24,7 +24,7 @@ struct Event {
 
 /// The result of one stream.
 #[derive(Debug, Default)]
-pub(super) struct Spoken {
+pub(super) struct StreamResult {
     /// Whether the service marked the response as complete.
     pub(super) is_complete: bool,
     /// The text of the answer received so far.
@@ -44,12 +44,12 @@ struct Thought {
 }
 
 /// Reads events until the stream ends.
-pub(super) async fn listen(
+pub(super) async fn read_stream(
     exchange: &mut Exchange<'_>,
     mut events: Events,
     turn_state: Option<String>,
-) -> Result<Spoken, ModelError> {
-    let mut spoken = Spoken::default();
+) -> Result<StreamResult, ModelError> {
+    let mut result = StreamResult::default();
     let mut thought = Thought::default();
     let (mut count, mut thought_length) = (0u64, 0);
     while let Some(data) = exchange.next(&mut events).await? {
@@ -59,57 +59,58 @@ pub(super) async fn listen(
         let event: Event = exchange.read(data.as_bytes())?;
         count += 1;
         match event.r#type.as_str() {
-            "response.created" => spoken.snapshot = event.response,
+            "response.created" => result.snapshot = event.response,
             "response.output_text.delta" => {
                 let words = event.delta.as_str().unwrap_or_default();
-                spoken.answer.push_str(words);
+                result.answer.push_str(words);
                 exchange.answer(words).await;
             }
             "response.reasoning_text.delta" | "response.reasoning_summary_text.delta" => {
                 thought_length += event.delta.as_str().map_or(0, units);
-                exchange.say(thought.grow(event)).await;
+                exchange.deliver(thought.grow(event)).await;
             }
             "response.output_item.done" => {
                 exchange.keep(&event.item)?;
-                spoken.done.push(event.item);
+                result.done.push(event.item);
             }
             // An `incomplete` response reached a length limit. Nothing more will follow, so it counts as complete.
             "response.completed" | "response.incomplete" => {
-                spoken.snapshot = event.response;
-                spoken.is_complete = true;
+                result.snapshot = event.response;
+                result.is_complete = true;
             }
-            "error" => return Err(told(exchange, "stream", &event.message, &event.error)),
+            "error" => return Err(stream_error(exchange, "stream", &event.message, &event.error)),
             "response.failed" => {
-                return Err(told(exchange, "response", &Value::Null, &event.response["error"]));
+                return Err(stream_error(exchange, "response", &Value::Null, &event.response["error"]));
             }
             _ => {}
         }
     }
-    if spoken.snapshot.is_null() {
+    if result.snapshot.is_null() {
         return Err(failed("OpenAI stream ended without a response snapshot."));
     }
-    let rest = spoken.text().strip_prefix(&spoken.answer).map(str::to_owned).unwrap_or_default();
+    let rest = result.text().strip_prefix(&result.answer).map(str::to_owned).unwrap_or_default();
     exchange
-        .debug("response_raw", |told| {
-            let told = told.and("response", &spoken.snapshot).and("outputItemsDone", &spoken.done);
-            told.and("completedEventSeen", &spoken.is_complete)
+        .debug("response_raw", |fields| {
+            let fields = fields.and("response", &result.snapshot).and("outputItemsDone", &result.done);
+            fields.and("completedEventSeen", &result.is_complete)
         })
         .await;
     exchange
-        .debug("response_stream_summary", |told| {
-            told.and("eventCount", &count)
-                .and("outputDeltaChars", &units(&spoken.answer))
+        .debug("response_stream_summary", |fields| {
+            fields
+                .and("eventCount", &count)
+                .and("outputDeltaChars", &units(&result.answer))
                 .and("reasoningDeltaChars", &thought_length)
-                .and("responseId", &spoken.snapshot["id"])
+                .and("responseId", &result.snapshot["id"])
                 .and("turnStateToken", &turn_state)
         })
         .await;
-    spoken.answer.push_str(&rest);
+    result.answer.push_str(&rest);
     exchange.answer(rest).await;
-    Ok(spoken)
+    Ok(result)
 }
 
-impl Spoken {
+impl StreamResult {
     /// The status of the response.
     pub(super) fn status(&self) -> Value {
         self.snapshot["status"].clone()
@@ -121,16 +122,16 @@ impl Spoken {
     }
 
     /// Ends the round.
-    pub(super) async fn heard(self, exchange: &mut Exchange<'_>) -> Result<Heard, ModelError> {
+    pub(super) async fn into_round_result(self, exchange: &mut Exchange<'_>) -> Result<RoundResult, ModelError> {
         let calls = self.calls();
         exchange.check_calls(calls.len())?;
         if !calls.is_empty() {
-            exchange.debug("tool_calls", |told| told.and("functionCalls", &calls)).await;
+            exchange.debug("tool_calls", |fields| fields.and("functionCalls", &calls)).await;
         }
         let wanted = calls.iter().enumerate().map(|(at, item)| {
             let name = item["name"].as_str().unwrap_or_default();
             WantedCall {
-                call_id: id(item).map_or_else(|| exchange.made_up_id(name, at), str::to_owned),
+                call_id: id(item).map_or_else(|| exchange.generated_id(name, at), str::to_owned),
                 name: name.to_owned(),
                 input: arguments(item["arguments"].as_str().unwrap_or_default()),
                 seal: None,
@@ -142,7 +143,7 @@ impl Spoken {
             input_tokens,
             output_tokens: tokens["output_tokens"].as_u64().unwrap_or_default(),
         });
-        Ok(Heard { calls, usage })
+        Ok(RoundResult { calls, usage })
     }
 
     /// The tool calls that the model requested, each once: first those in the response object, then those that only
@@ -188,7 +189,7 @@ impl Thought {
         }
         (self.item, self.part) = (event.item_id, event.summary_index);
         self.text.push_str(words);
-        Piece { segments: vec![Segment::Thought(words.to_owned())], thoughts: vec![so_far(&self.text)] }
+        Piece { segments: vec![Segment::Thought(words.to_owned())], thoughts: vec![thought_beginning(&self.text)] }
     }
 }
 
@@ -201,7 +202,7 @@ fn units(text: &str) -> usize {
     text.encode_utf16().count()
 }
 
-fn told(exchange: &Exchange<'_>, what: &str, message: &Value, error: &Value) -> ModelError {
+fn stream_error(exchange: &Exchange<'_>, kind: &str, message: &Value, error: &Value) -> ModelError {
     let message = message.as_str().or_else(|| error["message"].as_str()).unwrap_or("unknown error");
-    failed(format!("OpenAI {what} failed: {}", exchange.clean(message)))
+    failed(format!("OpenAI {kind} failed: {}", exchange.clean(message)))
 }

@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::exchange::trimmed;
-use crate::said::schema;
-use crate::{Round, Said, Thinking};
+use crate::request_parts::schema;
+use crate::{HistoryItem, Round, Thinking};
 
 #[derive(Debug, Serialize)]
 struct Body<'a> {
@@ -72,9 +72,9 @@ enum Output<'a> {
 /// The request body of a round. `before` is the answer text received before the stream was interrupted.
 pub(super) fn body(round: &Round, before: &str) -> Vec<u8> {
     let has_tools = !round.tools.is_empty();
-    let mut input = Vec::with_capacity(round.said.len() + 1);
-    for said in &round.said {
-        push(&mut input, said);
+    let mut input = Vec::with_capacity(round.history.len() + 1);
+    for item in &round.history {
+        push(&mut input, item);
     }
     push_words(&mut input, before);
     let body = Body {
@@ -112,17 +112,17 @@ fn effort(thinking: Thinking) -> &'static str {
     }
 }
 
-fn push<'a>(input: &mut Vec<Item<'a>>, said: &'a Said) {
-    match said {
-        Said::User { text, images } if images.is_empty() => {
+fn push<'a>(input: &mut Vec<Item<'a>>, item: &'a HistoryItem) {
+    match item {
+        HistoryItem::User { text, images } if images.is_empty() => {
             input.push(Item::Message { role: "user", content: Content::Text(text) });
         }
-        Said::User { text, images } => {
+        HistoryItem::User { text, images } => {
             let pictures = images.iter().map(|image_url| Part::InputImage { image_url });
             let parts = std::iter::once(Part::InputText { text }).chain(pictures).collect();
             input.push(Item::Message { role: "user", content: Content::Parts(parts) });
         }
-        Said::Assistant { text, calls } => {
+        HistoryItem::Assistant { text, calls } => {
             push_words(input, text);
             input.extend(calls.iter().map(|call| Item::FunctionCall {
                 call_id: &call.call_id,
@@ -130,8 +130,8 @@ fn push<'a>(input: &mut Vec<Item<'a>>, said: &'a Said) {
                 arguments: call.input.get(),
             }));
         }
-        Said::Result { call_id, output, error, .. } => {
-            input.push(Item::FunctionCallOutput { call_id, output: what_came_out(output, error.as_deref()) });
+        HistoryItem::Result { call_id, output, error, .. } => {
+            input.push(Item::FunctionCallOutput { call_id, output: tool_output(output, error.as_deref()) });
         }
     }
 }
@@ -144,7 +144,7 @@ fn push_words<'a>(input: &mut Vec<Item<'a>>, text: &'a str) {
 }
 
 /// The output of a tool: text and images unchanged, anything else as JSON text with sorted members.
-fn what_came_out<'a>(output: &'a RawValue, error: Option<&str>) -> Output<'a> {
+fn tool_output<'a>(output: &'a RawValue, error: Option<&str>) -> Output<'a> {
     match Kind::of(output) {
         Kind::Null => Output::Text(error.unwrap_or_default().to_owned()),
         Kind::Array if is_content(output) => Output::Raw(output),
@@ -196,7 +196,7 @@ mod tests {
             ("12", None, r#""12""#),
         ] {
             let raw = RawValue::from_string(output.to_owned()).unwrap();
-            assert_eq!(serde_json::to_string(&what_came_out(&raw, error)).unwrap(), expected);
+            assert_eq!(serde_json::to_string(&tool_output(&raw, error)).unwrap(), expected);
         }
     }
 }

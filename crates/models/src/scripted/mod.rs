@@ -8,4 +8,4 @@ mod script;
 mod server;
 
 pub use script::{Reply, Route, Script};
-pub use server::{Asked, ScriptedProvider};
+pub use server::{RecordedRequest, ScriptedProvider};

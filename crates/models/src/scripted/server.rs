@@ -36,7 +36,7 @@ pub struct ScriptedProvider {
 
 /// A request that the provider received.
 #[derive(Debug, Clone, Serialize)]
-pub struct Asked {
+pub struct RecordedRequest {
     /// The HTTP method.
     pub method: String,
     /// The path, without the query.
@@ -56,7 +56,7 @@ type Body = UnsyncBoxBody<Bytes, io::Error>;
 struct Shared {
     origin: String,
     routes: Mutex<HashMap<String, Vec<Queue>>>,
-    asked: watch::Sender<Vec<Asked>>,
+    requests: watch::Sender<Vec<RecordedRequest>>,
     open: watch::Sender<HashSet<String>>,
     /// How many replies the client dropped before their end.
     abandoned: watch::Sender<usize>,
@@ -87,7 +87,7 @@ impl ScriptedProvider {
         let shared = Arc::new(Shared {
             origin: format!("http://{}", listener.local_addr()?),
             routes: Mutex::new(routes),
-            asked: watch::Sender::default(),
+            requests: watch::Sender::default(),
             open: watch::Sender::default(),
             abandoned: watch::Sender::default(),
         });
@@ -124,20 +124,21 @@ impl ScriptedProvider {
     }
 
     /// All requests so far.
-    pub fn requests(&self) -> Vec<Asked> {
-        self.shared.asked.borrow().clone()
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.shared.requests.borrow().clone()
     }
 
     /// The requests to a path so far.
-    pub fn requests_of(&self, path: &str) -> Vec<Asked> {
-        self.shared.asked.borrow().iter().filter(|asked| asked.path == path).cloned().collect()
+    pub fn requests_of(&self, path: &str) -> Vec<RecordedRequest> {
+        self.shared.requests.borrow().iter().filter(|request| request.path == path).cloned().collect()
     }
 
     /// Waits until a path has received this many requests.
-    pub async fn asked(&self, path: &str, count: usize) {
-        let is_enough = |asked: &Vec<Asked>| asked.iter().filter(|asked| asked.path == path).count() >= count;
+    pub async fn wait_for_requests(&self, path: &str, count: usize) {
+        let is_enough =
+            |requests: &Vec<RecordedRequest>| requests.iter().filter(|request| request.path == path).count() >= count;
         // The sender lives as long as `self`, so the wait cannot fail.
-        let _ = self.shared.asked.subscribe().wait_for(is_enough).await;
+        let _ = self.shared.requests.subscribe().wait_for(is_enough).await;
     }
 
     /// Waits until the client has dropped this many replies before their end.
@@ -166,15 +167,15 @@ impl Shared {
     }
 
     /// The next reply to a request.
-    fn next(&self, asked: &Asked) -> Reply {
+    fn next(&self, request: &RecordedRequest) -> Reply {
         let mut routes = self.routes();
-        let queues = routes.get_mut(&asked.path).into_iter().flatten();
-        let mut queues = queues.filter(|queue| queue.method.as_ref().is_none_or(|method| *method == asked.method));
+        let queues = routes.get_mut(&request.path).into_iter().flatten();
+        let mut queues = queues.filter(|queue| queue.method.as_ref().is_none_or(|method| *method == request.method));
         let reply = queues.next().and_then(|queue| queue.replies.pop_front().or_else(|| queue.otherwise.clone()));
         match reply {
-            None => Reply::text(format!("no scripted response for {}", asked.path)).with_status(500),
+            None => Reply::text(format!("no scripted response for {}", request.path)).with_status(500),
             Some(reply) => match &reply.expect {
-                Some(wanted) if !has(&asked.body, wanted) => {
+                Some(wanted) if !has(&request.body, wanted) => {
                     Reply::text(format!("the request does not have {wanted}")).with_status(500)
                 }
                 _ => reply,
@@ -190,8 +191,8 @@ impl Shared {
                 (StatusCode::OK, String::new())
             }
             None if path == "requests" => {
-                let asked = serde_json::to_string(&*self.asked.borrow()).expect("a request can be serialized");
-                (StatusCode::OK, asked)
+                let requests = serde_json::to_string(&*self.requests.borrow()).expect("a request can be serialized");
+                (StatusCode::OK, requests)
             }
             _ => (StatusCode::NOT_FOUND, String::new()),
         };
@@ -235,7 +236,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<R
     let header = |(name, value): (&HeaderName, &HeaderValue)| {
         (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
     };
-    let asked = Asked {
+    let request = RecordedRequest {
         method: head.method.to_string(),
         path: head.uri.path().to_owned(),
         query: head.uri.query().map(str::to_owned),
@@ -246,8 +247,8 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<R
             Err(_) => Value::String(String::from_utf8_lossy(&body).into_owned()),
         },
     };
-    let reply = shared.next(&asked);
-    shared.asked.send_modify(|all| all.push(asked));
+    let reply = shared.next(&request);
+    shared.requests.send_modify(|all| all.push(request));
     let unfinished = Unfinished(Some(Arc::clone(&shared)));
     if let Some(gate) = &reply.gate {
         shared.wait_at(gate).await;

@@ -1,5 +1,5 @@
 use gladhand_models::scripted::Reply;
-use gladhand_models::{Anthropic, Models, Said, Thinking, Usage};
+use gladhand_models::{Anthropic, HistoryItem, Models, Thinking, Usage};
 use serde_json::{Value, json};
 
 use crate::stage::{KEY, Stage, fails, hear, key, next, round, wanted};
@@ -48,11 +48,13 @@ async fn answers_are_streamed() {
     events.extend(stop("end_turn"));
     stage.says(MESSAGES, [Reply::events(&events)]);
     let mut asked = round("claude-3-haiku-20240307", "hi");
-    asked.said.push(Said::User { text: String::new(), images: vec!["data:image/png;base64,AAAA".to_owned()] });
-    let (heard, ear) = hear(&anthropic(&stage), &asked).await;
-    assert_eq!(ear.answers(), ["Hel", "lo."]);
+    asked
+        .history
+        .push(HistoryItem::User { text: String::new(), images: vec!["data:image/png;base64,AAAA".to_owned()] });
+    let (heard, recorder) = hear(&anthropic(&stage), &asked).await;
+    assert_eq!(recorder.answers(), ["Hel", "lo."]);
     assert_eq!(heard.usage, Some(Usage { input_tokens: 15, output_tokens: 9 }));
-    let response = &ear.stage("response_raw")["response"];
+    let response = &recorder.stage("response_raw")["response"];
     assert_eq!(
         (&response["content"], &response["stop_reason"]),
         (&json!([{"type": "text", "text": "Hello."}]), &json!("end_turn"))
@@ -96,8 +98,8 @@ async fn thoughts_are_streamed_and_sent_back_signed_with_their_calls() {
     let models = anthropic(&stage);
     let mut first = round("claude-sonnet-4-5", "look");
     first.thinking = Thinking::Low;
-    let (heard, ear) = hear(&models, &first).await;
-    assert_eq!(ear.thoughts(), [("I should ", "I should"), ("look.", "I should look.")]);
+    let (heard, recorder) = hear(&models, &first).await;
+    assert_eq!(recorder.thoughts(), [("I should ", "I should"), ("look.", "I should look.")]);
     assert_eq!(wanted(&heard), [("toolu_1", "bash", r#"{"command": "ls"}"#), ("toolu_2", "bash", "{}")]);
     let second = next(&first, "Looking.", heard.calls, &[(r#""a.txt""#, None), ("null", Some("no command"))]);
     hear(&models, &second).await;
@@ -132,7 +134,7 @@ async fn newer_models_get_an_effort_level() {
     asked.thinking = Thinking::Medium;
     hear(&models, &asked).await;
     asked.thinking = Thinking::Off;
-    asked.said.insert(0, Said::Assistant { text: "## Summary".to_owned(), calls: Vec::new() });
+    asked.history.insert(0, HistoryItem::Assistant { text: "## Summary".to_owned(), calls: Vec::new() });
     hear(&models, &asked).await;
     let bodies: Vec<Value> = stage.provider.requests().into_iter().map(|asked| asked.body).collect();
     assert_eq!(bodies[0]["thinking"], json!({"type": "adaptive", "display": "summarized"}));

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use gladhand_models::scripted::Reply;
-use gladhand_models::{Antigravity, Models, Said, Segment, Thinking, Timeouts};
+use gladhand_models::{Antigravity, HistoryItem, Models, Segment, Thinking, Timeouts};
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, fails, hear, key, next, round, wanted};
@@ -43,20 +43,20 @@ async fn a_reply_is_one_piece_and_calls_keep_their_signature() {
     let models = antigravity(&stage);
     let mut first = round("gemini-3-pro-high", "go");
     first.thinking = Thinking::High;
-    let (heard, ear) = hear(&models, &first).await;
-    assert_eq!(ear.pieces.len(), 1);
+    let (heard, recorder) = hear(&models, &first).await;
+    assert_eq!(recorder.pieces.len(), 1);
     assert_eq!(
-        ear.pieces[0].segments,
+        recorder.pieces[0].segments,
         [Segment::Thought("**Plan** it".to_owned()), Segment::Answer("Looking.".to_owned())]
     );
-    assert_eq!(ear.pieces[0].thoughts, ["**Plan** it"]);
+    assert_eq!(recorder.pieces[0].thoughts, ["**Plan** it"]);
     assert_eq!(wanted(&heard), [("bash-1-2", "bash", r#"{"command":"echo g"}"#)]);
     assert_eq!(heard.usage.map(|usage| (usage.input_tokens, usage.output_tokens)), Some((3, 9)));
-    assert_eq!(ear.stage("request")["provider"], "antigravity");
+    assert_eq!(recorder.stage("request")["provider"], "antigravity");
 
     let second = next(&first, "Looking.", heard.calls, &[(r#""g""#, None)]);
-    let (_, ear) = hear(&models, &second).await;
-    assert_eq!(ear.answers(), ["Answer A", "Answer B"]);
+    let (_, recorder) = hear(&models, &second).await;
+    assert_eq!(recorder.answers(), ["Answer A", "Answer B"]);
     let asked = &stage.provider.requests_of(GENERATE)[1].body;
     assert_eq!(
         asked["request"]["contents"],
@@ -77,10 +77,11 @@ async fn a_reply_is_one_piece_and_calls_keep_their_signature() {
     assert_eq!(stage.provider.requests_of(LOAD).len(), 1, "the account is requested once per turn");
 
     let mut third = round("gemini-3-pro-high", "image please");
-    third.said = vec![Said::User { text: "this".to_owned(), images: vec!["data:image/png;base64,BBBB".to_owned()] }];
-    let (_, ear) = hear(&models, &third).await;
-    assert_eq!(ear.answers(), ["![image](data:image/png;base64,AAAA)"]);
-    assert!(ear.thoughts().is_empty(), "thinking is off");
+    third.history =
+        vec![HistoryItem::User { text: "this".to_owned(), images: vec!["data:image/png;base64,BBBB".to_owned()] }];
+    let (_, recorder) = hear(&models, &third).await;
+    assert_eq!(recorder.answers(), ["![image](data:image/png;base64,AAAA)"]);
+    assert!(recorder.thoughts().is_empty(), "thinking is off");
     assert_eq!(
         stage.provider.requests_of(GENERATE)[2].body["request"]["contents"][0]["parts"],
         json!([{"text": "this"}, {"inlineData": {"mimeType": "image/png", "data": "BBBB"}}])

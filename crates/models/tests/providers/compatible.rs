@@ -17,8 +17,8 @@ async fn a_server_without_a_key_gets_no_credential() {
     stage.says(CHAT, [Reply::events(&events), Reply::events(&events)]);
     let open = Compatible::new(stage.web.clone(), "ollama", &stage.at("/v1"), None).unwrap();
     let mut asked = round("llama", "hi");
-    let (_, ear) = hear(&open, &asked).await;
-    assert_eq!((ear.thoughts(), ear.answers()), (vec![("hm", "hm")], vec!["hello"]));
+    let (_, recorder) = hear(&open, &asked).await;
+    assert_eq!((recorder.thoughts(), recorder.answers()), (vec![("hm", "hm")], vec!["hello"]));
     asked.thinking = Thinking::High;
     let closed = Compatible::new(stage.web.clone(), "house", &stage.at("/v1"), Some(key())).unwrap();
     hear(&closed, &asked).await;

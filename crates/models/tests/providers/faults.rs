@@ -7,7 +7,7 @@ use gladhand_models::{Account, Anthropic, Antigravity, Compatible, ModelError, M
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::stage::{Ear, KEY, Stage, fails, key, round, run};
+use crate::stage::{KEY, Recorder, Stage, fails, key, round, run};
 
 const CHAT: &str = "/chat/completions";
 const GOOD: &str = "the address is valid";
@@ -40,10 +40,10 @@ async fn every_client_can_be_cancelled_before_the_response_starts() {
         stage.says(path, [Reply::stalled()]);
         let before = stage.provider.requests_of(path).len();
         let cancel = CancellationToken::new();
-        let mut ear = Ear::default();
+        let mut recorder = Recorder::default();
         let asked = round("m", "hi");
-        let (heard, ()) = tokio::join!(models.round(&asked, &mut ear, &cancel), async {
-            stage.provider.asked(path, before + 1).await;
+        let (heard, ()) = tokio::join!(models.round(&asked, &mut recorder, &cancel), async {
+            stage.provider.wait_for_requests(path, before + 1).await;
             cancel.cancel();
         });
         assert_eq!(heard.unwrap_err(), ModelError::Cancelled, "{}", models.provider());
@@ -57,7 +57,7 @@ async fn every_client_can_be_cancelled_before_the_request() {
     let cancel = CancellationToken::new();
     cancel.cancel();
     for (models, _) in everybody(&stage) {
-        let heard = models.round(&round("m", "hi"), &mut Ear::default(), &cancel).await;
+        let heard = models.round(&round("m", "hi"), &mut Recorder::default(), &cancel).await;
         assert_eq!(heard.unwrap_err(), ModelError::Cancelled, "{}", models.provider());
     }
     assert!(stage.provider.requests().is_empty());
@@ -80,10 +80,10 @@ async fn streams_can_be_cancelled_in_the_middle() {
         let events: Vec<Value> = events.iter().cloned().chain([json!({"_stall": true})]).collect();
         stage.says(path, [Reply::events(&events)]);
         let cancel = CancellationToken::new();
-        let mut ear = Ear { enough: Some((1, cancel.clone())), ..Ear::default() };
-        let heard = models.round(&round("m", "hi"), &mut ear, &cancel).await;
+        let mut recorder = Recorder { enough: Some((1, cancel.clone())), ..Recorder::default() };
+        let heard = models.round(&round("m", "hi"), &mut recorder, &cancel).await;
         assert_eq!(heard.unwrap_err(), ModelError::Cancelled, "{}", models.provider());
-        assert_eq!(ear.answers(), ["a"], "{}", models.provider());
+        assert_eq!(recorder.answers(), ["a"], "{}", models.provider());
         stage.provider.abandoned(at + 1).await;
     }
 }
@@ -214,9 +214,9 @@ async fn a_silent_stream_times_out() {
 
     let stage = Stage::with(Timeouts { idle: Duration::from_secs(1), ..Timeouts::default() }).await;
     stage.says(CHAT, [Reply::events(&[word("a"), json!({"_stall": true})])]);
-    let (heard, ear) = run(&openrouter(&stage), &round("m", "b")).await;
+    let (heard, recorder) = run(&openrouter(&stage), &round("m", "b")).await;
     assert_eq!(heard.unwrap_err().to_string(), "OpenRouter sent nothing for 1 seconds.");
-    assert_eq!(ear.answers(), ["a"]);
+    assert_eq!(recorder.answers(), ["a"]);
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 use gladhand_models::scripted::Reply;
-use gladhand_models::{Account, Models, OpenAi, Said, Thinking, Usage};
+use gladhand_models::{Account, HistoryItem, Models, OpenAi, Thinking, Usage};
 use serde_json::{Value, json};
 
 use crate::stage::{KEY, Stage, fails, hear, key, next, round, run, wanted};
@@ -61,9 +61,9 @@ async fn thoughts_and_answers_are_streamed() {
     let mut asked = round("gpt-5-codex", "hi");
     asked.thinking = Thinking::Low;
     asked.tools = [].into();
-    let (heard, ear) = hear(&chatgpt(&stage), &asked).await;
+    let (heard, recorder) = hear(&chatgpt(&stage), &asked).await;
     assert_eq!(
-        ear.thoughts(),
+        recorder.thoughts(),
         [
             ("**Greeting", "**Greeting"),
             (" the user**\n\nok", "**Greeting the user**\n\nok"),
@@ -71,7 +71,7 @@ async fn thoughts_and_answers_are_streamed() {
             (" other", "other"),
         ]
     );
-    assert_eq!(ear.answers(), ["Hel", "lo "]);
+    assert_eq!(recorder.answers(), ["Hel", "lo "]);
     assert_eq!(heard.usage, Some(Usage { input_tokens: 7, output_tokens: 2 }));
     let asked = &stage.provider.requests()[0];
     assert_eq!(
@@ -84,15 +84,15 @@ async fn thoughts_and_answers_are_streamed() {
     for (name, value) in [("originator", "gladhand"), ("chatgpt-account-id", "acct-1"), ("session_id", "turn-1")] {
         assert_eq!(asked.headers[name], value);
     }
-    assert_eq!(ear.stage_names(), ["request", "response_raw", "response_stream_summary"]);
-    let headers = &ear.stage("request")["headers"];
+    assert_eq!(recorder.stage_names(), ["request", "response_raw", "response_stream_summary"]);
+    let headers = &recorder.stage("request")["headers"];
     assert_eq!((&headers["authorization"], &headers["session_id"]), (&json!("[redacted]"), &json!("turn-1")));
     assert_eq!(
-        *ear.stage("response_stream_summary"),
+        *recorder.stage("response_stream_summary"),
         json!({"toolRound": 1, "eventCount": 9, "outputDeltaChars": 6, "reasoningDeltaChars": 35,
             "responseId": "resp_1", "turnStateToken": null})
     );
-    assert_eq!(ear.stage("response_raw")["completedEventSeen"], true);
+    assert_eq!(recorder.stage("response_raw")["completedEventSeen"], true);
 }
 
 #[tokio::test]
@@ -112,16 +112,16 @@ async fn each_call_is_returned_once_and_the_turn_state_is_sent_back() {
     );
     let models = chatgpt(&stage);
     let first = round("gpt-5-codex", "run it");
-    let (heard, ear) = hear(&models, &first).await;
+    let (heard, recorder) = hear(&models, &first).await;
     assert_eq!(wanted(&heard), [("call_a", "bash", r#"{"command": "echo hi"}"#)]);
-    assert_eq!(ear.stage_names(), ["request", "response_raw", "response_stream_summary", "tool_calls"]);
+    assert_eq!(recorder.stage_names(), ["request", "response_raw", "response_stream_summary", "tool_calls"]);
     let second = next(&first, "Checking. ", heard.calls, &[(r#"{"b":1,"a":2}"#, None)]);
     let (heard, _) = hear(&models, &second).await;
     assert_eq!(wanted(&heard), [("call_b", "no_such", "{}")]);
     let third = next(&second, "", heard.calls, &[("null", Some("unknown tool"))]);
-    let (heard, ear) = hear(&models, &third).await;
+    let (heard, recorder) = hear(&models, &third).await;
     assert!(heard.calls.is_empty());
-    assert_eq!(ear.answers(), ["Done."]);
+    assert_eq!(recorder.answers(), ["Done."]);
     let mut other = round("gpt-5-codex", "another turn");
     other.turn = "turn-2".to_owned();
     hear(&models, &other).await;
@@ -157,8 +157,8 @@ async fn text_that_was_not_streamed_is_delivered_at_the_end() {
     );
     let models = chatgpt(&stage);
     for expected in [&["Whole answer at once."][..], &["Part", " and the rest."], &["Part"], &["Only in items."], &[]] {
-        let (_, ear) = hear(&models, &round("gpt-5-mini", "go")).await;
-        assert_eq!(ear.answers(), expected);
+        let (_, recorder) = hear(&models, &round("gpt-5-mini", "go")).await;
+        assert_eq!(recorder.answers(), expected);
     }
 }
 
@@ -199,13 +199,13 @@ async fn an_interrupted_stream_is_continued() {
             Reply::events(&[created(), text(" The end."), completed(&[message(" The end.")])]),
         ],
     );
-    let (_, ear) = hear(&chatgpt(&stage), &round("gpt-5", "tell")).await;
-    assert_eq!(ear.answers(), ["Once upon ", "a time.", " The end."]);
+    let (_, recorder) = hear(&chatgpt(&stage), &round("gpt-5", "tell")).await;
+    assert_eq!(recorder.answers(), ["Once upon ", "a time.", " The end."]);
     let inputs: Vec<_> = stage.provider.requests().iter().map(|asked| asked.body["input"][1].clone()).collect();
     let so_far = |text: &str| json!({"type": "message", "role": "assistant", "content": text});
     assert_eq!(inputs, [Value::Null, so_far("Once upon"), so_far("Once upon a time.")]);
     assert_eq!(
-        *ear.stage("response_continue"),
+        *recorder.stage("response_continue"),
         json!({"toolRound": 1, "responseStatus": "in_progress", "reason": "stream_ended_early"})
     );
 }
@@ -214,9 +214,9 @@ async fn an_interrupted_stream_is_continued() {
 async fn a_stream_that_is_always_interrupted_fails() {
     let stage = Stage::new().await;
     stage.says(RESPONSES, std::iter::repeat_n(Reply::events(&[created(), text("x")]), 10));
-    let (heard, ear) = run(&chatgpt(&stage), &round("gpt-5", "tell")).await;
+    let (heard, recorder) = run(&chatgpt(&stage), &round("gpt-5", "tell")).await;
     assert_eq!(heard.unwrap_err().to_string(), "OpenAI stream ended before the response was complete.");
-    assert_eq!(ear.answers().len(), 4);
+    assert_eq!(recorder.answers().len(), 4);
 }
 
 #[tokio::test]
@@ -225,7 +225,8 @@ async fn an_api_key_is_used_without_chatgpt_headers() {
     stage.says("/v1/responses", [Reply::events(&[created(), text("ok"), completed(&[message("ok")])])]);
     let models = OpenAi::new(stage.web.clone(), &stage.at("/v1/"), Account::Key, key()).unwrap();
     let mut asked = round("gpt-4o", "look");
-    asked.said = vec![Said::User { text: "this".to_owned(), images: vec!["data:image/png;base64,AAAA".to_owned()] }];
+    asked.history =
+        vec![HistoryItem::User { text: "this".to_owned(), images: vec!["data:image/png;base64,AAAA".to_owned()] }];
     hear(&models, &asked).await;
     let asked = &stage.provider.requests()[0];
     assert_eq!(asked.headers["authorization"], format!("Bearer {KEY}"));

@@ -1,5 +1,5 @@
 use gladhand_models::scripted::Reply;
-use gladhand_models::{Models, OpenRouter, Said, Thinking, Usage};
+use gladhand_models::{HistoryItem, Models, OpenRouter, Thinking, Usage};
 use serde_json::{Value, json};
 
 use crate::stage::{KEY, Stage, fails, hear, key, next, round, user, wanted};
@@ -31,11 +31,11 @@ async fn a_reply_without_streaming_is_a_thought_and_an_answer() {
     let stage = Stage::new().await;
     let message = json!({"content": "  The answer is 4.\n", "reasoning": "**Adding**\n\nTwo plus two."});
     stage.says(CHAT, [whole(message)]);
-    let (heard, ear) = hear(&openrouter(&stage), &round("acme/think-1", "2+2?")).await;
+    let (heard, recorder) = hear(&openrouter(&stage), &round("acme/think-1", "2+2?")).await;
     assert!(heard.calls.is_empty());
-    assert_eq!(ear.thoughts(), [("**Adding**\n\nTwo plus two.", "**Adding**\n\nTwo plus two.")]);
-    assert_eq!(ear.answers(), ["The answer is 4."]);
-    assert_eq!((ear.pieces.len(), ear.stage_names()), (2, vec!["request", "response_raw"]));
+    assert_eq!(recorder.thoughts(), [("**Adding**\n\nTwo plus two.", "**Adding**\n\nTwo plus two.")]);
+    assert_eq!(recorder.answers(), ["The answer is 4."]);
+    assert_eq!((recorder.pieces.len(), recorder.stage_names()), (2, vec!["request", "response_raw"]));
 }
 
 #[tokio::test]
@@ -48,10 +48,10 @@ async fn content_may_be_missing_or_in_parts() {
         [whole(json!({"content": null})), whole(json!({"content": parts, "reasoning_details": summaries}))],
     );
     let models = openrouter(&stage);
-    let (_, ear) = hear(&models, &round("m", "empty")).await;
-    assert!(ear.pieces.is_empty());
-    let (_, ear) = hear(&models, &round("m", "parts")).await;
-    assert_eq!((ear.thoughts()[0].0, ear.answers()), ("first\nsecond", vec!["part one\npart two"]));
+    let (_, recorder) = hear(&models, &round("m", "empty")).await;
+    assert!(recorder.pieces.is_empty());
+    let (_, recorder) = hear(&models, &round("m", "parts")).await;
+    assert_eq!((recorder.thoughts()[0].0, recorder.answers()), ("first\nsecond", vec!["part one\npart two"]));
 }
 
 #[tokio::test]
@@ -60,13 +60,16 @@ async fn requests_have_the_documented_body() {
     stage.says(CHAT, [whole(json!({"content": "ok"})), whole(json!({"content": "ok"}))]);
     let models = openrouter(&stage);
     let mut asked = round("acme/think-1", "hi");
-    asked.said.push(Said::User { text: "[Image 1]".to_owned(), images: vec!["data:image/png;base64,AAAA".to_owned()] });
+    asked.history.push(HistoryItem::User {
+        text: "[Image 1]".to_owned(),
+        images: vec!["data:image/png;base64,AAAA".to_owned()],
+    });
     hear(&models, &asked).await;
     asked.thinking = Thinking::XHigh;
     asked.routing = Some("acme".to_owned());
     asked.tools = [].into();
-    asked.said = vec![user("hi")];
-    let (_, ear) = hear(&models, &asked).await;
+    asked.history = vec![user("hi")];
+    let (_, recorder) = hear(&models, &asked).await;
 
     let requests = stage.provider.requests_of(CHAT);
     let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
@@ -104,7 +107,7 @@ async fn requests_have_the_documented_body() {
             "provider": {"order": ["acme"], "allow_fallbacks": false},
         })
     );
-    assert_eq!(*ear.stage("request"), json!({"toolRound": 1, "payload": requests[1].body}));
+    assert_eq!(*recorder.stage("request"), json!({"toolRound": 1, "payload": requests[1].body}));
     let headers = &requests[0].headers;
     assert_eq!(headers["authorization"], format!("Bearer {KEY}"));
     assert_eq!(headers["x-title"], "gladhand");
@@ -123,13 +126,13 @@ async fn a_streamed_reply_is_delivered_piece_by_piece() {
     ];
     events.extend(end("stop"));
     stage.says(CHAT, [Reply::events(&events)]);
-    let (heard, ear) = hear(&openrouter(&stage), &round("m", "2+2?")).await;
-    assert_eq!(ear.thoughts(), [("**Hm", "**Hm"), ("**\n", "**Hm**")]);
-    assert_eq!(ear.answers(), ["So", ", 4.\n"]);
-    assert_eq!(ear.pieces.len(), 3, "segments that arrive together stay in one piece");
+    let (heard, recorder) = hear(&openrouter(&stage), &round("m", "2+2?")).await;
+    assert_eq!(recorder.thoughts(), [("**Hm", "**Hm"), ("**\n", "**Hm**")]);
+    assert_eq!(recorder.answers(), ["So", ", 4.\n"]);
+    assert_eq!(recorder.pieces.len(), 3, "segments that arrive together stay in one piece");
     assert_eq!(heard.usage, Some(Usage { input_tokens: 12, output_tokens: 3 }));
     assert_eq!(
-        ear.stage("response_raw")["response"],
+        recorder.stage("response_raw")["response"],
         json!({
             "id": "gen-1", "object": "chat.completion", "created": 5, "model": "m",
             "choices": [{"index": 0, "finish_reason": "stop",
@@ -163,18 +166,18 @@ async fn calls_are_assembled_from_parts_and_sent_back_with_their_results() {
     stage.says(CHAT, [Reply::events(&events), whole(json!({"content": "done"}))]);
     let models = openrouter(&stage);
     let first = round("m", "look");
-    let (heard, ear) = hear(&models, &first).await;
+    let (heard, recorder) = hear(&models, &first).await;
     assert_eq!(
         wanted(&heard),
         [("call_1", "bash", r#"{"command": "ls"}"#), ("call_3", "list_dir", "{}")],
         "an id that comes late belongs to the call of its index"
     );
-    assert_eq!(ear.stage_names(), ["request", "response_raw", "tool_calls"]);
+    assert_eq!(recorder.stage_names(), ["request", "response_raw", "tool_calls"]);
 
     let outputs = [(r#"{"status":"ok"}"#, None), (r#""no""#, Some("it broke"))];
     let second = next(&first, "Let me look. ", heard.calls, &outputs);
-    let (_, ear) = hear(&models, &second).await;
-    assert_eq!(ear.stage("request")["toolRound"], 2);
+    let (_, recorder) = hear(&models, &second).await;
+    assert_eq!(recorder.stage("request")["toolRound"], 2);
     let tool_call = |id: &str, name: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
     assert_eq!(
         stage.provider.requests_of(CHAT)[1].body["messages"].as_array().expect("messages")[2..],

@@ -29,12 +29,12 @@ async fn a_rate_limit_is_retried_with_growing_delays() {
     let stage = Stage::new().await;
     let limited = slow_down().with_header("retry-after-ms", "10");
     stage.says(CHAT, [limited.clone(), limited.clone(), limited, says("finally")]);
-    let (_, ear) = hear(&openrouter(&stage), &round("m", "a")).await;
-    assert_eq!(ear.answers(), ["finally"]);
+    let (_, recorder) = hear(&openrouter(&stage), &round("m", "a")).await;
+    assert_eq!(recorder.answers(), ["finally"]);
     assert_eq!(stage.clock.waits(), [10, 10, 1500]);
-    assert_eq!(ear.stage_names(), ["request", "retry_429", "response_raw"]);
+    assert_eq!(recorder.stage_names(), ["request", "retry_429", "response_raw"]);
     assert_eq!(
-        *ear.stage("retry_429"),
+        *recorder.stage("retry_429"),
         json!({"toolRound": 1, "attempt": 1, "maxAttempts": 8, "delayMs": 1500, "error": "429 slow down"})
     );
 }
@@ -43,13 +43,13 @@ async fn a_rate_limit_is_retried_with_growing_delays() {
 async fn a_persistent_rate_limit_fails_after_eight_attempts() {
     let stage = Stage::new().await;
     stage.says(CHAT, std::iter::repeat_n(slow_down(), 100));
-    let (heard, ear) = run(&openrouter(&stage), &round("m", "a")).await;
+    let (heard, recorder) = run(&openrouter(&stage), &round("m", "a")).await;
     assert_eq!(heard.unwrap_err(), ModelError::Status { status: 429, message: "slow down".to_owned() });
     assert_eq!(stage.provider.requests().len(), 8 * 3);
     let long: Vec<u128> = stage.clock.waits().into_iter().filter(|wait| *wait > 1000).collect();
     assert_eq!(long, [1500, 2750, 5250, 10_250, 20_250, 20_250, 20_250]);
     let attempts: Vec<&Value> =
-        ear.stages.iter().filter(|(stage, _)| *stage == "retry_429").map(|(_, data)| &data["attempt"]).collect();
+        recorder.stages.iter().filter(|(stage, _)| *stage == "retry_429").map(|(_, data)| &data["attempt"]).collect();
     assert_eq!(attempts, [1, 2, 3, 4, 5, 6, 7]);
 }
 
@@ -59,9 +59,9 @@ async fn an_error_text_about_a_rate_limit_is_retried_until_output_was_received()
     let error = json!({"error": {"message": "Rate limit reached"}});
     let word = json!({"choices": [{"delta": {"content": "a"}}]});
     stage.says(CHAT, [Reply::events(std::slice::from_ref(&error)), Reply::events(&[word, error])]);
-    let (heard, ear) = run(&openrouter(&stage), &round("m", "a")).await;
+    let (heard, recorder) = run(&openrouter(&stage), &round("m", "a")).await;
     assert_eq!(heard.unwrap_err().to_string(), "OpenRouter stream failed: Rate limit reached");
-    assert_eq!((ear.answers(), stage.clock.waits()), (vec!["a"], vec![1500]));
+    assert_eq!((recorder.answers(), stage.clock.waits()), (vec!["a"], vec![1500]));
 }
 
 #[tokio::test]
@@ -93,8 +93,8 @@ async fn other_failures_are_not_retried() {
 async fn connections_that_fail_are_tried_three_times() {
     let stage = Stage::new().await;
     stage.says(CHAT, [Reply::broken(), Reply::broken(), says("third time lucky")]);
-    let (_, ear) = hear(&openrouter(&stage), &round("m", "a")).await;
-    assert_eq!((ear.answers(), stage.clock.waits()), (vec!["third time lucky"], vec![500, 1000]));
+    let (_, recorder) = hear(&openrouter(&stage), &round("m", "a")).await;
+    assert_eq!((recorder.answers(), stage.clock.waits()), (vec!["third time lucky"], vec![500, 1000]));
 
     // The port was bound and released, so connections to it fail.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -128,8 +128,8 @@ async fn a_rejected_token_is_renewed_once() {
     let denied = || Reply::text("denied").with_status(401);
     stage.says(CHAT, [denied(), says("welcome"), denied(), denied(), says("never")]);
     let models = OpenRouter::new(stage.web.clone(), &stage.at("/or"), Arc::new(Renewable)).unwrap();
-    let (_, ear) = hear(&models, &round("m", "a")).await;
-    assert_eq!(ear.answers(), ["welcome"]);
+    let (_, recorder) = hear(&models, &round("m", "a")).await;
+    assert_eq!(recorder.answers(), ["welcome"]);
     assert_eq!(fails(&models, &round("m", "b")).await, "401 denied");
     let shown: Vec<String> =
         stage.provider.requests().iter().map(|asked| asked.headers["authorization"].clone()).collect();

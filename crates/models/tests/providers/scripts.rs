@@ -6,7 +6,7 @@ use gladhand_models::{Compatible, Listener, Models, OpenRouter, Piece, Web};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::stage::{Ear, fails, hear, key, round};
+use crate::stage::{Recorder, fails, hear, key, round};
 
 /// A recording of a service: a list, and two turns; the reply of the second one waits at a gate.
 const RECORDING: &str = r#"
@@ -22,18 +22,18 @@ async fn a_recording_is_played_back() {
     for _ in 0..2 {
         assert_eq!(models.catalogue().await.unwrap().len(), 1, "lists are repeated as often as requested");
     }
-    let (_, ear) = hear(&models, &round("a/b", "first")).await;
-    assert_eq!(ear.answers(), ["one"]);
+    let (_, recorder) = hear(&models, &round("a/b", "first")).await;
+    assert_eq!(recorder.answers(), ["one"]);
 
     let asked = round("a/b", "second");
-    let mut ear = Ear::default();
+    let mut recorder = Recorder::default();
     let cancel = CancellationToken::new();
-    let (heard, ()) = tokio::join!(models.round(&asked, &mut ear, &cancel), async {
-        provider.asked("/or/chat/completions", 2).await;
+    let (heard, ()) = tokio::join!(models.round(&asked, &mut recorder, &cancel), async {
+        provider.wait_for_requests("/or/chat/completions", 2).await;
         provider.release("g1");
     });
     heard.unwrap();
-    assert_eq!(ear.answers(), [format!("two {}", provider.origin())]);
+    assert_eq!(recorder.answers(), [format!("two {}", provider.origin())]);
 }
 
 #[tokio::test]
@@ -60,7 +60,7 @@ impl Listener for Trusting {
         panic!("unexpected debug data: {stage} {data}");
     }
 
-    fn is_curious(&self) -> bool {
+    fn wants_debug(&self) -> bool {
         false
     }
 }

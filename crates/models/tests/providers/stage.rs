@@ -9,8 +9,8 @@ use gladhand_core::Secret;
 use gladhand_core::wire::RawValue;
 use gladhand_models::scripted::{Reply, Script, ScriptedProvider};
 use gladhand_models::{
-    Clock, Credential, Heard, Identity, Listener, ModelError, Models, Piece, Round, Said, Segment, Thinking, Timeouts,
-    ToolOffer, WantedCall, Web,
+    Clock, Credential, HistoryItem, Identity, Listener, ModelError, Models, Piece, Round, RoundResult, Segment,
+    Thinking, Timeouts, ToolOffer, WantedCall, Web,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -19,7 +19,7 @@ pub(crate) const KEY: &str = "sk-secret-of-the-test";
 
 /// Records everything that it receives.
 #[derive(Debug, Default)]
-pub(crate) struct Ear {
+pub(crate) struct Recorder {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) stages: Vec<(&'static str, Value)>,
     /// Cancels the round after this many pieces.
@@ -27,7 +27,7 @@ pub(crate) struct Ear {
 }
 
 #[async_trait]
-impl Listener for Ear {
+impl Listener for Recorder {
     async fn piece(&mut self, piece: Piece) {
         self.pieces.push(piece);
         if let Some((count, cancel)) = &self.enough
@@ -44,7 +44,7 @@ impl Listener for Ear {
     }
 }
 
-impl Ear {
+impl Recorder {
     /// The answer, piece by piece.
     pub(crate) fn answers(&self) -> Vec<&str> {
         let segments = self.pieces.iter().flat_map(|piece| &piece.segments);
@@ -142,7 +142,7 @@ pub(crate) fn round(model: &str, text: &str) -> Round {
         thinking: Thinking::Off,
         routing: None,
         instructions: "Be brief.".to_owned(),
-        said: vec![user(text)],
+        history: vec![user(text)],
         tools: Arc::from([ToolOffer {
             name: "bash".to_owned(),
             description: "Runs a command.".to_owned(),
@@ -151,23 +151,23 @@ pub(crate) fn round(model: &str, text: &str) -> Round {
     }
 }
 
-pub(crate) fn user(text: &str) -> Said {
-    Said::User { text: text.to_owned(), images: Vec::new() }
+pub(crate) fn user(text: &str) -> HistoryItem {
+    HistoryItem::User { text: text.to_owned(), images: Vec::new() }
 }
 
 /// The next round, with results for the calls of this one.
 pub(crate) fn next(round: &Round, text: &str, calls: Vec<WantedCall>, outputs: &[(&str, Option<&str>)]) -> Round {
     let mut next = round.clone();
     next.number += 1;
-    let results = calls.iter().zip(outputs).map(|(call, (output, error))| Said::Result {
+    let results = calls.iter().zip(outputs).map(|(call, (output, error))| HistoryItem::Result {
         call_id: call.call_id.clone(),
         name: call.name.clone(),
         output: raw(output),
         error: error.map(str::to_owned),
     });
-    let results: Vec<Said> = results.collect();
-    next.said.push(Said::Assistant { text: text.to_owned(), calls });
-    next.said.extend(results);
+    let results: Vec<HistoryItem> = results.collect();
+    next.history.push(HistoryItem::Assistant { text: text.to_owned(), calls });
+    next.history.extend(results);
     next
 }
 
@@ -176,16 +176,16 @@ pub(crate) fn raw(text: &str) -> Box<RawValue> {
 }
 
 /// Runs a round.
-pub(crate) async fn run(models: &dyn Models, round: &Round) -> (Result<Heard, ModelError>, Ear) {
-    let mut ear = Ear::default();
-    let heard = models.round(round, &mut ear, &CancellationToken::new()).await;
-    (heard, ear)
+pub(crate) async fn run(models: &dyn Models, round: &Round) -> (Result<RoundResult, ModelError>, Recorder) {
+    let mut recorder = Recorder::default();
+    let heard = models.round(round, &mut recorder, &CancellationToken::new()).await;
+    (heard, recorder)
 }
 
 /// Runs a round that must succeed.
-pub(crate) async fn hear(models: &dyn Models, round: &Round) -> (Heard, Ear) {
-    let (heard, ear) = run(models, round).await;
-    (heard.expect("the round succeeds"), ear)
+pub(crate) async fn hear(models: &dyn Models, round: &Round) -> (RoundResult, Recorder) {
+    let (heard, recorder) = run(models, round).await;
+    (heard.expect("the round succeeds"), recorder)
 }
 
 /// Runs a round that must fail, and returns the error message.
@@ -194,6 +194,6 @@ pub(crate) async fn fails(models: &dyn Models, round: &Round) -> String {
 }
 
 /// The requested calls in short: id, name and input.
-pub(crate) fn wanted(heard: &Heard) -> Vec<(&str, &str, &str)> {
+pub(crate) fn wanted(heard: &RoundResult) -> Vec<(&str, &str, &str)> {
     heard.calls.iter().map(|call| (call.call_id.as_str(), call.name.as_str(), call.input.get())).collect()
 }

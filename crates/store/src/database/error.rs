@@ -52,21 +52,21 @@ impl DatabaseError {
     /// Classifies an SQLite error for a file.
     pub fn of(file: &Path, source: rusqlite::Error) -> Self {
         let file = file.to_owned();
-        match Trouble::of(&source) {
-            Trouble::Damaged => Self::Damaged { file },
-            Trouble::ReadOnly => Self::ReadOnly { file },
+        match DatabaseProblem::of(&source) {
+            DatabaseProblem::Damaged => Self::Damaged { file },
+            DatabaseProblem::ReadOnly => Self::ReadOnly { file },
             _ => Self::Failed { file, source },
         }
     }
 
     /// The error without the path, for clients that must not learn file names.
-    pub fn trouble(&self) -> Trouble {
+    pub fn problem(&self) -> DatabaseProblem {
         match self {
-            Self::ReadOnly { .. } => Trouble::ReadOnly,
-            Self::Damaged { .. } => Trouble::Damaged,
-            Self::Foreign { .. } | Self::Newer { .. } => Trouble::Strange,
-            Self::Failed { source, .. } => Trouble::of(source),
-            Self::Io(_) => Trouble::Other,
+            Self::ReadOnly { .. } => DatabaseProblem::ReadOnly,
+            Self::Damaged { .. } => DatabaseProblem::Damaged,
+            Self::Foreign { .. } | Self::Newer { .. } => DatabaseProblem::Unsupported,
+            Self::Failed { source, .. } => DatabaseProblem::of(source),
+            Self::Io(_) => DatabaseProblem::Other,
         }
     }
 
@@ -88,7 +88,7 @@ impl DatabaseError {
 
 /// Why one database operation failed, as shown to the client that requested it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum DatabaseProblem {
     /// Another writer held the lock for too long.
     Busy,
     /// The disk is full.
@@ -98,12 +98,12 @@ pub enum Trouble {
     /// The file is damaged.
     Damaged,
     /// The file belongs to another program, or has an unknown version.
-    Strange,
+    Unsupported,
     /// Any other error.
     Other,
 }
 
-impl Trouble {
+impl DatabaseProblem {
     /// Classifies an SQLite error.
     pub fn of(error: &rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
@@ -117,18 +117,18 @@ impl Trouble {
 
     /// Whether the error persists until the operator fixes the cause.
     pub fn is_lasting(self) -> bool {
-        matches!(self, Self::ReadOnly | Self::Damaged | Self::Strange)
+        matches!(self, Self::ReadOnly | Self::Damaged | Self::Unsupported)
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for DatabaseProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Busy => "the database is busy",
             Self::Full => "the disk is full",
             Self::ReadOnly => "the database cannot be written",
             Self::Damaged => "the database is damaged",
-            Self::Strange => "the database is of another program or version",
+            Self::Unsupported => "the database is of another program or version",
             Self::Other => "the database failed",
         })
     }

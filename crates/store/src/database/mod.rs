@@ -12,21 +12,21 @@ use std::time::{Duration, Instant};
 use fs_err::{File, OpenOptions};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
-pub use self::error::{DatabaseError, Trouble};
+pub use self::error::{DatabaseError, DatabaseProblem};
 use crate::secrets::make_folder;
 
 /// The name of the file.
 const FILE: &str = "gladhand.db";
 /// The application id that marks a file as ours: the letters `glad`.
-const OURS: i32 = 0x676c_6164;
+const APPLICATION_ID: i32 = 0x676c_6164;
 /// How long a writer waits for other writers.
-const PATIENCE: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The size to which a large write-ahead log is truncated.
 const LOG_BYTES: u32 = 16 * 1024 * 1024;
 /// The page cache of a connection: 16 MiB, enough for the largest change.
 const CACHE_PAGES: u32 = 4096;
 /// The maximum number of idle connections that are kept open.
-const SPARE: usize = 4;
+const MAX_IDLE_CONNECTIONS: usize = 4;
 /// The migration steps from an empty file to the current tables. The version of a file is the number of steps
 /// applied to it.
 const STEPS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
@@ -36,7 +36,7 @@ const STEPS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.s
 pub struct Database {
     path: PathBuf,
     /// Idle open connections.
-    spare: Mutex<Vec<Connection>>,
+    idle: Mutex<Vec<Connection>>,
 }
 
 impl Database {
@@ -49,10 +49,10 @@ impl Database {
         if connection.is_readonly("main").map_err(why)? {
             return Err(DatabaseError::ReadOnly { file: path });
         }
-        if let Some(stranger) = migrate(&mut connection).map_err(why)? {
-            return Err(stranger.error(path));
+        if let Some(incompatibility) = migrate(&mut connection).map_err(why)? {
+            return Err(incompatibility.error(path));
         }
-        Ok(Self { path, spare: Mutex::new(vec![connection]) })
+        Ok(Self { path, idle: Mutex::new(vec![connection]) })
     }
 
     /// Checks that the database of a data folder is intact and usable. Returns false if it does not exist yet.
@@ -67,8 +67,8 @@ impl Database {
         if connection.is_readonly("main").map_err(why)? {
             return Err(DatabaseError::ReadOnly { file: path });
         }
-        if let Some(stranger) = stranger(&connection).map_err(why)? {
-            return Err(stranger.error(path));
+        if let Some(incompatibility) = incompatibility(&connection).map_err(why)? {
+            return Err(incompatibility.error(path));
         }
         let verdict: String = connection.pragma_query_value(None, "quick_check", |row| row.get(0)).map_err(why)?;
         if verdict == "ok" { Ok(true) } else { Err(DatabaseError::Damaged { file: path }) }
@@ -103,8 +103,8 @@ impl Database {
     /// Moves everything into the file itself and closes all idle connections. If no other process has the database
     /// open, SQLite removes the write-ahead log. The database can still be used afterwards.
     pub fn close(&self) -> Result<(), DatabaseError> {
-        let Some(connection) = self.spare().pop() else { return Ok(()) };
-        self.spare().clear();
+        let Some(connection) = self.idle().pop() else { return Ok(()) };
+        self.idle().clear();
         // The result row says whether other connections prevented the checkpoint. In that case the last of them
         // empties the log.
         let emptied = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
@@ -116,21 +116,21 @@ impl Database {
         behavior: TransactionBehavior,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let spare = self.spare().pop();
-        let mut connection = match spare {
+        let idle = self.idle().pop();
+        let mut connection = match idle {
             Some(connection) => connection,
             None => connect(&self.path)?,
         };
         let outcome = within(&mut connection, behavior, work);
-        let mut spare = self.spare();
-        if spare.len() < SPARE && connection.is_autocommit() {
-            spare.push(connection);
+        let mut idle = self.idle();
+        if idle.len() < MAX_IDLE_CONNECTIONS && connection.is_autocommit() {
+            idle.push(connection);
         }
         outcome
     }
 
-    fn spare(&self) -> MutexGuard<'_, Vec<Connection>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -176,13 +176,13 @@ fn keep_others_out(_: &File) -> std::io::Result<()> {
 fn attach(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     Ok(connection)
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let connection = attach(path)?;
-    patiently(|| connection.pragma_update(None, "journal_mode", "wal"))?;
+    retry_while_busy(|| connection.pragma_update(None, "journal_mode", "wal"))?;
     // With a write-ahead log a crash cannot corrupt the file. A power failure can only lose the most recent
     // changes.
     connection.pragma_update(None, "synchronous", "normal")?;
@@ -193,8 +193,8 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 
 /// Retries while the database is busy. Switching to a write-ahead log is the only operation for which SQLite's own
 /// busy timeout has no effect.
-fn patiently(mut attempt: impl FnMut() -> rusqlite::Result<()>) -> rusqlite::Result<()> {
-    let until = Instant::now() + PATIENCE;
+fn retry_while_busy(mut attempt: impl FnMut() -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+    let until = Instant::now() + BUSY_TIMEOUT;
     loop {
         match attempt() {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && Instant::now() < until => {
@@ -206,12 +206,12 @@ fn patiently(mut attempt: impl FnMut() -> rusqlite::Result<()>) -> rusqlite::Res
 }
 
 /// Why a file must not be changed.
-enum Stranger {
+enum Incompatible {
     Foreign,
     Newer(u32),
 }
 
-impl Stranger {
+impl Incompatible {
     fn error(self, file: PathBuf) -> DatabaseError {
         match self {
             Self::Foreign => DatabaseError::Foreign { file },
@@ -225,20 +225,20 @@ fn number(connection: &Connection, name: &str) -> rusqlite::Result<u32> {
 }
 
 /// Checks whether the file belongs to another program or to a newer version.
-fn stranger(connection: &Connection) -> rusqlite::Result<Option<Stranger>> {
+fn incompatibility(connection: &Connection) -> rusqlite::Result<Option<Incompatible>> {
     let tables: u32 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if tables > 0 && number(connection, "application_id")? != OURS as u32 {
-        return Ok(Some(Stranger::Foreign));
+    if tables > 0 && number(connection, "application_id")? != APPLICATION_ID as u32 {
+        return Ok(Some(Incompatible::Foreign));
     }
     let version = number(connection, "user_version")?;
-    Ok((version as usize > STEPS.len()).then_some(Stranger::Newer(version)))
+    Ok((version as usize > STEPS.len()).then_some(Incompatible::Newer(version)))
 }
 
 /// Applies the migration steps that are missing in the file.
-fn migrate(connection: &mut Connection) -> rusqlite::Result<Option<Stranger>> {
+fn migrate(connection: &mut Connection) -> rusqlite::Result<Option<Incompatible>> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if let Some(stranger) = stranger(&transaction)? {
-        return Ok(Some(stranger));
+    if let Some(incompatibility) = incompatibility(&transaction)? {
+        return Ok(Some(incompatibility));
     }
     let taken = number(&transaction, "user_version")?;
     let steps = STEPS.get(taken as usize..).unwrap_or_default();
@@ -246,7 +246,7 @@ fn migrate(connection: &mut Connection) -> rusqlite::Result<Option<Stranger>> {
         transaction.execute_batch(step)?;
     }
     if !steps.is_empty() {
-        transaction.pragma_update(None, "application_id", OURS)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", STEPS.len() as u32)?;
     }
     transaction.commit()?;

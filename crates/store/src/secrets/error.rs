@@ -3,24 +3,28 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::Keeper;
+use super::KeyLocation;
 
 /// Why the secrets cannot be read or changed. The file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// The name is not valid.
-    #[error("the name of a secret must have 1 to {} bytes and no control characters", super::LONGEST_NAME)]
+    #[error("the name of a secret must have 1 to {} bytes and no control characters", super::MAX_NAME_BYTES)]
     BadName,
     /// The value is too long, or the file would become too large.
-    #[error("a secret can have at most {} bytes, and all secrets together {}", super::LONGEST_VALUE, super::LARGEST)]
+    #[error(
+        "a secret can have at most {} bytes, and all secrets together {}",
+        super::MAX_VALUE_BYTES,
+        super::MAX_FILE_BYTES
+    )]
     TooLong,
     /// The available key is not the one that the file is encrypted with.
-    #[error("{} is sealed with another {}", file.display(), key(*keeper))]
+    #[error("{} is sealed with another {}", file.display(), key(*key_location))]
     WrongKey {
         /// The sealed file.
         file: PathBuf,
         /// Where the key should be.
-        keeper: Keeper,
+        key_location: KeyLocation,
     },
     /// The file is encrypted with a passphrase, and none is configured.
     #[error("{} is sealed with a passphrase", file.display())]
@@ -49,12 +53,12 @@ pub enum SecretError {
         file: PathBuf,
     },
     /// The file does not have the expected format.
-    #[error("{} is damaged: {what}", file.display())]
+    #[error("{} is damaged: {defect}", file.display())]
     Damaged {
         /// The file.
         file: PathBuf,
         /// The defect.
-        what: &'static str,
+        defect: &'static str,
     },
     /// A later version of this program wrote the file.
     #[error("{} has version {version}, which this program does not support yet", file.display())]
@@ -82,15 +86,15 @@ impl SecretError {
     pub fn hint(&self, passphrase: &str) -> Option<String> {
         Some(match self {
             Self::BadName | Self::TooLong | Self::Io(_) => return None,
-            Self::WrongKey { keeper: Keeper::Passphrase, .. } => {
+            Self::WrongKey { key_location: KeyLocation::Passphrase, .. } => {
                 format!("set {passphrase} to the passphrase that the file was created with")
             }
             Self::WrongKey { file, .. } | Self::KeyLost { file, .. } | Self::KeychainNeeded { file } => {
-                format!("restore the key, or {}", begin_anew(file))
+                format!("restore the key, or {}", start_over(file))
             }
             Self::PassphraseNeeded { .. } => format!("set {passphrase}"),
-            Self::PassphraseUnwanted { file } => format!("unset {passphrase}, or {}", begin_anew(file)),
-            Self::Damaged { file, .. } => format!("restore a backup, or {}", begin_anew(file)),
+            Self::PassphraseUnwanted { file } => format!("unset {passphrase}, or {}", start_over(file)),
+            Self::Damaged { file, .. } => format!("restore a backup, or {}", start_over(file)),
             Self::Newer { .. } => "use the newer version of this program".to_owned(),
             Self::TooOpen { file, .. } => {
                 format!("if no other user has read it: chmod 600 {}", file.display())
@@ -99,13 +103,13 @@ impl SecretError {
     }
 }
 
-fn begin_anew(file: &Path) -> String {
+fn start_over(file: &Path) -> String {
     format!("move {} away to start without its secrets", file.display())
 }
 
-fn key(keeper: Keeper) -> &'static str {
-    match keeper {
-        Keeper::File | Keeper::Keychain => "key",
-        Keeper::Passphrase => "passphrase",
+fn key(key_location: KeyLocation) -> &'static str {
+    match key_location {
+        KeyLocation::File | KeyLocation::Keychain => "key",
+        KeyLocation::Passphrase => "passphrase",
     }
 }

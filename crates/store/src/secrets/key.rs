@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use gladhand_core::Secret;
 
-use super::sealed::{Header, Key, Stretch, random};
-use super::{Keeper, SecretError, read_private, write_private};
+use super::sealed::{Header, Key, KeyDerivation, random};
+use super::{KeyLocation, SecretError, read_private, write_private};
 
 /// The possible sources of the key of one sealed file.
 pub(super) struct Keys {
@@ -14,12 +14,12 @@ pub(super) struct Keys {
     file: PathBuf,
     passphrase: Option<Secret>,
     /// The key derived last from the passphrase. It is cached because the derivation is slow on purpose.
-    stretched: Mutex<Option<(Stretch, Key)>>,
+    derived: Mutex<Option<(KeyDerivation, Key)>>,
 }
 
 impl Keys {
     pub(super) fn new(sealed: &Path, file: PathBuf, passphrase: Option<Secret>) -> Self {
-        Self { sealed: sealed.to_owned(), file, passphrase, stretched: Mutex::default() }
+        Self { sealed: sealed.to_owned(), file, passphrase, derived: Mutex::default() }
     }
 
     /// The path of the key file.
@@ -28,61 +28,63 @@ impl Keys {
     }
 
     /// Where the key of a new file would be stored.
-    pub(super) fn preferred(&self) -> Keeper {
+    pub(super) fn preferred(&self) -> KeyLocation {
         match &self.passphrase {
-            Some(_) => Keeper::Passphrase,
+            Some(_) => KeyLocation::Passphrase,
             #[cfg(feature = "keychain")]
-            None if super::keychain::is_there() => Keeper::Keychain,
-            None => Keeper::File,
+            None if super::keychain::is_there() => KeyLocation::Keychain,
+            None => KeyLocation::File,
         }
     }
 
     /// Finds the key for a file with this header. The caller checks that the key fits.
     pub(super) fn find(&self, header: &Header) -> Result<Key, SecretError> {
         let sealed = || self.sealed.clone();
-        match (header.keeper, &self.passphrase) {
-            (Keeper::Passphrase, Some(passphrase)) => self.stretch(&header.stretch, passphrase),
-            (Keeper::Passphrase, None) => Err(SecretError::PassphraseNeeded { file: sealed() }),
-            (Keeper::File | Keeper::Keychain, Some(_)) => Err(SecretError::PassphraseUnwanted { file: sealed() }),
-            (Keeper::File, None) => {
+        match (header.key_location, &self.passphrase) {
+            (KeyLocation::Passphrase, Some(passphrase)) => self.derive(&header.derivation, passphrase),
+            (KeyLocation::Passphrase, None) => Err(SecretError::PassphraseNeeded { file: sealed() }),
+            (KeyLocation::File | KeyLocation::Keychain, Some(_)) => {
+                Err(SecretError::PassphraseUnwanted { file: sealed() })
+            }
+            (KeyLocation::File, None) => {
                 self.read()?.ok_or_else(|| SecretError::KeyLost { file: sealed(), key: self.file.clone() })
             }
             #[cfg(feature = "keychain")]
-            (Keeper::Keychain, None) => {
+            (KeyLocation::Keychain, None) => {
                 super::keychain::find(&self.sealed).ok_or_else(|| SecretError::KeychainNeeded { file: sealed() })
             }
             #[cfg(not(feature = "keychain"))]
-            (Keeper::Keychain, None) => Err(SecretError::KeychainNeeded { file: sealed() }),
+            (KeyLocation::Keychain, None) => Err(SecretError::KeychainNeeded { file: sealed() }),
         }
     }
 
     /// Creates a key for a new file, and the matching header.
     pub(super) fn make(&self) -> Result<(Header, Key), SecretError> {
         if let Some(passphrase) = &self.passphrase {
-            let stretch = Stretch::new()?;
-            let key = self.stretch(&stretch, passphrase)?;
-            return Ok((Header::new(Keeper::Passphrase, stretch, &key), key));
+            let derivation = KeyDerivation::new()?;
+            let key = self.derive(&derivation, passphrase)?;
+            return Ok((Header::new(KeyLocation::Passphrase, derivation, &key), key));
         }
         #[cfg(feature = "keychain")]
         if let Some(key) = super::keychain::make(&self.sealed)? {
-            return Ok((Header::new(Keeper::Keychain, Stretch::default(), &key), key));
+            return Ok((Header::new(KeyLocation::Keychain, KeyDerivation::default(), &key), key));
         }
         let key = match self.read()? {
             Some(key) => key,
             None => self.write()?,
         };
-        Ok((Header::new(Keeper::File, Stretch::default(), &key), key))
+        Ok((Header::new(KeyLocation::File, KeyDerivation::default(), &key), key))
     }
 
-    fn stretch(&self, stretch: &Stretch, passphrase: &Secret) -> Result<Key, SecretError> {
-        let mut stretched = self.stretched.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, key)) = &*stretched
-            && known == stretch
+    fn derive(&self, derivation: &KeyDerivation, passphrase: &Secret) -> Result<Key, SecretError> {
+        let mut derived = self.derived.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, key)) = &*derived
+            && known == derivation
         {
             return Ok(key.clone());
         }
-        let key = stretch.key(passphrase)?;
-        *stretched = Some((*stretch, key.clone()));
+        let key = derivation.key(passphrase)?;
+        *derived = Some((*derivation, key.clone()));
         Ok(key)
     }
 
@@ -91,7 +93,10 @@ impl Keys {
         let Some(bytes) = read_private(&self.file)? else { return Ok(None) };
         let mut key = Key::default();
         if bytes.len() != key.len() {
-            return Err(SecretError::Damaged { file: self.file.clone(), what: "it does not contain exactly one key" });
+            return Err(SecretError::Damaged {
+                file: self.file.clone(),
+                defect: "it does not contain exactly one key",
+            });
         }
         key.copy_from_slice(&bytes);
         Ok(Some(key))

@@ -13,13 +13,13 @@ use super::sealed::{Key, random};
 const SERVICE: &str = "gladhand";
 
 /// A keychain that does not respond within this time counts as absent.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The user may have to unlock the keychain.
-const UNLOCKING: Duration = Duration::from_secs(60);
+const UNLOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether a keychain is available.
 pub(super) fn is_there() -> bool {
-    has_bus() && ask(PATIENCE, || keyring::Entry::store_status().as_ref().is_ok().then_some(())).is_some()
+    has_bus() && run_with_timeout(TIMEOUT, || keyring::Entry::store_status().as_ref().is_ok().then_some(())).is_some()
 }
 
 /// The key of a sealed file.
@@ -28,7 +28,7 @@ pub(super) fn find(sealed: &Path) -> Option<Key> {
     if !has_bus() {
         return None;
     }
-    ask(UNLOCKING, move || look(&name))
+    run_with_timeout(UNLOCK_TIMEOUT, move || look(&name))
 }
 
 /// Creates a key for a sealed file, or returns its existing one. `None` if no keychain can store it.
@@ -37,7 +37,7 @@ pub(super) fn make(sealed: &Path) -> io::Result<Option<Key>> {
         return Ok(None);
     }
     let (name, key) = (sealed.display().to_string(), Key::new(random()?));
-    Ok(ask(UNLOCKING, move || {
+    Ok(run_with_timeout(UNLOCK_TIMEOUT, move || {
         look(&name).or_else(|| {
             let entry = keyring::Entry::new(SERVICE, &name).ok()?;
             entry.set_secret(&*key).ok()?;
@@ -61,8 +61,11 @@ fn has_bus() -> bool {
 }
 
 /// Runs a request on a thread of its own. If it does not end within the timeout, the thread is abandoned.
-fn ask<T: Send + 'static>(patience: Duration, question: impl FnOnce() -> Option<T> + Send + 'static) -> Option<T> {
+fn run_with_timeout<T: Send + 'static>(
+    timeout: Duration,
+    request: impl FnOnce() -> Option<T> + Send + 'static,
+) -> Option<T> {
     let (answer, answered) = mpsc::channel();
-    std::thread::spawn(move || answer.send(question()));
-    answered.recv_timeout(patience).ok().flatten()
+    std::thread::spawn(move || answer.send(request()));
+    answered.recv_timeout(timeout).ok().flatten()
 }

@@ -30,15 +30,15 @@ const LOCK: &str = "secrets.lock";
 const KEY: &str = "secrets.key";
 
 /// The maximum size of the file in bytes.
-const LARGEST: u64 = 16 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// The maximum length of a name in bytes.
-const LONGEST_NAME: usize = 2048;
+const MAX_NAME_BYTES: usize = 2048;
 /// The maximum length of a value in bytes.
-const LONGEST_VALUE: usize = 1024 * 1024;
+const MAX_VALUE_BYTES: usize = 1024 * 1024;
 
 /// The folders of the secret store, and its passphrase.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct SecretLocations {
     /// The folder of the sealed file.
     pub data: PathBuf,
     /// The folder of the key file, if the key is in a file.
@@ -49,7 +49,7 @@ pub struct Places {
 
 /// Where the key of the sealed file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keeper {
+pub enum KeyLocation {
     /// In a file of its own.
     File,
     /// Derived from a passphrase.
@@ -72,10 +72,10 @@ type Opened = BTreeMap<String, Secret>;
 impl Secrets {
     /// Opens the secrets in these folders. An existing file is decrypted once, so that errors appear now. Nothing
     /// is created if no file exists.
-    pub fn open(places: Places) -> Result<Self, SecretError> {
-        let file = places.data.join(FILE);
-        let keys = Keys::new(&file, places.config.join(KEY), places.passphrase);
-        let secrets = Self { folder: places.data, file, keys };
+    pub fn open(locations: SecretLocations) -> Result<Self, SecretError> {
+        let file = locations.data.join(FILE);
+        let keys = Keys::new(&file, locations.config.join(KEY), locations.passphrase);
+        let secrets = Self { folder: locations.data, file, keys };
         secrets.read()?;
         Ok(secrets)
     }
@@ -111,22 +111,22 @@ impl Secrets {
         name: &str,
         new: impl FnOnce(Option<&Secret>) -> Result<Option<Secret>, E>,
     ) -> Result<(), E> {
-        let trouble = |error: io::Error| E::from(SecretError::Io(error));
-        if name.is_empty() || name.len() > LONGEST_NAME || name.chars().any(char::is_control) {
+        let problem = |error: io::Error| E::from(SecretError::Io(error));
+        if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
             return Err(SecretError::BadName.into());
         }
-        make_folder(&self.folder).map_err(trouble)?;
+        make_folder(&self.folder).map_err(problem)?;
         let mut options = File::options();
         options.create(true).truncate(false).write(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let lock = options.open(self.folder.join(LOCK));
         // The lock is released when this handle is dropped.
-        let lock = lock.map_err(trouble)?;
-        lock.lock().map_err(trouble)?;
+        let lock = lock.map_err(problem)?;
+        lock.lock().map_err(problem)?;
         let (header, mut opened) = self.read()?;
         match new(opened.get(name))? {
-            Some(value) if value.expose().len() > LONGEST_VALUE => return Err(SecretError::TooLong.into()),
+            Some(value) if value.expose().len() > MAX_VALUE_BYTES => return Err(SecretError::TooLong.into()),
             Some(value) => drop(opened.insert(name.to_owned(), value)),
             None if opened.remove(name).is_none() => return Ok(()),
             None => {}
@@ -140,9 +140,9 @@ impl Secrets {
     }
 
     /// Where the key of the file is, or would be stored if the file does not exist yet.
-    pub fn keeper(&self) -> Result<Keeper, SecretError> {
+    pub fn key_location(&self) -> Result<KeyLocation, SecretError> {
         Ok(match self.read()?.0 {
-            Some(header) => header.keeper,
+            Some(header) => header.key_location,
             None => self.keys.preferred(),
         })
     }
@@ -157,8 +157,8 @@ impl Secrets {
         let Some(sealed) = read_private(&self.file)? else { return Ok((None, Opened::new())) };
         let header = Header::read(&sealed).map_err(|unreadable| self.unreadable(unreadable))?;
         let key = self.keys.find(&header)?;
-        if !header.is_locked_by(&key) {
-            return Err(SecretError::WrongKey { file: self.file.clone(), keeper: header.keeper });
+        if !header.has_key(&key) {
+            return Err(SecretError::WrongKey { file: self.file.clone(), key_location: header.key_location });
         }
         let plain = header.open(&key, &sealed).map_err(|unreadable| self.unreadable(unreadable))?;
         let opened: BTreeMap<String, String> = serde_json::from_slice(&plain)
@@ -175,7 +175,7 @@ impl Secrets {
         let exposed: BTreeMap<_, _> = opened.iter().map(|(name, value)| (name, value.expose())).collect();
         let plain = Zeroizing::new(serde_json::to_vec(&exposed).map_err(io::Error::from)?);
         let sealed = header.seal(&key, &plain)?;
-        if sealed.len() as u64 > LARGEST {
+        if sealed.len() as u64 > MAX_FILE_BYTES {
             return Err(SecretError::TooLong);
         }
         write_private(&self.file, &sealed)?.persist(&self.file).map_err(|error| error.error)?;
@@ -186,7 +186,7 @@ impl Secrets {
         let file = self.file.clone();
         match unreadable {
             Unreadable::Newer(version) => SecretError::Newer { file, version },
-            Unreadable::Damaged(what) => SecretError::Damaged { file, what },
+            Unreadable::Damaged(defect) => SecretError::Damaged { file, defect },
         }
     }
 }
@@ -207,8 +207,8 @@ fn read_private(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, SecretError> 
         }
     }
     let mut bytes = Zeroizing::new(Vec::new());
-    if file.take(LARGEST + 1).read_to_end(&mut bytes)? as u64 > LARGEST {
-        return Err(SecretError::Damaged { file: path.to_owned(), what: "it is larger than 16 MiB" });
+    if file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)? as u64 > MAX_FILE_BYTES {
+        return Err(SecretError::Damaged { file: path.to_owned(), defect: "it is larger than 16 MiB" });
     }
     Ok(Some(bytes))
 }

@@ -24,7 +24,7 @@ use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305, XNonce};
 use gladhand_core::Secret;
 use zeroize::Zeroizing;
 
-use super::Keeper;
+use super::KeyLocation;
 
 const MAGIC: &[u8; 16] = b"gladhand-secrets";
 const VERSION: u8 = 1;
@@ -44,14 +44,14 @@ pub(super) type Key = Zeroizing<[u8; 32]>;
 /// The header of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    pub(super) keeper: Keeper,
-    pub(super) stretch: Stretch,
-    mark: [u8; TAG],
+    pub(super) key_location: KeyLocation,
+    pub(super) derivation: KeyDerivation,
+    key_check: [u8; TAG],
 }
 
 /// The parameters that derive a key from a passphrase (RFC 9106).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Stretch {
+pub(super) struct KeyDerivation {
     memory: u32,
     passes: u32,
     lanes: u32,
@@ -67,8 +67,8 @@ pub(super) enum Unreadable {
 
 impl Header {
     /// The header of a new file with this key.
-    pub(super) fn new(keeper: Keeper, stretch: Stretch, key: &Key) -> Self {
-        Self { keeper, stretch, mark: mark(key) }
+    pub(super) fn new(key_location: KeyLocation, derivation: KeyDerivation, key: &Key) -> Self {
+        Self { key_location, derivation, key_check: key_check(key) }
     }
 
     /// Parses the header of a file.
@@ -84,24 +84,25 @@ impl Header {
         if sealed.len() < HEADER + NONCE + TAG {
             return Err(Unreadable::Damaged("it is truncated"));
         }
-        let keeper = match sealed[17] {
-            1 => Keeper::File,
-            2 => Keeper::Passphrase,
-            3 => Keeper::Keychain,
+        let key_location = match sealed[17] {
+            1 => KeyLocation::File,
+            2 => KeyLocation::Passphrase,
+            3 => KeyLocation::Keychain,
             _ => return Err(Unreadable::Damaged("it names an unknown kind of key")),
         };
         let number = |at: usize| u32::from_le_bytes(array(sealed, at));
-        let stretch = Stretch { memory: number(18), passes: number(22), lanes: number(26), salt: array(sealed, 30) };
-        if keeper == Keeper::Passphrase && !stretch.is_sensible() {
+        let derivation =
+            KeyDerivation { memory: number(18), passes: number(22), lanes: number(26), salt: array(sealed, 30) };
+        if key_location == KeyLocation::Passphrase && !derivation.is_sensible() {
             return Err(Unreadable::Damaged("its key derivation parameters are out of range"));
         }
-        Ok(Self { keeper, stretch, mark: array(sealed, 46) })
+        Ok(Self { key_location, derivation, key_check: array(sealed, 46) })
     }
 
     /// Whether this is the key of the file. The check value distinguishes a wrong key from a damaged file;
     /// decryption fails in the same way for both.
-    pub(super) fn is_locked_by(&self, key: &Key) -> bool {
-        mark(key) == self.mark
+    pub(super) fn has_key(&self, key: &Key) -> bool {
+        key_check(key) == self.key_check
     }
 
     /// Decrypts a file with this header.
@@ -125,23 +126,23 @@ impl Header {
     }
 
     fn written(&self) -> Vec<u8> {
-        let keeper = match self.keeper {
-            Keeper::File => 1,
-            Keeper::Passphrase => 2,
-            Keeper::Keychain => 3,
+        let key_location = match self.key_location {
+            KeyLocation::File => 1,
+            KeyLocation::Passphrase => 2,
+            KeyLocation::Keychain => 3,
         };
         let mut header = MAGIC.to_vec();
-        header.extend([VERSION, keeper]);
-        for number in [self.stretch.memory, self.stretch.passes, self.stretch.lanes] {
+        header.extend([VERSION, key_location]);
+        for number in [self.derivation.memory, self.derivation.passes, self.derivation.lanes] {
             header.extend(number.to_le_bytes());
         }
-        header.extend(self.stretch.salt);
-        header.extend(self.mark);
+        header.extend(self.derivation.salt);
+        header.extend(self.key_check);
         header
     }
 }
 
-impl Stretch {
+impl KeyDerivation {
     /// The default cost (64 MiB, three passes), with a random salt.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self { memory: 64 * 1024, passes: 3, lanes: 1, salt: random()? })
@@ -176,7 +177,7 @@ fn cipher(key: &Key) -> XChaCha20Poly1305 {
 }
 
 /// The tag of an empty message under the all-zero nonce, which is used for nothing else.
-fn mark(key: &Key) -> [u8; TAG] {
+fn key_check(key: &Key) -> [u8; TAG] {
     let tag = cipher(key).encrypt(&XNonce::from([0; NONCE]), Payload::from(&[][..]));
     let tag = tag.expect("an empty message is not too long");
     array(&tag, 0)
@@ -195,7 +196,7 @@ mod tests {
 
     fn sample() -> (Key, Header, Vec<u8>) {
         let key = Key::new([7; 32]);
-        let header = Header::new(Keeper::File, Stretch::default(), &key);
+        let header = Header::new(KeyLocation::File, KeyDerivation::default(), &key);
         let sealed = header.seal(&key, b"hush").unwrap();
         (key, header, sealed)
     }
@@ -207,7 +208,7 @@ mod tests {
         assert_eq!(header.open(&key, &sealed).unwrap().as_slice(), b"hush");
         assert!(!sealed.windows(4).any(|part| part == b"hush"));
         assert_ne!(sealed, sample().2);
-        assert!(header.is_locked_by(&key) && !header.is_locked_by(&Key::new([8; 32])));
+        assert!(header.has_key(&key) && !header.has_key(&Key::new([8; 32])));
     }
 
     #[test]

@@ -8,25 +8,25 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::pages::{asks, not_found, value, wrong};
-use super::{Profile, Step, quoted, unanswered};
+use super::{Profile, Step, quoted, request_failed};
 use crate::accounts::credentials::{GoogleLogin, Issued, unix_now};
 use crate::accounts::provider::Provider;
 use crate::accounts::web::Answer;
-use crate::accounts::{Accounts, Tell, env};
+use crate::accounts::{Accounts, EventSink, env};
 
 /// How long the user has to give consent.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
+const CONSENT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// A short timeout, because the profile can also be fetched later.
-const PROFILE_PATIENCE: Duration = Duration::from_secs(5);
+const PROFILE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The requested scopes, each relative to [`SCOPE_BASE`].
 const SCOPES: [&str; 5] = ["cloud-platform", "userinfo.email", "userinfo.profile", "cclog", "experimentsandconfigs"];
 const SCOPE_BASE: &str = "https://www.googleapis.com/auth/";
 
 /// Runs the login.
-pub(super) async fn sign_in(accounts: &Accounts, tell: Tell<'_>) -> Result<GoogleLogin, String> {
-    const WHAT: &str = "OAuth token exchange";
-    let places = &accounts.settings.google;
-    let client_id = places.client_id.as_deref();
+pub(super) async fn sign_in(accounts: &Accounts, events: EventSink<'_>) -> Result<GoogleLogin, String> {
+    const REQUEST_NAME: &str = "OAuth token exchange";
+    let endpoints = &accounts.settings.google;
+    let client_id = endpoints.client_id.as_deref();
     let client_id = client_id.ok_or_else(|| {
         format!(
             "no OAuth client id is configured for antigravity: set {} and {}",
@@ -50,10 +50,10 @@ pub(super) async fn sign_in(accounts: &Accounts, tell: Tell<'_>) -> Result<Googl
         ("code_challenge_method", "S256"),
     ];
     let query = parameters.map(|(name, value)| format!("{name}={}", encoded(value))).join("&");
-    Step::Url { provider: Provider::Antigravity, url: &format!("{}?{query}", places.authorize) }.tell(tell);
+    Step::Url { provider: Provider::Antigravity, url: &format!("{}?{query}", endpoints.authorize) }.send(events);
 
-    let code = match tokio::time::timeout(PATIENCE, callback.wait(|visit| greet(visit, &state))).await {
-        Ok(Ok(brought)) => brought?,
+    let code = match tokio::time::timeout(CONSENT_TIMEOUT, callback.wait(|visit| respond(visit, &state))).await {
+        Ok(Ok(received)) => received?,
         Ok(Err(error)) => return Err(format!("could not listen for the browser: {error}")),
         Err(_) => return Err("OAuth login cancelled.".to_owned()),
     };
@@ -69,18 +69,18 @@ pub(super) async fn sign_in(accounts: &Accounts, tell: Tell<'_>) -> Result<Googl
         ("redirect_uri", &redirect_uri),
         ("code_verifier", pkce.verifier.expose()),
     ];
-    let client_secret = places.client_secret.as_ref().map_or("", Secret::expose);
+    let client_secret = endpoints.client_secret.as_ref().map_or("", Secret::expose);
     if !client_secret.is_empty() {
         form.push(("client_secret", client_secret));
     }
-    let request = accounts.credentials.web.post(&places.token).map_err(unanswered(WHAT))?;
-    let answer = Answer::to(request.form(&form)).await.map_err(unanswered(WHAT))?;
+    let request = accounts.credentials.web.post(&endpoints.token).map_err(request_failed(REQUEST_NAME))?;
+    let answer = Answer::to(request.form(&form)).await.map_err(request_failed(REQUEST_NAME))?;
     if !answer.is_success() {
-        let said = quoted(&answer, &[code.expose(), pkce.verifier.expose(), client_secret]);
-        return Err(format!("{WHAT} failed ({}): {said}", answer.status));
+        let payload = quoted(&answer, &[code.expose(), pkce.verifier.expose(), client_secret]);
+        return Err(format!("{REQUEST_NAME} failed ({}): {payload}", answer.status));
     }
     let issued = answer.read::<Issued>().and_then(|issued| Some((issued.access_token.clone()?, issued)));
-    let (access, issued) = issued.ok_or_else(|| format!("{WHAT} returned an incomplete payload."))?;
+    let (access, issued) = issued.ok_or_else(|| format!("{REQUEST_NAME} returned an incomplete payload."))?;
     Ok(GoogleLogin {
         access: Secret::new(access),
         refresh: issued.refresh_token.map(Secret::new),
@@ -92,10 +92,10 @@ pub(super) async fn sign_in(accounts: &Accounts, tell: Tell<'_>) -> Result<Googl
 /// Fetches the profile of the user.
 pub(super) async fn profile(accounts: &Accounts, login: &GoogleLogin) -> Option<Profile> {
     let request = accounts.credentials.web.get(&accounts.settings.google.profile).ok()?;
-    let request = request.timeout(PROFILE_PATIENCE).bearer_auth(login.access.expose());
+    let request = request.timeout(PROFILE_TIMEOUT).bearer_auth(login.access.expose());
     let answer = Answer::to(request).await.ok()?;
-    let said: Value = answer.read().filter(|_| answer.is_success())?;
-    let text = |name: &str| said[name].as_str().map(str::to_owned);
+    let payload: Value = answer.read().filter(|_| answer.is_success())?;
+    let text = |name: &str| payload[name].as_str().map(str::to_owned);
     let (email, name) = (text("email"), text("name"));
     if email.is_none() && name.is_none() {
         return None;
@@ -104,7 +104,7 @@ pub(super) async fn profile(accounts: &Accounts, login: &GoogleLogin) -> Option<
 }
 
 /// The page for a request, and its effect on the login.
-fn greet(visit: &Visit, state: &str) -> (Page, Option<Result<Secret, String>>) {
+fn respond(visit: &Visit, state: &str) -> (Page, Option<Result<Secret, String>>) {
     if visit.method == "OPTIONS" {
         let page = Page::text(StatusCode::OK, "")
             .with("access-control-allow-origin", "*")
@@ -168,10 +168,10 @@ mod tests {
             ("/oauth-success", (welcome(), None)),
             ("/", (not_found(), None)),
         ] {
-            let (page, brought) = greet(&visit("GET", target), "s");
-            let brought = brought.map(|brought| brought.map(|code| code.expose().to_owned()));
-            assert_eq!((page, brought), expected, "{target}");
+            let (page, received) = respond(&visit("GET", target), "s");
+            let received = received.map(|received| received.map(|code| code.expose().to_owned()));
+            assert_eq!((page, received), expected, "{target}");
         }
-        assert!(greet(&visit("OPTIONS", "/oauth-callback?code=c&state=s"), "s").1.is_none());
+        assert!(respond(&visit("OPTIONS", "/oauth-callback?code=c&state=s"), "s").1.is_none());
     }
 }

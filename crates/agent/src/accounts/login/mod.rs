@@ -18,8 +18,8 @@ use serde_json::Value;
 
 use super::credentials::{OpenAiLogin, claims};
 use super::provider::Provider;
-use super::web::{Answer, Unanswered};
-use super::{Accounts, Changed, Tell, failure, files};
+use super::web::{Answer, RequestError};
+use super::{Accounts, Changed, EventSink, failure, files};
 
 /// How long the last page stays available. A browser follows a redirect immediately.
 const LAST_PAGE: Duration = Duration::from_secs(5);
@@ -91,14 +91,14 @@ enum Step<'a> {
 }
 
 impl Step<'_> {
-    fn tell(&self, tell: Tell<'_>) {
+    fn send(&self, events: EventSink<'_>) {
         let kind = match self {
             Self::Started { .. } => "auth.flow.started",
             Self::Url { .. } => "auth.flow.url",
             Self::DeviceCode { .. } => "auth.flow.device_code",
             Self::Failed { .. } => "auth.flow.failed",
         };
-        tell(AgentEvent { kind, payload: json::to_raw(self) });
+        events(AgentEvent { kind, payload: json::to_raw(self) });
     }
 }
 
@@ -108,29 +108,29 @@ impl Accounts {
         &self,
         mode: Option<&str>,
         originator: Option<&str>,
-        tell: Tell<'_>,
+        events: EventSink<'_>,
     ) -> Result<Changed<OpenAiConnected>, Failure> {
         let provider = Provider::OpenAi;
-        Step::Started { provider }.tell(tell);
+        Step::Started { provider }.send(events);
         let (login_method, login) =
-            openai::sign_in(self, mode, originator, tell).await.map_err(fails(provider, tell))?;
+            openai::sign_in(self, mode, originator, events).await.map_err(login_failed(provider, events))?;
         let account_id = login.account.clone();
         self.credentials.set_openai(login);
         self.write_auth(account_id.as_deref());
         let result = OpenAiConnected { provider, login_method, account_id };
-        self.connected(provider, &result, tell).await;
+        self.connected(provider, &result, events).await;
         Ok(Changed { reason: "auth_openai_connected", result })
     }
 
     /// Runs an Antigravity login.
-    pub async fn connect_antigravity(&self, tell: Tell<'_>) -> Result<Changed<AntigravityConnected>, Failure> {
+    pub async fn connect_antigravity(&self, events: EventSink<'_>) -> Result<Changed<AntigravityConnected>, Failure> {
         let provider = Provider::Antigravity;
-        Step::Started { provider }.tell(tell);
-        let login = google::sign_in(self, tell).await.map_err(fails(provider, tell))?;
+        Step::Started { provider }.send(events);
+        let login = google::sign_in(self, events).await.map_err(login_failed(provider, events))?;
         self.credentials.set_google(login);
         self.refresh_profile().await;
         let result = AntigravityConnected { provider, profile: self.lock().profile.clone() };
-        self.connected(provider, &result, tell).await;
+        self.connected(provider, &result, events).await;
         Ok(Changed { reason: "auth_antigravity_connected", result })
     }
 
@@ -143,11 +143,11 @@ impl Accounts {
     }
 
     /// The last steps of every login: fetches the models, and selects one if none is selected.
-    async fn connected(&self, provider: Provider, result: &impl Serialize, tell: Tell<'_>) {
+    async fn connected(&self, provider: Provider, result: &impl Serialize, events: EventSink<'_>) {
         self.enable(provider);
         self.fetch(provider).await;
         self.settle_choice();
-        tell(AgentEvent { kind: "auth.flow.completed", payload: json::to_raw(result) });
+        events(AgentEvent { kind: "auth.flow.completed", payload: json::to_raw(result) });
     }
 
     /// Writes `auth.json`, which tells other programs that the user is signed in. It contains no secret.
@@ -183,9 +183,9 @@ impl Accounts {
     }
 
     /// Continues to serve pages for a moment, because the browser is redirected to one after the login.
-    fn show_last_page(&self, callback: Callback, greet: fn(&Visit) -> (Page, Option<()>)) {
+    fn show_last_page(&self, callback: Callback, respond: fn(&Visit) -> (Page, Option<()>)) {
         self.pages().spawn(async move {
-            let _ = tokio::time::timeout(LAST_PAGE, callback.wait(greet)).await;
+            let _ = tokio::time::timeout(LAST_PAGE, callback.wait(respond)).await;
         });
     }
 
@@ -195,16 +195,16 @@ impl Accounts {
 }
 
 /// Sends an event about a failed login, and returns the failure.
-fn fails(provider: Provider, tell: Tell<'_>) -> impl Fn(String) -> Failure {
+fn login_failed(provider: Provider, events: EventSink<'_>) -> impl Fn(String) -> Failure {
     move |message| {
-        Step::Failed { provider, message: &message }.tell(tell);
+        Step::Failed { provider, message: &message }.send(events);
         failure(message)
     }
 }
 
 /// The error message for a request that failed.
-fn unanswered(what: &'static str) -> impl Fn(Unanswered) -> String {
-    move |error| format!("{what} failed: {error}")
+fn request_failed(request_name: &'static str) -> impl Fn(RequestError) -> String {
+    move |error| format!("{request_name} failed: {error}")
 }
 
 /// The beginning of a response for error messages, without the secrets of the request.

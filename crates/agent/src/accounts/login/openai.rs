@@ -8,14 +8,14 @@ use http::StatusCode;
 use url::Url;
 
 use super::pages::{WELCOME, asks, not_found, value, wrong};
-use super::{Method, Step, account, device, quoted, unanswered};
+use super::{Method, Step, account, device, quoted, request_failed};
 use crate::accounts::credentials::{Issued, OpenAiLogin};
 use crate::accounts::provider::Provider;
 use crate::accounts::web::Answer;
-use crate::accounts::{Accounts, Tell, env};
+use crate::accounts::{Accounts, EventSink, env};
 
 /// How long the user has to give consent.
-pub(super) const PATIENCE: Duration = Duration::from_secs(15 * 60);
+pub(super) const CONSENT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// The redirect port that the issuer expects.
 const PORT: u16 = 1455;
 const SCOPES: &str = "openid profile email offline_access";
@@ -25,28 +25,28 @@ pub(super) async fn sign_in(
     accounts: &Accounts,
     mode: Option<&str>,
     originator: Option<&str>,
-    tell: Tell<'_>,
+    events: EventSink<'_>,
 ) -> Result<(Method, OpenAiLogin), String> {
     let client_id = accounts.settings.openai.client_id.as_deref();
     let client_id = client_id
         .ok_or_else(|| format!("no OAuth client id is configured for OpenAI: set {}", env::OPENAI_CLIENT_ID))?;
     let mode = mode.unwrap_or("auto");
     if mode == "device_code" || mode == "auto" && accounts.settings.headless {
-        match device::sign_in(accounts, client_id, tell).await {
-            Err(device::Trouble::NotEnabled) if mode == "auto" => {}
+        match device::sign_in(accounts, client_id, events).await {
+            Err(device::DeviceLoginError::NotEnabled) if mode == "auto" => {}
             Err(trouble) => return Err(trouble.to_string()),
             Ok(login) => return Ok((Method::DeviceCode, login)),
         }
     }
     let originator = originator.unwrap_or(&accounts.settings.identity.name);
-    Ok((Method::Browser, in_browser(accounts, client_id, originator, tell).await?))
+    Ok((Method::Browser, in_browser(accounts, client_id, originator, events).await?))
 }
 
 async fn in_browser(
     accounts: &Accounts,
     client_id: &str,
     originator: &str,
-    tell: Tell<'_>,
+    events: EventSink<'_>,
 ) -> Result<OpenAiLogin, String> {
     let (pkce, state) = (Pkce::generate(), random());
     let callback = accounts.callback(PORT).await?;
@@ -64,27 +64,27 @@ async fn in_browser(
         .append_pair("codex_cli_simplified_flow", "true")
         .append_pair("originator", originator)
         .append_pair("state", &state);
-    Step::Url { provider: Provider::OpenAi, url: url.as_str() }.tell(tell);
+    Step::Url { provider: Provider::OpenAi, url: url.as_str() }.send(events);
     let code = wait(&callback, &state).await?;
     accounts.show_last_page(callback, |visit| {
         let is_welcome = asks(visit, "/success");
         if is_welcome { (Page::html(WELCOME), Some(())) } else { (not_found(), None) }
     });
-    trade(accounts, client_id, &code, &redirect_uri, &pkce.verifier).await
+    exchange_code(accounts, client_id, &code, &redirect_uri, &pkce.verifier).await
 }
 
 async fn wait(callback: &Callback, state: &str) -> Result<Secret, String> {
     let port = callback.port();
-    match tokio::time::timeout(PATIENCE, callback.wait(|visit| greet(visit, state, port))).await {
-        Ok(Ok(brought)) => brought,
+    match tokio::time::timeout(CONSENT_TIMEOUT, callback.wait(|visit| respond(visit, state, port))).await {
+        Ok(Ok(received)) => received,
         Ok(Err(error)) => Err(format!("could not listen for the browser: {error}")),
         Err(_) => Err("OAuth login timed out after 15 minutes.".to_owned()),
     }
 }
 
 /// The page for a request, and its effect on the login.
-fn greet(visit: &Visit, state: &str, port: u16) -> (Page, Option<Result<Secret, String>>) {
-    let fails = |reason: &str| Some(Err(format!("OAuth login failed: {reason}")));
+fn respond(visit: &Visit, state: &str, port: u16) -> (Page, Option<Result<Secret, String>>) {
+    let login_failed = |reason: &str| Some(Err(format!("OAuth login failed: {reason}")));
     if asks(visit, "/cancel") {
         return (Page::text(StatusCode::OK, "Login cancelled."), Some(Err("OAuth login cancelled.".to_owned())));
     }
@@ -95,26 +95,26 @@ fn greet(visit: &Visit, state: &str, port: u16) -> (Page, Option<Result<Secret, 
         return (not_found(), None);
     }
     if !visit.value("state").is_some_and(|echo| Secret::new(echo).matches(&Secret::new(state))) {
-        return (wrong("State mismatch."), fails("state mismatch."));
+        return (wrong("State mismatch."), login_failed("state mismatch."));
     }
     match value(visit, "code") {
         Some(code) => (Page::redirect(format!("http://localhost:{port}/success")), Some(Ok(Secret::new(code)))),
         None => {
             let reason = value(visit, "error_description").unwrap_or_else(|| "Missing authorization code.".to_owned());
-            (wrong(&reason), fails(&reason))
+            (wrong(&reason), login_failed(&reason))
         }
     }
 }
 
 /// Exchanges a code for a login. Also requests an API key, which not all accounts get.
-pub(super) async fn trade(
+pub(super) async fn exchange_code(
     accounts: &Accounts,
     client_id: &str,
     code: &Secret,
     redirect_uri: &str,
     verifier: &Secret,
 ) -> Result<OpenAiLogin, String> {
-    const WHAT: &str = "OAuth token exchange";
+    const REQUEST_NAME: &str = "OAuth token exchange";
     let address = format!("{}/oauth/token", accounts.settings.openai.issuer);
     let form = [
         ("grant_type", "authorization_code"),
@@ -123,17 +123,17 @@ pub(super) async fn trade(
         ("client_id", client_id),
         ("code_verifier", verifier.expose()),
     ];
-    let request = accounts.credentials.web.post(&address).map_err(unanswered(WHAT))?;
-    let answer = Answer::to(request.form(&form)).await.map_err(unanswered(WHAT))?;
+    let request = accounts.credentials.web.post(&address).map_err(request_failed(REQUEST_NAME))?;
+    let answer = Answer::to(request.form(&form)).await.map_err(request_failed(REQUEST_NAME))?;
     if !answer.is_success() {
         let quoted = quoted(&answer, &[code.expose(), verifier.expose()]);
-        return Err(format!("{WHAT} failed ({}): {quoted}", answer.status));
+        return Err(format!("{REQUEST_NAME} failed ({}): {quoted}", answer.status));
     }
     let issued = answer.read::<Issued>();
     let (Some(id), Some(access), Some(refresh)) =
         issued.map(|issued| (issued.id_token, issued.access_token, issued.refresh_token)).unwrap_or_default()
     else {
-        return Err(format!("{WHAT} returned an incomplete payload."));
+        return Err(format!("{REQUEST_NAME} returned an incomplete payload."));
     };
     let mut login = OpenAiLogin {
         access: Secret::new(access),
@@ -170,28 +170,28 @@ mod tests {
             let (path, query) = target.split_once('?').unwrap_or((target, ""));
             Visit { method: "GET".to_owned(), path: path.to_owned(), query: query.to_owned() }
         };
-        let fails = |reason: &str| Some(Err(format!("OAuth login {reason}")));
+        let login_failed = |reason: &str| Some(Err(format!("OAuth login {reason}")));
         for (target, page, outcome) in [
             ("/auth/callback?state=s&code=c", Page::redirect("http://localhost:9/success"), Some(Ok("c".to_owned()))),
-            ("/auth/callback?state=t&code=c", wrong("State mismatch."), fails("failed: state mismatch.")),
-            ("/auth/callback?code=c", wrong("State mismatch."), fails("failed: state mismatch.")),
+            ("/auth/callback?state=t&code=c", wrong("State mismatch."), login_failed("failed: state mismatch.")),
+            ("/auth/callback?code=c", wrong("State mismatch."), login_failed("failed: state mismatch.")),
             (
                 "/auth/callback?state=s&error=denied&error_description=user+said+no",
                 wrong("user said no"),
-                fails("failed: user said no"),
+                login_failed("failed: user said no"),
             ),
             (
                 "/auth/callback?state=s&error=denied",
                 wrong("Missing authorization code."),
-                fails("failed: Missing authorization code."),
+                login_failed("failed: Missing authorization code."),
             ),
-            ("/cancel", Page::text(StatusCode::OK, "Login cancelled."), fails("cancelled.")),
+            ("/cancel", Page::text(StatusCode::OK, "Login cancelled."), login_failed("cancelled.")),
             ("/success", Page::html(WELCOME), None),
             ("/favicon.ico", not_found(), None),
         ] {
-            let (shown, brought) = greet(&visit(target), "s", 9);
-            let brought = brought.map(|brought| brought.map(|code| code.expose().to_owned()));
-            assert_eq!((shown, brought), (page, outcome), "{target}");
+            let (shown, received) = respond(&visit(target), "s", 9);
+            let received = received.map(|received| received.map(|code| code.expose().to_owned()));
+            assert_eq!((shown, received), (page, outcome), "{target}");
         }
     }
 }

@@ -5,11 +5,11 @@ mod stage;
 use std::sync::atomic::Ordering;
 
 use gladhand_core::operations::{AgentCall, ModelChoice, Party, Terms};
-use gladhand_models::{ModelError, Said};
+use gladhand_models::{HistoryItem, ModelError};
 use serde_json::Value;
 
 use self::stage::{Scene, Script, Stage, kinds, one};
-use crate::accounts::{Accounts, Settings};
+use crate::accounts::{AccountSettings, Accounts};
 use crate::driver::{Policy, Rule};
 
 #[tokio::test]
@@ -18,7 +18,7 @@ async fn a_turn_sends_events_gets_an_answer_and_is_saved() {
     let session = stage.create().await;
     let sent = stage.send(&session, " hi ").await.unwrap();
     assert_eq!(sent["queued"], false);
-    let told = stage.until_ready().await;
+    let events = stage.until_ready().await;
     let expected = [
         "status",
         "status",
@@ -31,7 +31,7 @@ async fn a_turn_sends_events_gets_an_answer_and_is_saved() {
         "completed",
         "status",
     ];
-    assert_eq!(kinds(&told), expected);
+    assert_eq!(kinds(&events), expected);
     assert_eq!(*stage.counter.prompts.lock().unwrap(), ["hi"]);
     let listed = stage.ask(AgentCall::HistoryList { limit: None, cursor: None }).await.unwrap();
     assert_eq!((&listed["total"], &listed["sessions"][0]["title"]), (&1.into(), &"hi".into()));
@@ -44,14 +44,14 @@ async fn only_the_first_status_is_sent_before_the_answer() {
     let stage = Stage::new(&[Scene::Hangs]);
     let session = stage.create().await;
     stage.send(&session, "hi").await.unwrap();
-    let told = stage.until("session.status", "preparing").await;
-    assert_eq!(kinds(&told), ["status"]);
+    let events = stage.until("session.status", "preparing").await;
+    assert_eq!(kinds(&events), ["status"]);
     *stage.counter.model.lock().unwrap() = "";
     let other = stage.ask(AgentCall::Create { title: None, folder: None }).await.unwrap();
     let other = other["session_id"].as_str().unwrap();
     stage.send(other, "hi").await.unwrap();
-    let told = stage.until("session.error", other).await;
-    assert_eq!(one(&told, "session.error")["message"], "select a model from an enabled provider first");
+    let events = stage.until("session.error", other).await;
+    assert_eq!(one(&events, "session.error")["message"], "select a model from an enabled provider first");
 }
 
 #[tokio::test]
@@ -62,8 +62,8 @@ async fn a_request_that_hangs_can_be_interrupted() {
     stage.until("session.context.estimate", "").await;
     let answer = stage.ask(AgentCall::Interrupt(session.as_str().into())).await.unwrap();
     assert_eq!(answer["interrupted"], true);
-    let told = stage.until_ready().await;
-    assert_eq!(one(&told, "session.interrupted")["partial_output"], false);
+    let events = stage.until_ready().await;
+    assert_eq!(one(&events, "session.interrupted")["partial_output"], false);
     let state = stage.ask(AgentCall::Get(session.into())).await.unwrap();
     assert_eq!(state["history"][0]["text"], "hi");
 }
@@ -75,9 +75,9 @@ async fn a_tool_that_does_not_end_is_stopped() {
     stage.send(&session, "hi").await.unwrap();
     stage.until("session.tool.call.started", "").await;
     stage.ask(AgentCall::Interrupt(session.into())).await.unwrap();
-    let told = stage.until_ready().await;
-    assert_eq!(one(&told, "session.tool.call.completed")["data"]["executed"]["error"], "process aborted");
-    one(&told, "session.interrupted");
+    let events = stage.until_ready().await;
+    assert_eq!(one(&events, "session.tool.call.completed")["data"]["executed"]["error"], "process aborted");
+    one(&events, "session.interrupted");
 }
 
 #[tokio::test]
@@ -85,15 +85,18 @@ async fn models_use_safe_tool_names_and_events_the_original_ones() {
     let stage = Stage::new(&[Scene::Wants("read_file"), Scene::Wants("echo"), Scene::Says("done")]);
     let session = stage.create().await;
     stage.send(&session, "hi").await.unwrap();
-    let told = stage.until_ready().await;
-    let started: Vec<_> = told.iter().filter(|(kind, _)| kind == "session.tool.call.started").collect();
+    let events = stage.until_ready().await;
+    let started: Vec<_> = events.iter().filter(|(kind, _)| kind == "session.tool.call.started").collect();
     let call = &started[0].1["data"]["call"];
     assert_eq!((&call["name"], &call["providerToolName"]), (&"read.file".into(), &"read_file".into()));
-    let results: Vec<_> = told.iter().filter(|(kind, _)| kind == "session.tool.call.completed").collect();
+    let results: Vec<_> = events.iter().filter(|(kind, _)| kind == "session.tool.call.completed").collect();
     let result = |at: usize| &results[at].1["data"]["executed"]["result"];
     assert_eq!((result(0), result(1)), (&"read.file ran".into(), &"again".into()), "the second call goes to the hub");
     let asked = stage.script.asked.lock().unwrap();
-    assert!(matches!(&asked[2].said[..], [Said::User { .. }, Said::Assistant { .. }, Said::Result { .. }, ..]));
+    assert!(matches!(
+        &asked[2].history[..],
+        [HistoryItem::User { .. }, HistoryItem::Assistant { .. }, HistoryItem::Result { .. }, ..]
+    ));
     let names: Vec<_> = asked[0].tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["bash", "c_write_everything", "echo", "look", "make", "read_file", "sleep", "whereabouts"]);
 }
@@ -105,8 +108,8 @@ async fn tools_of_the_hub_get_the_folder_of_the_session() {
     let path = folder.path().to_str().unwrap();
     let created = stage.ask(AgentCall::Create { title: None, folder: Some(path.into()) }).await.unwrap();
     stage.send(created["session_id"].as_str().unwrap(), "hi").await.unwrap();
-    let told = stage.until_ready().await;
-    let result = told.iter().find(|(kind, _)| kind == "session.tool.call.completed").unwrap();
+    let events = stage.until_ready().await;
+    let result = events.iter().find(|(kind, _)| kind == "session.tool.call.completed").unwrap();
     assert_eq!(result.1["data"]["executed"]["result"], path);
 }
 
@@ -115,8 +118,8 @@ async fn a_call_that_needs_approval_is_refused_if_no_client_can_approve() {
     let stage = Stage::new(&[Scene::Wants("bash"), Scene::Says("so be it")]);
     let session = stage.create().await;
     stage.send(&session, "hi").await.unwrap();
-    let told = stage.until_ready().await;
-    let executed = &one(&told, "session.tool.call.completed")["data"]["executed"];
+    let events = stage.until_ready().await;
+    let executed = &one(&events, "session.tool.call.completed")["data"]["executed"];
     assert_eq!((&executed["ok"], &executed["result"]["status"]), (&false.into(), &"denied".into()));
 }
 
@@ -124,8 +127,8 @@ async fn a_call_that_needs_approval_is_refused_if_no_client_can_approve() {
 async fn outcomes(stage: &Stage) -> Vec<(bool, Value, Value)> {
     let session = stage.create().await;
     stage.send(&session, "hi").await.unwrap();
-    let told = stage.until_ready().await;
-    let ended = told.iter().filter(|(kind, _)| kind == "session.tool.call.completed");
+    let events = stage.until_ready().await;
+    let ended = events.iter().filter(|(kind, _)| kind == "session.tool.call.completed");
     let executed = ended.map(|(_, payload)| &payload["data"]["executed"]);
     executed.map(|it| (it["ok"] == true, it["result"]["status"].clone(), it["error"].clone())).collect()
 }
@@ -176,8 +179,8 @@ async fn allowed_after_a_change(stage: &Stage, denied: &str) -> Vec<(bool, Value
     stage.policy.replace(Policy { tools, ..Policy::default() });
     let (call, allow) = ("c1".into(), true);
     stage.ask(AgentCall::Approve { session: session.into(), call, allow, always: false }).await.unwrap();
-    let told = stage.until_ready().await;
-    let ended = told.iter().filter(|(kind, _)| kind == "session.tool.call.completed");
+    let events = stage.until_ready().await;
+    let ended = events.iter().filter(|(kind, _)| kind == "session.tool.call.completed");
     let executed = ended.map(|(_, payload)| &payload["data"]["executed"]);
     executed.map(|it| (it["ok"] == true, it["error"].clone())).collect()
 }
@@ -209,8 +212,8 @@ async fn a_panic_ends_only_its_own_turn() {
     stage.tools.is_broken.store(true, Ordering::Relaxed);
     let session = stage.create().await;
     stage.send(&session, "hi").await.unwrap();
-    let told = stage.until_ready().await;
-    assert_eq!(one(&told, "session.error")["message"], "the turn failed unexpectedly");
+    let events = stage.until_ready().await;
+    assert_eq!(one(&events, "session.error")["message"], "the turn failed unexpectedly");
     stage.tools.is_broken.store(false, Ordering::Relaxed);
     stage.send(&session, "again").await.unwrap();
     one(&stage.until_ready().await, "session.completed");
@@ -225,12 +228,12 @@ async fn reading_beyond_the_workspace_needs_approval() {
     stage.ask(AgentCall::CanApprove).await.unwrap();
     let session = stage.create().await;
     stage.send(&session, "hi").await.unwrap();
-    let told = stage.until("session.approval.requested", "").await;
-    assert_eq!(one(&told, "session.approval.requested")["reason"], "/home/u/.ssh/key may hold secrets");
+    let events = stage.until("session.approval.requested", "").await;
+    assert_eq!(one(&events, "session.approval.requested")["reason"], "/home/u/.ssh/key may hold secrets");
     let (call, allow) = ("c1".into(), true);
     stage.ask(AgentCall::Approve { session: session.into(), call, allow, always: false }).await.unwrap();
-    let told = stage.until_ready().await;
-    assert_eq!(one(&told, "session.tool.call.completed")["data"]["executed"]["result"], "look ran");
+    let events = stage.until_ready().await;
+    assert_eq!(one(&events, "session.tool.call.completed")["data"]["executed"]["result"], "look ran");
 }
 
 #[tokio::test]
@@ -242,8 +245,8 @@ async fn a_folder_chosen_by_a_network_peer_is_not_read_without_approval() {
         let create = AgentCall::Create { title: None, folder: Some(folder.into()) };
         let created = stage.ask_as(terms, create).await.unwrap();
         stage.send(created["session_id"].as_str().unwrap(), "hi").await.unwrap();
-        let told = stage.until_ready().await;
-        assert_eq!(one(&told, "session.tool.call.completed")["data"]["executed"]["ok"], runs, "{folder}");
+        let events = stage.until_ready().await;
+        assert_eq!(one(&events, "session.tool.call.completed")["data"]["executed"]["ok"], runs, "{folder}");
     }
 }
 
@@ -253,8 +256,8 @@ async fn an_approved_call_runs() {
     stage.ask(AgentCall::CanApprove).await.unwrap();
     let session = stage.create().await;
     stage.send(&session, "hi").await.unwrap();
-    let told = stage.until("session.approval.requested", "").await;
-    let requested = one(&told, "session.approval.requested");
+    let events = stage.until("session.approval.requested", "").await;
+    let requested = one(&events, "session.approval.requested");
     assert_eq!((&requested["tool"], &requested["effect"]), (&"bash".into(), &"runs".into()));
     let approve = |call: &'static str| AgentCall::Approve {
         session: session.clone().into(),
@@ -264,8 +267,8 @@ async fn an_approved_call_runs() {
     };
     assert_eq!(stage.ask(approve("other")).await.unwrap()["accepted"], false);
     assert_eq!(stage.ask(approve("c1")).await.unwrap()["accepted"], true);
-    let told = stage.until_ready().await;
-    assert_eq!(one(&told, "session.tool.call.completed")["data"]["executed"]["result"], "bash ran");
+    let events = stage.until_ready().await;
+    assert_eq!(one(&events, "session.tool.call.completed")["data"]["executed"]["result"], "bash ran");
 }
 
 #[tokio::test]
@@ -291,8 +294,8 @@ async fn clearing_waits_for_the_end_of_the_turn() {
     stage.until("session.context.estimate", "").await;
     let cleared = stage.ask(AgentCall::ClearSession(session.as_str().into())).await.unwrap();
     assert_eq!(cleared, serde_json::json!({"session_id": session, "cleared": true}));
-    let told = stage.until_ready().await;
-    assert_eq!(kinds(&told), ["status", "interrupted", "status"]);
+    let events = stage.until_ready().await;
+    assert_eq!(kinds(&events), ["status", "interrupted", "status"]);
     let state = stage.ask(AgentCall::Get(session.into())).await.unwrap();
     assert_eq!((&state["pending"], &state["messages"]), (&false.into(), &serde_json::json!([])));
 }
@@ -409,11 +412,11 @@ async fn an_unwritable_disk_is_noted_and_the_conversation_continues() {
     let stage = Stage::on(&data, &[Scene::Says("still here")]);
     let session = stage.create().await;
     stage.send(&session, "hi").await.unwrap();
-    let told = stage.until_ready().await;
-    one(&told, "session.completed");
-    let note = told.iter().find(|(_, payload)| payload["message"]["kind"] == "system").unwrap();
+    let events = stage.until_ready().await;
+    one(&events, "session.completed");
+    let note = events.iter().find(|(_, payload)| payload["message"]["kind"] == "system").unwrap();
     assert!(note.1["message"]["text"].as_str().unwrap().starts_with("history save disabled for this turn: "));
-    assert!(kinds(&told).contains(&"debug"), "the journal could not be written, so there is a debug event");
+    assert!(kinds(&events).contains(&"debug"), "the journal could not be written, so there is a debug event");
 }
 
 #[tokio::test]
@@ -428,8 +431,8 @@ async fn slash_commands_return_their_output() {
     assert_eq!(stage.command(&session, "/history last").await.unwrap_err(), "no saved chat history yet");
     assert_eq!(stage.command(&session, "/history abc").await.unwrap_err(), "no saved chat matched id: abc");
     assert_eq!(stage.command(&session, "/forgeteverything").await.unwrap()["output"]["cleared"], true);
-    let told = stage.until("state.changed", "forgeteverything").await;
-    assert_eq!(kinds(&told), ["message.appended", "state.changed"]);
+    let events = stage.until("state.changed", "forgeteverything").await;
+    assert_eq!(kinds(&events), ["message.appended", "state.changed"]);
     let error = stage.command(&session, "/compress").await.unwrap_err();
     assert_eq!(error, "select a model first before running /compress");
     assert_eq!(stage.command("nobody", "/help").await.unwrap_err(), "unknown session: nobody");
@@ -452,19 +455,19 @@ async fn the_title_of_a_session_becomes_the_title_of_its_chat() {
 async fn accounts_select_the_model_that_answers() {
     let folder = tempfile::tempdir().unwrap();
     let script = Script::of(&[Scene::Says("Hello.")]);
-    let settings = Settings {
+    let settings = AccountSettings {
         ollama: None,
         llamacpp: None,
         embedded: Some(script.clone()),
-        ..Settings::new(folder.path().join("data"))
+        ..AccountSettings::new(folder.path().join("data"))
     };
     let accounts = Accounts::open(settings);
     accounts.refresh().await;
     let stage = Stage::at(accounts, script);
     let session = stage.create().await;
     stage.send(&session, "hi").await.unwrap();
-    let told = stage.until_ready().await;
-    assert_eq!(one(&told, "session.completed")["answer_length"], 6);
+    let events = stage.until_ready().await;
+    assert_eq!(one(&events, "session.completed")["answer_length"], 6);
     let state = stage.ask(AgentCall::State).await.unwrap();
     assert_eq!((&state["sessions"]["count"], &state["onboarding"]["completed"]), (&1.into(), &false.into()));
     let chat = stage.ask(AgentCall::HistoryGet { id: None, last: true, path: None }).await.unwrap();
@@ -477,6 +480,6 @@ async fn closing_ends_running_turns() {
     let session = stage.create().await;
     stage.send(&session, "hi").await.unwrap();
     gladhand_hub::Agent::closing(&stage.agent).await;
-    let told = stage.until_ready().await;
-    one(&told, "session.interrupted");
+    let events = stage.until_ready().await;
+    one(&events, "session.interrupted");
 }

@@ -13,13 +13,15 @@ use gladhand_core::operations::{
 };
 use gladhand_core::wire::{RawValue, json};
 use gladhand_hub::{Asking, Caller, Hub, Kit, SessionId};
-use gladhand_models::{Heard, Listener, ModelError, ModelOption, Models, Piece, Round, Segment, Thinking, WantedCall};
+use gladhand_models::{
+    Listener, ModelError, ModelOption, Models, Piece, Round, RoundResult, Segment, Thinking, WantedCall,
+};
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::accounts::{Chosen, Tell};
-use crate::desk::{Changed, Desk, Standing};
+use crate::account_service::{AccountService, AccountSnapshot, Changed};
+use crate::accounts::{Chosen, EventSink};
 use crate::driver::{AgentSettings, Conversations, LivePolicy};
 
 /// The behaviour of the model in one round.
@@ -73,23 +75,23 @@ impl Models for Script {
         round: &Round,
         hear: &mut (dyn Listener + '_),
         _: &CancellationToken,
-    ) -> Result<Heard, ModelError> {
+    ) -> Result<RoundResult, ModelError> {
         self.asked.lock().unwrap().push(round.clone());
         let scene = self.scenes.lock().unwrap().pop_front();
         match scene.unwrap_or(Scene::Says("the script is over")) {
             Scene::Says(text) => {
                 let segments = vec![Segment::Answer(text.to_owned())];
                 hear.piece(Piece { segments, thoughts: Vec::new() }).await;
-                Ok(Heard::default())
+                Ok(RoundResult::default())
             }
-            Scene::Wants(name) => Ok(Heard { calls: vec![wants(1, name)], usage: None }),
+            Scene::Wants(name) => Ok(RoundResult { calls: vec![wants(1, name)], usage: None }),
             Scene::WantsDeep(name) => {
                 let input = json::raw(format!("{}1{}", "{\"a\":".repeat(400), "}".repeat(400)));
-                Ok(Heard { calls: vec![WantedCall { input, ..wants(1, name) }], usage: None })
+                Ok(RoundResult { calls: vec![WantedCall { input, ..wants(1, name) }], usage: None })
             }
             Scene::WantsAll(names) => {
                 let calls = names.iter().zip(1..).map(|(name, number)| wants(number, name)).collect();
-                Ok(Heard { calls, usage: None })
+                Ok(RoundResult { calls, usage: None })
             }
             Scene::Fails(error) => Err(error),
             Scene::Hangs => std::future::pending().await,
@@ -131,9 +133,9 @@ fn nothing() -> Failure {
 }
 
 #[async_trait]
-impl Desk for Counter {
-    fn snapshot(&self) -> Standing {
-        Standing { auth: raw("{}"), onboarding: raw(r#"{"completed":false}"#), model: raw("{}") }
+impl AccountService for Counter {
+    fn snapshot(&self) -> AccountSnapshot {
+        AccountSnapshot { auth: raw("{}"), onboarding: raw(r#"{"completed":false}"#), model: raw("{}") }
     }
 
     fn chosen(&self, _: Option<&str>) -> Chosen {
@@ -199,11 +201,11 @@ impl Desk for Counter {
         Err(nothing())
     }
 
-    async fn connect_openai(&self, _: Option<&str>, _: Option<&str>, _: Tell<'_>) -> Result<Changed, Failure> {
+    async fn connect_openai(&self, _: Option<&str>, _: Option<&str>, _: EventSink<'_>) -> Result<Changed, Failure> {
         Err(nothing())
     }
 
-    async fn connect_antigravity(&self, _: Tell<'_>) -> Result<Changed, Failure> {
+    async fn connect_antigravity(&self, _: EventSink<'_>) -> Result<Changed, Failure> {
         Err(nothing())
     }
 
@@ -324,14 +326,14 @@ impl Stage {
     }
 
     /// Uses other accounts.
-    pub(super) fn at(desk: Arc<dyn Desk>, script: Arc<Script>) -> Self {
+    pub(super) fn at(accounts: Arc<dyn AccountService>, script: Arc<Script>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
         let counter = Arc::new(Counter { script: script.clone(), model: Mutex::default(), prompts: Mutex::default() });
-        Self { _folder: Some(folder), ..Self::with(&data, desk, counter, script) }
+        Self { _folder: Some(folder), ..Self::with(&data, accounts, counter, script) }
     }
 
-    fn with(data: &Path, desk: Arc<dyn Desk>, counter: Arc<Counter>, script: Arc<Script>) -> Self {
+    fn with(data: &Path, accounts: Arc<dyn AccountService>, counter: Arc<Counter>, script: Arc<Script>) -> Self {
         let (policy, tools) = (LivePolicy::default(), Arc::new(Tools::default()));
         let settings = AgentSettings {
             data: data.to_owned(),
@@ -341,7 +343,7 @@ impl Stage {
             policy: policy.clone(),
             trusted: crate::skills::TrustedFiles(Arc::new(|_, _| true)),
         };
-        let agent = Conversations::new(settings, desk, tools.clone());
+        let agent = Conversations::new(settings, accounts, tools.clone());
         let plain = gladhand_core::operations::Tool::plain;
         let echo = plain("echo", "says it again").vouched_read_only();
         let whereabouts = plain("whereabouts", "says where its caller works").vouched_read_only();
@@ -414,16 +416,16 @@ impl Stage {
     }
 }
 
-pub(super) fn kinds(told: &[(String, Value)]) -> Vec<&str> {
-    told.iter().map(|(kind, _)| kind.strip_prefix("session.").unwrap_or(kind)).collect()
+pub(super) fn kinds(events: &[(String, Value)]) -> Vec<&str> {
+    events.iter().map(|(kind, _)| kind.strip_prefix("session.").unwrap_or(kind)).collect()
 }
 
 /// The payload of the only event of a kind.
-pub(super) fn one<'a>(told: &'a [(String, Value)], kind: &str) -> &'a Value {
-    let mut found = told.iter().filter(|(it, _)| it == kind);
+pub(super) fn one<'a>(events: &'a [(String, Value)], kind: &str) -> &'a Value {
+    let mut found = events.iter().filter(|(it, _)| it == kind);
     match (found.next(), found.next()) {
         (Some((_, payload)), None) => payload,
-        _ => panic!("expected exactly one {kind} event: {told:#?}"),
+        _ => panic!("expected exactly one {kind} event: {events:#?}"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gladhand_agent::accounts::{Means, Outlook, Provider, env};
+use gladhand_agent::accounts::{DefaultModel, ModelAccess, Provider, env};
 
 use super::Finding;
 use crate::agent::LaterAgent;
@@ -16,45 +16,46 @@ pub(super) async fn of(config: AgentConfig, data: PathBuf) -> Finding {
     if !config.enabled {
         return Finding::fine(ABOUT, "none is needed: `enabled` of [agent] is off");
     }
-    let outlook = LaterAgent::new(config, data.clone()).outlook().await;
-    match outlook {
+    let default_model = LaterAgent::new(config, data.clone()).default_model().await;
+    match default_model {
         Err(error) => Finding::broken(ABOUT, error.to_string(), "start it in a folder that is there"),
-        Ok(outlook) => finding(&outlook, |provider, means| origin(provider, means, &data)),
+        Ok(default_model) => finding(&default_model, |provider, access| origin(provider, access, &data)),
     }
 }
 
-fn finding(outlook: &Outlook, origin: impl Fn(Provider, Means) -> String) -> Finding {
-    match outlook {
-        Outlook::Model { model, provider, means } => {
-            let origin = origin(*provider, *means);
+fn finding(default_model: &DefaultModel, origin: impl Fn(Provider, ModelAccess) -> String) -> Finding {
+    match default_model {
+        DefaultModel::Model { model, provider, access } => {
+            let origin = origin(*provider, *access);
             Finding::fine(ABOUT, format!("`gladhand chat` asks {model} of {provider}: {origin}"))
         }
-        Outlook::Trouble(why) => {
+        DefaultModel::Trouble(why) => {
             let advice = "see that it runs and is reached, or choose another: `/model` in `gladhand chat`";
             Finding::broken(ABOUT, why.as_str(), advice)
         }
-        Outlook::Unlisted(providers) => {
-            let one = |(provider, means): &(Provider, Means)| format!("{provider} ({})", origin(*provider, *means));
+        DefaultModel::Unlisted(providers) => {
+            let one =
+                |(provider, access): &(Provider, ModelAccess)| format!("{provider} ({})", origin(*provider, *access));
             let providers = providers.iter().map(one).collect::<Vec<_>>().join(", ");
             let message = format!("no list of models could be had of {providers}");
             Finding::broken(ABOUT, message, "look at the network, and whether the key or the login still holds")
         }
-        Outlook::Nobody => Finding::doubtful(ABOUT, "`gladhand chat` has none to ask", WAYS),
+        DefaultModel::NoProvider => Finding::doubtful(ABOUT, "`gladhand chat` has none to ask", WAYS),
     }
 }
 
 /// Where it comes from, in words.
-fn origin(provider: Provider, means: Means, data: &Path) -> String {
-    match means {
-        Means::Login => "the login of `/auth`".to_owned(),
-        Means::Key => "the key that `/auth` keeps".to_owned(),
-        Means::Variable(name) => format!("the key in the variable {name}"),
-        Means::Server(name) if std::env::var(name).is_ok_and(|address| !address.trim().is_empty()) => {
+fn origin(provider: Provider, access: ModelAccess, data: &Path) -> String {
+    match access {
+        ModelAccess::Login => "the login of `/auth`".to_owned(),
+        ModelAccess::Key => "the key that `/auth` keeps".to_owned(),
+        ModelAccess::Variable(name) => format!("the key in the variable {name}"),
+        ModelAccess::Server(name) if std::env::var(name).is_ok_and(|address| !address.trim().is_empty()) => {
             format!("the server that the variable {name} names")
         }
-        Means::Server(env::COMPATIBLE_BASE) => "the server that `compatible_base` of [agent] names".to_owned(),
-        Means::Server(_) => format!("the {provider} server on this machine"),
-        Means::Program => match file(data) {
+        ModelAccess::Server(env::COMPATIBLE_BASE) => "the server that `compatible_base` of [agent] names".to_owned(),
+        ModelAccess::Server(_) => format!("the {provider} server on this machine"),
+        ModelAccess::Program => match file(data) {
             Some(file) => format!("the file {}", file.display()),
             None => "this program".to_owned(),
         },
@@ -80,19 +81,19 @@ mod tests {
 
     #[test]
     fn every_outlook_says_where_it_comes_from_or_what_to_do() {
-        let key = (Provider::OpenRouter, Means::Variable(env::OPENROUTER_API_KEY));
-        let model = Outlook::Model { model: "m".to_owned(), provider: key.0, means: key.1 };
-        for (outlook, state, message) in [
+        let key = (Provider::OpenRouter, ModelAccess::Variable(env::OPENROUTER_API_KEY));
+        let model = DefaultModel::Model { model: "m".to_owned(), provider: key.0, access: key.1 };
+        for (default_model, state, message) in [
             (model, State::Fine, "`gladhand chat` asks m of openrouter: the key in the variable OPENROUTER_API_KEY"),
-            (Outlook::Trouble("it is gone".to_owned()), State::Broken, "it is gone"),
+            (DefaultModel::Trouble("it is gone".to_owned()), State::Broken, "it is gone"),
             (
-                Outlook::Unlisted(vec![key]),
+                DefaultModel::Unlisted(vec![key]),
                 State::Broken,
                 "no list of models could be had of openrouter (the key in the variable OPENROUTER_API_KEY)",
             ),
-            (Outlook::Nobody, State::Doubtful, "`gladhand chat` has none to ask"),
+            (DefaultModel::NoProvider, State::Doubtful, "`gladhand chat` has none to ask"),
         ] {
-            let found = finding(&outlook, |provider, means| origin(provider, means, Path::new("/data")));
+            let found = finding(&default_model, |provider, access| origin(provider, access, Path::new("/data")));
             assert_eq!((found.state, found.message.as_str()), (state, message));
             assert_eq!(found.advice.is_none(), state == State::Fine);
         }

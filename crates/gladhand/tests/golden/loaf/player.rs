@@ -156,7 +156,7 @@ impl<'p> Player<'p> {
     }
 
     fn wait_until_asked(&mut self, path: &str) {
-        let asked = self.provider.asked(path, 1);
+        let asked = self.provider.wait_for_requests(path, 1);
         if self.services.block_on(async { tokio::time::timeout(PATIENCE, asked).await }).is_err() {
             self.problem(0, format_args!("{path} was never asked"));
         }

@@ -10,13 +10,13 @@ use gladhand_core::wire::json::to_raw;
 use gladhand_models::{Models, Thinking};
 use serde::Serialize;
 
-use crate::accounts::{self, Accounts, Chosen, Snapshot, Tell};
+use crate::accounts::{self, Accounts, Chosen, EventSink, Snapshot};
 
 /// Accounts and models, as the agent sees them. JSON results are passed to clients unchanged.
 #[async_trait]
-pub trait Desk: fmt::Debug + Send + Sync {
+pub trait AccountService: fmt::Debug + Send + Sync {
     /// The members of the snapshot about accounts.
-    fn snapshot(&self) -> Standing;
+    fn snapshot(&self) -> AccountSnapshot;
 
     /// The model of a session from its next turn on, or the global one.
     fn chosen(&self, session: Option<&str>) -> Chosen;
@@ -73,11 +73,11 @@ pub trait Desk: fmt::Debug + Send + Sync {
         &self,
         mode: Option<&str>,
         originator: Option<&str>,
-        tell: Tell<'_>,
+        events: EventSink<'_>,
     ) -> Result<Changed, Failure>;
 
     /// Runs an Antigravity login.
-    async fn connect_antigravity(&self, tell: Tell<'_>) -> Result<Changed, Failure>;
+    async fn connect_antigravity(&self, events: EventSink<'_>) -> Result<Changed, Failure>;
 
     /// The remaining usage limits.
     async fn limits(&self) -> Result<Box<RawValue>, Failure>;
@@ -88,7 +88,7 @@ pub trait Desk: fmt::Debug + Send + Sync {
 
 /// The members of the snapshot about accounts, as JSON.
 #[derive(Debug, Clone, Serialize)]
-pub struct Standing {
+pub struct AccountSnapshot {
     /// The credentials.
     pub auth: Box<RawValue>,
     /// The onboarding status.
@@ -101,10 +101,10 @@ pub struct Standing {
 pub type Changed = accounts::Changed<Box<RawValue>>;
 
 #[async_trait]
-impl Desk for Accounts {
-    fn snapshot(&self) -> Standing {
+impl AccountService for Accounts {
+    fn snapshot(&self) -> AccountSnapshot {
         let Snapshot { auth, onboarding, model } = Self::snapshot(self);
-        Standing { auth: to_raw(&auth), onboarding: to_raw(&onboarding), model: to_raw(&model) }
+        AccountSnapshot { auth: to_raw(&auth), onboarding: to_raw(&onboarding), model: to_raw(&model) }
     }
 
     fn chosen(&self, session: Option<&str>) -> Chosen {
@@ -175,13 +175,13 @@ impl Desk for Accounts {
         &self,
         mode: Option<&str>,
         originator: Option<&str>,
-        tell: Tell<'_>,
+        events: EventSink<'_>,
     ) -> Result<Changed, Failure> {
-        Self::connect_openai(self, mode, originator, tell).await.map(written)
+        Self::connect_openai(self, mode, originator, events).await.map(written)
     }
 
-    async fn connect_antigravity(&self, tell: Tell<'_>) -> Result<Changed, Failure> {
-        Self::connect_antigravity(self, tell).await.map(written)
+    async fn connect_antigravity(&self, events: EventSink<'_>) -> Result<Changed, Failure> {
+        Self::connect_antigravity(self, events).await.map(written)
     }
 
     async fn limits(&self) -> Result<Box<RawValue>, Failure> {

@@ -5,9 +5,9 @@ use serde::{Serialize, Serializer};
 
 /// The members of an object, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Told(Vec<(&'static str, Box<RawValue>)>);
+pub(crate) struct DebugFields(Vec<(&'static str, Box<RawValue>)>);
 
-impl Told {
+impl DebugFields {
     /// Adds a member at the end.
     pub(crate) fn and(mut self, name: &'static str, value: &impl Serialize) -> Self {
         self.0.push((name, raw(value)));
@@ -15,7 +15,7 @@ impl Told {
     }
 
     /// Adds a member before all others.
-    pub(crate) fn after(mut self, name: &'static str, value: &impl Serialize) -> Self {
+    pub(crate) fn prepend(mut self, name: &'static str, value: &impl Serialize) -> Self {
         self.0.insert(0, (name, raw(value)));
         self
     }
@@ -26,7 +26,7 @@ impl Told {
     }
 }
 
-impl Serialize for Told {
+impl Serialize for DebugFields {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn members_stay_in_order() {
-        let told = Told::default().and("b", &1).and("a", &"x").after("c", &None::<u8>);
-        assert_eq!(told.into_json().get(), r#"{"c":null,"b":1,"a":"x"}"#);
+        let fields = DebugFields::default().and("b", &1).and("a", &"x").prepend("c", &None::<u8>);
+        assert_eq!(fields.into_json().get(), r#"{"c":null,"b":1,"a":"x"}"#);
     }
 }

@@ -2,16 +2,16 @@
 
 use gladhand_core::operations::AgentEvent;
 use gladhand_core::wire::{RawValue, json};
-use gladhand_models::{Said, Thinking};
+use gladhand_models::{HistoryItem, Thinking};
 use serde::Serialize;
 
 use super::calls::Wanted;
-use super::history::Scales;
+use super::history::RequestSizes;
 use crate::moment::Moment;
 use crate::payloads::{self, ChatMessage, CompactionReport, Image, PendingImage};
 
 /// The environment of one step.
-pub(crate) struct Scene<'a> {
+pub(crate) struct StepContext<'a> {
     /// The current time.
     pub(crate) now: Moment,
     /// The number of the last message of any session.
@@ -19,21 +19,21 @@ pub(crate) struct Scene<'a> {
     /// Generates a unique id.
     pub(crate) new_id: &'a mut dyn FnMut() -> String,
     /// The parts of every request that count for token estimates.
-    pub(crate) scales: Scales,
+    pub(crate) request_sizes: RequestSizes,
     /// Whether debug events are sent.
     pub(crate) debug: bool,
     /// The effects, in order.
     pub(crate) effects: Vec<Effect>,
 }
 
-impl Scene<'_> {
+impl StepContext<'_> {
     /// Sends an event to all clients.
-    pub(super) fn tell(&mut self, kind: &'static str, payload: &impl Serialize) {
-        self.effects.push(Effect::Tell(payloads::event(kind, payload)));
+    pub(super) fn emit(&mut self, kind: &'static str, payload: &impl Serialize) {
+        self.effects.push(Effect::Emit(payloads::event(kind, payload)));
     }
 
     /// Requests a job. The session now waits for its result.
-    pub(super) fn wants(&mut self, job: Job) {
+    pub(super) fn request_job(&mut self, job: Job) {
         self.effects.push(Effect::Do(job));
     }
 }
@@ -42,7 +42,7 @@ impl Scene<'_> {
 #[derive(Debug)]
 pub(crate) enum Effect {
     /// Send this event.
-    Tell(AgentEvent),
+    Emit(AgentEvent),
     /// Write the chat during a turn, so that it survives a sudden end of the process.
     Keep(ChatFile),
     /// Append this entry to the journal of the chat.
@@ -74,15 +74,15 @@ pub(crate) enum Job {
         /// The model.
         target: Target,
         /// The conversation, with the request for a summary at its end.
-        said: Vec<Said>,
+        history: Vec<HistoryItem>,
     },
-    /// Send one request to the model of the turn. Results in [`Session::heard`](super::Session::heard) for each
+    /// Send one request to the model of the turn. Results in [`Session::piece_received`](super::Session::piece_received) for each
     /// piece, then in [`Session::round_ended`](super::Session::round_ended).
     Round {
         /// The number of the request, starting at 1.
         number: u32,
         /// The conversation so far.
-        said: Vec<Said>,
+        history: Vec<HistoryItem>,
     },
     /// Decide the next call. Results in [`Session::decided`](super::Session::decided).
     Decide(Wanted),
@@ -173,7 +173,7 @@ impl Entry {
     /// The line of the entry with its index.
     pub(crate) fn line(&self, index: u64) -> String {
         #[derive(Serialize)]
-        struct Line<'a> {
+        struct JournalLine<'a> {
             index: u64,
             at_iso: String,
             r#type: &'a str,
@@ -182,7 +182,9 @@ impl Entry {
             payload: &'a RawValue,
         }
         let Self { at, kind, turn_id, provider, payload } = self;
-        json::to_raw(&Line { index, at_iso: at.text(), r#type: kind, turn_id, provider, payload }).get().to_owned()
+        json::to_raw(&JournalLine { index, at_iso: at.text(), r#type: kind, turn_id, provider, payload })
+            .get()
+            .to_owned()
     }
 }
 
