@@ -136,7 +136,7 @@ impl Skill {
         })
     }
 
-    /// What is wrong with the arguments, if anything.
+    /// Checks the arguments against the schema, and returns the first problem.
     pub(super) fn problems(&self, arguments: &Value) -> Option<String> {
         let checked = self.arguments.as_ref()?.check_value("arguments", arguments);
         checked.err().map(|problem| problem.to_string())

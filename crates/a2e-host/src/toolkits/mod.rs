@@ -87,7 +87,7 @@ pub enum ToolkitSettingsError {
     Schema {
         /// The name of the toolkit.
         toolkit: String,
-        /// What is wrong with it.
+        /// Why the schema is invalid.
         problem: String,
     },
 }

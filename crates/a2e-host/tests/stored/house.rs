@@ -67,7 +67,7 @@ impl House {
     }
 }
 
-/// What an agent has proved, and its transport.
+/// The proof of identity of an agent, and its transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Proof {
     /// Nothing, on standard streams.

@@ -1,12 +1,12 @@
-// Runs custom tools: requests come on stdin, answers go to stdout, one JSON text per line. Each answer begins with a
-// word that was agreed on at the start, so that nothing else on stdout is taken for one.
+// Runs custom tools: reads requests from stdin and writes answers to stdout, one JSON text per line. Each answer begins
+// with a secret prefix from the environment, so that no other output on stdout is taken for an answer.
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
 const word = process.env.GLADHAND_DRIVER_WORD;
 delete process.env.GLADHAND_DRIVER_WORD;
 
-// What tools print is no answer.
+// Output that tools print is not an answer.
 const write = process.stdout.write.bind(process.stdout);
 process.stdout.write = process.stderr.write.bind(process.stderr);
 for (const name of ["log", "info", "debug", "dir", "table"]) console[name] = console.error;
