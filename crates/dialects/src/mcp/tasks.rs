@@ -218,9 +218,8 @@ impl Tasks {
 impl McpServer {
     /// Continues a call as a task, and answers its request with the task.
     pub(super) fn begin_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        let Some(InFlight {
-            to, recipient: OutcomeRecipient::Request, origin: Some(origin), party, revision, ..
-        }) = self.pending.get(call)
+        let Some(InFlight { to, recipient: OutcomeRecipient::Request, origin: Some(origin), party, revision, .. }) =
+            self.pending.get(call)
         else {
             return;
         };
