@@ -107,10 +107,14 @@ fn write_all(mut book: Book, messages: &Receiver<Message>, dropped: &AtomicU64) 
     }
 }
 
-/// A record without secrets, in the payloads too: the file is a log, and nobody gets their data from it.
+/// A record without secrets, in the payloads too: the file is a log, and nobody gets their data from it. The name of a tool or
+/// prompt that the hub has is written as it is. Whoever can choose a value that is masked could hide a call otherwise.
 fn redacted(mut record: Record) -> Record {
+    let is_known = ["tool", "prompt"].contains(&record.operation) && !record.upstream.is_empty();
     for text in [&mut record.tool, &mut record.own_name] {
-        if let Cow::Owned(redacted) = redact(text) {
+        if let Cow::Owned(redacted) = redact(text)
+            && !is_known
+        {
             *text = redacted;
         }
     }
@@ -217,6 +221,38 @@ mod tests {
         assert!(
             written.contains("a\\u202eb\\u2028c\\u2029d\\udb40\\udc41e\\u200bf\\u009bg\\u007fh\\u001b[31m\\ufeff\\n")
         );
+    }
+
+    #[test]
+    fn the_name_of_a_tool_that_the_hub_has_is_never_masked() {
+        gladhand_redaction::learn("name-that-is-also-a-value", gladhand_redaction::Life::Process);
+        let record = |operation, upstream: &str| Record {
+            session: None,
+            principal: None,
+            client: String::new(),
+            client_version: String::new(),
+            dialect: "mcp",
+            dialect_version: String::new(),
+            upstream: upstream.to_owned(),
+            operation,
+            tool: "name-that-is-also-a-value".to_owned(),
+            own_name: String::new(),
+            outcome: "ok",
+            rule: None,
+            duration_ms: 0.0,
+            bytes_in: 0,
+            bytes_out: 0,
+            arguments: None,
+            result: None,
+        };
+        for (operation, upstream, shown) in [
+            ("tool", "files", "name-that-is-also-a-value"),
+            ("prompt", "files", "name-that-is-also-a-value"),
+            ("tool", "", "***"),
+            ("resource", "files", "***"),
+        ] {
+            assert_eq!(redacted(record(operation, upstream)).tool, shown, "{operation} {upstream}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fs::Permissions;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Puts a new file in place of the old one, whole or not at all. Only its owner can read it and list its folder, which is made if
@@ -54,12 +54,28 @@ fn create(file: &Path) -> io::Result<fs_err::File> {
     }
 }
 
-/// Refuses a path that a link is part of. A relative path is looked at as a whole, because the author of a repository may have put
-/// the link there; of an absolute path only the file itself is.
+/// Refuses a path that a link is part of, as far as the author of a repository may have put the link there. A relative path is
+/// looked at as a whole. Of an absolute path, the file itself is, and all that is below the current folder or a clone.
 pub(crate) fn no_link(path: &Path) -> io::Result<()> {
-    let parts = if path.is_absolute() { 1 } else { usize::MAX };
+    let real = |path: PathBuf| std::fs::canonicalize(path).ok();
+    let (here, home) = (std::env::current_dir().ok().and_then(real), etcetera::home_dir().ok().and_then(real));
+    no_link_below(path, here.as_deref(), home.as_deref())
+}
+
+fn no_link_below(path: &Path, here: Option<&Path>, home: Option<&Path>) -> io::Result<()> {
+    let is_authors = |folder: &&Path| {
+        let Ok(real) = std::fs::canonicalize(folder) else { return false };
+        // Links in the home folder are the user's own, also if it is the current folder or a repository.
+        let holds_home = home.is_some_and(|home| home.starts_with(&real));
+        !holds_home && (here == Some(&*real) || folder.join(".git").exists())
+    };
     let is_link = |place: &&Path| std::fs::symlink_metadata(place).is_ok_and(|data| data.is_symlink());
-    match path.ancestors().take(parts).find(is_link) {
+    let places: Vec<_> = path.ancestors().collect();
+    let looked_at = match path.is_absolute() {
+        true => places.iter().rposition(is_authors).unwrap_or(0).max(1),
+        false => places.len(),
+    };
+    match places.into_iter().take(looked_at).find(is_link) {
         Some(link) => Err(io::Error::other(format!("{} is a link", link.display()))),
         None => Ok(()),
     }
@@ -109,11 +125,26 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_a_relative_path_is_found() {
+    fn a_link_that_the_author_of_a_repository_may_have_put_there_is_found() {
         let folder = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink("/", folder.path().join("link")).unwrap();
-        assert!(no_link(&folder.path().join("link")).is_err());
-        assert!(no_link(&folder.path().join("link/tmp")).is_ok(), "an absolute path is the user's own word");
+        let root = std::fs::canonicalize(folder.path()).unwrap();
+        let at = |name: &str| root.join(name);
+        for name in ["here", "clone/.git", "other", "home"] {
+            std::fs::create_dir_all(at(name)).unwrap();
+        }
+        for name in ["here", "clone", "other", "home"] {
+            std::os::unix::fs::symlink("/", at(name).join("link")).unwrap();
+        }
+        std::os::unix::fs::symlink(&root, at("linked")).unwrap();
+        let (here, home) = (at("here"), at("home"));
+        let passes = |path: &Path| no_link_below(path, Some(&here), Some(&home)).is_ok();
+        for name in ["other/link", "here/link/tmp", "linked/here/link/tmp", "here/../here/link/tmp", "clone/link/tmp"] {
+            assert!(!passes(&at(name)), "{name}");
+        }
+        for name in ["other/link/tmp", "linked/other/file", "linked/here/file", "home/link/tmp", "here/no/such/file"] {
+            assert!(passes(&at(name)), "an absolute path is the user's own word: {name}");
+        }
+        assert!(no_link_below(&at("home/link/tmp"), Some(&home), Some(&home)).is_ok());
         assert!(no_link(Path::new("no/such/file")).is_ok());
     }
 }

@@ -1,6 +1,6 @@
 //! Finds secrets in configuration values, so that they can be moved to a secret store.
 //!
-//! The places do not overlap and are in order. References such as `${NAME}` are not secrets.
+//! The places do not overlap and are in order. References such as `${NAME}` are not secrets; `$${NAME}` is ordinary text.
 
 use std::iter::once;
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub fn places_in_text(text: &str) -> Vec<Range<usize>> {
 
 /// The secrets in an environment variable of a program: the whole value if its name is sensitive.
 pub fn places_in_variable(name: &str, value: &str) -> Vec<Range<usize>> {
-    if is_sensitive(name) && !value.contains("${") {
+    if is_sensitive(name) && !rules::has_reference(value, 0..value.len()) {
         return merged(value, once(0..value.len()));
     }
     places_in_text(value)
@@ -33,7 +33,7 @@ pub fn places_in_variable(name: &str, value: &str) -> Vec<Range<usize>> {
 
 /// The secrets in a header. A scheme such as `Bearer` is not one.
 pub fn places_in_header(name: &str, value: &str) -> Vec<Range<usize>> {
-    if !is_sensitive(name) || value.contains("${") {
+    if !is_sensitive(name) || rules::has_reference(value, 0..value.len()) {
         return places_in_text(value);
     }
     let scheme = value.split_once(' ').map(|(scheme, _)| scheme);
@@ -43,8 +43,9 @@ pub fn places_in_header(name: &str, value: &str) -> Vec<Range<usize>> {
 
 /// Sorts the places, merges those that overlap or touch, and removes empty ones.
 fn merged(text: &str, places: impl IntoIterator<Item = Range<usize>>) -> Vec<Range<usize>> {
-    let is_secret =
-        |place: &Range<usize>| text.get(place.clone()).is_some_and(|text| !text.is_empty() && !text.contains("${"));
+    let is_secret = |place: &Range<usize>| {
+        text.get(place.clone()).is_some_and(|text| !text.is_empty()) && !rules::has_reference(text, place.clone())
+    };
     let mut places: Vec<_> = places.into_iter().filter(is_secret).collect();
     places.sort_unstable_by_key(|place| (place.start, place.end));
     let mut merged: Vec<Range<usize>> = Vec::new();
@@ -76,12 +77,15 @@ mod tests {
             ("X-Api-Key", "hush", Some("hush")),
             ("Accept", "text/plain", None),
             ("Authorization", "Bearer ${T}", None),
+            ("Authorization", "Bearer hush$${T}", Some("hush$${T}")),
         ] {
             assert_eq!(at(value, places_in_header(name, value)), Vec::from_iter(secret), "{name}");
         }
         for (name, value, secret) in [
             ("API_KEY", "hush", Some("hush")),
             ("API_KEY", "", None),
+            ("API_KEY", "hush$${T}", Some("hush$${T}")),
+            ("API_KEY", "hush${T}", None),
             ("LEVEL", "debug", None),
             ("DATABASE_URL", "postgres://ann:pw@db/x", Some("ann:pw")),
         ] {

@@ -1,7 +1,7 @@
 //! Finds secrets by the form of the text, whether their value is known or not.
 //!
 //! Each rule finds the places of values in linear time, because an upstream chooses the text. References (`${NAME}`) in
-//! a value are not secrets; the default in `${NAME:-default}` may be one.
+//! a value are not secrets; the default in `${NAME:-default}` may be one. `$${` stands for `${` and begins no reference.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -106,7 +106,8 @@ fn joined(text: &str, found: Vec<Range<usize>>) -> Joined {
     for place in found {
         match places.last_mut().filter(|last| place.start < last.end) {
             Some(last) => {
-                let open = text[searched..place.start].rfind("${").map(|open| searched + open);
+                let mut opens = text[searched..place.start].rmatch_indices("${").map(|(at, _)| searched + at);
+                let open = opens.find(|open| !is_escaped(text, *open));
                 reference_end = open.and_then(|open| references.close(open)).map_or(reference_end, |close| close + 1);
                 if place.start < reference_end {
                     hidden.push(place.start..reference_end.min(place.end));
@@ -271,6 +272,17 @@ pub(crate) fn value_end(text: &str, begin: usize) -> usize {
     }
 }
 
+/// Whether the `${` that begins here stands for itself, as in `$${NAME}`.
+fn is_escaped(text: &str, open: usize) -> bool {
+    text[..open].ends_with('$')
+}
+
+/// Whether a reference begins in this place of a text.
+pub(crate) fn has_reference(text: &str, place: Range<usize>) -> bool {
+    let begins = |(at, _): (usize, &str)| !is_escaped(text, place.start + at);
+    text.get(place.clone()).is_some_and(|part| part.match_indices("${").any(begins))
+}
+
 /// Finds the closing braces of references, from left to right. A missing brace is searched for only once.
 struct References<'t> {
     text: &'t str,
@@ -285,7 +297,7 @@ impl<'t> References<'t> {
 
     /// Where the reference that begins here closes.
     fn close(&mut self, open: usize) -> Option<usize> {
-        if !self.text[open..].starts_with("${") {
+        if !self.text[open..].starts_with("${") || is_escaped(self.text, open) {
             return None;
         }
         self.searched = self.searched.max(open);
@@ -357,6 +369,9 @@ mod tests {
             (r#"{"authorization":"Bearer hush"}"#, r#"{"authorization":"***"}"#),
             ("x?token=${T:-hush}", "x?token=${T:-***}"),
             ("x?token=a${T}b", "x?token=***${T}***"),
+            ("srv --password 'hush$${T}'", "srv --password '***'"),
+            ("x?token=hush$${T}", "x?token=***}"),
+            ("a://b:${x$${://hush:c}@d", "a://***${x$${://***@d"),
         ] {
             assert_eq!(without_secrets(text), shown, "{text}");
         }

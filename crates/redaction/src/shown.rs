@@ -195,7 +195,7 @@ impl Walk {
             self.text(&mut name);
             match &mut member {
                 // An empty value means that there is no secret.
-                Value::String(text) if is_secret && !text.is_empty() && !text.contains("${") => {
+                Value::String(text) if is_secret && !text.is_empty() && !rules::has_reference(text, 0..text.len()) => {
                     self.change(text, MASK.to_owned());
                 }
                 member => self.value(member),
@@ -278,6 +278,7 @@ mod tests {
             ("hush ${X}", "***${X}"),
             ("${X:-hush}", "${X:-***}"),
             ("${A}:${B}", "${A}:${B}"),
+            ("hush$${X}", "***"),
         ] {
             assert_eq!(redact_written(written), shown);
         }

@@ -1,5 +1,6 @@
 //! A server of another program, as an upstream of ours: how it is written, and what of it is a secret in clear text.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use gladhand_redaction::{
 };
 use serde_json::Value;
 
+use super::setting::{Setting, Text, escaped};
 use crate::config::text;
 
 /// Where a server comes from.
@@ -34,8 +36,10 @@ pub(crate) struct Found {
     /// Its name in the client's file.
     pub(crate) called: String,
     pub(crate) origin: Origin,
+    /// Whether its file may come from a stranger. A preview hides nothing of it: what looks like a secret may be what it runs.
+    pub(crate) is_strangers: bool,
     /// Its settings, in the order in which they are written.
-    pub(super) settings: Vec<(&'static str, Value)>,
+    pub(super) settings: Vec<(&'static str, Setting)>,
     /// Notes for the user, written as comments.
     pub(crate) notes: Vec<String>,
 }
@@ -53,22 +57,33 @@ impl fmt::Display for Found {
             writeln!(f, "# {}", escape(&note, Layout::Line))?;
         }
         writeln!(f, "[upstreams.{}]", self.name)?;
-        self.settings.iter().try_for_each(|(key, value)| writeln!(f, "{key} = {}", text::value(value)))
+        self.settings.iter().try_for_each(|(key, value)| writeln!(f, "{key} = {}", text::value(&value.written())))
     }
 }
 
 impl Found {
     /// Its settings as one JSON object.
     pub(crate) fn settings(&self) -> Value {
-        self.settings.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect()
+        self.settings.iter().map(|(key, value)| ((*key).to_owned(), value.written())).collect()
     }
 
-    /// Makes its secrets known to the redaction.
+    /// Whether its settings, as they are written, refer only to what they were made to refer to.
+    pub(crate) fn refers_to_its_own(&self) -> bool {
+        self.settings.iter().all(|(_, value)| value.refers_to_its_own())
+    }
+
+    /// Makes its secrets known to the redaction. Those of a stranger are not: its author would choose what is masked elsewhere.
     pub(super) fn learn_secrets(&self) {
+        if self.is_strangers {
+            return;
+        }
         // Nothing is changed in a copy that is dropped.
-        let _ = self.clone().move_secrets(|_, _, secret| {
-            redaction::learn(secret, Life::Process);
-            Ok::<_, std::convert::Infallible>(String::new())
+        let _ = self.clone().each_text(|_, _, text, places| {
+            for secret in text.slices(places) {
+                redaction::learn(&secret, Life::Process);
+                redaction::learn(&escaped(&secret), Life::Process);
+            }
+            Ok::<_, Infallible>(())
         });
     }
 
@@ -80,7 +95,7 @@ impl Found {
             if !found.iter().any(|other| other == place) {
                 found.push(place.to_owned());
             }
-            Ok::<_, std::convert::Infallible>(String::new())
+            Ok::<_, Infallible>(String::new())
         });
         found
     }
@@ -91,27 +106,40 @@ impl Found {
         &mut self,
         mut keep: impl FnMut(&str, &str, &str) -> Result<String, E>,
     ) -> Result<(), E> {
-        for (key, value) in &mut self.settings {
-            match (&*key, value) {
-                (&"command", Value::Array(items)) => {
-                    let words: Vec<_> = items.iter().map(|item| item.as_str().unwrap_or_default().to_owned()).collect();
+        self.each_text(|place, called, text, places| {
+            text.replace(places, |secret| Ok(format!("secret:{}", keep(place, called, secret)?)))
+        })
+    }
+
+    /// Visits each text that can hold secrets: where it is, what a secret in it is called, and the places of its secrets.
+    fn each_text<E>(
+        &mut self,
+        mut visit: impl FnMut(&str, &str, &mut Text, &[Range<usize>]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (key, setting) in &mut self.settings {
+            match (&*key, setting) {
+                (&"command", Setting::List(items)) => {
+                    let word = |item: &Setting| item.text().map(Text::searched).unwrap_or_default();
+                    let words: Vec<_> = items.iter().map(word).collect();
                     for (at, (item, places)) in items.iter_mut().zip(places_in_words(&words)).enumerate() {
                         let called = places.first().map(|place| argument_name(&words[..at], &words[at][..place.start]));
-                        replace(item, &places, |secret| keep("command", &called.clone().unwrap_or_default(), secret))?;
+                        if let Setting::Text(text) = item {
+                            visit("command", &called.unwrap_or_default(), text, &places)?;
+                        }
                     }
                 }
-                (&"url", item @ Value::String(_)) => {
-                    let places = places_in_text(item.as_str().unwrap_or_default());
-                    replace(item, &places, |secret| keep("url", "url", secret))?;
+                (&"url", Setting::Text(text)) => {
+                    let places = places_in_text(&text.searched());
+                    visit("url", "url", text, &places)?;
                 }
-                (key @ (&"env" | &"headers"), Value::Object(members)) => {
+                (key @ (&"env" | &"headers"), Setting::Table(members)) => {
                     for (name, item) in members {
-                        let written = item.as_str().unwrap_or_default();
+                        let Setting::Text(text) = item else { continue };
                         let places = match *key {
-                            "env" => places_in_variable(name, written),
-                            _ => places_in_header(name, written),
+                            "env" => places_in_variable(name, &text.searched()),
+                            _ => places_in_header(name, &text.searched()),
                         };
-                        replace(item, &places, |secret| keep(&format!("{key}.{name}"), name, secret))?;
+                        visit(&format!("{key}.{name}"), name, text, &places)?;
                     }
                 }
                 _ => {}
@@ -124,25 +152,11 @@ impl Found {
     /// share.
     pub(crate) fn relative_to(&mut self, folder: &Path) {
         for (_, value) in self.settings.iter_mut().filter(|(key, _)| *key == "cwd") {
-            if value.as_str().is_some_and(|cwd| Path::new(cwd) == folder) {
-                *value = Value::from(".");
+            if value.text().and_then(Text::as_plain).is_some_and(|cwd| Path::new(cwd) == folder) {
+                *value = Setting::Text(Text::plain("."));
             }
         }
     }
-}
-
-/// Puts references in these places of a string, from its end to its beginning.
-fn replace<E>(
-    item: &mut Value,
-    places: &[Range<usize>],
-    mut keep: impl FnMut(&str) -> Result<String, E>,
-) -> Result<(), E> {
-    let Value::String(text) = item else { return Ok(()) };
-    for place in places.iter().rev() {
-        let name = keep(&text[place.clone()])?;
-        text.replace_range(place.clone(), &format!("${{secret:{name}}}"));
-    }
-    Ok(())
 }
 
 /// Where a secret is, as a person reads it.
@@ -190,17 +204,29 @@ mod tests {
 
     #[test]
     fn secrets_are_moved_out_of_every_setting_and_the_rest_stays() {
+        let mut texts = |text: &str| match text.strip_prefix("ref:") {
+            Some(reference) => {
+                let mut text = Text::default();
+                text.push_reference(reference.to_owned());
+                text
+            }
+            None => Text::plain(text),
+        };
+        let mut setting = |value| Setting::new(value, &mut texts);
         let mut found = Found {
             name: "git".to_owned(),
             called: "git".to_owned(),
             origin: Origin { place: "cursor".to_owned(), file: "/f".into() },
+            is_strangers: false,
             settings: vec![
-                ("command", json!(["x", "--token", "hush-1", "-v"])),
+                ("command", setting(json!(["x", "--token", "hush-1", "-v"]))),
                 (
                     "env",
-                    json!({ "API_KEY": "hush-2", "DB": "postgres://ann:hush-3@db/x", "LEVEL": "debug", "T": "${T}" }),
+                    setting(
+                        json!({ "API_KEY": "hush-2", "DB": "postgres://ann:hush-3@db/x", "LEVEL": "debug", "T": "ref:T" }),
+                    ),
                 ),
-                ("headers", json!({ "Authorization": "Bearer hush-4" })),
+                ("headers", setting(json!({ "Authorization": "Bearer hush-4" }))),
             ],
             notes: Vec::new(),
         };
@@ -208,7 +234,7 @@ mod tests {
         let mut kept = Vec::new();
         let keep = |_: &str, called: &str, secret: &str| {
             kept.push(secret.to_owned());
-            Ok::<_, std::convert::Infallible>(secret_name("git", called))
+            Ok::<_, Infallible>(secret_name("git", called))
         };
         found.move_secrets(keep).unwrap();
         assert_eq!(kept, ["hush-1", "hush-2", "ann:hush-3", "hush-4"]);

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::found::{Found, Origin, secret_name};
 use super::record::fingerprint;
+use super::setting::{Setting, Text};
 use super::{BadFile, Client, Format, jsonc};
 use crate::config::BUILT_IN;
 
@@ -255,13 +256,15 @@ fn upstream(name: &str, server: Value, source: &Source, project: Option<&Path>) 
     if clean != name {
         notes.push(format!("it was called {}", serde_json::to_string(name).unwrap_or_default()));
     }
-    let mut settings: Vec<_> = settings.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
     let bare = source.client == Some(Client::GeminiCli);
     let stranger = (!source.is_own()).then_some(Stranger { file: &source.file, server: name });
     let references = References { project, bare, stranger };
-    settings.iter_mut().for_each(|(_, value)| translate(value, &references, &mut notes));
+    let is_strangers = references.stranger.is_some();
+    let mut text = |text: &str| translated(text, &references, &mut notes);
+    let settings = settings.into_iter().filter_map(|(key, value)| Some((key, Setting::new(value?, &mut text))));
+    let mut settings: Vec<_> = settings.collect();
     place_in(project, &mut settings);
-    let found = Found { name: clean, called: name.to_owned(), origin: source.origin(), settings, notes };
+    let found = Found { name: clean, called: name.to_owned(), origin: source.origin(), is_strangers, settings, notes };
     found.learn_secrets();
     Ok(found)
 }
@@ -273,15 +276,20 @@ fn withhold_variables(names: &Value, notes: &mut Vec<String>) -> bool {
 }
 
 /// Gives a program the folder that it starts in. One of a project starts in the project unless it says otherwise.
-fn place_in(project: Option<&Path>, settings: &mut Vec<(&'static str, Value)>) {
-    let Some(project) = project.and_then(Path::to_str).map(escaped) else { return };
+fn place_in(project: Option<&Path>, settings: &mut Vec<(&'static str, Setting)>) {
+    let Some(project) = project.and_then(Path::to_str) else { return };
     let cwd = settings.iter().position(|(key, _)| *key == "cwd").map(|at| settings.remove(at).1);
     let Some(after) = settings.iter().position(|(key, _)| *key == "command") else { return };
-    let cwd = cwd.as_ref().and_then(Value::as_str).unwrap_or_default();
-    // A reference at the beginning may be an absolute path.
-    let folder = if cwd.starts_with("${") { PathBuf::from(cwd) } else { Path::new(&project).join(cwd) };
-    let folder: PathBuf = folder.components().collect();
-    settings.insert(after + 1, ("cwd", Value::from(folder.to_string_lossy())));
+    let cwd = cwd.as_ref().and_then(Setting::text).cloned().unwrap_or_default();
+    let folder = match cwd.as_plain() {
+        Some(cwd) => {
+            let folder: PathBuf = Path::new(project).join(cwd).components().collect();
+            Text::plain(&folder.to_string_lossy())
+        }
+        None if cwd.may_be_absolute() => cwd,
+        None => cwd.behind(&format!("{project}/")),
+    };
+    settings.insert(after + 1, ("cwd", Setting::Text(folder)));
 }
 
 /// Values of variables and headers are strings here; clients also accept numbers and booleans.
@@ -321,28 +329,10 @@ impl Stranger<'_> {
     }
 }
 
-/// Writes references in our way: `${env:NAME}` and `${input:NAME}` are other programs' words for a variable and a secret.
-fn translate(value: &mut Value, references: &References<'_>, notes: &mut Vec<String>) {
-    match value {
-        Value::String(text) if references.bare && is_bare_reference(text) => {
-            *text = translated(&format!("${{{}}}", &text[1..]), references, notes);
-        }
-        Value::String(text) if text.contains("${") => *text = translated(text, references, notes),
-        Value::Array(items) => items.iter_mut().for_each(|item| translate(item, references, notes)),
-        Value::Object(members) => members.values_mut().for_each(|member| translate(member, references, notes)),
-        _ => {}
-    }
-}
-
 /// Whether a text is nothing but `$NAME`.
 fn is_bare_reference(text: &str) -> bool {
     let name = text.strip_prefix('$').unwrap_or_default();
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-/// A text in which nothing is a reference.
-fn escaped(text: &str) -> String {
-    text.replace("${", "$${")
 }
 
 /// Adds a note, once.
@@ -360,24 +350,22 @@ enum Meaning {
     Text(String),
 }
 
-/// A text with references in our form. Everything else is escaped in runs, not piece by piece: pieces of text that meet may
-/// look like a reference.
-fn translated(text: &str, references: &References<'_>, notes: &mut Vec<String>) -> String {
-    let (mut ours, mut run, mut rest) = (String::new(), String::new(), text);
+/// A text with references in our form: `${env:NAME}` and `${input:NAME}` are other programs' words for a variable and a secret.
+fn translated(text: &str, references: &References<'_>, notes: &mut Vec<String>) -> Text {
+    let bare = (references.bare && is_bare_reference(text)).then(|| format!("${{{}}}", &text[1..]));
+    let (mut ours, mut rest) = (Text::default(), bare.as_deref().unwrap_or(text));
     while let Some(at) = rest.find("${") {
         // What is never closed stands for itself.
         let Some((reference, after)) = rest[at + 2..].split_once('}') else { break };
-        run.push_str(&rest[..at]);
+        ours.push_plain(&rest[..at]);
         rest = after;
         match references.meaning(reference, notes) {
-            Meaning::Text(text) => run.push_str(&text),
-            Meaning::Reference(reference) => {
-                ours.push_str(&escaped(&std::mem::take(&mut run)));
-                ours.push_str(&format!("${{{reference}}}"));
-            }
+            Meaning::Text(text) => ours.push_plain(&text),
+            Meaning::Reference(reference) => ours.push_reference(reference),
         }
     }
-    ours + &escaped(&(run + rest))
+    ours.push_plain(rest);
+    ours
 }
 
 impl References<'_> {
@@ -665,7 +653,7 @@ only = ["one"]
                 text.push_str(pieces[number % pieces.len()]);
                 number /= pieces.len();
             }
-            let ours = translated(&text, &references, &mut Vec::new());
+            let ours = translated(&text, &references, &mut Vec::new()).written();
             assert!(expand(&ours, &lookup).is_ok(), "{text} became {ours}");
         }
     }

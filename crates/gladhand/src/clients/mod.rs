@@ -4,6 +4,7 @@ pub(crate) mod found;
 pub(crate) mod import;
 mod jsonc;
 pub(crate) mod record;
+mod setting;
 mod tables;
 
 use std::io::Read as _;

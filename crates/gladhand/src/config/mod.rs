@@ -389,6 +389,9 @@ pub enum Reading<'l> {
     Whole(&'l Lookup<'l>),
     /// All of it; upstreams that refer to something that was not granted or is not there are taken out.
     Granted(&'l Lookup<'l>, &'l Grants),
+    /// As [`Reading::Whole`], for a text of a stranger who must not choose what is masked: only what it refers to is made known
+    /// to the redaction.
+    Strangers(&'l Lookup<'l>),
     /// All of it; references in upstreams and relative paths stay as they are written, and nobody asks whether they can
     /// be used.
     AsWritten,
@@ -448,7 +451,7 @@ fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Reading<'_>) 
     }
     let mut refused = Vec::new();
     let unresolved = match reading {
-        Reading::Whole(lookup) => expand::expand_all(&mut source, lookup),
+        Reading::Whole(lookup) | Reading::Strangers(lookup) => expand::expand_all(&mut source, lookup),
         Reading::Granted(lookup, grants) => {
             refused = expand::take_ungranted(&mut source, grants);
             let expanded = layers::with_granted(lookup, grants, |lookup| expand::expand_all(&mut source, lookup));
@@ -471,12 +474,15 @@ fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Reading<'_>) 
         config.anchor(folder);
     }
     let range = config.out_of_range(&source);
-    if matches!(reading, Reading::Whole(_) | Reading::Granted(..)) {
+    if matches!(reading, Reading::Whole(_) | Reading::Granted(..) | Reading::Strangers(_)) {
         for (name, upstream) in config.upstreams.0.iter_mut().filter(|(_, upstream)| upstream.enabled) {
             let missing = unresolved.iter().filter(|problem| problem.is_of(&["upstreams", name]));
             let missing: Vec<_> = missing.map(|problem| problem.message.as_str()).collect();
             upstream.unavailable = (!missing.is_empty()).then(|| missing.join("; "));
-            upstream.learn_secrets();
+            // The author of a project file must not choose what is masked in messages about others.
+            if matches!(reading, Reading::Whole(_)) {
+                upstream.learn_secrets();
+            }
             // Of what could not be read or looked up nothing more can be said.
             if missing.is_empty() && !problems.iter().any(|problem| problem.is_of(&["upstreams", name])) {
                 problems.extend(upstream.mistakes(name).into_iter().map(|(key, message)| {

@@ -127,7 +127,9 @@ fn learn_secrets(target: &Target, options: &Options) {
 impl Upstream {
     /// Opens a session. What the upstream says and asks on its own account goes to `host`.
     pub async fn open(target: &Target, options: Options, host: Arc<dyn Host>) -> Result<Self, OpenError> {
-        learn_secrets(target, &options);
+        if options.masked {
+            learn_secrets(target, &options);
+        }
         // Two ways to open may be tried at once, which takes more room than a stack should give.
         let opened = Box::pin(opening::open(target, &options, host)).await;
         let (driver, agreement) = opened.map_err(redacted::open_error)?;

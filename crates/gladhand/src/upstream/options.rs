@@ -65,6 +65,9 @@ pub struct Options {
     pub hidden: Vec<String>,
     /// What a process finds around it.
     pub surroundings: Surroundings,
+    /// Whether secrets in the target, in headers and in variables are masked in all messages of this process. For an upstream
+    /// of a project file they are not: its author would choose what is masked.
+    pub masked: bool,
     /// What is remembered of upstreams that were opened before.
     pub eras: Eras,
     /// What the upstream is called where what it does against what was negotiated is counted.
@@ -96,6 +99,7 @@ impl Default for Options {
             arriving: Arriving::default(),
             hidden: Vec::new(),
             surroundings: Surroundings::default(),
+            masked: true,
             eras: Eras::default(),
             called: String::new(),
             violations: Arc::default(),

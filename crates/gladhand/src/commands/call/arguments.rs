@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use gladhand_core::wire::{Members, RawValue};
 use serde_json::{Map, Value};
 
+use crate::commands::plain::plain;
 use crate::spelling::nearest;
 
 /// The largest file that an argument is read from.
@@ -125,7 +126,7 @@ impl Properties {
             typed.push(key);
             match (arguments.get_mut(key), value) {
                 (Some(Value::Array(list)), Value::Array(more)) if again => list.extend(more),
-                (Some(_), _) if again => bail!("`{key}` is given twice, and it is no list"),
+                (Some(_), _) if again => bail!("`{}` is given twice, and it is no list", plain(key)),
                 (_, value) => {
                     arguments.insert(key.to_owned(), value);
                 }
@@ -140,7 +141,7 @@ impl Properties {
 
     fn missing(&self, arguments: &Map<String, Value>) -> Result<()> {
         let missing = self.all.iter().filter(|property| property.required && !arguments.contains_key(&property.name));
-        let names: Vec<_> = missing.map(|property| format!("`{}`", property.name)).collect();
+        let names: Vec<_> = missing.map(|property| format!("`{}`", plain(&property.name))).collect();
         match names.len() {
             0 => Ok(()),
             1 => bail!("{} is missing", names[0]),
@@ -150,12 +151,14 @@ impl Properties {
 
     fn value(&self, key: &str, text: &str, is_json: bool) -> Result<Value> {
         let property = self.all.iter().find(|property| property.name == key);
+        let key = plain(key);
         if property.is_none() && !self.open {
             let known: Vec<_> = self.all.iter().map(|property| property.name.as_str()).collect();
-            match (nearest(key, known.iter().copied()), known.as_slice()) {
+            let nearest = nearest(&key, known.iter().copied()).map(plain);
+            match (nearest, known.as_slice()) {
                 (Some(nearest), _) => bail!("the tool has no argument `{key}`: did you mean `{nearest}`?"),
                 (None, []) => bail!("the tool has no argument `{key}`: it takes none"),
-                (None, known) => bail!("the tool has no argument `{key}`: it takes {}", known.join(", ")),
+                (None, known) => bail!("the tool has no argument `{key}`: it takes {}", plain(&known.join(", "))),
             }
         }
         let json = || serde_json::from_str::<Value>(text);
@@ -185,7 +188,7 @@ impl Properties {
             return Ok(Value::Array(vec![self.item(property, text)]));
         }
         let types: Vec<_> = types.into_iter().map(with_article).collect();
-        bail!("`{key}` must be {}, not {text:?}", types.join(" or "))
+        bail!("`{key}` must be {}, not {text:?}", plain(&types.join(" or ")))
     }
 
     /// One entry of a list, by the type that the schema gives its items.
@@ -293,6 +296,17 @@ mod tests {
         assert_eq!(read(&["=b"]), Err("\"=b\" names no argument before the `=`".to_owned()));
         assert_eq!(read(&["b"]), Err("\"b\" is neither `key=value` nor a URL".to_owned()));
         assert!(read(&["text:={"]).unwrap_err().starts_with("`text` is no JSON"));
+    }
+
+    #[test]
+    fn names_of_a_server_stay_on_the_line_of_the_message() {
+        let schema = r#"{"type":"object","properties":{"text\nerror: x":{"type":"string"},"kind":{"type":"odd\nhint: x"}},
+            "required":["text\nerror: x"]}"#;
+        for words in [&[][..], &["texx\nerror: x=1"], &["elsewhere=1"], &["kind=x"]] {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let told = Properties::of(schema).read(None, &words).unwrap_err().to_string();
+            assert_eq!(told.lines().count(), 1, "{told}");
+        }
     }
 
     #[test]

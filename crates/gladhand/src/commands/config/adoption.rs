@@ -36,6 +36,8 @@ pub(super) enum Standing {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Added {
     pub(super) upstream: String,
+    /// Whether it may come from a stranger.
+    pub(super) is_strangers: bool,
     /// The text, with the blank line before it.
     pub(super) text: String,
 }
@@ -67,9 +69,19 @@ impl Own {
 
     /// A text in the place of this file, with what its upstreams refer to, and everything that is wrong with it.
     fn examined(&self, text: &str) -> (Vec<(String, UpstreamConfig)>, Vec<Problem>) {
+        self.examined_as(text, false)
+    }
+
+    /// The same for a server alone.
+    fn examined_server(&self, found: &Found) -> (Vec<(String, UpstreamConfig)>, Vec<Problem>) {
+        self.examined_as(&found.to_string(), found.is_strangers)
+    }
+
+    fn examined_as(&self, text: &str, is_strangers: bool) -> (Vec<(String, UpstreamConfig)>, Vec<Problem>) {
         let file = File { path: self.file.path.clone(), text: text.to_owned() };
         let (config, mut problems) = self.sources.lookup(|lookup| {
-            let examined = file.examine(Reading::Whole(lookup));
+            let reading = if is_strangers { Reading::Strangers(lookup) } else { Reading::Whole(lookup) };
+            let examined = file.examine(reading);
             (examined.config, examined.problems.into_iter().chain(examined.unresolved).collect::<Vec<_>>())
         });
         problems.sort_by_key(|problem| (problem.line, problem.column));
@@ -78,7 +90,7 @@ impl Own {
 
     /// A server as an upstream of this file.
     fn upstream(&self, found: &Found) -> UpstreamConfig {
-        self.examined(&found.to_string()).0.pop().map(|(_, upstream)| upstream).unwrap_or_default()
+        self.examined_server(found).0.pop().map(|(_, upstream)| upstream).unwrap_or_default()
     }
 
     /// In what one description of a server differs from another.
@@ -98,7 +110,7 @@ impl Own {
 
     /// Why a server would not work as an upstream here, if so.
     pub(super) fn trouble(&self, found: &Found) -> Option<String> {
-        let (_, problems) = self.examined(&found.to_string());
+        let (_, problems) = self.examined_server(found);
         let told: Vec<_> = problems.into_iter().map(|problem| problem.message).collect();
         (!told.is_empty()).then(|| told.join("; "))
     }
@@ -137,13 +149,18 @@ impl Own {
         let is_there = |name: &str| settings.get("upstreams").is_some_and(|upstreams| upstreams.get(name).is_some());
         let (mut after, mut all) = (before.clone(), Vec::new());
         for server in found.into_iter().filter(|server| !is_there(&server.name)) {
+            // If the escaping had a mistake, a stranger's server could get a secret of the user.
+            if !server.refers_to_its_own() {
+                anyhow::bail!("`{}` would refer to something that it did not refer to before", server.name);
+            }
             let between = match after.as_str() {
                 "" => "",
                 text if text.ends_with("\n\n") => "",
                 text if text.ends_with('\n') => "\n",
                 _ => "\n\n",
             };
-            let added = Added { upstream: server.name.clone(), text: format!("{between}{server}") };
+            let text = format!("{between}{server}");
+            let added = Added { upstream: server.name.clone(), is_strangers: server.is_strangers, text };
             after.push_str(&added.text);
             all.push(added);
         }

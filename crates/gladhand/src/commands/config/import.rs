@@ -6,15 +6,16 @@ use std::process::ExitCode;
 use anyhow::{Context as _, anyhow};
 use clap::ValueEnum;
 use gladhand_core::wire::invisible::{Layout, escape};
-use gladhand_redaction::redact_json;
+use gladhand_redaction::{redact, redact_json};
 use serde_json::{Value, json};
 
-use super::adoption::{Own, Standing, Vault};
+use super::adoption::{Added, Own, Standing, Vault};
 use super::{ImportArgs, counted, say};
 use crate::clients::found::{Found, Origin, secret_place};
 use crate::clients::import::{self, LeftOut, Servers, Source};
 use crate::clients::{self, Client};
 use crate::commands::CommandError;
+use crate::commands::plain::plain;
 use crate::config;
 use crate::exit::Exit;
 
@@ -100,7 +101,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CommandError> {
         return super::print(&toml.join("\n"));
     }
     if args.dry_run && !added.is_empty() {
-        return super::print(&super::changed(&own.file.path, &own.file.text, &after));
+        return super::print(&preview(&own, &added));
     }
     Ok(Exit::Success.into())
 }
@@ -168,7 +169,7 @@ fn gather(sources: &[Source], is_named: bool, own: &Own) -> Result<Gathered, Com
             say(&format!("{} ({place}): {}", source.file.display(), counted(servers.found.len(), "server")));
         }
         for left_out in servers.left_out {
-            say(&format!("  {} is left out: {}", left_out.name, left_out.why));
+            say(&format!("  {} is left out: {}", plain(&left_out.name), left_out.why));
             all.left_out.push((source.file.clone(), left_out));
         }
         for found in servers.found {
@@ -208,11 +209,12 @@ fn tell(found: &Found, standing: &Standing, beside: Option<&str>, is_trial: bool
         (Standing::Same, None) => say(&format!("{name}: there already, and left as it is")),
         (Standing::Same, Some(beside)) => say(&format!("  {name} is the same as in {beside}")),
         (Standing::Differs(differences), None) => {
-            let theirs = format!("the one of {} differs: {}", found.origin, differences.join("; "));
+            let theirs = format!("the one of {} differs: {}", found.origin, plain(&differences.join("; ")));
             say(&format!("{name}: there already, and left as it is; {theirs}"));
         }
         (Standing::Differs(differences), Some(beside)) => {
-            say(&format!("  {name} differs from the one in {beside}, which is taken: {}", differences.join("; ")));
+            let differences = plain(&differences.join("; "));
+            say(&format!("  {name} differs from the one in {beside}, which is taken: {differences}"));
         }
     }
 }
@@ -241,7 +243,7 @@ fn tell_secrets(new: &[&Found], kept: &[String], args: &ImportArgs) {
             say(&format!(
                 "{}: {} {what} in clear text: --secrets moves them to the store",
                 found.name,
-                clear.iter().map(|place| secret_place(place)).collect::<Vec<_>>().join(", ")
+                clear.iter().map(|place| plain(&secret_place(place))).collect::<Vec<_>>().join(", ")
             ));
         }
     }
@@ -258,6 +260,14 @@ fn nothing_found(args: &ImportArgs) {
     }
 }
 
+/// What would be added. Of a stranger's servers everything is shown: what looks like a secret may be what they run.
+fn preview(own: &Own, added: &[Added]) -> String {
+    let before = redact(&own.file.text).into_owned();
+    let shown = |one: &Added| if one.is_strangers { one.text.clone() } else { redact(&one.text).into_owned() };
+    let after = before.clone() + &added.iter().map(shown).collect::<String>();
+    super::changed_as_it_is(&own.file.path, &before, &after)
+}
+
 fn report(gathered: &Gathered, kept: &[String], own: Option<&Own>, args: &ImportArgs) -> Value {
     let server = |Server { found, standing, beside }: &Server| {
         let (state, differences) = match standing {
@@ -266,7 +276,9 @@ fn report(gathered: &Gathered, kept: &[String], own: Option<&Own>, args: &Import
             Standing::Differs(differences) => ("differs", &differences[..]),
         };
         let mut settings = found.settings();
-        redact_json(&mut settings);
+        if !found.is_strangers {
+            redact_json(&mut settings);
+        }
         json!({
             "name": found.name,
             "called": found.called,

@@ -12,7 +12,7 @@ use gladhand_hub::{Listed, Mount, Provider, Settling};
 
 use super::within::Within;
 use crate::commands::sign_in;
-use crate::config::{Config, UpstreamConfig, env};
+use crate::config::{Config, Origin, UpstreamConfig, env};
 use crate::providers::{AgentTools, RepositoryTools, Toolbox, Unavailable};
 use crate::upstream::{Arriving, Bearer, Eras, Options, Target};
 use crate::upstream_provider::{self, ConnectionBudget, Spec, UpstreamProvider, memory};
@@ -222,7 +222,9 @@ pub(in crate::commands) fn reach(
     let target = config.target()?;
     // What is wrong with a file was said when the configuration was read.
     let roots = config.roots().unwrap_or_default();
+    let is_of_project = config.origin == Origin::Project;
     let authorizer = match (&config.bearer, &target) {
+        (Some(bearer), _) if is_of_project => Some(Arc::new(Bearer::of_project(bearer.0.clone())) as _),
         (Some(bearer), _) => Some(Arc::new(Bearer::new(bearer.0.clone())) as _),
         (None, Target::Url(url)) if config.auth.is_some() => {
             sign_in::authorizer_for_nobody(url, &roots).map(|authorizer| Arc::new(authorizer) as _)
@@ -245,6 +247,7 @@ pub(in crate::commands) fn reach(
         agent_id: config.agent_id.clone(),
         hidden: env::never_passed_on(),
         surroundings,
+        masked: !is_of_project,
         eras: memory.eras.clone(),
         ..Options::default()
     };

@@ -71,6 +71,11 @@ impl Bearer {
         Self(token)
     }
 
+    /// The same for a token of a project file, which is masked in no message: its author would choose what is masked.
+    pub(crate) fn of_project(token: Secret) -> Self {
+        Self(token)
+    }
+
     /// The value of the header; none if the token cannot be one.
     fn header(&self) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0.expose())).ok()?;
