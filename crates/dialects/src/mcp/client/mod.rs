@@ -36,7 +36,7 @@ use behalf::Behalf;
 use headers::Facts;
 use listening::Listening;
 use pages::Turned;
-use questions::Asker;
+use questions::Open;
 use rounds::Round;
 use tasks::Poll;
 use visits::Visit;
@@ -76,7 +76,7 @@ pub(super) struct McpClient {
     requests: HashMap<u64, Sent>,
     next_id: u64,
     /// What the upstream asks and nobody has answered yet.
-    questions: BTreeMap<QuestionId, Asker>,
+    questions: BTreeMap<QuestionId, Open>,
     next_question: u64,
     /// Calls that wait for answers of ours.
     rounds: HashMap<CallId, Round>,

@@ -3,22 +3,31 @@
 use std::time::Duration;
 
 use gladhand_core::negotiation::{Closed, Side};
-use gladhand_core::operations::{Answered, CallId, Failure, FailureKind, Question, QuestionId, QuestionKind};
+use gladhand_core::operations::{Answered, CallId, Failure, FailureKind, Party, Question, QuestionId, QuestionKind};
 use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::rpc::{self, Error, code};
 use gladhand_core::wire::{Id, Members, pick};
 
-use super::work::Work;
+use super::work::{Sent, Work};
 use super::{McpClient, our_id};
 use crate::breach::QUESTION_NOT_AGREED;
 use crate::mcp::{conversation, errors, ids};
+use crate::shares::Bound;
 use crate::side::{Event, Heard, Lane, Unagreed};
 
-/// How many questions may be open at once.
-pub(super) const MAX_QUESTIONS: usize = 256;
+/// How many questions may be open at once, over all callers.
+const MAX_QUESTIONS: usize = 256;
 
 /// The code for a person who does not let a model answer.
 const REJECTED: i32 = -1;
+
+/// A question that nobody has answered yet.
+#[derive(Debug)]
+pub(super) struct Open {
+    asker: Asker,
+    /// Whose share it takes: that of the caller who is asked.
+    party: Option<Party>,
+}
 
 /// Who waits for an answer.
 #[derive(Debug)]
@@ -57,9 +66,9 @@ impl McpClient {
                 Unagreed::Passes => Event::Passed(QUESTION_NOT_AGREED),
             });
         }
-        match self.question(method, params) {
+        let call = self.call_on(lane);
+        match self.question(method, params, call) {
             Ok(question) => {
-                let call = self.call_on(lane);
                 self.pass_on(Asker::Request(id, question.kind), call, question, heard);
             }
             Err(error) => rpc::error(&mut heard.wire, Some(&id), &error),
@@ -67,7 +76,12 @@ impl McpClient {
     }
 
     /// The question that a request is, or the error that answers it.
-    fn question(&self, method: &str, params: Option<&RawValue>) -> Result<Question, Error<'static>> {
+    fn question(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+        call: Option<CallId>,
+    ) -> Result<Question, Error<'static>> {
         let (Some(kind), Some(in_force)) = (kind_of(method), self.in_force()) else {
             return Err(errors::method_not_found(method));
         };
@@ -80,7 +94,7 @@ impl McpClient {
         if let Some(objection) = self.objection(None, kind, &params) {
             return Err(errors::invalid_params(objection));
         }
-        if self.questions.len() >= MAX_QUESTIONS {
+        if !self.may_ask(1, self.party_of(call)) {
             return Err(errors::busy("questions at once"));
         }
         Ok(Question { key: None, kind, params })
@@ -112,8 +126,23 @@ impl McpClient {
     pub(super) fn pass_on(&mut self, asker: Asker, call: Option<CallId>, question: Question, heard: &mut Heard) {
         self.next_question += 1;
         let id = QuestionId(self.next_question);
-        self.questions.insert(id, asker);
+        self.questions.insert(id, Open { asker, party: self.party_of(call) });
         heard.events.push(Event::Asked(id, call, question));
+    }
+
+    /// Whether so many more questions may be put to a party, which gets no more than its share.
+    pub(super) fn may_ask(&self, more: usize, party: Option<Party>) -> bool {
+        let bound = Bound { most: MAX_QUESTIONS, taken: self.questions.len() };
+        bound.admits(more, party, |party| self.questions.values().filter(|open| open.party == Some(party)).count())
+    }
+
+    /// The party of a call that is under way.
+    fn party_of(&self, call: Option<CallId>) -> Option<Party> {
+        let call = call?;
+        let waiting = self.rounds.get(&call).map(|round| &round.work);
+        let waiting = waiting.or_else(|| self.visits.get(&call).map(|visit| &visit.work)).map(|work| &**work);
+        let mut sent = self.requests.values().filter_map(Sent::work);
+        waiting.or_else(|| sent.find(|work| work.call == call))?.party
     }
 
     /// An answer of ours. A question that was taken back has none.
@@ -124,7 +153,7 @@ impl McpClient {
         now: Duration,
         heard: &mut Heard,
     ) {
-        match self.questions.remove(&question) {
+        match self.questions.remove(&question).map(|open| open.asker) {
             Some(Asker::Request(id, kind)) => respond(&id, kind, answered, heard),
             Some(Asker::Round(call, key, kind)) => self.round_answered(call, &key, kind, answered, heard),
             Some(Asker::Page(call, id)) => self.page_answered(call, &id, answered, now, heard),
@@ -134,8 +163,8 @@ impl McpClient {
 
     /// What is asked on behalf of a call need not be answered any more.
     pub(super) fn unask(&mut self, call: CallId, heard: &mut Heard) {
-        self.questions.retain(|question, asker| {
-            let is_of_call = matches!(asker, Asker::Round(asked, ..) | Asker::Page(asked, _) if *asked == call);
+        self.questions.retain(|question, open| {
+            let is_of_call = matches!(&open.asker, Asker::Round(asked, ..) | Asker::Page(asked, _) if *asked == call);
             if is_of_call {
                 heard.events.push(Event::Unasked(*question));
             }
@@ -149,7 +178,7 @@ impl McpClient {
         let asked = id.and_then(|id| {
             let is_it =
                 |asker: &Asker| matches!(asker, Asker::Request(asked, _) if ids::is_same(asked.as_json(), id.get()));
-            self.questions.iter().find(|(_, asker)| is_it(asker)).map(|(question, _)| *question)
+            self.questions.iter().find(|(_, open)| is_it(&open.asker)).map(|(question, _)| *question)
         });
         if let Some(question) = asked {
             self.questions.remove(&question);
