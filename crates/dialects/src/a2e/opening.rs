@@ -17,6 +17,11 @@ use crate::side::{Menu, Pass, ServerSetup};
 /// Unknown names are remembered only to explain themselves later, so a few are enough.
 const MOST_UNKNOWN_NAMES: usize = 32;
 
+/// The longest version, id of an agent and token, in bytes: a session keeps them.
+const LONGEST_VERSION: usize = 128;
+const LONGEST_AGENT_ID: usize = 1024;
+const LONGEST_TOKEN: usize = 8 * 1024;
+
 /// A `handshake/req` whose fields are sound.
 #[derive(Debug)]
 pub(super) struct HandshakeRequest<'a> {
@@ -31,10 +36,11 @@ impl<'a> HandshakeRequest<'a> {
     pub(super) fn read(members: &Members<'a>) -> Result<Self, Vec<(String, String)>> {
         let mut fields = Fields::of(members);
         let version = fields.envelope();
+        fields.at_most("version", version.as_deref().unwrap_or_default(), LONGEST_VERSION);
         let request = Self {
-            agent_id: fields.text("agent_id"),
+            agent_id: fields.short_text("agent_id", LONGEST_AGENT_ID),
             agent_caps: fields.texts("agent_caps"),
-            auth_token: Secret::new(fields.text("auth_token")),
+            auth_token: Secret::new(fields.short_text("auth_token", LONGEST_TOKEN)),
             version,
         };
         fields.finish().map(|()| request)
