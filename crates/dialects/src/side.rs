@@ -57,6 +57,9 @@ pub const TASKS_EXTENSION: &str = "extensions.io.modelcontextprotocol/tasks";
 /// Capabilities of a client with their settings, in the words that all dialects share.
 pub type Declared = Vec<(Capability, Option<Box<RawValue>>)>;
 
+/// Settings of a server's capability that are only shown to people are kept up to this many bytes.
+pub(crate) const LONGEST_SETTINGS: usize = 4 * 1024;
+
 /// How sure a dialect is that a first line is its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Claim {

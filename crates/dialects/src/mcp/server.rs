@@ -30,6 +30,7 @@ use super::tasks::Tasks;
 use super::watches::Watches;
 use crate::ambient::{Ambient, Party};
 use crate::side::{Action, Lane, Menu, Output, Server, ServerSetup, Stop};
+use crate::storage::Place;
 
 /// Our side towards a downstream.
 ///
@@ -69,6 +70,8 @@ pub(super) struct Session {
     pub(super) in_force: Arc<InForce>,
     /// From which level on log messages are wanted; `None`: the client has not said it, and gets all that are sent.
     pub(super) level: Option<Level>,
+    /// What the agreement takes of the memory that sessions share, if it is large.
+    pub(super) _place: Option<Box<dyn Place>>,
 }
 
 /// A request on its way through.

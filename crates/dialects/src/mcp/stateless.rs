@@ -24,7 +24,7 @@ const MAX_REMEMBERED: usize = 4096;
 /// How many openings are remembered: over HTTP many clients share one server side.
 const MOST_REMEMBERED: usize = 16;
 
-/// How many bytes of them, unless a single one has more.
+/// How many bytes of them. An opening that has more by itself is not remembered.
 const MOST_BYTES: usize = 256 * 1024;
 
 /// The openings that the last requests carried.
@@ -98,9 +98,11 @@ impl Stateless {
             log_level,
             in_force: Arc::clone(&in_force),
         };
-        self.known.insert(0, known);
-        self.known.truncate(MOST_REMEMBERED);
-        while self.known.len() > 1 && self.known.iter().map(Remembered::bytes).sum::<usize>() > MOST_BYTES {
+        if known.bytes() <= MOST_BYTES {
+            self.known.insert(0, known);
+            self.known.truncate(MOST_REMEMBERED);
+        }
+        while self.known.iter().map(Remembered::bytes).sum::<usize>() > MOST_BYTES {
             self.known.pop();
         }
         Ok(Judged { in_force, log_level, is_new: true })
@@ -153,7 +155,7 @@ fn negotiate(
     client_info: Option<&RawValue>,
     setup: &ServerSetup,
 ) -> Result<InForce, rpc::Error<'static>> {
-    let too_many = |_| errors::bad_meta(meta::CLIENT_CAPABILITIES, "at most 256 capabilities");
+    let too_many = |_| errors::bad_meta(meta::CLIENT_CAPABILITIES, "at most 256 capabilities and 65536 bytes");
     let members = Members::of(declared).unwrap_or_default();
     let provides = capabilities::declared(Side::Client, &members).map_err(too_many)?;
     let peer = capabilities::peer(client_info, capabilities::CLIENT_DESCRIPTION);

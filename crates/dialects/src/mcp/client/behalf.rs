@@ -19,6 +19,9 @@ use crate::side::{self, Heard, TASKS_EXTENSION, is_passed_on};
 /// How many of those are remembered on whose behalf calls were made: many callers share one way.
 const MOST_REMEMBERED: usize = 64;
 
+/// How many bytes of them.
+const MOST_BYTES: usize = 1024 * 1024;
+
 /// Somebody on whose behalf calls are made.
 #[derive(Debug)]
 pub(super) struct Behalf {
@@ -31,6 +34,10 @@ impl Behalf {
     /// What every request for it carries in `_meta`, without the braces.
     pub(super) fn envelope(&self) -> &str {
         &self.envelope
+    }
+
+    fn bytes(&self) -> usize {
+        self.agreement.client_weight() + self.envelope.len()
     }
 }
 
@@ -64,10 +71,12 @@ impl McpClient {
         let unnamed = (!agreement.per_request && agreement.allows(Side::Server, "logging")).then_some(Level::Info);
         let envelope = envelope(self.revision, peer, &declaration, log_level.or(unnamed));
         let behalf = Arc::new(Behalf { agreement: Arc::clone(agreement), log_level, envelope });
-        if self.behalves.len() == MOST_REMEMBERED {
-            self.behalves.pop_front();
-        }
         self.behalves.push_back(Arc::clone(&behalf));
+        let mut bytes: usize = self.behalves.iter().map(|known| known.bytes()).sum();
+        while self.behalves.len() > MOST_REMEMBERED || bytes > MOST_BYTES {
+            let Some(oldest) = self.behalves.pop_front() else { break };
+            bytes -= oldest.bytes();
+        }
         Some(behalf)
     }
 
@@ -140,6 +149,30 @@ pub(super) fn client_info(peer: &Peer) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_remembered_of_callers_has_a_bound_of_bytes() {
+        use crate::mcp::capabilities::{InForce, STATELESS_RULES, declared};
+        use gladhand_core::negotiation::Offer;
+        let version = Revision::STATELESS[0].as_str();
+        let mut client = McpClient::new(crate::testing::client_setup(version));
+        let text = format!(r#"{{"experimental":{{"a":{{"b":"{}"}}}}}}"#, "x".repeat(30_000));
+        let mut remembered = |declaration: &str| {
+            let provides = declared(Side::Client, &Members::parse(declaration).unwrap()).unwrap();
+            let caller = Offer { provides, ..Offer::new(Peer::new("c", "1"), [version]) };
+            let server = Offer::new(Peer::new("s", "1"), [version]);
+            let agreement = InForce::between(&STATELESS_RULES, &caller, &server).unwrap().agreement;
+            let behalf = client.on_behalf(&agreement, None).unwrap();
+            assert!(behalf.envelope().contains("experimental"));
+            (client.behalves.len(), client.behalves.iter().map(|known| known.bytes()).sum::<usize>())
+        };
+        for _ in 0..100 {
+            let (count, bytes) = remembered(&text);
+            assert!(count > 0 && bytes <= MOST_BYTES, "{count} {bytes}");
+        }
+        let small = (0..100).map(|_| remembered(r#"{"experimental":{"a":{}}}"#)).last();
+        assert!(small.is_some_and(|(count, _)| count == MOST_REMEMBERED), "{small:?}");
+    }
 
     #[test]
     fn a_client_without_a_version_is_described_with_an_empty_one() {
