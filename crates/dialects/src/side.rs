@@ -59,6 +59,9 @@ pub const TASKS_EXTENSION: &str = "extensions.io.modelcontextprotocol/tasks";
 /// Capabilities of a client with their settings, in the names that all dialects share.
 pub type Declared = Vec<(Capability, Option<Box<RawValue>>)>;
 
+/// Maximum size in bytes of a server's capability settings that are only displayed.
+pub(crate) const MAX_SETTINGS_BYTES: usize = 4 * 1024;
+
 /// How certain a dialect is that a first line belongs to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Claim {

@@ -490,6 +490,18 @@ fn a_client_reports_why_the_opening_failed() {
 }
 
 #[test]
+fn long_settings_of_a_server_are_not_kept() {
+    let (long, mut client) = ("x".repeat(10_000), Alone::new());
+    client.step(|client, ambient, heard| client.open(ambient, heard));
+    let events = client.hear(&format!(
+        r#"{{"jsonrpc":"2.0","id":1,"result":{{"protocol_version":"1.0.0","capabilities":{{"events":"{long}"}},"methods":["{long}"]}}}}"#
+    ));
+    let [Event::Opened(agreement)] = &events[..] else { panic!("{events:?}") };
+    let term = agreement.term(Side::Server, "events").unwrap();
+    assert!(term.settings.is_none() && agreement.allows(Side::Server, "events"));
+}
+
+#[test]
 fn every_call_of_a_client_ends_exactly_once() {
     let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocol_version":"1.0.0","server_name":"loaf","capabilities":{"events":true,"image_inputs":["path"]},"methods":["tools.call"]}}"#;
     let mut client = Alone::new();

@@ -150,6 +150,18 @@ impl Agreement {
         self.term(owner, capability).is_some_and(|term| term.verdict == Verdict::Agreed)
     }
 
+    /// The approximate size of the client's declarations in bytes.
+    pub fn client_weight(&self) -> usize {
+        let of_term = |term: &Term| {
+            let settings = term.settings.as_ref().map_or(0, |settings| settings.get().len());
+            size_of::<Term>() + term.capability.0.len() + settings
+        };
+        let terms = self.terms.iter().filter(|term| term.owner == Side::Client);
+        let Peer { name, version, .. } = &self.client;
+        let description = self.client.description().map_or(0, str::len);
+        terms.map(of_term).sum::<usize>() + name.len() + version.len() + description
+    }
+
     /// The term for a capability of `owner`, in force or not.
     pub fn term(&self, owner: Side, capability: &str) -> Option<&Term> {
         self.terms.iter().find(|term| term.owner == owner && term.capability.0 == capability)

@@ -8,12 +8,12 @@ use std::borrow::Cow;
 use gladhand_core::negotiation::{Agreement, Capability, Minimum, Offer, Peer, Refusal, Wants, agree};
 use gladhand_core::operations::{Failure, FailureKind, Level, Log, Notice, Progress};
 use gladhand_core::wire::json::Kind;
-use gladhand_core::wire::{Members, RawValue, json};
+use gladhand_core::wire::{Id, Members, RawValue, json};
 
 use super::capabilities::{self, VERSION};
 use super::errors;
 use super::fields::{integer_of, text_of};
-use crate::side::ClientSetup;
+use crate::side::{ClientSetup, MAX_SETTINGS_BYTES};
 
 /// Maximum number of unknown capability names that are kept. They are only displayed.
 const MAX_UNKNOWN_NAMES: usize = 32;
@@ -42,6 +42,7 @@ pub(super) fn read_handshake(members: &Members<'_>, setup: &ClientSetup) -> Resu
         Some(_) => return Err(misbehaved("`ok` is not a boolean")),
     }
     let session = match members.raw("session_id") {
+        Some(raw) if !Id::is_keepable(raw) => return Err(misbehaved("`session_id` is too long")),
         Some(raw) => Some(text_of(raw).ok_or_else(|| misbehaved("`session_id` is not a string"))?),
         None => None,
     };
@@ -86,7 +87,8 @@ fn read_grants(raw: Option<&RawValue>, host: &mut Offer) -> Result<(), &'static 
                 continue;
             }
         }
-        let settings = entry.some("metadata").filter(|raw| raw.get() != "{}").map(ToOwned::to_owned);
+        let is_kept = |raw: &&RawValue| raw.get() != "{}" && raw.get().len() <= MAX_SETTINGS_BYTES;
+        let settings = entry.some("metadata").filter(is_kept).map(ToOwned::to_owned);
         host.provides.insert(Capability::from_wire(name), settings);
     }
     Ok(())

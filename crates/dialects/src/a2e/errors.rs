@@ -8,6 +8,9 @@ use super::capabilities::TOOLS;
 use super::message::MessageWriter;
 use crate::ambient::Ambient;
 
+/// How many characters of an agent's words an error repeats.
+const MOST_SHOWN: usize = 100;
+
 pub(super) const TOO_MANY: &str = "too many requests";
 
 /// The error codes of capabilities other than tools (a2e §7.2).
@@ -80,7 +83,7 @@ impl ErrorBody {
     /// A type that is not in the registry. Agents look for the reference's exact message, because the reference host
     /// reports a missing capability as an unknown type.
     pub(super) fn unknown_type(name: &str) -> Self {
-        Self::parse(Undecodable::UnknownType, format!("Unknown type {name}"))
+        Self::parse(Undecodable::UnknownType, format!("Unknown type {}", shown(name)))
     }
 
     /// A line that cannot be read.
@@ -90,6 +93,7 @@ impl ErrorBody {
 
     /// A known type with missing fields, or fields of the wrong type.
     pub(super) fn fields(problems: &[(String, String)]) -> Self {
+        let problems: Vec<_> = problems.iter().map(|(path, problem)| (shown(path), shown(problem))).collect();
         let lines: Vec<_> = problems.iter().map(|(path, problem)| format!("{path}: {problem}")).collect();
         let fields: Vec<_> =
             problems.iter().map(|(path, problem)| serde_json::json!({"field": path, "problem": problem})).collect();
@@ -201,6 +205,11 @@ impl ErrorBody {
     fn new(code: &'static str, message: impl Into<String>, detail: &serde_json::Value) -> Self {
         Self { code, message: message.into(), detail: json::to_raw(detail), retryable: false, capability: "" }
     }
+}
+
+/// As much of an agent's words as an error repeats: the error is kept until the agent reads it.
+fn shown(words: &str) -> String {
+    words.chars().take(MOST_SHOWN).collect()
 }
 
 #[derive(serde::Serialize)]

@@ -29,6 +29,20 @@ impl<'m, 'a> Fields<'m, 'a> {
         self.optional_text(name).unwrap_or_default()
     }
 
+    /// A string of at most this many bytes, for data that is kept; empty by default.
+    pub(super) fn short_text(&mut self, name: &str, longest: usize) -> Cow<'a, str> {
+        let text = self.text(name);
+        self.at_most(name, &text, longest);
+        text
+    }
+
+    /// Reports a problem if a string has more bytes than this.
+    pub(super) fn at_most(&mut self, name: &str, text: &str, longest: usize) {
+        if text.len() > longest {
+            self.problem(name, format!("longer than {longest} bytes"));
+        }
+    }
+
     /// A string, if present.
     pub(super) fn optional_text(&mut self, name: &str) -> Option<Cow<'a, str>> {
         let raw = self.members.raw(name)?;

@@ -17,6 +17,11 @@ use crate::side::{Menu, Pass, ServerSetup};
 /// Maximum number of unknown names that are kept. They only serve for later explanations.
 const MAX_UNKNOWN_NAMES: usize = 32;
 
+/// Maximum sizes of the version, the agent id and the token in bytes. A session keeps them.
+const MAX_VERSION_BYTES: usize = 128;
+const MAX_AGENT_ID_BYTES: usize = 1024;
+const MAX_TOKEN_BYTES: usize = 8 * 1024;
+
 /// A `handshake/req` with valid fields.
 #[derive(Debug)]
 pub(super) struct HandshakeRequest<'a> {
@@ -31,10 +36,11 @@ impl<'a> HandshakeRequest<'a> {
     pub(super) fn read(members: &Members<'a>) -> Result<Self, Vec<(String, String)>> {
         let mut fields = Fields::of(members);
         let version = fields.envelope();
+        fields.at_most("version", version.as_deref().unwrap_or_default(), MAX_VERSION_BYTES);
         let request = Self {
-            agent_id: fields.text("agent_id"),
+            agent_id: fields.short_text("agent_id", MAX_AGENT_ID_BYTES),
             agent_caps: fields.texts("agent_caps"),
-            auth_token: Secret::new(fields.text("auth_token")),
+            auth_token: Secret::new(fields.short_text("auth_token", MAX_TOKEN_BYTES)),
             version,
         };
         fields.finish().map(|()| request)

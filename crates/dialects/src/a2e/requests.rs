@@ -79,10 +79,7 @@ pub(super) fn decode(text: &str) -> Result<Decoded<'_>, Rejected> {
     };
     match registry::find(&name) {
         Some(message) => Ok(Decoded { text, members, id, message }),
-        None => {
-            let shown: String = name.chars().take(100).collect();
-            Err(reject(id, ErrorBody::unknown_type(&shown)))
-        }
+        None => Err(reject(id, ErrorBody::unknown_type(&name))),
     }
 }
 

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::methods::{METHODS, Method};
 use super::params::Checked;
-use crate::side::{ClientSetup, ServerSetup};
+use crate::side::{ClientSetup, MAX_SETTINGS_BYTES, ServerSetup};
 
 /// Maximum number of a server's capabilities that are read.
 const MAX_CAPABILITIES: usize = 256;
@@ -161,10 +161,11 @@ pub(super) fn read_answer(setup: &ClientSetup, result: &RawValue) -> Result<(Agr
     let misbehaved = |problem: &str| Refusal::PeerMisbehaved { problem: problem.to_owned() };
     let result = Members::of(result).ok_or_else(|| misbehaved("the result of `rpc.handshake` is not an object"))?;
     let version = result.str("protocol_version").ok_or_else(|| misbehaved("`protocol_version` is not a string"))?;
-    let methods: BTreeSet<String> = result
+    let mut methods: BTreeSet<String> = result
         .raw("methods")
         .and_then(|raw| serde_json::from_str(raw.get()).ok())
         .ok_or_else(|| misbehaved("`methods` is not a list of strings"))?;
+    methods.retain(|name| METHODS.iter().any(|method| method.name == name));
     let peer = match result.object("implementation") {
         Some(own) => Peer::new(
             own.str("name").unwrap_or_default().into_owned(),
@@ -177,6 +178,7 @@ pub(super) fn read_answer(setup: &ClientSetup, result: &RawValue) -> Result<(Agr
         let settings = match (Kind::of(value), value.get()) {
             (_, "false" | "null" | "[]") => continue,
             (Kind::Bool, _) => None,
+            (_, text) if text.len() > MAX_SETTINGS_BYTES => None,
             _ => Some(value.to_owned()),
         };
         server.provides.insert(Capability::from_wire(name), settings);

@@ -22,6 +22,10 @@ const OPEN_MAPS: [&str; 2] = ["experimental", "extensions"];
 /// Maximum number of capabilities, including parts, that one side may declare.
 pub(super) const MAX_DECLARED: usize = 256;
 
+/// Maximum size of their names and settings in bytes. Settings of nested capabilities are kept, and count, once for each
+/// level.
+pub(super) const MAX_DECLARED_BYTES: usize = 64 * 1024;
+
 /// Maximum size of a client's self-description in bytes. It is kept for the whole session.
 pub(super) const CLIENT_DESCRIPTION: usize = 8 * 1024;
 
@@ -251,6 +255,7 @@ pub(super) fn declared(
     capabilities: &Members<'_>,
 ) -> Result<BTreeMap<Capability, Option<Box<RawValue>>>, TooMany> {
     let mut provides = BTreeMap::new();
+    let mut room = MAX_DECLARED_BYTES;
     for (key, value) in capabilities.iter() {
         // The last of two equal keys wins, also if it withdraws the capability.
         if provides.contains_key(&Capability::from_wire(key)) {
@@ -261,7 +266,7 @@ pub(super) fn declared(
         }
         let known = CAPABILITIES.iter().any(|known| known.owner == owner && known.name == key);
         let depth = if OPEN_MAPS.contains(&key) { 1 } else { MAX_DEPTH };
-        add(&mut provides, key.to_owned(), value, if known { depth } else { 0 })?;
+        add(&mut provides, key.to_owned(), value, if known { depth } else { 0 }, &mut room)?;
     }
     Ok(provides)
 }
@@ -271,15 +276,17 @@ fn add(
     name: String,
     value: &RawValue,
     depth: usize,
+    room: &mut usize,
 ) -> Result<(), TooMany> {
     if provides.len() >= MAX_DECLARED {
         return Err(TooMany);
     }
+    *room = room.checked_sub(name.len() + value.get().len()).ok_or(TooMany)?;
     let parts = if depth == 0 { None } else { Members::of(value) };
     for (key, part) in parts.iter().flat_map(Members::iter) {
         let is_flag = matches!(Kind::of(part), Kind::Object) || part.get() == "true";
         if is_flag {
-            add(provides, format!("{name}.{key}"), part, depth - 1)?;
+            add(provides, format!("{name}.{key}"), part, depth - 1, room)?;
         }
     }
     // `{}` and `true` contain no settings.

@@ -55,6 +55,28 @@ fn too_many_capabilities_are_refused() {
 }
 
 #[test]
+fn names_and_settings_have_a_bound_that_counts_every_copy_of_them() {
+    let read = |text: &str| {
+        let provides = declared(Side::Client, &Members::parse(text).unwrap())?;
+        let of_one = |(name, settings): (&Capability, &Option<Box<RawValue>>)| {
+            name.0.len() + settings.as_ref().map_or(0, |raw| raw.get().len())
+        };
+        Ok(provides.iter().map(of_one).sum::<usize>())
+    };
+    let blob = |bytes: usize| "x".repeat(bytes);
+    for (around, copies) in [(r#"{"x":{"a":"$"}}"#, 1), (r#"{"sampling":{"tools":{"x":{"y":{"z":"$"}}}}}"#, 4)] {
+        let with = |bytes| read(&around.replace('$', &blob(bytes)));
+        let kept = with(MAX_DECLARED_BYTES / copies - 100).unwrap();
+        assert!(kept <= MAX_DECLARED_BYTES && kept > MAX_DECLARED_BYTES - 1000, "{kept}: {around}");
+        assert_eq!(with(MAX_DECLARED_BYTES / copies), Err(TooMany), "{around}");
+    }
+    let long = format!(r#"{{"{}":{{}}}}"#, blob(MAX_DECLARED_BYTES));
+    assert_eq!(read(&long), Err(TooMany), "names count too");
+    let again = format!(r#"{{{}"x":{{}}}}"#, format!(r#""x":"{}","#, blob(10_000)).repeat(10));
+    assert_eq!(read(&again), Err(TooMany), "and so does what is taken back");
+}
+
+#[test]
 fn each_revision_defines_what_the_tables_say() {
     let defined = |version: &str, side| -> Vec<&str> {
         let known = CAPABILITIES.iter().filter(|known| known.owner == side && !known.name.contains('.'));

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use gladhand_core::negotiation::{Offer, Refusal, Side};
+use gladhand_core::negotiation::{Agreement, Offer, Refusal, Side};
 use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::{Members, rpc};
 
@@ -16,7 +16,11 @@ use super::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION};
 use super::revision::Revision;
 use super::server::{McpServer, Phase, Request, Session};
 use crate::side::{Action, FirstLine, Output};
+use crate::storage::Reservation;
 use gladhand_core::wire::pick;
+
+/// An agreement up to this size in bytes does not count towards the memory that sessions share.
+const SMALL_AGREEMENT: usize = 8 * 1024;
 
 impl McpServer {
     pub(super) fn initialize(&mut self, request: Request<'_>, out: &mut Output<'_>) {
@@ -25,13 +29,14 @@ impl McpServer {
         } else if matches!(self.phase, Phase::Open(_)) {
             errors::invalid_request("the session is already open; it cannot be initialized again")
         } else {
-            match read_offer(request.all_params()).and_then(|offer| self.negotiate(&offer)) {
-                Ok(in_force) => {
+            let agreed = read_offer(request.all_params()).and_then(|offer| self.negotiate(&offer));
+            match agreed.and_then(|in_force| Ok((self.reserve_for(&in_force.agreement)?, in_force))) {
+                Ok((place, in_force)) => {
                     out.go(request.to.route.lane);
                     self.render.initialize_result(&mut out.wire, &request.to.id, in_force.revision);
                     // The subscriptions of the previous session do not carry over.
                     self.watches.clear(out);
-                    let session = Session { in_force: Arc::new(in_force), level: None };
+                    let session = Session { in_force: Arc::new(in_force), level: None, _reservation: place };
                     self.phase = Phase::ExpectInitialized(session);
                     return;
                 }
@@ -60,6 +65,16 @@ impl McpServer {
         self.send_unreported_changes(out);
     }
 
+    /// Reserves memory that sessions share for an agreement. A small one needs none, because the number of sessions is bounded.
+    fn reserve_for(&self, agreement: &Agreement) -> Result<Option<Box<dyn Reservation>>, rpc::Error<'static>> {
+        let bytes = agreement.client_weight();
+        if bytes <= SMALL_AGREEMENT {
+            return Ok(None);
+        }
+        let mut place = self.setup.storage.reserve(None);
+        if place.resize(bytes) { Ok(Some(place)) } else { Err(errors::busy("sessions with large capabilities")) }
+    }
+
     fn negotiate(&self, client: &Offer) -> Result<InForce, rpc::Error<'static>> {
         let server = offer_of_menu(&self.setup.identity, &self.setup.menu, Revision::HANDSHAKE);
         InForce::between(&HANDSHAKE_RULES, client, &server)
@@ -83,7 +98,7 @@ fn read_offer(params: Option<&RawValue>) -> Result<Offer, rpc::Error<'static>> {
     }
     let peer = capabilities::peer(Some(info), capabilities::CLIENT_DESCRIPTION);
     let provides = capabilities::declared(Side::Client, &declared)
-        .map_err(|_| wrong("capabilities", "an object of at most 256 capabilities"))?;
+        .map_err(|_| wrong("capabilities", "an object of at most 256 capabilities and 65536 bytes"))?;
     Ok(Offer { provides, ..Offer::new(peer, [version]) })
 }
 

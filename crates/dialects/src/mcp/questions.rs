@@ -12,7 +12,8 @@ use super::capabilities::InForce;
 use super::pending::OutcomeRecipient;
 use super::phrasing;
 use super::server::{McpServer, Phase};
-use crate::ambient::Ambient;
+use crate::ambient::{Ambient, Party};
+use crate::shares::Bound;
 use crate::side::{Action, Lane, Output};
 
 /// Maximum number of open questions.
@@ -197,10 +198,19 @@ impl McpServer {
         if is_parking && asker.origin.is_none() {
             return Err(Failure::new(FailureKind::Unanswered, "this request cannot be answered with a question"));
         }
-        if self.questions.open.len() >= MAX_QUESTIONS || is_parking && !self.may_park(asker.party) {
+        if !self.may_ask(asker.party) || is_parking && !self.may_park(asker.party) {
             return Err(Failure::new(FailureKind::Busy, "too many questions are waiting for answers"));
         }
         Ok(params)
+    }
+
+    /// Whether a party may be asked one more question. It gets no more than its share.
+    fn may_ask(&self, party: Option<Party>) -> bool {
+        let bound = Bound { limit: MAX_QUESTIONS, used: self.questions.open.len() };
+        bound.admits(1, party, |party| {
+            let calls = self.questions.open.iter().filter_map(|open| self.pending.get(open.call?));
+            calls.filter(|call| call.party == Some(party)).count()
+        })
     }
 
     /// Sends the unsent questions of a call, if the session is open.

@@ -30,6 +30,7 @@ use super::tasks::Tasks;
 use super::watches::Watches;
 use crate::ambient::{Ambient, Party};
 use crate::side::{Action, Lane, Menu, Output, Server, ServerSetup, Stop};
+use crate::storage::Reservation;
 
 /// Our side towards a downstream.
 ///
@@ -69,6 +70,8 @@ pub(super) struct Session {
     pub(super) in_force: Arc<InForce>,
     /// The minimum level of log messages. `None`: the client has not set one, and gets all that are sent.
     pub(super) level: Option<Level>,
+    /// What the agreement takes of the memory that sessions share, if it is large.
+    pub(super) _reservation: Option<Box<dyn Reservation>>,
 }
 
 /// A request being processed.

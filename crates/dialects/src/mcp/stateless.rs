@@ -24,7 +24,7 @@ const MAX_CACHED_META_BYTES: usize = 4096;
 /// Maximum number of cached openings. Over HTTP, many clients share one server side.
 const MAX_CACHED: usize = 16;
 
-/// Maximum total size of cached openings in bytes, unless a single one is larger.
+/// Maximum total size of cached openings in bytes. A larger opening is not cached.
 const MAX_CACHED_BYTES: usize = 256 * 1024;
 
 /// The openings of the latest requests.
@@ -103,9 +103,11 @@ impl Stateless {
             log_level,
             in_force: Arc::clone(&in_force),
         };
-        self.known.insert(0, known);
-        self.known.truncate(MAX_CACHED);
-        while self.known.len() > 1 && self.known.iter().map(CachedOpening::bytes).sum::<usize>() > MAX_CACHED_BYTES {
+        if known.bytes() <= MAX_CACHED_BYTES {
+            self.known.insert(0, known);
+            self.known.truncate(MAX_CACHED);
+        }
+        while self.known.iter().map(CachedOpening::bytes).sum::<usize>() > MAX_CACHED_BYTES {
             self.known.pop();
         }
         Ok(Evaluated { in_force, log_level, is_new: true })
@@ -158,7 +160,7 @@ fn negotiate(
     client_info: Option<&RawValue>,
     setup: &ServerSetup,
 ) -> Result<InForce, rpc::Error<'static>> {
-    let too_many = |_| errors::bad_meta(meta::CLIENT_CAPABILITIES, "at most 256 capabilities");
+    let too_many = |_| errors::bad_meta(meta::CLIENT_CAPABILITIES, "at most 256 capabilities and 65536 bytes");
     let members = Members::of(declared).unwrap_or_default();
     let provides = capabilities::declared(Side::Client, &members).map_err(too_many)?;
     let peer = capabilities::peer(client_info, capabilities::CLIENT_DESCRIPTION);

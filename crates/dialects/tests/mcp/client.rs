@@ -320,6 +320,23 @@ fn every_refused_opening_has_a_reason() {
 }
 
 #[test]
+fn what_a_server_declares_has_a_bound() {
+    let declares = |bytes: usize| {
+        let mut hand = Hand::new(client_setup("2025-11-25"));
+        let blob = "x".repeat(bytes);
+        hand.hears(&initialized_with("2025-11-25", &format!(r#"{{"experimental":{{"a":{{"b":"{blob}"}}}}}}"#)));
+        hand.take_opening().map_err(|refusal| refusal.word())
+    };
+    assert!(declares(10_000).is_ok());
+    assert_eq!(declares(100_000).unwrap_err(), "peer_misbehaved");
+    let mut hand = Hand::new(client_setup("2025-11-25"));
+    let instructions = format!(r#""instructions":"{}","protocolVersion""#, "é".repeat(200_000));
+    hand.hears(&initialize_result("2025-11-25").replace(r#""protocolVersion""#, &instructions));
+    let kept = hand.take_opening().unwrap().instructions.clone().unwrap();
+    assert_eq!((kept.len(), kept.chars().all(|each| each == 'é')), (256 * 1024, true));
+}
+
+#[test]
 fn common_deviations_of_servers_are_tolerated() {
     let mut hand = Hand::new(client_setup("2025-11-25"));
     hand.take_sent();

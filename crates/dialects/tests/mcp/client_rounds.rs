@@ -1,10 +1,10 @@
 //! Tests of calls that a stateless server answers with questions.
 
 use gladhand_core::negotiation::Capability;
-use gladhand_core::operations::{CallId, Failure, FailureKind, Operation, QuestionKind, Reply};
+use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Operation, QuestionKind, Reply};
 use gladhand_core::wire::json;
 use gladhand_dialects::testing::{bare_call, client_setup};
-use gladhand_dialects::{ClientSetup, Event};
+use gladhand_dialects::{ClientSetup, Event, Party};
 
 use crate::client::{EVERYTHING, Hand, opened_with, result};
 use crate::*;
@@ -123,4 +123,25 @@ fn a_call_can_be_cancelled_while_it_waits_for_answers() {
     hand.cancels(1);
     assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::Cancelled);
     assert_eq!((hand.sent.len(), hand.events.len()), (0, 1), "there is no request to cancel");
+}
+
+#[test]
+fn callers_that_leave_questions_unanswered_keep_no_other_from_being_asked() {
+    let mut hand = asked();
+    let mut id = 1;
+    let mut is_asked = |hand: &mut Hand, party: u64| {
+        id += 1;
+        let mut call = Call::new(CallId(id), bare_call("t"));
+        call.terms.party = Some(Party(party));
+        hand.step(|client, ambient, heard| client.call(call, None, ambient, heard));
+        hand.hears(&input_required(id, &format!(r#""inputRequests":{{{ELICIT}}}"#)));
+        let is_asked = hand.is_open(id);
+        assert_eq!(hand.take_asked().len(), usize::from(is_asked));
+        is_asked
+    };
+    let shares = [1, 2, 3].map(|party| (0..1000).take_while(|_| is_asked(&mut hand, party)).count());
+    assert_eq!(shares, [128, 64, 32]);
+    // The calls of the first two parties are 2 to 130 and 131 to 195, those that were refused included.
+    hand.cancels(196);
+    assert!(is_asked(&mut hand, 3), "a call that ends gives its place back");
 }

@@ -263,3 +263,29 @@ fn answers_that_exceed_the_batch_storage_become_errors() {
         assert_eq!(server.door.held(), 0);
     }
 }
+
+/// An `initialize` whose capabilities have settings of so many bytes.
+fn initialize_with(bytes: usize) -> String {
+    let declared = format!(r#""capabilities":{{"experimental":{{"a":{{"b":"{}"}}}}}}"#, "x".repeat(bytes));
+    initialize("2025-11-25").replace(r#""capabilities":{}"#, &declared)
+}
+
+#[test]
+fn large_capabilities_of_clients_are_refused_and_all_that_are_kept_share_a_storage() {
+    let refused = only(server().line(&initialize_with(100_000)));
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("`capabilities`"), "{refused}");
+    let shelf = Shelf::of(100_000);
+    let server = || TestServer::pinned(&DIALECT, shelf.setup());
+    let mut first = opened(server(), "2025-11-25");
+    assert_eq!(shelf.taken(), 0, "what a usual client declares does not count");
+    let mut second = server();
+    assert!(only(second.line(&initialize_with(30_000)))["result"].is_object());
+    assert!(shelf.taken() > 60_000, "{}: kept for `experimental` and for `experimental.a`", shelf.taken());
+    let busy = only(server().line(&initialize_with(30_000)));
+    assert_eq!(busy["error"]["data"]["reason"], "busy", "{busy}");
+    assert_eq!(first.line(PING), [PONG]);
+    drop(second);
+    assert_eq!(shelf.taken(), 0);
+    assert!(only(server().line(&initialize_with(30_000)))["result"].is_object());
+}

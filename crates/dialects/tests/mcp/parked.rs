@@ -376,6 +376,18 @@ fn parked_calls_end_with_the_session() {
 }
 
 #[test]
+fn one_peer_of_many_cannot_ask_for_all_questions() {
+    let mut server = server().holding();
+    let mut asks = |party| {
+        server.party = Some(Party(party));
+        let id = delivered(&mut server, &call("1"));
+        server.ask(id, (0..1500).map(|at| (QuestionId(at), form())).collect());
+        1500 - server.answered.drain(..).filter(|(_, answered)| answered.is_err()).count()
+    };
+    assert_eq!([asks(1), asks(1), asks(2), asks(3)], [512, 0, 256, 128]);
+}
+
+#[test]
 fn one_peer_of_many_cannot_take_all_the_room() {
     let setup = ServerSetup { max_in_flight: 8, ..server_setup() };
     let mut server = TestServer::pinned(&DIALECT, setup).holding();

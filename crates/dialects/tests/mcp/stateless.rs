@@ -232,3 +232,28 @@ fn openings_of_several_clients_are_cached() {
         assert_eq!(server.opened.len(), 16, "round {round}");
     }
 }
+
+#[test]
+fn an_opening_that_is_too_large_is_refused_or_not_remembered() {
+    let meta = |capabilities: &str, about: usize| {
+        let info = format!(r#"{{"name":"t","version":"1","title":"{}"}}"#, "x".repeat(about));
+        with_meta(
+            "tools/call",
+            &format!(
+                r#"{{"{VERSION_KEY}":"2026-07-28","{CAPABILITIES_KEY}":{capabilities},"io.modelcontextprotocol/clientInfo":{info}}}"#
+            ),
+        )
+    };
+    let mut server = server();
+    let large = format!(r#"{{"experimental":{{"a":{{"b":"{}"}}}}}}"#, "x".repeat(100_000));
+    let refused = only(server.line(&meta(&large, 1)));
+    assert_eq!(refused["error"]["code"], -32602);
+    assert!(refused["error"]["message"].as_str().unwrap().contains(CAPABILITIES_KEY), "{refused}");
+    let mut opened = |about| {
+        assert!(only(server.line(&meta("{}", about)))["result"].is_object());
+        server.opened.len()
+    };
+    assert_eq!([opened(1), opened(1)], [1, 1], "a small one is remembered");
+    assert_eq!([opened(1_000_000), opened(1_000_000)], [2, 3], "a large one is not");
+    assert_eq!(opened(1), 3, "and costs the others nothing");
+}

@@ -274,3 +274,74 @@ fn what_was_kept_is_kept_again_when_there_is_room() {
     stage.pass(&[]);
     assert!(come_back(server, &[], &cut).is_some_and(|length| length > 1_000_000));
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_a_client_declares_has_a_bound_of_its_own_and_of_all_sessions() {
+    let stage = Stage::start(&format!("{BOUND}{TOKENS}"));
+    let (before, server) = (stage.memory(), &stage.server);
+    let open = |who: (&str, &str), bytes: usize| {
+        let capabilities = json!({"sampling": {"tools": {"x": {"y": {"z": "x".repeat(bytes)}}}}});
+        let client = json!({"name": "c", "version": "1"});
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": client});
+        let request = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+        let answer = server.connect().post(&[who], &request.to_string());
+        let answer: Value = serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error} in {answer:?}"));
+        answer["error"]["code"].as_i64()
+    };
+    assert!((0..5).all(|_| open(BOB, 15_000_000) == Some(-32602)));
+    let taken = (0..1000).take_while(|_| open(BOB, 15_000).is_none()).count();
+    assert!((100..200).contains(&taken), "{taken} sessions of about 60 KiB in 8 MiB");
+    assert!(open(BOB, 10).is_none(), "a usual client gets its session");
+    assert!((0..40).all(|_| open(ANN, 15_000).is_none()), "another principal gets its part");
+    until("memory is bounded", || stage.memory() < before + 60 * MIB);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn errors_for_agents_that_do_not_read_have_a_bound_of_all_sessions() {
+    let stage = Stage::start("[http]\nkept_bytes = 1048576\n");
+    let (before, server) = (stage.memory(), &stage.server);
+    let begin = || {
+        let opened = server.connect().ask("POST", "/session", &[], "");
+        opened.json()["session_id"].as_str().expect("an id").to_owned()
+    };
+    let send = |id: &str, message: &Value| {
+        server.connect().ask("POST", "/send", &[("X-Session-Id", id)], &message.to_string()).status
+    };
+    let hello = |field: &str, text: String| {
+        let mut hello = json!({"type": "handshake/req", "id": "h", "agent_id": "ann", "agent_caps": ["memory"]});
+        hello[field] = json!(text);
+        hello
+    };
+    // What a handshake says is kept up to a length.
+    for field in ["version", "agent_id", "auth_token"] {
+        assert_eq!(send(&begin(), &hello(field, format!("1.{}", "9".repeat(15_000_000)))), 200);
+    }
+    // An error repeats little of the message, and counts until it is read.
+    let long = json!({"type": "memory/init/req", "id": "m", "scope": {"k".repeat(15_000_000): 1}});
+    let many = json!({"type": "memory/init/req", "id": "x".repeat(4000), "scope": {"k".repeat(50_000): 1}});
+    let first = begin();
+    assert_eq!((send(&first, &hello("version", "1.0".to_owned())), send(&first, &long)), (200, 200));
+    let mut taken = 0;
+    let refused = (0..40).find_map(|_| {
+        let id = begin();
+        if send(&id, &hello("version", "1.0".to_owned())) != 200 {
+            return Some(id);
+        }
+        let sent = (0..100).take_while(|_| send(&id, &many) == 200).count();
+        taken += sent;
+        (sent < 10).then_some(id)
+    });
+    let refused = refused.expect("the bound is reached");
+    assert!((200..400).contains(&taken), "{taken} errors of about 4 KiB in 1 MiB");
+    assert_eq!(send(&refused, &json!({"type": "ping", "id": "p"})), 503);
+    until("memory is bounded", || stage.memory() < before + 60 * MIB);
+    // An agent that reads is served, and reading makes room.
+    let mut stream = server.connect();
+    stream.send("GET", "/stream", &[("X-Session-Id", &refused)], "");
+    assert_eq!(stream.head().status, 200);
+    assert_eq!(send(&refused, &json!({"type": "ping", "id": "p"})), 200);
+    let is_pong = |event: Option<crate::client::Event>| event.expect("a message").data.contains(r#""pong""#);
+    assert!((0..100).any(|_| is_pong(stream.event())));
+}

@@ -238,6 +238,19 @@ fn refusing_and_invalid_handshake_answers_are_distinguished() {
     for fields in garbage {
         assert_eq!(refused(fields).word(), "peer_misbehaved", "{fields}");
     }
+    assert_eq!(refused(&format!(r#""session_id":"{}""#, "s".repeat(5000))).word(), "peer_misbehaved");
+}
+
+#[test]
+fn long_metadata_of_a_grant_is_not_kept() {
+    let kept = |bytes: usize| {
+        let metadata = format!(r#"{{"about":"{}"}}"#, "x".repeat(bytes));
+        let grant = GRANT.replacen(r#""metadata":{}"#, &format!(r#""metadata":{metadata}"#), 1);
+        let agreement = opened(wanting(&["tools"]), &format!("{{{grant}}}")).unwrap();
+        let term = agreement.term(Side::Server, "tools").unwrap();
+        (term.verdict, term.settings.is_some())
+    };
+    assert_eq!((kept(10), kept(10_000)), ((Verdict::Agreed, true), (Verdict::Agreed, false)));
 }
 
 #[test]

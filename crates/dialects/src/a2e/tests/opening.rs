@@ -308,3 +308,39 @@ fn a_handshake_is_checked_against_the_current_passes() {
     assert_eq!(say(&mut server, PRESENTED)[0]["reason"], json!("auth_failed"));
     assert_eq!(say(&mut server, &PRESENTED.replace("k1", "k2"))[0]["ok"], json!(true));
 }
+
+#[test]
+fn what_a_session_keeps_of_its_handshake_has_a_bound() {
+    let hello = |field: &str, bytes: usize| {
+        let mut hello: Value = serde_json::from_str(HELLO).unwrap();
+        hello[field] = json!(format!("1.{}", "9".repeat(bytes)));
+        hello.to_string()
+    };
+    for (field, longest) in [("version", 128), ("agent_id", 1024), ("auth_token", 8192)] {
+        let mut server = holding(server_setup());
+        let answer = say(&mut server, &hello(field, longest));
+        assert_eq!(error_of(&answer[0]), ("h".into(), "parse_error".into(), "schema".into()), "{field}");
+        assert_eq!(answer[0]["message"], json!(format!("{field}: longer than {longest} bytes")));
+        assert_eq!(say(&mut server, &hello(field, longest - 2))[0]["ok"], json!(true), "{field}");
+    }
+}
+
+#[test]
+fn an_error_repeats_little_of_what_it_is_about() {
+    let setup = ServerSetup {
+        menu: crate::side::Menu { capabilities: vec!["memory"], ..server_setup().menu },
+        ..server_setup()
+    };
+    let mut server = holding(setup);
+    say(&mut server, &HELLO.replace("tools", "memory"));
+    let name = "\u{1f600}".repeat(100_000);
+    let wrong: Vec<_> = (0..100).map(|at| format!(r#""{at}{name}":1"#)).collect();
+    for line in [
+        format!(r#"{{"type":"memory/init/req","id":"m","scope":{{{}}}}}"#, wrong.join(",")),
+        format!(r#"{{"type":"{name}","id":"m"}}"#),
+    ] {
+        let lines = server.bytes(line.as_bytes());
+        assert!(lines[0].len() < 64 * 1024, "{}", lines[0].len());
+        assert_eq!(error_of(&body(&lines[0])).1, "parse_error");
+    }
+}

@@ -19,6 +19,9 @@ use crate::side::{self, Heard, TASKS_EXTENSION, is_passed_on};
 /// Maximum number of remembered callers. Many callers share one connection.
 const MAX_CALLER_ENVELOPES: usize = 64;
 
+/// Maximum total size of remembered callers in bytes.
+const MAX_CALLER_ENVELOPE_BYTES: usize = 1024 * 1024;
+
 /// A caller on whose behalf calls are made.
 #[derive(Debug)]
 pub(super) struct CallerEnvelope {
@@ -31,6 +34,10 @@ impl CallerEnvelope {
     /// The members of `_meta` in every request for this caller, without the braces.
     pub(super) fn envelope(&self) -> &str {
         &self.envelope
+    }
+
+    fn bytes(&self) -> usize {
+        self.agreement.client_weight() + self.envelope.len()
     }
 }
 
@@ -69,10 +76,12 @@ impl McpClient {
         let unnamed = (!agreement.per_request && agreement.allows(Side::Server, "logging")).then_some(Level::Info);
         let envelope = envelope(self.revision, peer, &declaration, log_level.or(unnamed));
         let behalf = Arc::new(CallerEnvelope { agreement: Arc::clone(agreement), log_level, envelope });
-        if self.caller_envelopes.len() == MAX_CALLER_ENVELOPES {
-            self.caller_envelopes.pop_front();
-        }
         self.caller_envelopes.push_back(Arc::clone(&behalf));
+        let mut bytes: usize = self.caller_envelopes.iter().map(|known| known.bytes()).sum();
+        while self.caller_envelopes.len() > MAX_CALLER_ENVELOPES || bytes > MAX_CALLER_ENVELOPE_BYTES {
+            let Some(oldest) = self.caller_envelopes.pop_front() else { break };
+            bytes -= oldest.bytes();
+        }
         Some(behalf)
     }
 
@@ -146,6 +155,30 @@ pub(super) fn client_info(peer: &Peer) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_remembered_of_callers_has_a_bound_of_bytes() {
+        use crate::mcp::capabilities::{InForce, STATELESS_RULES, declared};
+        use gladhand_core::negotiation::Offer;
+        let version = Revision::STATELESS[0].as_str();
+        let mut client = McpClient::new(crate::testing::client_setup(version));
+        let text = format!(r#"{{"experimental":{{"a":{{"b":"{}"}}}}}}"#, "x".repeat(30_000));
+        let mut remembered = |declaration: &str| {
+            let provides = declared(Side::Client, &Members::parse(declaration).unwrap()).unwrap();
+            let caller = Offer { provides, ..Offer::new(Peer::new("c", "1"), [version]) };
+            let server = Offer::new(Peer::new("s", "1"), [version]);
+            let agreement = InForce::between(&STATELESS_RULES, &caller, &server).unwrap().agreement;
+            let behalf = client.on_behalf(&agreement, None).unwrap();
+            assert!(behalf.envelope().contains("experimental"));
+            (client.caller_envelopes.len(), client.caller_envelopes.iter().map(|known| known.bytes()).sum::<usize>())
+        };
+        for _ in 0..100 {
+            let (count, bytes) = remembered(&text);
+            assert!(count > 0 && bytes <= MAX_CALLER_ENVELOPE_BYTES, "{count} {bytes}");
+        }
+        let small = (0..100).map(|_| remembered(r#"{"experimental":{"a":{}}}"#)).last();
+        assert!(small.is_some_and(|(count, _)| count == MAX_CALLER_ENVELOPES), "{small:?}");
+    }
 
     #[test]
     fn a_client_without_a_version_is_described_with_an_empty_one() {

@@ -36,7 +36,7 @@ use call_kind::{CallKind, ResultKind};
 use headers::ToolRequirements;
 use listening::Listening;
 use pages::PageResult;
-use questions::Asker;
+use questions::OpenQuestion;
 use rounds::Round;
 use tasks::Poll;
 use visits::Visit;
@@ -76,7 +76,7 @@ pub(super) struct McpClient {
     requests: HashMap<u64, Sent>,
     next_id: u64,
     /// Pending questions of the upstream.
-    questions: BTreeMap<QuestionId, Asker>,
+    questions: BTreeMap<QuestionId, OpenQuestion>,
     next_question: u64,
     /// Calls that wait for answers to the upstream's questions.
     rounds: HashMap<CallId, Round>,
@@ -221,14 +221,16 @@ impl McpClient {
         let misbehaved = |problem: &str| Refusal::PeerMisbehaved { problem: problem.to_owned() };
         let members = Members::of(declared).ok_or_else(|| misbehaved("`capabilities` is not an object"))?;
         let provides = capabilities::declared(Side::Server, &members)
-            .map_err(|_| misbehaved("`capabilities` declares more than 256 capabilities"))?;
+            .map_err(|_| misbehaved("`capabilities` declares more than 256 of them, or more than 65536 bytes"))?;
         let server = Offer {
             provides,
             ..Offer::new(capabilities::peer(server_info, capabilities::SERVER_DESCRIPTION), [version])
         };
         let mut in_force = InForce::between(rules, &self.offer, &server)?;
         if let Some(instructions) = instructions.and_then(json::string) {
-            Arc::make_mut(&mut in_force.agreement).instructions = Some(instructions.into_owned());
+            let mut instructions = instructions.into_owned();
+            instructions.truncate(instructions.floor_char_boundary(capabilities::SERVER_DESCRIPTION));
+            Arc::make_mut(&mut in_force.agreement).instructions = Some(instructions);
         }
         Ok(in_force)
     }

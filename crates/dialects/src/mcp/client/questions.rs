@@ -3,22 +3,31 @@
 use std::time::Duration;
 
 use gladhand_core::negotiation::{Closed, Side};
-use gladhand_core::operations::{Answered, CallId, Failure, FailureKind, Question, QuestionId, QuestionKind};
+use gladhand_core::operations::{Answered, CallId, Failure, FailureKind, Party, Question, QuestionId, QuestionKind};
 use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::rpc::{self, Error, code};
 use gladhand_core::wire::{Id, Members, pick};
 
-use super::work::Work;
+use super::work::{Sent, Work};
 use super::{McpClient, our_id};
 use crate::breach::QUESTION_NOT_AGREED;
 use crate::mcp::{conversation, errors, ids};
+use crate::shares::Bound;
 use crate::side::{Event, Heard, Lane, Unagreed};
 
-/// Maximum number of pending questions.
-pub(super) const MAX_QUESTIONS: usize = 256;
+/// Maximum number of pending questions over all callers.
+const MAX_QUESTIONS: usize = 256;
 
 /// The error code if a user does not allow a sampling request.
 const REJECTED: i32 = -1;
+
+/// A pending question.
+#[derive(Debug)]
+pub(super) struct OpenQuestion {
+    asker: Asker,
+    /// The party whose share it uses: that of the caller who is asked.
+    party: Option<Party>,
+}
 
 /// The recipient of an answer.
 #[derive(Debug)]
@@ -57,9 +66,9 @@ impl McpClient {
                 Unagreed::Passes => Event::Passed(QUESTION_NOT_AGREED),
             });
         }
-        match self.question(method, params) {
+        let call = self.call_on(lane);
+        match self.question(method, params, call) {
             Ok(question) => {
-                let call = self.call_on(lane);
                 self.pass_on(Asker::Request(id, question.kind), call, question, heard);
             }
             Err(error) => rpc::error(&mut heard.wire, Some(&id), &error),
@@ -67,7 +76,12 @@ impl McpClient {
     }
 
     /// The question in a request, or the error response.
-    fn question(&self, method: &str, params: Option<&RawValue>) -> Result<Question, Error<'static>> {
+    fn question(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+        call: Option<CallId>,
+    ) -> Result<Question, Error<'static>> {
         let (Some(kind), Some(in_force)) = (kind_of(method), self.in_force()) else {
             return Err(errors::method_not_found(method));
         };
@@ -80,7 +94,7 @@ impl McpClient {
         if let Some(objection) = self.objection(None, kind, &params) {
             return Err(errors::invalid_params(objection));
         }
-        if self.questions.len() >= MAX_QUESTIONS {
+        if !self.may_ask(1, self.party_of(call)) {
             return Err(errors::busy("questions at once"));
         }
         Ok(Question { key: None, kind, params })
@@ -111,8 +125,23 @@ impl McpClient {
     pub(super) fn pass_on(&mut self, asker: Asker, call: Option<CallId>, question: Question, heard: &mut Heard) {
         self.next_question += 1;
         let id = QuestionId(self.next_question);
-        self.questions.insert(id, asker);
+        self.questions.insert(id, OpenQuestion { asker, party: self.party_of(call) });
         heard.events.push(Event::Asked(id, call, question));
+    }
+
+    /// Whether a party may be asked this many more questions. It gets no more than its share.
+    pub(super) fn may_ask(&self, more: usize, party: Option<Party>) -> bool {
+        let bound = Bound { limit: MAX_QUESTIONS, used: self.questions.len() };
+        bound.admits(more, party, |party| self.questions.values().filter(|open| open.party == Some(party)).count())
+    }
+
+    /// The party of a running call.
+    fn party_of(&self, call: Option<CallId>) -> Option<Party> {
+        let call = call?;
+        let waiting = self.rounds.get(&call).map(|round| &round.work);
+        let waiting = waiting.or_else(|| self.visits.get(&call).map(|visit| &visit.work)).map(|work| &**work);
+        let mut sent = self.requests.values().filter_map(Sent::work);
+        waiting.or_else(|| sent.find(|work| work.call == call))?.party
     }
 
     /// Sends the answer to a question. A withdrawn question gets none.
@@ -123,7 +152,7 @@ impl McpClient {
         now: Duration,
         heard: &mut Heard,
     ) {
-        match self.questions.remove(&question) {
+        match self.questions.remove(&question).map(|open| open.asker) {
             Some(Asker::Request(id, kind)) => respond(&id, kind, answered, heard),
             Some(Asker::Round(call, key, kind)) => self.round_answered(call, &key, kind, answered, heard),
             Some(Asker::Page(call, id)) => self.page_answered(call, &id, answered, now, heard),
@@ -133,8 +162,8 @@ impl McpClient {
 
     /// Withdraws the questions of a call.
     pub(super) fn unask(&mut self, call: CallId, heard: &mut Heard) {
-        self.questions.retain(|question, asker| {
-            let is_of_call = matches!(asker, Asker::Round(asked, ..) | Asker::Page(asked, _) if *asked == call);
+        self.questions.retain(|question, open| {
+            let is_of_call = matches!(&open.asker, Asker::Round(asked, ..) | Asker::Page(asked, _) if *asked == call);
             if is_of_call {
                 heard.events.push(Event::Unasked(*question));
             }
@@ -148,7 +177,7 @@ impl McpClient {
         let asked = id.and_then(|id| {
             let is_it =
                 |asker: &Asker| matches!(asker, Asker::Request(asked, _) if ids::is_same(asked.as_json(), id.get()));
-            self.questions.iter().find(|(_, asker)| is_it(asker)).map(|(question, _)| *question)
+            self.questions.iter().find(|(_, open)| is_it(&open.asker)).map(|(question, _)| *question)
         });
         if let Some(question) = asked {
             self.questions.remove(&question);

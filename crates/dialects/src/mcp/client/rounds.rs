@@ -8,7 +8,7 @@ use gladhand_core::wire::Members;
 use gladhand_core::wire::json::{self, Kind, RawValue};
 
 use super::call_kind::CallKind;
-use super::questions::{Asker, MAX_QUESTIONS, kind_of};
+use super::questions::{Asker, kind_of};
 use super::results::upstream_error;
 use super::work::{Params, Sent, Work};
 use super::{McpClient, done};
@@ -54,7 +54,7 @@ impl McpClient {
 
     /// The questions in `inputRequests`. Fails if the session cannot answer one of them.
     pub(super) fn questions_of(&self, work: &Work, entries: &Members<'_>) -> Result<Vec<(String, Question)>, Failure> {
-        if entries.len() + self.questions.len() > MAX_QUESTIONS {
+        if !self.may_ask(entries.len(), work.party) {
             return Err(upstream_error("the upstream asks too many questions at once"));
         }
         let (mut questions, mut unanswerable) = (Vec::new(), Vec::new());

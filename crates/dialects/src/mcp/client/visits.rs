@@ -10,7 +10,7 @@ use gladhand_core::operations::{Answered, CallId, Failure, FailureKind, Question
 use gladhand_core::wire::{Members, RawValue};
 
 use super::McpClient;
-use super::questions::{Asker, MAX_QUESTIONS};
+use super::questions::Asker;
 use super::results;
 use super::rounds::MAX_ROUNDS;
 use super::work::{Sent, Work};
@@ -61,7 +61,7 @@ impl McpClient {
             return false;
         }
         let pages = pages(error);
-        let fits = pages.len() + self.questions.len() <= MAX_QUESTIONS && work.rounds < MAX_ROUNDS;
+        let fits = self.may_ask(pages.len(), work.party) && work.rounds < MAX_ROUNDS;
         fits && !pages.is_empty() && pages.iter().all(|page| id_of(page).is_some())
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use gladhand_core::operations::{Call, CallId, CompletionCall, CompletionOf, Operation};
+use gladhand_core::operations::{Call, CallId, CompletionCall, CompletionOf, Operation, Party};
 use gladhand_core::wire::json::{self, RawValue};
 use gladhand_core::wire::rpc;
 
@@ -25,6 +25,8 @@ pub(super) struct Work {
     pub(super) meta: String,
     /// The caller, if requests describe it.
     pub(super) behalf: Option<Arc<CallerEnvelope>>,
+    /// The party whose share it uses.
+    pub(super) party: Option<Party>,
     pub(super) wants_progress: bool,
     /// The id of its latest own request, which is its progress token.
     pub(super) token: Option<u64>,
@@ -149,6 +151,7 @@ impl Work {
             params: params.0,
             meta: call.terms.meta.as_deref().map(behalf::passed_on).unwrap_or_default(),
             behalf: None,
+            party: call.terms.party,
             wants_progress: call.terms.wants_progress,
             token: None,
             rounds: 0,

@@ -46,8 +46,11 @@ const SMALL_CALL: usize = 4 * 1024;
 /// So many calls of a session are few.
 const FEW_CALLS: usize = 16;
 
-/// Answers up to this size are not counted, and requests not for their party: there are many, and they are soon gone.
+/// Requests up to this size are not counted for their party: there are many, and they are soon gone.
 pub(super) const SMALL: usize = 64 * 1024;
+
+/// Answers up to this size are not counted. A connection has one of them at a time.
+const SMALL_ANSWER: usize = 4 * 1024;
 
 /// What all sessions of one server have in common.
 #[derive(Debug)]
@@ -174,7 +177,7 @@ impl Shared {
 
     /// An answer to a party that counts until it is written.
     pub(super) fn counted(&self, answer: Bytes, party: Party) -> Bytes {
-        if answer.len() <= SMALL {
+        if answer.len() <= SMALL_ANSWER {
             return answer;
         }
         let portion = self.unwritten.portion(party).with(answer.len());

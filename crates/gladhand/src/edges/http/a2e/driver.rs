@@ -16,7 +16,6 @@ use gladhand_hub::{Answer, Caller, SessionId, Work};
 use tokio::task::AbortHandle;
 
 use super::super::driver::poll_guarded;
-use super::super::shared::SMALL;
 use super::session::{AgentSession, Inner, Running, Settled};
 use crate::edges::session_log::SessionLog;
 use crate::edges::violations;
@@ -41,9 +40,15 @@ impl AgentSession {
         out.actions.into_iter().filter_map(|action| self.perform(inner, action)).collect()
     }
 
+    /// Whether our side may be given something to answer or to tell: there is room for it on the way to a reader, or in what
+    /// the party may keep for a reader that is away. Outcomes and events need not ask: they have counted before.
+    pub(super) fn may_speak(&self, inner: &Inner) -> bool {
+        inner.outlet.has_room() && (inner.outlet.is_read() || self.shared.kept.admits(self.who.party))
+    }
+
     /// A message that counts for the party while it waits: for a reader that is there, or for one that is away.
     fn counted(&self, message: Bytes, is_read: bool) -> Bytes {
-        if is_read || message.len() <= SMALL {
+        if is_read {
             self.shared.counted(message, self.who.party)
         } else {
             self.shared.kept_answer(message, self.who.party)

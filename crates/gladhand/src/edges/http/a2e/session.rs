@@ -164,7 +164,7 @@ impl AgentSession {
         if inner.closing.is_some() || inner.has_ended {
             return Sent::Deaf;
         }
-        let is_busy = !inner.outlet.has_room() || !inner.has_room_for(message.len());
+        let is_busy = !self.may_speak(&inner) || !inner.has_room_for(message.len());
         // An agent may stop something a few times, whatever it has not read.
         if is_busy && !(super::calls::stops_something(message) && inner.outlet.takes_stop()) {
             inner.count_under_way();
@@ -350,7 +350,7 @@ impl Inner {
 impl Caller for AgentSession {
     fn tell(&self, notice: Notice) {
         let mut inner = self.lock();
-        if inner.outlet.has_room() && !inner.has_ended {
+        if self.may_speak(&inner) && !inner.has_ended {
             inner.clock.tick();
             let errands = self.step(&mut inner, |door, ambient, out| door.notice(notice, ambient, out));
             self.follow_up(inner, errands);
@@ -382,7 +382,7 @@ impl Caller for AgentSession {
         if inner.has_ended {
             return;
         }
-        if !inner.outlet.has_room() {
+        if !self.may_speak(&inner) {
             let unread = || Failure::new(FailureKind::Busy, "the agent does not read its stream");
             // A task that does not wait any more needs no answer.
             questions.into_iter().for_each(|asking| drop(asking.answer.send(Err(unread()))));
