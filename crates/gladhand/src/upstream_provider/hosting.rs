@@ -156,7 +156,7 @@ impl Drop for Open {
 /// The host of a connection to an upstream: hears what belongs to no call.
 #[derive(Debug)]
 pub(super) struct WayHost {
-    /// Calls under connection, the newest last.
+    /// Running calls, the newest last.
     under_way: Mutex<Vec<Arc<CallHost>>>,
     /// The one session that this connection belongs to, once it is open; without one, nobody but callers can be asked.
     session: Option<Session>,
@@ -197,14 +197,14 @@ impl WayHost {
         Self { connection: connection.clone(), is_pooled, ..self }
     }
 
-    /// A call is under connection until the returned guard is dropped.
+    /// Marks a call as running until the returned guard is dropped.
     pub(super) fn begin(self: &Arc<Self>, call: &Arc<CallHost>) -> UnderWay {
         self.users.lock().unwrap_or_else(PoisonError::into_inner).add(&call.principal);
         self.lock().push(Arc::clone(call));
         UnderWay { host: Arc::clone(self), call: Arc::clone(call) }
     }
 
-    /// How many calls are under connection.
+    /// The number of running calls.
     pub(super) fn calls(&self) -> usize {
         self.lock().len()
     }
@@ -354,7 +354,7 @@ impl WayHost {
     }
 }
 
-/// A call that is under connection, as long as this is kept.
+/// A running call, until it is dropped.
 #[derive(Debug)]
 pub(super) struct UnderWay {
     host: Arc<WayHost>,
