@@ -563,16 +563,16 @@ impl Inner {
             }
             std::mem::replace(&mut *trouble, failure.cloned())
         };
-        // Of many clients, some may not be meant to know that there is such an upstream.
+        // With several clients, some may not be allowed to know that this upstream exists.
         let notifier = self.notifier.get().filter(|_| self.is_alone.get().is_some());
         if let (None, Some(failure), Some(notifier)) = (before, failure, notifier) {
             notifier.log(Log::new(Level::Warning, Some(self.spec.name.clone()), json::to_raw(&failure.message)));
         }
     }
 
-    /// The main connection is open: what is listed and watched must be asked for again.
+    /// The main connection is open: refresh the lists and renew the subscriptions.
     fn opened(&self, session: &Upstream) {
-        // It may be another program than before.
+        // The upstream may be a different program than before.
         self.is_stateless_only.store(false, Ordering::Relaxed);
         self.forget_viewers();
         self.stale.mark_new(Arc::downgrade(&self.main().0));
@@ -590,12 +590,12 @@ impl Inner {
             .collect()
     }
 
-    /// The sessions that are open, of all connections.
+    /// The open sessions of all connections.
     fn open_sessions(&self) -> Vec<Upstream> {
         self.all_connections().iter().filter_map(|connection| connection.session()).collect()
     }
 
-    /// Sees to it that what is known of the lists is what they are.
+    /// Starts the task that refreshes changed lists.
     fn keep(self: &Arc<Self>) {
         self.keeper.get_or_init(|| {
             let (this, stale) = (Arc::downgrade(self), Arc::clone(&self.stale));
@@ -611,15 +611,15 @@ impl Inner {
         });
     }
 
-    /// Asks for lists again, where they have changed, and returns how many entries they have.
+    /// Refreshes the changed lists, and returns how many entries they have.
     async fn refresh(self: &Arc<Self>, changed: &[List], connection: &Weak<UpstreamConnection>) -> Option<usize> {
         let connection = connection.upgrade()?;
-        // Of two at once, the later would show what the earlier has replaced.
+        // One refresh at a time: a slower earlier one could overwrite newer lists.
         let one_at_a_time = Arc::clone(&self.refreshing).lock_owned().await;
         let session = connection.session()?;
         let own =
             self.connections().own.iter().find(|(_, own)| Arc::ptr_eq(own, &connection)).map(|(session, _)| *session);
-        // The lists of a connection that is not everybody's may tell what one caller did there: others do not see them.
+        // Lists of a separate connection may reveal the actions of its caller, so other callers do not see them.
         let is_for_all = self.is_main(&connection);
         let viewer = if is_for_all { SessionId::NONE } else { own.unwrap_or(connection.kind) };
         if viewer == SessionId::NONE && !is_for_all {
@@ -648,7 +648,7 @@ impl Inner {
         let entries = lists.entries();
         let different = lists.different(before.as_deref());
         if is_for_all {
-            // A long list takes a while to be shown, and other calls are served on this thread.
+            // Publishing a long list takes time, and this thread also serves other calls.
             let this = Arc::clone(self);
             let show = move || {
                 this.show(lists, before, &different);
@@ -661,11 +661,11 @@ impl Inner {
         Some(entries)
     }
 
-    /// Shows lists to all who share the main connection.
+    /// Publishes lists to all callers that share the main connection.
     fn show(&self, lists: Arc<Lists>, before: Option<Arc<Lists>>, different: &[List]) {
         *self.lists.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&lists));
         let says_something_else = before.as_ref().is_none_or(|before| before.instructions != lists.instructions);
-        // A list that could not be had would be remembered as an empty one.
+        // A list that could not be fetched would be remembered as empty.
         let is_worth_it = lists.is_complete() && (says_something_else || !different.is_empty());
         if let Some(file) = self.spec.remembered_in.as_ref().filter(|_| is_worth_it) {
             memory::remember(file, &lists);
@@ -686,18 +686,18 @@ impl Inner {
         self.is_shown.send_replace(true);
     }
 
-    /// Waits until something is known of the lists, and the hub knows it.
+    /// Waits until the lists are known and published to the hub.
     async fn listed(&self) {
         let mut is_shown = self.is_shown.subscribe();
         let _ = tokio::time::timeout(SETTLING, is_shown.wait_for(|is_shown| *is_shown)).await;
     }
 }
 
-/// Lets the first look pass.
+/// Stays pending on the first poll.
 ///
-/// Whoever asked looks once whether the answer is here, and makes a task of what is not. The upstream's loop must be
-/// woken from that task: woken before it, the loop is taken over by another thread, which costs more than all the rest
-/// of a call.
+/// The caller polls once to see whether the response is ready, and spawns a task if it is not. The upstream's loop must
+/// be woken from that task. If it is woken earlier, another thread takes over the loop, which costs more than the rest
+/// of the call.
 async fn second_look() {
     let mut is_first = true;
     std::future::poll_fn(|cx| {
@@ -710,7 +710,7 @@ async fn second_look() {
     .await;
 }
 
-/// Who a caller without a session is: whom it has proved to be, and what it calls itself.
+/// The identity of a caller without a session: its principal, and its declared name and version.
 fn identity(errand: &Errand) -> String {
     let client = &errand.agreement.client;
     let principal = errand.terms.principal.as_deref().unwrap_or_default();
@@ -773,7 +773,7 @@ impl Provider for UpstreamProvider {
     }
 
     fn attach(&self, notifier: &ChangeNotifier) {
-        // The first hub is the only one.
+        // Only the first hub counts.
         let _ = self.inner.notifier.set(notifier.clone());
     }
 
