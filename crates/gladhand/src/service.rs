@@ -29,7 +29,7 @@ use crate::edges::stdio::{Input, Output};
 use crate::edges::violations;
 use crate::upstream_provider::UpstreamProvider;
 
-/// How long a session waits for upstreams of which nothing is known yet. What they have is then shown when they are open.
+/// How long a session waits for upstreams whose lists are unknown. Later, their lists are published once they are open.
 const FIRST_OPENING: Duration = Duration::from_secs(2);
 
 /// A hub, ready to be served.
@@ -47,18 +47,18 @@ pub struct Service {
     access: Arc<Access>,
     max_parallel: u32,
     limits: Limits,
-    /// How long the first session waits for upstreams of which nothing is known yet.
+    /// How long the first session waits for upstreams whose lists are unknown.
     opening_patience: Duration,
     in_front_of: Option<Arc<UpstreamProvider>>,
     alongside: Option<Work>,
-    /// A chore that can wait until the first moments are over.
+    /// A background job that runs after startup.
     chore: Option<fn()>,
     tools_may_change: bool,
     outlives_hang_ups: bool,
     shown_as: Option<Introduction>,
 }
 
-/// Something that goes on while we serve. In a mutex only because a service is shared between threads.
+/// A future that runs while the service does. The mutex only makes the service `Sync`.
 struct Work(Mutex<Pin<Box<dyn Future<Output = ()> + Send>>>);
 
 impl fmt::Debug for Work {
@@ -104,7 +104,7 @@ impl Service {
         self
     }
 
-    /// Gives the downstream's model a hint how to use what there is.
+    /// Sets the instructions for the client's model.
     pub fn instructions(self, instructions: impl Into<String>) -> Self {
         Self { instructions: Some(instructions.into()), ..self }
     }
@@ -115,12 +115,12 @@ impl Service {
         self
     }
 
-    /// Answers lists of what there is none of with an empty list in place of an error.
+    /// Returns an empty list instead of an error for list methods without entries.
     pub fn empty_lists(self, empty_lists: bool) -> Self {
         Self { empty_lists, ..self }
     }
 
-    /// Says for how long answers may be kept.
+    /// Sets how long clients may cache responses.
     pub fn cache(self, cache: CacheHints) -> Self {
         Self { cache, ..self }
     }
@@ -161,7 +161,7 @@ impl Service {
         Self { hub: self.hub.governed(governor), ..self }
     }
 
-    /// Counts what downstreams do against what was negotiated, and does about it what that says.
+    /// Counts violations by downstream clients, and enforces the rules that are configured.
     pub fn noting(self, violations: Arc<Violations>) -> Self {
         Self { hub: self.hub.noting(violations), ..self }
     }
@@ -171,7 +171,7 @@ impl Service {
         Self { limits, ..self }
     }
 
-    /// Stands in for one upstream: introduces itself as that, in its words.
+    /// Represents one upstream, with its identity and instructions.
     pub fn in_front_of(self, upstream: Arc<UpstreamProvider>) -> Self {
         Self { in_front_of: Some(upstream), ..self }
     }
@@ -192,17 +192,17 @@ impl Service {
         Self { alongside: Some(Work(Mutex::new(Box::pin(work)))), tools_may_change: true, ..self }
     }
 
-    /// Does not take SIGHUP for a reason to stop when it serves over HTTP: what goes on alongside has another use for it.
+    /// Does not stop on SIGHUP when serving over HTTP, because the background work uses that signal.
     pub fn outliving_hang_ups(self, outlives_hang_ups: bool) -> Self {
         Self { outlives_hang_ups, ..self }
     }
 
-    /// Does a chore once, on a thread of its own, after a second of serving: a start must not wait for it.
+    /// Runs a job once on a separate thread, after one second of serving, so that it does not delay the start.
     pub(crate) fn with_chore(self, chore: fn()) -> Self {
         Self { chore: Some(chore), ..self }
     }
 
-    /// Begins what is to be done alongside.
+    /// Starts the background work.
     fn begin_alongside(&mut self) {
         if let Some(chore) = self.chore.take() {
             tokio::spawn(async move {
@@ -235,7 +235,7 @@ impl Service {
             }
             ended
         });
-        // A thread may be stuck reading a terminal; nobody needs what it reads.
+        // A thread may be blocked reading a terminal. Its result is not needed.
         runtime.shutdown_background();
         ended
     }
@@ -245,7 +245,7 @@ impl Service {
     /// This thread accepts connections and serves them; others help it as there are more.
     pub fn serve_http(mut self, http: Http, listening: impl FnOnce(&[String])) -> io::Result<Ended> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        // What runs with another thread may be needed until the hub is closed.
+        // Work on another thread may be needed until the hub is closed.
         let (crew, _crew) = WorkerThreads::of_all_cores();
         let ended = runtime.block_on(async {
             self.begin_alongside();
@@ -270,7 +270,7 @@ impl Service {
                 tokio::select! {
                     biased;
                     stop = signals.next() => match first.take() {
-                        // The server waits for it, so somebody hears it.
+                        // The server is waiting for this value.
                         Some(first) => drop(first.send(stop)),
                         None => return Ok(Ended::AtOnce(signals::exit_status(stop))),
                     },
@@ -299,7 +299,7 @@ impl Service {
         let _ = tokio::time::timeout(self.opening_patience, opening).await;
     }
 
-    /// Whether somebody behind the hub, or who may come to be there, may ask the downstream something.
+    /// Whether a current or future provider may send requests to the client.
     pub(crate) fn may_ask(&self) -> bool {
         self.hub.features().questions || self.tools_may_change
     }
@@ -318,7 +318,7 @@ impl Service {
         }
     }
 
-    /// Who may come in, which may change while we serve.
+    /// The access rules, which may change while the service runs.
     pub fn access(&self) -> &Arc<Access> {
         &self.access
     }
@@ -328,11 +328,11 @@ impl Service {
         &self.limits
     }
 
-    /// Who we say we are.
+    /// The identity that we declare.
     pub(crate) fn identified(&self) -> Peer {
         let fronted = self.in_front_of.as_ref().and_then(|upstream| upstream.introduction());
         let fronted = fronted.and_then(|(peer, _)| {
-            // The whole description is judged at once.
+            // The invisible-character check covers the whole description.
             let whole = self.hub.invisible().json(json::to_raw(&peer)).ok()?;
             serde_json::from_str(whole.get()).ok()
         });
@@ -340,7 +340,7 @@ impl Service {
         fronted.filter(|peer| !peer.name.is_empty()).unwrap_or_else(|| self.identity.clone())
     }
 
-    /// How to use what there is, and what there is not although there should be.
+    /// The instructions for the client, including a note about each failed upstream.
     fn instructions_now(&self) -> Option<String> {
         let invisible = self.hub.invisible();
         let fronted = || {
@@ -349,7 +349,7 @@ impl Service {
         };
         let own = self.instructions.clone().or_else(fronted);
         let status = self.hub.status();
-        // Of many clients, some may not be meant to know that there is such an upstream.
+        // With several clients, some may not be allowed to know that this upstream exists.
         let is_told = self.hub.expects_one_session();
         let failed = status.upstreams.iter().filter(|upstream| is_told && upstream.state == "failed");
         let told = failed.map(|upstream| {
@@ -397,7 +397,7 @@ impl Service {
         }
     }
 
-    /// What a server side is made of that begins now.
+    /// The setup of a new server side.
     pub(crate) fn setup(&self, clock: &Clock) -> ServerSetup {
         ServerSetup {
             identity: self.identified(),

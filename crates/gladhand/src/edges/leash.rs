@@ -1,16 +1,18 @@
-//! The leash: a small process between us and each process that we start, to take along whatever that leaves behind.
+//! The leash: a small supervisor process between us and each process that we start. It ends everything that the process
+//! leaves behind.
 //!
-//! Who is killed outright ends nobody, and who made itself independent of its group and its parent cannot be found by
-//! either. So a process is started by a second copy of this program, which adopts what loses its parent below it (on
-//! Linux). When we say so, or when its connection to us closes because we are gone, it ends the process, the group of it,
-//! and everything that it has adopted, until nothing is left.
+//! If we are killed with SIGKILL, we cannot end our children. A process that left its group and its parent cannot be
+//! found through either. A second copy of this program therefore starts each process, and adopts orphans below it (on
+//! Linux). When we order it, or when its connection to us closes because we are gone, it ends the process, its group,
+//! and all adopted processes, until none is left.
 //!
-//! It hears one byte at a time: [`TERMINATE`] or [`KILL`]. It says [`READY`] before it starts anything. Then it says `p` and
-//! the id of the process once that is started, or `e` and the number of the error; then `x` and how it ended.
+//! The leash reads orders of one byte: [`TERMINATE`] or [`KILL`]. It writes [`READY`] before it starts anything. Then
+//! it writes `p` and the process id once the process is started, or `e` and the error number. Last, it writes `x` and
+//! the exit status.
 //!
-//! A process can kill or stop its own leash. On Linux we are a reaper too, so that what a dead leash held becomes a child of
-//! ours, and [`end_strays`] ends it. Each leash leads a session of its own, which what it holds can never leave for ours:
-//! that is how strays are told from programs that we started without a leash, such as a browser.
+//! A process can kill or stop its own leash. On Linux we are a subreaper too, so the children of a dead leash become
+//! our children, and [`end_strays`] ends them. Each leash leads a separate session, and its processes can never join
+//! ours. This distinguishes strays from programs that we started without a leash, such as a browser.
 
 use std::collections::HashSet;
 use std::io::{IoSliceMut, Read, Write};
@@ -29,34 +31,34 @@ use rustix::process::{Pid, Signal, WaitOptions, getpgid, kill_process, kill_proc
 
 use super::leashed::Kind;
 
-/// The word on our own command line that makes a leash of this program; the command to start follows it.
+/// The first argument that makes this program act as a leash. The command to start follows it.
 pub(super) const WORD: &str = "--leash";
 
-/// The same for a command whose channels are a terminal, which it is to lead.
+/// The same for a command that becomes the session leader of a terminal.
 pub(super) const TERMINAL_WORD: &str = "--leash-terminal";
 
-/// The first line that a leash says.
+/// The first line that a leash writes.
 pub(super) const READY: &str = "r";
 
-/// Tell everybody to leave.
+/// Order: send SIGTERM to all processes.
 pub(super) const TERMINATE: u8 = b't';
 
-/// End everything at once.
+/// Order: kill all processes immediately.
 pub(super) const KILL: u8 = b'k';
 
-/// How long whoever is told to leave may take once we are gone.
+/// How long processes may take to exit after SIGTERM once we are gone.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How long processes are killed that start others meanwhile.
+/// How long to keep killing processes that start others meanwhile.
 const LAST: Duration = Duration::from_secs(60);
 
-/// How often is looked who is still there: they may have started others meanwhile.
+/// How often to look for remaining processes, which may have started others meanwhile.
 const ROUND: Duration = Duration::from_millis(5);
 
 static ENABLED: OnceLock<()> = OnceLock::new();
 
-/// To be called first thing in a program that is `gladhand` itself: becomes a leash if that is what this process was
-/// started for, and otherwise puts all children from now on on one. Programs that embed the library have none.
+/// Must be called first in the `gladhand` binary. It turns this process into a leash if it was started as one.
+/// Otherwise, all later children get a leash. Programs that embed the library have no leash.
 pub fn enable() -> Option<ExitCode> {
     let mut words = std::env::args_os().skip(1);
     let kind = words.next().and_then(|word| match word.to_str() {
@@ -81,13 +83,13 @@ pub fn enable() -> Option<ExitCode> {
     None
 }
 
-/// The leashes of this process that were not waited for yet. While this is held, none is started.
+/// The leashes of this process that were not waited for yet. Holding this lock prevents new ones from starting.
 pub(super) fn leashes() -> MutexGuard<'static, HashSet<Pid>> {
     static LEASHES: LazyLock<Mutex<HashSet<Pid>>> = LazyLock::new(Mutex::default);
     LEASHES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends what leashes held that were killed, and returns when it is gone. Blocks.
+/// Ends the processes of killed leashes, and returns when they are gone. Blocks.
 pub(super) fn end_strays() {
     end_all(
         || {
@@ -97,10 +99,11 @@ pub(super) fn end_strays() {
             let strays = processes.iter().filter(|process| {
                 process.parent == Some(ours) && Some(process.session) != our_session && !leashes.contains(&process.id)
             });
-            // A process that ends as soon as it has started the next is seen only by what it leaves, so dead ones are found too.
+            // A process that exits right after starting the next one is visible only through its children. Include dead
+            // ones.
             let mut found: Vec<_> = strays.copied().collect();
             for process in found.iter_mut().filter(|process| process.is_dead) {
-                // The id of its group is no other's before it is waited for.
+                // The group id cannot be reused before the process is waited for.
                 if let Some(group) = process.group.take() {
                     let _ = kill_process_group(group, Signal::KILL);
                 }
@@ -133,7 +136,7 @@ fn leads_its_terminal(command: &mut Command) {
     }
 }
 
-/// Starts the command, and ends with the last process that comes of it.
+/// Starts the command, and exits with the last process that descends from it.
 fn hold(mut command: Command) -> std::io::Result<()> {
     // Ctrl-C is meant for the main process, which decides when the children end.
     rustix::process::setsid()?;
@@ -143,30 +146,30 @@ fn hold(mut command: Command) -> std::io::Result<()> {
     let [stdin, stdout, stderr] = receive_channels(&control)?;
     writeln!(control, "{READY}")?;
     let started = command.stdin(stdin).stdout(stdout).stderr(stderr).spawn();
-    // It holds the channels, and whoever is at their other ends must see them close with the process.
+    // The command holds the channels. The other ends must see them close when the process exits.
     drop(command);
     let process = match started {
         Ok(child) => i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::RANGE)?,
         Err(error) => return writeln!(control, "e{}", error.raw_os_error().unwrap_or_default()),
     };
-    // Whoever started us may have been killed meanwhile; then there is a process to end, and nobody to tell.
+    // If our parent was killed meanwhile, this write fails, but the process must still be ended.
     let _ = writeln!(control, "p{}", process.as_raw_nonzero());
     let (orders, has_left) = (control.try_clone()?, AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             obey(orders, process, &has_left);
-            // Whoever is left cannot be ended.
+            // The remaining processes cannot be ended.
             std::process::exit(0);
         });
         loop {
             match wait(WaitOptions::empty()) {
                 Ok(Some((left, status))) if left == process => {
                     has_left.store(true, Ordering::Relaxed);
-                    // We may be all that is left: nobody needs to know then.
+                    // The parent may be gone. The report is then not needed.
                     let _ = writeln!(control, "x{}", status.as_raw());
                 }
                 Ok(_) | Err(Errno::INTR) => {}
-                // Nobody is left, and what has been adopted would be here.
+                // No child is left, and adopted processes would be children too.
                 Err(_) if cfg!(target_os = "linux") => std::process::exit(0),
                 Err(_) => return Ok(()),
             }
@@ -174,15 +177,15 @@ fn hold(mut command: Command) -> std::io::Result<()> {
     })
 }
 
-/// Does as it is told, until everything is to be ended, and ends it.
+/// Executes orders until everything must end, and then ends it.
 fn obey(mut orders: UnixStream, process: Pid, has_left: &AtomicBool) {
     let signal = |signal| {
         let everybody = descendants();
-        // The group's id may belong to others once nobody is left in it. No such group: that is what we want.
+        // Once the group is empty, its id may be reused. An error "no such group" is the desired state.
         if !everybody.is_empty() || !has_left.load(Ordering::Relaxed) {
             let _ = kill_process_group(process, signal);
         }
-        // Who has left the group is told by itself.
+        // Processes outside the group get the signal individually.
         for one in everybody.into_iter().filter(|one| one.group != Some(process)) {
             let _ = kill_process(one.id, signal);
         }
@@ -203,7 +206,7 @@ fn obey(mut orders: UnixStream, process: Pid, has_left: &AtomicBool) {
     }
     signal(Signal::KILL);
     if cfg!(target_os = "linux") {
-        // Looking is no proof that nobody is left. `hold` ends this process when the kernel says so.
+        // An empty search does not prove that no process is left. `hold` exits when the kernel says so.
         end_all(descendants, usize::MAX);
         // A process that joined our own group can be killed with its successors only if we go with them.
         let _ = kill_process_group(rustix::process::getpid(), Signal::KILL);
@@ -218,7 +221,8 @@ fn end_all(find: impl Fn() -> Vec<Process>, enough: usize) {
     let our_group = getpgid(None).ok();
     while begun.elapsed() < LAST {
         let left = find();
-        // One look proves nothing: who loses its parent while we look is below nobody for a moment.
+        // One empty search proves nothing: a process that loses its parent during the search has no known parent for a
+        // moment.
         empty_looks = if left.is_empty() { empty_looks + 1 } else { 0 };
         if empty_looks == enough {
             return;
@@ -236,7 +240,7 @@ fn end_all(find: impl Fn() -> Vec<Process>, enough: usize) {
     }
 }
 
-/// The three channels of the process to be started, as they come first.
+/// Receives the three channels of the process, which the parent sends first.
 fn receive_channels(control: &UnixStream) -> std::io::Result<[OwnedFd; 3]> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut received = RecvAncillaryBuffer::new(&mut space);
@@ -254,7 +258,7 @@ fn descendants() -> Vec<Process> {
     below(&[rustix::process::getpid()], &processes())
 }
 
-/// The living processes below some.
+/// The living descendants of the given processes.
 fn below(above: &[Pid], processes: &[Process]) -> Vec<Process> {
     let children = |parent: Pid| {
         processes.iter().filter(move |process| process.parent == Some(parent) && !process.is_dead).copied()
@@ -279,13 +283,13 @@ struct Process {
     is_dead: bool,
 }
 
-/// All processes that can be seen.
+/// All visible processes.
 fn processes() -> Vec<Process> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let process = |entry: std::fs::DirEntry| {
         let id = entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)?;
         let text = std::fs::read(entry.path().join("stat")).ok()?;
-        // Its name may hold anything, and is in parentheses.
+        // The process name is in parentheses, and may contain any character.
         let after = text.iter().rposition(|byte| *byte == b')')? + 1;
         let rest = String::from_utf8_lossy(text.get(after..)?);
         let mut fields = rest.split_whitespace();
@@ -309,9 +313,9 @@ mod tests {
         // The first of the group ends at once; its successor holds the pipe.
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 600 & exit"]).process_group(0).stdout(Stdio::piped());
-        let mut first = command.spawn().expect("it starts");
+        let mut first = command.spawn().expect("the command starts");
         let id = i32::try_from(first.id()).ok().and_then(Pid::from_raw).expect("a process id");
-        first.wait().expect("it ends");
+        first.wait().expect("the first process ends");
         let looks = Cell::new(0);
         let find = || {
             looks.set(looks.get() + 1);

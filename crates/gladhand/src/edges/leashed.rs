@@ -1,4 +1,4 @@
-//! A process on a leash, as we see it.
+//! A process on a leash, seen from our side.
 
 use std::ffi::OsStr;
 use std::io;
@@ -24,37 +24,37 @@ use super::leash;
 /// How long a leash may take to start.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A process that is held by a leash. When this is dropped, everything that came of it is ended.
+/// A process held by a leash. Dropping this ends all processes that descend from it.
 #[derive(Debug)]
 pub(super) struct Leashed {
-    /// The process and its group.
+    /// The process id, which is also the group id.
     process: Pid,
     orders: OwnedWriteHalf,
     heard: watch::Receiver<Heard>,
 }
 
-/// What is known of a process.
+/// The known state of a process.
 #[derive(Debug, Default)]
 struct Heard {
-    /// How it ended, if it has.
+    /// The exit status, once the process has ended.
     status: Option<ExitStatus>,
-    /// Its leash has ended: nobody is left, or nobody who could be ended.
+    /// The leash has exited: no process is left, or none that could be ended.
     is_gone: bool,
 }
 
-/// What the three channels of a process are.
+/// The kind of channels that a process gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Whatever they are.
+    /// Any channels.
     Plain,
-    /// A terminal, which it is to lead.
+    /// A terminal, of which the process becomes the session leader.
     Terminal,
 }
 
-/// Why there is no process.
+/// Why the process was not started.
 #[derive(Debug)]
 pub(super) enum NotHeld {
-    /// There is no leash.
+    /// The leash could not be started.
     NoLeash(io::Error),
     /// The program could not be started.
     NotStarted(io::Error),
@@ -67,7 +67,7 @@ impl From<io::Error> for NotHeld {
 }
 
 impl Leashed {
-    /// Starts a command on these channels, in the surroundings that `surround` makes.
+    /// Starts a command on these channels. `surround` sets up its environment.
     pub(super) async fn start(
         command: impl IntoIterator<Item = impl AsRef<OsStr>>,
         kind: Kind,
@@ -98,20 +98,20 @@ impl Leashed {
         Ok(Self { process, orders, heard })
     }
 
-    /// The process, as long as its id can belong to nobody else.
+    /// The process id, while it cannot be reused by another process.
     pub(super) fn id(&self) -> Option<u32> {
         let heard = self.heard.borrow();
         (heard.status.is_none() && !heard.is_gone).then(|| self.process.as_raw_nonzero().get().unsigned_abs())
     }
 
-    /// Waits until the process has ended. What it started may still be there.
+    /// Waits until the process has ended. Its descendants may still run.
     pub(super) async fn wait(&self) -> io::Result<ExitStatus> {
         let mut heard = self.heard.clone();
         let heard = heard.wait_for(|heard| heard.status.is_some() || heard.is_gone).await.map_err(io::Error::other)?;
         heard.status.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
-    /// Tells everybody who came of it to leave.
+    /// Sends SIGTERM to all descendants.
     pub(super) fn terminate(&self) {
         self.order(leash::TERMINATE, Signal::TERM);
     }
@@ -123,41 +123,41 @@ impl Leashed {
         }
     }
 
-    /// Ends everybody who came of it.
+    /// Kills all descendants.
     pub(super) fn kill(&self) {
         self.order(leash::KILL, Signal::KILL);
     }
 
-    /// Waits until nobody is left of it.
+    /// Waits until no descendant is left.
     pub(super) async fn gone(&self) {
         let _ = self.heard.clone().wait_for(|heard| heard.is_gone).await;
     }
 
-    /// Whether nobody is left of it.
+    /// Whether no descendant is left.
     pub(super) fn is_gone(&self) -> bool {
         self.heard.borrow().is_gone
     }
 
     fn order(&self, order: u8, signal: Signal) {
         let has_heard = self.orders.try_write(&[order]).is_ok();
-        // Without its leash the group is all that is known of it.
+        // Without the leash, only the group is known.
         if !has_heard && self.id().is_some() {
             let _ = kill_process_group(self.process, signal);
         }
     }
 }
 
-/// The program that we are.
+/// The path of this program.
 fn ourselves() -> io::Result<PathBuf> {
-    // On Linux the one that runs, though another may have taken its place meanwhile.
+    // On Linux this is the running binary, even if the file was replaced meanwhile.
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
 
-/// What a leash says.
+/// The lines that a leash writes.
 type Reports = Lines<BufReader<OwnedReadHalf>>;
 
-/// Hears which process a leash has started. Once a leash is ready, a process may have been started that killed or stopped
-/// its leash, and it must not be started again without one.
+/// Reads which process a leash has started. After READY, the process may have started and then killed or stopped its
+/// leash. It must not be started again without one.
 async fn begun(reports: &mut Reports) -> Result<Pid, NotHeld> {
     if reports.next_line().await?.as_deref() != Some(leash::READY) {
         return Err(NotHeld::NoLeash(io::ErrorKind::UnexpectedEof.into()));
@@ -175,7 +175,7 @@ fn unanswered() -> NotHeld {
     NotHeld::NotStarted(io::Error::new(io::ErrorKind::TimedOut, "its leash does not answer"))
 }
 
-/// Passes on what a leash reports, until it has ended. A leash that is stopped holds nothing, and is killed.
+/// Forwards the reports of a leash until it has ended. A stopped leash holds nothing, so it is killed.
 async fn follow(
     mut reports: Reports,
     leash: Leash,
@@ -190,7 +190,7 @@ async fn follow(
         Ok(process) => process,
         Err(error) => {
             leash.end(None).await;
-            // The caller may have given up.
+            // The caller may have stopped waiting.
             let _ = started.send(Err(error));
             return;
         }
@@ -216,7 +216,7 @@ async fn follow(
     heard.send_modify(|heard| heard.is_gone = true);
 }
 
-/// The process that is the leash.
+/// The leash process.
 #[derive(Debug)]
 struct Leash {
     child: Child,
@@ -225,7 +225,7 @@ struct Leash {
 
 impl Leash {
     fn start(builder: &mut Command) -> io::Result<Self> {
-        // The search for strays must know this leash before it can see the process.
+        // Register the leash before the process is visible to the search for strays.
         let mut leashes = leash::leashes();
         let child = builder.spawn()?;
         let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
@@ -234,10 +234,10 @@ impl Leash {
         Ok(Self { child, id })
     }
 
-    /// Waits until it is stopped. The kernel tells a parent of that, so that this costs nothing meanwhile.
+    /// Waits until the leash is stopped. The kernel notifies the parent, so waiting costs nothing.
     async fn stopped(&self) {
         let Ok(mut changes) = signal(SignalKind::child()) else { return std::future::pending().await };
-        // This asks for stops only, so that the exit status stays for `wait`.
+        // Ask for stops only, so that the exit status remains for `wait`.
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         while !matches!(waitid(WaitId::Pid(self.id), options), Ok(Some(_))) {
             if changes.recv().await.is_none() {
@@ -246,13 +246,13 @@ impl Leash {
         }
     }
 
-    /// Kills it, and ends what it held, of which this process is known to run.
+    /// Kills the leash and ends its processes. `process` is known to run.
     async fn end(mut self, process: Option<Pid>) {
         let _ = self.child.start_kill();
         self.ended(process).await;
     }
 
-    /// Waits for its end, and ends what it held if it did not do so itself.
+    /// Waits for the leash to exit, and ends its processes if it did not.
     async fn ended(mut self, process: Option<Pid>) {
         let ended = self.child.wait().await;
         leash::leashes().remove(&self.id);

@@ -1,6 +1,7 @@
-//! The loop that drives a session with an upstream: one task owns the client side and the way to the upstream.
+//! The loop that drives a session with an upstream. One task owns the client state machine and the transport.
 //!
-//! Whatever wakes it is one [`Wake`]; after each step everything that the client side wants is done before the next.
+//! Each event that wakes the loop is one [`Wake`]. After each step, the loop performs every action of the client before
+//! the next event.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -30,39 +31,39 @@ use crate::edges::child::Manner;
 use crate::edges::clock::Clock;
 use crate::edges::violations;
 
-/// A call that a handle of a session wants made. It waits while the upstream does not take what it was sent.
+/// A call from a session handle. It waits in the queue while the upstream does not read its input.
 pub(super) struct Command {
     pub(super) call: Call<'static>,
-    /// On whose behalf it is made.
+    /// The agreement of the caller, if the call is made on behalf of one.
     pub(super) behalf: Option<Arc<Agreement>>,
     pub(super) host: Option<Arc<dyn Host>>,
     pub(super) reply: oneshot::Sender<Outcome>,
 }
 
-/// What must never have to wait for room. None of them is queued without a bound: a cancellation keeps the slot of its call,
-/// a change of roots is queued once, and the loop takes all that are queued before it takes more calls.
+/// Messages to the loop that never wait for room. Their number is bounded: a cancellation keeps the slot of its call, a
+/// roots change is queued at most once, and the loop takes all queued messages before it takes more calls.
 #[derive(Debug)]
 pub(super) enum Aside {
-    /// End the session, and say when that is done.
+    /// End the session, and report when that is done.
     Close(oneshot::Sender<()>),
-    /// The caller does not want it any more.
+    /// The caller cancelled this call.
     Cancel(CallId, Slot),
-    /// Changes of a resource need not be told of any more.
+    /// Unsubscribe from changes of a resource.
     Unwatch(String),
-    /// The folders that our caller works in have changed.
+    /// The roots of the caller have changed.
     RootsChanged,
 }
 
-/// Where handles and loop meet.
+/// The receiving ends that connect session handles to the loop.
 pub(super) struct Ports {
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) asides: mpsc::UnboundedReceiver<Aside>,
-    /// Set while a change of roots is queued or waits for room. No other is queued meanwhile.
+    /// Set while a roots change is queued or waits for room. Meanwhile, no other is queued.
     pub(super) roots_changed: Arc<AtomicBool>,
     pub(super) agreement: watch::Sender<Arc<Agreement>>,
 }
 
-/// A session under way.
+/// A running session.
 pub(super) struct Driver {
     client: Box<dyn Client>,
     dialect: &'static Dialect,
@@ -71,42 +72,42 @@ pub(super) struct Driver {
     host: Arc<dyn Host>,
     call_timeout: Option<Duration>,
     calls: HashMap<CallId, Pending>,
-    /// Nobody's patience ends before this. It may be that of a call that was answered meanwhile.
+    /// A lower bound for the next call timeout. The call it came from may be answered already.
     patience_ends: Option<Instant>,
-    /// Set for the next moment at which something is due, which is the same one for many calls.
+    /// A timer for the next deadline, which many calls share.
     alarm: Option<Pin<Box<Sleep>>>,
-    /// Questions that a host is thinking about.
+    /// Server requests that the host is processing.
     thinking: JoinSet<(QuestionId, Answered)>,
     asked: HashMap<QuestionId, (AbortHandle, Option<CallId>)>,
-    /// Who it is where violations are counted, and where that is.
+    /// The identity under which violations are counted.
     offender: Offender,
-    /// What the upstream is called in the configuration, if it is there.
+    /// The name of the upstream in the configuration, if it has one.
     name: Option<String>,
     violations: Arc<Violations>,
-    /// Whose call this step is about, where that is known: answers to what it sends take that party's share.
+    /// The party whose call this step concerns, if known. Responses to its messages use that party's share.
     party: Option<Party>,
-    /// Whether the upstream is to hear that the roots have changed.
+    /// Whether to notify the upstream that the roots have changed.
     roots_changed: bool,
-    /// The handle that closed the session, if one did.
+    /// The reply channel of the handle that closed the session.
     closed: Option<oneshot::Sender<()>>,
-    /// Whether the upstream has nothing more to say.
+    /// Whether the upstream has closed its output.
     is_gone: bool,
-    /// How its process ended, for those who wait for an answer.
+    /// How the upstream process ended, reported to pending calls.
     ending: Option<String>,
-    /// Whether it is still open which dialect the upstream speaks.
+    /// Whether the dialect of the upstream is still undecided.
     pub(super) seeks: bool,
-    /// The other dialect that it has shown to speak.
+    /// Another dialect that the upstream has been found to speak.
     pub(super) shown: Option<&'static Dialect>,
-    /// How the opening ended, until somebody looks.
+    /// The result of the opening, until it is taken.
     opening: Option<Result<Arc<Agreement>, Refusal>>,
-    /// What HTTP said last, for those who want to know how an opening failed.
+    /// The last HTTP results, which explain a failed opening.
     pub(super) evidence: Evidence,
 }
 
 struct Pending {
     reply: oneshot::Sender<Outcome>,
     host: Option<Arc<dyn Host>>,
-    /// When patience ends; `None` while a host thinks, or where there is no end to it.
+    /// When the call times out. `None` while the host processes a request, or if there is no timeout.
     expires: Option<Instant>,
 }
 
@@ -175,7 +176,7 @@ impl Driver {
         }
     }
 
-    /// Serves the handles until the last of them is gone, one of them closes the session, or the upstream is gone.
+    /// Serves the handles until the last one is dropped, one of them closes the session, or the upstream is gone.
     pub(super) async fn run(mut self, mut ports: Ports) {
         while self.closed.is_none() {
             if let Some(Ok(agreement)) = self.opening.take() {
@@ -185,7 +186,7 @@ impl Driver {
                 Wake::Aside(None) => break,
                 wake => {
                     if matches!(wake, Wake::Inbound(Inbound::Gone)) {
-                        // Before anybody hears of it: whoever calls next must find the session over.
+                        // Close the queue before any call fails: the next caller must find the session over.
                         ports.commands.close();
                         if !self.calls.is_empty() {
                             self.ending = ending::of(&mut self.transport, self.name.as_deref()).await;
@@ -194,7 +195,7 @@ impl Driver {
                     if matches!(wake, Wake::Command(_)) {
                         self.take_asides(&mut ports);
                     }
-                    // A call that a close overtook is not made, and its caller sees that.
+                    // If a close overtakes a call, the call is not made, and its caller sees that.
                     if self.closed.is_none() {
                         self.handle(wake);
                     }
@@ -208,7 +209,7 @@ impl Driver {
                 break;
             }
             self.catch_up(&mut ports);
-            // Where many call, others are about to: what is written at once wakes the upstream once.
+            // If many calls run, others are about to start. Writing them together wakes the upstream once.
             if self.calls.len() > 1 && self.transport.has_unsent() {
                 tokio::task::yield_now().await;
                 self.catch_up(&mut ports);
@@ -218,13 +219,13 @@ impl Driver {
         self.step(|client, clock, heard| client.close(&mut clock.ambient(), heard));
         self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
         self.transport.close(Manner::Polite).await;
-        // What came too late to be sent is answered all the same: its sender is dropped, which its caller sees.
+        // Commands that came too late are dropped with their reply channels, which their callers notice.
         if let Some(closed) = self.closed {
             let _ = closed.send(());
         }
     }
 
-    /// Waits for the next thing to happen.
+    /// Waits for the next event.
     async fn wake(&mut self, ports: Option<&mut Ports>) -> Wake {
         let deadline = self.client.deadline().map(|deadline| self.clock.instant(deadline));
         match (deadline.into_iter().chain(self.patience_ends).min(), &mut self.alarm) {
@@ -250,12 +251,12 @@ impl Driver {
         }
     }
 
-    /// Takes everything else that is there already, so that all that follows from it is written at once.
+    /// Takes all other events that are ready, so that everything that follows from them is written at once.
     fn catch_up(&mut self, ports: &mut Ports) {
         while let Some(inbound) = self.transport.ready() {
             self.inbound(inbound);
         }
-        // No more than could wait: others want their turn, too.
+        // Take at most one full queue, so that other tasks get their turn.
         for _ in 0..COMMANDS {
             if self.transport.is_full() {
                 return;
@@ -269,15 +270,15 @@ impl Driver {
         }
     }
 
-    /// Takes all asides that are queued, so that calls never come in faster than they are cancelled. They come before the next
-    /// call: if a caller cancels a call and then makes another, the upstream hears of both in that order.
+    /// Takes all queued asides, so that calls never arrive faster than they are cancelled. Asides come before the next
+    /// call: if a caller cancels a call and then makes another, the upstream sees both in that order.
     fn take_asides(&mut self, ports: &mut Ports) {
         while let Ok(aside) = ports.asides.try_recv() {
             self.aside(aside);
         }
         if self.roots_changed && !self.transport.is_full() {
             self.roots_changed = false;
-            // Before the line is written: a change from now on needs another one.
+            // Clear the flag before the line is written: a later change needs another notification.
             ports.roots_changed.store(false, Ordering::Release);
             self.step(|client, clock, heard| client.roots_changed(&mut clock.ambient(), heard));
         }
@@ -310,7 +311,7 @@ impl Driver {
 
     fn inbound(&mut self, inbound: Inbound) {
         self.evidence.note(&inbound);
-        // What follows from an answer is for the same caller.
+        // Messages that follow from a response belong to the same caller.
         self.party = match &inbound {
             Inbound::Message(lane, ..) | Inbound::Lost(lane, _) => self.transport.party(*lane),
             Inbound::Garbled(..) | Inbound::Room | Inbound::Gone => None,
@@ -342,7 +343,7 @@ impl Driver {
             Inbound::Lost(lane, loss) => {
                 self.step(|client, clock, heard| client.lost(lane, loss, &mut clock.ambient(), heard));
             }
-            // The loop looks again at what waits.
+            // The loop checks the waiting commands again.
             Inbound::Room => {}
             Inbound::Gone => {
                 self.is_gone = true;
@@ -351,7 +352,7 @@ impl Driver {
         }
     }
 
-    /// A line came. Returns the rules that it breaks.
+    /// Processes a line. Returns the rules that it breaks.
     fn receive(&mut self, lane: Lane, text: &str) -> Vec<Breach> {
         let mut breaches = Vec::new();
         self.step(|client, clock, heard| {
@@ -363,7 +364,7 @@ impl Driver {
         breaches
     }
 
-    /// Something came that cannot be read. Whoever it answers hears of it; otherwise the log has to do.
+    /// Processes a line that cannot be parsed. If it answers a call, that call fails. Otherwise it is logged.
     fn garbled(&mut self, lane: Lane, fault: &Fault, skim: &Skim) -> Vec<Breach> {
         if skim.answered().is_none() {
             tracing::warn!(%fault, "dropped what the upstream sent");
@@ -378,7 +379,7 @@ impl Driver {
         breaches
     }
 
-    /// The upstream broke rules: they are counted, and where they are enforced the session ends.
+    /// Counts protocol violations of the upstream. If a rule is enforced, the session ends.
     fn broke(&mut self, breaches: &[Breach], line: &[u8]) {
         let Some(violation) = violations::note(&self.violations, &self.offender, breaches, line) else { return };
         for (_, pending) in self.calls.drain() {
@@ -391,7 +392,7 @@ impl Driver {
 
     fn call(&mut self, command: Command) {
         let Command { call, behalf, host, reply } = command;
-        // Nobody waits for it any more.
+        // The caller stopped waiting.
         if reply.is_closed() {
             return;
         }
@@ -402,7 +403,7 @@ impl Driver {
         self.party = None;
     }
 
-    /// When the patience of somebody who starts to wait now ends.
+    /// The deadline of a wait that starts now.
     fn expiry(&mut self) -> Option<Instant> {
         let expires = Instant::now() + self.call_timeout?;
         self.patience_ends = Some(self.patience_ends.map_or(expires, |ends| ends.min(expires)));
@@ -416,7 +417,8 @@ impl Driver {
         self.step(|client, clock, heard| client.answer(question, answered, &mut clock.ambient(), heard));
     }
 
-    /// A question is not open any more: the upstream can go on with the call that it was asked in.
+    /// A server request is settled, so the upstream can continue the call that caused it. The call timeout starts
+    /// again.
     fn goes_on(&mut self, call: Option<CallId>) {
         let expires = self.expiry();
         if let Some(pending) = call.and_then(|call| self.calls.get_mut(&call)) {
@@ -424,7 +426,7 @@ impl Driver {
         }
     }
 
-    /// A host that was thinking was told to stop, or broke down; only the latter leaves its question open.
+    /// The task of a server request was aborted or panicked. Only a panic leaves the request open.
     fn broke_down(&mut self, error: &JoinError) {
         let open = self.asked.iter().find(|(_, (thinking, _))| thinking.id() == error.id()).map(|(id, _)| *id);
         if let Some(question) = open {
@@ -432,10 +434,10 @@ impl Driver {
         }
     }
 
-    /// Something is due: the client side wants to be woken, or somebody's patience is at its end.
+    /// A deadline has passed: the client state machine wants to be woken, or a call timed out.
     fn time(&mut self) {
         let now = Instant::now();
-        // A question that belongs to no call may be any call's, and whoever thinks about it may take long.
+        // A server request without a call may belong to any call, and its answer may take long. Extend every timeout.
         if let (true, Some(timeout)) = (self.asked.values().any(|(_, call)| call.is_none()), self.call_timeout) {
             self.calls
                 .values_mut()
@@ -459,12 +461,12 @@ impl Driver {
         }
     }
 
-    /// One step of the client side, and everything that it wants done.
+    /// Runs one step of the client state machine, and performs all its actions.
     fn step(&mut self, step: impl FnOnce(&mut dyn Client, &mut Clock, &mut Heard)) {
         let mut heard = Heard::default();
         step(&mut *self.client, &mut self.clock, &mut heard);
         self.transport.send(&heard.wire, self.party, |line| self.client.headers(line));
-        // Questions of one call that come together are put together.
+        // Server requests of one call that arrive together are passed on together.
         let (mut asked_in, mut asked) = (None, Vec::new());
         for event in heard.events {
             match event {
@@ -490,7 +492,7 @@ impl Driver {
             Event::Refused(refusal) => self.opening = Some(Err(redacted::refusal(refusal))),
             Event::Answered(call, outcome) => {
                 if let Some(pending) = self.calls.remove(&call) {
-                    // A caller that left does not want to know.
+                    // The caller may be gone.
                     let _ = pending.reply.send(outcome.map_err(|failure| self.failed(failure)));
                 }
             }
@@ -508,7 +510,7 @@ impl Driver {
         }
     }
 
-    /// A failure as its caller is told. One that comes of the end of a process says how that ended.
+    /// The failure that the caller receives. If the upstream process ended, the message says how.
     fn failed(&self, failure: Failure) -> Failure {
         match (&self.ending, failure.kind) {
             (Some(ending), FailureKind::UpstreamLost) => Failure { message: ending.clone(), ..failure },
@@ -522,7 +524,8 @@ impl Driver {
         let pending = notice.about().and_then(|call| self.calls.get_mut(&call));
         let host = match pending {
             Some(pending) => {
-                // A sign of life. What goes on as a task is asked for from time to time, and lives as long as it is known.
+                // The notice shows that the call is alive. A call that continues as a task is polled, and has no
+                // timeout.
                 let is_task = matches!(notice, Notice::GoesOnAsTask(_));
                 pending.expires = pending.expires.and(expires).filter(|_| !is_task);
                 pending.host.as_ref()
@@ -553,7 +556,7 @@ impl Driver {
     }
 }
 
-/// The dialect in which a server that does not understand us says so.
+/// The dialect of a server whose reply shows that it does not understand us.
 fn recognizes_reply(line: &[u8]) -> Option<&'static Dialect> {
     let text = std::str::from_utf8(line).ok()?;
     let line = FirstLine { text, members: Members::parse(text).ok() };

@@ -59,10 +59,10 @@ pub struct Upstream {
 struct Shared {
     commands: mpsc::Sender<Command>,
     asides: mpsc::UnboundedSender<Aside>,
-    /// Whether the upstream has yet to hear that the roots have changed.
+    /// Whether a roots change is still to be sent to the upstream.
     roots_changed: Arc<AtomicBool>,
     agreement: watch::Receiver<Arc<Agreement>>,
-    /// The process that was started for it.
+    /// The process that was started for the session.
     process: Option<u32>,
     slots: Slots,
     next_call: AtomicU64,
@@ -111,7 +111,7 @@ pub enum OpenError {
     },
 }
 
-/// Makes known to the redaction what is secret in the way to an upstream.
+/// Registers the secrets of a target and its options for redaction.
 fn learn_secrets(target: &Target, options: &Options) {
     let life = Life::Recent;
     target.learn_secrets(life);
@@ -125,12 +125,12 @@ fn learn_secrets(target: &Target, options: &Options) {
 }
 
 impl Upstream {
-    /// Opens a session. What the upstream says and asks on its own account goes to `host`.
+    /// Opens a session. Messages and requests of the upstream that belong to no call go to `host`.
     pub async fn open(target: &Target, options: Options, host: Arc<dyn Host>) -> Result<Self, OpenError> {
         if options.masked {
             learn_secrets(target, &options);
         }
-        // Two ways to open may be tried at once, which takes more room than a stack should give.
+        // Two attempts may run at once, and their futures are too large for the stack.
         let opened = Box::pin(opening::open(target, &options, host)).await;
         let (driver, agreement) = opened.map_err(redacted::open_error)?;
         let process = driver.transport.process();
@@ -144,7 +144,7 @@ impl Upstream {
             roots_changed: Arc::clone(&roots_changed),
             agreement: agreements,
         };
-        // It ends with the last handle, or when it is told to.
+        // The task ends with the last handle, or when the session is closed.
         tokio::spawn(driver.run(ports));
         let slots = Slots::new();
         let (next_call, was_called) = (AtomicU64::new(1), AtomicBool::new(false));
@@ -152,7 +152,7 @@ impl Upstream {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// What was agreed. Another agreement may take its place where a session had to be opened anew.
+    /// The current agreement. It changes if the session has to be reopened.
     pub fn agreement(&self) -> Arc<Agreement> {
         Arc::clone(&self.shared.agreement.borrow())
     }
@@ -162,22 +162,22 @@ impl Upstream {
         self.shared.process
     }
 
-    /// Makes a call, without hearing of its progress. Dropping the future cancels the call.
+    /// Makes a call without progress reports. Dropping the future cancels the call.
     pub async fn call(&self, operation: Operation<'_>) -> Outcome {
         let operation = operation.into_owned();
         self.make(|| (operation, Terms::default()), None, None, None).await.unwrap_or_else(|| Err(gone()))
     }
 
-    /// Makes a call whose progress, log lines and questions go to a host of its own, as far as they can be told from
-    /// those of others. Dropping the future cancels it.
+    /// Makes a call with a separate host for its progress, log lines and requests, as far as they can be attributed to
+    /// it. Dropping the future cancels the call.
     pub async fn call_for(&self, operation: Operation<'_>, host: Arc<dyn Host>) -> Outcome {
         let (operation, terms) = (operation.into_owned(), Terms { wants_progress: true, ..Terms::default() });
         self.make(|| (operation, terms), None, None, Some(host)).await.unwrap_or_else(|| Err(gone()))
     }
 
-    /// Makes a call on behalf of somebody with whom this was agreed, on that caller's own terms and share. Dropping the future
-    /// cancels it. `None`: the session was over before it could be made, so that it may be made in another. What is to
-    /// be called is asked for when there is room for it.
+    /// Makes a call on behalf of a caller, with the caller's agreement, terms and share. Dropping the future cancels
+    /// the call. Returns `None` if the session was over before the call was sent, so that another session can make it.
+    /// `call` runs only when there is room for it.
     pub async fn call_on_behalf(
         &self,
         call: impl FnOnce() -> (Operation<'static>, Terms<'static>),
@@ -199,15 +199,16 @@ impl Upstream {
         self.shared.was_called.load(Ordering::Relaxed)
     }
 
-    /// The folders that our caller works in have changed. The upstream hears of several changes at once if it is behind.
+    /// Reports that the caller's roots have changed. If the upstream is behind, several changes become one
+    /// notification.
     pub fn roots_changed(&self) {
         if !self.shared.roots_changed.swap(true, Ordering::AcqRel) {
-            // Without a session nobody needs to know.
+            // Without a session, no notification is needed.
             let _ = self.shared.asides.send(Aside::RootsChanged);
         }
     }
 
-    /// Waits until the session is over, whoever ended it. Does not keep it open.
+    /// Waits until the session is over, for any reason. Does not keep it open.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + 'static {
         let commands = self.shared.commands.clone();
         async move { commands.closed().await }
@@ -228,7 +229,7 @@ impl Upstream {
     pub async fn close(&self) {
         let (closed, wait) = oneshot::channel();
         if self.shared.asides.send(Aside::Close(closed)).is_ok() {
-            // An error means that somebody else closed it.
+            // An error means that the session was already closed.
             let _ = wait.await;
         }
     }
@@ -252,7 +253,7 @@ impl Upstream {
         let mut cancel = CancelOnDrop { call: Some((id, slot)), asides: &self.shared.asides };
         let outcome = outcome.await;
         cancel.call = None;
-        // Whatever was made is answered; only what was not is dropped.
+        // Each call that was sent gets an outcome. Only calls that were not sent are dropped.
         outcome.ok()
     }
 }
@@ -267,7 +268,8 @@ impl fmt::Debug for Upstream {
     }
 }
 
-/// Cancels a call whose future is dropped before it has an outcome. The slot is free again when the loop has heard of that.
+/// Cancels a call whose future is dropped before its outcome. The slot is free when the loop has processed the
+/// cancellation.
 struct CancelOnDrop<'u> {
     call: Option<(CallId, Slot)>,
     asides: &'u mpsc::UnboundedSender<Aside>,

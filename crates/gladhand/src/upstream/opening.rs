@@ -1,9 +1,9 @@
-//! How a session is opened with somebody of whom nothing is known: which dialect, which era, which way.
+//! Opens a session with an unknown upstream: finds its dialect, its era and its transport.
 //!
-//! MCP is asked for first. Who has shown to speak another dialect is opened in that, and who says nothing at all in each of
-//! the others. A process that is asked the wrong first question may fall silent or die, so the question is put to one that can be
-//! thrown away. Over HTTP each answer says enough; statuses that speak of authorization or of an outage say nothing
-//! about the era. Who answers MCP's questions over HTTP as nobody of MCP would is asked whether it is a host of A2E.
+//! MCP is tried first. If the upstream shows that it speaks another dialect, that dialect is used. If it stays silent,
+//! the other dialects are tried in turn. A process may hang or exit after a wrong first request, so each attempt uses a
+//! process that can be discarded. Over HTTP each response says enough. A status about authorization or an outage says
+//! nothing about the era. If an HTTP server answers MCP requests as no MCP server would, A2E is tried.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -29,14 +29,15 @@ use crate::edges::child_log::ChildLog;
 use crate::edges::http_client::{self, Endpoint, HttpClient, Style};
 use crate::edges::violations;
 
-/// How long a process may say nothing to the first question of the new era before another is asked that of the old.
+/// How long a process may stay silent after the first request of the stateless era before a second process is tried
+/// with a handshake.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// How long a process may say nothing to either era before the other dialects get their turn, each this long after the
-/// one before. One that is slow to start has time until the end.
+/// How long a process may stay silent in both eras before the other dialects are tried, each this long after the
+/// previous one. A process that starts slowly still has until the end.
 const LONGER_SILENCE: Duration = Duration::from_secs(6);
 
-/// What part of the time for an opening a remembered era is believed in, while nothing comes.
+/// A silent upstream gets the opening timeout divided by this in its remembered era, before the other era is tried.
 const BELIEF: u32 = 2;
 
 /// How many lines of a process's stderr go with a refusal.
@@ -102,8 +103,8 @@ impl Attempt<'_> {
         tracing::info!(upstream, dialect, version, why, "revision chosen");
     }
 
-    /// Opens a session in whichever dialect a process turns out to speak. What was found out before is tried first, and
-    /// forgotten if it is not true any more.
+    /// Opens a session in the dialect that a process speaks. A remembered dialect is tried first, and forgotten if it
+    /// is no longer right.
     async fn find_dialect(&self, target: &Target, command: &[String]) -> Result<Opened, OpenError> {
         let eras = &self.options.eras;
         let mut believed = None;
@@ -144,8 +145,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Opens a session in whichever dialect is spoken at an address. MCP is asked for first; only whom its questions tell
-    /// nothing is asked another, unless it is known to speak that.
+    /// Opens a session in the dialect spoken at a URL. MCP is tried first. Another dialect is tried only if the
+    /// responses say nothing about MCP, or if the server is known to speak that dialect.
     async fn find_dialect_at(&self, target: &Target, url: &Url) -> Result<Opened, OpenError> {
         let (eras, (dialect, version)) = (&self.options.eras, preferred(&a2e::DIALECT));
         if eras.find(target) == Some(Verdict::Other(dialect.name)) {
@@ -172,8 +173,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Opens a session in the first of several ways that succeeds or is refused in its own words. The next is tried when
-    /// the one before has failed or has said nothing for a while. If all fail, the first error counts.
+    /// Opens a session with the first candidate that succeeds or refuses in its own dialect. The next candidate is
+    /// tried when the previous one has failed or stayed silent for a while. If all fail, the first error is returned.
     async fn first_of(&self, command: &[String], ways: Vec<Way>) -> Result<Result<Opened, OpenError>, OpenError> {
         let mut ways = ways.into_iter();
         let (mut tried, mut first_error) = (FuturesUnordered::new(), None);
@@ -199,8 +200,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Opens a session of MCP in the era that suits the client best, or else in the other one. What was found out before
-    /// decides which one is tried first, and is forgotten if it is not true any more.
+    /// Opens an MCP session in the era that suits the client best, or else in the other one. A remembered era decides
+    /// which one is tried first, and is forgotten if it is no longer right.
     async fn find_era(&self, target: &Target) -> Result<Opened, OpenError> {
         let eras = &self.options.eras;
         let spoken = eras.spoken(target);
@@ -218,7 +219,7 @@ impl Attempt<'_> {
         let second = async {
             self.open_in(target, revision(other)).await.inspect(|_| {
                 eras.learn(target, other, true);
-                // A server that knows only the handshake may say nothing to any other question.
+                // A server that knows only the handshake may not answer any other request.
                 if era == Era::Stateless {
                     eras.learn(target, era, false);
                 }
@@ -227,14 +228,14 @@ impl Attempt<'_> {
         let is_believed = spoken.has(era) == Some(true);
         let silence = match target {
             _ if is_believed => self.options.opening_timeout / BELIEF,
-            // It may be of the other era, or slow to start; a second process shows which.
+            // The server may be of the other era, or slow to start. A second process shows which.
             Target::Command(_) => SILENCE,
             // Over HTTP the attempt itself ends in time.
             Target::Url(_) => Duration::MAX,
         };
         let is_final = |error: &OpenError| {
             let is_of_this_era = era == Era::Stateless && error.is_of_the_new_era();
-            // Over HTTP, the same question may be answered later, unless that was the wrong question for a new server.
+            // Over HTTP, a retry may succeed later, unless the remembered era was wrong for a new server.
             let is_late = matches!(target, Target::Url(_)) && (error.is_late() || error.is_outage() && !is_believed);
             is_late || is_of_this_era || error.says_nothing_of_the_era() || self.shown.get().is_some()
         };
@@ -407,8 +408,8 @@ impl Attempt<'_> {
     }
 }
 
-/// Takes whichever of two attempts succeeds first; their errors if neither does. The second begins when the first has
-/// failed or has said nothing for so long, and not at all if the first failed in a way that is final.
+/// Returns the first of two attempts that succeeds, or the errors of both. The second begins when the first has failed
+/// or stayed silent for this long. It does not begin if the first failed with a final error.
 async fn either<T, E>(
     first: impl Future<Output = Result<T, E>>,
     silence: Duration,
@@ -422,7 +423,7 @@ async fn either<T, E>(
         Ok(Err(error)) => return second.await.map_err(|other| (error, Some(other))),
         Err(_) => {}
     }
-    // One that fails says nothing about the other.
+    // The failure of one attempt says nothing about the other.
     tokio::select! {
         ended = &mut first => match ended {
             Ok(opened) => Ok(opened),
@@ -443,7 +444,7 @@ fn preferred(dialect: &'static Dialect) -> Way {
     (dialect, dialect.versions.first().copied().unwrap_or_default())
 }
 
-/// MCP as the old era has it.
+/// MCP with a handshake.
 fn hands() -> Way {
     (&mcp::DIALECT, Revision::HANDSHAKE[0].as_str())
 }
@@ -454,7 +455,7 @@ impl OpenError {
         Self::Refused { refusal, exit: None, last_words: Vec::new() }
     }
 
-    /// Whether nobody said anything.
+    /// Whether the upstream sent no response.
     fn is_silence(&self) -> bool {
         matches!(self, Self::Refused { refusal: Refusal::PeerGone | Refusal::TimedOut { .. }, .. })
     }
@@ -464,7 +465,7 @@ impl OpenError {
         matches!(self, Self::Refused { refusal: Refusal::TimedOut { .. }, .. })
     }
 
-    /// Whether somebody who speaks the dialect that was tried, and no other, would refuse in this way.
+    /// Whether a server that speaks the attempted dialect would refuse in this way.
     fn is_understood(&self) -> bool {
         let refusal = match self {
             Self::Refused { refusal, .. } => refusal,
@@ -497,25 +498,25 @@ impl OpenError {
         }
     }
 
-    /// Whether nobody of MCP may be at an address: its questions were answered with an HTTP status, or as no requests.
+    /// Whether the server may not speak MCP: it answered with a 4xx status, or with "invalid request".
     fn is_of_nobody(&self) -> bool {
         let is_blank = |code: &str| code.starts_with('4') || code == "-32600";
         matches!(self, Self::Refused { refusal: Refusal::PeerRefused { code, .. }, .. } if is_blank(code))
     }
 
-    /// Whether somebody of the new era refused, and nobody of the old one would have said so.
+    /// Whether a server of the stateless era refused in a way that no server of the handshake era would.
     fn is_of_the_new_era(&self) -> bool {
         matches!(self, Self::Refused { refusal, .. } if !may_be_of_the_handshake(refusal))
     }
 }
 
-/// Whether the answer to a question of the new era may be that of somebody who knows the old one.
+/// Whether a server of the handshake era may have sent this refusal to a request of the stateless era.
 fn may_be_of_the_handshake(refusal: &Refusal) -> bool {
     match refusal {
         Refusal::VersionMismatch { spoken, .. } => {
             spoken.iter().filter_map(|version| Revision::named(version)).any(Revision::has_initialize)
         }
-        // Only the new era has these.
+        // Only the stateless era has these codes.
         Refusal::PeerRefused { code, .. } => !matches!(code.as_str(), "-32020" | "-32021" | "-32022"),
         _ => true,
     }

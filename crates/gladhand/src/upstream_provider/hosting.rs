@@ -1,8 +1,7 @@
-//! Questions and notices of an upstream, and whose they are.
+//! Routes the requests and notices of an upstream to the right caller.
 //!
-//! What an upstream says or asks in the middle of a call goes to the caller of that call. Where the dialect does not
-//! say in which call's middle, it goes by the way of the newest call that is under connection; a connection to an upstream is only
-//! shared by callers for whom that cannot be wrong.
+//! A message that belongs to a call goes to the caller of that call. If the dialect does not name the call, the message
+//! goes to the newest running call. Callers share a connection to an upstream only if this choice cannot be wrong.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -19,29 +18,29 @@ use super::stale::Stale;
 use super::upstream_connection::UpstreamConnection;
 use crate::upstream::Host;
 
-/// The one session that a connection belongs to, once it is open. It is not kept by this: who asks it must not keep it from
-/// ending.
+/// The one session that a connection belongs to, once it is open. The reference is weak, so that it does not keep the
+/// session from ending.
 pub(super) type Session = watch::Receiver<Option<Weak<dyn Caller>>>;
 
-/// The host of one call: its notices and questions go to its caller.
+/// The host of one call: its notices and requests go to its caller.
 #[derive(Debug)]
 pub(super) struct CallHost {
     call: CallId,
     pub(super) caller: Arc<dyn Caller>,
     principal: Option<Arc<str>>,
     notifier: ChangeNotifier,
-    /// Where roots of the caller may lie.
+    /// The folders in which the caller's roots may lie.
     roots: Allowed,
-    /// How many questions wait for the caller.
+    /// How many server requests wait for the caller.
     open: Arc<AtomicUsize>,
-    /// Whether the caller answers all questions of a round at once.
+    /// Whether the caller answers all requests of a round together.
     in_rounds: bool,
-    /// Questions that wait for others of their round.
+    /// Requests that wait for others of the same round.
     gathered: Mutex<Vec<Asking>>,
     this: Weak<Self>,
 }
 
-/// How long a question waits for others of its round. A server with a handshake sends each question as a request of its own.
+/// How long a request waits for others of the same round. A server with a handshake sends each one separately.
 const ROUND: Duration = Duration::from_millis(20);
 
 impl CallHost {
@@ -59,7 +58,7 @@ impl CallHost {
         })
     }
 
-    /// Puts questions to the caller; where it answers in rounds, together with others that come now.
+    /// Sends requests to the caller. If the caller answers in rounds, requests that arrive together are combined.
     fn put(&self, asking: Vec<Asking>) {
         if asking.is_empty() {
             return;
@@ -81,7 +80,7 @@ impl CallHost {
         });
     }
 
-    /// Whether the call cannot go on before its caller has answered.
+    /// Whether the call waits for an answer of its caller.
     pub(super) fn is_waiting(&self) -> bool {
         self.open.load(Ordering::Relaxed) > 0
     }
@@ -108,7 +107,7 @@ impl Host for CallHost {
     }
 
     fn notice(&self, notice: Notice) {
-        // Our own name for a call is not the upstream session's.
+        // The call id of the downstream session differs from that of the upstream session.
         match self.notifier.invisible().notice(notice) {
             Notice::Progress(_, progress) => self.caller.tell(Notice::Progress(self.call, progress)),
             Notice::Log(_, log) => self.caller.tell(Notice::Log(Some(self.call), log)),
@@ -156,7 +155,7 @@ impl Drop for Open {
 /// The host of a connection to an upstream: hears what belongs to no call.
 #[derive(Debug)]
 pub(super) struct WayHost {
-    /// Calls under connection, the newest last.
+    /// Running calls, the newest last.
     under_way: Mutex<Vec<Arc<CallHost>>>,
     /// The one session that this connection belongs to, once it is open; without one, nobody but callers can be asked.
     session: Option<Session>,
@@ -197,14 +196,14 @@ impl WayHost {
         Self { connection: connection.clone(), is_pooled, ..self }
     }
 
-    /// A call is under connection until the returned guard is dropped.
+    /// Marks a call as running until the returned guard is dropped.
     pub(super) fn begin(self: &Arc<Self>, call: &Arc<CallHost>) -> UnderWay {
         self.users.lock().unwrap_or_else(PoisonError::into_inner).add(&call.principal);
         self.lock().push(Arc::clone(call));
         UnderWay { host: Arc::clone(self), call: Arc::clone(call) }
     }
 
-    /// How many calls are under connection.
+    /// The number of running calls.
     pub(super) fn calls(&self) -> usize {
         self.lock().len()
     }
@@ -299,7 +298,7 @@ impl WayHost {
         });
     }
 
-    /// A resource has changed. What changes at the end of a connection that is not everybody's concerns only its callers.
+    /// A resource has changed. On a connection that not all callers share, only its own callers are notified.
     fn updated(&self, uri: &str) {
         let session = self.session.as_ref().and_then(|session| session.borrow().as_ref().and_then(Weak::upgrade));
         let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
@@ -311,8 +310,8 @@ impl WayHost {
         self.ring(|notifier| notifier.resource_updated_for(uri, hearers));
     }
 
-    /// A line that no call is known to have caused. It goes to whoever it may be about, and to nobody if that could be
-    /// somebody else's business.
+    /// A log line without a known call. It goes to the caller that it may concern. If it could concern another caller,
+    /// it is dropped.
     fn log(&self, log: Log) {
         if let Some(session) = &self.session {
             let caller = session.borrow().as_ref().and_then(Weak::upgrade);
@@ -354,7 +353,7 @@ impl WayHost {
     }
 }
 
-/// A call that is under connection, as long as this is kept.
+/// A running call, until it is dropped.
 #[derive(Debug)]
 pub(super) struct UnderWay {
     host: Arc<WayHost>,

@@ -1,8 +1,8 @@
-//! The coupling: an upstream as a provider, so that whatever is downstream reaches it.
+//! An upstream as a provider, so that every downstream session can reach it.
 //!
-//! Nothing is started before it is needed. What an upstream had last time is remembered, so that lists are there at
-//! once. One connection to an upstream is shared by everybody for whom that is safe; see [`UpstreamProvider`] for who gets one of
-//! their own.
+//! An upstream starts when it is first needed. Its lists from the last run are remembered, so that they are available
+//! immediately. Callers share one connection to an upstream where that is safe. [`UpstreamProvider`] describes which
+//! callers get a separate connection.
 
 mod breaker;
 mod client_roots;
@@ -57,37 +57,37 @@ use subscriptions::{Subscriber, Subscriptions};
 use upstream_connection::{ClientProfile, UpstreamConnection};
 use viewers::Viewers;
 
-/// How long whoever lists waits for an upstream of which nothing is known yet.
+/// How long a list request waits for an upstream whose lists are unknown.
 const SETTLING: Duration = Duration::from_secs(15);
 
-/// How many sessions may end before a call could be made in one of them.
+/// How many sessions a call tries, if each ends before the call could be made.
 const SESSIONS: usize = 8;
 
-/// How long the reply of a call is held back for log lines that come by another stream. The server wrote them before.
+/// How long a response is held back for log lines that the server wrote earlier but sent on another stream.
 const LATE_LOGS: Duration = Duration::from_millis(20);
 
 /// An upstream as it is configured.
 #[derive(Debug, Clone)]
 pub struct Spec {
-    /// What it is called here.
+    /// The name of the upstream in the configuration.
     pub name: String,
-    /// Where it is.
+    /// The address or command of the upstream.
     pub target: Target,
-    /// How to open it. What is provided is decided by who is downstream.
+    /// How to open a session. The downstream client decides which client features are declared.
     pub options: Options,
-    /// Whether every session gets a way of its own, whatever was agreed.
+    /// Whether every session gets a separate connection, whatever was agreed.
     pub isolated: bool,
     /// The folders that clients over a network may name as their roots, where the upstream runs on this machine.
     pub client_roots: Vec<PathBuf>,
-    /// ConnectionBudget for connections of callers who cannot share one. Upstreams that are served together have it in common.
+    /// The shared budget for connections that serve one caller only. Upstreams served together share it.
     pub room: ConnectionBudget,
-    /// The file in which what it has is remembered between runs.
+    /// The file that remembers the upstream's lists between runs.
     pub remembered_in: Option<PathBuf>,
 }
 
 impl Spec {
-    /// What it is called where that is written down. Where its name is its command line, which may hold a secret, that is
-    /// the program, and a mark that tells it from others of the same program.
+    /// The name for logs and files. If the configured name is the command line, which may contain a secret, the label
+    /// is the program name plus a hash that distinguishes it.
     fn label(&self) -> String {
         match &self.target {
             Target::Command(words) if self.name == self.target.to_string() => {
@@ -102,15 +102,15 @@ impl Spec {
 
 /// An upstream behind the hub.
 ///
-/// Who shares a connection to it:
+/// Callers share a connection to it as follows:
 ///
-/// - Where only one session will ever be downstream ([`Provider::expects`]), there is one connection, opened with exactly what
-///   that session can be asked.
-/// - Callers who can be asked nothing share the main connection.
-/// - Where every request says for whom it is made (stateless MCP), everybody shares the main connection.
-/// - What a capability keeps belongs to one session, which has a way of its own for it.
-/// - Otherwise the upstream could not tell whom to ask: a session has a way of its own, and calls without a session take
-///   one that no other call uses meanwhile.
+/// - If only one downstream session will ever exist ([`Provider::expects`]), one connection declares exactly the client
+///   features of that session.
+/// - Callers that cannot answer requests share the main connection.
+/// - If every request names its client features (stateless MCP), all callers share the main connection.
+/// - The state of a capability belongs to one session, which has a separate connection for it.
+/// - Otherwise, the upstream could not tell which caller to ask. A session then has a separate connection, and a call
+///   without a session takes one that no other call uses at the same time.
 #[derive(Debug)]
 pub struct UpstreamProvider {
     inner: Arc<Inner>,
@@ -118,30 +118,30 @@ pub struct UpstreamProvider {
 
 struct Inner {
     spec: Arc<Spec>,
-    /// What it is called where that is written down.
+    /// The name for logs and files.
     label: String,
-    /// What it has, as far as is known.
+    /// The lists of the upstream, once known.
     lists: Mutex<Option<Arc<Lists>>>,
-    /// What callers see where that may not be the same.
+    /// The lists per caller, where callers may see different lists.
     viewers: Mutex<Viewers>,
-    /// Held while lists are asked for again.
+    /// Held while the lists are refreshed.
     refreshing: Arc<tokio::sync::Mutex<()>>,
     /// How many calls have ended.
     ended: AtomicU64,
-    /// Whether it was asked for a handshake, and has none.
+    /// Whether the upstream refused a handshake and speaks only the stateless era.
     is_stateless_only: AtomicBool,
-    /// Whether the hub knows it too. Whoever waits for what there is waits for that.
+    /// Whether the hub knows the lists too. List requests wait for this.
     is_shown: watch::Sender<bool>,
     stale: Arc<Stale>,
     notifier: OnceLock<ChangeNotifier>,
     connections: Mutex<Connections>,
-    /// Whether there will be one session and no other.
+    /// Set if only one downstream session will ever exist.
     is_alone: OnceLock<()>,
     allowed_roots: OnceLock<Allowed>,
-    /// Why it could not be opened, the last time that was tried.
+    /// Why the last attempt to open a session failed.
     trouble: Mutex<Option<Failure>>,
     subscriptions: Subscriptions,
-    /// The only session that there will be, once it is open.
+    /// The only downstream session, once it is open.
     session: watch::Sender<Option<Weak<dyn Caller>>>,
     keeper: OnceLock<AbortHandle>,
 }
@@ -182,12 +182,12 @@ impl UpstreamProvider {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Who it says it is, and how it says it is to be used, if that is known.
+    /// The server's identity and instructions, if known.
     pub fn introduction(&self) -> Option<(Peer, Option<String>)> {
         self.inner.known().map(|lists| (lists.server.clone(), self.inner.passed_on(&lists).cloned()))
     }
 
-    /// Why nothing of it is to be had: it could not be opened, and nothing is known of it.
+    /// Why the upstream is unavailable: it could not be opened, and its lists are unknown.
     pub fn outage(&self) -> Option<Failure> {
         match self.inner.known() {
             Some(_) => None,
@@ -195,14 +195,14 @@ impl UpstreamProvider {
         }
     }
 
-    /// Opens the main connection, and says why not if that fails.
+    /// Opens the main connection, or returns why that failed.
     pub async fn open(&self) -> Result<(), Failure> {
         self.inner.open_main().await?;
         self.inner.listed().await;
         Ok(())
     }
 
-    /// Passes a call on, by the way that its caller may take.
+    /// Forwards a call on the connection that its caller may use.
     fn pass_on(&self, operation: Operation<'_>, repeatable: bool, context: &Context<'_>) -> Answer {
         let inner = Arc::clone(&self.inner);
         let errand = Errand::of(operation, context, inner.allowed_roots());
@@ -220,12 +220,12 @@ impl UpstreamProvider {
                 }
             }
         };
-        // Where the upstream decides what becomes a task, so it is here.
+        // If the upstream decides which calls become tasks, the downstream session follows that decision.
         if may_become_task { Answer::TaskLater(Box::pin(work)) } else { Answer::Later(Box::pin(work)) }
     }
 }
 
-/// A call to be passed on.
+/// A call to be forwarded.
 struct Errand {
     operation: Operation<'static>,
     terms: Terms<'static>,
@@ -243,8 +243,8 @@ impl Errand {
         }
     }
 
-    /// Whether an upstream that is opened with a handshake must be opened for this caller alone: it can be asked something,
-    /// or its session declares something that the upstream is to know.
+    /// Whether an upstream with a handshake needs a separate session for this caller: the caller can answer requests,
+    /// or its session declares a feature that the upstream must know.
     fn needs_way_of_its_own(&self) -> bool {
         let has_session = self.host.caller.session() != SessionId::NONE;
         self.can_be_asked() || has_session && passed_on(&self.agreement).next().is_some()
@@ -255,7 +255,7 @@ impl Errand {
         viewer(&self.agreement, self.host.caller.session(), self.terms.principal.as_deref())
     }
 
-    /// The callers without a session that see the same lists as this caller.
+    /// The viewer id that callers without a session share if they see the same lists as this caller.
     fn kind(&self) -> SessionId {
         viewer(&self.agreement, SessionId::NONE, self.terms.principal.as_deref())
     }
@@ -283,18 +283,19 @@ impl Inner {
     async fn run_on_a_connection(self: &Arc<Self>, errand: &Errand) -> Outcome {
         let (connection, turn) = match self.shared_connection(errand) {
             Some(connection) => (connection, None),
-            // What is seldom waited for is kept elsewhere: a call that waits shall be small.
+            // The rare waiting path is boxed, so that the future of a call stays small.
             None => Box::pin(self.way_for(errand)).await?,
         };
         let _under_way = connection.host.begin(&errand.host);
         let Some(turn) = turn else { return self.make(errand, &connection).await };
         Box::pin(async move {
-            // Declared before the call: if this is dropped, the server hears of the cancellation before the connection is used again.
+            // Declared before the call: if this future is dropped, the server receives the cancellation before the
+            // connection is reused.
             let mut turn = turn;
             turn.outlives_its_call();
             tokio::select! {
                 outcome = self.make(errand, &connection) => {
-                    // The server may still be busy with a call that took too long.
+                    // After a timeout, the server may still be busy with the call.
                     let is_late = matches!(&outcome, Err(failure) if failure.kind == FailureKind::TimedOut);
                     if !is_late {
                         turn.end();
@@ -310,7 +311,7 @@ impl Inner {
         .await
     }
 
-    /// Makes a call by a connection. If the session there turns out to be over before the call was made, it is made in the next.
+    /// Makes a call on a connection. If the session ends before the call could be sent, the next session makes it.
     async fn make(self: &Arc<Self>, errand: &Errand, connection: &Arc<UpstreamConnection>) -> Outcome {
         for _ in 0..SESSIONS {
             let session = match connection.session() {
@@ -342,27 +343,27 @@ impl Inner {
         Err(Failure::new(FailureKind::UpstreamLost, why))
     }
 
-    /// Whether log lines of a call may arrive after its response. A server of the handshake era may send them on a stream of
-    /// its own, and a client of the stateless era gets them only during its request.
+    /// Whether log lines of a call may arrive after its response. A server of the handshake era may send them on a
+    /// separate stream, and a client of the stateless era receives them only during its request.
     fn may_log_late(&self, errand: &Errand, session: &Upstream) -> bool {
         let is_over_http = matches!(self.spec.target, Target::Url(_));
         let is_stateless = errand.agreement.per_request && errand.terms.log_level.is_some();
         is_over_http && is_stateless && !session.agreement().per_request
     }
 
-    /// The main connection, if a caller may take it whoever else does.
+    /// The main connection, if this caller may share it.
     fn shared_connection(&self, errand: &Errand) -> Option<Arc<UpstreamConnection>> {
         let (main, is_alone) = self.main();
         let needs_none = || !errand.needs_way_of_its_own() && !self.is_isolated(errand);
         (is_alone || needs_none()).then_some(main)
     }
 
-    /// Whether what is kept there for one must not be another's.
+    /// Whether the state behind the connection must not be shared with another caller.
     fn is_isolated(&self, errand: &Errand) -> bool {
         self.spec.isolated || matches!(errand.operation, Operation::Capability(_))
     }
 
-    /// The connection that a caller may take who can be asked, or must be alone, and a turn on it where turns are taken.
+    /// The connection for a caller that can answer requests or must be isolated, with a turn on it if turns apply.
     async fn way_for(
         self: &Arc<Self>,
         errand: &Errand,
@@ -395,7 +396,7 @@ impl Inner {
         Ok((own, None))
     }
 
-    /// A connection on which to list what the upstream has for a caller.
+    /// A connection for listing what the upstream offers this caller.
     async fn listing_connection(
         self: &Arc<Self>,
         errand: &Errand,
@@ -405,7 +406,7 @@ impl Inner {
         if is_shared { Ok((self.main().0, None)) } else { self.turn(errand, client).await }
     }
 
-    /// A turn on a connection that no other call uses meanwhile.
+    /// A turn on a connection that no other call uses at the same time.
     async fn turn(
         &self,
         errand: &Errand,
@@ -422,7 +423,7 @@ impl Inner {
         Ok((Arc::clone(turn.connection()), Some(turn)))
     }
 
-    /// Whether the upstream speaks with a handshake by a connection that was made because it might.
+    /// Whether the upstream agreed to a handshake on a connection that was opened to try one.
     async fn is_in_era_of_client(self: &Arc<Self>, own: &Arc<UpstreamConnection>) -> bool {
         let session = match own.session() {
             Some(session) => Ok(session),
@@ -430,20 +431,21 @@ impl Inner {
         };
         let is_stateless = session.as_ref().is_ok_and(|session| session.agreement().per_request);
         if is_stateless {
-            // The opening remembers it by the state of the files that the command names, which the server may change.
+            // The opening cache is keyed by the state of the command's files, which the server may change. Remember it
+            // here too.
             self.is_stateless_only.store(true, Ordering::Relaxed);
         }
         session.is_ok() && !is_stateless
     }
 
-    /// Takes the way of a session away.
+    /// Removes and closes the connection of a session.
     fn drop_own(&self, session: SessionId, own: &Arc<UpstreamConnection>) {
         self.connections().own.retain(|of, connection| *of != session || !Arc::ptr_eq(connection, own));
         let own = Arc::clone(own);
         tokio::spawn(async move { own.close().await });
     }
 
-    /// A connection for the session of a caller alone; `None` if there is no room for it.
+    /// A connection for the caller's session only. Returns `None` if the budget is used up.
     fn add_own(&self, errand: &Errand, client: ClientProfile) -> Option<Arc<UpstreamConnection>> {
         let caller = &errand.host.caller;
         let place = self.place(errand.terms.party)?;
@@ -455,13 +457,14 @@ impl Inner {
         Some(Arc::clone(own))
     }
 
-    /// Where roots of a caller may lie. On stdio the client runs as the user who started us, and names what it likes.
+    /// The folders in which a caller's roots may lie. On stdio the client runs as the user who started us, and may name
+    /// any folder.
     fn allowed_roots(&self) -> Allowed {
         let is_open = || self.is_alone.get().is_some() || matches!(self.spec.target, Target::Url(_));
         self.allowed_roots.get_or_init(|| (!is_open()).then(|| self.spec.client_roots.clone().into())).clone()
     }
 
-    /// Whether the upstream may speak to a client in the client's own era, where that opens with a handshake.
+    /// Whether the upstream may be opened in the client's own era, if that era has a handshake.
     fn may_shake_hands(&self, client: &ClientProfile) -> bool {
         let options = &self.spec.options;
         client.revision.is_some_and(Revision::has_initialize)
@@ -470,7 +473,7 @@ impl Inner {
             && options.eras.may_shake_hands(&self.spec.target)
     }
 
-    /// A place for a connection that is not shared by all. Connections that nobody uses give connection.
+    /// A place for a connection that not all callers share. If the budget is used up, an unused connection is closed.
     fn place(&self, party: Option<Party>) -> Option<Permit> {
         loop {
             if let Some(place) = self.spec.room.take(party) {
@@ -486,7 +489,7 @@ impl Inner {
         WayHost::new(session, self.notifier.get().cloned(), Arc::clone(&self.stale), self.allowed_roots())
     }
 
-    /// The main connection, and whether there will never be but one session downstream.
+    /// The main connection, and whether only one downstream session will ever exist.
     fn main(&self) -> (Arc<UpstreamConnection>, bool) {
         let mut connections = self.connections();
         let is_alone = connections.expected.is_some();
@@ -521,8 +524,8 @@ impl Inner {
         opened
     }
 
-    /// Opens a connection that is not the main one. What is listed there may be something else: unless the caller lists it, that is
-    /// done by the keeper.
+    /// Opens a connection other than the main one. Its lists may differ from the main ones. Unless the caller lists
+    /// them, the keeper task does.
     async fn open_other(
         self: &Arc<Self>,
         connection: &Arc<UpstreamConnection>,
@@ -548,28 +551,28 @@ impl Inner {
             .await
     }
 
-    /// Keeps why it could not be opened. Whoever is downstream hears of it where it did not before.
+    /// Records why opening failed. If the failure is new, downstream sessions are notified.
     fn note_trouble(&self, failure: Option<&Failure>) {
         let before = {
             let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
             if let (Some(before), Some(failure)) = (&*trouble, failure)
                 && failure.message.starts_with(&before.message)
             {
-                // Only when it will be tried again was added to it, which is not true for long.
+                // The only difference is the time of the next attempt, which does not stay true for long.
                 return;
             }
             std::mem::replace(&mut *trouble, failure.cloned())
         };
-        // Of many clients, some may not be meant to know that there is such an upstream.
+        // With several clients, some may not be allowed to know that this upstream exists.
         let notifier = self.notifier.get().filter(|_| self.is_alone.get().is_some());
         if let (None, Some(failure), Some(notifier)) = (before, failure, notifier) {
             notifier.log(Log::new(Level::Warning, Some(self.spec.name.clone()), json::to_raw(&failure.message)));
         }
     }
 
-    /// The main connection is open: what is listed and watched must be asked for again.
+    /// The main connection is open: refresh the lists and renew the subscriptions.
     fn opened(&self, session: &Upstream) {
-        // It may be another program than before.
+        // The upstream may be a different program than before.
         self.is_stateless_only.store(false, Ordering::Relaxed);
         self.forget_viewers();
         self.stale.mark_new(Arc::downgrade(&self.main().0));
@@ -587,12 +590,12 @@ impl Inner {
             .collect()
     }
 
-    /// The sessions that are open, of all connections.
+    /// The open sessions of all connections.
     fn open_sessions(&self) -> Vec<Upstream> {
         self.all_connections().iter().filter_map(|connection| connection.session()).collect()
     }
 
-    /// Sees to it that what is known of the lists is what they are.
+    /// Starts the task that refreshes changed lists.
     fn keep(self: &Arc<Self>) {
         self.keeper.get_or_init(|| {
             let (this, stale) = (Arc::downgrade(self), Arc::clone(&self.stale));
@@ -608,15 +611,15 @@ impl Inner {
         });
     }
 
-    /// Asks for lists again, where they have changed, and returns how many entries they have.
+    /// Refreshes the changed lists, and returns how many entries they have.
     async fn refresh(self: &Arc<Self>, changed: &[List], connection: &Weak<UpstreamConnection>) -> Option<usize> {
         let connection = connection.upgrade()?;
-        // Of two at once, the later would show what the earlier has replaced.
+        // One refresh at a time: a slower earlier one could overwrite newer lists.
         let one_at_a_time = Arc::clone(&self.refreshing).lock_owned().await;
         let session = connection.session()?;
         let own =
             self.connections().own.iter().find(|(_, own)| Arc::ptr_eq(own, &connection)).map(|(session, _)| *session);
-        // The lists of a connection that is not everybody's may tell what one caller did there: others do not see them.
+        // Lists of a separate connection may reveal the actions of its caller, so other callers do not see them.
         let is_for_all = self.is_main(&connection);
         let viewer = if is_for_all { SessionId::NONE } else { own.unwrap_or(connection.kind) };
         if viewer == SessionId::NONE && !is_for_all {
@@ -645,7 +648,7 @@ impl Inner {
         let entries = lists.entries();
         let different = lists.different(before.as_deref());
         if is_for_all {
-            // A long list takes a while to be shown, and other calls are served on this thread.
+            // Publishing a long list takes time, and this thread also serves other calls.
             let this = Arc::clone(self);
             let show = move || {
                 this.show(lists, before, &different);
@@ -658,11 +661,11 @@ impl Inner {
         Some(entries)
     }
 
-    /// Shows lists to all who share the main connection.
+    /// Publishes lists to all callers that share the main connection.
     fn show(&self, lists: Arc<Lists>, before: Option<Arc<Lists>>, different: &[List]) {
         *self.lists.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&lists));
         let says_something_else = before.as_ref().is_none_or(|before| before.instructions != lists.instructions);
-        // A list that could not be had would be remembered as an empty one.
+        // A list that could not be fetched would be remembered as empty.
         let is_worth_it = lists.is_complete() && (says_something_else || !different.is_empty());
         if let Some(file) = self.spec.remembered_in.as_ref().filter(|_| is_worth_it) {
             memory::remember(file, &lists);
@@ -683,18 +686,18 @@ impl Inner {
         self.is_shown.send_replace(true);
     }
 
-    /// Waits until something is known of the lists, and the hub knows it.
+    /// Waits until the lists are known and published to the hub.
     async fn listed(&self) {
         let mut is_shown = self.is_shown.subscribe();
         let _ = tokio::time::timeout(SETTLING, is_shown.wait_for(|is_shown| *is_shown)).await;
     }
 }
 
-/// Lets the first look pass.
+/// Stays pending on the first poll.
 ///
-/// Whoever asked looks once whether the answer is here, and makes a task of what is not. The upstream's loop must be
-/// woken from that task: woken before it, the loop is taken over by another thread, which costs more than all the rest
-/// of a call.
+/// The caller polls once to see whether the response is ready, and spawns a task if it is not. The upstream's loop must
+/// be woken from that task. If it is woken earlier, another thread takes over the loop, which costs more than the rest
+/// of the call.
 async fn second_look() {
     let mut is_first = true;
     std::future::poll_fn(|cx| {
@@ -707,7 +710,7 @@ async fn second_look() {
     .await;
 }
 
-/// Who a caller without a session is: whom it has proved to be, and what it calls itself.
+/// The identity of a caller without a session: its principal, and its declared name and version.
 fn identity(errand: &Errand) -> String {
     let client = &errand.agreement.client;
     let principal = errand.terms.principal.as_deref().unwrap_or_default();
@@ -770,7 +773,7 @@ impl Provider for UpstreamProvider {
     }
 
     fn attach(&self, notifier: &ChangeNotifier) {
-        // The first hub is the only one.
+        // Only the first hub counts.
         let _ = self.inner.notifier.set(notifier.clone());
     }
 
@@ -871,7 +874,7 @@ impl Provider for UpstreamProvider {
             runtime.spawn(async move { own.close().await });
         }
         if self.inner.main().1 {
-            // A session that is over cannot be asked.
+            // A session that is over cannot answer requests.
             self.inner.session.send_replace(None);
         }
     }

@@ -1,12 +1,14 @@
-//! Connections that one call uses at a time, so that a question of the server can only be for the caller of that call.
+//! A pool of connections that serve one call at a time, so that a server request can only be for the caller of that
+//! call.
 //!
-//! A client without a session expects that its next call finds in the server's memory what its last call left there. So the
-//! next call gets the oldest idle connection, and the connection of a cancelled call is kept:
+//! A client without a session expects that its next call finds the server state that its last call left. The next call
+//! therefore gets the oldest idle connection, and the connection of a cancelled call is kept:
 //!
-//! - Only the party that cancelled uses the connection from then on. The server may ignore the cancellation, go on with the call and
-//!   ask something, and the question would reach the call that uses the connection by then.
-//! - The server must first answer another request. Many servers run one call at a time, and a call there would wait for the
-//!   cancelled one. A server that does not answer in time is closed, and the next call has another one.
+//! - Only the party that cancelled the call uses the connection from then on. The server may ignore the cancellation,
+//!   continue the call and send a request, which would reach the call that uses the connection by then.
+//! - The server must first answer another request. Many servers run one call at a time, and a new call would wait for
+//! the
+//!   cancelled one. If the server does not answer in time, it is closed, and the next call gets another connection.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,14 +22,14 @@ use tokio::sync::{Notify, oneshot, watch};
 use super::hosting::CallHost;
 use super::upstream_connection::UpstreamConnection;
 
-/// How many connections there may be at once for callers who can be asked the same things, of which no party gets more than
-/// half of what the others leave; further calls wait for their turn, and calls whose callers do not answer give connection.
+/// The maximum number of connections for callers with the same client features. No party gets more than half of what
+/// the others leave. Further calls wait for a turn, and calls whose callers do not answer a server request give way.
 const MOST: usize = 16;
 
-/// How many calls may wait for their turn, shared in the same connection.
+/// How many calls may wait for a turn, shared between parties in the same way.
 const MOST_WAITING: usize = 256;
 
-/// How many kinds of callers are told apart; of more, the connections of the others are let go first.
+/// How many kinds of callers have a pool. Above this, the connections of other kinds are closed first.
 const KINDS: usize = 16;
 
 /// The connections for all kinds of callers.
@@ -37,8 +39,8 @@ pub(super) struct Pools {
 }
 
 impl Pools {
-    /// The connections for callers of one identity who can be asked these things. What one caller left behind must never reach
-    /// another: an upstream may still ask something when its call has long ended.
+    /// The pool for callers of one identity with these client features. State that one caller left must never reach
+    /// another: an upstream may still send a request long after its call has ended.
     pub(super) fn of(&mut self, identity: &str, declares: &Declared) -> Arc<Pool> {
         let kind = declares.iter().map(|(capability, settings)| {
             format!("{}={}\n", capability.0, settings.as_ref().map_or("", |raw| raw.get()))
@@ -61,13 +63,13 @@ impl Pools {
         self.by_kind.values().flat_map(connections).collect()
     }
 
-    /// Takes all connections that nobody uses.
+    /// Takes all idle connections.
     pub(super) fn drain(&mut self) -> Vec<Arc<UpstreamConnection>> {
         let idle = self.by_kind.drain().flat_map(|(_, pool)| std::mem::take(&mut pool.lock().idle));
         idle.map(|idle| idle.member.connection).collect()
     }
 
-    /// Takes a connection that nobody uses and whose place others need.
+    /// Takes an idle connection whose place is needed elsewhere.
     pub(super) fn spare(&self) -> Option<Arc<UpstreamConnection>> {
         self.by_kind.values().find_map(|pool| pool.lock().idle.pop()).map(|idle| idle.member.connection)
     }
@@ -87,7 +89,7 @@ struct State {
     made: u64,
     /// Calls that have a connection, the oldest first.
     taken: Vec<Arc<Taken>>,
-    /// Whose turns are under connection, whether they have a connection yet or not.
+    /// The party of each turn in use, with or without a connection yet.
     turns: Vec<Option<Party>>,
     /// Calls that wait for their turn, the oldest first.
     waiting: VecDeque<Waiting>,
@@ -103,7 +105,7 @@ struct Waiting {
 #[derive(Debug, Clone)]
 struct Member {
     connection: Arc<UpstreamConnection>,
-    /// Its running number: an older connection has a smaller one.
+    /// A running number: an older connection has a smaller one.
     number: u64,
     users: Users,
 }
@@ -112,7 +114,7 @@ struct Member {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Users {
     All,
-    /// Those of the party that cancelled a call there.
+    /// Only calls of the party that cancelled a call there.
     Only(Option<Party>),
 }
 
@@ -120,8 +122,8 @@ enum Users {
 #[derive(Debug)]
 struct Idle {
     member: Member,
-    /// The check whether the server still answers, after a cancelled call. The channel closes when the check is over. A connection
-    /// whose server does not answer is not idle any more by then.
+    /// The check whether the server still answers after a cancelled call. The channel closes when the check is over. If
+    /// the server does not answer, the connection leaves the idle list before that.
     check: Option<watch::Receiver<()>>,
 }
 
@@ -133,7 +135,7 @@ impl Idle {
         }
     }
 
-    /// The check that is under way.
+    /// The running check, if any.
     fn check(&self) -> Option<watch::Receiver<()>> {
         self.check.clone().filter(|check| check.has_changed().is_ok())
     }
@@ -146,7 +148,7 @@ struct Taken {
     party: Option<Party>,
     member: Member,
     wanted: Notify,
-    /// Whether it was told that somebody else needs the connection more.
+    /// Whether the call was asked to give way.
     gives_way: AtomicBool,
 }
 
@@ -155,7 +157,7 @@ impl State {
         self.would_admit(party, self.turns.len())
     }
 
-    /// Whether a party could have a turn if so many were taken.
+    /// Whether a party could get a turn if this many were taken.
     fn would_admit(&self, party: Option<Party>, taken: usize) -> bool {
         let own = |party| self.turns.iter().filter(|turn| **turn == Some(party)).count();
         Bound { limit: MOST, used: taken }.admits(1, party, own)
@@ -166,8 +168,8 @@ impl State {
         Bound { limit: MOST_WAITING, used: self.waiting.len() }.admits(1, party, own)
     }
 
-    /// Tells the oldest call that waits for its caller to give connection to a call of this party. Who has had its share can
-    /// only ask its own.
+    /// Asks the oldest call that waits for its caller to give way to a call of this party. A party that has used up its
+    /// share can only displace its own calls.
     fn make_room(&self, party: Option<Party>) {
         let may_ask_others = self.turns.len() >= MOST && self.would_admit(party, MOST - 1);
         let may_go = |taken: &&Arc<Taken>| {
@@ -180,8 +182,8 @@ impl State {
         }
     }
 
-    /// Takes the oldest idle connection that calls of a party may use. If the server there is being checked, returns the check, and
-    /// takes nothing.
+    /// Takes the oldest idle connection that this party may use. If the server there is being checked, returns the
+    /// check and takes nothing.
     fn take_idle(&mut self, party: Option<Party>) -> Option<Result<Member, watch::Receiver<()>>> {
         let at = self.idle.iter().position(|idle| idle.is_for(party))?;
         Some(match self.idle[at].check() {
@@ -190,8 +192,8 @@ impl State {
         })
     }
 
-    /// Takes an idle connection of another party, if all connections together are too many for one more. Without this, each party could leave
-    /// a connection behind that no other may use.
+    /// Takes an idle connection of another party if the pool is too large for one more. Without this limit, each party
+    /// could leave behind a connection that no other party may use.
     fn excess(&mut self) -> Option<Arc<UpstreamConnection>> {
         // Each turn has a connection, or is about to get one.
         let are_too_many = self.idle.len() + self.turns.len() > MOST;
@@ -203,7 +205,7 @@ impl State {
         self.idle.insert(at, idle);
     }
 
-    /// The next call whose turn it is.
+    /// Takes the next call that may have a turn.
     fn next(&mut self) -> Option<Waiting> {
         self.waiting.retain(|waiting| !waiting.turn.is_closed());
         let at = self.waiting.iter().position(|waiting| self.admits(waiting.party))?;
@@ -213,7 +215,7 @@ impl State {
     }
 }
 
-/// The right to a turn, as long as this is kept.
+/// The right to a turn, until it is dropped.
 #[derive(Debug)]
 struct Permit {
     pool: Arc<Pool>,
@@ -233,10 +235,10 @@ impl Drop for Permit {
 }
 
 impl Pool {
-    /// A connection that nobody else uses until the turn is dropped; `another` makes one if there is room for it.
+    /// Returns a connection for exclusive use until the turn is dropped. `another` creates one if there is room.
     ///
-    /// A caller without a session may never come back to answer what it was asked, and nobody would notice. So if all
-    /// connections are taken, the oldest call that waits for its caller gives connection.
+    /// A caller without a session may never return to answer a server request, and the server cannot notice that. If
+    /// all connections are taken, the oldest call that waits for its caller therefore gives way.
     pub(super) async fn turn(
         self: &Arc<Self>,
         call: &Arc<CallHost>,
@@ -263,7 +265,7 @@ impl Pool {
         Ok(Turn { taken, afterwards: Afterwards::Close, permit })
     }
 
-    /// An idle connection for a call of a party. Waits for the check of a server that is in doubt.
+    /// An idle connection for a call of a party. Waits for a running check of the server.
     async fn idle(&self, party: Option<Party>) -> Option<Member> {
         loop {
             let taken = self.lock().take_idle(party)?;
@@ -283,7 +285,7 @@ impl Pool {
         Member { connection, number: state.made, users: Users::All }
     }
 
-    /// Keeps the connection of a call that was cancelled. If the server does not answer any more, it is closed.
+    /// Keeps the connection of a cancelled call. If the server no longer answers, the connection is closed.
     fn keep(self: &Arc<Self>, member: Member, runtime: &tokio::runtime::Handle) {
         let (connection, (done, check)) = (Arc::clone(&member.connection), watch::channel(()));
         self.lock().add_idle(Idle { member, check: Some(check) });
@@ -304,7 +306,7 @@ impl Pool {
         });
     }
 
-    /// Queues for a turn; `None` if too many do already.
+    /// Queues for a turn. Returns `None` if the queue is full.
     fn permit(self: &Arc<Self>, party: Option<Party>) -> Option<oneshot::Receiver<Permit>> {
         let (turn, permit) = oneshot::channel();
         {
@@ -322,11 +324,11 @@ impl Pool {
         Some(permit)
     }
 
-    /// Hands out the turns that there are.
+    /// Hands out the free turns.
     fn serve(self: &Arc<Self>) {
         loop {
             let Some(Waiting { party, turn }) = self.lock().next() else { return };
-            // Whoever stopped waiting at this very moment gives it back.
+            // If the receiver is gone, the permit is dropped, which returns the turn.
             let _ = turn.send(Permit { pool: Arc::clone(self), party });
         }
     }
@@ -344,12 +346,12 @@ pub(super) struct Turn {
     permit: Permit,
 }
 
-/// What becomes of a connection when the turn on it is dropped.
+/// What happens to a connection when its turn is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Afterwards {
     /// Any call of the pool may use it.
     Reuse,
-    /// The server may still be busy with the call: it is used again if it answers.
+    /// The server may still be busy with the call. The connection is reused if the server answers.
     Keep,
     Close,
 }
@@ -359,22 +361,22 @@ impl Turn {
         &self.taken.member.connection
     }
 
-    /// The call has come to its end: the connection may be used again.
+    /// The call has ended, so the connection may be reused.
     pub(super) fn end(mut self) {
         self.afterwards = Afterwards::Reuse;
     }
 
-    /// From now on a call that is cancelled leaves its connection to the next call of its party.
+    /// From now on, a cancelled call leaves its connection to the next call of its party.
     pub(super) fn outlives_its_call(&mut self) {
         self.afterwards = Afterwards::Keep;
     }
 
-    /// Closes the connection: a question of its call is open, and its caller does not answer.
+    /// Closes the connection: a server request of its call is open, and its caller does not answer.
     pub(super) fn close(mut self) {
         self.afterwards = Afterwards::Close;
     }
 
-    /// Ends when somebody else needs the connection more.
+    /// Completes when another call needs the connection more.
     pub(super) async fn wanted(&self) {
         self.taken.wanted.notified().await;
     }
@@ -384,7 +386,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let (pool, mut member) = (&self.permit.pool, self.taken.member.clone());
         pool.lock().taken.retain(|taken| !Arc::ptr_eq(taken, &self.taken));
-        // Without a session no call was made, or its server is gone.
+        // Without a session, no call was made or the server is gone.
         let has_leftovers = member.connection.session().is_some();
         match (self.afterwards, tokio::runtime::Handle::try_current()) {
             (Afterwards::Keep, Ok(runtime)) if has_leftovers => {
@@ -416,9 +418,9 @@ mod tests {
         assert!(!Arc::ptr_eq(&alice, &bob) && Arc::ptr_eq(&alice, &again));
     }
 
-    /// Queues for a turn, and takes it if there is one.
+    /// Queues for a turn, and takes it if one is free.
     fn ask(pool: &Arc<Pool>, party: u64) -> Result<Permit, oneshot::Receiver<Permit>> {
-        let mut permit = pool.permit(Some(Party(party))).expect("there is room to wait");
+        let mut permit = pool.permit(Some(Party(party))).expect("the queue has room");
         permit.try_recv().map_err(|_| permit)
     }
 
@@ -477,7 +479,7 @@ mod tests {
         assert!(taking.as_mut().now_or_never().is_none());
         drop(done);
         assert_eq!(taking.await.map(|member| member.number), Some(checked));
-        // A server that does not answer is taken out before the check is over.
+        // If the server does not answer, its connection is removed before the check is over.
         let (done, check) = watch::channel(());
         idle(&pool, Users::Only(None), Some(check));
         let mut taking = std::pin::pin!(pool.idle(None));
@@ -495,7 +497,7 @@ mod tests {
         let other = ask(&pool, 2).unwrap();
         drop(turns.pop());
         assert!(waiting[0].try_recv().is_ok_and(|turn| turn.party == Some(Party(1))));
-        assert!(waiting[1].try_recv().is_ok(), "the first was given back at once, and the next one has it");
+        assert!(waiting[1].try_recv().is_ok(), "the first turn was returned, and the next call has it");
         drop(other);
     }
 
@@ -505,10 +507,10 @@ mod tests {
         let turns: Vec<_> = (0..MOST / 2).map(|_| ask(&pool, 1).unwrap()).collect();
         let waiting: Vec<_> = std::iter::from_fn(|| pool.permit(Some(Party(1)))).collect();
         assert_eq!(waiting.len(), MOST_WAITING / 2);
-        assert!(pool.permit(Some(Party(2))).is_some(), "others may still wait, and have a turn");
+        assert!(pool.permit(Some(Party(2))).is_some(), "other parties may still wait and get a turn");
         drop(waiting);
         drop(turns);
         assert!(ask(&pool, 1).is_ok());
-        assert_eq!(pool.lock().turns.len(), 0, "nobody has one any more");
+        assert_eq!(pool.lock().turns.len(), 0, "all turns were returned");
     }
 }

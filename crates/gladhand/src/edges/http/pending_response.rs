@@ -1,8 +1,11 @@
-//! An answer that is not here yet.
+//! Waits for the response to one POST, and decides between a plain response and an event stream.
 //!
-//! Most answers come soon, and then one response of a known length is less work for everybody than a stream of events.
-//! Whatever else comes first makes a stream of the exchange, and so does waiting for too long: whoever asked shall see
-//! that somebody is there.
+//! A response that arrives within the grace period is sent with a known length, which costs less than an event stream.
+//! If another message comes first, or the grace period ends, the exchange becomes an event stream. The client then sees
+//! that the request is alive.
+//!
+//! While the connection waits, it polls the call itself ([`InlineCall`]). When it stops waiting, the call becomes a
+//! task.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,18 +21,18 @@ use super::driver::poll_guarded;
 use super::events::Events;
 use super::session::Session;
 
-/// What came of waiting.
+/// The result of waiting.
 #[derive(Debug)]
 pub(super) enum WaitResult {
-    /// The answer.
+    /// The response.
     Answer(Bytes),
-    /// Something else, or nothing in time: the stream on which everything comes.
+    /// Another message came first, or the grace period ended: the event stream that carries everything.
     Stream(Events),
-    /// Nothing, and nothing will.
+    /// The exchange is over, and no response will come.
     Nothing,
 }
 
-/// A call that whoever waits for its answer carries on with, which costs no task. It is the only one of its exchange.
+/// A call that the waiting connection polls itself, which saves a task. An exchange has at most one.
 pub(super) struct InlineCall {
     pub(super) call: CallId,
     pub(super) work: Work,
@@ -41,13 +44,13 @@ impl fmt::Debug for InlineCall {
     }
 }
 
-/// An exchange whose answer is awaited. Dropping it tells the session that nobody waits.
+/// An exchange whose response is pending. If it is dropped, the session learns that the client stopped waiting.
 #[derive(Debug)]
 pub(super) struct PendingResponse {
     session: Arc<Session>,
     lane: Lane,
     carried: Option<InlineCall>,
-    /// While something is carried on: whoever stops the server waits for it as for any task.
+    /// Makes shutdown wait for the inline call, as for a task.
     under_way: Option<TaskTrackerToken>,
     is_waiting: bool,
 }
@@ -57,7 +60,7 @@ impl PendingResponse {
         Self { session, lane, carried, under_way: None, is_waiting: true }
     }
 
-    /// The answer if it comes soon, or else the stream on which it will come.
+    /// Returns the response if it arrives within the grace period, otherwise the event stream that will carry it.
     pub(super) async fn soon(mut self) -> WaitResult {
         let session = Arc::clone(&self.session);
         self.under_way = Some(session.shared.calls.token());
@@ -78,7 +81,7 @@ impl PendingResponse {
         }
     }
 
-    /// Carries on with what is to be answered.
+    /// Polls the inline call once, and records its outcome in the session when it is done.
     fn carry_on(&mut self, cx: &mut Context<'_>) {
         let Some(InlineCall { call, work }) = &mut self.carried else { return };
         if let Poll::Ready(outcome) = poll_guarded(work, cx) {
@@ -88,7 +91,7 @@ impl PendingResponse {
         }
     }
 
-    /// Lets what is not done go on without us.
+    /// Moves an unfinished inline call to a task.
     fn hand_over(&mut self) {
         if let Some(carried) = self.carried.take() {
             self.session.go_on(carried);

@@ -1,6 +1,7 @@
-//! One peer behind HTTP: our side towards it, the ways back to the peer, and what is running for it.
+//! One MCP peer behind HTTP: its server state machine, its streams, and its running calls.
 //!
-//! This file is what others may do with a session; how that side is driven is in `driver`.
+//! This file holds the operations that other modules perform on a session. The `driver` module drives the state
+//! machine.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +30,7 @@ use crate::edges::questions::Questions;
 use crate::edges::session_log::SessionLog;
 use crate::edges::violations;
 
-/// What a session's side may keep for calls in flight before it takes no more.
+/// How many bytes a session may hold for calls in flight. Above this, it refuses new requests.
 const MOST_HELD: usize = 64 * 1024 * 1024;
 
 /// How a peer uses HTTP.
@@ -37,22 +38,22 @@ const MOST_HELD: usize = 64 * 1024 * 1024;
 pub(super) enum Manner {
     /// Streamable HTTP with a session: streams can be resumed, and a lost connection cancels nothing.
     Session,
-    /// Streamable HTTP without one: whoever lets go of an exchange gives it up.
+    /// Streamable HTTP without a session: when the connection of an exchange closes, its call is cancelled.
     Stateless,
-    /// One stream for everything that we say (2024-11-05).
+    /// One event stream carries every message to the client (2024-11-05).
     Pair,
 }
 
-/// What became of a message that was posted.
+/// The result of posting a message.
 #[derive(Debug)]
 pub(super) enum Posted {
-    /// It wants no answer.
+    /// The message needs no response.
     Accepted,
-    /// Its answer.
+    /// The response.
     Answer(Bytes),
-    /// Its answer takes a while, or is more than one line.
+    /// The response is pending, or needs an event stream.
     Later(PendingResponse),
-    /// Too much is under way.
+    /// The session or its party has reached a limit.
     Busy,
 }
 
@@ -60,21 +61,21 @@ pub(super) enum Posted {
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) manner: Manner,
-    /// Who opened it; nobody else may use it.
+    /// The caller that opened the session. Only this caller may use it.
     pub(super) who: Who,
     /// The scopes that its content needs. Another token of the principal may lack some of them.
     pub(super) record: Arc<ScopeRecord>,
     pub(super) shared: Arc<Shared>,
-    /// Itself among all sessions.
+    /// The session's registration with the hub.
     pub(super) visit: Visit,
-    /// Whether it broke a rule that is enforced.
+    /// Whether the client broke an enforced rule.
     refused: AtomicBool,
-    /// Itself, for whoever answers calls.
+    /// A weak reference to this session, which providers use to call back.
     pub(super) this: Weak<Self>,
     inner: Mutex<Inner>,
 }
 
-/// What changes, under one lock.
+/// The mutable state, under one lock.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) server: McpServer,
@@ -83,14 +84,14 @@ pub(super) struct Inner {
     /// Calls that were delivered and have not ended.
     pub(super) running: BTreeMap<CallId, Running>,
     pub(super) questions: Questions,
-    /// The moment for which a timer is set, and the timer.
+    /// The pending timer and its deadline.
     pub(super) alarm: Alarm,
     used: Instant,
-    /// What the downstream calls itself, once it has.
+    /// The name that the client declares; empty until then.
     pub(super) client: String,
-    /// While it is open.
+    /// Present while the session is open.
     pub(super) log: Option<SessionLog>,
-    /// Nothing new is taken any more.
+    /// The session accepts no further messages.
     pub(super) ended: bool,
 }
 
@@ -98,13 +99,13 @@ pub(super) struct Inner {
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) lane: Lane,
-    /// Whose it is, where the session is not somebody's.
+    /// The caller, if callers share this session (stateless MCP).
     pub(super) who: Option<Who>,
-    /// How to stop it, once it is a task.
+    /// Aborts the call once it runs as a task.
     pub(super) task: Option<AbortHandle>,
-    /// What the message that it came with takes of the bound of all sessions, if that is large.
+    /// The share of the global byte limit that a large request message occupies.
     pub(super) under_way: Option<Arc<Portion>>,
-    /// Shows it as running, unless it is answered at once.
+    /// Marks the call as running, unless the call completes immediately.
     pub(super) busy: Option<Busy>,
 }
 
@@ -135,7 +136,7 @@ impl Session {
         })
     }
 
-    /// What there is has changed: whoever comes without a session is offered what there is now.
+    /// Updates the offer of the stateless side after the provided content has changed.
     pub(super) fn offer_anew(&self) {
         if self.manner == Manner::Stateless {
             let service = &self.shared.service;
@@ -143,23 +144,23 @@ impl Session {
         }
     }
 
-    /// Whether a message carries an opening that was agreed on before, of this version.
+    /// Whether the message carries an opening of this version that the server already agreed to.
     pub(super) fn knows(&self, message: &Message<'_>, version: &str) -> bool {
         self.lock().server.knows(message, version)
     }
 
-    /// A message came. In a session its sender is the principal of the session, but may have another token with other
-    /// scopes.
+    /// Processes one message. In a session, the sender is the principal of the session, but its token may have
+    /// different scopes.
     pub(super) fn post(&self, message: Message<'_>, who: &Who) -> Posted {
-        // On a pair of addresses the answer goes elsewhere.
+        // With a pair of addresses, the response goes to the event stream of the session.
         let asks = self.manner != Manner::Pair && message.wants_answer();
         let (inner, lane, under_way) = {
             let mut inner = self.lock();
             inner.touch();
-            // Who gives something up, or answers a question of ours, is never in the way.
+            // Limits apply to requests only. Cancellations and responses to our requests always pass.
             let is_busy =
                 asks && (inner.lanes.under_way() >= self.most_exchanges() || !self.shared.streams.admits(who.party));
-            // Those without a session share a side, and have only the bound that is shared fairly.
+            // Stateless callers share one server side, so only the fair global limit applies to them.
             let holds_much = self.manner != Manner::Stateless && inner.server.held() > MOST_HELD;
             if inner.ended || is_busy || holds_much {
                 return Posted::Busy;
@@ -204,24 +205,24 @@ impl Session {
         Posted::Later(PendingResponse::new(self.held(), lane, carried))
     }
 
-    /// Waits for the answer of an exchange: `None` once it has become anything but an answer.
+    /// Waits for the response of an exchange. Returns `None` once the exchange needs an event stream.
     pub(super) fn poll_answer(&self, lane: Lane, waker: &Waker) -> Poll<Option<Bytes>> {
         self.lock().lanes.poll_answer(lane, waker)
     }
 
-    /// Reads an exchange as a stream, unless it is over.
+    /// Reads an exchange as an event stream. Returns `None` if the exchange is over.
     pub(super) fn stream(&self, lane: Lane) -> Option<Events> {
         let reader = self.lock().lanes.get(lane)?.attach();
         Some(self.events(lane, reader))
     }
 
-    /// Nobody waits for the answer of an exchange any more.
+    /// The client stopped waiting for the response of an exchange.
     pub(super) fn give_up(&self, lane: Lane) {
         let mut inner = self.lock();
         if inner.lanes.take_answer(lane).is_some() {
             return;
         }
-        // As if it had been a stream, and its reader had gone.
+        // Treat it like an event stream whose reader disconnected.
         let reader = inner.lanes.get(lane).map(Stream::attach);
         drop(inner);
         if let Some(reader) = reader {
@@ -229,7 +230,7 @@ impl Session {
         }
     }
 
-    /// The downstream broke rules. Where there is no session, there is none to refuse.
+    /// Records protocol violations of the client. A stateless exchange has no session to end.
     fn broke(&self, breaches: &[Breach], body: &[u8]) {
         let client = self.lock().client.clone();
         if violations::note_client(self.shared.hub(), &client, breaches, body) && self.manner != Manner::Stateless {
@@ -240,12 +241,12 @@ impl Session {
         }
     }
 
-    /// Whether it broke a rule that is enforced, so that whoever knows it by its id is to end it.
+    /// Whether the client broke an enforced rule. The caller must then end the session by its id.
     pub(super) fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Reads the main stream; whoever read it before reads it no more.
+    /// Attaches a reader to the main stream. It replaces the previous reader.
     pub(super) fn listen(&self) -> Events {
         let mut inner = self.lock();
         inner.touch();
@@ -254,7 +255,7 @@ impl Session {
         self.events(Lane::MAIN, reader)
     }
 
-    /// Reads a stream on from an event, if the rest is still kept.
+    /// Resumes a stream after the given event, if the later events are still stored.
     pub(super) fn resume(&self, lane: Lane, last_seen: u64) -> Option<Events> {
         let mut inner = self.lock();
         inner.touch();
@@ -263,12 +264,12 @@ impl Session {
         Some(self.events(lane, reader))
     }
 
-    /// What there is for the reader of a stream.
+    /// Returns the events that are ready for the reader of a stream.
     pub(super) fn take(&self, lane: Lane, reader: ReaderToken, waker: &Waker) -> Taken {
         self.lock().lanes.take(lane, reader, waker)
     }
 
-    /// The reader of a stream is gone.
+    /// The reader of a stream disconnected.
     pub(super) fn let_go(&self, lane: Lane, reader: ReaderToken) {
         let mut inner = self.lock();
         inner.touch();
@@ -282,12 +283,12 @@ impl Session {
         }
     }
 
-    /// Something changed for everybody.
+    /// Sends a notification about a change that concerns every client.
     pub(super) fn notice(&self, notice: Notice) {
         self.drive(Lane::MAIN, None, |server, ambient, out| server.notice(notice, ambient, out));
     }
 
-    /// Takes nothing new, ends what only waits for news; calls in flight go on.
+    /// Refuses new messages and ends subscriptions. Calls in flight continue.
     pub(super) fn stop(&self, stop: Stop) {
         self.drive(Lane::MAIN, None, |server, ambient, out| server.stop(stop, ambient, out));
         let mut inner = self.lock();
@@ -297,7 +298,7 @@ impl Session {
         }
     }
 
-    /// Ends the session: calls in flight are failed, streams are ended.
+    /// Ends the session: calls in flight fail, and all streams end.
     pub(super) fn end(&self, stop: Stop) {
         if !self.lock().ended {
             self.stop(stop);
@@ -310,14 +311,14 @@ impl Session {
         inner.log = None;
     }
 
-    /// Ends the exchanges of some, where many share a session: their calls in flight are failed, their streams are ended.
+    /// Ends the exchanges of selected callers in a shared session: their calls in flight fail, and their streams end.
     pub(super) fn end_exchanges(&self, is_theirs: impl Fn(&Who) -> bool) {
         let calls: Vec<_> = {
             let mut inner = self.lock();
             let theirs = inner.running.extract_if(.., |_, running| running.who.as_ref().is_some_and(&is_theirs));
             theirs.map(|(call, running)| (call, running.task)).collect()
         };
-        // The newest first: ending one that runs would start the next of a dialect's queue.
+        // Newest first: ending a running call would start the next call in the dialect's queue.
         for (call, task) in calls.into_iter().rev() {
             task.iter().for_each(AbortHandle::abort);
             let failure = Failure::new(FailureKind::Stopping, "the token is not valid any more");
@@ -330,14 +331,14 @@ impl Session {
         }
     }
 
-    /// Whether nobody has used it since a moment, and nobody is waiting for anything. Also tidies up.
+    /// Whether the session is idle and was last used before `since`. Also removes expired responses.
     pub(super) fn is_idle(&self, since: Instant, answers_kept_since: Instant) -> bool {
         let mut inner = self.lock();
         inner.lanes.forget(answers_kept_since);
         inner.is_idle() && inner.used < since
     }
 
-    /// Itself as one of many, under its id.
+    /// Describes this session, under its id, for the limit on sessions.
     pub(super) fn holder(&self, id: WireId) -> Holder<WireId, Instant> {
         let inner = self.lock();
         Holder { id, party: self.who.party, used: inner.used, is_idle: inner.is_idle() }
@@ -356,7 +357,7 @@ impl Session {
             if calls.is_empty() {
                 return;
             }
-            // The newest first: ending one that runs would start the next of a dialect's queue.
+            // Newest first: ending a running call would start the next call in the dialect's queue.
             for call in calls.into_iter().rev() {
                 let failure = Failure::new(FailureKind::Stopping, "the session ended before the call did");
                 self.drive(Lane::MAIN, None, |server, ambient, out| server.resolve(call, Err(failure), ambient, out));
@@ -364,7 +365,7 @@ impl Session {
         }
     }
 
-    /// How many exchanges may be under way. Without a session everybody shares what there is for all.
+    /// The maximum number of concurrent exchanges. Stateless callers share the global limit instead.
     fn most_exchanges(&self) -> usize {
         match self.manner {
             Manner::Stateless => usize::MAX,
@@ -372,7 +373,7 @@ impl Session {
         }
     }
 
-    /// How many calls of the session are under way. Those without a session have a bound on calls of their own.
+    /// The number of running calls in this session. Stateless calls have a separate limit, so they count as zero.
     fn calls_beside(&self, inner: &Inner) -> usize {
         if self.manner == Manner::Stateless { 0 } else { inner.running.len() }
     }
@@ -385,9 +386,9 @@ impl Session {
         Events::new(self.held(), lane, reader, party)
     }
 
-    /// Itself, by whoever holds it already.
+    /// An owning reference to this session. The caller already holds one.
     fn held(&self) -> Arc<Self> {
-        self.this.upgrade().expect("a session that is being used is there")
+        self.this.upgrade().expect("the caller holds a reference to this session")
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -396,12 +397,12 @@ impl Session {
 }
 
 impl Inner {
-    /// Whether nobody waits for anything.
+    /// Whether no call runs and no exchange is pending.
     fn is_idle(&self) -> bool {
         self.running.is_empty() && !self.lanes.is_busy()
     }
 
-    /// Somebody uses it now.
+    /// Records that the session is in use.
     pub(super) fn touch(&mut self) {
         self.clock.tick();
         self.used = self.clock.instant(self.clock.now().elapsed).into_std();

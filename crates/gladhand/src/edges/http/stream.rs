@@ -1,8 +1,8 @@
-//! One stream of server-sent events: what was written to it, what of that is kept, and who reads it.
+//! One stream of server-sent events: its stored events and its reader.
 //!
-//! There is one buffer for both purposes, what a slow reader has not taken yet and what a reader that
-//! comes back may ask for again. A numbered stream (handshake era) keeps what was taken, up to a
-//! bound; any other forgets it. A reader that falls behind the bound has lost something and is ended.
+//! One buffer holds both the events that a slow reader has not taken yet and the events that a returning reader may
+//! request again. A numbered stream (handshake era) keeps events that were taken, up to a limit. Any other stream drops
+//! them. If a reader falls behind the limit, it has lost events, and its stream ends.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -15,29 +15,29 @@ use bytes::Bytes;
 use gladhand_dialects::Lane;
 use gladhand_hub::Portion;
 
-/// What one event costs beyond its line, roughly.
+/// The approximate cost of an event beyond its line.
 const OVERHEAD: usize = 64;
 
-/// How many bytes of news are kept while nobody reads the main stream.
+/// How many bytes of notifications are kept while the main stream has no reader.
 const UNATTENDED: usize = 16 * 1024;
 
-/// Streams that keep no more than this do not count in a bound of all sessions.
+/// Streams that hold at most this many bytes do not count towards the global limit.
 const UNCOUNTED: usize = 16 * 1024;
 
-/// In which steps the bytes of streams are counted, so that few events touch what all sessions share.
+/// The step in which stream bytes are counted, so that few events touch state shared between sessions.
 const STEP: usize = 4 * 1024;
 
-/// How much of a bound of all sessions streams take that keep so many bytes.
+/// How much of the global limit streams with this many bytes occupy.
 pub(super) fn counted(bytes: usize) -> usize {
     if bytes <= UNCOUNTED { 0 } else { bytes.next_multiple_of(STEP) }
 }
 
-/// Whether events have numbers, so that a reader can come back for what it missed.
+/// Whether events have numbers, so that a reader can resume after the last one it saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Numbering {
-    /// They have.
+    /// Events are numbered and kept.
     Numbered,
-    /// They have not; what is taken is forgotten.
+    /// Events have no numbers and are dropped once taken.
     Plain,
 }
 
@@ -46,21 +46,21 @@ pub(super) enum Numbering {
 pub(super) struct Stream {
     lane: Lane,
     numbering: Numbering,
-    /// How many bytes are kept.
+    /// The maximum number of bytes kept.
     most: usize,
     events: VecDeque<Event>,
-    /// The number of the first event that is kept. The first event ever has number 1.
+    /// The number of the first stored event. The first event of a stream has number 1.
     first: u64,
-    /// The first event that no reader has taken yet.
+    /// The number of the first event that no reader has taken.
     fresh: u64,
     bytes: usize,
     /// The bytes of all streams of the session.
     all_bytes: Tally,
-    /// What its bytes take of the bound on answers that wait to be written, if they count there.
+    /// The share of the limit on unwritten responses that the bytes occupy, if they count there.
     unwritten: Option<Portion>,
-    /// Since when nothing more comes.
+    /// When the stream ended.
     ended: Option<Instant>,
-    /// The next reader ends before this event: the stream was let go before anybody read it.
+    /// The next reader ends before this event: the stream was released before it had a reader.
     let_go: Option<u64>,
     reader: Option<Reader>,
     readers: u64,
@@ -69,7 +69,7 @@ pub(super) struct Stream {
 #[derive(Debug)]
 enum Event {
     Line(Bytes),
-    /// Nothing but its number: something to come back with.
+    /// An event with only a number, which a client can resume from.
     Prime(Duration),
 }
 
@@ -77,28 +77,28 @@ enum Event {
 struct Reader {
     token: ReaderToken,
     next: u64,
-    /// It ends before this event.
+    /// The reader ends before this event.
     until: Option<u64>,
     waker: Option<Waker>,
 }
 
-/// One of the readers that a stream has had.
+/// Identifies one reader of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReaderToken(u64);
 
-/// What there is for a reader.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// Events as they go over the wire.
+    /// Events in wire format.
     Events(Bytes),
-    /// Nothing yet.
+    /// No event is ready.
     Nothing,
-    /// Nothing more: the stream has ended, was let go, or belongs to another reader now.
+    /// The reader is finished: the stream has ended, was released, or has another reader.
     End,
 }
 
 impl Stream {
-    /// A stream that keeps this many bytes at most, and a line more. They are added to those of the session.
+    /// A stream that keeps at most this many bytes plus one line. Its bytes are added to those of the session.
     pub(super) fn new(lane: Lane, numbering: Numbering, most: usize, all_bytes: Tally) -> Self {
         Self {
             lane,
@@ -122,20 +122,20 @@ impl Stream {
         self.append(Event::Line(line));
     }
 
-    /// Appends an event that says nothing but how to come back.
+    /// Appends an empty event from which the client can resume.
     pub(super) fn prime(&mut self, pause: Duration) {
         if self.numbering == Numbering::Numbered {
             self.append(Event::Prime(pause));
         }
     }
 
-    /// Nothing more comes.
+    /// Ends the stream.
     pub(super) fn end(&mut self) {
         self.ended.get_or_insert_with(Instant::now);
         self.wake();
     }
 
-    /// The reader goes, and comes back for the rest after a pause.
+    /// Ends the current reader, which resumes after a pause.
     pub(super) fn let_go(&mut self, pause: Duration) {
         self.prime(pause);
         let end = self.end_number();
@@ -146,19 +146,19 @@ impl Stream {
         self.wake();
     }
 
-    /// Counts what its reader has not taken among the answers that wait to be written.
+    /// Counts the events that the reader has not taken as unwritten responses.
     pub(super) fn count_as(&mut self, unwritten: Portion) {
         self.unwritten = Some(unwritten);
         self.count();
     }
 
-    /// A reader for what nobody has taken yet. It replaces whoever reads now.
+    /// Attaches a reader for the events that were not taken yet. It replaces the current reader.
     pub(super) fn attach(&mut self) -> ReaderToken {
         let until = self.let_go.take();
         self.attach_at(self.fresh.max(self.first), until)
     }
 
-    /// A reader that has seen everything up to an event, if the rest is still kept.
+    /// Attaches a reader after the last event it saw, if all later events are still stored.
     pub(super) fn resume(&mut self, last_seen: u64) -> Option<ReaderToken> {
         let next = last_seen.checked_add(1)?;
         if next < self.first || next > self.end_number() {
@@ -168,12 +168,12 @@ impl Stream {
         Some(self.attach_at(next, None))
     }
 
-    /// A reader is gone.
+    /// Detaches a reader.
     pub(super) fn detach(&mut self, token: ReaderToken) {
         self.reader.take_if(|reader| reader.token == token);
     }
 
-    /// Hands a reader what there is for it.
+    /// Hands the ready events to a reader.
     pub(super) fn take(&mut self, token: ReaderToken, waker: &Waker) -> Taken {
         let end = self.end_number();
         let Some(reader) = self.reader.as_mut().filter(|reader| reader.token == token) else { return Taken::End };
@@ -194,7 +194,7 @@ impl Stream {
         let next = std::mem::replace(&mut reader.next, until);
         let mut wire = Vec::with_capacity(self.bytes);
         for number in next..until {
-            let index = usize::try_from(number - self.first).expect("what is kept fits into memory");
+            let index = usize::try_from(number - self.first).expect("the index is within the stored events");
             self.frame(number, &self.events[index], &mut wire);
         }
         self.fresh = self.fresh.max(until);
@@ -207,7 +207,7 @@ impl Stream {
         Taken::Events(wire.into())
     }
 
-    /// Forgets what its reader has taken, and everything if it has no reader.
+    /// Drops the events that the reader has taken, or all events if there is no reader.
     pub(super) fn forget(&mut self) {
         let until = self.reader.as_ref().map_or_else(|| self.end_number(), |reader| reader.next);
         while self.first < until {
@@ -215,22 +215,22 @@ impl Stream {
         }
     }
 
-    /// Whether there is more to take than a reader that keeps up would leave.
+    /// Whether the reader is further behind than one that keeps up.
     pub(super) fn is_behind(&self) -> bool {
         self.unread() > self.most / 2
     }
 
-    /// Whether somebody has read it, and does no more.
+    /// Whether a reader was attached and has disconnected.
     pub(super) fn was_read(&self) -> bool {
         self.readers > 0 && self.reader.is_none()
     }
 
-    /// Whether somebody reads it.
+    /// Whether a reader is attached.
     pub(super) fn is_read(&self) -> bool {
         self.reader.is_some()
     }
 
-    /// Since when nothing more comes.
+    /// When the stream ended.
     pub(super) fn ended(&self) -> Option<Instant> {
         self.ended
     }
@@ -241,7 +241,7 @@ impl Stream {
     }
 
     fn attach_at(&mut self, next: u64, until: Option<u64>) -> ReaderToken {
-        // Whoever reads now finds out that it is replaced.
+        // Wake the current reader, so that it notices the replacement.
         self.wake();
         self.readers += 1;
         let token = ReaderToken(self.readers);
@@ -249,10 +249,10 @@ impl Stream {
         token
     }
 
-    /// Appends an event. When too many bytes are kept, what was taken gives way first; what was not only if there
-    /// is too much of it even without the event.
+    /// Appends an event. Above the limit, events that were taken are dropped first. Events that were not taken are
+    /// dropped only if they exceed the limit even without the new event.
     fn append(&mut self, event: Event) {
-        // News that nobody may ever come for are worth less than answers.
+        // Notifications without a reader may never be read, so they get less space than responses.
         let is_unattended = self.lane == Lane::MAIN && self.reader.is_none();
         let most = if is_unattended { self.most.min(UNATTENDED) } else { self.most };
         let behind = self.unread();
@@ -301,7 +301,7 @@ impl Stream {
 
     fn frame(&self, number: u64, event: &Event, wire: &mut Vec<u8>) {
         if self.numbering == Numbering::Numbered {
-            writeln!(wire, "id: {}-{number}", self.lane.0).expect("a buffer takes everything");
+            writeln!(wire, "id: {}-{number}", self.lane.0).expect("writing to a buffer cannot fail");
         }
         match event {
             Event::Line(line) => {
@@ -309,7 +309,7 @@ impl Stream {
                 wire.extend_from_slice(line);
             }
             Event::Prime(pause) => {
-                write!(wire, "retry: {}\ndata:", pause.as_millis()).expect("a buffer takes everything");
+                write!(wire, "retry: {}\ndata:", pause.as_millis()).expect("writing to a buffer cannot fail");
             }
         }
         wire.extend_from_slice(b"\n\n");
@@ -393,12 +393,12 @@ mod tests {
             "id: 3-2\nevent: message\ndata: b\n\nid: 3-3\nevent: message\ndata: c\n\n"
         );
         assert_eq!(taken(&mut stream, again), "End");
-        assert_eq!(taken(&mut stream, reader), "End", "it was replaced");
+        assert_eq!(taken(&mut stream, reader), "End", "the reader was replaced");
         assert!(stream.resume(4).is_none() && stream.resume(u64::MAX).is_none());
     }
 
     #[test]
-    fn what_was_let_go_before_anybody_read_it_ends_the_first_reader_only() {
+    fn a_stream_released_before_it_is_read_ends_only_the_first_reader() {
         let mut stream = Stream::new(Lane(1), Numbering::Numbered, PLENTY, Tally::default());
         stream.prime(Duration::from_secs(1));
         stream.let_go(Duration::from_millis(50));

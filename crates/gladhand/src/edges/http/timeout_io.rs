@@ -1,7 +1,7 @@
-//! A connection whose peer must not keep us waiting.
+//! A connection with timeouts for a slow or silent peer.
 //!
-//! Answers wait in memory until they are written. A peer that takes nothing for a while is let go, so that nobody can
-//! make us keep them for as long as it likes, and so is one that does not come to the end of a request's head.
+//! Responses stay in memory until they are written. If a peer reads nothing for a while, its connection is closed, so
+//! that it cannot hold this memory. A peer that does not complete the head of a request is disconnected too.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -17,22 +17,22 @@ use super::first_bytes;
 use super::served::Line;
 use super::worker_threads::Slot;
 
-/// What is small enough to be copied.
+/// Writes up to this size are copied into one buffer.
 const SMALL: usize = 1024;
 
-/// How much is read of what comes while an answer is under way.
+/// How many bytes are read ahead while a response is pending.
 const GLANCE: usize = 256;
 
 /// How long a peer is waited for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timeouts {
-    /// How long the head of a request may take, from the answer to the one before.
+    /// How long the head of a request may take, counted from the previous response.
     pub(super) head: Duration,
-    /// How long nothing may be taken of what is written.
+    /// How long the peer may leave written data unread.
     pub(super) write: Duration,
 }
 
-/// A stream that fails when its peer keeps us waiting for too long.
+/// A stream that fails when its peer exceeds a timeout.
 #[derive(Debug)]
 pub(super) struct TimeoutIo<S> {
     stream: S,
@@ -41,23 +41,23 @@ pub(super) struct TimeoutIo<S> {
     stalled: Option<Pin<Box<Sleep>>>,
     waiting: Waiting,
     line: Arc<Line>,
-    /// What was read before it was asked for: the first bytes, or what came while an answer was under way.
+    /// Bytes read ahead: the first bytes, or bytes that arrived while a response was pending.
     ahead: Vec<u8>,
-    /// Whether the end was reached before.
+    /// Whether the end of the input was seen before.
     was_at_end: bool,
-    /// How much was read since the last answer, while no request was under way.
+    /// How many bytes were read since the last response, while no request was running.
     head: usize,
 }
 
 /// The wait for a request.
 #[derive(Debug)]
 struct Waiting {
-    /// How many requests were answered before it.
+    /// How many requests were answered before this one.
     answered: u32,
     since: Instant,
-    /// Whether nothing of it came yet.
+    /// Whether no byte of the request has arrived yet.
     is_early: bool,
-    /// One for all requests: it is set anew when it goes off too early.
+    /// One timer for all requests. If it fires too early, it is set again.
     timer: Option<Pin<Box<Sleep>>>,
     slot: Slot,
 }
@@ -69,7 +69,7 @@ impl<S> TimeoutIo<S> {
         Self { stream, patience, stalled: None, waiting, line, ahead: first, was_at_end: false, head: 0 }
     }
 
-    /// Passes on what a write came to; one that waits is given its time.
+    /// Passes on the result of a write, and starts the write timeout if it is pending.
     fn watched<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;
@@ -83,7 +83,7 @@ impl<S> TimeoutIo<S> {
 }
 
 impl Waiting {
-    /// Begins, unless it has begun; says whether it begins now.
+    /// Begins the wait if it has not begun. Returns whether it begins now.
     fn begin(&mut self, answered: u32, line: &Line) -> bool {
         let is_new = self.answered != answered;
         if is_new {
@@ -94,14 +94,14 @@ impl Waiting {
         is_new
     }
 
-    /// What came is answered, or nobody waits for that any more.
+    /// The request was answered, or the connection closed.
     fn rest(&mut self, now: Instant) {
         if !std::mem::replace(&mut self.is_early, true) {
             self.slot.busy_poller().request_done(now.into_std());
         }
     }
 
-    /// Nothing came: ready when that has been so for too long.
+    /// Ready when no byte has arrived within the timeout.
     fn poll_end(&mut self, head: Duration, cx: &mut Context<'_>) -> Poll<()> {
         let until = self.since + head;
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
@@ -114,7 +114,7 @@ impl Waiting {
         }
     }
 
-    /// Something came.
+    /// A byte of the request has arrived.
     fn end(&mut self) {
         if std::mem::take(&mut self.is_early) {
             self.slot.busy_poller().request_arrived();
@@ -171,11 +171,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimeoutIo<S> {
             return read;
         }
         if self.line.ended() {
-            // Whoever reads asks again when the response is out.
+            // The reader polls again when the response is written.
             return Poll::Pending;
         }
         if !std::mem::replace(&mut self.was_at_end, true) {
-            // What came just before may be a whole request: it is looked at first.
+            // The bytes before the end may be a complete request, so they are processed first.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -184,8 +184,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimeoutIo<S> {
 }
 
 impl<S: AsyncRead + Unpin> TimeoutIo<S> {
-    /// Looks whether the peer is still there, while an answer to it is under way. Whoever reads requests does not read
-    /// then: it would need a buffer for that, while the one it has is in use.
+    /// Checks whether the peer is still connected while a response is pending. hyper does not read at that time: its
+    /// buffer is in use.
     fn look(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if !self.ahead.is_empty() || self.line.has_ended() || !self.line.is_serving() {
             return Ok(());
@@ -198,7 +198,7 @@ impl<S: AsyncRead + Unpin> TimeoutIo<S> {
         }
         if glance.filled().is_empty() {
             self.line.ended();
-            // Whoever writes the answer shall know of it.
+            // Wake the writer of the response, so that it notices the end.
             cx.waker().wake_by_ref();
         } else {
             self.ahead.extend_from_slice(glance.filled());
@@ -246,7 +246,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimeoutIo<S> {
     }
 }
 
-/// All parts in one piece, if they are small: to copy them costs less than to have the system gather them.
+/// Joins small parts into one buffer: copying costs less than a gathering write.
 fn gathered<'w>(parts: &[IoSlice<'_>], whole: &'w mut [u8; SMALL]) -> Option<&'w [u8]> {
     let mut length = 0;
     for part in parts {
@@ -256,8 +256,8 @@ fn gathered<'w>(parts: &[IoSlice<'_>], whole: &'w mut [u8; SMALL]) -> Option<&'w
     Some(&whole[..length])
 }
 
-/// A timer that never goes off, for whoever reads requests: it looks for the next one at once only where it has a time
-/// for that, and would set a timer for each of them. The stream has one for all.
+/// A timer that never fires. hyper looks for the next request immediately only if it has a header timeout, and would
+/// set a timer for each request. This stream has one timer for all requests.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Untimed;
 

@@ -1,10 +1,11 @@
-//! What is on its way to one agent: messages that nobody has read yet, and the one stream that reads them.
+//! The outgoing messages of one agent: a queue of unread messages, and the one event stream that reads them.
 //!
-//! Nothing is dropped. What was handed to a connection and is not known to have left it when it broke, or when another
-//! stream took its place, goes to the next one: rather twice than never, since who asked knows an answer by its request.
+//! No message is dropped. If a connection breaks or another stream replaces it, messages that may not have left it go
+//! to the next stream. Delivering a message twice is better than losing it: the agent matches a response by its
+//! request.
 //!
-//! A message counts until it has left its connection. So what waits for an agent never exceeds the high-water mark by more
-//! than one outcome, and the answers to a few messages that stop something.
+//! A message counts until it has left its connection. The queue therefore exceeds the high-water mark by at most one
+//! outcome, plus the responses to a few requests that stop a call.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,25 +16,25 @@ use bytes::Bytes;
 use super::super::served::Line;
 use super::super::stream::Taken;
 
-/// If more bytes than this have not left, nothing more is taken in and no outcome is written.
+/// Above this many unsent bytes, the session accepts no messages and writes no outcomes.
 const HIGH_WATER: usize = 128 * 1024;
 
-/// What one message costs beyond its text, roughly.
+/// The approximate cost of a message beyond its text.
 const OVERHEAD: usize = 64;
 
-/// How many messages that stop something are taken in beyond the high-water mark, until there is room again.
+/// How many messages that stop a call are accepted above the high-water mark, until there is room again.
 const MOST_STOPS: u32 = 64;
 
-/// Messages on their way to one agent.
+/// The outgoing messages of one agent.
 #[derive(Debug, Default)]
 pub(super) struct Outlet {
     unread: VecDeque<Bytes>,
     bytes: usize,
     reader: Option<Reader>,
     readers: u64,
-    /// Messages that stop something, taken in since there was no room.
+    /// How many messages that stop a call were accepted since the queue was full.
     stops: u32,
-    /// Nothing more comes.
+    /// No further messages will be queued.
     has_ended: bool,
 }
 
@@ -41,7 +42,8 @@ pub(super) struct Outlet {
 struct Reader {
     token: u64,
     line: Arc<Line>,
-    /// What it was handed, and may not have left since its connection had gone out so many times.
+    /// Messages handed to the connection that may not have left it. `flushes` is the connection's flush count at that
+    /// time.
     handed: Vec<Bytes>,
     handed_bytes: usize,
     flushes: u64,
@@ -49,17 +51,17 @@ struct Reader {
 }
 
 impl Reader {
-    /// Whether everything that it was handed has gone out.
+    /// Whether everything that the reader received has left the connection.
     fn is_out(&self) -> bool {
         self.line.flushes() > self.flushes
     }
 
-    /// Whether it was handed so much that nothing more is written until that has left.
+    /// Whether the unsent bytes reach the high-water mark, so that nothing more is written until they leave.
     fn has_much(&self) -> bool {
         self.handed_bytes >= HIGH_WATER
     }
 
-    /// How many bytes it was handed that may not have left.
+    /// The number of bytes handed over that may not have left the connection.
     fn unsent(&self) -> usize {
         if self.is_out() { 0 } else { self.handed_bytes }
     }
@@ -73,15 +75,15 @@ impl Outlet {
         self.wake();
     }
 
-    /// Nothing more comes: whoever reads gets what there is.
+    /// Ends the queue. The reader still receives the remaining messages.
     pub(super) fn end(&mut self) {
         self.has_ended = true;
         self.wake();
     }
 
-    /// A reader on a connection. It replaces whoever reads now.
+    /// Attaches a reader on a connection. It replaces the current reader.
     pub(super) fn attach(&mut self, line: Arc<Line>) -> u64 {
-        // Whoever reads now finds out that it is replaced.
+        // Wake the current reader, so that it notices the replacement.
         self.wake();
         if let Some(reader) = self.reader.take() {
             self.take_back(reader);
@@ -93,14 +95,14 @@ impl Outlet {
         self.readers
     }
 
-    /// A reader is gone.
+    /// Detaches a reader.
     pub(super) fn detach(&mut self, token: u64) {
         if let Some(reader) = self.reader.take_if(|reader| reader.token == token) {
             self.take_back(reader);
         }
     }
 
-    /// Hands a reader what there is for it.
+    /// Hands the waiting messages to a reader.
     pub(super) fn take(&mut self, token: u64, waker: &Waker) -> Taken {
         let Some(reader) = self.reader.as_mut().filter(|reader| reader.token == token) else { return Taken::End };
         if reader.is_out() {
@@ -108,7 +110,7 @@ impl Outlet {
             reader.handed_bytes = 0;
         }
         if reader.line.has_ended() {
-            // It looks as if it waited for more, and is gone in all likelihood: what it is sent now would be lost.
+            // The peer has closed its sending side and is most likely gone. Messages sent now would be lost.
             return Taken::End;
         }
         if self.unread.is_empty() {
@@ -120,7 +122,7 @@ impl Outlet {
                 none => *none = Some(waker.clone()),
             }
             if reader.has_much() {
-                // Outcomes may wait until this has left, and its connection does not ask for more by itself.
+                // Outcomes may wait until these messages leave, and the connection does not poll again by itself.
                 reader.line.wake_when_flushed(waker);
             }
             return Taken::Nothing;
@@ -138,23 +140,23 @@ impl Outlet {
         Taken::Events(events.into())
     }
 
-    /// Whether the agent reads what it is sent.
+    /// Whether the agent keeps up with reading its messages.
     pub(super) fn has_room(&self) -> bool {
         self.bytes + self.reader.as_ref().map_or(0, Reader::unsent) < HIGH_WATER
     }
 
-    /// Whether the reader was handed so much that something may wait until that has left.
+    /// Whether the reader holds enough unsent bytes that outcomes may be waiting for them to leave.
     pub(super) fn has_handed_much(&self) -> bool {
         self.reader.as_ref().is_some_and(Reader::has_much)
     }
 
-    /// Whether one more message that stops something is taken in although there is no room.
+    /// Whether one more message that stops a call is accepted although the queue is full.
     pub(super) fn takes_stop(&mut self) -> bool {
         self.stops = if self.has_room() { 1 } else { self.stops + 1 };
         self.stops <= MOST_STOPS
     }
 
-    /// Whether somebody reads.
+    /// Whether a reader is attached.
     pub(super) fn is_read(&self) -> bool {
         self.reader.is_some()
     }
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_leave_a_connection_goes_to_the_next() {
+    fn messages_that_did_not_leave_a_connection_go_to_the_next() {
         let mut outlet = Outlet::default();
         outlet.push(Bytes::from_static(b"a"));
         let first = Arc::<Line>::default();
@@ -198,7 +200,7 @@ mod tests {
         assert_eq!(taken(&mut outlet, reader), "data: b\n\n");
         outlet.push(Bytes::from_static(b"c"));
         let second = outlet.attach(Arc::default());
-        assert_eq!(taken(&mut outlet, reader), "End", "it was replaced");
+        assert_eq!(taken(&mut outlet, reader), "End", "the second reader replaced the first");
         assert_eq!(taken(&mut outlet, second), "data: b\n\ndata: c\n\n");
         outlet.detach(second);
         outlet.end();
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_says_that_nothing_more_will_come_is_sent_nothing_more() {
+    fn a_connection_that_ended_its_input_receives_no_messages() {
         let mut outlet = Outlet::default();
         let line = Arc::<Line>::default();
         let reader = outlet.attach(Arc::clone(&line));
@@ -226,10 +228,10 @@ mod tests {
     }
 
     #[test]
-    fn it_is_full_until_what_it_has_has_left_the_connection() {
+    fn the_outlet_is_full_until_its_messages_have_left_the_connection() {
         let mut outlet = Outlet::default();
         fill(&mut outlet);
-        // A connection that breaks before anything has left makes no room.
+        // If a connection breaks before anything has left it, the outlet stays full.
         for _ in 0..3 {
             let reader = outlet.attach(Arc::default());
             assert!(taken(&mut outlet, reader).len() >= HIGH_WATER / 2);
@@ -245,12 +247,12 @@ mod tests {
         assert_eq!(outlet.take(reader, &waker), Taken::Nothing);
         assert!(!outlet.has_room() && !woken.is_set());
         line.flushed();
-        assert!(outlet.has_room() && woken.is_set(), "the reader comes back for what waits");
+        assert!(outlet.has_room() && woken.is_set(), "the reader polls again for waiting messages");
         assert_eq!(taken(&mut outlet, reader), "Nothing");
     }
 
     #[test]
-    fn a_few_messages_that_stop_something_are_taken_although_it_is_full() {
+    fn a_few_messages_that_stop_a_call_are_accepted_when_the_outlet_is_full() {
         let mut outlet = Outlet::default();
         fill(&mut outlet);
         let count = |outlet: &mut Outlet| (0..1000).take_while(|_| outlet.takes_stop()).count();

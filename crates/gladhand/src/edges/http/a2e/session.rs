@@ -1,6 +1,7 @@
-//! One agent behind HTTP: our side towards it, what is on its way to it, and what is running for it.
+//! One A2E agent behind HTTP: its server state machine, its outgoing messages, and its running calls.
 //!
-//! This file is what others may do with a session; how our side is driven is in `driver`.
+//! This file holds the operations that other modules perform on a session. The `driver` module drives the state
+//! machine.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -31,22 +32,22 @@ use crate::edges::questions::Questions;
 use crate::edges::session_log::SessionLog;
 use crate::edges::violations;
 
-/// What our side may keep for calls in flight before it takes no more.
+/// How many bytes the server side may hold for calls in flight. Above this, it refuses new requests.
 const MOST_HELD: usize = 64 * 1024 * 1024;
 
-/// Outcomes up to this size do not count while they wait: a session has few of them.
+/// Outcomes up to this size are not counted while they wait: a session has few of them.
 const SMALL_OUTCOME: usize = 4 * 1024;
 
-/// What became of a message that was sent.
+/// The result of sending a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// It is taken, whatever it is.
+    /// The message was accepted.
     Taken,
-    /// It is taken, and was the handshake that opens the session.
+    /// The message was accepted, and was the handshake that opens the session.
     Opened,
-    /// Nothing is listened to any more.
+    /// The session accepts no further messages.
     Deaf,
-    /// The agent does not read what it is sent, or asks for too much at once.
+    /// The agent does not read its stream, or has too many requests in flight.
     Busy,
 }
 
@@ -54,68 +55,68 @@ pub(super) enum Sent {
 #[derive(Debug)]
 pub(in crate::edges::http) struct AgentSession {
     pub(in crate::edges::http) shared: Arc<Shared>,
-    /// Who opened it; nobody else may use it.
+    /// The caller that opened the session. Only this caller may use it.
     pub(super) who: Who,
     /// The scopes that its content needs. Another token of the principal may lack some of them.
     pub(super) record: Arc<ScopeRecord>,
-    /// Itself among all sessions.
+    /// The id of this session in the hub.
     id: SessionId,
-    /// Events that wait for room.
+    /// Queues events until the stream has room.
     pub(super) following: Arc<Following>,
-    /// Itself, for whoever answers calls.
+    /// A weak reference to this session, which providers use to call back.
     pub(super) this: Weak<Self>,
-    /// Strikes it off when it ends.
+    /// Unregisters the session when it ends.
     pub(super) leaving: Leaving,
     begun: Instant,
     inner: Mutex<Inner>,
 }
 
-/// What changes, under one lock.
+/// The mutable state, under one lock.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) door: Door,
     pub(super) clock: Clock,
     pub(super) outlet: Outlet,
-    /// Its presence among all sessions, until it ends.
+    /// The registration with the hub, until the session ends.
     pub(super) visit: Option<Visit>,
     /// Calls that were delivered and have not ended.
     pub(super) running: HashMap<CallId, Running>,
-    /// Outcomes that wait until there is room for them.
+    /// Outcomes that wait until the stream has room.
     pub(super) settled: VecDeque<Settled>,
-    /// What our side keeps of calls that wait or run, within a bound of all sessions.
+    /// The bytes of waiting and running calls, within the global limit.
     under_way: Portion,
-    /// What events that wait for room take of what may be kept over all sessions.
+    /// The bytes of waiting events, within the global limit.
     events: Portion,
-    /// Whether the party may keep that much.
+    /// Whether the party stays within its share of that limit.
     has_room_for_events: bool,
     pub(super) questions: Questions,
-    /// The moment for which a timer is set, and the timer.
+    /// The pending timer and its deadline.
     pub(super) alarm: Alarm,
     used: Instant,
-    /// What the agent calls itself, once it was let in.
+    /// The name that the agent declares, once it is admitted.
     pub(super) client: Option<String>,
-    /// While it is open.
+    /// Present while the session is open.
     pub(super) log: Option<SessionLog>,
-    /// Nothing new is taken any more; what is in flight at this moment of the session's time fails.
+    /// Set while closing: the session accepts nothing new, and calls in flight fail at this time of the session clock.
     pub(super) closing: Option<Duration>,
     pub(super) has_ended: bool,
 }
 
-/// An outcome that waits until there is room for it on the stream.
+/// An outcome that waits until the stream has room.
 #[derive(Debug)]
 pub(super) struct Settled {
     pub(super) call: CallId,
     pub(super) outcome: Outcome,
-    /// What it takes of the bound of all sessions, if it is large.
+    /// The share of the global byte limit that a large outcome occupies.
     _kept: Option<Portion>,
 }
 
 /// A call that was delivered.
 #[derive(Debug)]
 pub(super) struct Running {
-    /// Its name, until it is shown as running.
+    /// The name of the call, until the call is shown as running.
     pub(super) name: Option<CallName>,
-    /// How to stop it, once it is a task, and what shows it as running.
+    /// Aborts the call once it runs as a task, and marks it as running.
     pub(super) task: Option<(AbortHandle, Option<Busy>)>,
 }
 
@@ -156,8 +157,8 @@ impl AgentSession {
         })
     }
 
-    /// A message came from the principal of the session, whose token may have other scopes than the one that opened it.
-    /// Its answer, if it gets one, goes to the stream.
+    /// Processes one message of the session's principal, whose token may have different scopes than the opening token.
+    /// A response goes to the event stream.
     pub(super) fn send(&self, message: &[u8], who: &Who) -> Sent {
         let mut inner = self.lock();
         inner.touch();
@@ -165,7 +166,7 @@ impl AgentSession {
             return Sent::Deaf;
         }
         let is_busy = !self.may_speak(&inner) || !inner.has_room_for(message.len());
-        // An agent may stop something a few times, whatever it has not read.
+        // Even with unread messages, an agent may send a few requests that stop a call.
         if is_busy && !(super::calls::stops_something(message) && inner.outlet.takes_stop()) {
             inner.count_under_way();
             return Sent::Busy;
@@ -187,12 +188,12 @@ impl AgentSession {
         if has_opened { Sent::Opened } else { Sent::Taken }
     }
 
-    /// Whether its handshake has come.
+    /// Whether the handshake has arrived.
     pub(super) fn is_open(&self) -> bool {
         self.lock().client.is_some()
     }
 
-    /// Reads what it says on a connection; whoever read it before reads it no more. Nothing if it is over.
+    /// Attaches a reader to the event stream. It replaces the previous reader. Returns `None` if the session is over.
     pub(super) fn listen(&self, line: Arc<Line>, who: &Who) -> Option<AgentStream> {
         let mut inner = self.lock();
         if inner.has_ended {
@@ -204,26 +205,26 @@ impl AgentSession {
         Some(AgentStream::new(self.this.upgrade()?, reader, who.scopes.clone()))
     }
 
-    /// What there is for the reader.
+    /// Returns the events that are ready for the reader.
     pub(super) fn take(&self, reader: u64, waker: &Waker) -> Taken {
         let mut inner = self.lock();
         let was_full = inner.outlet.has_handed_much();
         let taken = inner.outlet.take(reader, waker);
         if (was_full || matches!(taken, Taken::Events(_))) && !inner.has_ended {
-            // There may be room now for what waited.
+            // The stream may now have room for waiting outcomes.
             self.follow_up(inner, VecDeque::new());
         }
         taken
     }
 
-    /// The reader is gone.
+    /// The reader disconnected.
     pub(super) fn let_go(&self, reader: u64) {
         let mut inner = self.lock();
         inner.touch();
         inner.outlet.detach(reader);
     }
 
-    /// Other passes hold from now on: it ends if they do not open it.
+    /// Applies new passes. The session ends if none of them admits it.
     pub(super) fn readmit(&self, passes: &[Pass]) {
         let mut inner = self.lock();
         if inner.has_ended {
@@ -234,7 +235,7 @@ impl AgentSession {
         self.follow_up(inner, errands);
     }
 
-    /// Takes nothing new; calls in flight go on for a while.
+    /// Refuses new messages. Calls in flight continue for a grace period.
     pub(super) fn stop(&self, stop: Stop) {
         let mut inner = self.lock();
         inner.clock.tick();
@@ -244,7 +245,7 @@ impl AgentSession {
         self.follow_up(inner, errands);
     }
 
-    /// Ends it: calls in flight fail, and whoever reads gets what there is, and then the end.
+    /// Ends the session: calls in flight fail, and the reader receives the remaining messages before the end.
     pub(super) fn end(&self) {
         let mut inner = self.lock();
         if std::mem::replace(&mut inner.has_ended, true) {
@@ -257,7 +258,7 @@ impl AgentSession {
         inner.outlet.end();
         inner.alarm.stop();
         inner.log = None;
-        // What is kept for it goes now, and not when the last connection has heard of it.
+        // Release the session's resources now, without waiting for the last connection to close.
         let visit = inner.visit.take();
         drop(inner);
         self.following.close();
@@ -265,15 +266,15 @@ impl AgentSession {
         self.leaving.leave();
     }
 
-    /// Whether its time is over: nobody shook hands, or nobody has used it for too long and nobody waits for anything.
+    /// Whether the session has expired: no handshake in time, or idle for too long.
     pub(super) fn is_overdue(&self, now: Instant, handshake: Duration, idle: Duration) -> bool {
         let inner = self.lock();
         let is_late = |since: Instant, patience| now.saturating_duration_since(since) > patience;
         inner.client.is_none() && is_late(self.begun, handshake) || inner.is_idle() && is_late(inner.used, idle)
     }
 
-    /// Itself as one of many, under its id. One that is not read counts as used before all that are: to read it takes a
-    /// connection, and those have a bound of their own.
+    /// Describes this session, under its id, for the limit on sessions. A session without a reader counts as older than
+    /// all sessions with one: reading takes a connection, and connections have a separate limit.
     pub(super) fn holder(&self, id: WireId) -> Holder<WireId, (bool, Instant)> {
         let inner = self.lock();
         let used = (inner.outlet.is_read(), inner.used);
@@ -286,13 +287,13 @@ impl AgentSession {
 }
 
 impl Inner {
-    /// Whether nothing runs, and nobody reads who has shaken hands.
+    /// Whether no call runs and no reader is attached. Before the handshake, a reader does not count.
     fn is_idle(&self) -> bool {
         self.running.is_empty() && !(self.client.is_some() && self.outlet.is_read())
     }
 
-    /// A call has an outcome, which waits until there is room for it on the stream. If it is large, no reader takes it at
-    /// once, and the party may keep no more, a failure takes its place.
+    /// Queues the outcome of a call until the stream has room. If the outcome is large, no reader takes it immediately
+    /// and the party has used up its share, a failure replaces it.
     pub(super) fn settle(&mut self, call: CallId, mut outcome: Outcome, shared: &Shared, party: Party) {
         let weight = outcome_weight(&outcome);
         let mut kept = None;
@@ -307,19 +308,19 @@ impl Inner {
         self.settled.push_back(Settled { call, outcome, _kept: kept });
     }
 
-    /// Whether a reader takes the next outcome without waiting.
+    /// Whether a reader takes the next outcome without delay.
     fn is_taken_at_once(&self) -> bool {
         self.outlet.is_read() && self.outlet.has_room() && self.settled.is_empty()
     }
 
-    /// Whether our side may keep so much more.
+    /// Whether the server side may hold this many more bytes.
     fn has_room_for(&mut self, more: usize) -> bool {
         let held = self.door.held();
-        // Little is not counted, so that small calls touch nothing that sessions share.
+        // Small amounts are not counted, so that small calls touch no state shared between sessions.
         held <= MOST_HELD && (held + more <= SMALL || self.under_way.resize(held + more))
     }
 
-    /// Counts what our side keeps, if that changed by more than a little.
+    /// Updates the counted bytes if they changed by more than a small amount.
     pub(super) fn count_under_way(&mut self) {
         let held = Some(self.door.held()).filter(|held| *held > SMALL).unwrap_or_default();
         if held.abs_diff(self.under_way.amount()) > SMALL {
@@ -327,20 +328,20 @@ impl Inner {
         }
     }
 
-    /// Counts events that wait for room. A little does not count, and always has room.
+    /// Counts the bytes of waiting events. Small amounts are not counted and always fit.
     pub(super) fn count_events(&mut self, bytes: usize) {
         let counted = if bytes > SMALL { bytes } else { 0 };
         self.has_room_for_events =
             counted == self.events.amount() && self.has_room_for_events || self.events.resize(counted) || counted == 0;
     }
 
-    /// Somebody uses it now.
+    /// Records that the session is in use.
     fn touch(&mut self) {
         self.clock.tick();
         self.used = Instant::now();
     }
 
-    /// Takes nothing new from now on, and gives what is in flight so long.
+    /// Refuses new messages from now on, and lets calls in flight run for the grace period.
     pub(super) fn close(&mut self, grace: Duration) {
         let fail_at = self.clock.now().elapsed + grace;
         self.closing = Some(self.closing.map_or(fail_at, |earlier| earlier.min(fail_at)));
@@ -384,7 +385,7 @@ impl Caller for AgentSession {
         }
         if !self.may_speak(&inner) {
             let unread = || Failure::new(FailureKind::Busy, "the agent does not read its stream");
-            // A task that does not wait any more needs no answer.
+            // If a task no longer waits, it needs no response.
             questions.into_iter().for_each(|asking| drop(asking.answer.send(Err(unread()))));
             return;
         }
