@@ -204,7 +204,7 @@ fn too_many(limit: &Limit, running: usize, what: &What<'_>) -> Failure {
     Failure::new(FailureKind::Busy, message)
 }
 
-/// Permission to make one call, with its limits. Dropping it ends the use of concurrent calls.
+/// Permission to make one call, with its limits. Dropping it releases the slot of a concurrent call.
 #[derive(Debug, Default)]
 pub(super) struct Permit {
     pub(super) timeout: Option<Duration>,
