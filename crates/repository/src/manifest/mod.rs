@@ -204,7 +204,7 @@ fn in_one_line(why: impl std::fmt::Display) -> String {
     text::shortened(lines.next().unwrap_or("not readable"), 160)
 }
 
-/// Parses a JSON object, possibly with the comments and trailing commas that some tools allow.
+/// Parses a JSON object. Comments and trailing commas are errors.
 fn json_object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
     match serde_json::from_str(text).map_err(in_one_line)? {
         serde_json::Value::Object(object) => Ok(object),
