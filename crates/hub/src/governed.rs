@@ -1,7 +1,8 @@
-//! Where a hub asks its governor: what is seen, and each operation that is about something of a provider.
+//! The calls of the hub to its governor: for the lists that a caller sees, and for each operation on a thing of a
+//! provider.
 //!
-//! Everything that a caller can reach takes the same way: the operation resolves to exactly one target, policy decides on
-//! the target, limits count it, the audit file names it.
+//! All operations take the same path: the operation resolves to exactly one target, policy decides on the target,
+//! limits count it, and the audit file names it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,13 +21,13 @@ use crate::routing::{Errand, missing};
 use crate::watched::{Change, Subscriber};
 
 impl Hub {
-    /// What the caller gets to see, unless it is everything.
+    /// The view of the caller, or `None` if it sees everything.
     pub(crate) fn view(&self, routes: &Routes, context: &Context<'_>) -> Option<Arc<View>> {
         self.governor()?.view(&Who::of(context), routes)
     }
 
-    /// Where the tool comes from that a caller would call now by this name. `None` if there is none, or if it is one of the
-    /// hub's own.
+    /// The origin of the tool that a caller would call now by this name. `None` if there is none, or if it is one of
+    /// the hub's own tools.
     pub fn origin(
         &self,
         name: &str,

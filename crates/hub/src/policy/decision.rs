@@ -73,7 +73,7 @@ pub struct Explanation {
 pub struct Considered {
     /// Its name.
     pub rule: String,
-    /// What it would do.
+    /// The effect of the rule.
     pub effect: Effect,
     /// Whether it matched.
     #[serde(flatten)]
