@@ -1,8 +1,9 @@
-//! `order`: writes down which functions ordinary sessions touch, so that the linker puts them together.
+//! `order`: records the functions that ordinary sessions call, so that the linker places them together.
 //!
-//! What is shipped, with its symbols, is run under valgrind through short sessions of every dialect, over stdio, over HTTP
-//! and as a bridge. What was called goes into `crates/gladhand/order.txt`, which `crates/gladhand/build.rs` hands to the
-//! linker. Worth repeating when the compiler changes (the names of functions carry its version) or a path was rewritten.
+//! The release build, with its symbols, runs under valgrind through short sessions of every dialect, over stdio, over
+//! HTTP and as a bridge. The called functions go into `crates/gladhand/order.txt`, which `crates/gladhand/build.rs`
+//! passes to the linker. Repeat this when the compiler changes (function names carry its version) or a path was
+//! rewritten.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -26,11 +27,11 @@ pub(crate) fn run() -> Result<ExitCode> {
         let mut command = Command::new("valgrind");
         let file = format!("--callgrind-out-file={}/%p.out", folder.display());
         command.args(["--quiet", "--tool=callgrind", "--demangle=no", &file, &*program]).args(arguments);
-        // Nobody's configuration belongs to an ordinary session.
+        // A user configuration must not affect the sessions.
         command.current_dir(&folder).env("XDG_CONFIG_HOME", &folder).env("XDG_DATA_HOME", &folder);
         command
     };
-    // What the commonest session calls stands first and together, then what each of the others calls besides.
+    // The functions of the most common session come first, then the additional ones of each other session.
     let mut names = before_valgrind(&program)?;
     Training { start: &start, times: 1 }.run(&program, || take_names(&folder, &mut names))?;
     let list = shell::root().join("crates/gladhand/order.txt");
@@ -39,7 +40,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Adds what was called and is not known yet: names as the linker knows them.
+/// Adds the called functions that are not known yet, by their linker names.
 fn take_names(folder: &Path, names: &mut Vec<String>) -> Result<()> {
     let mut called = BTreeSet::new();
     for file in std::fs::read_dir(folder)? {
@@ -57,8 +58,8 @@ fn take_names(folder: &Path, names: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Adds the functions of a report that the linker can place by name. In a report a name is written once, and then goes by
-/// its number.
+/// Adds the functions of a report that the linker can place by name. A report writes each name once, and then refers to
+/// it by number.
 fn read_report(report: &Path, names: &mut BTreeSet<String>) -> Result<()> {
     let text = std::fs::read_to_string(report)?;
     let mut known: HashMap<&str, &str> = HashMap::new();
@@ -69,11 +70,11 @@ fn read_report(report: &Path, names: &mut BTreeSet<String>) -> Result<()> {
             continue;
         }
         if !name.is_empty() {
-            // A recursion is counted behind an apostrophe.
+            // valgrind numbers recursive calls after an apostrophe.
             known.insert(number, name.trim().split('\'').next().unwrap_or_default());
         }
         let Some(name) = known.get(number) else { continue };
-        // What the optimiser named itself is named otherwise next time.
+        // Names that the optimiser generates differ in the next build.
         let is_named = !name.is_empty() && !name.contains(".llvm.") && !name.contains(|c: char| c.is_whitespace());
         if what == "fn" && is_named && !name.starts_with("0x") {
             names.insert((*name).to_owned());
@@ -83,7 +84,7 @@ fn read_report(report: &Path, names: &mut BTreeSet<String>) -> Result<()> {
     Ok(())
 }
 
-/// What runs before anything can be traced: where a program begins, and what chooses the functions that fit the processor.
+/// Functions that run before tracing begins: the entry point, and the functions that select variants for the processor.
 fn before_valgrind(program: &str) -> Result<Vec<String>> {
     let symbols = shell::output_of("nm", &["--defined-only", "--format=just-symbols", program]);
     let symbols = symbols.context("`cargo xtask order` needs nm")?;
@@ -91,7 +92,7 @@ fn before_valgrind(program: &str) -> Result<Vec<String>> {
     Ok(symbols.lines().filter(is_early).map(str::to_owned).collect())
 }
 
-/// The C library has functions for each kind of processor, and that of valgrind is an old one.
+/// The C library has variants for each kind of processor, and valgrind emulates an old one.
 fn on_newer_processors(name: &str) -> Vec<String> {
     let newer = [("_avx2", "_evex"), ("_avx_", "_evex_"), ("_avx_", "_avx512_"), ("_sse2", "_evex")];
     newer.iter().filter(|(old, _)| name.contains(old)).map(|(old, new)| name.replace(old, new)).collect()

@@ -8,7 +8,7 @@ use crate::passage::Passages;
 use crate::rank::Ranking;
 use crate::reading::{Reading, Readings};
 
-/// What the answer says when nothing fits.
+/// The text of an answer without a match.
 pub const NOT_FOUND: &str = "No relevant information available.";
 
 /// How long the passage of the best section may be, in bytes.
@@ -20,7 +20,7 @@ const SHORT: usize = 260;
 /// The room that a further piece of a section is worth, in bytes.
 const ROOM_FOR_MORE: usize = 150;
 
-/// What stands between two pieces of a section.
+/// The separator between two pieces of a section.
 const BETWEEN: &str = "\n\n…\n\n";
 
 /// A section that fits much worse than the best one only distracts.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// What stands between a question and its answer.
+/// The reasons why a question cannot be answered.
 #[derive(Debug, thiserror::Error)]
 pub enum FaqError {
     /// There is nothing in the question but blanks.
@@ -14,7 +14,7 @@ pub enum FaqError {
     Folder {
         /// The folder, as it was given.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// There is something at that path, and it is no folder.
@@ -23,7 +23,7 @@ pub enum FaqError {
         /// The path, as it was given.
         path: PathBuf,
     },
-    /// The index failed in a way that building it anew does not cure.
+    /// The index failed in a way that a rebuild does not repair.
     #[error("could not use the index of the documentation: {0}")]
     Index(#[from] rusqlite::Error),
 }

@@ -1,8 +1,8 @@
 //! The index of one folder: a SQLite file with the sections and, in FTS5, their words.
 //!
-//! Several processes may use one file at a time: it is in WAL mode, writers take turns, and what a question reads is one snapshot.
-//! A file that is damaged or was written by another version is emptied in place, which is safe while others have it open.
-//! Words are stored as `words` makes them, so FTS5 only has to split them at blanks.
+//! Several processes may use one file at a time: it is in WAL mode, writers take turns, and a question reads one
+//! snapshot. A file that is damaged or was written by another version is emptied in place, which is safe while other
+//! processes have it open. Words are stored as `words` produces them, so FTS5 only has to split them at blanks.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,10 +14,10 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Transaction, Trans
 use crate::sections::Section;
 use crate::words::stems;
 
-/// What the tables look like. Another number means another program wrote them.
+/// The version of the tables. Another number means that another version of the program wrote them.
 const FORMAT: i32 = 5;
 
-/// How long one process waits for another to write. A look at a folder takes at most a few seconds less.
+/// How long one process waits for another to write. Scanning a folder takes at most a few seconds less.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const TABLES: &str = "
@@ -34,26 +34,26 @@ const TABLES: &str = "
     INSERT INTO state VALUES (1);
 ";
 
-/// The numbers say how much a word counts above, in and below a heading. BM25 of SQLite is negative.
+/// The numbers are the weights of a word above, in and below a heading. SQLite's BM25 is negative.
 const MATCHES: &str = "SELECT rowid, -bm25(words, 1.5, 2.5, 5.0, 1.0) FROM words WHERE words MATCH ?1";
 
-/// What is remembered of a file, to see whether it changed.
+/// The data that tells whether a file has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    /// Bytes.
+    /// In bytes.
     pub(crate) size: i64,
-    /// When it was changed, in nanoseconds, or [`Stamp::UNSETTLED`].
+    /// The modification time in nanoseconds, or [`Stamp::UNSETTLED`].
     pub(crate) modified: i64,
     /// The digest of its contents.
     pub(crate) hash: Vec<u8>,
 }
 
 impl Stamp {
-    /// The time of a file that was changed so recently that it could change again without a visible trace.
+    /// The time of a file that was changed so recently that another change might leave the same time.
     pub(crate) const UNSETTLED: i64 = i64::MIN;
 }
 
-/// A section as it is shown.
+/// A section in the form in which it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) path: String,
@@ -64,12 +64,12 @@ pub(crate) struct Shown {
     pub(crate) is_title: bool,
 }
 
-/// Whether an error says that another process uses the file just now.
+/// Whether an error means that another process is using the file.
 fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Whether an error says that the file itself is damaged, or none of ours.
+/// Whether an error means that the file is damaged, or is not an index of this program.
 pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
         || error.to_string().starts_with("no such table")
@@ -79,19 +79,19 @@ pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
 #[derive(Debug)]
 pub(crate) struct Index {
     db: Connection,
-    /// It was found damaged, and emptied, since it was opened.
+    /// Whether it was found damaged, and emptied, since it was opened.
     was_damaged: bool,
 }
 
 impl Index {
-    /// An index that is gone with the process.
+    /// An index in memory, which ends with the process.
     pub(crate) fn in_memory() -> rusqlite::Result<Self> {
         let mut index = Self { db: Connection::open_in_memory()?, was_damaged: false };
         index.prepare()?;
         Ok(index)
     }
 
-    /// Opens the index in `path`, or makes it.
+    /// Opens the index in `path`, or creates it.
     pub(crate) fn open(path: &Path) -> rusqlite::Result<Self> {
         let mut index = Self { db: Connection::open(path)?, was_damaged: false };
         index.db.busy_timeout(PATIENCE)?;
@@ -102,7 +102,8 @@ impl Index {
         Ok(index)
     }
 
-    /// Prepares the index, again while another process does so: SQLite does not wait for a change of the journal mode.
+    /// Prepares the index, and retries while another process does so: SQLite does not wait for a change of the journal
+    /// mode.
     fn prepare_patiently(&mut self) -> rusqlite::Result<()> {
         let begun = std::time::Instant::now();
         loop {
@@ -115,7 +116,7 @@ impl Index {
         }
     }
 
-    /// Throws away what is damaged, to be built anew.
+    /// Empties a damaged index, so that it is rebuilt.
     pub(crate) fn repair(&mut self) -> rusqlite::Result<()> {
         self.was_damaged = true;
         self.empty()
@@ -126,7 +127,7 @@ impl Index {
         self.was_damaged
     }
 
-    /// Throws everything away, whatever it is.
+    /// Deletes the entire contents.
     fn empty(&mut self) -> rusqlite::Result<()> {
         self.db.flush_prepared_statement_cache();
         self.db.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, true)?;
@@ -136,24 +137,24 @@ impl Index {
         self.prepare()
     }
 
-    /// Begins to change the index. Others wait, and nothing is changed until [`Change::commit`].
+    /// Begins a change of the index. Other writers wait, and nothing is changed until [`Change::commit`].
     pub(crate) fn change(&mut self) -> rusqlite::Result<Change<'_>> {
         Ok(Change { transaction: self.db.transaction_with_behavior(TransactionBehavior::Immediate)?, changed: false })
     }
 
-    /// What is known of each file, by its path.
+    /// The stamp of each file, by path.
     pub(crate) fn stamps(&self) -> rusqlite::Result<HashMap<String, Stamp>> {
         stamps(&self.db)
     }
 
-    /// What was wrong with files, in the order of their paths.
+    /// The warnings about files, in the order of their paths.
     pub(crate) fn warnings(&self) -> rusqlite::Result<Vec<String>> {
         let mut found =
             self.db.prepare_cached("SELECT path, warning FROM files WHERE warning IS NOT NULL ORDER BY path")?;
         found.query_map([], |row| Ok(format!("{}: {}", row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?.collect()
     }
 
-    /// Reads from one state of the index, whatever others write meanwhile.
+    /// Reads one snapshot of the index, unaffected by concurrent writers.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Self) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
         let transaction = self.db.unchecked_transaction()?;
         let outcome = read(self)?;
@@ -161,7 +162,7 @@ impl Index {
         Ok(outcome)
     }
 
-    /// A number that is another one after every change.
+    /// A number that differs after every change.
     pub(crate) fn generation(&self) -> rusqlite::Result<i64> {
         self.db.prepare_cached("SELECT generation FROM state")?.query_one([], |row| row.get(0))
     }
@@ -175,7 +176,7 @@ impl Index {
         all.query_map([], |row| row.get(0))?.collect()
     }
 
-    /// The sections that match an expression of FTS5, with their BM25, where more is better.
+    /// The sections that match an FTS5 expression, with their BM25 score (higher is better).
     pub(crate) fn matches(&self, expression: &str) -> rusqlite::Result<Vec<(i64, f64)>> {
         let mut found = self.db.prepare_cached(MATCHES)?;
         found.query_map([expression], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
@@ -217,7 +218,7 @@ impl Index {
     }
 }
 
-/// A change of the index that is under way.
+/// A change of the index in progress.
 #[derive(Debug)]
 pub(crate) struct Change<'a> {
     transaction: Transaction<'a>,
@@ -225,12 +226,12 @@ pub(crate) struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// What is known of each file now that nobody else can change it.
+    /// The stamp of each file, while no other process can change them.
     pub(crate) fn stamps(&self) -> rusqlite::Result<HashMap<String, Stamp>> {
         stamps(&self.transaction)
     }
 
-    /// The file has these sections, and only these.
+    /// Replaces the sections of a file.
     pub(crate) fn put(
         &mut self,
         path: &str,
@@ -273,7 +274,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// The file says what it said, and only its stamp is new.
+    /// The contents of the file are unchanged, and only its stamp is new.
     pub(crate) fn touch(&mut self, path: &str, stamp: &Stamp) -> rusqlite::Result<()> {
         self.transaction
             .prepare_cached("UPDATE files SET size = ?2, modified = ?3 WHERE path = ?1")?
@@ -281,7 +282,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// The file is gone.
+    /// The file was deleted.
     pub(crate) fn remove(&mut self, path: &str) -> rusqlite::Result<()> {
         self.changed = true;
         for sql in [
@@ -295,7 +296,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Makes it so.
+    /// Commits the change.
     pub(crate) fn commit(self) -> rusqlite::Result<()> {
         if self.changed {
             self.transaction.execute("UPDATE state SET generation = generation + 1", [])?;

@@ -1,4 +1,4 @@
-//! All documentation that was asked about: our own, and a few folders that are kept open.
+//! All documentation that was asked about: the built-in one, and a few folders that are kept open.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use crate::question::{Limits, Question};
 use crate::sections::INDEX_FILE;
 use crate::shelf::Shelf;
 
-/// The most folders that are kept open; the one that was not asked about for longest is closed first.
+/// Maximum number of folders that are kept open. The least recently used one is closed first.
 const MOST_OPEN: usize = 16;
 
 /// Answers questions about folders of documentation. It may be shared between threads: questions about one folder take turns.
 #[derive(Debug)]
 pub struct Library {
-    /// Where indexes are kept.
+    /// The folder for indexes.
     data: PathBuf,
     shelves: Mutex<Shelves>,
 }
@@ -32,7 +32,8 @@ struct Shelves {
     questions: u64,
 }
 
-/// A shelf, or the place of one that whoever holds it first will open: that may take a while, and nobody else has to wait.
+/// A shelf, or an empty slot that its first user opens. Opening may take a while, and users of other shelves do not
+/// wait.
 type Slot = Arc<Mutex<Option<Shelf>>>;
 
 impl Library {
@@ -118,7 +119,7 @@ fn resolve(folder: &Path) -> Result<PathBuf, FaqError> {
     Ok(resolved)
 }
 
-/// What a panic of another thread left behind is still whole: every change of an index is one transaction.
+/// A panic of another thread leaves the state intact: every change of an index is one transaction.
 fn hold<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -36,24 +36,24 @@ const IN_OTHER_WORDS: f32 = 0.7;
 /// The number of words at the beginning of a unit that name its subject.
 const BEGINNING: usize = 4;
 
-/// A section, with a question in mind.
+/// A section, together with the terms of a question.
 #[derive(Debug)]
 pub(crate) struct Passages<'a> {
     reading: &'a Reading,
     sought: &'a Sought,
-    /// What is met in each unit.
+    /// The matches in each unit.
     met: Vec<Met>,
     /// The terms that the heading has.
     in_heading: Terms,
     /// The terms that the section has in the same form as the question.
     exact: Terms,
-    /// What is met in the head of each block, in order.
+    /// The matches in the head of each block, in order.
     heads: Vec<Terms>,
     /// The share of the heading that consists of terms sought.
     coverage: f32,
 }
 
-/// What is met in a piece of text.
+/// The matches in a piece of text.
 #[derive(Debug, Clone)]
 struct Met {
     place: Range<usize>,
@@ -65,7 +65,7 @@ struct Met {
 }
 
 impl<'a> Passages<'a> {
-    /// Looks through a section.
+    /// Finds the matches in a section.
     pub(crate) fn of(reading: &'a Reading, sought: &'a Sought) -> Self {
         let met = reading.units.iter().map(|unit| Met::of(&unit.words, unit.place.clone(), sought)).collect();
         let in_heading = sought.text(&reading.heading_words).met;
@@ -174,7 +174,7 @@ impl<'a> Passages<'a> {
         self.reading.text[self.reading.blocks[block].place.clone()].trim_end().ends_with(':')
     }
 
-    /// What is met in a whole block.
+    /// The matches in a whole block.
     fn whole(&self, block: &Block, head: Terms) -> Met {
         let (mut terms, mut leads) = (head, 0);
         for met in &self.met[block.units.clone()] {
@@ -193,7 +193,7 @@ impl<'a> Passages<'a> {
             return whole.to_owned();
         }
         let mut run = best_run(units, longest, |terms, leads| self.novelty(terms, leads));
-        // What room is left goes to what follows.
+        // The remaining room is filled with the units that follow.
         while run.end < units.len() && units[run.end].place.end - units[run.start].place.start <= longest {
             run.end += 1;
         }

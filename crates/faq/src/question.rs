@@ -1,4 +1,4 @@
-//! What is asked, and what answering it may cost.
+//! The question, and the limits for answering it.
 
 use std::fs::Metadata;
 use std::path::Path;
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::sections::Format;
 
-/// How many sections stand behind an answer unless the question says so.
+/// Default number of sections that an answer is taken from.
 const SECTIONS: u32 = 5;
 
-/// The most sections that a question can ask for.
+/// Maximum number of sections that a question can ask for.
 const MOST_SECTIONS: u32 = 20;
 
 /// A question about the documentation.
@@ -32,17 +32,17 @@ pub struct Question {
 }
 
 impl Question {
-    /// A question with nothing but its words.
+    /// A question without context.
     pub fn new(query: impl Into<String>) -> Self {
         Self { query: query.into(), ..Self::default() }
     }
 
-    /// How many sections the answer may be taken from, within what is allowed.
+    /// The number of sections that the answer may be taken from, within the allowed range.
     pub(crate) fn sections(&self) -> usize {
         self.top_k.unwrap_or(SECTIONS).clamp(1, MOST_SECTIONS) as usize
     }
 
-    /// The framework that the asker's project uses, or nothing.
+    /// The framework of the caller's project, or an empty string.
     pub(crate) fn framework(&self) -> &str {
         self.context.as_ref().and_then(|context| context.detected_framework.as_deref()).unwrap_or_default()
     }
@@ -56,20 +56,22 @@ pub struct Context {
     pub detected_framework: Option<String>,
 }
 
-/// What reading a folder may cost, and how well a section must fit. What a limit left out is named in the answer's warnings.
+/// The limits for reading a folder, and the minimum score of a section. The warnings of the answer name everything that
+/// a limit left out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
-    /// The most files of one folder that are indexed.
+    /// Maximum number of files of one folder that are indexed.
     pub files: usize,
-    /// The largest file that is read.
+    /// Maximum size of a file in bytes.
     pub file_bytes: u64,
-    /// The most bytes that the indexed files of one folder have together.
+    /// Maximum total size in bytes of the indexed files of one folder.
     pub total_bytes: u64,
-    /// How long one look at a folder may take. What was not reached is indexed by the next one.
+    /// Maximum duration of one scan of a folder. The next scan indexes the rest.
     pub time: Duration,
-    /// How long a look at a folder holds good. It is longer for folders that take long to look at, unless it is zero.
+    /// How long a scan stays valid. Unless it is zero, it is longer for folders that take long to scan.
     pub fresh: Duration,
-    /// The score that a section must reach to be an answer, from 0 to 1. See [`Limits::default`] for why it is what it is.
+    /// The score that a section must reach to be an answer, from 0 to 1. See [`Limits::default`] for the choice of the
+    /// value.
     pub min_score: f64,
     /// The files that are not read.
     pub secrets: Secrets,
@@ -78,11 +80,11 @@ pub struct Limits {
 /// Decides whether a file may hold secrets.
 type Decides = dyn Fn(&Path, &Metadata) -> bool + Send + Sync;
 
-/// The rule of the caller about files that are not read: by real path, and by what the system says of them.
+/// The caller's rule for files that are not read: it decides by the real path and the file metadata.
 #[derive(Clone)]
 pub struct Secrets(pub Arc<Decides>);
 
-/// Nothing is secret.
+/// No file is secret.
 impl Default for Secrets {
     fn default() -> Self {
         Self(Arc::new(|_, _| false))

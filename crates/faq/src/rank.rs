@@ -1,7 +1,7 @@
-//! Which sections fit a question, and how well.
+//! Ranks sections by how well they match a question.
 //!
-//! Each word of the question is looked up by itself, because BM25 of several words is the sum of theirs: so it is known which
-//! section has which word, and what was looked up once is remembered until the index changes.
+//! Each word of the question is looked up separately, because the BM25 score of several words is the sum of their
+//! scores. So it is known which section has which word, and a lookup is cached until the index changes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,28 +13,28 @@ use crate::sought::Sought;
 use crate::synonyms::{implied, related, synonyms};
 use crate::words::words;
 
-/// No more of a question is read.
+/// Maximum length of a question in bytes. The rest is ignored.
 const LONGEST_QUESTION: usize = 8192;
 
-/// No more words of a question are looked up.
+/// Maximum number of words of a question that are looked up.
 const MOST_TERMS: usize = 32;
 
-/// Shorter words are not taken for beginnings of others.
+/// Shorter words do not match as prefixes of other words.
 const SHORTEST_BEGINNING: usize = 4;
 
-/// The most places of words that are remembered: some 30 MB.
+/// Maximum number of cached word positions: some 30 MB.
 const MOST_REMEMBERED: usize = 4_000_000;
 
-/// What a word counts that only begins with the one asked for.
+/// The weight of a word that only begins with the word of the question.
 const BEGINNING: f32 = 0.8;
 
 /// The weight of a synonym, relative to the word itself.
 const SIMILAR: f32 = 0.8;
 
-/// The weight of a word that the answer may have instead.
+/// The weight of a related word that the answer may have instead.
 const RELATED: f32 = 0.7;
 
-/// The weight of what a phrase of the question means without saying it.
+/// The weight of a meaning that a phrase of the question implies.
 const IMPLIED: f32 = 0.9;
 
 /// The share of the sections with a synonym that count as sections with the word itself when its rarity is determined: a
@@ -74,16 +74,16 @@ const HALF: f32 = 0.7;
 /// The number of sections that are read to rank them, at least.
 const CLOSELY: usize = 24;
 
-/// What a word counts that is more about asking than about what is asked.
+/// The weight of a word that belongs to the form of the question, not to its subject.
 const WEAK: f32 = 0.55;
 
 /// The weight of an identifier such as `page_size`: a question that names one is about exactly that.
 const STRONG: f32 = 1.4;
 
-/// What a section gains by speaking of the framework that the asker uses.
+/// The bonus of a section that mentions the framework of the caller's project.
 const BY_FRAMEWORK: f32 = 0.3;
 
-/// Words by which people ask rather than what they ask about, in any form. Documents need not have them.
+/// Words that belong to the form of a question, not to its subject, in any form. Documents need not have them.
 const ASKING: &str =
     "above across add after again against allow along already although always among apart around away back became become
     before behind below beside besides best beyond big certain change choose come correct create deal define difference different
@@ -100,20 +100,20 @@ pub(crate) struct Term {
     pub(crate) stem: String,
     /// The parts of a name.
     pub(crate) parts: Vec<String>,
-    /// The form in which it was asked for, in lower case.
+    /// The form in the question, in lower case.
     pub(crate) form: String,
-    /// Longer words that begin with it count as well.
+    /// Whether longer words that begin with it match, too.
     begins_others: bool,
-    /// Words that mean the same.
+    /// Synonyms.
     others: &'static [String],
-    /// Words that the answer may have instead.
+    /// Related words that the answer may have instead.
     related: &'static [String],
-    /// The question does not say it, but has a phrase that means one of `others`.
+    /// Whether the question does not contain the word, but a phrase that means one of `others`.
     implied: bool,
 }
 
 impl Term {
-    /// What a phrase of the question means without saying it: any of these words.
+    /// A term for the meaning of a phrase of the question: any of these words.
     fn implied(others: &'static [String]) -> Self {
         let (stem, form) = (String::new(), String::new());
         Self { stem, parts: Vec::new(), form, begins_others: false, others, related: &[], implied: true }
@@ -132,7 +132,7 @@ impl Term {
         self.is_named_by(stem) || self.others.iter().any(|other| other == stem)
     }
 
-    /// Whether a word of a text has to do with this one.
+    /// Whether a word of a text is related to this one.
     pub(crate) fn is_related_to(&self, stem: &str) -> bool {
         self.related.iter().any(|other| other == stem)
     }
@@ -185,7 +185,7 @@ pub(crate) fn terms(text: &str) -> Vec<Term> {
     terms
 }
 
-/// As much of a question as is read.
+/// The part of a question that is read.
 fn clipped(text: &str) -> &str {
     &text[..text.floor_char_boundary(LONGEST_QUESTION)]
 }
@@ -199,20 +199,20 @@ fn any_of(words: &[String]) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" OR ")
 }
 
-/// The sections that may fit, the best first as far as can be said without reading them.
+/// The candidate sections, best first as far as that is known without reading them.
 #[derive(Debug, Default)]
 pub(crate) struct Ranking {
-    /// Some more than are wanted, since several can be pieces of one, and reading them may change their order.
+    /// More than are wanted, because several can be pieces of one section, and reading them may change their order.
     pub(crate) candidates: Vec<Candidate>,
-    /// How many of them the answer may be taken from.
+    /// The number of sections that the answer may be taken from.
     pub(crate) wanted: usize,
-    /// The score that they must reach.
+    /// The minimum score.
     pub(crate) least: f64,
-    /// What was looked for, with how much it counts.
+    /// The terms that were searched for, with their weights.
     pub(crate) sought: Sought,
 }
 
-/// A section that may fit.
+/// A section that may match.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Candidate {
     pub(crate) section: i64,
@@ -224,7 +224,7 @@ pub(crate) struct Candidate {
     named: f32,
     /// The share of the question's pairs of words that follow each other in it.
     order: f32,
-    /// It speaks of the framework that the asker uses.
+    /// Whether it mentions the framework of the caller's project.
     framework: bool,
 }
 
@@ -237,7 +237,7 @@ impl Candidate {
             + if self.framework { BY_FRAMEWORK } else { 0.0 }
     }
 
-    /// How well the section fits, from 0 to 1.
+    /// The score of the section, from 0 to 1.
     pub(crate) fn score(&self, passages: &Passages<'_>) -> f64 {
         let focus = passages.focus();
         let read = BY_COVERAGE * passages.heading_coverage().powi(2)
@@ -252,14 +252,14 @@ impl Candidate {
     }
 }
 
-/// Finds sections. Remembers where words are.
+/// Finds sections. Caches the positions of words.
 #[derive(Debug)]
 pub(crate) struct Finder {
-    /// The words of [`ASKING`] as the index knows them.
+    /// The words of [`ASKING`] in the form of the index.
     asking: HashSet<String>,
-    /// The state of the index that all of this is about.
+    /// The generation of the index that the cache belongs to.
     generation: i64,
-    /// All sections, in the order in which equally good ones are shown, and the way back.
+    /// All sections, in the order in which equal ones are shown, and the reverse mapping.
     order: Vec<i64>,
     slots: HashMap<i64, u32>,
     places: HashMap<String, Arc<[Place]>>,
@@ -269,7 +269,7 @@ pub(crate) struct Finder {
 /// A section that matches an expression, and its BM25.
 type Place = (u32, f32);
 
-/// What speaks for one section.
+/// The evidence for one section.
 #[derive(Debug, Clone, Copy, Default)]
 struct Merits {
     relevance: f32,
@@ -295,7 +295,7 @@ impl Default for Finder {
 }
 
 impl Finder {
-    /// The sections that fit `question`, by what the index says in `generation`.
+    /// The sections that match `question`, in this `generation` of the index.
     pub(crate) fn find(
         &mut self,
         index: &Index,
@@ -312,7 +312,7 @@ impl Finder {
         for (number, term) in (1..).zip(&terms) {
             sought.push((term.clone(), self.weigh(index, term, number, &mut merits)?));
         }
-        // What a phrase means is welcome, but a section need not have it.
+        // A section need not contain the meaning of a phrase, but gains by it.
         let whole = sought.iter().map(|(_, weight)| weight).sum();
         let pair_weight = |pair: &[(Term, f32)]| pair[0].1.min(pair[1].1);
         let pairs = sought.windows(2).map(pair_weight).sum::<f32>().max(f32::MIN_POSITIVE);
@@ -341,8 +341,8 @@ impl Finder {
         Ok(Ranking { candidates, wanted, least: limits.min_score, sought: Sought::new(sought) })
     }
 
-    /// Gives each section what it deserves for a term, and says how much the term counts: rare ones count more, and those
-    /// that are nowhere count like the rarest.
+    /// Credits each section for a term, and returns the weight of the term. Rare terms weigh more, and terms that occur
+    /// nowhere weigh like the rarest.
     fn weigh(&mut self, index: &Index, term: &Term, number: u32, merits: &mut [Merits]) -> rusqlite::Result<f32> {
         let exact = self.places(index, term.expression())?;
         let beginning = match term.begins_others {
@@ -372,7 +372,7 @@ impl Finder {
         Ok(weight)
     }
 
-    /// Where any of some words is.
+    /// The positions of any of some words.
     fn any(&mut self, index: &Index, words: &[String]) -> rusqlite::Result<Arc<[Place]>> {
         if words.is_empty() { Ok(Arc::default()) } else { self.places(index, any_of(words)) }
     }
@@ -387,14 +387,14 @@ impl Finder {
         }
     }
 
-    /// Whether a term that was weighed is in no section, so that nothing that it is part of can be.
+    /// Whether a weighed term is in no section, so that no pair with it can be either.
     fn is_nowhere(&self, term: &Term) -> bool {
         self.places.get(&term.expression()).is_some_and(|places| places.is_empty())
     }
 
     fn candidates(&self, merits: &[Merits], whole: f32, most: usize) -> Vec<Candidate> {
         let best = merits.iter().map(|merits| merits.relevance).fold(f32::MIN_POSITIVE, f32::max);
-        // By what can be said so far, and equals in the order of their documents.
+        // By the evidence so far; equal ones in the order of their documents.
         let mut found: Vec<(f32, usize, Candidate)> = (self.order.iter().zip(merits).enumerate())
             .filter(|(_, (_, merits))| merits.counted > 0)
             .map(|(slot, (section, merits))| {
@@ -418,7 +418,7 @@ impl Finder {
         found.into_iter().map(|(_, _, candidate)| candidate).collect()
     }
 
-    /// Where an expression matches, by section.
+    /// The matches of an expression, by section.
     fn places(&mut self, index: &Index, expression: String) -> rusqlite::Result<Arc<[Place]>> {
         if let Some(places) = self.places.get(&expression) {
             return Ok(Arc::clone(places));
@@ -426,7 +426,7 @@ impl Finder {
         let matches = index.matches(&expression)?;
         let places: Arc<[Place]> =
             matches.into_iter().filter_map(|(id, relevance)| Some((*self.slots.get(&id)?, relevance as f32))).collect();
-        // The expression itself takes room too, and words that are nowhere have nothing but that.
+        // The expression itself takes memory, too, and words that occur nowhere have nothing else.
         self.remembered += places.len() + 16;
         if self.remembered > MOST_REMEMBERED {
             self.places.clear();

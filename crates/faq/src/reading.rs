@@ -33,7 +33,7 @@ pub(crate) struct Reading {
     pub(crate) units: Vec<Unit>,
 }
 
-/// What stands between blank lines, or between fences.
+/// The text between blank lines, or between fences.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) place: Range<usize>,

@@ -1,4 +1,5 @@
-//! The documentation of one folder, or our own: looks whether it changed, keeps its index, answers from it.
+//! The documentation of one folder, or the built-in one: checks whether it changed, keeps its index, and answers from
+//! it.
 
 use std::borrow::Cow;
 use std::io::Read as _;
@@ -18,10 +19,11 @@ use crate::reading::Readings;
 use crate::sections::cut;
 use crate::survey::{Found, Survey};
 
-/// A look at the folder holds good for this many times as long as it took, so that questions spend their time on answers.
+/// A scan of the folder stays valid for this many times its own duration, so that questions spend their time on
+/// answers.
 const WORTH: u32 = 20;
 
-/// The most warnings that an answer carries.
+/// Maximum number of warnings in an answer.
 const MOST_WARNINGS: usize = 20;
 
 /// One folder and its index.
@@ -31,18 +33,18 @@ pub(crate) struct Shelf {
     index: Index,
     finder: Finder,
     readings: Readings,
-    /// When the last look at the folder was over, and how long it took.
+    /// When the last scan of the folder ended, and how long it took.
     looked: Option<(Instant, Duration)>,
-    /// What the last look found wrong with the folder.
+    /// The problems that the last scan found in the folder.
     left_out: Vec<String>,
-    /// What is wrong with the index, as long as this process runs.
+    /// The problem with the index, as long as this process runs.
     about_index: Option<String>,
-    /// What was wrong with single files, in the given generation of the index.
+    /// The problems with single files, in the given generation of the index.
     about_files: (i64, Vec<String>),
 }
 
 impl Shelf {
-    /// Our own documentation, which does not change while we run.
+    /// The built-in documentation, which does not change at run time.
     pub(crate) fn own() -> Result<Self, FaqError> {
         let mut shelf = Self::new(None, Index::in_memory()?);
         let mut change = shelf.index.change()?;
@@ -54,7 +56,7 @@ impl Shelf {
         Ok(shelf)
     }
 
-    /// The documentation in `folder`, with its index in the file `index`, or in memory where that cannot be.
+    /// The documentation in `folder`, with its index in the file `index`, or in memory if the file cannot be used.
     pub(crate) fn open(index: PathBuf, folder: PathBuf) -> Result<Self, FaqError> {
         let made = index.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| error.to_string());
         match made.and_then(|()| Index::open(&index).map_err(|error| error.to_string())) {
@@ -81,7 +83,7 @@ impl Shelf {
         }
     }
 
-    /// Answers from what the folder says now.
+    /// Answers from the current contents of the folder.
     pub(crate) fn ask(&mut self, question: &Question, limits: &Limits) -> Result<Answer, FaqError> {
         let mut answer = Answer::of(self.extracts(question, limits, Answer::longest)?);
         let warnings = || self.about_index.iter().chain(&self.left_out).chain(&self.about_files.1);
@@ -163,7 +165,7 @@ fn is_same(found: &Found, stamp: &Stamp) -> bool {
     found.modified != Stamp::UNSETTLED && (found.size, found.modified) == (stamp.size, stamp.modified)
 }
 
-/// Puts what changed into the index, and takes out what is gone. Says whether there was time for all of it.
+/// Adds changed files to the index, and removes deleted ones. Returns whether there was time for all of them.
 fn update(change: &mut Change<'_>, survey: &Survey, limits: &Limits, deadline: Instant) -> rusqlite::Result<bool> {
     let mut known = change.stamps()?;
     for found in &survey.found {
@@ -195,7 +197,7 @@ fn update(change: &mut Change<'_>, survey: &Survey, limits: &Limits, deadline: I
     Ok(true)
 }
 
-/// The text of a document, and what is wrong with it; or why it cannot be read.
+/// The text of a document with a warning, if there is one; or the reason why it cannot be read.
 fn read(found: &Found, limits: &Limits) -> Result<(String, Option<String>), String> {
     let failed = |error: std::io::Error| error.kind().to_string();
     // The survey saw a regular file, which may have been replaced since.
@@ -217,7 +219,7 @@ fn read(found: &Found, limits: &Limits) -> Result<(String, Option<String>), Stri
     })
 }
 
-/// What a document is called when it has no title: the name of its file without the ending.
+/// The title of a document without one: its file name without the extension.
 fn stem(path: &str) -> String {
     Path::new(path).file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! What a question looks for, and which words of a text are it.
+//! The terms that a question searches for, and the words of a text that match them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// What either of two pieces of text has.
+    /// The union of the matches in two pieces of text.
     pub(crate) fn join(self, other: Self) -> Self {
         Self { named: self.named | other.named, met: self.met | other.met, related: self.related | other.related }
     }

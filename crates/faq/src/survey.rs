@@ -1,5 +1,5 @@
-//! What documents there are in a folder, as git and people see it: no hidden and no ignored files, and no links, so that nothing
-//! outside of the folder is ever read.
+//! The documents in a folder. Hidden files, files that git ignores and symlinks are skipped, so that nothing outside of
+//! the folder is ever read.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};

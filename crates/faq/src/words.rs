@@ -111,7 +111,7 @@ fn parts(text: &str, name: Range<usize>) -> Vec<Range<usize>> {
     if name.end > start {
         parts.push(start..name.end);
     }
-    // What follows an apostrophe is grammar and not a word of its own: `don't`, `server's`.
+    // Text after an apostrophe is grammar and not a separate word: `don't`, `server's`.
     parts.retain(|part| part.start == name.start || !(text[..part.start].ends_with('\'') && part.len() <= 2));
     parts
 }

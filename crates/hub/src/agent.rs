@@ -1,4 +1,4 @@
-//! The agent: the one provider that is not found by a name.
+//! The agent: the only provider that is not found by a name.
 
 use std::fmt;
 
@@ -8,15 +8,16 @@ use crate::provider::{Answer, Context};
 
 /// Holds conversations with models.
 ///
-/// Calls arrive in the order in which their caller sent them, and what one changes is seen by all later ones: an
-/// implementation does that part before it returns, and leaves the rest to the answer's work. What happens goes to
-/// whoever follows through [`Caller::event`](crate::Caller::event); what is told before `ask` returns, or before the work
-/// ends, is written before the answer.
+/// Calls arrive in the order in which their caller sent them, and the effect of one is visible to all later ones. To
+/// guarantee that, an implementation changes its state before it returns, and leaves the rest to the answer's work.
+/// Events go through [`Caller::event`](crate::Caller::event) to the sessions that follow the conversation. An event that
+/// is sent before `ask` returns, or before the work ends, is written before the response.
 pub trait Agent: fmt::Debug + Send + Sync {
     /// Answers with [`Reply::Agent`](gladhand_core::operations::Reply::Agent).
     fn ask(&self, call: AgentCall<'_>, context: &Context<'_>) -> Answer;
 
-    /// If it is not ready yet: ends when it is. What it is asked before takes longer, and keeps no order.
+    /// If the agent is not ready yet: a future that ends when it is. Calls before that take longer, and are not
+    /// ordered.
     fn settling(&self) -> Option<crate::Settling> {
         None
     }
@@ -24,6 +25,6 @@ pub trait Agent: fmt::Debug + Send + Sync {
     /// A session with a downstream has ended.
     fn left(&self, session: crate::SessionId);
 
-    /// Everything ends: ends when what is worth keeping is kept and nothing that it started is left.
+    /// Shutdown: a future that ends when the agent has saved its state and everything that it started has ended.
     fn closing(&self) -> crate::Settling;
 }

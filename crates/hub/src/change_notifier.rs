@@ -1,4 +1,4 @@
-//! The notifier: how providers say that something changed for everybody.
+//! The notifier, with which providers announce changes to all sessions.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,15 +10,15 @@ use crate::policy::Invisible;
 use crate::provider::{Provider, SessionId};
 use crate::watched::Hearers;
 
-/// Rings in every session of a hub. Cheap to clone; does nothing once the hub is gone.
+/// Announces changes to every session of a hub. Cheap to clone; does nothing once the hub is gone.
 #[derive(Debug, Clone)]
 pub struct ChangeNotifier {
     hub: Weak<Inner>,
-    /// The provider that was given this notifier; none for the notifier of the process itself.
+    /// The provider that owns this notifier; `None` for the notifier of the process itself.
     ringer: Option<Arc<Ringer>>,
 }
 
-/// A provider that rings.
+/// A provider that announces changes.
 #[derive(Debug)]
 pub(crate) struct Ringer {
     pub(crate) provider: Weak<dyn Provider>,
@@ -49,23 +49,23 @@ impl ChangeNotifier {
         Self { hub: self.hub.clone(), ringer: Some(Arc::new(ringer)) }
     }
 
-    /// The lists of tools are to be asked for again.
+    /// The hub must ask for the lists of tools again.
     pub fn tools_changed(&self) {
         self.ring(Notice::ToolsChanged);
     }
 
-    /// The lists of resources and templates are to be asked for again.
+    /// The hub must ask for the lists of resources and templates again.
     pub fn resources_changed(&self) {
         self.ring(Notice::ResourcesChanged);
     }
 
-    /// The lists of prompts are to be asked for again.
+    /// The hub must ask for the lists of prompts again.
     pub fn prompts_changed(&self) {
         self.ring(Notice::PromptsChanged);
     }
 
-    /// What a provider says about how it is to be used is another text now. No session is told: each was told at its
-    /// beginning.
+    /// The instructions of a provider have changed. No session is notified, because instructions are sent only when a
+    /// session opens.
     pub fn instructions_changed(&self) {
         if let Some(hub) = self.hub.upgrade() {
             hub.show_again();
@@ -77,21 +77,22 @@ impl ChangeNotifier {
         self.hub.upgrade().is_some_and(|hub| hub.is_pinning())
     }
 
-    /// One session sees lists of its own from now on, or others than it did.
+    /// The lists of one session now differ from the common ones, or have changed.
     pub fn lists_changed_for(&self, session: SessionId) {
         if let Some(hub) = self.hub.upgrade() {
             hub.lists_changed_for(session);
         }
     }
 
-    /// A viewer sees lists of its own from now on, or others than it did. No session is told: the viewer is about to list.
+    /// The lists of a viewer now differ from the common ones, or have changed. No session is notified, because the
+    /// viewer is about to list.
     pub fn lists_found_for(&self, viewer: SessionId) {
         if let Some(hub) = self.hub.upgrade() {
             hub.lists_found_for(viewer);
         }
     }
 
-    /// A viewer sees what others see from now on.
+    /// A viewer sees the common lists from now on.
     pub fn lists_forgotten_for(&self, viewer: SessionId) {
         if let Some(hub) = self.hub.upgrade() {
             hub.lists_forgotten_for(viewer);
@@ -99,19 +100,19 @@ impl ChangeNotifier {
     }
 
     /// A resource has changed. A provider uses the notifier that it got in [`Provider::attach`] and its own URI for the
-    /// resource. Subscribers of the resource hear of the change if policy allows it.
+    /// resource. Subscribers of the resource receive the change if policy allows it.
     pub fn resource_updated(&self, uri: &str) {
         self.resource_updated_for(uri, Hearers::All);
     }
 
-    /// The same for some subscribers only: what happens in a process of one caller concerns no other.
+    /// The same for some subscribers only: an event in a process of one caller does not concern other callers.
     pub fn resource_updated_for(&self, uri: &str, hearers: Hearers<'_>) {
         if let Some(hub) = self.hub.upgrade() {
             hub.updated(uri, self.ringer.as_deref(), hearers);
         }
     }
 
-    /// The hub that it hangs in, for who answers a call by making others; `None` once that is gone.
+    /// The hub, for a provider that answers a call by making other calls; `None` once the hub is gone.
     pub fn hub(&self) -> Option<Hub> {
         self.hub.upgrade().map(Hub::behind)
     }
@@ -121,12 +122,12 @@ impl ChangeNotifier {
         self.hub.upgrade().map(|hub| hub.invisible()).unwrap_or_default()
     }
 
-    /// Something worth writing down, which no call is known to have caused.
+    /// Sends a log line that belongs to no known call.
     pub fn log(&self, log: Log) {
         self.ring(Notice::Log(None, log));
     }
 
-    /// A page that a person was sent to has done its work.
+    /// A person has completed the page that an elicitation pointed to.
     pub fn elicitation_complete(&self, id: impl Into<String>) {
         self.ring(Notice::ElicitationComplete(id.into()));
     }

@@ -30,7 +30,7 @@ const UNUSED: usize = 4096;
 /// Refused claims that are logged, and that are kept for the status.
 const TOLD: usize = 256;
 
-/// Characters of a name that are told of a refused claim.
+/// Maximum number of characters of a name in a message about a refused claim.
 const LONGEST: usize = 200;
 
 /// Characters of a name that are searched for secrets before it is cut.
@@ -67,7 +67,7 @@ impl Space {
 /// A claim on a name that belongs to another provider.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Conflict {
-    /// What it is: `tool`, `prompt`, `resource`, `resource template` or `capability`.
+    /// The kind: `tool`, `prompt`, `resource`, `resource template` or `capability`.
     pub kind: String,
     /// The name.
     pub name: String,

@@ -1,7 +1,8 @@
-//! Where a hub asks its governor: what is seen, and each operation that is about something of a provider.
+//! The calls of the hub to its governor: for the lists that a caller sees, and for each operation on a thing of a
+//! provider.
 //!
-//! Everything that a caller can reach takes the same way: the operation resolves to exactly one target, policy decides on
-//! the target, limits count it, the audit file names it.
+//! All operations take the same path: the operation resolves to exactly one target, policy decides on the target,
+//! limits count it, and the audit file names it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,13 +21,13 @@ use crate::routing::{Errand, missing};
 use crate::watched::{Change, Subscriber};
 
 impl Hub {
-    /// What the caller gets to see, unless it is everything.
+    /// The view of the caller, or `None` if it sees everything.
     pub(crate) fn view(&self, routes: &Routes, context: &Context<'_>) -> Option<Arc<View>> {
         self.governor()?.view(&Who::of(context), routes)
     }
 
-    /// Where the tool comes from that a caller would call now by this name. `None` if there is none, or if it is one of the
-    /// hub's own.
+    /// The origin of the tool that a caller would call now by this name. `None` if there is none, or if it is one of
+    /// the hub's own tools.
     pub fn origin(
         &self,
         name: &str,
@@ -43,7 +44,7 @@ impl Hub {
         place.and_then(|place| routes.tools[place].origin.clone())
     }
 
-    /// Carries out an operation, as far as policy allows.
+    /// Carries out an operation, if policy allows it.
     pub(crate) fn answer_governed(
         &self,
         governor: &Arc<Governor>,
@@ -96,7 +97,8 @@ impl Hub {
         }
     }
 
-    /// Asks the caller, and runs the errand if the answer is yes. A person's time is not held against the limits.
+    /// Asks the caller, and runs the errand if the answer is yes. The time that a person takes does not count against
+    /// the limits.
     fn ask_first(
         &self,
         governor: &Arc<Governor>,
@@ -132,7 +134,8 @@ impl Hub {
     }
 }
 
-/// Which subscribers may not hear of a change of a resource, by what holds now: the same decision as that on a call.
+/// The subscribers that may not receive a change of a resource under the current policy. The decision is the same as
+/// for a call.
 pub(crate) fn denied(
     governor: &Governor,
     change: Change<'_>,
@@ -148,7 +151,7 @@ pub(crate) fn denied(
     subscribers.iter().filter(|one| !may_hear(one)).map(|one| one.id).collect()
 }
 
-/// What is done, as the audit file says it.
+/// The word for the operation in the audit file.
 pub(crate) fn word(operation: &Operation<'_>) -> &'static str {
     match operation {
         Operation::ReadResource(_) => "resource",
@@ -160,7 +163,7 @@ pub(crate) fn word(operation: &Operation<'_>) -> &'static str {
     }
 }
 
-/// What the caller calls the thing that an operation is about.
+/// The caller's name for the target of an operation.
 pub(crate) fn name<'o>(operation: &'o Operation<'_>) -> &'o str {
     match operation {
         Operation::CallTool(call) | Operation::GetPrompt(call) => &call.name,
@@ -173,7 +176,7 @@ pub(crate) fn name<'o>(operation: &'o Operation<'_>) -> &'o str {
     }
 }
 
-/// What the caller sent beside the name.
+/// The arguments that the caller sent.
 fn sent<'o>(operation: &'o Operation<'_>) -> Option<&'o RawValue> {
     match operation {
         Operation::CallTool(call) | Operation::GetPrompt(call) => Some(&call.arguments),
@@ -182,8 +185,8 @@ fn sent<'o>(operation: &'o Operation<'_>) -> Option<&'o RawValue> {
     }
 }
 
-/// What rules look at: arguments as they were sent, the URI of a resource, the arguments of a prompt as far as they are
-/// known where one of them is completed.
+/// The arguments that rules check: arguments as they were sent, or the URI of a resource. For a completion of a prompt
+/// argument, the arguments that are known so far.
 fn arguments<'o>(operation: &'o Operation<'_>) -> Cow<'o, RawValue> {
     match operation {
         Operation::Complete(CompletionCall { of: CompletionOf::Prompt(_), argument, value, context }) => {
@@ -196,8 +199,8 @@ fn arguments<'o>(operation: &'o Operation<'_>) -> Cow<'o, RawValue> {
     }
 }
 
-/// An argument and the others that are known, as the caller wrote them: a name that is there twice stays so, and rules
-/// that look at arguments refuse it.
+/// An argument and the other known ones, as the caller wrote them. A duplicate name stays duplicate, so that rules on
+/// arguments refuse it.
 fn with_context<'c>(argument: &str, value: &str, context: Option<&'c RawValue>) -> Cow<'c, RawValue> {
     let own = json::to_raw(&serde_json::json!({ argument: value }));
     let Some(context) = context else { return Cow::Owned(own) };
@@ -208,7 +211,8 @@ fn with_context<'c>(argument: &str, value: &str, context: Option<&'c RawValue>) 
         object.trim().strip_prefix('{')?.strip_suffix('}').map(str::trim)
     }
     let own = members(own.get()).unwrap_or_default();
-    // What is no object cannot be read. The own argument twice stands for that.
+    // A context that is no object cannot be read. Repeating the argument makes the result ambiguous, so that rules
+    // refuse it.
     let text = match members(context.get()).unwrap_or(own) {
         "" => format!("{{{own}}}"),
         others => format!("{{{own},{others}}}"),

@@ -1,4 +1,4 @@
-//! Who is behind the hub and who is in front of it: providers are mounted, sessions come and go. How a call finds its
+//! The hub between providers and sessions: mounts providers, and registers and removes sessions. How a call finds its
 //! provider is in `routing`.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -21,10 +21,11 @@ use crate::session_registry::SessionRegistry;
 use crate::status::{HubStatus, Offence};
 use crate::watched::{Change, Hearers, Subscriber, Watched};
 
-/// Changes that a session may fall behind; later ones push out the oldest, and the session is told that it missed some.
+/// Number of changes that a session may fall behind. Further changes push out the oldest, and the session learns that
+/// it missed some.
 const CHANGES: usize = 64;
 
-/// Finds who answers a call. Cheap to clone.
+/// Finds the provider that answers a call. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Hub {
     pub(crate) inner: Arc<Inner>,
@@ -34,7 +35,7 @@ pub struct Hub {
 #[derive(Debug)]
 pub(crate) struct Inner {
     routes: RwLock<Arc<Routes>>,
-    /// Held while the providers are asked, so that of two changes the later one is seen.
+    /// Held while the providers are asked for their lists, so that the later of two changes wins.
     asking: Mutex<()>,
     watched: Watched,
     /// Sessions that see lists of their own.
@@ -42,7 +43,7 @@ pub(crate) struct Inner {
     /// Which provider each name belongs to.
     claims: Claims,
     changes: broadcast::Sender<Notice>,
-    /// Whether arguments and results are held to the tools' schemas.
+    /// Whether arguments and results are validated against the schemas of the tools.
     pub(crate) validating: AtomicBool,
     /// The mode for invisible text: an [`Invisible`].
     invisible: AtomicU8,
@@ -62,7 +63,8 @@ impl Inner {
         Arc::clone(&self.routes.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Something changed: asks for the lists again if it was one of them, then tells every session.
+    /// Something changed: asks the providers for their lists again if one of the lists changed, then notifies every
+    /// session.
     pub(crate) fn changed(&self, notice: Notice) {
         if matches!(notice, Notice::ToolsChanged | Notice::ResourcesChanged | Notice::PromptsChanged) {
             self.show_again();
@@ -70,11 +72,11 @@ impl Inner {
         if matches!(notice, Notice::ResourcesChanged) {
             self.watched.follow(&self.routes());
         }
-        // Nobody listening is no failure.
+        // Sending without a receiver is no failure.
         let _ = self.changes.send(notice);
     }
 
-    /// A resource changed. `by`: the provider that says so.
+    /// A resource changed. `by`: the provider that reports it.
     pub(crate) fn updated(&self, uri: &str, by: Option<&Ringer>, hearers: Hearers<'_>) {
         let (routes, governor) = (self.routes(), self.governor.get());
         let denied = |change: Change<'_>, subscribers: &[Subscriber]| {
@@ -87,12 +89,12 @@ impl Inner {
             by.strays(uri);
         }
         for update in updates {
-            // Nobody listening is no failure.
+            // Sending without a receiver is no failure.
             let _ = self.changes.send(Notice::ResourceUpdated(update));
         }
     }
 
-    /// A session has ended: what was kept for it goes.
+    /// A session has ended: drops the state that was kept for it.
     pub(crate) fn left(&self, session: SessionId) {
         self.visitors.fetch_sub(1, Ordering::Relaxed);
         self.guests.leave(session);
@@ -108,7 +110,7 @@ impl Inner {
 
     fn tell_of_all_lists(&self) {
         for notice in [Notice::ToolsChanged, Notice::ResourcesChanged, Notice::PromptsChanged] {
-            // Nobody listening is no failure.
+            // Sending without a receiver is no failure.
             let _ = self.changes.send(notice);
         }
     }
@@ -134,7 +136,7 @@ impl Inner {
         if let Some(governor) = self.governor.get() {
             routes.stopped = governor.look(&routes);
         }
-        // After the pins, which hold definitions to what the provider says.
+        // After the pins, which compare definitions as the provider sent them.
         routes.screened(self.invisible(), &self.claims)
     }
 
@@ -143,7 +145,7 @@ impl Inner {
         Invisible::of(self.invisible.load(Ordering::Relaxed))
     }
 
-    /// What a caller sees.
+    /// The routes that a caller sees.
     pub(crate) fn routes_for(&self, terms: &Terms<'_>, agreement: &Agreement, session: SessionId) -> Arc<Routes> {
         if self.apart.is_empty() {
             return self.routes();
@@ -155,17 +157,18 @@ impl Inner {
         own.unwrap_or_else(|| self.routes())
     }
 
-    /// A viewer sees lists of its own.
+    /// A viewer sees lists different from the common ones.
     pub(crate) fn lists_found_for(&self, viewer: SessionId) {
         self.apart.changed(viewer);
     }
 
-    /// A viewer sees what others see.
+    /// A viewer sees the common lists.
     pub(crate) fn lists_forgotten_for(&self, viewer: SessionId) {
         self.apart.left(viewer);
     }
 
-    /// One session sees other lists than it did. Everybody is told, and most will find what they know.
+    /// One session sees different lists than before. All sessions are notified, and most of them will find their lists
+    /// unchanged.
     pub(crate) fn lists_changed_for(&self, session: SessionId) {
         self.apart.changed(session);
         self.tell_of_all_lists();
@@ -173,8 +176,7 @@ impl Inner {
 }
 
 impl Hub {
-    /// A hub in front of these providers; what they have is shown in this order, under its own names, of which there
-    /// must not be two alike.
+    /// A hub in front of these providers. Names are shown unchanged, in this order, and must be unique.
     pub fn new(providers: Vec<Box<dyn Provider>>) -> Result<Self, HubError> {
         let mounts = providers.into_iter().map(|provider| Mount::plain(Arc::from(provider))).collect();
         let (hub, duplicate) = Self::build(mounts);
@@ -184,8 +186,8 @@ impl Hub {
         }
     }
 
-    /// A hub in front of these providers; what they have is shown in this order. Where two have something of one name, one
-    /// of them gets another name, or none: see `claims`.
+    /// A hub in front of these providers, shown in this order. If two providers have the same name, one of them gets
+    /// another name, or none: see `claims`.
     pub fn of(mounts: Vec<Mount>) -> Self {
         Self::build(mounts).0
     }
@@ -215,13 +217,13 @@ impl Hub {
         (hub, duplicate)
     }
 
-    /// The hub that a notifier hangs in.
+    /// The hub that a notifier belongs to.
     pub(crate) fn behind(inner: Arc<Inner>) -> Self {
         Self { notifier: ChangeNotifier::of(&inner), inner }
     }
 
-    /// Puts other providers in place, and tells every session. Those that were there before go on undisturbed; new ones
-    /// hear of the sessions that are open, and of what is watched.
+    /// Replaces the providers, and notifies every session. Providers that stay are not disturbed. New ones learn about
+    /// the open sessions and the watched resources.
     pub fn remount(&self, mounts: Vec<Mount>) {
         {
             let _asking = self.inner.asking.lock().unwrap_or_else(PoisonError::into_inner);
@@ -229,7 +231,7 @@ impl Hub {
             let is_new = |mount: &&Mount| !before.mounts.iter().any(|old| Arc::ptr_eq(&old.provider, &mount.provider));
             let mounts: Arc<[Mount]> = mounts.into();
             let new: Vec<_> = mounts.iter().filter(is_new).cloned().collect();
-            // Before anybody can call them, and with that before they open anything.
+            // Before a session can call the new providers, and therefore before they open anything.
             new.iter().for_each(|mount| self.inner.guests.foretell(&*mount.provider));
             self.inner.show(mounts);
             for Mount { provider, .. } in &new {
@@ -241,17 +243,18 @@ impl Hub {
         self.inner.tell_of_all_lists();
     }
 
-    /// Holds arguments and structured results to the tools' schemas, or leaves that to the tools (the default).
+    /// Validates arguments and structured results against the schemas of the tools, or leaves that to the tools (the
+    /// default).
     pub fn validating(self, validating: bool) -> Self {
         self.inner.validating.store(validating, Ordering::Relaxed);
         self
     }
 
-    /// Strips or refuses invisible text of providers from now on, or lets it pass (the default).
+    /// Strips or refuses invisible text of providers from now on, or passes it unchanged (the default).
     pub fn screening(self, mode: Invisible) -> Self {
         let before = self.inner.invisible.swap(mode as u8, Ordering::Relaxed);
         if before != mode as u8 {
-            // A caller that is shown less than everything needs a governor.
+            // Hiding part of the lists from a caller needs a governor.
             self.inner.governor.get_or_init(Arc::default);
             self.look_again();
         }
@@ -263,7 +266,7 @@ impl Hub {
         self.inner.invisible()
     }
 
-    /// Holds all calls to a policy. Once only: a governor takes other policies later.
+    /// Applies a policy to all calls. Once only: a governor takes other policies later.
     pub fn governed(self, governor: Arc<Governor>) -> Self {
         if self.inner.governor.set(governor).is_err() {
             tracing::warn!("the hub is governed already");
@@ -272,7 +275,7 @@ impl Hub {
         self
     }
 
-    /// Has this agent. Once only, before the first session.
+    /// Sets the agent. Once only, before the first session.
     pub fn with_agent(self, agent: Arc<dyn Agent>) -> Self {
         if self.inner.agent.set(agent).is_err() {
             tracing::warn!("the hub has an agent already");
@@ -285,17 +288,17 @@ impl Hub {
         self.inner.agent.get()
     }
 
-    /// Who holds calls to a policy, if anybody does.
+    /// The governor that applies a policy to calls, if there is one.
     pub fn governor(&self) -> Option<&Arc<Governor>> {
         self.inner.governor.get()
     }
 
-    /// Whether the instructions of an upstream changed and are not to be passed on until a user approves them.
+    /// Whether the instructions of an upstream changed and are withheld until a user approves them.
     pub fn withholds_instructions(&self, upstream: &str) -> bool {
         self.inner.routes().stopped.withholds_instructions(upstream)
     }
 
-    /// Counts what downstreams do against what was negotiated here. Once only, before the first session.
+    /// Counts protocol violations of downstreams in `violations`. Once only, before the first session.
     pub fn noting(self, violations: Arc<Violations>) -> Self {
         if self.inner.violations.set(violations).is_err() {
             tracing::warn!("violations are counted elsewhere already");
@@ -303,41 +306,42 @@ impl Hub {
         self
     }
 
-    /// Where what downstreams do against what was negotiated is counted.
+    /// The counter for protocol violations of downstreams.
     pub fn violations(&self) -> &Arc<Violations> {
         self.inner.violations.get_or_init(Arc::default)
     }
 
-    /// What callers get to see may have changed, though no provider has: asks all of them again, and tells every session.
+    /// Asks all providers for their lists again, and notifies every session. For changes of what callers may see that
+    /// do not come from a provider.
     pub fn look_again(&self) {
         self.inner.show_again();
         self.inner.tell_of_all_lists();
     }
 
-    /// Waits until all providers know what they have, or have given up for now.
+    /// Waits until all providers know their lists, or have given up for now.
     pub async fn settled(&self) {
         settle(self.unsettled()).await;
     }
 
-    /// There will be one session and no other, and its client declares this.
+    /// There will be exactly one session, and its client declares this offer.
     pub fn expects(&self, client: &Offer) {
         self.inner.guests.expect(client);
         self.inner.routes().mounts.iter().for_each(|mount| mount.provider.expects(client));
     }
 
-    /// Whether there will be one session and no other.
+    /// Whether there will be exactly one session.
     pub fn expects_one_session(&self) -> bool {
         self.inner.guests.expects_one()
     }
 
-    /// There will be one session and no other, and it speaks this dialect.
+    /// There will be exactly one session, and it speaks this dialect.
     pub fn speaks(&self, dialect: &str) {
         self.inner.routes().mounts.iter().for_each(|mount| mount.provider.speaks(dialect));
     }
 
-    /// Closes in order what the providers hold open. To be called once, at the end.
+    /// Closes everything that the providers hold open. Called once, at shutdown.
     pub async fn closed(&self) {
-        // The agent first: what it still does may need the others.
+        // The agent first: its remaining work may need the other providers.
         if let Some(agent) = self.agent() {
             agent.closing().await;
         }
@@ -348,7 +352,7 @@ impl Hub {
         self.inner.routes().mounts.iter().filter_map(|mount| mount.provider.settling()).collect()
     }
 
-    /// A caller wants to hear of changes of a resource, and takes the share of a party.
+    /// Subscribes a caller to changes of a resource. The subscription counts against the limit of its party.
     pub(crate) fn watch(
         &self,
         uri: &str,
@@ -360,18 +364,19 @@ impl Hub {
         let watching = self.inner.watched.add(uri, Subscriber::new(by, policy), party, routes);
         let now = self.inner.routes();
         if !Arc::ptr_eq(&now.mounts, &routes.mounts) {
-            // Who was there when the call came has been replaced since.
+            // The providers have been replaced since the call arrived.
             self.inner.watched.follow(&now);
         }
         watching
     }
 
-    /// Takes back one [`Operation::Watch`](gladhand_core::operations::Operation::Watch), by its URI and what it was answered.
+    /// Ends one [`Operation::Watch`](gladhand_core::operations::Operation::Watch), by its URI and the id from its
+    /// reply.
     pub fn unwatch(&self, uri: &str, id: WatchId) {
         self.inner.watched.remove(uri, id);
     }
 
-    /// Whether something is watched that nobody is known to have, though perhaps somebody who does not know yet.
+    /// Whether a watched resource has no known provider, but a provider that does not know its lists yet may have it.
     pub fn misses_somebody(&self) -> bool {
         self.inner.watched.misses_somebody()
     }
@@ -382,21 +387,21 @@ impl Hub {
         self.inner.routes().mounts.iter().for_each(|mount| mount.provider.joined(caller));
     }
 
-    /// The folders that a session works in have changed.
+    /// The roots (folders) of a session have changed.
     pub fn roots_changed(&self, session: SessionId) {
         self.inner.routes().mounts.iter().for_each(|mount| mount.provider.roots_changed(session));
     }
 
-    /// What changes for everybody, from now on.
+    /// A receiver for changes that concern all sessions, from now on.
     pub fn changes(&self) -> broadcast::Receiver<Notice> {
         self.inner.changes.subscribe()
     }
 
-    /// What the providers do together beyond answering calls.
+    /// The combined features of all providers.
     pub fn features(&self) -> Features {
         let routes = self.inner.routes();
         let all = routes.mounts.iter().map(|mount| mount.provider.features());
-        // Somebody who may speak is enough.
+        // One provider that may write log lines is enough.
         let nobody = Features {
             silent: !routes.mounts.is_empty(),
             tool_changes: self.governor().is_some_and(|by| by.stops_changes()),
@@ -415,8 +420,7 @@ impl Hub {
         })
     }
 
-    /// The capabilities that providers declare to their clients and that are between them alone. Of two of one name, the first
-    /// counts.
+    /// The capabilities that concern only the providers and their clients. If two have the same name, the first counts.
     pub fn declares(&self) -> Declared {
         let mut all: Declared = Vec::new();
         for (capability, settings) in self.inner.routes().mounts.iter().flat_map(|mount| mount.provider.declares()) {
@@ -427,7 +431,7 @@ impl Hub {
         all
     }
 
-    /// How things stand.
+    /// A snapshot for status reports.
     pub fn status(&self) -> HubStatus {
         let routes = self.inner.routes();
         let offences = self.violations().counts().into_iter().filter_map(|(who, rule, count)| match who {
@@ -444,12 +448,13 @@ impl Hub {
         }
     }
 
-    /// Who answers calls, and how their names are shown. What a caller may see of it, and call, only the hub itself says.
+    /// The providers, and how their names are shown. It ignores policy: what a caller may see and call is decided
+    /// elsewhere in the hub.
     pub fn mounts(&self) -> Arc<[Mount]> {
         Arc::clone(&self.inner.routes().mounts)
     }
 
-    /// Those providers of which a caller gets to see anything.
+    /// The providers of which a caller sees anything.
     pub fn mounts_for(&self, context: &Context<'_>) -> Vec<Mount> {
         let routes = self.inner.routes_for(context.terms, context.agreement, context.caller.session());
         let view = self.view(&routes, context);
@@ -458,17 +463,17 @@ impl Hub {
         seen.map(|(_, mount)| mount.clone()).collect()
     }
 
-    /// All tools as they are now, in a fixed order.
+    /// All current tools, in a fixed order.
     pub fn tools(&self) -> Arc<[Tool]> {
         Arc::clone(&self.inner.routes().tools)
     }
 
-    /// The capabilities beside tools that somebody serves whole.
+    /// The capabilities besides tools that a provider serves completely.
     pub fn capabilities(&self) -> Vec<&'static str> {
         self.inner.routes().capabilities().collect()
     }
 
-    /// Those capabilities that may be granted over a network to a client without a token, as who serves them says.
+    /// The capabilities that may be granted over a network to a client without a token, as their providers declare.
     pub fn open_capabilities(&self) -> Vec<&'static str> {
         let routes = self.inner.routes();
         let is_open = |name: &&'static str| {
@@ -478,23 +483,23 @@ impl Hub {
         routes.capabilities().filter(is_open).collect()
     }
 
-    /// All resources as they are now, in a fixed order.
+    /// All current resources, in a fixed order.
     pub fn resources(&self) -> Arc<[Resource]> {
         Arc::clone(&self.inner.routes().resources)
     }
 
-    /// All templates as they are now, in a fixed order.
+    /// All current templates, in a fixed order.
     pub fn templates(&self) -> Arc<[Template]> {
         Arc::clone(&self.inner.routes().templates)
     }
 
-    /// All prompts as they are now, in a fixed order.
+    /// All current prompts, in a fixed order.
     pub fn prompts(&self) -> Arc<[Prompt]> {
         Arc::clone(&self.inner.routes().prompts)
     }
 }
 
-/// Waits for all of them at once: one that takes long does not hold up the others.
+/// Waits for all futures at once: a slow one does not delay the others.
 pub(crate) async fn settle(unsettled: Vec<Settling>) {
     futures_util::future::join_all(unsettled).await;
 }

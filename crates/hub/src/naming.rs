@@ -1,29 +1,29 @@
-//! Under which names what a provider has is shown.
+//! The names under which the tools, prompts and resources of a provider are shown.
 //!
-//! Names of many servers meet here. A prefix keeps them apart (`server__tool`); what does not fit into what clients
-//! take for a name (letters, digits, `_` and `-`, at most 64 of them) is cut and told apart by a hash of what it
-//! was, so that a name is the same each time.
+//! Names of many servers meet here. A prefix keeps them apart (`server__tool`). Clients accept letters, digits, `_` and
+//! `-`, at most 64 of them. A name that does not fit is cut and marked with a hash of the original, so that it is the
+//! same each time.
 
 use std::collections::BTreeMap;
 
-/// The longest name that every client takes.
+/// The longest name that every client accepts.
 const LONGEST: usize = 64;
 
-/// What stands between a prefix and a name.
+/// The separator between a prefix and a name.
 pub const BETWEEN: &str = "__";
 
-/// How the names of one provider are shown. By default: as they are.
+/// How the names of one provider are shown. By default, unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Naming {
-    /// What is said before each name. Also keeps equal URIs apart.
+    /// The prefix of each name. It also keeps equal URIs apart.
     pub prefix: Option<String>,
-    /// Names that are shown as something else, prefix and all.
+    /// Names that are replaced completely, including the prefix.
     pub renamed: BTreeMap<String, String>,
-    /// If there are any: only what fits one of these is shown.
+    /// If not empty: only names that match one of these are shown.
     pub only: Vec<Pattern>,
-    /// What fits one of these is not shown.
+    /// Names that match one of these are not shown.
     pub hidden: Vec<Pattern>,
-    /// Whether a name belongs to another provider if one without this mark offers it, too. For upstreams that the user trusts less.
+    /// Whether a provider without this mark wins if it offers the same name. For upstreams that the user trusts less.
     pub yields: bool,
 }
 
@@ -33,7 +33,7 @@ impl Naming {
         Self { prefix: Some(prefix.into()), ..Self::default() }
     }
 
-    /// How a name is shown; `None` if it is not.
+    /// The shown form of a name, or `None` if it is hidden.
     pub fn shown(&self, name: &str) -> Option<String> {
         if self.hidden.iter().any(|pattern| pattern.fits(name)) {
             return None;
@@ -47,7 +47,7 @@ impl Naming {
         Some(self.natural(name))
     }
 
-    /// How a name is shown unless it is renamed: behind the prefix, if there is one.
+    /// The shown form of a name that is not renamed: with the prefix, if there is one.
     pub(crate) fn natural(&self, name: &str) -> String {
         match &self.prefix {
             Some(prefix) => fitted(&format!("{prefix}{BETWEEN}{name}")),
@@ -55,8 +55,8 @@ impl Naming {
         }
     }
 
-    /// How closely a shown name fits this naming: the longer the prefix that it begins with, the closer. `None` if it can
-    /// not be a name that is shown here. Without a prefix, any name can.
+    /// How closely a shown name fits this naming: the longer the prefix that it begins with, the closer. `None` if the
+    /// name cannot come from this provider. Without a prefix, any name can.
     pub fn fits(&self, shown: &str) -> Option<usize> {
         let Some(prefix) = &self.prefix else { return Some(0) };
         let prefix = format!("{prefix}{BETWEEN}");
@@ -64,7 +64,8 @@ impl Naming {
         (is_renamed || shown.starts_with(&prefix)).then_some(prefix.len())
     }
 
-    /// Another name for something whose name belongs to another provider. It is within the own prefix and within no other.
+    /// A replacement for a name that belongs to another provider. It is within this provider's prefix and within no
+    /// other.
     pub fn instead(&self, name: &str) -> String {
         let prefix = self.prefix.as_deref().unwrap_or_default();
         let plain: Vec<_> = name.split('_').filter(|part| !part.is_empty()).collect();
@@ -72,13 +73,13 @@ impl Naming {
         marked(&clean(&format!("{prefix}{between}{}", plain.join("_"))), &format!("{prefix}\0{name}"))
     }
 
-    /// Another URI for what somebody else already has the URI of; `None` if there is nothing to tell them apart by.
+    /// A replacement for a URI that belongs to another provider, or `None` without a prefix to distinguish them.
     pub(crate) fn other_uri(&self, uri: &str) -> Option<String> {
         self.prefix.as_ref().map(|prefix| format!("{prefix}+{uri}"))
     }
 }
 
-/// A name as all clients take it.
+/// A name that all clients accept.
 fn fitted(name: &str) -> String {
     if name.len() <= LONGEST && name.chars().all(is_fine) {
         return name.to_owned();
@@ -94,29 +95,29 @@ fn clean(name: &str) -> String {
     name.chars().map(|c| if is_fine(c) { c } else { '_' }).collect()
 }
 
-/// A clean name with the mark of what it stands for, within the length that there is.
+/// A clean name with a hash of the original, cut to the maximum length.
 fn marked(clean: &str, of: &str) -> String {
     let mark = format!("_{:08x}", hash(of) >> 32);
     let kept: String = clean.chars().take(LONGEST - mark.len()).collect();
     kept + &mark
 }
 
-/// FNV-1a: the same on every machine and in every release, as names must be.
+/// FNV-1a: stable across machines and releases, as names must be.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Which names are meant: `*` stands for any number of characters, everything else for itself.
+/// A name pattern: `*` matches any number of characters, every other character matches itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern(pub String);
 
 impl Pattern {
-    /// What every name that is meant begins with.
+    /// The literal text that every matching name begins with.
     pub(crate) fn literal(&self) -> &str {
         self.0.split('*').next().unwrap_or_default()
     }
 
-    /// Whether a name is meant.
+    /// Whether a name matches.
     pub fn fits(&self, name: &str) -> bool {
         let mut parts = self.0.split('*');
         let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
@@ -143,15 +144,15 @@ mod tests {
         assert_eq!(Naming::default().shown("a.b/c").as_deref(), Some("a.b/c"), "a single server keeps its names");
         let odd = naming.shown("a.b/ü").unwrap();
         assert!(odd.starts_with("git__a_b___") && odd.len() <= 64, "{odd}");
-        assert_ne!(odd, naming.shown("a_b/ü").unwrap(), "what looks alike is told apart");
+        assert_ne!(odd, naming.shown("a_b/ü").unwrap(), "similar names stay distinct");
         let (long, longer) = (naming.shown(&"x".repeat(64)).unwrap(), naming.shown(&"x".repeat(65)).unwrap());
         assert_eq!((long.len(), longer.len()), (64, 64));
         assert_ne!(long, longer);
-        assert_eq!(long, naming.shown(&"x".repeat(64)).unwrap(), "and is the same each time");
+        assert_eq!(long, naming.shown(&"x".repeat(64)).unwrap(), "a shortened name is stable");
     }
 
     #[test]
-    fn what_is_renamed_or_hidden_is_shown_so() {
+    fn renamed_and_hidden_names() {
         let naming = Naming {
             renamed: BTreeMap::from([("status".to_owned(), "how_is_it".to_owned())]),
             hidden: vec![Pattern("push*".to_owned())],

@@ -1,4 +1,4 @@
-//! Sessions that see lists of their own, because a provider has something for them that others have not.
+//! Routes of sessions whose lists differ from the common ones, because a provider lists something only for them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,29 +7,29 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::provider::SessionId;
 use crate::routes::Routes;
 
-/// What tells the lists of one session from those of another, provider by provider.
+/// Distinguishes the lists of one session from those of another: one number per provider.
 pub(crate) type ListNumbers = Vec<Option<u64>>;
 
-/// What such sessions see.
+/// The routes of such sessions.
 #[derive(Debug, Default)]
 pub(crate) struct PerSessionRoutes {
-    /// How many there are; where there is nobody, nobody has to look.
+    /// Number of such sessions. If it is zero, callers skip the lock.
     count: AtomicUsize,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// `None`: to be asked for when it is needed.
+    /// `None`: built on demand.
     sessions: HashMap<SessionId, Option<Arc<Routes>>>,
-    /// Routes that are kept for all sessions that see the same.
+    /// Routes shared by all sessions that see the same lists.
     shared: HashMap<ListNumbers, Arc<OnceLock<Arc<Routes>>>>,
-    /// How often something changed.
+    /// Number of changes so far.
     changes: u64,
 }
 
 impl PerSessionRoutes {
-    /// A session sees lists of its own from now on, or others than it did.
+    /// The lists of a session now differ from the common ones, or have changed.
     pub(crate) fn changed(&self, session: SessionId) {
         self.update(|state| drop(state.sessions.insert(session, None)));
     }
@@ -41,7 +41,7 @@ impl PerSessionRoutes {
         }
     }
 
-    /// What others see has changed, which may be a part of what each of these sees.
+    /// The common lists have changed, and they may be a part of the lists of each of these sessions.
     pub(crate) fn all_changed(&self) {
         self.update(|state| {
             state.shared.clear();
@@ -49,12 +49,13 @@ impl PerSessionRoutes {
         });
     }
 
-    /// Whether every session sees what the others see.
+    /// Whether every session sees the common lists.
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// What a session sees, if that is its own. Routes are built outside of the lock, once for all sessions that see the same.
+    /// The routes of a session, if they differ from the common ones. Routes are built outside of the lock, once for all
+    /// sessions that see the same lists.
     pub(crate) fn routes(
         &self,
         session: SessionId,
@@ -69,7 +70,7 @@ impl PerSessionRoutes {
         let shared = Arc::clone(self.lock().shared.entry(numbers).or_default());
         let routes = Arc::clone(shared.get_or_init(|| Arc::new(ask())));
         let mut state = self.lock();
-        // What changed meanwhile may not be in these routes: the next caller asks again.
+        // These routes may miss a change that happened in the meantime: the next caller asks again.
         if state.changes == before
             && let Some(place) = state.sessions.get_mut(&session)
         {
@@ -82,7 +83,7 @@ impl PerSessionRoutes {
         let mut state = self.lock();
         update(&mut state);
         state.changes += 1;
-        // One reference is that of the map itself.
+        // The map itself holds one reference.
         state.shared.retain(|_, routes| {
             let is_used = |routes: &Arc<Routes>| Arc::strong_count(routes) > 1;
             Arc::strong_count(routes) > 1 || routes.get().is_some_and(is_used)
@@ -111,7 +112,7 @@ mod tests {
             };
             apart.routes(SessionId(session), || vec![Some(number)], ask)
         };
-        assert!(routes(1, 7).is_none(), "it sees what others see");
+        assert!(routes(1, 7).is_none(), "it sees the common lists");
         [1, 2, 3].into_iter().for_each(|session| apart.changed(SessionId(session)));
         let (one, two, three) = (routes(1, 7).unwrap(), routes(2, 7).unwrap(), routes(3, 8).unwrap());
         assert!(Arc::ptr_eq(&one, &two) && !Arc::ptr_eq(&one, &three));

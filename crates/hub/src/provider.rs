@@ -1,4 +1,4 @@
-//! Who answers calls, and what they are given to do it with.
+//! The [`Provider`] trait, which answers calls, and the context, caller and reporter that the hub hands to a provider.
 
 use std::fmt;
 use std::future::Future;
@@ -20,221 +20,226 @@ use crate::change_notifier::ChangeNotifier;
 use crate::policy::Who;
 use crate::status::UpstreamStatus;
 
-/// Somebody who answers calls: the toolbox, an upstream, a capability with state.
+/// A component that answers calls: the toolbox, an upstream, or a capability with state.
 ///
-/// Everything has a default, so that who has only tools writes `tools` and `call`. Lists are asked for when the hub is
-/// built and each time the notifier is rung for them.
+/// Every method has a default, so a provider that has only tools implements `tools` and `call`. The hub asks for the
+/// lists when it is built, and again each time the provider rings the notifier for them.
 pub trait Provider: fmt::Debug + Send + Sync {
-    /// What it is called where it is named as somebody who has tools and has no prefix. No secrets: it is written down.
+    /// The name that identifies a provider without a prefix. It appears in logs, so it must not contain a secret.
     fn name(&self) -> &str {
         ""
     }
 
-    /// Whether it is a program or a server of others, which can offer other names whenever it likes.
+    /// Whether this is a foreign program or server, which can change the names that it offers at any time.
     fn is_upstream(&self) -> bool {
         false
     }
 
-    /// What one session sees of it, where that is not what everybody sees. It says with
-    /// [`ChangeNotifier::lists_changed_for`] that there is such a session.
+    /// The lists that one session sees, if they differ from the common lists. The provider announces such a session
+    /// with [`ChangeNotifier::lists_changed_for`].
     fn listed_for(&self, _session: SessionId) -> Option<Listed> {
         None
     }
 
-    /// A number for what one session sees of it, the same for sessions that see the same. `None`: what everybody sees.
+    /// A number for the lists that one session sees, equal for sessions that see equal lists. `None`: the common lists.
     fn list_number(&self, session: SessionId) -> Option<u64> {
         self.listed_for(session).map(|_| session.0)
     }
 
-    /// Its tools, in the order in which they are to be shown.
+    /// The tools, in display order.
     fn tools(&self) -> Vec<Tool> {
         Vec::new()
     }
 
-    /// Its resources, in the order in which they are to be shown.
+    /// The resources, in display order.
     fn resources(&self) -> Vec<Resource> {
         Vec::new()
     }
 
-    /// Its templates of resources, in the order in which they are to be shown.
+    /// The resource templates, in display order.
     fn templates(&self) -> Vec<Template> {
         Vec::new()
     }
 
-    /// Its prompts, in the order in which they are to be shown.
+    /// The prompts, in display order.
     fn prompts(&self) -> Vec<Prompt> {
         Vec::new()
     }
 
-    /// What it says about how it is to be used, where that is passed on.
+    /// The instructions for using this provider, if they are passed on to clients.
     fn instructions(&self) -> Option<String> {
         None
     }
 
-    /// What it does beyond answering calls.
+    /// The features of this provider beyond answering calls.
     fn features(&self) -> Features {
         Features::default()
     }
 
-    /// Called once, when the hub is built. Keep the notifier to ring it when something changes.
+    /// Called once, when the hub is built. The provider keeps the notifier and rings it when something changes.
     fn attach(&self, _bell: &ChangeNotifier) {}
 
-    /// Answers a call of one of its tools.
+    /// Answers a call of one of this provider's tools.
     ///
-    /// What can be answered without waiting is answered at once ([`Answer::Now`]): it costs no task
-    /// and no allocation. The future of [`Answer::Later`] is dropped when the call is cancelled.
+    /// A provider returns [`Answer::Now`] if it can answer without waiting, which costs no task and no allocation. The
+    /// future of [`Answer::Later`] is dropped when the call is cancelled.
     fn call(&self, call: ToolCall<'_>, _context: &Context<'_>) -> Answer {
         Answer::Now(Err(Failure::unknown_tool(&call.name)))
     }
 
-    /// Reads one of its resources, or one that follows a template of its own.
+    /// Reads a resource of this provider, or one that matches one of this provider's templates.
     fn read(&self, uri: &str, _context: &Context<'_>) -> Answer {
         Answer::Now(Err(Failure::unknown_resource(uri)))
     }
 
-    /// Fills in one of its prompts.
+    /// Fills in one of this provider's prompts.
     fn prompt(&self, call: ToolCall<'_>, _context: &Context<'_>) -> Answer {
         Answer::Now(Err(Failure::unknown_prompt(&call.name)))
     }
 
-    /// Says what an argument of one of its prompts or templates could be.
+    /// Suggests values for an argument of one of this provider's prompts or templates.
     fn complete(&self, _call: CompletionCall<'_>, _context: &Context<'_>) -> Answer {
         Answer::Now(Ok(Reply::Completion(Completion::default())))
     }
 
-    /// The capabilities that it serves whole, in their own words, beside tools: `memory`, `proc`.
+    /// The capabilities besides tools that this provider serves completely, in their own protocol: `memory`, `proc`.
     fn capabilities(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Those of its capabilities that may be granted over a network to a client without a token: they run no program and no
-    /// model, and read no file of the user. None, unless the provider says so.
+    /// The capabilities of this provider that may be granted over a network to a client without a token. They run no
+    /// program and no model, and read no file of the user. Default: none.
     fn open_capabilities(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Answers a request of one of its capabilities with [`Reply::Capability`].
+    /// Answers a request of one of this provider's capabilities with [`Reply::Capability`].
     ///
-    /// What it tells goes through [`Caller::push`]: what is told before this returns, or before the work ends, is written
-    /// before the answer. What belongs to a session ([`Caller::session`]) goes with it ([`Self::left`]).
+    /// Events go through [`Caller::push`]. An event that is pushed before this method returns, or before the work ends,
+    /// is written before the response. State that belongs to a session ([`Caller::session`]) ends with the session
+    /// ([`Self::left`]).
     fn serve(&self, call: CapabilityCall<'_>, _context: &Context<'_>) -> Answer {
         Answer::Now(Err(Failure::no_capability(call.capability)))
     }
 
-    /// How tools are bundled, if it is the one who decides that.
+    /// The bundling of tools, if this provider decides on it.
     fn bundles(&self) -> Option<&dyn Bundles> {
         None
     }
 
-    /// A caller subscribes to changes of this resource. Called for the first subscriber only, and not to be answered with
-    /// the notifier at once. Without `by`, the provider takes over a resource that was watched elsewhere.
+    /// A caller subscribes to changes of this resource. Called for the first subscriber only. The provider must not
+    /// ring the notifier from within this call. Without `by`, the provider takes over a resource that was watched
+    /// elsewhere.
     fn watch(&self, _uri: &str, _by: Option<&Who<'_>>) {}
 
-    /// Nobody wants to hear of changes of this resource any more.
+    /// The last subscription to this resource has ended.
     fn unwatch(&self, _uri: &str) {}
 
-    /// There will be one session and no other, and its client declares this. Said before anything else, where it is so.
+    /// There will be exactly one session, and its client declares this offer. If the hub knows that, it calls this
+    /// method before any other.
     fn expects(&self, _client: &Offer) {}
 
-    /// There will be one session and no other, and it speaks this dialect. Said before its first line is answered; who has
-    /// something for speakers of one dialect only rings the notifier if that is what is spoken.
+    /// There will be exactly one session, and it speaks this dialect. Called before the first line of the session is
+    /// answered. A provider that has something for this dialect only rings the notifier.
     fn speaks(&self, _dialect: &str) {}
 
-    /// If it does not know yet what it has: ends when it does, or when it has given up for now. Whoever lists, or
-    /// calls something that nobody is known to have, waits for it.
+    /// If the provider does not know its lists yet: a future that ends when it does, or when it has given up for now. A
+    /// caller that lists, or that calls a name which no provider lists yet, waits for it.
     fn settling(&self) -> Option<Settling> {
         None
     }
 
-    /// If it does not know yet what this caller sees, where that may differ from what others see: ends when it does, or when
-    /// it has given up for now. A caller that lists waits for it. What it finds out, it shows by [`Self::listed_for`] to the
-    /// viewer of the caller ([`Context::viewer`]).
+    /// If the provider does not know yet what this caller sees, and that may differ from the common lists: a future
+    /// that ends when it does, or when it has given up for now. A caller that lists waits for it. The provider then
+    /// shows the lists by [`Self::listed_for`] to the viewer of the caller ([`Context::viewer`]).
     fn settling_for(&self, _context: &Context<'_>) -> Option<Settling> {
         None
     }
 
-    /// Capabilities that it declares to its clients and that are between them alone, such as extensions.
+    /// Capabilities that concern only the provider and its clients, such as extensions. The hub declares them
+    /// unchanged.
     fn declares(&self) -> Declared {
         Vec::new()
     }
 
-    /// Why it does not know one of its lists, if it has tried to find out.
+    /// The failure of the last attempt to learn one of the lists, if it failed.
     fn trouble(&self, _list: List) -> Option<Failure> {
         None
     }
 
-    /// A session is open: whoever wants to ask it something, without a call of its, may do so from now on.
+    /// A session is open. From now on the provider may send requests to it outside of any call.
     fn joined(&self, _caller: &Arc<dyn Caller>) {}
 
-    /// The folders that a session works in have changed.
+    /// The roots (folders) of a session have changed.
     fn roots_changed(&self, _session: SessionId) {}
 
-    /// A session has ended: what was kept for it may go.
+    /// A session has ended: the provider may drop the state that it kept for the session.
     fn left(&self, _session: SessionId) {}
 
-    /// How it stands, if it is an upstream.
+    /// The status, if this is an upstream.
     fn status(&self) -> Option<UpstreamStatus> {
         None
     }
 
-    /// Everything ends: ends when what it holds open is closed in order.
+    /// Shutdown: a future that ends when the provider has closed everything that it holds open.
     fn closing(&self) -> Option<Settling> {
         None
     }
 }
 
-/// Decides for whom the tools of others are shown, and what is added to their arguments. The first provider who does
-/// counts.
+/// Decides which sessions see the tools of other providers, and what is added to the arguments of a call. The first
+/// provider that implements it is used.
 pub trait Bundles: fmt::Debug + Send + Sync {
-    /// A tool, by the name that it is shown under, as a session sees it; `session` is `None` for those that see what
-    /// everybody sees. `None`: it is not there for them.
+    /// A tool, under its shown name, as a session sees it. `session` is `None` for sessions that see the common lists.
+    /// Returns `None` if these sessions do not see the tool.
     fn shown(&self, tool: Tool, session: Option<SessionId>) -> Option<Tool>;
 
-    /// A call of a tool, by the name that it is shown under, with what its session has configured for it.
+    /// A call of a tool, under its shown name, with the arguments that the session has configured for it.
     fn completed<'a>(&self, call: ToolCall<'a>, session: SessionId) -> ToolCall<'a>;
 }
 
-/// One of the lists that a provider has.
+/// One of the lists of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum List {
-    /// Its tools.
+    /// Tools.
     Tools,
-    /// Its resources and their templates.
+    /// Resources and resource templates.
     Resources,
-    /// Its prompts.
+    /// Prompts.
     Prompts,
 }
 
 impl List {
-    /// All of them.
+    /// All lists.
     pub const ALL: [Self; 3] = [Self::Tools, Self::Resources, Self::Prompts];
 }
 
 /// Capabilities with their settings.
 pub type Declared = Vec<(Capability, Option<Box<RawValue>>)>;
 
-/// The time until a provider knows what it has.
+/// A future that ends when a provider knows its lists.
 pub type Settling = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Names a session of this process with a downstream.
+/// Identifies a session of this process with a downstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u64);
 
 impl SessionId {
-    /// No session: each call stands for itself, as in stateless MCP.
+    /// No session: each call is independent, as in stateless MCP.
     pub const NONE: Self = Self(0);
 
-    /// The bit that tells a kind of callers from a session.
+    /// The bit that marks a kind of callers, as opposed to a session.
     const KIND: u64 = 1 << 63;
 
-    /// Whether it stands for all callers without a session that are alike: see [`viewer`].
+    /// Whether this stands for all callers of one kind without a session: see [`viewer`].
     pub fn is_kind(self) -> bool {
         self.0 & Self::KIND != 0
     }
 }
 
-/// Whose lists a caller sees: those of its session; without one, those of all callers of the same principal and client that
-/// declare the same. A caller that declares nothing sees what is listed for all.
+/// Identifies the lists that a caller sees. A caller with a session sees the lists of that session. Callers without one
+/// share lists if they have the same principal, the same client and the same declared capabilities. A caller that
+/// declares nothing sees the common lists.
 pub fn viewer(agreement: &Agreement, session: SessionId, principal: Option<&str>) -> SessionId {
     if session != SessionId::NONE {
         return session;
@@ -249,10 +254,10 @@ pub fn viewer(agreement: &Agreement, session: SessionId, principal: Option<&str>
     if is_plain { SessionId::NONE } else { SessionId(hasher.finish() | SessionId::KIND) }
 }
 
-/// What a provider does beyond answering calls: what it may be advertised with.
+/// What a provider does beyond answering calls. The hub advertises it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {
-    /// It may ask its callers something.
+    /// It may send requests to its callers.
     pub questions: bool,
     /// It never writes log lines.
     pub silent: bool,
@@ -262,7 +267,7 @@ pub struct Features {
     pub unlisted_resources: bool,
     /// It rings when a watched resource changes.
     pub resource_updates: bool,
-    /// Calls of its tools may become tasks without the tools saying so beforehand.
+    /// Calls may become tasks even if the definition of the tool does not announce it.
     pub tasks: bool,
     /// Its list of tools may change.
     pub tool_changes: bool,
@@ -272,36 +277,37 @@ pub struct Features {
     pub prompt_changes: bool,
 }
 
-/// Work that goes on after a provider returned. Dropping it cancels it.
+/// Work that continues after a provider returned. Dropping it cancels it.
 pub type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// The answer to a call.
 pub enum Answer {
-    /// Here it is.
+    /// The outcome.
     Now(Outcome),
-    /// It takes a while.
+    /// Work that takes time.
     Later(Work),
-    /// It takes a while; where a task was wished for, it becomes one when the work says so
-    /// ([`Reporter::go_on_as_task`]), so that it may ask what it needs first.
+    /// Work that takes time. If the caller requested a task, the call becomes one when the work says so
+    /// ([`Reporter::go_on_as_task`]), so that the work may ask its questions first.
     TaskLater(Work),
-    /// It takes a while, and the caller is to be told at once how to come back for it. Only the hub says this.
+    /// Work that takes time, and the caller immediately gets a task to fetch the outcome with. Only the hub returns
+    /// this.
     AsTask(Work),
 }
 
 impl Answer {
-    /// Work that takes a while, and ends in anything that is a reply.
+    /// Work that takes time, and ends in anything that converts to a reply.
     pub fn later<R: Into<Reply>>(work: impl Future<Output = Result<R, Failure>> + Send + 'static) -> Self {
         Self::Later(Box::pin(async { work.await.map(Into::into) }))
     }
 
-    /// Work that takes a while, and becomes a task when it says so.
+    /// Work that takes time, and becomes a task when it says so.
     pub fn task_later<R: Into<Reply>>(work: impl Future<Output = Result<R, Failure>> + Send + 'static) -> Self {
         Self::TaskLater(Box::pin(async { work.await.map(Into::into) }))
     }
 }
 
 impl Answer {
-    /// The outcome, whenever it comes, for who needs no task.
+    /// Waits for the outcome, for a caller that needs no task.
     pub async fn outcome(self) -> Outcome {
         match self {
             Self::Now(outcome) => outcome,
@@ -342,13 +348,13 @@ impl fmt::Debug for Answer {
 /// Everything that a provider lists.
 #[derive(Debug, Clone, Default)]
 pub struct Listed {
-    /// Its tools.
+    /// Tools.
     pub tools: Vec<Tool>,
-    /// Its resources.
+    /// Resources.
     pub resources: Vec<Resource>,
-    /// Its templates of resources.
+    /// Resource templates.
     pub templates: Vec<Template>,
-    /// Its prompts.
+    /// Prompts.
     pub prompts: Vec<Prompt>,
 }
 
@@ -360,77 +366,78 @@ impl Listed {
     }
 }
 
-/// The session that a call came from, as whoever answers it may use it. Edges implement it.
+/// The session that a call came from, as the provider that answers the call sees it. Edges implement it.
 pub trait Caller: fmt::Debug + Send + Sync {
-    /// Passes a notice on. Best effort: to a downstream that does not read it is dropped rather than queued.
+    /// Sends a notice. Best effort: if the downstream does not read, the notice is dropped instead of queued.
     fn tell(&self, notice: Notice);
 
-    /// Asks the caller of a call, or the session as such. Each question's sender is used or dropped, the latter if the
-    /// call or the session ends.
+    /// Sends requests to the caller of a call, or to the session as a whole. The sender of each question is used, or
+    /// dropped if the call or the session ends.
     fn ask(&self, call: Option<CallId>, questions: Vec<Asking>);
 
-    /// Passes an event of the agent on. None is dropped and their order is kept; whoever sends many lets the downstream
-    /// keep up ([`Self::keeping_up`]).
+    /// Sends an event of the agent. No event is dropped, and the order is kept. A sender of many events waits for the
+    /// downstream to catch up ([`Self::keeping_up`]).
     fn event(&self, _event: AgentEvent) {}
 
-    /// Passes an event of a capability on, under the same terms.
+    /// Sends an event of a capability, with the same guarantees as [`Self::event`].
     fn push(&self, _event: CapabilityEvent) {}
 
-    /// If the downstream is behind with reading events: ends when it has caught up, or is gone.
+    /// If the downstream is behind with reading events: a future that ends when it has caught up, or is gone.
     fn keeping_up(&self) -> Option<Settling> {
         None
     }
 
-    /// Whether a producer of events that cannot wait for the downstream may pass another one on. If not, it has to end.
+    /// Whether a producer that cannot wait for the downstream may send another event. If not, the producer must stop.
     fn has_room_for_events(&self) -> bool {
         true
     }
 
-    /// The session that it is, where there are sessions.
+    /// The id of this session, or [`SessionId::NONE`] without sessions.
     fn session(&self) -> SessionId {
         SessionId::NONE
     }
 }
 
-/// A question on its way to a caller, and where its answer goes.
+/// A question to a caller, and the channel for its answer.
 #[derive(Debug)]
 pub struct Asking {
     /// The question.
     pub question: Question,
-    /// Where the answer goes.
+    /// The channel for the answer.
     pub answer: oneshot::Sender<Answered>,
 }
 
-/// What a provider may know of a call besides its arguments.
+/// What a provider knows about a call besides its arguments.
 #[derive(Debug)]
 pub struct Context<'c> {
-    /// The call's name on this side.
+    /// The id of the call in this process.
     pub call: CallId,
-    /// What the caller said beside what it asks for.
+    /// The metadata that the caller sent with the request.
     pub terms: &'c Terms<'c>,
-    /// What was agreed with the caller.
+    /// The agreement with the caller.
     pub agreement: &'c Arc<Agreement>,
-    /// The session that it came from.
+    /// The session that the call came from.
     pub caller: &'c Arc<dyn Caller>,
-    /// To be rung when something changes for everybody.
+    /// The provider rings it when something changes for all sessions.
     pub notifier: &'c ChangeNotifier,
 }
 
 impl Context<'_> {
-    /// Whose lists this caller sees.
+    /// Identifies the lists that this caller sees.
     pub fn viewer(&self) -> SessionId {
         viewer(self.agreement, self.caller.session(), self.terms.principal.as_deref())
     }
 
-    /// Something to report and ask with while the work goes on.
+    /// A handle for reporting and asking while the work continues.
     pub fn reporter(&self) -> Reporter {
         Reporter { call: self.call, caller: Arc::clone(self.caller) }
     }
 }
 
-/// Tells the caller how its call is going, and asks it what is needed to go on.
+/// Reports the state of a call to its caller, and asks the caller for input.
 ///
-/// Reports are best effort: when the downstream does not read, they are dropped rather than queued. Questions are not.
+/// Reports are best effort: if the downstream does not read, they are dropped instead of queued. Questions are never
+/// dropped.
 #[derive(Debug, Clone)]
 pub struct Reporter {
     call: CallId,
@@ -448,24 +455,25 @@ impl Reporter {
         self.caller.tell(Notice::Log(Some(self.call), log));
     }
 
-    /// Lets the caller's connection go; it comes back for the answer after a pause, where its transport can.
+    /// Releases the caller's connection. If its transport supports that, the caller reconnects for the response after a
+    /// pause.
     pub fn come_back_later(&self, pause: Duration) {
         self.caller.tell(Notice::ComeBackLater(self.call, pause));
     }
 
-    /// From here on the caller need not wait: where it wished for a task, it is told how to come back for the outcome.
-    /// For the work of [`Answer::TaskLater`].
+    /// From here on the caller need not wait: if it requested a task, it now gets one to fetch the outcome with. For
+    /// the work of [`Answer::TaskLater`].
     pub fn go_on_as_task(&self) {
         self.caller.tell(Notice::GoesOnAsTask(self.call));
     }
 
-    /// Asks the caller and waits for the answer, which may be that there is none.
+    /// Asks the caller and waits for the answer, which may be that the question was not answered.
     pub async fn ask(&self, question: Question) -> Answered {
         let mut answers = self.ask_all(vec![question]).await;
         answers.pop().unwrap_or_else(|| Err(unanswered()))
     }
 
-    /// Asks several things at once and waits for all answers, which come in the order of the questions.
+    /// Asks several questions at once and waits for all answers, in the order of the questions.
     pub async fn ask_all(&self, questions: Vec<Question>) -> Vec<Answered> {
         let (questions, answers): (Vec<_>, Vec<_>) = questions
             .into_iter()

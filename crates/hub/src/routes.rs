@@ -1,4 +1,4 @@
-//! What all providers have, under the names that it is shown under, and who is behind each name.
+//! The lists of all providers under their shown names, and the provider behind each name.
 
 mod screening;
 
@@ -19,7 +19,7 @@ use crate::schema::Checks;
 /// A provider, and how its names are shown.
 #[derive(Debug, Clone)]
 pub struct Mount {
-    /// Who answers.
+    /// The provider.
     pub provider: Arc<dyn Provider>,
     /// How its names are shown.
     pub naming: Naming,
@@ -31,7 +31,7 @@ impl Mount {
         Self { provider, naming: Naming::default() }
     }
 
-    /// What the provider is called where rules, pins and the audit file name it: by its own name, else by its prefix.
+    /// The name of the provider in rules, pins and the audit file: its own name, else its prefix.
     pub fn upstream(&self) -> &str {
         match self.provider.name() {
             "" => self.naming.prefix.as_deref().unwrap_or_default(),
@@ -45,7 +45,7 @@ impl Mount {
 pub enum HubError {
     /// Two providers have something of the same name.
     Duplicate {
-        /// What it is: a tool, a resource, a prompt.
+        /// The kind of thing: a tool, a resource, a prompt.
         what: &'static str,
         /// The name.
         name: String,
@@ -62,36 +62,36 @@ impl std::fmt::Display for HubError {
 
 impl std::error::Error for HubError {}
 
-/// Where a name leads.
+/// The provider behind a shown name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// The provider's place among the mounts.
+    /// The index of the provider in the mounts.
     pub(crate) mount: usize,
-    /// What the provider itself calls it.
+    /// The provider's own name for it.
     pub(crate) own: String,
-    /// Prefixes of other mounts which the shown name begins with too.
+    /// Prefixes of other mounts that the shown name begins with, too.
     rivals: Vec<String>,
-    /// The name that it would have if that did not belong to another provider.
+    /// The name that it would have if that name did not belong to another provider.
     natural: Option<String>,
-    /// Why it is refused because of invisible text.
+    /// The reason for refusing it, if it contains invisible text.
     refused: Option<Arc<str>>,
 }
 
-/// A template that decides which provider has the URIs that follow it.
+/// A template that decides which provider owns the URIs that match it.
 #[derive(Debug)]
 struct Family {
     template: Template,
     mount: usize,
-    /// Since when the provider has it.
+    /// When the provider first claimed it.
     since: Age,
     /// Whether the provider lists the template now. If not, it still owns it.
     is_listed: bool,
-    /// Why its resources are refused because of invisible text.
+    /// The reason for refusing its resources, if it contains invisible text.
     refused: Option<Arc<str>>,
 }
 
 impl Route {
-    /// The name that it would have if that did not belong to another provider.
+    /// The name that it would have if that name did not belong to another provider.
     pub(crate) fn natural(&self) -> Option<&str> {
         self.natural.as_deref()
     }
@@ -101,20 +101,20 @@ impl Route {
     }
 }
 
-/// What an operation is about: exactly one thing of one provider. Policy decides on it, and the call goes there.
+/// The target of an operation: exactly one thing of one provider. Policy decides on it, and the call goes there.
 #[derive(Debug, Clone)]
 pub(crate) enum Target {
-    /// A tool, by its place.
+    /// A tool, by its index.
     Tool(usize),
     /// A resource that is read, watched or completed.
     Resource(Route),
     /// A prompt that is filled in or completed.
     Prompt(Route),
-    /// A capability, and the place of the provider that serves it.
+    /// A capability, and the index of the provider that serves it.
     Capability(&'static str, usize),
 }
 
-/// All lists as they are now, and who is behind each name.
+/// All current lists, and the provider behind each name.
 #[derive(Debug)]
 pub(crate) struct Routes {
     pub(crate) mounts: Arc<[Mount]>,
@@ -125,36 +125,37 @@ pub(crate) struct Routes {
     pub(crate) checks: Vec<Checks>,
     pub(crate) resources: Arc<[Resource]>,
     by_uri: HashMap<String, Route>,
-    /// The places of the providers that own URIs which they do not list now.
+    /// For URIs that are owned but not listed now: the index of the owner.
     held: HashMap<String, usize>,
-    /// All templates that providers own: of two that a URI follows, the first counts.
+    /// All templates that providers own. If a URI matches several, the first counts.
     families: Vec<Family>,
-    /// The places of the providers that own URIs or templates.
+    /// The indexes of the providers that own URIs or templates.
     with_resources: HashSet<usize>,
     pub(crate) templates: Arc<[Template]>,
-    /// The place of each template's provider.
+    /// The index of each template's provider.
     template_mounts: Vec<usize>,
     pub(crate) prompts: Arc<[Prompt]>,
     by_prompt: HashMap<String, Route>,
-    /// The place of who serves a capability.
+    /// The capabilities, each with the index of the provider that serves it.
     capabilities: Vec<(&'static str, usize)>,
-    /// The place of who bundles tools, if somebody does.
+    /// The index of the provider that bundles tools, if one does.
     bundler: Option<usize>,
     /// The route of each tool.
     tool_routes: Vec<Route>,
-    /// What policy has stopped because its definition changed.
+    /// The things that policy has stopped because their definition changed.
     pub(crate) stopped: Stopped,
     /// The mode for invisible text that these lists were made with.
     pub(crate) invisible: Invisible,
     /// Tools that are refused because of invisible text, by their index, and why.
     pub(crate) refused: HashMap<usize, String>,
-    /// What certain callers get to see of all this.
+    /// The parts of these lists that certain callers see.
     pub(crate) views: Views,
 }
 
 impl Routes {
-    /// Asks all providers. Where the name of something belongs to another provider, it gets another name; where there is no
-    /// other, it is left out. The first such case is told. `session`: what this one sees, where that is its own.
+    /// Asks all providers for their lists. If a name belongs to another provider, the thing gets another name. If no
+    /// other name is free, it is left out. The first such conflict is returned. `session`: the session whose lists are
+    /// asked for, if it has its own.
     pub(crate) fn ask(mounts: Arc<[Mount]>, claims: &Claims, session: Option<SessionId>) -> (Self, Option<HubError>) {
         let mut duplicate = None;
         let mut note = |what, name: &str| {
@@ -167,7 +168,7 @@ impl Routes {
         let mut capabilities: Vec<(&'static str, usize)> = Vec::new();
         let bundler = mounts.iter().position(|mount| mount.provider.bundles().is_some());
         let bundles = bundler.and_then(|place| mounts[place].provider.bundles());
-        // Before any name is claimed: providers may take their time.
+        // Before any name is claimed: providers may take time to answer.
         let mut lists: Vec<_> = mounts.iter().map(|mount| listed(&*mount.provider, session)).collect();
         let mut round = claims.round(&mounts);
         if session.is_none() {
@@ -192,7 +193,7 @@ impl Routes {
         for (index, (mount, listed)) in mounts.iter().zip(lists).enumerate() {
             let naming = &mount.naming;
             for capability in mount.provider.capabilities() {
-                // Each is served by exactly one.
+                // Each capability is served by exactly one provider.
                 if !capabilities.iter().any(|(served, _)| *served == capability)
                     && round.claim(Space::Capability, capability, index).is_some()
                 {
@@ -310,7 +311,7 @@ impl Routes {
         (routes, duplicate)
     }
 
-    /// A call of a tool, with what its session has configured for it.
+    /// A call of a tool, with the arguments that its session has configured for it.
     pub(crate) fn completed<'a>(&self, call: ToolCall<'a>, session: SessionId) -> ToolCall<'a> {
         let bundles = self.bundler.and_then(|place| self.mounts[place].provider.bundles());
         match bundles {
@@ -324,7 +325,7 @@ impl Routes {
         self.by_tool.get(tool).copied()
     }
 
-    /// A tool, by its index, as a caller sees it who knows it by this name.
+    /// A tool, by its index, as it looks to a caller that knows it by this name.
     pub(crate) fn renamed(&self, tool: usize, name: String) -> Tool {
         let listed = &self.tools[tool];
         let mut renamed = listed.clone();
@@ -336,12 +337,12 @@ impl Routes {
         renamed
     }
 
-    /// Where a tool leads, by its index.
+    /// The route of a tool, by its index.
     pub(crate) fn route_of(&self, tool: usize) -> &Route {
         &self.tool_routes[tool]
     }
 
-    /// What an operation is about. Lists and conversations with the agent are about nothing in particular.
+    /// The target of an operation. Lists and conversations with the agent have none.
     pub(crate) fn target(&self, operation: &Operation<'_>) -> Option<Target> {
         match operation {
             Operation::CallTool(call) => self.place_of(&call.name).map(Target::Tool),
@@ -366,7 +367,7 @@ impl Routes {
         }
     }
 
-    /// The place of the provider that a target is of.
+    /// The index of the provider of a target.
     pub(crate) fn mount_of(&self, target: &Target) -> usize {
         match target {
             Target::Tool(tool) => self.route_of(*tool).mount,
@@ -375,7 +376,7 @@ impl Routes {
         }
     }
 
-    /// A target as policy sees it. `name`: what the caller calls it, where that is not a tool.
+    /// A target as policy sees it. `name`: the caller's name for it, unless it is a tool.
     pub(crate) fn what<'a>(&'a self, target: &'a Target, name: &'a str) -> What<'a> {
         let prefix = |mount: usize| self.mounts[mount].naming.prefix.as_deref();
         let routed = |kind, route: &'a Route, name| {
@@ -400,14 +401,15 @@ impl Routes {
         what.instead_of(route.natural.as_deref())
     }
 
-    /// The URI of a resource or a template, as something of the provider of a mount.
+    /// The URI of a resource or template as a target of the provider of a mount.
     pub(crate) fn unlisted(&self, uri: &str, mount: usize) -> Target {
         Target::Resource(Route::to(mount, uri))
     }
 
-    /// What an operation is about, if that is a resource which is read and no provider lists. Of the providers that `shows`
-    /// lets pass, its owner has it. If it has no owner, the only provider with resources is asked: servers answer URIs that
-    /// they do not list. Where there are several, a URI that none of them claims belongs to none of them.
+    /// The target of an operation that reads a resource which no provider lists. Only providers that `shows` accepts
+    /// are considered. If the URI has an owner, the owner gets the call. Without an owner, the call goes to the only
+    /// provider with resources, because servers answer URIs that they do not list. If several providers have resources,
+    /// an unclaimed URI belongs to none of them.
     pub(crate) fn unlisted_target(&self, operation: &Operation<'_>, shows: impl Fn(usize) -> bool) -> Option<Target> {
         let Operation::ReadResource(uri) = operation else { return None };
         let mount = match self.owner(uri) {
@@ -418,8 +420,8 @@ impl Routes {
         mount.filter(has_unlisted).map(|mount| self.unlisted(uri, mount))
     }
 
-    /// The place of the only provider with resources, of those that `shows` lets pass. A provider that could not say what it
-    /// has counts only if there is no other.
+    /// The index of the only provider with resources, among those that `shows` accepts. A provider whose lists could
+    /// not be fetched counts only if there is no other.
     fn only_with_resources(&self, shows: impl Fn(usize) -> bool) -> Option<usize> {
         let has_some = |place: &usize| {
             let lists_some = self.with_resources.contains(place);
@@ -434,8 +436,8 @@ impl Routes {
         }
     }
 
-    /// Puts the templates into the order in which they count: those that providers have from the start on before those that
-    /// were added later, the most specific first, then in the order of the configuration.
+    /// Sorts the templates by precedence: first those that providers had from the start, before those that were added
+    /// later. Then the most specific first, then in the order of the configuration.
     fn rank_families(&mut self) {
         let mounts = &self.mounts;
         self.families.sort_by_cached_key(|family| {
@@ -444,18 +446,18 @@ impl Routes {
         });
     }
 
-    /// The place of a provider, if it is mounted.
+    /// The index of a provider, if it is mounted.
     pub(crate) fn place(&self, provider: &Weak<dyn Provider>) -> Option<usize> {
         self.mounts.iter().position(|mount| std::ptr::addr_eq(provider.as_ptr(), Arc::as_ptr(&mount.provider)))
     }
 
-    /// Something that a provider calls `own` and that is shown as a URI.
+    /// The target for a resource that the provider calls `own` and that is shown under another URI.
     pub(crate) fn resource_at(&self, mount: usize, own: &str, shown: &str) -> Target {
         let listed = self.resource(shown).filter(|route| route.mount == mount);
         Target::Resource(listed.unwrap_or_else(|| Route::to(mount, own)))
     }
 
-    /// What the provider of a mount is called.
+    /// The name of the provider of a mount.
     pub(crate) fn upstream(&self, mount: usize) -> &str {
         self.mounts[mount].upstream()
     }
@@ -467,18 +469,18 @@ impl Routes {
             || self.template_mounts.contains(&mount)
     }
 
-    /// The place of the provider of a template, by its text.
+    /// The index of the provider of a template, by its text.
     pub(crate) fn place_of_template(&self, text: &str) -> Option<usize> {
         let index = self.templates.iter().position(|template| template.uri_template == text)?;
         Some(self.template_mounts[index])
     }
 
-    /// The place of the provider of a template, by the template's index.
+    /// The index of the provider of a template, by the template's index.
     pub(crate) fn template_mount(&self, template: usize) -> usize {
         self.template_mounts[template]
     }
 
-    /// Who has the resource of a URI: by name, else by a template that it follows.
+    /// The provider of the resource with this URI: by name, else by a template that matches.
     pub(crate) fn resource(&self, uri: &str) -> Option<Route> {
         let by_template = || {
             let family = self.family(uri).filter(|family| family.is_listed)?;
@@ -487,7 +489,7 @@ impl Routes {
         self.by_uri.get(uri).cloned().or_else(by_template)
     }
 
-    /// The place of the provider that a URI belongs to, also if the provider does not list it now.
+    /// The index of the provider that owns a URI, even if the provider does not list it now.
     pub(crate) fn owner(&self, uri: &str) -> Option<usize> {
         let by_name = self.by_uri.get(uri).map(|route| route.mount).or_else(|| self.held.get(uri).copied());
         by_name.or_else(|| self.family(uri).map(|family| family.mount))
@@ -497,13 +499,13 @@ impl Routes {
     fn family(&self, uri: &str) -> Option<&Family> {
         let owner = self.held.get(uri);
         let mut families = self.families.iter().filter(|family| owner.is_none_or(|owner| *owner == family.mount));
-        // A template that names no scheme could claim the URIs of every provider, so it decides only where there is one.
+        // A template without a scheme could claim the URIs of every provider, so it decides only if there is just one.
         let only = LazyCell::new(|| self.only_with_resources(|_| true));
         let may_claim = |family: &Family| family.template.has_scheme() || *only == Some(family.mount);
         families.find(|family| may_claim(family) && family.template.variables(uri).is_some())
     }
 
-    /// Why a target is refused because of invisible text.
+    /// The reason for refusing a target, if it contains invisible text.
     pub(crate) fn refusal<'a>(&'a self, target: &'a Target) -> Option<&'a str> {
         match target {
             Target::Tool(tool) => self.refused.get(tool).map(String::as_str),
@@ -512,23 +514,23 @@ impl Routes {
         }
     }
 
-    /// The capabilities that somebody serves, in the order of the mounts.
+    /// The capabilities that a provider serves, in the order of the mounts.
     pub(crate) fn capabilities(&self) -> impl Iterator<Item = &'static str> {
         self.capabilities.iter().map(|(capability, _)| *capability)
     }
 
-    /// The place of who serves a capability.
+    /// The index of the provider that serves a capability.
     pub(crate) fn capability(&self, name: &str) -> Option<usize> {
         self.capabilities.iter().find(|(capability, _)| *capability == name).map(|(_, mount)| *mount)
     }
 
-    /// Who has a prompt.
+    /// The route of a prompt.
     pub(crate) fn prompt(&self, name: &str) -> Option<&Route> {
         self.by_prompt.get(name)
     }
 }
 
-/// Everything that a provider lists, for one session where that sees something of its own.
+/// Everything that a provider lists, or the lists of one session if the provider has any for it.
 fn listed(provider: &dyn Provider, session: Option<SessionId>) -> Listed {
     session.and_then(|session| provider.listed_for(session)).unwrap_or_else(|| Listed {
         tools: provider.tools(),
@@ -538,10 +540,11 @@ fn listed(provider: &dyn Provider, session: Option<SessionId>) -> Listed {
     })
 }
 
-/// Prefixes of other mounts which a shown name begins with too.
+/// Prefixes of other mounts that a shown name begins with, too.
 fn rivals(shown: &str, mount: usize, mounts: &[Mount]) -> Vec<String> {
     let Naming { prefix: own, yields, .. } = &mounts[mount].naming;
-    // A provider that yields has no say in which patterns are about another: it could lift a restriction.
+    // A provider that yields does not decide which patterns concern another provider: otherwise it could lift a
+    // restriction.
     let heard = mounts.iter().filter(|other| *yields || !other.naming.yields);
     let (own, prefixes) = (own.as_deref(), heard.filter_map(|other| other.naming.prefix.as_deref()));
     prefixes.filter(|prefix| Some(*prefix) != own && is_within(shown, prefix)).map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! How a call finds who answers it.
+//! Finds the provider that answers a call.
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,7 +39,7 @@ impl Hub {
             unsettled.extend(routes.mounts.iter().filter_map(|mount| mount.provider.settling_for(&context)));
         }
         if unsettled.is_empty() {
-            // What this caller sees may have been settled just now.
+            // The lists of this caller may have become known just now.
             let routes = self.inner.routes_for(&call.terms, agreement, caller.session());
             return self.route(call, routes, agreement, caller);
         }
@@ -52,7 +52,7 @@ impl Hub {
         }))
     }
 
-    /// Whether it is known which provider answers, so that those that do not know yet what they have do not matter.
+    /// Whether the provider of the operation is known, so that the call need not wait for providers without lists yet.
     fn is_answerable(&self, operation: &Operation<'_>, routes: &Routes) -> bool {
         matches!(operation, Operation::Agent(_)) || routes.target(operation).is_some()
     }
@@ -120,7 +120,7 @@ impl Hub {
                 (List::Tools, tools.is_empty(), Reply::Tools(tools))
             }
         };
-        // A caller that finds nothing because an upstream could not be asked is told so.
+        // If the list is empty because an upstream failed, the caller gets that failure.
         let trouble: Vec<_> = troubles(routes, list, view.as_deref()).map(|(_, failure)| failure).collect();
         for failure in trouble.iter().filter(|_| !is_empty) {
             let log = Log::new(Level::Warning, None, json::to_raw(&failure.message));
@@ -129,7 +129,7 @@ impl Hub {
         Answer::Now(together(trouble).filter(|_| is_empty).map_or(Ok(reply), Err))
     }
 
-    /// Calls a tool of ours that stands in for something which the caller's dialect has no words for.
+    /// Calls a substitute tool for a feature that the caller's dialect does not have.
     fn call_stand_in(
         &self,
         stand_in: StandIn,
@@ -157,7 +157,7 @@ impl Hub {
         }
     }
 
-    /// An operation that can be carried out as it is.
+    /// An operation that is ready to run.
     pub(crate) fn errand<'a>(
         &self,
         operation: Operation<'a>,
@@ -218,26 +218,25 @@ impl Hub {
     }
 }
 
-/// An operation that can be carried out as it is.
+/// An operation that is ready to run.
 #[derive(Debug)]
 pub(crate) struct Errand<'a> {
     pub(crate) operation: Operation<'a>,
-    /// What it is about.
+    /// The target.
     pub(crate) target: Target,
     as_task: bool,
     pub(crate) routes: Arc<Routes>,
 }
 
 impl Errand<'_> {
-    /// The same errand, free of the line it was read from.
+    /// The same errand, without borrows from the line that it was parsed from.
     pub(crate) fn into_owned(self) -> Errand<'static> {
         let Self { operation, target, as_task, routes } = self;
         Errand { operation: operation.into_owned(), target, as_task, routes }
     }
 }
 
-/// Why there is no answer to an operation about something that no provider is known to have. A caller hears only of providers
-/// that it sees.
+/// The failure of an operation on a target that no known provider has. It mentions only providers that the caller sees.
 pub(crate) fn missing(operation: &Operation<'_>, routes: &Routes, view: Option<&View>) -> Failure {
     match operation {
         Operation::CallTool(call) => {
@@ -263,22 +262,23 @@ pub(crate) fn missing(operation: &Operation<'_>, routes: &Routes, view: Option<&
     }
 }
 
-/// What one provider answers. One that panics fails its call, not the session: it is shared and gets nothing by `&mut`,
-/// so there is no state of ours that it could have left half changed.
+/// The answer of one provider. A panic fails the call, not the session. The provider is shared and has no `&mut`
+/// access, so it cannot leave state of the hub half changed.
 fn guarded(routes: &Routes, mount: usize, answer: impl FnOnce(&dyn Provider) -> Answer) -> Answer {
     let answer = AssertUnwindSafe(|| answer(&*routes.mounts[mount].provider));
     let answer = catch_unwind(answer).unwrap_or_else(|_| Answer::Now(Err(Failure::panicked())));
     routes.invisible.answer(answer)
 }
 
-/// Why providers that a caller sees do not know one of their lists, with their mounts.
+/// The reasons why visible providers do not know one of their lists, with their mounts.
 fn troubles<'r>(routes: &'r Routes, list: List, view: Option<&'r View>) -> impl Iterator<Item = (&'r Mount, Failure)> {
     let is_seen = move |place: usize| view.is_none_or(|view| view.sees(place));
     let seen = routes.mounts.iter().enumerate().filter(move |(place, _)| is_seen(*place));
     seen.filter_map(move |(_, mount)| Some((mount, routes.invisible.failure(mount.provider.trouble(list)?))))
 }
 
-/// Why the provider that a name would belong to does not know what it has. Where several could have it, all of them tell.
+/// The reason why the provider that a name would belong to does not know its list. If several providers match, the
+/// reasons of all of them.
 fn trouble_with(routes: &Routes, list: List, name: &str, view: Option<&View>) -> Option<Failure> {
     let fitting = troubles(routes, list, view).filter_map(|(mount, failure)| Some((mount.naming.fits(name)?, failure)));
     let fitting: Vec<_> = fitting.collect();
@@ -286,13 +286,13 @@ fn trouble_with(routes: &Routes, list: List, name: &str, view: Option<&View>) ->
     together(fitting.into_iter().filter(|(fit, _)| *fit == closest).map(|(_, failure)| failure).collect())
 }
 
-/// One failure that tells of all of them.
+/// One failure with the messages of all.
 fn together(failures: Vec<Failure>) -> Option<Failure> {
     let message = failures.iter().map(|failure| failure.message.as_str()).collect::<Vec<_>>().join("; ");
     failures.into_iter().next().map(|first| Failure { message, ..first })
 }
 
-/// Whether a call becomes a task, by what its caller wishes and what the tool can.
+/// Whether a call becomes a task, given the caller's request and the tool's support.
 fn is_task(name: &str, wish: TaskWish, support: TaskSupport) -> Result<bool, Failure> {
     match (wish, support) {
         (TaskWish::Never | TaskWish::Able, TaskSupport::Forbidden) | (TaskWish::Never, TaskSupport::Optional) => {
@@ -308,7 +308,7 @@ fn is_task(name: &str, wish: TaskWish, support: TaskSupport) -> Result<bool, Fai
     }
 }
 
-/// The same answer, with its result held to the tool's schema.
+/// The same answer, with its result validated against the tool's schema.
 fn checked(answer: Answer, routes: Arc<Routes>, tool: usize) -> Answer {
     if routes.tools[tool].output_schema.is_none() {
         return answer;
@@ -385,7 +385,7 @@ mod tests {
         assert!(matches!(answer("a"), Ok(Reply::Tool(_))));
     }
 
-    /// Cannot say what it has.
+    /// Does not know its lists.
     #[derive(Debug)]
     struct Broken(&'static str);
 
@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(call("a__x"), "upstream a failed");
         assert_eq!(call("b__x"), "upstream b failed");
         assert_eq!(call("a__b__x"), "upstream ab failed", "the longest prefix counts");
-        assert_eq!(call("c__x"), "unknown tool: c__x", "what belongs to none of them is unknown");
+        assert_eq!(call("c__x"), "unknown tool: c__x", "a name of none of them is unknown");
         let all = "upstream a failed; upstream b failed; upstream ab failed";
         assert_eq!(failure(Operation::ListTools).as_deref(), Some(all));
         assert_eq!(failure(Operation::ListPrompts), None, "that list is known");

@@ -1,9 +1,9 @@
-//! Whether arguments and results are what a tool's schemas say.
+//! Validates arguments and results against the schemas of a tool.
 //!
-//! A schema may come from an upstream and arguments from anybody, so nothing here may take long or reach out: remote
-//! references are never fetched, patterns run in linear time, and the cost of a check is counted before the check
-//! (`weight.rs`). A value that would cost too much is refused. A schema that cannot be used checks nothing; the log says so
-//! once.
+//! A schema may come from an upstream, and arguments from any client, so a check must be fast and must not use the
+//! network. Remote references are never fetched, patterns run in linear time, and the cost of a check is computed
+//! before the check (`weight.rs`). A value that would cost too much is refused. A schema that cannot be used checks
+//! nothing; the log says so once.
 
 use std::fmt::{self, Write as _};
 use std::sync::OnceLock;
@@ -18,26 +18,26 @@ use serde_json::Value;
 use crate::unique_items::UniqueItems;
 use crate::weight::Weight;
 
-/// The longest schema that is used.
+/// Maximum length of a schema in bytes.
 const LONGEST: usize = 256 * 1024;
 
-/// How many bytes a compiled pattern may take.
+/// Maximum size of a compiled pattern in bytes.
 const LARGEST_PATTERN: usize = 1024 * 1024;
 
-/// How many bytes all patterns of a schema may take.
+/// Maximum size of all patterns of a schema in bytes.
 const ALL_PATTERNS: usize = 4 * LARGEST_PATTERN;
 
-/// How many bytes compiled schemas of tools may take in this process, by estimate. Without room, a schema is compiled anew
-/// for each call.
+/// Maximum estimated size in bytes of all compiled schemas in this process. Beyond it, a schema is compiled again for
+/// each call.
 const MOST_KEPT: usize = 64 * 1024 * 1024;
 
-/// How many bytes they take.
+/// Their current size in bytes.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
-/// How many problems are told at once.
+/// Maximum number of problems in one message.
 const PROBLEMS: usize = 5;
 
-/// How many characters of a problem are told: it may quote what was sent.
+/// Maximum number of characters of a problem, which may quote the value that was sent.
 const PROBLEM_CHARS: usize = 200;
 
 /// The schemas of one tool, compiled when they are first needed.
@@ -47,12 +47,12 @@ pub(crate) struct Checks {
     output: Compiled,
 }
 
-/// A schema that is compiled and kept; `None` inside: it cannot be used.
+/// A compiled schema that is kept; `None` inside: the schema cannot be used.
 #[derive(Debug, Default)]
 struct Compiled(OnceLock<Option<(Check, Kept)>>);
 
 impl Compiled {
-    /// Uses the schema, which is compiled if need be.
+    /// Uses the schema, and compiles it first if necessary.
     fn with<T>(&self, compile: impl FnOnce() -> Option<Check>, look: impl FnOnce(Option<&Check>) -> T) -> T {
         if let Some(compiled) = self.0.get() {
             return look(compiled.as_ref().map(|(check, _)| check));
@@ -63,14 +63,14 @@ impl Compiled {
         };
         let looked = look(Some(&check));
         if let Some(kept) = Kept::take(check.memory()) {
-            // Another call may have been faster.
+            // Another call may have stored it first.
             let _ = self.0.set(Some((check, kept)));
         }
         looked
     }
 }
 
-/// A part of [`KEPT`].
+/// A share of [`KEPT`].
 #[derive(Debug)]
 struct Kept(usize);
 
@@ -96,7 +96,7 @@ impl Checks {
         checked.map_err(|problem| Failure::new(FailureKind::InvalidArguments, problem.to_string()))
     }
 
-    /// Whether a tool may return this. What it says of a failure is not held to the schema.
+    /// Whether a tool may return this. A failed result is not validated.
     pub(crate) fn reply(&self, tool: &Tool, reply: &Reply) -> Result<(), Failure> {
         let Reply::Tool(ToolResult { structured: Some(data), failed: false, .. }) = reply else { return Ok(()) };
         let Some(schema) = &tool.output_schema else { return Ok(()) };
@@ -112,7 +112,7 @@ impl Checks {
     }
 }
 
-/// Whether a value fits a schema.
+/// Whether a value matches a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Fits,
@@ -124,12 +124,12 @@ pub(crate) enum Verdict {
 /// The message about a value whose check would take too long.
 pub(crate) const TOO_COSTLY: &str = "too large or too deeply nested to be checked against the schema";
 
-/// Why a value is refused.
+/// The reason for refusing a value.
 #[derive(Debug)]
 pub enum Problem {
-    /// What is wrong with it, each problem with its place.
+    /// The violations, each with its place.
     Violations(String),
-    /// Why it cannot be checked.
+    /// The reason why the value cannot be checked.
     CannotBeTold(String),
 }
 
@@ -141,7 +141,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// One schema that can be used.
+/// One usable schema.
 #[derive(Debug)]
 pub struct Check {
     validator: Validator,
@@ -154,7 +154,7 @@ impl Check {
         compiled.inspect_err(|why| tracing::warn!(tool = tool.name, which, why, "this schema checks nothing")).ok()
     }
 
-    /// Compiles a schema, or says why it cannot be used.
+    /// Compiles a schema, or returns the reason why it cannot be used.
     pub fn compile(schema: &str) -> Result<Self, String> {
         if schema.len() > LONGEST {
             return Err(format!("it is longer than {LONGEST} bytes"));
@@ -171,7 +171,7 @@ impl Check {
         Ok(Self { validator, weight })
     }
 
-    /// About how many bytes it takes: each pattern, and as much again to match with it.
+    /// The approximate size in bytes: each pattern, and as much again to match with it.
     fn memory(&self) -> usize {
         self.weight.memory(2 * largest_pattern(&self.weight))
     }
@@ -186,7 +186,7 @@ impl Check {
         }
     }
 
-    /// Whether a value, which is called `root` in messages, fits.
+    /// Whether a value, which is called `root` in messages, matches.
     fn check(&self, root: &str, raw: &RawValue) -> Result<(), Problem> {
         let value: Value = serde_json::from_str(raw.get())
             .map_err(|error| Problem::CannotBeTold(shortened(&format!("{root}: {error}"))))?;
@@ -196,13 +196,13 @@ impl Check {
         self.find_problems(root, &value, shown)
     }
 
-    /// Whether a value, which is called `root` in messages, fits.
+    /// Whether a value, which is called `root` in messages, matches.
     pub fn check_value(&self, root: &str, value: &Value) -> Result<(), Problem> {
         self.affordable(root, value)?;
         self.find_problems(root, value, shown)
     }
 
-    /// Whether a value fits that may hold secrets: messages do not quote it.
+    /// Whether a value that may hold secrets matches. Messages do not quote it.
     pub fn check_secret(&self, root: &str, value: &Value) -> Result<(), Problem> {
         self.affordable(root, value)?;
         self.find_problems(root, value, |error| error.masked().to_string())
@@ -238,12 +238,12 @@ impl Check {
     }
 }
 
-/// The words of a problem, which quote the value.
+/// The text of a problem, which quotes the value.
 fn shown(error: &ValidationError<'_>) -> String {
     error.to_string()
 }
 
-/// How many bytes each pattern of a schema may take.
+/// Maximum size of each pattern of a schema in bytes.
 fn largest_pattern(weight: &Weight) -> usize {
     LARGEST_PATTERN.min(ALL_PATTERNS / weight.patterns().max(1))
 }

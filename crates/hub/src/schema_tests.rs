@@ -8,7 +8,7 @@ fn problems(schema: &Value, arguments: &Value) -> Result<Option<String>, String>
     Ok(check.check("arguments", &gladhand_core::wire::json::to_raw(arguments)).err().map(|problem| problem.to_string()))
 }
 
-/// What is said of arguments whose check would cost too much.
+/// The message about arguments whose check would cost too much.
 fn too_costly() -> Result<Option<String>, String> {
     Ok(Some(format!("arguments: {TOO_COSTLY}")))
 }

@@ -1,7 +1,7 @@
-//! Tools that stand in for what a caller's dialect has no words for.
+//! Substitute tools for features that a caller's dialect does not have.
 //!
-//! Resources and prompts exist in one dialect only. Whoever speaks another reaches them through four tools with
-//! clear names, which are shown to nobody else. A tool of somebody's own with such a name goes before.
+//! Resources and prompts exist in one dialect only. Clients of the other dialects reach them through four tools with
+//! clear names, which other clients do not see. If a provider has a tool of the same name, that tool wins.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::provider::Answer;
 use crate::routes::Routes;
 
-/// What stands in for what.
+/// The substitute tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StandIn {
     ListResources,
@@ -29,12 +29,12 @@ pub(crate) enum StandIn {
 impl StandIn {
     const ALL: [Self; 4] = [Self::ListResources, Self::ReadResource, Self::ListPrompts, Self::GetPrompt];
 
-    /// The one of a name.
+    /// The substitute tool with this name.
     fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
-    /// Those that a caller needs, by what there is and what was agreed.
+    /// The substitute tools that a caller needs, given the available features and the agreement.
     fn needed(agreement: &Agreement, has_resources: bool, has_prompts: bool) -> impl Iterator<Item = Self> {
         let lacks = |capability| agreement.term(Side::Server, capability).is_none();
         let (resources, prompts) = (has_resources && lacks("resources"), has_prompts && lacks("prompts"));
@@ -53,7 +53,7 @@ impl StandIn {
         }
     }
 
-    /// The tool, as it is shown.
+    /// The tool definition.
     pub(crate) fn tool(self) -> Tool {
         let object = |properties: serde_json::Value, required: &[&str]| json!({"type": "object", "properties": properties, "required": required});
         let string = |description: &str| json!({"type": "string", "description": description});
@@ -84,7 +84,7 @@ impl StandIn {
         Tool::plain(self.name(), description).taking(&schema).with("annotations", &reads)
     }
 
-    /// What is really asked for.
+    /// The operation that the call stands for.
     pub(crate) fn operation(self, call: &ToolCall<'_>) -> Result<Operation<'static>, Failure> {
         #[derive(Deserialize)]
         struct Read {
@@ -108,7 +108,7 @@ impl StandIn {
     }
 }
 
-/// The tools that a caller is shown: with those that stand in for what it has no words for.
+/// The tools that a caller sees, including the substitutes that it needs.
 pub(crate) fn with_stand_ins(
     tools: &Arc<[Tool]>,
     routes: &Routes,
@@ -122,7 +122,7 @@ pub(crate) fn with_stand_ins(
     tools.iter().cloned().chain(needed).collect()
 }
 
-/// What a name stands in for, to this caller.
+/// The substitute tool that this caller means by a name, if any.
 pub(crate) fn stand_in(name: &str, routes: &Routes, agreement: &Agreement) -> Option<StandIn> {
     let meant = StandIn::named(name)?;
     needed(routes, agreement).find(|one| *one == meant)
@@ -134,7 +134,7 @@ fn needed(routes: &Routes, agreement: &Agreement) -> impl Iterator<Item = StandI
     needed.filter(|one| routes.place_of(one.name()).is_none())
 }
 
-/// The answer to what a tool stood in for, as the answer of a tool.
+/// The answer to the underlying operation, as the answer of a tool.
 pub(crate) fn as_answer(answer: Answer, templates: Arc<[Template]>) -> Answer {
     match answer {
         Answer::Now(outcome) => Answer::Now(outcome.map(|reply| as_result(reply, &templates))),
@@ -179,7 +179,7 @@ fn prompt(one: &Prompt) -> serde_json::Value {
     json!({"name": one.name, "description": one.description, "arguments": arguments.collect::<Vec<_>>()})
 }
 
-/// Text as text; anything else as a block that says what it is.
+/// Converts text to text content, and anything else to a resource block.
 fn read(contents: Contents) -> ToolResult {
     let parts = contents.parts.into_iter().map(|part| {
         match Members::of(&part).and_then(|members| members.raw("text").map(ToOwned::to_owned)) {

@@ -1,67 +1,67 @@
-//! How things stand, for people who look.
+//! Status reports for people.
 
 use serde::{Deserialize, Serialize};
 
 use crate::claims::Conflict;
 use crate::policy::Handling;
 
-/// How a hub stands.
+/// The status of a hub.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HubStatus {
     /// Sessions with downstreams.
     pub sessions: usize,
     /// Tools that are shown.
     pub tools: usize,
-    /// What its upstreams are doing, in the order in which they are shown.
+    /// The status of the upstreams, in display order.
     pub upstreams: Vec<UpstreamStatus>,
-    /// What is done about violations.
+    /// The reaction to protocol violations.
     #[serde(default)]
     pub violations: Handling,
-    /// What downstreams did against what was negotiated.
+    /// Protocol violations of downstreams.
     #[serde(default)]
     pub offences: Vec<Offence>,
-    /// Names that providers offered and that belong to others.
+    /// Names that providers offered, but that belong to other providers.
     #[serde(default)]
     pub conflicts: Vec<Conflict>,
 }
 
-/// How often a peer broke a rule of what was negotiated.
+/// How often a peer broke a rule of the negotiated protocol.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offence {
-    /// What the peer is called.
+    /// The name of the peer.
     pub who: String,
     /// The rule's name.
     pub rule: String,
-    /// How often.
+    /// The number of violations.
     pub count: u64,
 }
 
-/// How an upstream stands.
+/// The status of an upstream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpstreamStatus {
-    /// What it is called here.
+    /// The configured name.
     pub name: String,
-    /// Where it is; nothing secret.
+    /// The address or command, without secrets.
     pub target: String,
     /// `idle` (not started yet), `open`, or `failed`.
     pub state: String,
-    /// Who and what it is when it is open; why not when it failed.
+    /// If it is open, the server's name and version; if it failed, the reason.
     pub detail: Option<String>,
-    /// Processes that we started for it.
+    /// Processes that this process started for it.
     pub processes: Vec<u32>,
-    /// Open sessions with it, processes or not.
+    /// Open sessions with it, whether they have a process or not.
     #[serde(rename = "ways")]
     pub connections: usize,
-    /// Calls under way.
+    /// Calls in progress.
     pub calls: usize,
-    /// How often it had to be opened again.
+    /// How often it was reopened.
     pub restarts: u64,
     /// Tools that it has.
     pub tools: usize,
-    /// Why it has lists that are not known, though it is open.
+    /// If it is open and some lists are unknown, the reasons.
     #[serde(default)]
     pub unlisted: Vec<String>,
-    /// What it did against what was negotiated.
+    /// Protocol violations of this upstream.
     #[serde(default)]
     pub offences: Vec<Offence>,
 }
@@ -69,28 +69,28 @@ pub struct UpstreamStatus {
 /// A session with a downstream, or all requests of a transport that use no session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionStatus {
-    /// Its number; none for requests without a session.
+    /// The number of the session; `None` for requests without a session.
     pub session: Option<u64>,
-    /// The client; none before the opening has ended. Requests without a session may come from several.
+    /// The client; empty before the opening has ended. Requests without a session may come from several clients.
     pub clients: Vec<ClientStatus>,
     /// When it began, in seconds since 1970.
     pub since: u64,
-    /// Calls that it has made.
+    /// Number of calls so far.
     pub calls: u64,
-    /// Calls that run.
+    /// Number of running calls.
     pub under_way: usize,
-    /// The same calls one by one, as far as there is room.
+    /// The running calls one by one, up to a limit.
     pub running: Vec<RunningCall>,
 }
 
-/// A client, as it introduced itself.
+/// A client as it introduced itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientStatus {
-    /// The name that it gave itself.
+    /// The declared name.
     pub name: String,
     /// Its version.
     pub version: String,
-    /// The principal that it proved to be, if any.
+    /// The authenticated principal, if any.
     pub principal: Option<String>,
     /// The dialect that it speaks.
     pub dialect: String,
@@ -98,7 +98,7 @@ pub struct ClientStatus {
     pub revision: String,
 }
 
-/// A call that runs.
+/// A running call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningCall {
     /// The kind of call: `tool`, `resource`, `subscription`, `prompt`, `completion`, `capability`, `agent` or `list`.

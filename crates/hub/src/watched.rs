@@ -10,14 +10,14 @@ use crate::portions::{Portion, Portions};
 use crate::provider::{Provider, SessionId};
 use crate::routes::Routes;
 
-/// How many subscriptions there may be over all sessions; one with a long URI counts as several.
+/// Maximum number of subscriptions over all sessions. A subscription with a long URI counts as several.
 const MOST_SUBSCRIPTIONS: usize = 32_768;
 
 /// All subscriptions of the hub.
 #[derive(Debug)]
 pub(crate) struct Watched {
     subscriptions: Mutex<Subscriptions>,
-    /// The bound on them, shared by parties.
+    /// The limit on subscriptions, shared by parties.
     room: Arc<Portions>,
 }
 
@@ -33,7 +33,7 @@ struct Subscriptions {
     newest: u64,
     /// By the names under which the resources are shown.
     by_uri: BTreeMap<String, Watch>,
-    /// The shown names by what the providers call the resources.
+    /// The shown URIs by the providers' own URIs.
     shown: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -63,11 +63,11 @@ impl Subscriptions {
 #[derive(Debug, Default)]
 struct Watch {
     subscribers: Vec<Subscriber>,
-    /// The provider that watches the resource, unless no provider is known to have it.
+    /// The provider that watches the resource, or `None` if no provider is known to have it.
     at: Option<Place>,
 }
 
-/// A caller that subscribed to a resource. Policy decides on each change whether the subscriber may hear of it.
+/// A caller that subscribed to a resource. On each change, policy decides whether the subscriber may receive it.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     pub(crate) id: WatchId,
@@ -77,12 +77,12 @@ pub(crate) struct Subscriber {
     scopes: Option<Box<str>>,
     /// The policy under which the subscription was granted: see [`Governor::policy_number`](crate::policy::Governor).
     pub(crate) policy: u64,
-    /// What the subscription takes of the bound on all.
+    /// The share of the limit that this subscription takes.
     _portion: Option<Portion>,
 }
 
 impl Subscriber {
-    /// A caller that subscribes while this policy holds.
+    /// A caller that subscribes while this policy is in force.
     pub(crate) fn new(who: &Who<'_>, policy: u64) -> Self {
         Self {
             id: WatchId(0),
@@ -105,7 +105,7 @@ impl Subscriber {
     }
 }
 
-/// The subscribers that hear of a change.
+/// The subscribers that receive a change.
 #[derive(Debug, Clone, Copy)]
 pub enum Hearers<'a> {
     /// All of them.
@@ -131,7 +131,7 @@ impl Hearers<'_> {
 #[derive(Debug)]
 struct Place {
     provider: Weak<dyn Provider>,
-    /// What the provider itself calls it.
+    /// The provider's own URI for it.
     own: String,
 }
 
@@ -190,13 +190,14 @@ impl Watched {
         }
     }
 
-    /// Others may have what is watched now: they are told, and whoever is left and does not have it any more is too.
+    /// After a change of the routes: tells providers that now have a watched resource, and providers that are still
+    /// mounted but no longer have it.
     pub(crate) fn follow(&self, routes: &Routes) {
         let watched = &mut *self.lock();
         for (uri, watch) in &mut watched.by_uri {
             match Place::of(uri, routes) {
                 Some(place) => watch.move_to(place, routes, None),
-                // What is not listed for a while may still be there, as long as its provider is.
+                // A resource that is not listed for a while may still exist, as long as its provider is mounted.
                 None => watch.at = watch.at.take().filter(|place| place.is_mounted(routes)),
             }
         }
@@ -206,14 +207,15 @@ impl Watched {
         owned.iter().for_each(|(own, uri)| watched.index(own, uri));
     }
 
-    /// Whether something is watched that nobody is known to have.
+    /// Whether a watched resource has no known provider.
     pub(crate) fn misses_somebody(&self) -> bool {
         self.lock().by_uri.values().any(|watch| watch.at.is_none())
     }
 
-    /// The notices of a change of a resource, or of a part of it, under the shown URIs. `by`: the provider that announces
-    /// the change, by its own URI; a provider announces changes only of resources that are watched at this provider.
-    /// Without `by` this process announces it, by the shown URI. `denied` returns the subscribers that may not hear of it.
+    /// The notices of a change of a resource, or of a part of it, under the shown URIs. `by`: the provider that
+    /// announces the change, by its own URI. A provider announces changes only of resources that are watched at this
+    /// provider. Without `by`, this process announces the change, by the shown URI. `denied` returns the subscribers
+    /// that may not receive it.
     pub(crate) fn updates(
         &self,
         uri: &str,
@@ -236,14 +238,14 @@ impl Watched {
         updates.into_iter().map(|(uri, denied)| Update { uri, denied }).collect()
     }
 
-    /// Held while providers are told, so that they hear everything in the order in which it happened.
+    /// Held while providers are told, so that they learn of all changes in the order in which these happened.
     fn lock(&self) -> MutexGuard<'_, Subscriptions> {
         self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Watch {
-    /// What the provider that watches it calls it.
+    /// The URI that the watching provider uses.
     fn own(&self) -> Option<String> {
         self.at.as_ref().map(|at| at.own.clone())
     }
@@ -273,7 +275,7 @@ impl Place {
         Weak::ptr_eq(&self.provider, &other.provider) && self.own == other.own
     }
 
-    /// Whether its provider is still there.
+    /// Whether its provider is still mounted.
     fn is_mounted(&self, routes: &Routes) -> bool {
         routes.place(&self.provider).is_some()
     }
@@ -285,7 +287,7 @@ mod tests {
     use crate::{Answer, ChangeNotifier, Context, Hub, Mount, Naming};
     use gladhand_core::operations::{Notice, Resource, Tool, ToolCall};
 
-    /// Has resources, and writes down what it hears of them.
+    /// Has resources, and records the calls of `watch` and `unwatch`.
     #[derive(Debug, Default)]
     struct Shelf {
         has: Mutex<Vec<&'static str>>,
@@ -294,7 +296,7 @@ mod tests {
     }
 
     impl Shelf {
-        /// Says that a resource changed.
+        /// Announces that a resource changed.
         fn rings(&self, uri: &str) {
             self.notifier.lock().unwrap().as_ref().unwrap().resource_updated(uri);
         }
@@ -351,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_and_the_last_who_want_to_hear_are_told_on() {
+    fn only_the_first_and_last_subscription_reach_the_provider() {
         let shelf = Shelf::with(&["a:1"]);
         let hub = Hub::of(vec![mount(&shelf)]);
         let [first, second] = [watch(&hub, "a:1"), watch(&hub, "a:1")].map(Option::unwrap);
@@ -373,7 +375,7 @@ mod tests {
         let first: Vec<_> = std::iter::from_fn(|| watch(1).ok()).take(2 * MOST_SUBSCRIPTIONS).collect();
         assert_eq!(first.len(), MOST_SUBSCRIPTIONS);
         assert_eq!(watch(1).unwrap_err().kind, FailureKind::Busy);
-        assert!(watch(2).is_ok(), "another party gets its part");
+        assert!(watch(2).is_ok(), "another party gets its share");
         first.into_iter().rev().take(2).for_each(|id| hub.unwatch("a:1", id));
         assert!(watch(1).is_ok());
     }
@@ -395,7 +397,7 @@ mod tests {
         hub.remount(vec![mount(&liar)]);
         told(&mut changes);
         honest.rings("a:1");
-        assert_eq!(told(&mut changes), Vec::<String>::new(), "it is not mounted any more");
+        assert_eq!(told(&mut changes), Vec::<String>::new(), "it is no longer mounted");
     }
 
     #[test]
@@ -425,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_the_place_of_another_is_told_what_is_watched() {
+    fn a_replacement_provider_learns_what_is_watched() {
         let (old, stays, new) = (Shelf::with(&["a:1"]), Shelf::with(&["b:1"]), Shelf::with(&["a:1"]));
         let hub = Hub::of(vec![mount(&old), mount(&stays)]);
         let id = watch(&hub, "a:1").unwrap();
@@ -433,14 +435,14 @@ mod tests {
         assert_eq!((old.heard(), stays.heard()), (vec!["+a:1".to_owned()], vec!["+b:1".to_owned()]));
         hub.remount(vec![mount(&new), mount(&stays)]);
         assert_eq!(new.heard(), ["+a:1"]);
-        assert!(stays.heard().is_empty(), "nothing changed for it");
-        assert!(old.heard().is_empty(), "it is gone");
+        assert!(stays.heard().is_empty(), "nothing changed for this provider");
+        assert!(old.heard().is_empty(), "this provider is no longer mounted");
         hub.unwatch("a:1", id);
         assert_eq!(new.heard(), ["-a:1"]);
     }
 
     #[test]
-    fn who_says_later_what_it_has_is_told_then() {
+    fn a_provider_that_lists_late_learns_what_is_watched() {
         let (old, new) = (Shelf::with(&["a:1"]), Shelf::with(&[]));
         let hub = Hub::of(vec![mount(&old)]);
         assert!(watch(&hub, "a:1").is_some() && !hub.misses_somebody());
@@ -453,21 +455,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_watched_stays_with_the_provider_that_had_it_first() {
+    fn a_watched_resource_stays_with_its_first_provider() {
         let (first, second) = (Shelf::with(&[]), Shelf::with(&["a:1"]));
         let hub = Hub::of(vec![mount(&first), mount(&second)]);
         assert!(watch(&hub, "a:1").is_some());
         assert_eq!(second.heard(), ["+a:1"]);
         first.has.lock().unwrap().push("a:1");
         hub.inner.changed(Notice::ResourcesChanged);
-        assert!(first.heard().is_empty() && second.heard().is_empty(), "the URI is not the other's");
+        assert!(first.heard().is_empty() && second.heard().is_empty(), "the URI does not belong to the other provider");
         let renamed = Mount { naming: Naming { prefix: Some("x".to_owned()), ..Naming::default() }, ..mount(&first) };
         hub.remount(vec![renamed, mount(&second)]);
-        assert!(first.heard().is_empty() && second.heard().is_empty(), "the names of tools are no matter");
+        assert!(first.heard().is_empty() && second.heard().is_empty(), "names of tools do not matter");
     }
 
     #[test]
-    fn what_is_not_listed_for_a_while_stays_watched() {
+    fn an_unlisted_resource_stays_watched() {
         let shelf = Shelf::with(&["a:1"]);
         let hub = Hub::of(vec![mount(&shelf)]);
         let id = watch(&hub, "a:1").unwrap();

@@ -1,34 +1,34 @@
-//! Why a tool could not answer.
+//! The errors of the repository tools.
 
 use serde_json::{Value, json};
 
-/// Why a repository tool could not answer. What is merely odd about a tree is a warning in the answer, never one of these.
+/// The reason why a repository tool could not answer. An oddity of a tree is a warning in the answer, never an error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RepositoryError {
-    /// The folder to look at is not there.
+    /// The folder does not exist.
     #[error("root path does not exist: {0}")]
     NoRoot(String),
-    /// The folder to look at may not be looked at.
+    /// The folder may not be read.
     #[error("root path is outside the allowed folders: {0}")]
     RootNotAllowed(String),
     /// No framework was named.
     #[error("framework is required")]
     NoFramework {
-        /// Those that the target has recipes for.
+        /// The frameworks that the target has recipes for.
         valid: Vec<String>,
     },
-    /// A parameter that has another type than its schema says.
+    /// A parameter with another type than its schema says.
     #[error("parameter `{param}`: expected {expected}")]
     WrongType {
-        /// Which one, with the way to it.
+        /// The path of the parameter.
         param: String,
-        /// What it should be.
+        /// The expected type.
         expected: String,
     },
     /// There is no edit plan, or it is no object.
     #[error("plan must be an object")]
     PlanNotObject {
-        /// Whether there is none.
+        /// Whether the plan is missing.
         is_missing: bool,
     },
     /// The integration target has no recipe for the framework.
@@ -36,9 +36,9 @@ pub enum RepositoryError {
     NoRecipe {
         /// The framework as it was asked for.
         framework: String,
-        /// What the target is for, if it says so.
+        /// The purpose of the target, if it is documented.
         why: Option<String>,
-        /// Those that the target does have recipes for.
+        /// The frameworks that the target has recipes for.
         valid: Vec<String>,
     },
     /// There is no such integration target.
@@ -46,7 +46,7 @@ pub enum RepositoryError {
     NoTarget {
         /// The target as it was asked for.
         target: String,
-        /// Those that there are.
+        /// The existing targets.
         valid: Vec<String>,
     },
     /// There is no such member in the repository.
@@ -55,13 +55,13 @@ pub enum RepositoryError {
     /// There is no such tool here.
     #[error("unknown tool '{0}'")]
     NoTool(String),
-    /// Whoever asked does not want the answer any more.
+    /// The caller cancelled the call.
     #[error("cancelled")]
     Cancelled,
 }
 
 impl RepositoryError {
-    /// The code that a Fluxloop peer knows this by.
+    /// The code that Fluxloop peers know.
     pub fn code(&self) -> &'static str {
         match self {
             Self::WrongType { .. } => "invalid_payload",

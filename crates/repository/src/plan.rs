@@ -1,4 +1,4 @@
-//! `propose_edit_plan`: the edits of a recipe, anchored in text that is there.
+//! `propose_edit_plan`: the edits of a recipe, anchored in existing text.
 
 use std::collections::BTreeMap;
 
@@ -131,7 +131,7 @@ impl Plan {
     }
 }
 
-/// Whether an edit is meant for a project like this.
+/// Whether an edit is intended for a project like this one.
 fn applies(edit: &EditRecipe, site: &Site<'_>) -> bool {
     let has_folder = |folder: &str| {
         let folder = format!("{}/", site.outer(folder));
@@ -140,14 +140,14 @@ fn applies(edit: &EditRecipe, site: &Site<'_>) -> bool {
     edit.beside.as_deref().is_none_or(has_folder) && edit.only.is_none_or(|only| site.family() == Some(only))
 }
 
-/// A plan in the making.
+/// A plan under construction.
 #[derive(Debug, Default)]
 struct Draft {
-    /// What is integrated, for people.
+    /// The name of the integration target, for people.
     title: String,
     edits: Vec<Edit>,
     warnings: Vec<String>,
-    /// What is done to files that are there.
+    /// The changes of existing files.
     changed: BTreeMap<String, (Document, Vec<Change>)>,
     created: BTreeMap<String, String>,
 }
@@ -227,7 +227,7 @@ impl Draft {
         });
     }
 
-    /// What the edits import is to be among what the project needs.
+    /// Adds the package that the edits import to the dependencies of the project.
     fn add_dependency(&mut self, site: &Site<'_>, target: &Target, recipe: &Recipe) {
         let Some((package, command)) = site.install(target, recipe) else { return };
         let manifests = site.declaring(package.ecosystem);
@@ -260,7 +260,8 @@ impl Draft {
         }
     }
 
-    /// How to undo the edits: only what they touch, because the rest may hold work that is not committed.
+    /// The commands that undo the edits. They touch only the edited files, because other files may hold uncommitted
+    /// work.
     fn rollback(&self, restore: &str) -> String {
         let files = |is_created: bool| -> Vec<String> {
             let files = self.files().into_iter().filter(|file| self.created.contains_key(*file) == is_created);
@@ -300,13 +301,13 @@ impl Draft {
     }
 }
 
-/// A path as one word of a shell.
+/// A path quoted as one word of a shell command.
 fn quoted(path: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '@' | '+');
     if path.chars().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
-/// The statement that makes the application object, in its file.
+/// The statement that creates the application object, with its file.
 struct Spot<'s> {
     file: &'s FileFacts,
     document: Document,
@@ -319,7 +320,7 @@ impl<'s> Spot<'s> {
         Some(Self { file, document: Document::new(&survey.text_of(&file.path)?), anchor: finding.anchor.as_deref()? })
     }
 
-    /// The import in the manner of the file: files that only use `require` keep to it.
+    /// The import in the style of the file: a file that only uses `require` gets a `require`.
     fn import<'e>(&self, edit: &'e EditRecipe) -> Option<&'e String> {
         let is_commonjs = self.file.language == Some(Language::Javascript)
             && self.document.text.contains("require(")

@@ -1,6 +1,6 @@
-//! What a tool needs besides its input: limits, where folders are, whom to tell about progress.
+//! What a tool needs besides its input: limits, folders, and a receiver for progress reports.
 //!
-//! Nothing in this crate asks for the time of day, the environment or the working folder: whoever calls says what they are.
+//! This crate never reads the clock time, the environment or the working folder: the caller passes them in.
 
 use std::fs::{File, Metadata};
 use std::io::Read as _;
@@ -13,15 +13,15 @@ use crate::recipes::Recipes;
 /// What a tool needs besides its input.
 #[derive(Clone, Copy)]
 pub struct Setting<'a> {
-    /// What a scan may cost.
+    /// The limits of a scan.
     pub limits: Limits,
-    /// Who is told how far a scan is, and may end it.
+    /// Receives progress reports, and may cancel a scan.
     pub progress: &'a dyn Progress,
-    /// Which folders names stand for, and which may be read.
+    /// The folders that names refer to, and the folders that may be read.
     pub places: &'a Places,
     /// The integration targets.
     pub recipes: &'a Recipes,
-    /// Who finds passages of documentation.
+    /// Finds passages of documentation.
     pub documents: &'a dyn Documents,
     /// The time of the call, in UTC, as `2026-01-31T09:15:02.123456+00:00`.
     pub now: &'a str,
@@ -33,20 +33,20 @@ impl std::fmt::Debug for Setting<'_> {
     }
 }
 
-/// What a scan may cost. A limit that was hit is told in the answer's warnings.
+/// The limits of a scan. If one was reached, the warnings of the answer say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// How many files are looked at, in the order of their paths.
+    /// Maximum number of files, in the order of their paths.
     pub files: usize,
-    /// How much of a source file or a manifest is read.
+    /// Maximum number of bytes that are read of a source file or a manifest.
     pub source_bytes: usize,
-    /// How much of a lock file is read.
+    /// Maximum number of bytes that are read of a lock file.
     pub lock_bytes: usize,
-    /// How many bytes are read in all.
+    /// Maximum number of bytes that are read in total.
     pub total_bytes: u64,
-    /// How long a scan may take.
+    /// Maximum duration of a scan.
     pub time: Duration,
-    /// How many threads read; 0 takes as many as there are cores.
+    /// Number of reader threads; 0 means one per core.
     pub threads: usize,
 }
 
@@ -64,7 +64,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How many threads to use.
+    /// The number of threads to use.
     pub(crate) fn workers(&self) -> usize {
         match self.threads {
             0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(8),
@@ -73,14 +73,14 @@ impl Limits {
     }
 }
 
-/// Which folders names stand for, and which may be read.
+/// The folders that names refer to, and the folders that may be read.
 #[derive(Debug, Clone, Default)]
 pub struct Places {
-    /// Where relative paths begin.
+    /// The base of relative paths.
     pub working_folder: PathBuf,
-    /// What `~` stands for.
+    /// The folder that `~` refers to.
     pub home: Option<PathBuf>,
-    /// The only folders that may be looked at, with what is in them. None: all that this process may read.
+    /// The only folders that may be read, with their contents. `None`: all that this process may read.
     pub allowed: Option<Vec<PathBuf>>,
     /// The files and folders among them that no tool reads.
     pub secrets: Secrets,
@@ -89,7 +89,7 @@ pub struct Places {
 /// Decides whether a file may hold secrets.
 type Decides = dyn Fn(&Path, &Metadata) -> bool + Send + Sync;
 
-/// The rule of the caller about files and folders that no tool reads: by real path, and by what the system says of them.
+/// The caller's rule for files and folders that no tool reads: it decides by the real path and the file metadata.
 #[derive(Clone)]
 pub struct Secrets(pub Arc<Decides>);
 
@@ -99,7 +99,7 @@ impl Secrets {
         real.symlink_metadata().is_ok_and(|about| (self.0)(real, &about))
     }
 
-    /// Opens a regular file that the rule does not cover. The folders in the path are real; the file may be a link.
+    /// Opens a regular file that the rule does not cover. The folders in the path are real; the file may be a symlink.
     pub(crate) fn open(&self, path: &Path) -> std::io::Result<File> {
         let refused = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
         let mut about = path.symlink_metadata()?;
@@ -117,7 +117,7 @@ impl Secrets {
         if about.is_file() && !(self.0)(&real, &about) { Ok(file) } else { Err(refused()) }
     }
 
-    /// All bytes of a file that may be opened, unless they are more than `most`.
+    /// Reads all bytes of a file that may be opened, up to `most` bytes.
     pub(crate) fn read(&self, path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.open(path)?.take(most + 1).read_to_end(&mut bytes)?;
@@ -125,7 +125,7 @@ impl Secrets {
     }
 }
 
-/// Nothing is secret.
+/// No file is secret.
 impl Default for Secrets {
     fn default() -> Self {
         Self(Arc::new(|_, _| false))
@@ -146,23 +146,23 @@ impl std::fmt::Debug for Secrets {
     }
 }
 
-/// Who is told how far a tool is, and may end it. Called from several threads.
+/// Receives progress reports, and may cancel a tool. Called from several threads.
 pub trait Progress: Sync {
-    /// So much of a stage is done. The total is known once the tree has been listed.
+    /// Reports how much of a stage is done. The total is known once the tree has been listed.
     fn report(&self, stage: Stage, done: usize, total: Option<usize>);
 
-    /// Whether the answer is not wanted any more.
+    /// Whether the caller has cancelled the call.
     fn cancelled(&self) -> bool {
         false
     }
 }
 
-/// Nobody wants to know.
+/// Ignores progress.
 impl Progress for () {
     fn report(&self, _: Stage, _: usize, _: Option<usize>) {}
 }
 
-/// What a tool is doing.
+/// The stages of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
     /// Listing the tree.
@@ -173,18 +173,18 @@ pub enum Stage {
     Analyze,
     /// Naming its frameworks.
     Detect,
-    /// Collecting what a language model wants to see.
+    /// Collecting the context for a language model.
     Collect,
     /// Writing the checklist.
     Steps,
     /// Writing the edits.
     Plan,
-    /// Applying them in memory.
+    /// Applying the edits in memory.
     Validate,
 }
 
 impl Stage {
-    /// What a person reads.
+    /// The name for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::List => "listing files",
@@ -199,9 +199,9 @@ impl Stage {
     }
 }
 
-/// Finds passages of documentation. The index itself lives elsewhere.
+/// Finds passages of documentation. The index itself is elsewhere.
 pub trait Documents: Sync {
-    /// The best passages for a query, best first, at most so many.
+    /// The best passages for a query, best first, at most `most`.
     fn best(&self, query: &str, most: usize) -> Vec<Passage>;
 }
 
@@ -217,10 +217,10 @@ impl Documents for () {
 pub struct Passage {
     /// The path that citations name.
     pub path: String,
-    /// Its place in the document: the line where its section begins.
+    /// The position in the document: the line where its section begins.
     pub number: usize,
-    /// What it says.
+    /// The text.
     pub text: String,
-    /// How well it fits.
+    /// The relevance score.
     pub score: f64,
 }

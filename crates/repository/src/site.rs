@@ -1,4 +1,4 @@
-//! Where in a repository an integration goes, and the words that its recipe is filled with.
+//! The place in a repository where an integration goes, and the values that fill the templates of its recipe.
 
 use crate::frameworks::{Finding, ProfileInput, TABLE, detected, managers};
 use crate::manifest::{Ecosystem, Format, Manifest, Role};
@@ -6,7 +6,7 @@ use crate::recipes::{Package, Recipe, Target, add_command, ecosystem_of, filled,
 use crate::source::Family;
 use crate::survey::{FileFacts, Project, Survey};
 
-/// Where an integration goes.
+/// The place of an integration.
 #[derive(Debug)]
 pub(crate) struct Site<'s> {
     pub(crate) framework: &'s str,
@@ -15,14 +15,14 @@ pub(crate) struct Site<'s> {
     family: Option<Family>,
     /// The project, if there is a tree.
     pub(crate) project: Option<(&'s Survey, &'s Project)>,
-    /// The statement that makes the application object, and its file.
+    /// The statement that creates the application object, and its file.
     pub(crate) constructor: Option<(&'s FileFacts, &'s Finding)>,
     /// The package manager.
     pub(crate) manager: String,
 }
 
 impl<'s> Site<'s> {
-    /// Chooses the project in which the framework is surest, and the package manager of its language.
+    /// Chooses the project with the highest confidence for the framework, and the package manager of its language.
     pub(crate) fn new(
         framework: &'s str,
         survey: Option<&'s Survey>,
@@ -62,7 +62,7 @@ impl<'s> Site<'s> {
         self.project.map_or_else(|| inner.to_owned(), |(_, project)| project.outer(inner))
     }
 
-    /// Fills a template of a recipe. Nothing if it needs what was not found.
+    /// Fills a template of a recipe. Returns `None` if a needed value was not found.
     pub(crate) fn fill(&self, template: &str, target: &Target, recipe: &Recipe) -> Option<String> {
         let app = self.constructor.and_then(|(_, finding)| finding.bound.as_deref());
         let file = self.constructor.map(|(file, _)| file.path.as_str());
@@ -94,7 +94,8 @@ impl<'s> Site<'s> {
         Some((package, add_command(manager, &package)?))
     }
 
-    /// The manifests in which the project says what it needs, the one that its manager reads first.
+    /// The manifests in which the project declares its dependencies; the one that its package manager reads comes
+    /// first.
     pub(crate) fn declaring(&self, ecosystem: Ecosystem) -> Vec<(&'s FileFacts, &'s Manifest)> {
         let files = self.project.into_iter().flat_map(|(survey, project)| survey.files_of(project));
         let is_declaring = |format: Format| format.ecosystem == ecosystem && format.role == Role::Project;
@@ -109,7 +110,7 @@ impl<'s> Site<'s> {
             "uv" | "poetry" | "pdm" | "hatch" => name(path) == "pyproject.toml",
             _ => true,
         };
-        // What is compiled from a `.in` is written anew each time.
+        // A file that is compiled from a `.in` is overwritten each time.
         found.sort_by_key(|(file, manifest)| {
             let path = file.path.as_str();
             (manifest.dependencies.is_empty(), !is_read(path), !path.ends_with(".in"), path.len())
@@ -117,7 +118,7 @@ impl<'s> Site<'s> {
         found
     }
 
-    /// What to say of a framework that `detect_frameworks` does not name for the tree.
+    /// The warning about a framework that `detect_frameworks` does not report for the tree.
     pub(crate) fn doubt(&self) -> Option<String> {
         let title = TABLE.named(self.framework).map_or(self.framework, |known| known.title.as_str());
         (!self.is_detected).then(|| format!("{title} was not detected in this repository."))

@@ -1,4 +1,4 @@
-//! `generate_integration_steps`: the checklist of a recipe, in the words of the project.
+//! `generate_integration_steps`: the checklist of a recipe, with the names and commands of the project.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -18,11 +18,11 @@ use crate::survey::Survey;
 use crate::validate::{Validation, validate};
 use crate::{RepositoryError, Setting, Stage};
 
-/// Below this, the first framework is not sure.
+/// Below this confidence, the first framework is reported as uncertain.
 const SURE: f64 = 0.7;
-/// Within this, two frameworks are about as likely.
+/// Two frameworks whose confidence differs by less than this are reported as equally likely.
 const CLOSE: f64 = 0.05;
-/// What is asked where nobody asked anything.
+/// The default question.
 const USUAL_QUESTION: &str = "Prepare FluxLoop integration context.";
 
 /// The input of `run_integration_workflow`.
@@ -87,7 +87,7 @@ pub enum Staged<T> {
 }
 
 impl<T> Staged<T> {
-    /// What the stage gave.
+    /// The result of the stage, if it succeeded.
     pub fn done(&self) -> Option<&T> {
         match self {
             Self::Done(given) => Some(given),
@@ -141,7 +141,7 @@ pub struct ValidationSummary {
     pub warnings: Vec<String>,
 }
 
-/// Runs every stage. What a failed stage would have given is told in its place, and the others go on.
+/// Runs every stage. If a stage fails, its result holds the reason, and the other stages continue.
 pub fn run_integration_workflow(input: &WorkflowInput, setting: &Setting<'_>) -> Result<Workflow, RepositoryError> {
     let target = setting.recipes.target(input.target.as_deref())?;
     let question = input.question.as_deref().map(str::trim).filter(|question| !question.is_empty());
@@ -189,7 +189,7 @@ pub struct FetchedContext {
     pub warnings: Vec<String>,
 }
 
-/// Runs the workflow and gives what a language model wants of it. Without a question, a general one is asked.
+/// Runs the workflow and returns the parts for a language model. Without a question, it uses a general one.
 pub fn fetch_integration_context(
     input: &WorkflowInput,
     setting: &Setting<'_>,
@@ -211,7 +211,7 @@ pub fn fetch_integration_context(
     })
 }
 
-/// One stage, unless nobody wants the answer any more.
+/// Runs one stage, unless the caller has cancelled.
 fn stage<T>(setting: &Setting<'_>, stage: Stage, run: impl FnOnce() -> T) -> Result<T, RepositoryError> {
     setting.progress.report(stage, 0, Some(1));
     if setting.progress.cancelled() {
@@ -222,7 +222,7 @@ fn stage<T>(setting: &Setting<'_>, stage: Stage, run: impl FnOnce() -> T) -> Res
     Ok(given)
 }
 
-/// What is unsure about a detection.
+/// The uncertainties of a detection.
 fn doubts(detection: &Detection) -> Vec<String> {
     match detection.frameworks.as_slice() {
         [] => vec![NONE_FOUND.to_owned()],

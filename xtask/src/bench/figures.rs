@@ -1,4 +1,4 @@
-//! What was measured of each server, and how rounds become one figure.
+//! The measurements of each server, and how rounds are combined into one figure.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ pub(crate) struct Figures {
     pub(crate) size: u64,
     pub(crate) stdio: Costs,
     pub(crate) http: Costs,
-    /// What idle HTTP sessions weigh, if they were counted.
+    /// The memory of idle HTTP sessions, if it was measured.
     pub(crate) sessions: Option<Sessions>,
     /// Seconds that listing the tools of many upstreams takes, if that was measured.
     pub(crate) listing: Option<f64>,
     pub(crate) cells: Vec<(Scenario, Cell)>,
-    /// What went wrong outside the scenarios: what was tried, and why it failed.
+    /// Failures outside the scenarios: the attempted step, and the reason.
     pub(crate) misfortunes: Vec<(String, String)>,
 }
 
-/// What it costs to have the server at all, over stdio or over HTTP.
+/// The basic costs of running the server, over stdio or over HTTP.
 #[derive(Debug, Default)]
 pub(crate) struct Costs {
     pub(crate) starts: Vec<f64>,
@@ -29,7 +29,7 @@ pub(crate) struct Costs {
     pub(crate) peak: u64,
 }
 
-/// What many idle sessions weigh.
+/// The memory of many idle sessions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sessions {
     /// Bytes that became resident for each of them.
@@ -44,7 +44,7 @@ pub(crate) struct Cell {
     pub(crate) runs: Vec<Run>,
     pub(crate) cpu: Duration,
     pub(crate) failure: Option<String>,
-    /// The server cannot be reached this way, so that there is nothing to measure.
+    /// Whether the server lacks this transport, so that there is nothing to measure.
     pub(crate) is_void: bool,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Cell {
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) columns: Vec<Figures>,
-    /// What a reader should know of the machine while this was measured.
+    /// A note for the reader about the state of the machine during the measurement.
     pub(crate) machine: Option<String>,
 }
 
@@ -73,7 +73,7 @@ impl Costs {
         median(self.starts.clone())
     }
 
-    /// The same of the quickest start: what the program needs when nobody else wants the machine.
+    /// The same for the quickest start, which is the least disturbed by other load on the machine.
     pub(crate) fn quickest_start(&self) -> Option<f64> {
         self.starts.iter().copied().reduce(f64::min)
     }
@@ -131,7 +131,7 @@ impl Figures {
         })
     }
 
-    /// What failed, and why.
+    /// The failures, each with the reason.
     pub(crate) fn failures(&self) -> Vec<(String, &str)> {
         let of_cells =
             self.cells.iter().filter_map(|(scenario, cell)| Some((scenario.to_string(), cell.failure.as_deref()?)));

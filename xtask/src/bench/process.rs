@@ -1,4 +1,4 @@
-//! A server under measurement: started with pipes, sockets or a port, looked at through `/proc`, ended.
+//! A server under measurement: started with pipes, sockets or a port, observed through `/proc`, and ended.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,13 +17,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::request::Era;
 use super::scenario::Way;
 
-/// No single run lasts this long; a server that is silent for so long is killed and its run fails.
+/// Timeout of a single run: a server that is silent for this long is killed, and its run fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What stands for the port among the arguments of a server.
+/// The placeholder for the port in the arguments of a server.
 pub(crate) const PORT: &str = "{port}";
 
-/// What leads to the keys of the person who runs the bench, and through them to the network.
+/// Variables that give access to the keys of the user who runs the bench, and through them to the network.
 const PERSONAL: [&str; 5] =
     ["DBUS_SESSION_BUS_ADDRESS", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "ANTHROPIC_API_KEY", "EXA_API_KEY"];
 
@@ -32,19 +32,19 @@ const PERSONAL: [&str; 5] =
 pub(crate) struct Server {
     pub(crate) name: &'static str,
     pub(crate) program: PathBuf,
-    /// What it is started with for stdio, if it serves stdio.
+    /// The arguments for stdio, if the server supports it.
     pub(crate) stdio: Option<Vec<OsString>>,
-    /// What it is started with for HTTP, if it serves HTTP; [`PORT`] stands for its port.
+    /// The arguments for HTTP, if the server supports it; [`PORT`] stands for the port.
     pub(crate) http: Option<Vec<OsString>>,
-    /// How many sessions it is asked to keep at a time; none where it keeps no session.
+    /// The number of concurrent sessions that it must keep; 0 if it keeps no session.
     pub(crate) sessions: u32,
-    /// An empty folder to run in, so that nobody's configuration is measured.
+    /// An empty folder to run in, so that no user configuration affects the measurement.
     pub(crate) scratch: PathBuf,
-    /// What it finds in its environment beyond ours.
+    /// Additional environment variables.
     pub(crate) variables: Vec<(&'static str, String)>,
 }
 
-/// What stdin and stdout of a server are.
+/// The kind of stdin and stdout of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Streams {
     Pipes,
@@ -73,7 +73,7 @@ pub(crate) struct Process {
     _watchdog: mpsc::Sender<()>,
 }
 
-/// What `/proc` says of a process.
+/// The usage of a process according to `/proc`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Usage {
     pub(crate) cpu: Duration,
@@ -86,7 +86,7 @@ impl Server {
         Ok(self.program.metadata().with_context(|| format!("no {}", self.program.display()))?.len())
     }
 
-    /// Whether it can be reached this way.
+    /// Whether it supports this transport.
     pub(crate) fn serves(&self, way: Way) -> bool {
         match way {
             Way::Stdio(_) => self.stdio.is_some(),
@@ -167,7 +167,8 @@ impl Running {
 }
 
 impl Process {
-    /// The command is dropped at once: while it holds the server's ends of sockets, there is no end of file.
+    /// The command is dropped immediately: while it holds the server's ends of sockets, a reader never sees the end of
+    /// file.
     fn start(mut command: Command) -> Result<Self> {
         let program = command.get_program().to_owned();
         let child = command.spawn().with_context(|| format!("could not start {}", program.display()))?;
@@ -197,7 +198,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nothing is asked of a server's manners here: the tests do that.
+        // A clean shutdown is not measured here: the tests check that.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

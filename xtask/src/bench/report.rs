@@ -1,4 +1,4 @@
-//! What the bench prints: one table of figures with ratios, then the bars and whether they are met.
+//! The output of the bench: one table of figures with ratios, then the bars and whether they are met.
 
 use std::fmt::Write;
 
@@ -21,22 +21,22 @@ pub(crate) struct Report {
     legend: &'static str,
     pub(crate) bars: Vec<Bar>,
     notes: Vec<String>,
-    /// What we ourselves failed at, and why.
+    /// The failures of our own server, each with the reason.
     pub(crate) failures: Vec<String>,
 }
 
-/// Whom we compare ourselves with: the best of several columns.
+/// The servers that we compare with: the best of several columns.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rivals {
-    /// What the ratio is called in the table.
+    /// The title of the ratio in the table.
     pub(crate) title: &'static str,
-    /// What the ratio is called in JSON.
+    /// The key of the ratio in JSON.
     pub(crate) key: &'static str,
     /// Whether a column is a rival.
     pub(crate) are: fn(&str) -> bool,
 }
 
-/// One figure of every server. `None` means that it could not be measured; what does not apply is no number.
+/// One figure of every server. `None` means that it could not be measured; a figure that does not apply is NaN.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: String,
@@ -96,7 +96,7 @@ impl Report {
         self.bars.iter().any(|bar| !bar.is_met())
     }
 
-    /// The rows in which a rival has a better figure than this column of ours, or it has none.
+    /// The rows in which a rival has a better figure than this column, or this column has none.
     pub(crate) fn rows_behind(&self, column: &str) -> Vec<&Row> {
         let is_behind = |row: &&Row| match (self.over_rivals(row, column), row.better) {
             (Some(ratio), Better::More) => ratio < 1.0,

@@ -8,7 +8,7 @@ use super::report::{Bar, Better, Bound, Report, Rivals, Row};
 const REFERENCE: &str = "reference (stated)";
 const RIVALS: Rivals = Rivals { title: "us ÷ stated", key: "over_stated", are: |name| name == REFERENCE };
 
-/// One figure of ours, and what it is held against.
+/// One figure of ours, and the figure that it is compared with.
 #[derive(Debug)]
 pub(crate) struct Figure {
     name: &'static str,
@@ -38,12 +38,12 @@ impl Figure {
         Self { better: Better::Less, ..Self::more(name, unit, ours) }
     }
 
-    /// What was seen of the reference.
+    /// The published figure of the reference.
     pub(crate) fn stated(self, reference: f64) -> Self {
         Self { reference, ..self }
     }
 
-    /// What we promise: at least or at most this, whichever is better.
+    /// The bar: a minimum if more is better, otherwise a maximum.
     pub(crate) fn bar(self, bar: f64) -> Self {
         Self { bar: Some(bar), ..self }
     }
@@ -93,12 +93,12 @@ impl Findings {
     }
 }
 
-/// The one in the middle.
+/// The median.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The value below which this share of all values lies; no number where there are none.
+/// The value below which this share of all values lies; NaN for an empty list.
 pub(crate) fn quantile(values: impl IntoIterator<Item = f64>, share: f64) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);

@@ -24,14 +24,14 @@ use crate::shell;
 
 const COLUMNS: u16 = 84;
 const ROWS: u16 = 40;
-/// Longer than anything here takes.
+/// A timeout longer than any step here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is typed, and what has to be seen before.
+/// The keys to type, each with the text that must appear first.
 const KEYS: [(&str, &str); 3] =
     [("› ", "Which file of src is the longest?\r"), ("in this chat: ", "y\r"), ("› ", "\u{4}")];
 
-/// What the project in the picture is made of: names of files, and how many lines they have.
+/// The files of the project in the picture, each with its number of lines.
 const FILES: [(&str, usize); 4] = [("lexer.rs", 214), ("main.rs", 38), ("parser.rs", 547), ("syntax.rs", 163)];
 
 pub(crate) fn run() -> Result<ExitCode> {
@@ -53,7 +53,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Holds the conversation; everything that was seen of it.
+/// Runs the conversation, and returns the whole output.
 fn converse(scratch: &Path, project: &Path) -> Result<String> {
     let base = provider::start()?;
     let ours: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
@@ -76,7 +76,7 @@ fn converse(scratch: &Path, project: &Path) -> Result<String> {
     let mut ours = File::from(ours);
     let mut keys = ours.try_clone()?;
     let (sender, shown) = channel();
-    // Held until all is read, since a terminal that nobody holds hangs up.
+    // Held until everything is read: a terminal that no process holds open hangs up.
     let theirs = side()?;
     std::thread::spawn(move || {
         let (_theirs, mut buffer) = (theirs, [0; 4096]);

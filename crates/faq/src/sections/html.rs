@@ -1,15 +1,15 @@
-//! HTML, read by the tokenizer of a browser and written down as plain text with code in fences. What surrounds the content of a
-//! page (navigation, scripts, footers) is left out.
+//! HTML, read with a browser-grade tokenizer and converted to plain text with fenced code. Everything around the
+//! content of a page (navigation, scripts, footers) is left out.
 
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, Tokenizer};
 
 use super::{Cutter, Place};
 
-/// What is inside of these is not read.
+/// The content of these elements is ignored.
 const LEFT_OUT: [&str; 9] = ["script", "style", "nav", "footer", "noscript", "template", "svg", "head", "select"];
 
-/// What these surround begins on a line of its own.
+/// The content of these elements begins on a new line.
 const BLOCKS: [&str; 24] = [
     "p",
     "div",
@@ -60,7 +60,7 @@ fn tag(name: &[u8]) -> String {
     String::from_utf8_lossy(name).to_ascii_lowercase()
 }
 
-/// What the text that is read right now will be.
+/// The kind of the text that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Inside {
     Text,
@@ -76,7 +76,7 @@ struct Page<'a> {
     /// How far lines were counted, and which line is there.
     counted: usize,
     line: usize,
-    /// What was read since the last line was written down, and where it began.
+    /// The text since the last complete line, and where it began.
     said: String,
     said_at: usize,
     inside: Inside,

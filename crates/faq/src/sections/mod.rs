@@ -22,7 +22,7 @@ const LONG_BEFORE_LEAD: usize = 300;
 /// Sections longer than this are cut at the next blank line inside of code.
 const LONG_CODE: usize = 300;
 
-/// Sections longer than this are cut at the next line, whatever is there.
+/// Sections longer than this are cut at the next line, regardless of its content.
 const TOO_LONG: usize = 6000;
 
 /// The longest heading that is kept.
@@ -106,7 +106,7 @@ enum Place {
 #[derive(Debug)]
 struct Cutter {
     name: String,
-    /// What the document calls itself outside of its headings.
+    /// The title of the document outside of its headings.
     title: Option<String>,
     /// The headings that hold for what comes, with their levels, from the outermost.
     trail: Vec<(usize, String)>,
@@ -183,7 +183,7 @@ impl Cutter {
         self.body.push('\n');
     }
 
-    /// Ends a piece that has grown long, whatever comes next.
+    /// Ends a piece that has grown too long, regardless of the next line.
     fn cut_if_long(&mut self) -> bool {
         let is_long = self.body.len() > LONG;
         if is_long {
@@ -207,8 +207,8 @@ impl Cutter {
         self.sections
     }
 
-    /// Makes a section of what there is. A heading with nothing below it but further headings is no section of its own,
-    /// unless it ends the document: its words are in the trail of those.
+    /// Makes a section of the collected text. A heading that is followed only by further headings is no section, unless
+    /// it ends the document: its words are in the trail of the sections below it.
     fn close(&mut self, ends: Ends) {
         let body = self.body.trim_end();
         let line = self.line.take().unwrap_or(1);

@@ -1,7 +1,7 @@
-//! The arguments of a call, read so that nobody can read them differently.
+//! Parses the arguments of a call, and rejects everything that two parsers could read differently.
 //!
-//! A rule looks at the arguments, and then somebody else gets them as they were written. Where two readers may disagree
-//! (a name that is there twice, a number that does not fit), a rule could be walked around; such arguments are not read.
+//! A rule checks the arguments, and then the provider gets them as they were sent. If the two parsers disagree (a
+//! duplicate name, a number out of range), a caller could evade the rule. Such arguments are rejected.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 
-/// The arguments as a value; why not, if they cannot be read for certain.
+/// The arguments as a value, or the reason why they are ambiguous.
 pub(super) fn read(arguments: &str) -> Result<Value, String> {
     serde_json::from_str::<Certain>(arguments).map(|certain| certain.0).map_err(|error| {
         let problem = error.to_string();
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_read_in_two_ways_is_not_read() {
+    fn ambiguous_arguments_are_rejected() {
         let text = r#"{"a":[1,-2,0.5,"x",null,true,{"b":{}}]}"#;
         assert_eq!(read(text).unwrap(), serde_json::from_str::<Value>(text).unwrap());
         assert_eq!(read(r#"{"a":{"b":1,"\u0062":2}}"#).unwrap_err(), r#""b" is there twice"#);

@@ -1,4 +1,4 @@
-//! Asking the person at the other end before a call is made.
+//! Asks the person at the client before a call is made.
 
 use std::borrow::Cow;
 
@@ -8,34 +8,34 @@ use gladhand_core::wire::invisible::{Layout, escape, escape_json};
 use gladhand_core::wire::{Members, RawValue};
 use serde_json::json;
 
-/// How many characters of name and arguments a person is shown. A call that needs more is refused.
+/// Maximum number of characters of name and arguments that a person sees. A call that needs more is refused.
 const MOST_SHOWN: usize = 4000;
 
-/// How many characters of a single string are shown: the first of these with which everything fits is used.
+/// Maximum number of characters of a single string: the first of these with which everything fits is used.
 const LONGEST_STRINGS: [usize; 2] = [1800, 200];
 
-/// How many of those characters come from the end of the string: one of this many.
+/// One in this many of those characters comes from the end of the string.
 const SHARE_OF_THE_END: usize = 6;
 
-/// What a person may answer.
+/// The answer of a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Consent {
-    /// This once.
+    /// Yes, this once.
     Once,
-    /// Also the next time, in this session.
+    /// Yes, for the rest of this session.
     Always,
-    /// No, or nothing that means yes.
+    /// No, or an answer that is not a clear yes.
     Refused,
 }
 
-/// Whether somebody can be asked by a form.
+/// Whether the client can ask a person with a form.
 pub(super) fn can_be_asked(agreement: &Agreement) -> bool {
     let agreed = |capability| agreement.allows(Side::Client, capability);
     agreed("elicitation") && (agreed("elicitation.form") || !agreed("elicitation.url"))
 }
 
-/// The question, or none if a person could not see all of the arguments. `always` is offered where there is a session to
-/// remember it for.
+/// The question, or `None` if a person could not see all of the arguments. `always` is offered only if there is a
+/// session to remember it for.
 pub(super) fn question(tool: &str, arguments: &RawValue, reason: &str, offers_always: bool) -> Option<Question> {
     let tool = escape(tool, Layout::Line);
     let room = MOST_SHOWN.checked_sub(tool.chars().count())?;
@@ -49,10 +49,10 @@ pub(super) fn question(tool: &str, arguments: &RawValue, reason: &str, offers_al
     Some(Question::form(&format!("Allow {tool} with {shown}?{why}"), &schema).named("consent"))
 }
 
-/// Arguments as a person is shown them, or none if they need more than `room` characters.
+/// The arguments as a person sees them, or `None` if they need more than `room` characters.
 ///
-/// They are shown as they were sent, so that a name given twice is seen twice. Blanks between tokens would push something
-/// out of sight and are removed. Only strings that are values become shorter: every member name, number and short string
+/// They are shown as they were sent, so that a duplicate name is seen twice. Blanks between tokens are removed, because
+/// they could push something out of sight. Only string values are shortened: every member name, number and short string
 /// stays whole.
 fn shown(arguments: &str, longest: usize, room: usize) -> Option<String> {
     let (mut shown, mut used, mut rest) = (String::new(), 0, arguments);
@@ -71,13 +71,13 @@ fn shown(arguments: &str, longest: usize, room: usize) -> Option<String> {
     Some(shown)
 }
 
-/// Splits JSON text into what is before its first string, the string with its quotes, and the rest.
+/// Splits JSON text into the part before its first string, the string with its quotes, and the rest.
 fn first_string(json: &str) -> (&str, &str, &str) {
     let (between, from) = json.split_at(json.find('"').unwrap_or(json.len()));
     let mut is_escaped = true;
     let end = from.find(|c| {
         let ends = c == '"' && !is_escaped;
-        // The opening quote ends nothing, as if it were escaped.
+        // The opening quote does not end the string, as if it were escaped.
         is_escaped = c == '\\' && !is_escaped;
         ends
     });
@@ -85,7 +85,7 @@ fn first_string(json: &str) -> (&str, &str, &str) {
     (between, string, after)
 }
 
-/// A string with its quotes, of which the middle is left out if it is longer than that. No escape is cut in two.
+/// A string with its quotes, without its middle if it is longer than `longest`. No escape is cut in two.
 fn shortened(string: &str, longest: usize) -> Cow<'_, str> {
     let count = string.chars().count();
     if count <= longest {
@@ -116,7 +116,7 @@ fn shortened(string: &str, longest: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{head} … ({left_out} characters are left out) … {tail}"))
 }
 
-/// What an answer means.
+/// The consent that an answer expresses.
 pub(super) fn consent(answered: &Answered) -> Consent {
     let Ok(raw) = answered else { return Consent::Refused };
     let Some(members) = Members::of(raw).filter(|members| members.str("action").as_deref() == Some("accept")) else {

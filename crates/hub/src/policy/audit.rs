@@ -1,4 +1,4 @@
-//! What is written down of each call. Payloads only where somebody asked for them.
+//! The audit record of each call. It contains payloads only if the operator enabled them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,73 +12,73 @@ use serde::Serialize;
 use super::parties::Who;
 use crate::provider::{Context, SessionId};
 
-/// How many characters of what a peer calls something are written down.
+/// Maximum number of characters of a name that a peer chose.
 const LONGEST: usize = 128;
 
-/// The largest payload that is written down; of a larger one only its size is.
+/// The largest payload that is recorded. For a larger one only the size is recorded.
 const LARGEST_PAYLOAD: usize = 64 * 1024;
 
-/// What decided where the agreement did.
+/// The rule name for requests that the agreement does not allow.
 const NOT_AGREED: &str = "only_what_was_agreed";
 
-/// Writes down calls. Whoever implements it must not make the caller wait.
+/// Records calls. An implementation must not make the caller wait.
 pub trait Auditor: fmt::Debug + Send + Sync {
     /// A call has ended.
     fn record(&self, record: Record);
 
-    /// Whether arguments and results are to be written down.
+    /// Whether arguments and results are recorded.
     fn wants_payloads(&self) -> bool {
         false
     }
 }
 
-/// One call, as it is written down.
+/// The record of one call.
 #[derive(Debug, Clone, Serialize)]
 pub struct Record {
-    /// The session's number, where there are sessions.
+    /// The number of the session, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<u64>,
-    /// Who the caller has proved to be.
+    /// The principal that the caller has authenticated as.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
-    /// What the caller calls itself.
+    /// The name that the client declares.
     pub client: String,
-    /// Its version.
+    /// The version of the client.
     pub client_version: String,
     /// The dialect.
     pub dialect: &'static str,
     /// The version of the dialect.
     pub dialect_version: String,
-    /// Who has it.
+    /// The provider.
     pub upstream: String,
-    /// What was done: `tool` (called), `resource` (read), `subscription` (to a resource), `prompt` (filled in), `completion`
-    /// (of an argument) or `capability` (sent a request).
+    /// The operation: `tool` (called), `resource` (read), `subscription` (to a resource), `prompt` (filled in),
+    /// `completion` (of an argument) or `capability` (received a request).
     pub operation: &'static str,
-    /// The tool's name as it was called, the resource's URI, the prompt's name, the type of a capability's message.
+    /// The shown name: of the tool or prompt, the URI of the resource, or the type of a capability's message.
     pub tool: String,
-    /// What those who have it call it; of a capability its name.
+    /// The provider's own name for it; for a capability, its name.
     pub own_name: String,
-    /// `ok`, `tool_error` where the tool reports a failure of its own, or the word of a failure.
+    /// `ok`, `tool_error` if the tool reports a failure itself, or the word for the kind of failure.
     pub outcome: &'static str,
-    /// The rule that decided, where one refused.
+    /// The rule that refused, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// How long it took.
+    /// The duration in milliseconds.
     pub duration_ms: f64,
-    /// The size of the arguments.
+    /// The size of the arguments in bytes.
     pub bytes_in: usize,
-    /// The size of the result.
+    /// The size of the result in bytes.
     pub bytes_out: usize,
-    /// The arguments, where payloads are wanted.
+    /// The arguments, if payloads are enabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Box<RawValue>>,
-    /// The result's blocks, where payloads are wanted.
+    /// The content blocks of the result, if payloads are enabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Vec<Box<RawValue>>>,
 }
 
 impl Record {
-    /// A call that begins.
+    /// The record of a call that begins.
     fn begun(who: &Who<'_>, agreement: &Agreement, operation: &'static str, name: &str) -> Self {
         Self {
             session: (who.session != SessionId::NONE).then_some(who.session.0),
@@ -111,29 +111,29 @@ impl Record {
         }
     }
 
-    /// The same call, which was not made.
+    /// The same record, for a call that was not made.
     fn refused(self, kind: FailureKind, rule: &str) -> Self {
         Self { outcome: kind.word(), rule: Some(rule.to_owned()), ..self }
     }
 
-    /// The call of a tool that a transport refused before a session took it.
+    /// A call of a tool that a transport refused before it reached a session.
     pub(super) fn out_of_scope(principal: &str, dialect: &'static str, tool: &str, rule: &str) -> Self {
         Self::of(Some(principal), dialect, "tool", tool).refused(FailureKind::Denied, rule)
     }
 
-    /// A request whose capability is not in force in its session.
+    /// A request whose capability the session has not negotiated.
     pub(super) fn declined(who: &Who<'_>, agreement: &Agreement, request: &str, capability: &str) -> Self {
         let begun = Self { own_name: short(capability), ..Self::begun(who, agreement, "capability", request) };
         begun.refused(FailureKind::MissingCapability, NOT_AGREED)
     }
 }
 
-/// As much of what a peer calls something as is written down.
+/// Cuts a name that a peer chose to the recorded length.
 fn short(text: &str) -> String {
     text.chars().take(LONGEST).collect()
 }
 
-/// A call that is under way. If this is dropped before the end, the call was cancelled, and that is written down.
+/// A call in progress. If this is dropped before the end, the call was cancelled, and the record says so.
 #[derive(Debug)]
 pub(super) struct Entry {
     auditor: Arc<dyn Auditor>,
@@ -159,7 +159,7 @@ impl Entry {
         Self { auditor: Arc::clone(auditor), record: Some(record), started: Instant::now() }
     }
 
-    /// Says who has the tool, and what they call it.
+    /// Records the provider and its own name for the target.
     pub(super) fn leads_to(&mut self, upstream: &str, own: &str) {
         if let Some(record) = &mut self.record {
             record.upstream = upstream.to_owned();
@@ -167,14 +167,14 @@ impl Entry {
         }
     }
 
-    /// Says which rule decided.
+    /// Records the rule that decided.
     pub(super) fn decided_by(&mut self, rule: &str) {
         if let Some(record) = &mut self.record {
             record.rule = Some(rule.to_owned());
         }
     }
 
-    /// It ended so.
+    /// Completes the record with the outcome.
     pub(super) fn end(mut self, outcome: &Outcome) {
         let Some(record) = &mut self.record else { return };
         match outcome {
@@ -200,7 +200,7 @@ impl Drop for Entry {
     }
 }
 
-/// What a reply says.
+/// The content of a reply.
 fn payload(reply: &Reply) -> Vec<Box<RawValue>> {
     match reply {
         Reply::Tool(result) => result.content.iter().map(|block| on_one_line(&block.to_block())).collect(),
@@ -211,7 +211,7 @@ fn payload(reply: &Reply) -> Vec<Box<RawValue>> {
     }
 }
 
-/// The same JSON without line ends, which JSON has only between its values.
+/// The same JSON without line breaks, which JSON allows only between its values.
 fn on_one_line(value: &RawValue) -> Box<RawValue> {
     if value.get().contains(['\n', '\r']) {
         return json::raw(value.get().replace(['\n', '\r'], " "));

@@ -1,4 +1,4 @@
-//! The decision: an ordered list of rules, the first that matches, and an account of how it came to that.
+//! The decision: the first matching rule of an ordered list, and an explanation of how it was found.
 
 use std::fmt;
 
@@ -10,24 +10,24 @@ use super::arguments;
 use super::parties::{What, Who};
 use super::rule::{Effect, Match, Rule};
 
-/// What becomes of a call.
+/// The decision on a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "effect", rename_all = "lowercase")]
 pub enum Decision {
-    /// It is made.
+    /// The call is made.
     Allow,
-    /// It is refused.
+    /// The call is refused.
     Deny {
-        /// By which rule.
+        /// The rule.
         rule: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The person at the other end is asked first.
+    /// The person at the client is asked first.
     Ask {
-        /// By which rule.
+        /// The rule.
         rule: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -59,28 +59,28 @@ impl fmt::Display for Decision {
     }
 }
 
-/// How a decision came to be.
+/// The explanation of a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Explanation {
     /// The decision.
     pub decision: Decision,
-    /// The rules that were looked at, in order.
+    /// The rules that were checked, in order.
     pub rules: Vec<Considered>,
 }
 
-/// A rule that was looked at.
+/// A rule that was checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Considered {
     /// Its name.
     pub rule: String,
-    /// What it would do.
+    /// The effect of the rule.
     pub effect: Effect,
     /// Whether it matched.
     #[serde(flatten)]
     pub verdict: Match,
 }
 
-/// What the rules say of a call. `told` hears of each rule that is looked at.
+/// The decision of a list of rules. `told` is called for each rule that is checked.
 pub(super) fn decide<'r>(
     rules: &'r [Rule],
     who: &Who<'_>,
@@ -88,7 +88,7 @@ pub(super) fn decide<'r>(
     raw: &RawValue,
     mut told: impl FnMut(&'r Rule, Match),
 ) -> Decision {
-    // Read when a rule first wants to see them.
+    // The arguments are parsed when a rule first needs them.
     let mut read: Option<Result<Value, String>> = None;
     for rule in rules {
         let mut verdict = rule.concerns(who, what);
@@ -98,7 +98,7 @@ pub(super) fn decide<'r>(
         }
         let decision = match &verdict {
             Match::Matches => Some(decided(rule, rule.effect, rule.reason.clone())),
-            // Whoever could say "this rule is not for me" by writing oddly would do so.
+            // Otherwise a caller could evade this rule with ambiguous arguments.
             Match::Unreadable { .. } => Some(decided(rule, Effect::Deny, verdict.to_string())),
             _ => None,
         };
@@ -119,12 +119,12 @@ fn decided(rule: &Rule, effect: Effect, reason: String) -> Decision {
     }
 }
 
-/// The rule that denies a tool to somebody whatever the arguments, if there is one.
+/// The rule that denies a thing to a caller regardless of the arguments, if there is one.
 pub(super) fn denied_always<'r>(rules: &'r [Rule], who: &Who<'_>, what: &What<'_>) -> Option<&'r Rule> {
     for rule in rules.iter().filter(|rule| rule.concerns(who, what) == Match::Matches) {
         match (rule.effect, rule.is_conditional()) {
             (Effect::Deny, false) => return Some(rule),
-            // Some arguments are denied here; others may yet be allowed.
+            // This rule denies some arguments; a later one may allow others.
             (Effect::Deny, true) => {}
             (Effect::Allow | Effect::Ask, _) => return None,
         }

@@ -1,4 +1,4 @@
-//! Applies a policy: what is counted, remembered and written down on the way.
+//! Applies a policy to calls, and holds its mutable state: meters, consents and the audit log.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,27 +26,29 @@ pub struct Governor {
     regime: RwLock<Arc<Regime>>,
     auditor: Option<Arc<dyn Auditor>>,
     pinboard: OnceLock<Arc<dyn Pinboard>>,
-    /// Whether definitions are compared with pins, for those who must know it with every call.
+    /// Whether definitions are compared with pins. Kept here because every call needs to know it.
     is_pinning: AtomicBool,
-    /// How often pins were looked at for all sessions: what was found before may have been approved since.
+    /// How often the pins were compared for all sessions. An older result may be outdated, because a user may have
+    /// approved the change since.
     looks: AtomicU64,
-    /// Definitions that were seen to be not what they were, by the names under which they are approved.
+    /// Definitions that have changed, by the names under which a user approves them.
     changed: Mutex<BTreeSet<String>>,
 }
 
-/// A policy, and what was used up and allowed under it.
+/// A policy, with the usage and the consents under it.
 #[derive(Debug, Default)]
 struct Regime {
     policy: Policy,
-    /// How many policies were in force before.
+    /// Number of policies that were in force before.
     number: u64,
     meters: Arc<Meters>,
     hides_anything: bool,
-    /// What was allowed for the rest of a session. Under another policy the same name may be that of another rule.
+    /// The consents for the rest of a session. They end with the policy, because another policy may use the same name
+    /// for another rule.
     consents: Mutex<HashMap<SessionId, HashSet<Consented>>>,
 }
 
-/// The rule that asked, and what was allowed: its kind, its provider and what the provider calls it.
+/// The rule that asked, and the thing that was allowed: its kind, its provider and the provider's own name for it.
 type Consented = (String, Kind, String, String);
 
 impl Regime {
@@ -68,31 +70,31 @@ impl Regime {
     }
 }
 
-/// How a call goes on.
+/// The decision on a call.
 #[derive(Debug)]
 pub(crate) enum Course {
-    /// It is made.
+    /// The call is made.
     Go,
-    /// It is made if the caller agrees.
+    /// The call is made if the caller agrees.
     AskFirst {
-        /// By which rule.
+        /// The rule that asks.
         rule: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// It is not made.
+    /// The call is refused.
     Refused(Failure),
 }
 
 impl Governor {
-    /// Applies this policy.
+    /// A governor that applies this policy.
     pub fn new(policy: Policy) -> Self {
         let governor = Self::default();
         governor.replace(policy);
         governor
     }
 
-    /// Writes down calls.
+    /// Records calls with this auditor.
     pub fn audited(self, auditor: Arc<dyn Auditor>) -> Self {
         Self { auditor: Some(auditor), ..self }
     }
@@ -103,20 +105,20 @@ impl Governor {
         self
     }
 
-    /// Pins the definitions of tools from now on, as the policy says. Once only: where they are pinned already, it stays so.
+    /// Pins the definitions of tools from now on, as the policy says. Once only: later calls have no effect.
     pub fn pin_on(&self, pinboard: Arc<dyn Pinboard>) {
         let _ = self.pinboard.set(pinboard);
         self.note_pinning();
     }
 
-    /// Whether there is something to pin definitions on.
+    /// Whether definitions can be pinned.
     pub fn has_pinboard(&self) -> bool {
         self.pinboard.get().is_some()
     }
 
-    /// Applies another policy from now on. What was used up counts on for limits that stay the same; what was allowed for
-    /// the rest of a session is asked for again. Returns whether anybody may get to see something else:
-    /// [`crate::Hub::look_again`] makes it so.
+    /// Applies another policy from now on. Usage carries over for limits that stay the same. Consents for the rest of a
+    /// session are asked for again. Returns whether any caller may see different lists: the hub shows them after
+    /// [`crate::Hub::look_again`].
     pub fn replace(&self, policy: Policy) -> bool {
         let mut regime = self.regime.write().unwrap_or_else(PoisonError::into_inner);
         let shows_something_else = !policy.shows_the_same_as(&regime.policy);
@@ -132,28 +134,28 @@ impl Governor {
         self.is_pinning.store(is_pinning, Ordering::Release);
     }
 
-    /// Whether definitions are compared with pins. Then no call may reach a session with an upstream whose definitions were
-    /// not compared in that very session.
+    /// Whether definitions are compared with pins. If so, no call may reach an upstream session whose own definitions
+    /// were not compared.
     pub fn is_pinning(&self) -> bool {
         self.is_pinning.load(Ordering::Acquire)
     }
 
-    /// How often pins were looked at so far. What [`Self::inspect`] found holds as long as this stays the same.
+    /// How often the pins were compared so far. A result of [`Self::inspect`] is valid as long as this stays the same.
     pub fn looks(&self) -> u64 {
         self.looks.load(Ordering::Acquire)
     }
 
-    /// Compares what an upstream says of itself in one session with the pins.
+    /// Compares the definitions that an upstream sends in one session with the pins.
     pub fn inspect(&self, upstream: &str, listed: &Listed, instructions: Option<&str>) -> Stopped {
         self.compare(&Definition::all(upstream, listed, instructions))
     }
 
-    /// Definitions that were seen to be not what they were, stopped or not.
+    /// Definitions that have changed, whether they are stopped or not.
     pub fn changed_definitions(&self) -> Vec<String> {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    /// Whether tools may be stopped and let back in while sessions are open.
+    /// Whether tools may be stopped and allowed again while sessions are open.
     pub fn stops_changes(&self) -> bool {
         self.has_pinboard() && self.regime().policy.pins == PinMode::Stop
     }
@@ -163,7 +165,7 @@ impl Governor {
         self.regime().consents().remove(&session);
     }
 
-    /// What is stopped because it is not what it was, of all that is shown.
+    /// The definitions in these routes that are stopped because they changed.
     pub(crate) fn look(&self, routes: &Routes) -> Stopped {
         self.looks.fetch_add(1, Ordering::AcqRel);
         if !self.is_pinning() {
@@ -185,7 +187,7 @@ impl Governor {
         self.compare(&tools.chain(prompts).chain(instructions).collect::<Vec<_>>())
     }
 
-    /// Compares definitions with the pins: which of them are stopped.
+    /// Compares definitions with the pins, and returns the stopped ones.
     fn compare(&self, seen: &[Definition]) -> Stopped {
         let mut stopped = Stopped::default();
         let (mode, Some(pinboard)) = (self.regime().policy.pins, self.pinboard.get()) else { return stopped };
@@ -207,14 +209,14 @@ impl Governor {
         stopped
     }
 
-    /// What somebody gets to see, unless it is everything.
+    /// The view of a caller, or `None` if it sees everything.
     pub(crate) fn view(&self, who: &Who<'_>, routes: &Routes) -> Option<Arc<View>> {
         let regime = self.regime();
         let is_partial = regime.hides_anything || !routes.stopped.is_empty() || !routes.refused.is_empty();
         is_partial.then(|| routes.views.of(&regime.policy, who, routes))
     }
 
-    /// Begins to write down a call, where calls are written down.
+    /// Begins the audit record of a call, if calls are recorded.
     pub(crate) fn begin(
         &self,
         operation: &'static str,
@@ -225,21 +227,21 @@ impl Governor {
         Logged(self.auditor.as_ref().map(|auditor| Entry::begin(auditor, operation, name, arguments, context)))
     }
 
-    /// Writes down calls of tools that a transport refused because the principal's token lacks scopes.
+    /// Records calls of tools that a transport refused because the principal's token lacks scopes.
     pub fn refused_for_scopes(&self, principal: &str, dialect: &'static str, tools: &[String]) {
         call_log::refused(principal, tools, SCOPES);
         let Some(auditor) = &self.auditor else { return };
         tools.iter().for_each(|tool| auditor.record(Record::out_of_scope(principal, dialect, tool, SCOPES)));
     }
 
-    /// Writes down a request that was refused because the capability that it needs is not in force in its session.
+    /// Records a request that was refused because the session has not negotiated the capability that it needs.
     pub fn declined(&self, who: &Who<'_>, agreement: &Agreement, (request, capability): (&str, &str)) {
         if let Some(auditor) = &self.auditor {
             auditor.record(Record::declined(who, agreement, request, capability));
         }
     }
 
-    /// How a call goes on.
+    /// Decides on a call.
     pub(crate) fn course(
         &self,
         what: &What<'_>,
@@ -272,12 +274,12 @@ impl Governor {
         }
     }
 
-    /// Why something may not be called, where no person can be asked first: then that is a refusal too.
+    /// The reason why a call is refused if no person can be asked. A rule that would ask then refuses, too.
     pub fn refuses(&self, what: &What<'_>, arguments: &RawValue, context: &Context<'_>) -> Option<Failure> {
         self.refusal(what, arguments, context).map(|(_, failure)| failure)
     }
 
-    /// The same with the rule that refuses.
+    /// The same, with the rule that refuses.
     pub(crate) fn refusal(
         &self,
         what: &What<'_>,
@@ -297,13 +299,13 @@ impl Governor {
         }
     }
 
-    /// Names the policy that holds now, while this governor lasts.
+    /// The number of the current policy, unique within this governor.
     pub(crate) fn policy_number(&self) -> u64 {
         self.regime().number
     }
 
-    /// Whether a subscriber may hear of a change of a resource, by the policy that holds now. The consent of a person does
-    /// not outlive the policy that asked for it.
+    /// Whether the current policy lets a subscriber receive a change of a resource. The consent of a person ends with
+    /// the policy that asked for it.
     pub(crate) fn lets_hear(&self, subscriber: &Subscriber, what: &What<'_>, arguments: &RawValue) -> bool {
         let (who, regime) = (subscriber.who(), self.regime());
         let policy = &regime.policy;
@@ -318,13 +320,12 @@ impl Governor {
             }
     }
 
-    /// Whether something is denied to a caller whatever the arguments, so that it is not to be listed.
+    /// Whether a thing is denied to a caller regardless of the arguments, so that it is not listed.
     pub fn hides(&self, what: &What<'_>, context: &Context<'_>) -> bool {
         self.regime().policy.denied_always(&Who::of(context), what).is_some()
     }
 
-    /// Leave to call a tool of ours that stands in for something else. What it leads to is decided, counted and written
-    /// down by itself.
+    /// Admits a call of a substitute tool. The underlying operation is decided, counted and recorded separately.
     pub(crate) fn admit_stand_in(
         &self,
         what: &What<'_>,
@@ -347,7 +348,7 @@ impl Governor {
         logged: &mut Logged,
     ) -> Result<(), Failure> {
         let Asked { what, arguments, rule, reason } = asked;
-        // Who answers when another policy holds has not consented to anything in that.
+        // If the policy is replaced while the person decides, the consent is not valid under the new policy.
         let regime = self.regime();
         let has_session = session != SessionId::NONE;
         let Some(question) = asking::question(what.name, arguments, reason, has_session) else {
@@ -371,7 +372,7 @@ impl Governor {
         }
     }
 
-    /// Leave to make a call, if the limits have any left.
+    /// Admits a call, if the limits allow it.
     pub(crate) fn admit(&self, what: &What<'_>, context: &Context<'_>) -> Result<Leave, Failure> {
         let regime = self.regime();
         if regime.policy.limits.is_empty() {
@@ -385,7 +386,7 @@ impl Governor {
     }
 }
 
-/// What a person is asked about.
+/// The call that a person is asked about.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) what: What<'a>,
@@ -394,26 +395,26 @@ pub(crate) struct Asked<'a> {
     pub(crate) reason: &'a str,
 }
 
-/// A call as it is written down, or not.
+/// The audit record of a call, if calls are recorded.
 #[derive(Debug)]
 pub(crate) struct Logged(Option<Entry>);
 
 impl Logged {
-    /// Says where the call leads.
+    /// Records the provider and its own name for the target.
     pub(crate) fn leads_to(&mut self, upstream: &str, own: &str) {
         if let Some(entry) = &mut self.0 {
             entry.leads_to(upstream, own);
         }
     }
 
-    /// Says which rule refused.
+    /// Records the rule that refused.
     pub(crate) fn decided_by(&mut self, rule: &str) {
         if let Some(entry) = &mut self.0 {
             entry.decided_by(rule);
         }
     }
 
-    /// The end of a call.
+    /// Completes the record with the outcome of the call.
     pub(crate) fn end(self, outcome: Outcome) -> Outcome {
         if let Some(entry) = self.0 {
             entry.end(&outcome);
@@ -421,23 +422,23 @@ impl Logged {
         outcome
     }
 
-    /// The end of a call that was not made.
+    /// Completes the record of a call that was not made.
     pub(crate) fn refused(self, failure: Failure) -> Answer {
         Answer::Now(self.end(Err(failure)))
     }
 }
 
-/// Leave to make a call.
+/// Permission to make a call, with its limits.
 #[derive(Debug)]
 pub(crate) struct Leave(Permit);
 
 impl Leave {
-    /// The same answer, within the bounds of the leave.
+    /// The same answer, subject to the limits.
     pub(crate) fn bound(self, answer: Answer) -> Answer {
         self.hold(answer, Logged(None))
     }
 
-    /// The same answer, within the bounds of the leave, written down when it is there.
+    /// The same answer, subject to the limits, and recorded when it is complete.
     pub(crate) fn hold(self, answer: Answer, logged: Logged) -> Answer {
         if self.0.is_unbounded() && logged.0.is_none() {
             return answer;
@@ -464,7 +465,7 @@ impl Leave {
     }
 }
 
-/// What decided where scopes did, in the audit file.
+/// The rule name in the audit file for refusals because of scopes.
 const SCOPES: &str = "tool_scopes";
 
 fn out_of_scope(name: &str, scopes: &str) -> Failure {

@@ -1,7 +1,7 @@
-//! Limits: how often, how many at once, how long, and how much may come back.
+//! Limits: rate, concurrency, duration and result size.
 //!
-//! A bucket holds as many tokens as calls may be made in a period and fills evenly; each call takes one. All limits that
-//! fit a call hold for it, and a call takes from all of them or from none.
+//! A token bucket holds as many tokens as calls may be made in a period, and refills evenly. Each call takes one token.
+//! All limits that match a call apply to it. A call takes tokens from all of them or from none.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,53 +14,54 @@ use super::audit::reply_bytes;
 use super::parties::{Callers, Subjects, What, Who, any_fits};
 use crate::provider::SessionId;
 
-/// Beyond this many meters, those that nobody needs are thrown away.
+/// Beyond this many meters, unused ones are removed.
 const MANY: usize = 4096;
 
-/// One limit. What it does not bound is `None`.
+/// One limit. A dimension that it does not limit is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Limit {
-    /// What it is called when it is named as the cause of something.
+    /// The name that identifies the limit in messages and records.
     pub name: String,
-    /// Whom it is about; everybody if empty.
+    /// The callers that it applies to; all if empty.
     pub who: Vec<Callers>,
-    /// What it is about. All of that is counted together.
+    /// The things that it applies to, which are all counted together.
     pub about: Subjects,
-    /// Whether all callers are counted together. Else each is counted alone: by principal, else by session; those who
-    /// have neither are counted together.
+    /// Whether all callers are counted together. Otherwise each is counted separately: by principal, else by session.
+    /// Callers that have neither are counted together.
     pub together: bool,
-    /// How many calls may be made.
+    /// The maximum rate of calls.
     pub rate: Option<Rate>,
-    /// How many calls may run at once.
+    /// The maximum number of concurrent calls.
     pub concurrent: Option<usize>,
-    /// How long a call may take.
+    /// The maximum duration of a call.
     pub timeout: Option<Duration>,
-    /// How large a result may be.
+    /// The maximum size of a result in bytes.
     pub result_bytes: Option<usize>,
 }
 
-/// Calls in a period.
+/// A number of calls in a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// How many.
+    /// The number of calls.
     pub calls: u32,
-    /// In which time.
+    /// The period.
     pub per: Duration,
 }
 
-/// What was used up so far.
+/// The usage so far.
 #[derive(Debug, Default)]
 pub(super) struct Meters {
     /// The id of each limit, in the order of the limits.
     ids: Vec<u64>,
     last_id: u64,
-    /// Shared with the meters of the policies before and after.
+    /// Shared with the meters of earlier and later policies.
     all: Arc<Mutex<HashMap<Key, Meter>>>,
-    /// How many meters were left when they were last looked through. That takes long, so they double first.
+    /// Number of meters that the last cleanup left. A cleanup takes long, so the next one waits until the number has
+    /// doubled.
     left: AtomicUsize,
 }
 
-/// The id of the limit, and who is counted.
+/// The id of the limit, and the caller that is counted.
 type Key = (u64, Counted);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -78,7 +79,7 @@ struct Meter {
 }
 
 impl Meter {
-    /// Fills up what came in since it was last looked at.
+    /// Adds the tokens for the time since the last refill.
     fn refill(&mut self, rate: Rate, now: Instant) {
         let full = f64::from(rate.calls);
         let came = now.saturating_duration_since(self.at).as_secs_f64() * full / rate.per.as_secs_f64();
@@ -88,7 +89,7 @@ impl Meter {
 }
 
 impl Meters {
-    /// The meters for other limits. What was used up counts on for those limits that stay the same.
+    /// The meters for other limits. Usage carries over for limits that stay the same.
     pub(super) fn succeeded(&self, before: &[Limit], limits: &[Limit]) -> Self {
         let mut known: Vec<_> = before.iter().zip(&self.ids).collect();
         let mut last_id = self.last_id;
@@ -104,7 +105,7 @@ impl Meters {
         Self { ids, last_id, all: Arc::clone(&self.all), left: AtomicUsize::new(0) }
     }
 
-    /// Takes what a call needs from all limits that fit it, or says which of them has no more.
+    /// Takes what a call needs from all limits that match it, or names the limit that is exhausted.
     pub(super) fn admit(
         self: &Arc<Self>,
         limits: &[Limit],
@@ -163,7 +164,7 @@ impl Meters {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Throws away what says nothing: nothing runs, and the bucket is full again.
+    /// Removes meters without information: no call is running, and the bucket is full again.
     fn forget(&self, meters: &mut HashMap<Key, Meter>, limits: &[Limit], now: Instant) {
         meters.retain(|(id, _), meter| {
             let limit = self.ids.iter().position(|own| own == id).and_then(|at| limits.get(at));
@@ -203,7 +204,7 @@ fn too_many(limit: &Limit, running: usize, what: &What<'_>) -> Failure {
     Failure::new(FailureKind::Busy, message)
 }
 
-/// Leave to make one call, and the bounds that it has to keep. What was taken is given back when this is dropped.
+/// Permission to make one call, with its limits. Dropping it releases the slot of a concurrent call.
 #[derive(Debug, Default)]
 pub(super) struct Permit {
     pub(super) timeout: Option<Duration>,
@@ -213,12 +214,12 @@ pub(super) struct Permit {
 }
 
 impl Permit {
-    /// Whether there is nothing to keep and nothing to give back.
+    /// Whether there is no limit to enforce and nothing to release.
     pub(super) fn is_unbounded(&self) -> bool {
         self.timeout.is_none() && self.result_bytes.is_none() && self.taken.is_empty()
     }
 
-    /// The outcome, unless it is too large.
+    /// The outcome, or a failure if it is too large.
     pub(super) fn capped(&self, outcome: Outcome) -> Outcome {
         let reply = outcome?;
         let (Some(most), size) = (self.result_bytes, reply_bytes(&reply)) else { return Ok(reply) };
@@ -229,7 +230,7 @@ impl Permit {
         Ok(reply)
     }
 
-    /// It took too long.
+    /// The failure of a call that exceeds its timeout.
     pub(super) fn timed_out(timeout: Duration) -> Failure {
         Failure::new(FailureKind::TimedOut, format!("it took longer than the {} ms allowed", timeout.as_millis()))
     }
@@ -281,15 +282,15 @@ mod tests {
         assert_eq!((at(1, 0), at(1, 0)), (Ok(()), Ok(())));
         let busy = at(1, 100).unwrap_err();
         assert_eq!(busy, "t is limited to 2 calls in 1 s (limit `l`): try again in 400 ms");
-        assert_eq!(at(2, 100), Ok(()), "each caller is counted alone");
-        assert_eq!(at(1, 500), Ok(()), "one token has come in");
+        assert_eq!(at(2, 100), Ok(()), "each caller is counted separately");
+        assert_eq!(at(1, 500), Ok(()), "one token was refilled");
         assert!(at(1, 500).is_err());
         assert_eq!((at(1, 9000), at(1, 9000)), (Ok(()), Ok(())));
-        assert!(at(1, 9000).is_err(), "it holds no more than it can");
+        assert!(at(1, 9000).is_err(), "the bucket does not exceed its size");
     }
 
     #[test]
-    fn those_who_are_nobody_are_counted_together_and_so_is_who_the_limit_says() {
+    fn anonymous_callers_and_shared_limits_are_counted_together() {
         let mut limits = limits(Limit { concurrent: Some(1), ..Limit::default() });
         let (meters, tool, now) = (meters(&limits), Tool::plain("t", ""), Instant::now());
         let what = What::tool("", "t", &tool);
@@ -301,7 +302,7 @@ mod tests {
         let named = Who { principal: Some("p"), ..who(0) };
         assert!(meters.admit(&limits, &named, &what, now).is_ok());
         drop(held);
-        assert!(meters.admit(&limits, &other, &what, now).is_ok(), "what was taken was given back");
+        assert!(meters.admit(&limits, &other, &what, now).is_ok(), "the permit was released");
         limits[0].together = true;
         let _held = meters.admit(&limits, &who(1), &what, now).unwrap();
         assert!(meters.admit(&limits, &who(2), &what, now).is_err());
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_up_counts_on_for_limits_that_stay() {
+    fn usage_carries_over_for_unchanged_limits() {
         let rate = Some(Rate { calls: 1, per: Duration::from_secs(3600) });
         let limit = |name: &str| Limit { name: name.to_owned(), rate, about: tools(name), ..Limit::default() };
         let (before, after) = ([limit("a"), limit("b")], [limit("c"), limit("b")]);
@@ -332,9 +333,9 @@ mod tests {
         assert!(second.admit(&after, &who(1), &What::tool("", "b", &b), now).is_err());
         assert!(second.admit(&after, &who(1), &What::tool("", "c", &c), now).is_ok());
         drop(running);
-        assert!(second.all().values().all(|meter| meter.running == 0), "a call that ends later is counted off");
+        assert!(second.all().values().all(|meter| meter.running == 0), "a call that ends later is released");
         let none = second.succeeded(&after, &[]);
-        assert!(none.all().is_empty(), "what no limit counts is forgotten");
+        assert!(none.all().is_empty(), "meters without a limit are removed");
     }
 
     #[test]
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn meters_that_say_nothing_are_thrown_away() {
+    fn meters_without_information_are_removed() {
         let limits = limits(Limit { rate: Some(Rate { calls: 1, per: Duration::from_secs(1) }), ..Limit::default() });
         let (meters, tool, start) = (meters(&limits), Tool::plain("t", ""), Instant::now());
         let what = What::tool("", "t", &tool);

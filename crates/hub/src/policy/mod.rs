@@ -1,7 +1,7 @@
-//! Policy: who may do what, how much of it, and what is written down of it.
+//! Policy: which callers may do what, how often, and what the audit log records.
 //!
-//! [`Policy`] is plain data and pure decisions; [`Governor`] holds what changes while it is applied. How a hub asks it
-//! is in `governed.rs`, one folder up.
+//! [`Policy`] is plain data and pure decisions. [`Governor`] holds the state that changes while a policy is applied.
+//! How the hub uses it is in `governed.rs`, one folder up.
 
 mod arguments;
 mod asking;
@@ -37,31 +37,31 @@ pub use rule::{ArgumentSchema, Effect, Match, Rule};
 pub(crate) use view::{View, Views};
 pub use violation::{Handling, Offender, Violation, Violations};
 
-/// What is allowed. By default: everything.
+/// A policy. The default allows everything.
 #[derive(Debug, Default)]
 pub struct Policy {
-    /// Rules; the first that matches a call decides. A call that none matches is allowed.
+    /// Rules. The first that matches a call decides. A call that matches no rule is allowed.
     pub rules: Vec<Rule>,
-    /// Further lists of rules, from sources that may only narrow. Each list decides on its own, and the strictest decision
-    /// holds: an `allow` in one of them never overrides another list.
+    /// Further lists of rules, from sources that may only restrict. Each list decides separately, and the strictest
+    /// decision wins: an `allow` in one list never overrides another list.
     pub narrowing: Vec<Vec<Rule>>,
-    /// Limits; all that fit a call hold for it.
+    /// Limits. All that match a call apply to it.
     pub limits: Vec<Limit>,
-    /// What certain callers get to see; the first that fits a caller counts.
+    /// Profiles that restrict what certain callers see. The first that matches a caller counts.
     pub profiles: Vec<Profile>,
-    /// What is done about definitions that changed.
+    /// The reaction to changed definitions.
     pub pins: PinMode,
     /// Scopes that principals need.
     pub scopes: Vec<NeededScopes>,
 }
 
 impl Policy {
-    /// What becomes of a call.
+    /// Decides on a call.
     pub fn decide(&self, who: &Who<'_>, what: &What<'_>, arguments: &RawValue) -> Decision {
         self.decide_with(who, what, arguments, |_, _| {})
     }
 
-    /// What becomes of a call, and how that came to be, rule by rule.
+    /// Decides on a call, and explains the decision rule by rule.
     pub fn explain(&self, who: &Who<'_>, what: &What<'_>, arguments: &RawValue) -> Explanation {
         let mut rules = Vec::new();
         let decision = self.decide_with(who, what, arguments, |rule, verdict| {
@@ -89,8 +89,8 @@ impl Policy {
         std::iter::once(&self.rules).chain(&self.narrowing)
     }
 
-    /// The scopes that a caller lacks for something, separated by spaces. If it lacks none, the needed ones are recorded for
-    /// later readers of the result.
+    /// The scopes that a caller lacks for a thing, separated by spaces. If it lacks none, the needed scopes are
+    /// recorded for later readers of the result.
     pub(crate) fn lacking_scopes(
         &self,
         who: &Who<'_>,
@@ -108,7 +108,7 @@ impl Policy {
         Some(lacking.join(" "))
     }
 
-    /// The rule that denies something to a caller whatever the arguments, if there is one.
+    /// The rule that denies a thing to a caller regardless of the arguments, if there is one.
     pub fn denied_always(&self, who: &Who<'_>, what: &What<'_>) -> Option<&Rule> {
         self.lists().find_map(|rules| decision::denied_always(rules, who, what))
     }
@@ -118,7 +118,7 @@ impl Policy {
         self.profiles.iter().find(|profile| profile.fits(who))
     }
 
-    /// Whether it says nothing, so that all is as it would be without it.
+    /// Whether the policy is empty, and has no effect.
     pub fn is_empty(&self) -> bool {
         let has_no_rules = self.lists().all(Vec::is_empty);
         has_no_rules
@@ -128,7 +128,7 @@ impl Policy {
             && self.pins == PinMode::Off
     }
 
-    /// Whether everybody gets to see the same as under another policy, as far as can be told without knowing everybody.
+    /// Whether all callers see the same as under another policy. Conservative, because the callers are not known here.
     fn shows_the_same_as(&self, other: &Self) -> bool {
         fn shown(policy: &Policy) -> impl Iterator<Item = (&[Callers], &Subjects, Effect, bool)> {
             let rules = policy.lists().flatten();
@@ -138,7 +138,7 @@ impl Policy {
         hides_the_same && self.profiles == other.profiles && self.pins == other.pins
     }
 
-    /// Whether anybody gets to see less than everything.
+    /// Whether any caller sees less than everything.
     fn hides_anything(&self) -> bool {
         let hides = |rule: &Rule| rule.effect == Effect::Deny && !rule.is_conditional();
         !self.profiles.is_empty() || self.lists().flatten().any(hides)

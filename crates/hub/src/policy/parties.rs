@@ -1,4 +1,4 @@
-//! Who calls what, as policy sees it, and how rules name them.
+//! The caller and the target of a call as policy sees them, and how rules name them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,21 +12,21 @@ use crate::claims::is_within;
 use crate::naming::{BETWEEN, Pattern};
 use crate::provider::{Context, SessionId};
 
-/// Who calls.
+/// The caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Who<'a> {
-    /// Who it has proved to be, to the transport or else by the token of its opening.
+    /// The principal that the caller has authenticated as, by the transport or else by the token of its opening.
     pub principal: Option<&'a str>,
-    /// What it calls itself. Nobody checks that.
+    /// The name that the client declares. It is not verified.
     pub client: &'a str,
-    /// The session, where there are sessions.
+    /// The session, or [`SessionId::NONE`].
     pub session: SessionId,
-    /// The scopes that its principal was granted, separated by spaces. None: it came by a transport that has no scopes.
+    /// The scopes that were granted to the principal, separated by spaces. `None`: the transport has no scopes.
     pub scopes: Option<&'a str>,
 }
 
 impl<'a> Who<'a> {
-    /// Who made a call.
+    /// The caller of a call.
     pub(crate) fn of(context: &Context<'a>) -> Self {
         let terms = context.terms;
         Self {
@@ -35,14 +35,14 @@ impl<'a> Who<'a> {
         }
     }
 
-    /// A peer in a session, without scopes. `principal`: who the transport says it is; otherwise its opening tells.
+    /// A peer in a session, without scopes. `principal`: as the transport authenticated it, else as its opening did.
     pub fn in_session(principal: Option<&'a str>, agreement: &'a Agreement, session: SessionId) -> Self {
         let principal = principal.or_else(|| agreement.principal());
         Self { principal, client: &agreement.client.name, session, scopes: None }
     }
 }
 
-/// Kinds of things that callers reach.
+/// Kinds of things that callers use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -52,14 +52,14 @@ pub enum Kind {
     Resource,
     /// Filled in or completed.
     Prompt,
-    /// Sent a request: a capability of A2E beside tools.
+    /// Receives a request: a capability of A2E besides tools.
     Capability,
 }
 
 impl Kind {
     pub(super) const ALL: [Self; 4] = [Self::Tool, Self::Resource, Self::Prompt, Self::Capability];
 
-    /// What it is called.
+    /// The word for this kind.
     pub fn word(self) -> &'static str {
         match self {
             Self::Tool => "tool",
@@ -69,36 +69,36 @@ impl Kind {
         }
     }
 
-    /// The kind of a word.
+    /// The kind that a word names.
     pub fn parse(word: &str) -> Result<Self, String> {
         let kind = Self::ALL.into_iter().find(|kind| kind.word() == word);
         kind.ok_or_else(|| "expected `tool`, `resource`, `prompt` or `capability`".to_owned())
     }
 }
 
-/// What is called: exactly one thing of one provider.
+/// The target of a call: exactly one thing of one provider.
 #[derive(Debug, Clone, Copy)]
 pub struct What<'a> {
-    /// What it is.
+    /// The kind of thing.
     pub kind: Kind,
     /// The provider that has it.
     pub upstream: &'a str,
-    /// What the provider calls it: a name or a URI; the capability that a request belongs to.
+    /// The provider's own name for it: a name or a URI; for a request, the capability that it belongs to.
     pub own: &'a str,
-    /// What it is shown as: a name or a URI; the type of a request to a capability.
+    /// The shown name: a name or a URI; for a request to a capability, the type of the request.
     pub name: &'a str,
     /// The tool, if it is one.
     pub tool: Option<&'a Tool>,
-    /// What its provider's names begin with.
+    /// The prefix of the provider's names.
     prefix: Option<&'a str>,
-    /// Prefixes of other providers which the shown name begins with too.
+    /// Prefixes of other providers that the shown name begins with, too.
     rivals: &'a [String],
-    /// The name that it would have if no other provider had it.
+    /// The name that it would have if no other provider had that name.
     natural: Option<&'a str>,
 }
 
 impl<'a> What<'a> {
-    /// A tool, which is shown under its own name.
+    /// A tool under its shown name.
     pub fn tool(upstream: &'a str, own: &'a str, tool: &'a Tool) -> Self {
         Self { tool: Some(tool), ..Self::named(Kind::Tool, upstream, own, &tool.name) }
     }
@@ -108,27 +108,27 @@ impl<'a> What<'a> {
         Self { kind, upstream, own, name, tool: None, prefix: None, rivals: &[], natural: None }
     }
 
-    /// The same thing among all providers: what the names of its own begin with, and prefixes of others which its shown name
-    /// begins with too.
+    /// The same thing among all providers: with the prefix of its provider, and the prefixes of other providers that
+    /// its shown name begins with, too.
     pub fn among(self, prefix: Option<&'a str>, rivals: &'a [String]) -> Self {
         Self { prefix, rivals, ..self }
     }
 
-    /// The same thing, which would have this name if no other provider had it.
+    /// The same thing, which would have this name if no other provider had that name.
     pub fn instead_of(self, natural: Option<&'a str>) -> Self {
         Self { natural, ..self }
     }
 
-    /// Whether something restrictive is about it, also by the name that it would have without a conflict. Otherwise a
-    /// provider that is added could lift a restriction: its prefix changes the shown names of others.
+    /// Whether a restriction applies to it, also by the name that it would have without a conflict. Otherwise adding a
+    /// provider could lift a restriction, because its prefix changes the shown names of other providers.
     pub(super) fn is_within(&self, fits: impl Fn(&Self) -> bool) -> bool {
         fits(self) || self.natural.is_some_and(|name| fits(&Self { name, rivals: &[], natural: None, ..*self }))
     }
 
-    /// Whether a pattern of shown names means it.
+    /// Whether a pattern of shown names matches it.
     ///
-    /// What a pattern begins with may be the prefix of a provider (`a__*`). Then the pattern is about that provider alone,
-    /// of several the one with the longest prefix, also if names of others fit it (`a__b__x` of `a__b`).
+    /// A pattern may begin with the prefix of a provider (`a__*`). Then it applies to that provider alone, even if
+    /// names of other providers match (`a__b__x` of `a__b`). If several prefixes match, the longest one counts.
     pub(super) fn is_meant_by(&self, pattern: &Pattern) -> bool {
         if !pattern.fits(self.name) {
             return false;
@@ -138,12 +138,12 @@ impl<'a> What<'a> {
         rival.is_none_or(|rival| self.prefix.and_then(claims).is_some_and(|own| own > rival))
     }
 
-    /// Whether whoever has it says that it changes nothing.
+    /// Whether the provider declares that it changes nothing.
     pub fn is_read_only(&self) -> bool {
         self.hint("readOnlyHint") == Some(true)
     }
 
-    /// Whether it may destroy something. As in MCP, that is so unless whoever has it says otherwise.
+    /// Whether it may destroy something. As in MCP, the default is yes, unless the provider declares otherwise.
     pub fn is_destructive(&self) -> bool {
         !self.is_read_only() && self.hint("destructiveHint") != Some(false)
     }
@@ -159,19 +159,19 @@ impl<'a> What<'a> {
     }
 }
 
-/// Which callers a rule is about.
+/// The callers that a rule applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Callers {
-    /// Whose principal or client name fits: `ci-*`.
+    /// Callers whose principal or client name matches: `ci-*`.
     Called(Pattern),
-    /// Whose principal fits: `principal:alice`.
+    /// Callers whose principal matches: `principal:alice`.
     Principal(Pattern),
-    /// Whose client name fits: `client:cursor*`.
+    /// Callers whose client name matches: `client:cursor*`.
     Client(Pattern),
 }
 
 impl Callers {
-    /// As it is written in the configuration.
+    /// Parses the form used in the configuration.
     pub fn parse(text: &str) -> Self {
         let pattern = |text: &str| Pattern(text.to_owned());
         match text.split_once(':') {
@@ -181,7 +181,7 @@ impl Callers {
         }
     }
 
-    /// Whether somebody is meant.
+    /// Whether a caller matches.
     pub fn fits(&self, who: &Who<'_>) -> bool {
         let principal = |pattern: &Pattern| who.principal.is_some_and(|principal| pattern.fits(principal));
         match self {
@@ -192,14 +192,14 @@ impl Callers {
     }
 }
 
-/// Which tools a rule is about.
+/// The tools that a rule applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tools {
-    /// Whose shown name fits: `git__*`.
+    /// Tools whose shown name matches: `git__*`.
     Called(Pattern),
-    /// Those that say that they change nothing: `@readonly`.
+    /// Tools that declare that they change nothing: `@readonly`.
     ReadOnly,
-    /// Those that may destroy something: `@destructive`.
+    /// Tools that may destroy something: `@destructive`.
     Destructive,
 }
 
@@ -216,7 +216,7 @@ impl fmt::Display for UnknownClass {
 impl std::error::Error for UnknownClass {}
 
 impl Tools {
-    /// As it is written in the configuration.
+    /// Parses the form used in the configuration.
     pub fn parse(text: &str) -> Result<Self, UnknownClass> {
         match text {
             "@readonly" => Ok(Self::ReadOnly),
@@ -226,7 +226,7 @@ impl Tools {
         }
     }
 
-    /// Whether a tool is meant.
+    /// Whether a tool matches.
     pub fn fits(&self, what: &What<'_>) -> bool {
         match self {
             Self::Called(pattern) => what.is_meant_by(pattern),
@@ -236,14 +236,14 @@ impl Tools {
     }
 }
 
-/// What a rule or a limit is about. Without any list of things: everything.
+/// The things that a rule or a limit applies to. If all lists of things are empty, it applies to everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subjects {
-    /// The providers that it is about; all if empty.
+    /// The providers that it applies to; all if empty.
     pub upstreams: Vec<Pattern>,
     /// Tools, by shown name or class.
     pub tools: Vec<Tools>,
-    /// Resources, by shown URI. Also about templates, which are as good as the URIs that follow them.
+    /// Resources, by shown URI. A template is treated like the URIs that match it.
     pub resources: Vec<Pattern>,
     /// Prompts, by shown name.
     pub prompts: Vec<Pattern>,
@@ -252,7 +252,7 @@ pub struct Subjects {
 }
 
 impl Subjects {
-    /// Whether something is meant.
+    /// Whether a thing matches.
     pub fn fit(&self, what: &What<'_>) -> bool {
         any_fits(&self.upstreams, |pattern| pattern.fits(what.upstream))
             && (self.is_about_all_kinds()
@@ -274,15 +274,15 @@ impl Subjects {
 /// Scopes that a principal needs for certain things.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NeededScopes {
-    /// Names of tools and prompts, URIs, names of capabilities and of their requests. What a provider has beside tools and
-    /// prompts goes by `PREFIX__NAME` too.
+    /// Matches names of tools and prompts, URIs, and names of capabilities and of their requests. Resources and
+    /// capabilities also match by `PREFIX__NAME`.
     pub pattern: Pattern,
     /// The scopes.
     pub scopes: Vec<String>,
 }
 
 impl NeededScopes {
-    /// The scopes that something needs.
+    /// The scopes that a thing needs.
     pub(super) fn of<'n>(all: &'n [Self], what: &What<'_>) -> BTreeSet<&'n str> {
         let needed = all.iter().filter(|one| what.is_within(|what| one.fits(what))).flat_map(|one| &one.scopes);
         needed.map(String::as_str).collect()
@@ -299,7 +299,7 @@ impl NeededScopes {
     }
 }
 
-/// Whether one of them fits, or there are none, which means everything.
+/// Whether one of the patterns matches. An empty list matches everything.
 pub(super) fn any_fits<P>(patterns: &[P], fits: impl FnMut(&P) -> bool) -> bool {
     patterns.is_empty() || patterns.iter().any(fits)
 }

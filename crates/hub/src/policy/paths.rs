@@ -1,15 +1,15 @@
-//! What a server may make of a text that names a file: the path as it is written, the path of a `file:` URL, and either of
-//! them with its escapes undone. A rule that lets a path pass must hold for all of them, because nobody here knows which
-//! of them the server takes.
+//! The paths that a server may derive from a text: the path as written, the path of a `file:` URL, and both with
+//! percent escapes decoded. A rule that allows a path must hold for all of them, because the hub does not know which
+//! one the server uses.
 
-/// How often escapes within escapes are undone; what goes deeper is meant to deceive.
+/// How many levels of nested escapes are decoded. Deeper nesting is treated as an attempt to deceive.
 const ROUNDS: usize = 4;
 
-/// All paths that a text may stand for; none if there is something in it that no honest path has.
+/// All paths that a text may refer to; empty if it contains something that no honest path contains.
 pub(super) fn readings(text: &str) -> Vec<String> {
     let mut readings = match after_scheme(text) {
         None => vec![text.to_owned()],
-        // Somebody who does not know of queries and fragments takes them for a part of the path.
+        // A server that does not know queries and fragments treats them as a part of the path.
         Some(url) => match path_of(url) {
             Some(path) => vec![path.to_owned(), path.split(['?', '#']).next().unwrap_or_default().to_owned()],
             None => return Vec::new(),
@@ -18,7 +18,7 @@ pub(super) fn readings(text: &str) -> Vec<String> {
     let mut newest = 0;
     for round in 0.. {
         let undone: Option<Vec<_>> = readings[newest..].iter().map(|path| unescaped(path)).collect();
-        // An escape that stands for no character.
+        // An escape that is not valid text.
         let Some(undone) = undone else { return Vec::new() };
         let undone: Vec<_> = undone.into_iter().flatten().collect();
         if undone.is_empty() {
@@ -33,14 +33,14 @@ pub(super) fn readings(text: &str) -> Vec<String> {
     if readings.iter().any(|path| path.contains('\0')) { Vec::new() } else { readings }
 }
 
-/// What follows `file:`, in whichever letters that is written.
+/// The rest after `file:`, in upper or lower case.
 fn after_scheme(text: &str) -> Option<&str> {
     let text = text.trim_start();
     let (scheme, rest) = text.split_at_checked(5)?;
     scheme.eq_ignore_ascii_case("file:").then_some(rest)
 }
 
-/// The path of a `file:` URL; none if it is on another machine.
+/// The path of a `file:` URL; `None` if it is on another machine.
 fn path_of(url: &str) -> Option<&str> {
     match url.strip_prefix("//") {
         None => Some(url),
@@ -51,7 +51,7 @@ fn path_of(url: &str) -> Option<&str> {
     }
 }
 
-/// The path with its percent escapes undone once: `Some(None)` if it has none, `None` if they do not stand for text.
+/// The path with its percent escapes decoded once: `Some(None)` if it has none, `None` if they are not valid text.
 fn unescaped(path: &str) -> Option<Option<String>> {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_read_in_every_way_that_somebody_may_read_it() {
+    fn a_text_has_every_reading_that_a_server_may_use() {
         for (text, all) in [
             ("/a", vec!["/a"]),
             ("100%", vec!["100%"]),

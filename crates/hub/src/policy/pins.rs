@@ -1,7 +1,7 @@
-//! Pinned definitions: a tool or prompt that was approved must stay what it was, and so must the server's instructions.
+//! Pinned definitions: an approved tool or prompt must not change, and neither must the server's instructions.
 //!
-//! What a model is told about a tool decides what it does with it, so a server that changes a definition unnoticed changes
-//! the tool (a "rug pull"). Every definition is pinned as a whole when it is first seen.
+//! A model decides by the definition what to do with a tool. A server that silently changes a definition therefore
+//! changes the tool (a "rug pull"). Every definition is pinned as a whole when it is first seen.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -16,20 +16,20 @@ use super::arguments;
 use super::parties::{Kind, What};
 use crate::provider::Listed;
 
-/// What is done about a definition that changed.
+/// The reaction to a changed definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PinMode {
     /// Nothing is pinned.
     #[default]
     Off,
-    /// It is logged and counted.
+    /// The change is logged and counted.
     Warn,
-    /// What changed can neither be seen nor used until a user approves it.
+    /// A changed definition can neither be seen nor used until a user approves it.
     Stop,
 }
 
-/// What can be pinned.
+/// The kinds of definitions that can be pinned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pinned {
@@ -37,7 +37,7 @@ pub enum Pinned {
     Tool,
     /// A prompt.
     Prompt,
-    /// What a server says about how it is to be used.
+    /// The instructions of a server.
     Instructions,
 }
 
@@ -51,44 +51,44 @@ impl fmt::Display for Pinned {
     }
 }
 
-/// A definition as it is pinned.
+/// A definition in the form in which it is pinned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
-    /// What it defines.
+    /// The kind of definition.
     pub kind: Pinned,
     /// The provider that has it.
     pub upstream: String,
-    /// What the provider calls it. Instructions have no name.
+    /// The provider's own name for it. Instructions have no name.
     pub own: String,
-    /// What it is shown as, where that is known.
+    /// The shown name, if it is known.
     pub shown: Option<String>,
-    /// Everything that it says, as JSON: the same text for the same definition however it is written.
+    /// The whole definition as canonical JSON: equal definitions have equal text, regardless of formatting.
     pub text: String,
-    /// The part of it that versions up to 0.1 pinned, where they pinned it.
+    /// The part of it that versions up to 0.1 pinned, if they pinned it.
     pub narrow: Option<String>,
 }
 
-/// How a definition compares to what was pinned.
+/// The result of comparing a definition with its pin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
-    /// It is what it was, or is seen for the first time and pinned now.
+    /// It is unchanged, or it is new and pinned now.
     Pinned,
-    /// It is not what it was.
+    /// It has changed.
     Changed {
-        /// What it is to be called when it is approved.
+        /// The name under which a user approves it.
         name: String,
-        /// When it was pinned, for people.
+        /// When it was pinned, in readable form.
         since: String,
     },
 }
 
-/// Keeps what was pinned. The binary implements it with a file and a hash.
+/// Stores the pins. The binary implements it with a file and a hash.
 pub trait Pinboard: fmt::Debug + Send + Sync {
-    /// Compares definitions with what was pinned, and pins those that are new; the answers are in the same order.
+    /// Compares definitions with the pins, and pins new ones. The results are in the same order.
     fn look(&self, seen: &[Definition]) -> Vec<Standing>;
 }
 
-/// Definitions that are stopped because they changed, and why.
+/// Definitions that are stopped because they changed, each with the reason.
 #[derive(Debug, Clone, Default)]
 pub struct Stopped {
     tools: ByUpstream,
@@ -114,7 +114,7 @@ impl Stopped {
         self.tools.is_empty() && self.prompts.is_empty() && self.instructions.is_empty()
     }
 
-    /// Why something is stopped, if it is.
+    /// The reason why something is stopped, if it is.
     pub(crate) fn why(&self, what: &What<'_>) -> Option<&str> {
         match what.kind {
             Kind::Tool => self.why_tool(what.upstream, what.own),
@@ -123,24 +123,24 @@ impl Stopped {
         }
     }
 
-    /// Why a tool is stopped, if it is.
+    /// The reason why a tool is stopped, if it is.
     pub fn why_tool(&self, upstream: &str, own: &str) -> Option<&str> {
         self.tools.get(upstream)?.get(own).map(String::as_str)
     }
 
-    /// Why a prompt is stopped, if it is.
+    /// The reason why a prompt is stopped, if it is.
     pub fn why_prompt(&self, upstream: &str, own: &str) -> Option<&str> {
         self.prompts.get(upstream)?.get(own).map(String::as_str)
     }
 
-    /// Whether the instructions of an upstream are not to be passed on.
+    /// Whether the instructions of an upstream are withheld.
     pub fn withholds_instructions(&self, upstream: &str) -> bool {
         self.instructions.contains_key(upstream)
     }
 }
 
 impl Definition {
-    /// The definitions of everything that an upstream says of itself, under its own names.
+    /// All definitions that an upstream sends, under its own names.
     pub fn all(upstream: &str, listed: &Listed, instructions: Option<&str>) -> Vec<Self> {
         let tools = listed.tools.iter().map(|tool| Self::of_tool(upstream, &tool.name, tool));
         let prompts = listed.prompts.iter().map(|prompt| Self::of_prompt(upstream, &prompt.name, prompt));
@@ -191,7 +191,7 @@ impl Definition {
         Self::new(Pinned::Prompt, upstream, own, &whole(known, &prompt.extra))
     }
 
-    /// What an upstream says about how it is to be used, if it says anything.
+    /// The instructions of an upstream, if it has any.
     pub(crate) fn of_instructions(upstream: &str, instructions: Option<&str>) -> Option<Self> {
         Some(Self::new(Pinned::Instructions, upstream, "", &Value::from(instructions?)))
     }
@@ -202,8 +202,8 @@ impl Definition {
     }
 }
 
-/// A definition of members that the neutral model knows and of others. If it has a member more than once, the further ones
-/// follow in a list, so that no definition without such members has the same text.
+/// A definition made of the members that the neutral model knows and of other members. If a member occurs several
+/// times, the repetitions follow in a list. So no definition without repetitions has the same text.
 fn whole<const N: usize>(known: [(&str, Value); N], extra: &[(String, Box<RawValue>)]) -> Value {
     let mut members: Map<_, _> = known.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
     let mut further = Vec::new();
@@ -219,12 +219,12 @@ fn whole<const N: usize>(known: [(&str, Value); N], extra: &[(String, Box<RawVal
     }
 }
 
-/// What two readers could read differently counts as it is written.
+/// JSON that two parsers could read differently counts as raw text.
 fn read(raw: &RawValue) -> Value {
     arguments::read(raw.get()).unwrap_or_else(|_| raw.get().into())
 }
 
-/// JSON with its members in the order of their names, so that their order does not count.
+/// JSON with members sorted by name, so that their order does not count.
 fn sorted(value: &Value) -> String {
     match value {
         Value::Object(members) => {
@@ -238,7 +238,7 @@ fn sorted(value: &Value) -> String {
     }
 }
 
-/// The same as versions up to 0.1 wrote it: with a comma behind each member.
+/// The form that versions up to 0.1 wrote: with a comma after each member.
 fn formerly_sorted(value: &Value) -> String {
     match value {
         Value::Object(members) => {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_is_everything_that_is_said_however_it_is_written() {
+    fn a_definition_is_everything_regardless_of_formatting() {
         let text = |tool: &Tool| Definition::of_tool("u", "t", tool).text;
         let plain = text(&tool(r#"{"type":"object","properties":{"a":{},"b":{}}}"#));
         assert_eq!(plain, text(&tool(r#"{ "properties": {"b":{}, "a":{}}, "type": "object" }"#)));
@@ -287,12 +287,16 @@ mod tests {
         ] {
             assert_ne!(plain, text(&changed), "{changed:?}");
         }
-        assert_eq!(plain, text(&Tool { name: "shown".to_owned(), ..same }), "the name that it is shown under is ours");
+        assert_eq!(
+            plain,
+            text(&Tool { name: "shown".to_owned(), ..same }),
+            "the shown name is not part of the definition"
+        );
     }
 
-    /// With a name of its own for each time, which grows with their number, this takes hours.
+    /// This takes hours if each repetition gets its own name, because those names grow with the number of repetitions.
     #[test]
-    fn a_member_that_is_there_many_times_counts_each_time() {
+    fn every_repetition_of_a_member_counts() {
         let text = |values: &[&str]| {
             let extra = values.iter().map(|value| ("x".to_owned(), json::raw((*value).to_owned()))).collect();
             Definition::of_tool("u", "t", &Tool { extra, ..tool("{}") }).text
@@ -335,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_older_versions_pinned_is_still_known() {
+    fn pins_of_older_versions_are_still_known() {
         let tool = tool(r#"{"b":1,"a":2}"#).with("_meta", &json!({"x": 1})).with("annotations", &json!({"c": 1}));
         let narrow = Definition::of_tool("u", "t", &tool).narrow.unwrap();
         assert_eq!(narrow, r#"[null,"d",{"a":2,"b":1,},null,{"c":1,},]"#);

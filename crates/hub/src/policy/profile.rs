@@ -1,39 +1,39 @@
-//! Profiles: what certain callers get to see, and under which names.
+//! Profiles: what certain callers see, and under which names.
 
 use std::collections::BTreeMap;
 
 use super::parties::{Callers, What, Who, any_fits};
 use crate::naming::Pattern;
 
-/// What certain callers get to see. What they do not see does not exist for them.
+/// Restricts what certain callers see. Anything else does not exist for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Profile {
     /// Its name.
     pub name: String,
-    /// Whom it is about; everybody if empty.
+    /// The callers that it applies to; all if empty.
     pub who: Vec<Callers>,
-    /// The upstreams that are seen; all if empty.
+    /// The visible upstreams; all if empty.
     pub upstreams: Vec<Pattern>,
-    /// The tools that are seen, by shown name; all if empty.
+    /// The visible tools, by shown name; all if empty.
     pub only: Vec<Pattern>,
-    /// Tools that are not seen.
+    /// Hidden tools.
     pub hidden: Vec<Pattern>,
-    /// Shown names that are shown as something else.
+    /// Shown names that are replaced.
     pub renamed: BTreeMap<String, String>,
 }
 
 impl Profile {
-    /// Whether it is about somebody.
+    /// Whether it applies to a caller.
     pub fn fits(&self, who: &Who<'_>) -> bool {
         any_fits(&self.who, |callers| callers.fits(who))
     }
 
-    /// Whether what an upstream has is seen.
+    /// Whether an upstream is visible.
     pub fn shows_upstream(&self, upstream: &str) -> bool {
         any_fits(&self.upstreams, |pattern| pattern.fits(upstream))
     }
 
-    /// The name under which a tool is seen; `None` if it is not.
+    /// The name under which a tool is visible, or `None` if it is not.
     pub fn shown(&self, what: &What<'_>) -> Option<String> {
         let seen = self.shows_upstream(what.upstream)
             && any_fits(&self.only, |pattern| what.is_meant_by(pattern))

@@ -192,7 +192,7 @@ async fn a_read_of_what_is_not_listed_is_written_down_with_who_answered_and_what
     assert_eq!(book.told(), expected);
 }
 
-/// What is told of changes, and how many subscriptions may not hear of each.
+/// The notices of changes, and how many subscriptions may not receive each.
 fn told(changes: &mut tokio::sync::broadcast::Receiver<Notice>) -> Vec<(String, usize)> {
     let mut told = Vec::new();
     while let Ok(notice) = changes.try_recv() {

@@ -1,4 +1,4 @@
-//! One rule: whom and what it is about, under which condition, and what follows.
+//! One rule: the callers and things that it applies to, its conditions, and its effect.
 
 use std::fmt;
 
@@ -12,23 +12,23 @@ use crate::schema::{Check, TOO_COSTLY, Verdict};
 /// One rule. Of an ordered list of them, the first that matches a call decides.
 #[derive(Debug)]
 pub struct Rule {
-    /// What it is called when it is named as the cause of something.
+    /// The name that identifies the rule in messages and records.
     pub name: String,
-    /// Whom it is about; everybody if empty.
+    /// The callers that it applies to; all if empty.
     pub who: Vec<Callers>,
-    /// What it is about.
+    /// The things that it applies to.
     pub about: Subjects,
-    /// What must hold for the arguments.
+    /// A condition on the arguments.
     pub when: Option<Expression>,
-    /// A JSON Schema that must hold for the arguments.
+    /// A JSON Schema that the arguments must match.
     pub schema: Option<ArgumentSchema>,
-    /// What follows if all of that is so.
+    /// The effect if all of that matches.
     pub effect: Effect,
-    /// Why, for those who hear of it.
+    /// The reason, for the person or client that sees the effect.
     pub reason: String,
 }
 
-/// What follows from a rule that matches.
+/// The effect of a matching rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
@@ -36,7 +36,7 @@ pub enum Effect {
     Allow,
     /// The call is refused.
     Deny,
-    /// The person at the other end is asked first.
+    /// The person at the client is asked first.
     Ask,
 }
 
@@ -50,26 +50,26 @@ impl fmt::Display for Effect {
     }
 }
 
-/// Whether a rule matches a call, and why not.
+/// Whether a rule matches a call, and if not, why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "match", rename_all = "snake_case")]
 pub enum Match {
     /// It does.
     Matches,
-    /// It is about other callers.
+    /// It applies to other callers.
     OtherCallers,
-    /// It is about other tools, or about other things than tools.
+    /// It applies to other tools, or to other kinds of things.
     OtherTools,
     /// Its condition does not hold.
     ConditionDoesNotHold {
         /// The condition, as it was written.
         condition: String,
     },
-    /// Its schema does not hold.
+    /// The arguments do not match its schema.
     SchemaDoesNotHold,
-    /// The arguments cannot be read for certain, so that nobody knows.
+    /// The arguments are ambiguous, so the condition cannot be checked.
     Unreadable {
-        /// Why.
+        /// The problem.
         problem: String,
     },
 }
@@ -88,7 +88,7 @@ impl fmt::Display for Match {
 }
 
 impl Rule {
-    /// A rule about everybody and everything.
+    /// A rule that applies to all callers and things.
     pub fn new(name: impl Into<String>, effect: Effect) -> Self {
         Self {
             name: name.into(),
@@ -106,7 +106,7 @@ impl Rule {
         self.when.is_some() || self.schema.is_some()
     }
 
-    /// Whether it is about this caller and this tool, whatever the arguments.
+    /// Whether it applies to this caller and this thing, regardless of the arguments.
     pub(super) fn concerns(&self, who: &Who<'_>, what: &What<'_>) -> Match {
         let is_about_it = match self.effect {
             Effect::Allow => self.about.fit(what),
@@ -141,12 +141,12 @@ impl Rule {
     }
 }
 
-/// A JSON Schema that arguments may be held to.
+/// A JSON Schema for arguments.
 #[derive(Debug)]
 pub struct ArgumentSchema(Check);
 
 impl ArgumentSchema {
-    /// A schema, or why it cannot be used.
+    /// Compiles a schema, or returns the reason why it cannot be used.
     pub fn parse(schema: &Value) -> Result<Self, String> {
         Check::compile(&schema.to_string()).map(Self)
     }

@@ -1,4 +1,4 @@
-//! What one caller gets to see of all that there is.
+//! The part of the lists that one caller sees.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,22 +10,22 @@ use super::parties::{Kind, What, Who};
 use crate::naming::BETWEEN;
 use crate::routes::{Mount, Routes, Target};
 
-/// Views that are kept. Callers share a view unless the policy names them differently.
+/// Maximum number of views that are kept. Callers share a view unless the policy treats them differently.
 const KEPT: usize = 64;
 
-/// What one caller gets to see.
+/// The lists that one caller sees.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) tools: Arc<[Tool]>,
-    /// The names that exist for the caller, and the place of each tool in the routes. Those that are denied exist, so
-    /// that whoever calls them hears why not.
+    /// The names that exist for the caller, and the index of each tool in the routes. Denied tools exist, so that a
+    /// caller that calls one learns the reason.
     by_name: HashMap<String, usize>,
     pub(crate) resources: Arc<[Resource]>,
     pub(crate) templates: Arc<[Template]>,
     pub(crate) prompts: Arc<[Prompt]>,
-    /// Whether what a mount has is seen as far as the profile says, by its place.
+    /// Whether the profile shows a mount, by index.
     mounts: Vec<bool>,
-    /// Whether anything of a mount is seen, by its place.
+    /// Whether anything of a mount is visible, by index.
     sees: Vec<bool>,
 }
 
@@ -39,7 +39,7 @@ impl View {
             let Some(name) = profile.map_or_else(|| Some(tool.name.clone()), |profile| profile.shown(&what)) else {
                 continue;
             };
-            // Two of one name: the first counts, as everywhere.
+            // If two have the same name, the first counts, as everywhere.
             if by_name.contains_key(&name) {
                 continue;
             }
@@ -51,7 +51,7 @@ impl View {
         }
         let mut sees = vec![false; routes.mounts.len()];
         places.iter().for_each(|(index, _)| sees[routes.route_of(*index).mount] = true);
-        // A list that is whole is shared with the routes: a copy of it would cost memory for each view.
+        // A complete list is shared with the routes: a copy would cost memory for each view.
         let is_whole = places.len() == routes.tools.len()
             && places.iter().zip(&*routes.tools).all(|((_, name), tool)| *name == tool.name);
         let tools = if is_whole {
@@ -91,24 +91,24 @@ impl View {
         Self { tools, by_name, resources, templates, prompts, mounts, sees }
     }
 
-    /// Whether the caller gets to see anything of a mount.
+    /// Whether the caller sees anything of a mount.
     pub(crate) fn sees(&self, mount: usize) -> bool {
         self.sees.get(mount).copied().unwrap_or_default()
     }
 
-    /// The place in the routes of the tool that the caller knows by this name.
+    /// The index in the routes of the tool that the caller knows by this name.
     pub(crate) fn tool(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
 
-    /// Whether what a mount has is seen.
+    /// Whether a mount is visible.
     pub(crate) fn shows(&self, mount: usize) -> bool {
         self.mounts.get(mount).copied().unwrap_or_default()
     }
 }
 
-/// Whether a caller may reach something of a mount that is in no list: a capability, or anything of a provider that lists
-/// nothing, for example because it was not started yet.
+/// Whether a caller may reach something of a mount that is in no list: a capability, or anything of a provider that
+/// lists nothing, for example because it was not started yet.
 fn sees_beyond_lists(policy: &Policy, who: &Who<'_>, routes: &Routes, mount: usize) -> bool {
     let Mount { provider, naming } = &routes.mounts[mount];
     let (upstream, prefix) = (routes.upstream(mount), naming.prefix.as_deref());
@@ -118,7 +118,7 @@ fn sees_beyond_lists(policy: &Policy, who: &Who<'_>, routes: &Routes, mount: usi
     if provider.capabilities().iter().any(|capability| is_open(Kind::Capability, capability, capability)) {
         return true;
     }
-    // Rules about all names of the provider mean those that are not known yet.
+    // Rules for all names of the provider also cover names that are not known yet.
     let any_name = prefix.map(|prefix| format!("{prefix}{BETWEEN}")).unwrap_or_default();
     !routes.lists_anything_of(mount)
         && Kind::ALL.into_iter().any(|kind| match kind {
@@ -127,8 +127,8 @@ fn sees_beyond_lists(policy: &Policy, who: &Who<'_>, routes: &Routes, mount: usi
         })
 }
 
-/// What decides on the view of a caller: the index of its profile, and the indices of those rules that name it. Names of
-/// clients are no part of it, because a caller can choose as many as it likes.
+/// The inputs that decide the view of a caller: the index of its profile, and the indices of the rules that match it.
+/// Client names are not included, because a caller can choose any number of them.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Standpoint {
     profile: Option<usize>,
@@ -146,14 +146,14 @@ impl Standpoint {
     }
 }
 
-/// The views of all callers on the same routes, made when they are first needed.
+/// The views of all callers on the same routes, built on demand.
 #[derive(Debug, Default)]
 pub(crate) struct Views {
     made: Mutex<HashMap<Standpoint, Arc<View>>>,
 }
 
 impl Views {
-    /// What a caller gets to see.
+    /// The view of a caller.
     pub(super) fn of(&self, policy: &Policy, who: &Who<'_>, routes: &Routes) -> Arc<View> {
         let standpoint = Standpoint::of(policy, who);
         if let Some(view) = self.lock().get(&standpoint) {
@@ -168,7 +168,7 @@ impl Views {
         view
     }
 
-    /// How many views are kept.
+    /// Number of views that are kept.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.lock().len()

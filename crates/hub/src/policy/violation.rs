@@ -1,4 +1,4 @@
-//! Violations: who broke which rule of what was negotiated, how often, and what is done about it.
+//! Violations: which peer broke which rule of the negotiated protocol, how often, and the reaction.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-/// How much of an offending line is shown.
+/// Maximum number of bytes of an offending line that are shown.
 const SHOWN: usize = 200;
 
-/// Offenders that are counted by name. Peers name themselves, so there may be any number of them.
+/// Maximum number of offenders that are counted by name. Peers choose their names, so there may be any number of them.
 const COUNTED: usize = 1024;
 
 /// What is done about a violation. In every case it is counted and logged.
@@ -25,13 +25,13 @@ pub enum Handling {
     Enforce,
 }
 
-/// Who broke a rule.
+/// The peer that broke a rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(tag = "side", content = "name", rename_all = "lowercase")]
 pub enum Offender {
-    /// A downstream, by the name that it gives itself.
+    /// A downstream, by its declared name.
     Client(String),
-    /// An upstream, by the name that we give it.
+    /// An upstream, by its configured name.
     Server(String),
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Offender {
 /// One violation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Who it was.
+    /// The peer.
     pub who: Offender,
     /// The rule's name.
     pub rule: &'static str,
@@ -80,7 +80,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A line as it can be shown: at most 200 bytes of it.
+/// A printable form of a line, at most 200 bytes of it.
 fn shown(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
     let mut shown = String::new();
@@ -90,7 +90,7 @@ fn shown(line: &[u8]) -> String {
     if line.len() > SHOWN { shown + "…" } else { shown }
 }
 
-/// Counts violations and says what is done about them.
+/// Counts violations and decides on the reaction.
 #[derive(Debug, Default)]
 pub struct Violations {
     handling: Mutex<Handling>,
@@ -98,23 +98,23 @@ pub struct Violations {
 }
 
 impl Violations {
-    /// Which rules somebody broke, and how often.
+    /// The rules that a peer broke, and how often.
     pub fn of(&self, who: &Offender) -> Vec<(&'static str, u64)> {
         let counts = self.counts();
         counts.into_iter().filter(|(offender, ..)| offender == who).map(|(_, rule, count)| (rule, count)).collect()
     }
 
-    /// Handles them so.
+    /// Handles violations in this mode.
     pub fn new(handling: Handling) -> Self {
         Self { handling: Mutex::new(handling), counts: Mutex::default() }
     }
 
-    /// Handles them so from now on.
+    /// Handles violations in this mode from now on.
     pub fn handle(&self, handling: Handling) {
         *self.handling.lock().unwrap_or_else(PoisonError::into_inner) = handling;
     }
 
-    /// Counts a violation, and logs it: the first, and then ever fewer of its kind. Returns what is to be done.
+    /// Counts a violation, and logs it: the first of its kind, and then ever fewer. Returns the reaction.
     pub fn note(&self, violation: &Violation) -> Handling {
         let count = {
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -141,12 +141,12 @@ impl Violations {
         handling
     }
 
-    /// What is done about them.
+    /// The reaction to violations.
     pub fn handling(&self) -> Handling {
         *self.handling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who broke which rule how often.
+    /// The number of violations by peer and rule.
     pub fn counts(&self) -> Vec<(Offender, &'static str, u64)> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.iter().map(|((who, rule), count)| (who.clone(), *rule, *count)).collect()

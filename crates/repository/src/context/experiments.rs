@@ -1,4 +1,4 @@
-//! `fetch_experiment_context` and `fetch_insight_context`: what earlier simulations left in `experiments`.
+//! `fetch_experiment_context` and `fetch_insight_context`: the results of earlier simulations in `experiments`.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -77,7 +77,7 @@ pub struct Metrics {
     pub avg_duration_seconds: Option<f64>,
 }
 
-/// Shows earlier simulations and how new ones are set up.
+/// Returns earlier simulations and the configuration of new ones.
 pub fn fetch_experiment_context(
     input: &LimitedInput,
     setting: &Setting<'_>,
@@ -117,7 +117,7 @@ pub fn fetch_experiment_context(
     })
 }
 
-/// Shows what simulations found.
+/// Returns the findings of simulations.
 pub fn fetch_insight_context(input: &LimitedInput, setting: &Setting<'_>) -> Result<InsightContext, RepositoryError> {
     let root = Root::existing(setting.places, input.root.as_deref())?;
     let folders = folders(&root);
@@ -172,7 +172,7 @@ impl Metrics {
     }
 }
 
-/// The folders of `experiments`, the newest first; among equals, by name.
+/// The folders of `experiments`, newest first; then by name.
 fn folders(root: &Root) -> Option<Vec<String>> {
     let entries = std::fs::read_dir(root.inside("experiments").ok()?).ok()?;
     let folder = |path: PathBuf| {

@@ -1,4 +1,4 @@
-//! `fetch_base_input_context`: what there is to make inputs for simulations from.
+//! `fetch_base_input_context`: material for the inputs of simulations.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::root::Root;
 use crate::walk::use_plain_ignore_files;
 use crate::{RepositoryError, Setting, text};
 
-/// How many things are shown where nothing else is asked for.
+/// The default number of items.
 const USUAL: usize = 5;
 
 /// The input of the tools that show some of what there is.
@@ -67,7 +67,7 @@ pub struct Preview {
     pub preview: String,
 }
 
-/// Shows what there is to make inputs from.
+/// Returns material for the inputs of simulations.
 pub fn fetch_base_input_context(
     input: &LimitedInput,
     setting: &Setting<'_>,
@@ -93,7 +93,7 @@ pub fn fetch_base_input_context(
     })
 }
 
-/// A file inside the root with its beginning, if it can be read and holds no secrets.
+/// The beginning of a file inside the root, if it can be read and holds no secrets.
 pub(super) fn shown(root: &Root, path: &str, most: usize) -> Option<Preview> {
     let bytes = root.secrets().read(&root.inside(path).ok()?, LARGEST).ok()?;
     Some(Preview { path: path.to_owned(), preview: preview(&text::decode(&bytes), most) })

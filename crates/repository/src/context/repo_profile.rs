@@ -11,9 +11,9 @@ use crate::root::Root;
 use crate::survey::Survey;
 use crate::{RepositoryError, Setting, Stage, text};
 
-/// How many Python files are looked at for uses of the SDK.
+/// Maximum number of Python files that are searched for uses of the SDK.
 const MOST_FILES: usize = 2000;
-/// How much of each.
+/// Maximum number of characters that are searched in each file.
 const MOST_LETTERS: usize = 200_000;
 
 /// The input of `collect_repo_profile`.
@@ -204,7 +204,7 @@ fn agent_signals(survey: &Survey, errors: &mut Vec<ScanError>) -> Vec<AgentSigna
     signals
 }
 
-/// By the path below the root: folders above it say nothing about the file.
+/// Decides by the path below the root: folders above it do not describe the file.
 fn agent_type(path: &str) -> &'static str {
     let path = path.to_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| path.contains(word));

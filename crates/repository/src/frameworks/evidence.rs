@@ -1,4 +1,4 @@
-//! What proves a framework in one project, and how sure that makes us.
+//! The evidence for a framework in one project, and the confidence that it adds up to.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +13,13 @@ use crate::text;
 /// How many pieces of evidence and anchors an answer shows for one framework of a project.
 const MOST_SHOWN: usize = 8;
 
-/// What a project says about any framework, gathered once.
+/// The evidence of a project for any framework, gathered once.
 pub(super) struct Ground<'s> {
     survey: &'s Survey,
     project: &'s Project,
     manifests: Vec<&'s FileFacts>,
     sources: Vec<&'s FileFacts>,
-    /// Files that frameworks have by convention, with the rule.
+    /// Conventional files of frameworks, with the rule that matches.
     conventions: Vec<(&'s FileFacts, RuleId)>,
 }
 
@@ -47,7 +47,7 @@ impl<'s> Ground<'s> {
     }
 }
 
-/// What a project says about one framework.
+/// The evidence of a project for one framework.
 pub(super) struct Case<'s> {
     pub(super) known: &'static Known,
     survey: &'s Survey,
@@ -88,12 +88,12 @@ impl<'s> Case<'s> {
         case
     }
 
-    /// Whether the source makes the framework's application object.
+    /// Whether the source creates the framework's application object.
     pub(super) fn is_constructed(&self) -> bool {
         !self.constructors().is_empty()
     }
 
-    /// The statements that make the framework's application object.
+    /// The statements that create the framework's application object.
     pub(super) fn constructors(&self) -> Vec<(&'s FileFacts, &'s Finding)> {
         let is_one = |(file, finding): &&(&FileFacts, &Finding)| {
             finding.found == Found::Constructor && !file.aside && !self.is_local(finding)
@@ -101,7 +101,7 @@ impl<'s> Case<'s> {
         self.source.iter().filter(is_one).copied().collect()
     }
 
-    /// Whether there is enough to say that the framework is there.
+    /// Whether the evidence is sufficient to report the framework.
     pub(super) fn is_proven(&self) -> bool {
         let needed = self.dependencies.iter().any(|(_, dependency, _)| dependency.usage == Usage::Runtime);
         let imported =
@@ -122,7 +122,7 @@ impl<'s> Case<'s> {
                 || at(format!("src/{}/__init__.py", finding.module)))
     }
 
-    /// The framework as answers tell it.
+    /// The framework in the form of the answer.
     pub(super) fn into_framework(self, entry_points: &[String]) -> Framework {
         let table = &*TABLE;
         let mut told = Told { confidence: 0.0, evidence: Vec::new(), reasons: Vec::new(), most: table.weights.most };
@@ -195,7 +195,7 @@ impl<'s> Case<'s> {
         }
     }
 
-    /// The family that the evidence is written in.
+    /// The language family of the evidence.
     fn family(&self) -> Option<Family> {
         let in_source = self.source.first().and_then(|(file, _)| Family::of(file.language?));
         let in_manifest = || self.dependencies.first().map(|(.., ecosystem)| family_of(*ecosystem));
@@ -207,7 +207,7 @@ impl<'s> Case<'s> {
         managers(self.survey, self.project, family)
     }
 
-    /// Where code could go: files that exist, and text that each has exactly once.
+    /// The places where code could go: existing files, and text that occurs exactly once in each.
     fn anchors(&self) -> Vec<InsertAnchor> {
         let in_source = self.constructors().into_iter().filter_map(|(file, finding)| {
             Some(InsertAnchor { filepath: file.path.clone(), pattern: finding.anchor.clone()?, line: finding.line })
@@ -224,7 +224,7 @@ impl<'s> Case<'s> {
         anchors
     }
 
-    /// The version that a lock file chose, or the only one that the manifest allows.
+    /// The version in the lock file, or the only version that the manifest allows.
     fn version(&self) -> Option<String> {
         let (file, dependency, _) = self.dependencies.first()?;
         let locks = self.survey.files.iter().filter(|lock| {
@@ -244,7 +244,7 @@ impl<'s> Case<'s> {
     }
 }
 
-/// Evidence as it adds up.
+/// Accumulated evidence.
 struct Told {
     confidence: f64,
     most: f64,
@@ -265,7 +265,7 @@ impl Told {
     }
 }
 
-/// Programs that manage packages of a family in a project, or at the root above it.
+/// The package managers of a family in a project, or at the root above it.
 pub(crate) fn managers(survey: &Survey, project: &Project, family: Family) -> Vec<&'static str> {
     let of = |project: &Project| {
         let mut found: Vec<&'static str> = Vec::new();
@@ -290,7 +290,7 @@ pub(crate) fn managers(survey: &Survey, project: &Project, family: Family) -> Ve
     own
 }
 
-/// The languages that packages of an ecosystem are written for.
+/// The language family of an ecosystem.
 pub(crate) fn family_of(ecosystem: Ecosystem) -> Family {
     match ecosystem {
         Ecosystem::Cargo => Family::Rust,
@@ -321,7 +321,7 @@ fn language_reason(family: Family, managers: &[&'static str]) -> String {
     }
 }
 
-/// Whether the project is the framework: it does not depend on itself.
+/// Whether the project is the framework itself, which is not among its own dependencies.
 fn is_itself(ground: &Ground<'_>, known: &Known) -> bool {
     ground.manifests.iter().any(|file| {
         let name = file.manifest.as_ref().and_then(|manifest| manifest.name.as_deref());
@@ -333,7 +333,7 @@ fn is_itself(ground: &Ground<'_>, known: &Known) -> bool {
 
 type Dependencies<'s> = Vec<(&'s FileFacts, &'s Dependency, Ecosystem)>;
 
-/// What the manifests of a project say. Lock files only speak where there is no manifest beside them.
+/// The dependencies in the manifests of a project. Lock files count only if there is no manifest in their folder.
 fn dependencies<'s>(ground: &Ground<'s>, known: &Known) -> Dependencies<'s> {
     let mut found = Vec::new();
     for file in &ground.manifests {
@@ -351,7 +351,7 @@ fn dependencies<'s>(ground: &Ground<'s>, known: &Known) -> Dependencies<'s> {
     found
 }
 
-/// A file that the framework has by convention.
+/// The evidence of a conventional file.
 fn convention(survey: &Survey, file: &FileFacts, rule: &FileRule) -> Option<FileEvidence> {
     let mut evidence =
         FileEvidence { path: file.path.clone(), weak: rule.weak, line: 1, text: file.path.clone(), anchor: None };

@@ -1,7 +1,7 @@
-//! `detect_frameworks`: which frameworks a repository uses, and how one knows.
+//! `detect_frameworks`: the frameworks that a repository uses, with the evidence.
 //!
-//! What is looked for is data, see `frameworks/README.md`. Evidence is weighed for each project of the tree by itself, so
-//! that the dependency of one member says nothing about another.
+//! The detection rules are data, see `frameworks/README.md`. Evidence is weighed separately for each project of the
+//! tree, so that a dependency of one member does not count for another.
 
 mod evidence;
 mod findings;
@@ -152,7 +152,7 @@ pub struct MemberFrameworks {
     pub frameworks: Vec<Framework>,
 }
 
-/// Says which frameworks a repository uses.
+/// Detects the frameworks that a repository uses.
 pub fn detect_frameworks(input: &DetectInput, setting: &Setting<'_>) -> Result<Detection, RepositoryError> {
     let target = setting.recipes.target(input.target.as_deref())?;
     let profile = input.repository_profile.clone().unwrap_or_default();
@@ -166,7 +166,7 @@ pub fn detect_frameworks(input: &DetectInput, setting: &Setting<'_>) -> Result<D
 }
 
 impl ProfileInput {
-    /// Whether the folder that it describes is there and may be looked at.
+    /// Whether the folder that it describes exists and may be read.
     pub(crate) fn is_readable(&self, setting: &Setting<'_>) -> bool {
         self.root.is_some()
             && Root::existing(setting.places, self.root.as_deref()).is_ok_and(|root| root.path().is_dir())
@@ -211,17 +211,17 @@ impl Detection {
         Self { frameworks, recommended_patterns, members, warnings }
     }
 
-    /// The surest framework that has a recipe.
+    /// The framework with the highest confidence that has a recipe.
     pub(crate) fn primary(&self, target: &crate::recipes::Target) -> Option<&Framework> {
         self.frameworks.iter().find(|framework| target.recipe(&framework.name).is_some())
     }
 }
 
-/// What an answer says that has no framework in it.
+/// The warning of an answer without frameworks.
 pub(crate) const NONE_FOUND: &str = "No supported frameworks detected.";
 
 impl Framework {
-    /// The same framework in another project: the surer one speaks first.
+    /// Merges the same framework from another project. The reasons and evidence of the higher confidence come first.
     fn join(&mut self, mut other: Self) {
         if other.confidence > self.confidence {
             std::mem::swap(self, &mut other);
@@ -236,13 +236,14 @@ impl Framework {
     }
 }
 
-/// The frameworks of a whole tree, the surest first.
+/// The frameworks of a whole tree, highest confidence first.
 pub(crate) fn in_tree(survey: &Survey) -> Vec<Framework> {
     let found = |project: &Project| MemberFrameworks { path: String::new(), frameworks: in_project(survey, project) };
     joined(&survey.projects.iter().map(found).collect::<Vec<_>>())
 }
 
-/// The projects in which a framework is detected, by their places, each with the statements that make the application object.
+/// The projects in which a framework is detected, by index, each with the statements that create the application
+/// object.
 pub(crate) fn detected<'s>(survey: &'s Survey, name: &str) -> Vec<(usize, Vec<(&'s FileFacts, &'s Finding)>)> {
     let of = |(place, project): (usize, &'s Project)| {
         let case = proven(survey, project).into_iter().find(|case| case.known.name == name)?;
@@ -251,7 +252,7 @@ pub(crate) fn detected<'s>(survey: &'s Survey, name: &str) -> Vec<(usize, Vec<(&
     survey.projects.iter().enumerate().filter_map(of).collect()
 }
 
-/// The frameworks of several projects together, the surest first.
+/// The frameworks of several projects together, highest confidence first.
 fn joined(members: &[MemberFrameworks]) -> Vec<Framework> {
     let mut frameworks: Vec<Framework> = Vec::new();
     for framework in members.iter().flat_map(|member| &member.frameworks) {
@@ -264,7 +265,7 @@ fn joined(members: &[MemberFrameworks]) -> Vec<Framework> {
     frameworks
 }
 
-/// What proves the frameworks of one project.
+/// The frameworks that are proven in one project, with their evidence.
 fn proven<'s>(survey: &'s Survey, project: &'s Project) -> Vec<Case<'s>> {
     let ground = Ground::of(survey, project);
     let cases = TABLE.frameworks.iter().enumerate().map(|(place, known)| Case::of(&ground, place, known));
@@ -283,7 +284,7 @@ fn in_project(survey: &Survey, project: &Project) -> Vec<Framework> {
     found
 }
 
-/// The surest first; among equals, what more projects use, then in the order of the table.
+/// Sorts by confidence, highest first; then by number of projects, then in the order of the table.
 fn sort(frameworks: &mut [Framework]) {
     let place = |name: &str| TABLE.frameworks.iter().position(|known| known.name == name);
     frameworks.sort_by(|a, b| {

@@ -1,4 +1,4 @@
-//! The table of frameworks, as it is written in `frameworks/`.
+//! The table of frameworks, loaded from `frameworks/`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::manifest::Ecosystem;
 use crate::source::Family;
 
-/// The table that the program carries.
+/// The built-in table.
 pub(crate) static TABLE: LazyLock<Table> = LazyLock::new(|| {
     let parts = [
         include_str!("../../frameworks/python.toml"),
@@ -23,31 +23,31 @@ pub(crate) static TABLE: LazyLock<Table> = LazyLock::new(|| {
     Table::read(weights, &parts).expect("the table is part of the program and is tested")
 });
 
-/// How far behind its module an import may go on.
+/// How many bytes after its module name an import may extend.
 const LONGEST_IMPORT: usize = 2000;
 
-/// All frameworks that are known.
+/// All known frameworks.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) frameworks: Vec<Known>,
     pub(crate) weights: Weights,
     needles: BTreeMap<Family, AhoCorasick>,
-    /// Words without which no application object is made.
+    /// Every statement that creates an application object contains one of these words.
     makers: BTreeMap<Family, AhoCorasick>,
-    /// The patterns of all files that frameworks have by convention, and whose they are.
+    /// The patterns of all conventional files, and the rule that each belongs to.
     conventions: (GlobSet, Vec<RuleId>),
 }
 
 /// A rule of a framework about a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RuleId {
-    /// The framework's place in the table.
+    /// The index of the framework in the table.
     pub(crate) framework: usize,
-    /// The rule's place in the framework.
+    /// The index of the rule in the framework.
     pub(crate) number: usize,
 }
 
-/// One framework that is known.
+/// One known framework.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Known {
@@ -60,7 +60,7 @@ pub(crate) struct Known {
     constructors: BTreeMap<Family, Vec<String>>,
     #[serde(default)]
     pub(crate) files: Vec<FileRule>,
-    /// What comes along with it.
+    /// Frameworks that this one includes.
     #[serde(default)]
     pub(crate) replaces: Vec<String>,
     #[serde(default)]
@@ -83,7 +83,7 @@ pub enum Kind {
     Library,
 }
 
-/// A file that a framework has by convention.
+/// A conventional file of a framework.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileRule {
@@ -96,7 +96,7 @@ pub(crate) struct FileRule {
     pub(crate) weak: bool,
 }
 
-/// What evidence is worth.
+/// The weights of the kinds of evidence.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Weights {
@@ -157,13 +157,14 @@ impl Table {
         Ok(Self { frameworks, weights: toml::from_str(weights)?, needles, makers, conventions })
     }
 
-    /// Whether a file can have anything to do with any framework: a quick look before it is parsed.
+    /// Whether a file can concern any framework: a quick check before it is parsed.
     pub(crate) fn may_concern(&self, family: Family, bytes: &[u8]) -> bool {
         self.needles.get(&family).is_some_and(|needles| needles.is_match(bytes))
     }
 
-    /// As much of a file as can say anything about frameworks: all of it where an application object may be made, otherwise
-    /// up to the last mention of a module. Most files only import something at their top, and parsing is slow.
+    /// The part of a file that can contain evidence. That is the whole file if it may create an application object,
+    /// otherwise the text up to the last mention of a module. Most files only import something at their top, and
+    /// parsing is slow.
     pub(crate) fn telling_part<'t>(&self, family: Family, text: &'t str) -> &'t str {
         let makes = self.makers.get(&family).is_some_and(|words| words.is_match(text));
         let mentions = self.needles.get(&family).and_then(|needles| needles.find_iter(text).last());
@@ -177,7 +178,7 @@ impl Table {
         }
     }
 
-    /// The rules that a path fits, as seen from its project; of each framework, the first.
+    /// The rules that match a path relative to its project; for each framework, the first one.
     pub(crate) fn rules_for(&self, path: &str) -> impl Iterator<Item = RuleId> {
         let (patterns, rules) = &self.conventions;
         let mut last = None;
@@ -185,7 +186,7 @@ impl Table {
         fitting.filter(move |rule| last.replace(rule.framework) != Some(rule.framework))
     }
 
-    /// What is looked for in files of a language without a grammar.
+    /// The marks to search for in files of a language without a grammar.
     pub(crate) fn marks(&self, family: Family) -> Vec<&str> {
         if family.lexis().is_none() {
             return Vec::new();
@@ -226,7 +227,7 @@ impl Known {
         self.imports.get(&family).into_iter().flatten().any(|known| below(known, module).is_some())
     }
 
-    /// Whether what is called makes this framework's application object.
+    /// Whether a called path creates this framework's application object.
     pub(crate) fn is_constructor(&self, family: Family, path: &str) -> bool {
         let mut names = self.constructors.get(&family).into_iter().flatten();
         if family.lexis().is_some() {
@@ -236,7 +237,7 @@ impl Known {
             let mut modules = self.imports.get(&family).into_iter().flatten();
             modules.any(|module| match (below(module, path), name.as_str()) {
                 (Some(rest), "default") => rest.is_empty(),
-                // A package below another one is another package in Go, unless it is only a version.
+                // In Go, a package below another one is a different package, unless the path only adds a version.
                 (Some(rest), name) if family == Family::Go => without_version(rest) == name,
                 (Some(rest), name) => {
                     rest == name || rest.strip_suffix(name).is_some_and(|before| before.ends_with('.'))
@@ -246,7 +247,7 @@ impl Known {
         })
     }
 
-    /// Words of which every statement that makes the application object has one.
+    /// Every statement that creates the application object contains one of these words.
     fn makers(&self) -> impl Iterator<Item = (Family, &str)> {
         self.constructors.iter().flat_map(move |(family, names)| {
             let modules = || self.imports.get(family).into_iter().flatten().map(|module| module.trim_end_matches('*'));
@@ -260,12 +261,12 @@ impl Known {
         })
     }
 
-    /// The families of languages that it is written for.
+    /// The language families that it supports.
     pub(crate) fn families(&self) -> impl Iterator<Item = Family> {
         self.imports.keys().copied()
     }
 
-    /// The ecosystems that it comes from.
+    /// The package ecosystems that it is published in.
     pub(crate) fn ecosystems(&self) -> impl Iterator<Item = Ecosystem> {
         self.dependencies.keys().copied()
     }
@@ -282,7 +283,7 @@ fn conventions(frameworks: &[Known]) -> Result<(GlobSet, Vec<RuleId>), globset::
     Ok((patterns.build()?, rules))
 }
 
-/// What is left of a path below a module: nothing for the module itself.
+/// The rest of a path below a module: empty for the module itself.
 fn below<'a>(module: &str, path: &'a str) -> Option<&'a str> {
     let (module, any_rest) = module.strip_suffix('*').map_or((module, false), |module| (module, true));
     let rest = path.strip_prefix(module)?;
@@ -294,7 +295,7 @@ fn below<'a>(module: &str, path: &'a str) -> Option<&'a str> {
     }
 }
 
-/// What comes after the version in the path of a Go module.
+/// The path of a Go module after the version.
 fn without_version(path: &str) -> &str {
     let (first, rest) = path.split_at(path.find(['.', '/']).map_or(path.len(), |at| at + 1));
     let digits = first.strip_prefix('v').map(|version| version.trim_end_matches(['.', '/'])).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Manifests and lock files, each read by a real parser of its format.
 //!
-//! A manifest says what a project is called, what it depends on, how it is started and which other projects belong to it.
-//! A lock file says which versions were chosen. One that cannot be read is a warning of the scan.
+//! A manifest names the project, its dependencies, its entry points and the other projects that belong to it. A lock
+//! file lists the chosen versions. A file that cannot be parsed becomes a warning of the scan.
 
 mod adding;
 mod dotnet;
@@ -24,10 +24,10 @@ use serde::Deserialize;
 pub(crate) use self::adding::{Addition, addition};
 use crate::text;
 
-/// How many dependencies of a manifest are told. Nobody has so many, but files may be made to hurt.
+/// Maximum number of dependencies that are read from a manifest. Real projects have fewer, but a file may be malicious.
 const MOST: usize = 10_000;
 
-/// Where packages come from. Names are unique only within one of these.
+/// A package ecosystem. Names are unique only within one of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Ecosystem {
@@ -41,34 +41,34 @@ pub(crate) enum Ecosystem {
     Rubygems,
 }
 
-/// What a project needs another one for.
+/// The purpose of a dependency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Usage {
-    /// To run.
+    /// Needed to run.
     Runtime,
-    /// To run, if somebody wants that.
+    /// Needed to run with an optional feature.
     Optional,
-    /// To be built, tested or worked on.
+    /// Needed to build, test or develop.
     Development,
-    /// Its user has it already.
+    /// Provided by the user of the package.
     Peer,
 }
 
-/// One thing that a project depends on.
+/// One dependency of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dependency {
-    /// In the spelling that the ecosystem compares by.
+    /// The name in the normalized spelling of the ecosystem.
     pub(crate) name: String,
-    /// Which versions, as it is written.
+    /// The version requirement, as written.
     pub(crate) requirement: Option<String>,
     pub(crate) usage: Usage,
-    /// Where it is written, from 1.
+    /// The line, from 1.
     pub(crate) line: usize,
-    /// What is written there.
+    /// The text of that line.
     pub(crate) text: String,
 }
 
-/// What a manifest or lock file says.
+/// The contents of a manifest or lock file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
     /// The project's own name.
@@ -76,41 +76,41 @@ pub(crate) struct Manifest {
     pub(crate) dependencies: Vec<Dependency>,
     /// Chosen versions by name; only lock files have them.
     pub(crate) locked: BTreeMap<String, String>,
-    /// Patterns of folders that belong to this one.
+    /// Patterns of folders that are members of this workspace.
     pub(crate) workspace: Vec<String>,
-    /// Programs that manage the packages, most telling first.
+    /// Package managers, best evidence first.
     pub(crate) managers: Vec<&'static str>,
-    /// Files that are started, relative to the manifest.
+    /// Entry points (files), relative to the manifest.
     pub(crate) entry_points: Vec<String>,
-    /// What can be run by name.
+    /// Commands that can be run by name.
     pub(crate) scripts: BTreeMap<String, String>,
-    /// Dotted names of Python modules that are started, to be looked for.
+    /// Entry points given as dotted names of Python modules. Their files are searched for later.
     pub(crate) entry_modules: Vec<String>,
 }
 
-/// Which manifest a file is.
+/// The format of a manifest.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Format {
-    /// Where its packages come from.
+    /// The package ecosystem.
     pub(crate) ecosystem: Ecosystem,
-    /// What its folder is because of it.
+    /// The role of the file for its folder.
     pub(crate) role: Role,
     read: fn(&str) -> Result<Manifest, String>,
 }
 
-/// What a manifest says about the folder that it is in.
+/// The role of a manifest for its folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The folder is a project of its own.
+    /// The folder is a project.
     Project,
-    /// Only versions were chosen here.
+    /// The file only lists chosen versions.
     Lock,
-    /// It adds to what is said elsewhere.
+    /// The file adds to another manifest.
     Addition,
 }
 
 impl Format {
-    /// The manifest that a file with this path is, if any.
+    /// The format of the file with this path, if it is a manifest.
     pub(crate) fn of(path: &str) -> Option<Self> {
         let name = path.rsplit('/').next().unwrap_or(path);
         let project = |ecosystem, read| Some(Self { ecosystem, role: Role::Project, read });
@@ -158,7 +158,7 @@ impl Format {
         }
     }
 
-    /// What the file says, or why it cannot be read.
+    /// Parses the file, or returns the reason why it cannot be parsed.
     pub(crate) fn read(&self, bytes: &[u8]) -> Result<Manifest, String> {
         (self.read)(&text::decode(bytes))
     }
@@ -172,12 +172,12 @@ fn is_requirements(path: &str, name: &str) -> bool {
 }
 
 impl Manifest {
-    /// Something that the project needs, written somewhere in `text` at or after `from`.
+    /// Adds a dependency, which is written somewhere in `text` at or after `from`.
     fn depends(&mut self, text: &str, from: usize, name: &str, requirement: Option<&str>, usage: Usage) {
         self.depends_as(text, from, name, name.to_owned(), requirement, usage);
     }
 
-    /// The same, for names that are compared in another spelling than they are written in.
+    /// The same, for a name whose normalized spelling differs from the written one.
     fn depends_as(
         &mut self,
         text: &str,
@@ -197,14 +197,14 @@ impl Manifest {
     }
 }
 
-/// Why a parser gave up, in one line.
+/// The error of a parser, in one line.
 fn in_one_line(why: impl std::fmt::Display) -> String {
     let told = why.to_string();
     let mut lines = told.lines().map(str::trim).filter(|line| !line.is_empty());
     text::shortened(lines.next().unwrap_or("not readable"), 160)
 }
 
-/// A JSON object, with the comments and trailing commas that some tools allow themselves.
+/// Parses a JSON object. Comments and trailing commas are errors.
 fn json_object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
     match serde_json::from_str(text).map_err(in_one_line)? {
         serde_json::Value::Object(object) => Ok(object),
@@ -223,7 +223,7 @@ fn yaml(text: &str) -> Result<serde_json::Value, String> {
     serde_saphyr::from_str(text).map_err(in_one_line)
 }
 
-/// Where a table or key of a manifest begins, so that names are looked for behind it.
+/// The position of a table or key in a manifest, after which names are searched for.
 fn place(text: &str, key: &str) -> usize {
     text.find(key).unwrap_or(0)
 }

@@ -1,7 +1,7 @@
-//! `validate_edit_plan`: applies a plan in memory and names everything that is wrong with it.
+//! `validate_edit_plan`: applies a plan in memory and reports every problem.
 //!
-//! A plan is whatever its caller wrote, so nothing in it is trusted: types, paths and anchors are all checked, and a mistake
-//! is an entry in the answer, never a failure of the tool.
+//! The caller may send any plan, so nothing in it is trusted: types, paths and anchors are all checked. A mistake is an
+//! entry in the answer, never a failure of the tool.
 
 mod outcome;
 
@@ -20,7 +20,7 @@ use crate::{RepositoryError, Setting, Stage, text};
 /// Strategies that write a whole file.
 const CREATES: [&str; 3] = ["create_or_replace", "create_file", "create"];
 
-/// All strategies that are known, those of Fluxloop's documentation among them.
+/// All known strategies, including those of Fluxloop's documentation.
 const STRATEGIES: [&str; 10] = [
     "insert_middleware",
     "wrap_router",
@@ -49,7 +49,7 @@ const CHECKS: [&str; 10] = [
 
 /// The largest file that a plan may edit.
 const LARGEST: u64 = 2 << 20;
-/// How many edits a plan may have, and how many anchors of each are looked for.
+/// Maximum number of edits in a plan, and of anchors that are searched for in each edit.
 const MOST_EDITS: usize = 200;
 const MOST_ANCHORS: usize = 16;
 
@@ -135,22 +135,22 @@ pub(crate) fn validate(plan: &Map<String, Value>, root: &Root) -> Validation {
 struct Check<'r> {
     root: &'r Root,
     validation: Validation,
-    /// What the edits make of each file.
+    /// The result of the edits for each file.
     outcomes: BTreeMap<String, Outcome>,
 }
 
-/// An edit of a file that is there.
+/// An edit of an existing file.
 #[derive(Clone, Copy)]
 struct Subject<'e> {
     number: usize,
     path: &'e str,
     text: &'e str,
     language: Option<Language>,
-    /// It writes the whole file.
+    /// Whether it writes the whole file.
     creates: bool,
 }
 
-/// Where an anchor is, and where code goes from there.
+/// The position of an anchor, and the position where code goes.
 type Place = (std::ops::Range<usize>, Direction);
 
 impl Check<'_> {
