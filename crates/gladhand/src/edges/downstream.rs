@@ -1,9 +1,9 @@
-//! One downstream on standard input and output: the loop that drives a door and a hub.
+//! One downstream client on standard input and output: the loop that drives a door and a hub.
 //!
-//! Everything that can wake it is one `select!`; after each event all actions are performed before
-//! the next is looked at. Reading stops while the downstream does not read (output above the high
-//! water mark) and when the session closes; what is in flight then is finished or failed, written,
-//! and the loop ends. Every stop (end of input, signal, the dialect's own goodbye) is that one path.
+//! One `select!` waits for all events. After each event, all actions are performed before the next event. The loop
+//! stops reading while the client does not read (output above the high-water mark) and when the session closes. Calls
+//! in flight are then finished or failed, their responses are written, and the loop ends. Every stop (end of input,
+//! signal, a goodbye of the dialect) takes this one path.
 
 use std::collections::HashMap;
 use std::io;
@@ -29,26 +29,26 @@ use crate::edges::signals::{self, Signals};
 use crate::edges::stdio::{self, Input};
 use crate::edges::violations;
 
-/// Above this many unsent bytes nothing more is read.
+/// Above this many unsent bytes, the loop reads no input.
 const HIGH_WATER: usize = 1024 * 1024;
 
-/// While the dialect keeps more than this many bytes for calls in flight, nothing more is read.
+/// While the dialect holds more than this many bytes for calls in flight, the loop reads no input.
 const MOST_HELD: usize = 64 * 1024 * 1024;
 
-/// Notices that may wait for a downstream that does not read; later ones are dropped.
+/// How many notices may wait for a client that does not read. Later ones are dropped.
 const NOTICES: usize = 256;
 
-/// How long unread output may hold up the end.
+/// How long unread output may delay the end.
 const FLUSH_GRACE: Duration = Duration::from_secs(2);
 
 /// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// In order.
+    /// Normally.
     Cleanly,
     /// The downstream stopped reading.
     DownstreamGone,
-    /// A second signal came: leave at once with this status.
+    /// A second signal came: exit immediately with this status.
     AtOnce(u8),
 }
 
@@ -92,7 +92,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     let access = Arc::clone(session.service.access());
     let mut epoch = access.epoch();
     let mut input_open = true;
-    // Since when the downstream takes nothing, so that nothing is read from it.
+    // Since when the client reads nothing, so that the loop reads no input.
     let mut stuck: Option<tokio::time::Instant> = None;
     let mut busy_poll = BusyPollPolicy::default();
     loop {
@@ -141,9 +141,9 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
                 session.stop(stop);
             }
             Some(done) = session.tasks.join_next_with_id(), if !session.tasks.is_empty() => {
-                // Reports that were made before the end must not come after it.
+                // Reports from before the end of a call must be written before its response.
                 while let Ok(report) = reports.try_recv() {
-                    // To a downstream that does not read, notices are not worth the memory.
+                    // If the client does not read, notices are dropped to save memory.
                     if session.has_room() || matches!(report, Report::Questions(..)) {
                         session.report(report);
                     }
@@ -164,12 +164,12 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
                 Err(RecvError::Closed) => session.stop(Stop::Terminated),
             },
             written = output.writable(), if !idle => written?,
-            // While nothing is read, only this tells that there is nobody left to answer.
+            // While the loop reads no input, only this shows that the client is gone.
             gone = output.gone(), if idle && !session.may_read() => {
                 gone?;
                 return Ok(Ended::DownstreamGone);
             }
-            // Who has left without reading does not come back for it, though there may be lines of its that were not read.
+            // A client that left without reading does not return, even if some of its lines were not processed.
             () = sleep_until(look_at), if look_at.is_some() => {
                 stuck = None;
                 if input.is_hung_up() {
@@ -204,7 +204,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     }
 }
 
-/// Looks at the first line, so that upstreams are opened as the client that it comes from.
+/// Looks at the first line, so that upstreams are opened with this client's features.
 async fn prepare(service: &Service, door: &mut Door, input: &mut Input, lines: &mut Lines) -> io::Result<()> {
     let client = loop {
         if let Some(line) = lines.peek() {
@@ -219,7 +219,7 @@ async fn prepare(service: &Service, door: &mut Door, input: &mut Input, lines: &
         if lines.pending() > service.bounds().line_bytes {
             break None;
         }
-        // The main loop finds the end of input again. A client that leaves without a word needs no upstream.
+        // The main loop sees the end of input again. A client that leaves without a line needs no upstream.
         if input.read(lines.spare(0)).await? == 0 {
             match lines.pending() {
                 0 => return Ok(()),
@@ -233,7 +233,7 @@ async fn prepare(service: &Service, door: &mut Door, input: &mut Input, lines: &
     Ok(())
 }
 
-/// Tells everybody behind the hub which dialect is spoken, before it is: some have more for those who speak it.
+/// Tells the providers which dialect is spoken before the session opens: some offer more in certain dialects.
 fn meet(service: &Service, door: &mut Door, dialect: &Dialect) {
     service.hub().speaks(dialect.name);
     door.offer(service.identified(), service.menu());
@@ -245,14 +245,14 @@ async fn sleep_until(deadline: Option<tokio::time::Instant>) {
     }
 }
 
-/// What whoever answers calls wants to tell or ask the caller.
+/// A message from a provider to the caller.
 #[derive(Debug)]
 enum Report {
     Notice(Notice),
     Questions(Option<CallId>, Vec<Asking>),
 }
 
-/// The way from whoever answers calls to the loop.
+/// The channel from providers to the loop.
 #[derive(Debug)]
 struct Reports {
     to_loop: mpsc::Sender<Report>,
@@ -260,7 +260,7 @@ struct Reports {
     visit: Arc<Visit>,
 }
 
-/// The loop's end of the events: nobody waits for it once it is gone.
+/// The loop's end of the event queue. Dropping it releases waiting providers.
 #[derive(Debug)]
 struct Follows(Arc<Following>);
 
@@ -311,17 +311,17 @@ impl Caller for Reports {
 /// When a closing session gives up.
 #[derive(Debug, Clone, Copy)]
 struct Closing {
-    /// Calls in flight are failed at this moment.
+    /// When calls in flight fail.
     fail_at: tokio::time::Instant,
-    /// Unread output is abandoned at this moment.
+    /// When unread output is abandoned.
     flush_until: tokio::time::Instant,
 }
 
-/// A call that is a task.
+/// A call that runs as a task.
 struct Running {
     call: CallId,
     task: AbortHandle,
-    /// Shows it as running.
+    /// Marks the call as running.
     _busy: Busy,
 }
 
@@ -329,9 +329,9 @@ struct Running {
 struct Session {
     door: Door,
     service: Service,
-    /// What the downstream calls itself, once it has.
+    /// The name that the client declares; empty until then.
     client: String,
-    /// While it is open.
+    /// Present while the session is open.
     log: Option<SessionLog>,
     clock: Clock,
     caller: Arc<dyn Caller>,
@@ -351,12 +351,12 @@ impl Session {
         self.closing.is_none() && self.has_room() && self.door.held() < MOST_HELD
     }
 
-    /// Whether the downstream reads what it is sent.
+    /// Whether the client keeps up with reading.
     fn has_room(&self) -> bool {
         self.outbox.waiting().len() < HIGH_WATER
     }
 
-    /// Feeds lines until there is none (true) or nothing more may be read (false).
+    /// Processes lines until none is left (true) or reading must stop (false).
     fn work_off(&mut self, lines: &mut Lines) -> bool {
         while self.may_read() {
             let Some(line) = lines.next_line() else { return true };
@@ -366,7 +366,7 @@ impl Session {
         false
     }
 
-    /// The downstream takes this many bytes. As long as it does, the end waits for it.
+    /// The client has read this many bytes. While it reads, the end waits for it.
     fn sent(&mut self, written: usize) {
         self.outbox.sent(written);
         if let Some(closing) = &mut self.closing
@@ -404,7 +404,7 @@ impl Session {
 
     fn warn_of_any_token(&self) {
         if self.door.accepts_any_token() {
-            // Whoever started us may do what they like.
+            // The user who started us may use any token.
             tracing::info!(
                 "no token is configured: any token is accepted (set `a2e.tokens` in the configuration, or {})",
                 crate::config::env::A2E_TOKEN
@@ -417,7 +417,7 @@ impl Session {
         self.door.dialect().is_some_and(|dialect| dialect.has_tokens)
     }
 
-    /// Holds the session to the passes of now.
+    /// Applies the current passes to the session.
     fn readmit(&mut self) {
         let passes = self.service.access().passes();
         self.clock.tick();
@@ -440,7 +440,7 @@ impl Session {
         }
     }
 
-    /// Writes events for as long as there are any and `may_go_on` agrees.
+    /// Writes events while there are any and `may_go_on` agrees.
     fn pass_events_on(&mut self, may_go_on: impl Fn(&Self) -> bool) {
         while may_go_on(self)
             && let Some(event) = self.following.0.pop()
@@ -449,7 +449,7 @@ impl Session {
         }
     }
 
-    /// More changed than could be kept: everything that can be listed may have.
+    /// Notices were lost, so every list may have changed.
     fn missed_changes(&mut self) {
         for notice in [Notice::ToolsChanged, Notice::ResourcesChanged, Notice::PromptsChanged] {
             self.notice(notice);
@@ -459,13 +459,13 @@ impl Session {
     fn stop(&mut self, stop: Stop) {
         tracing::info!(why = ?stop, "stopping");
         self.clock.tick();
-        // Told while already stopping: what is in flight is not waited for any longer.
+        // A second stop while closing: do not wait for calls in flight any longer.
         let again = self.closing.is_some();
         self.step(|door, ambient, out| door.stop(stop, ambient, out));
         self.close(if again { Duration::ZERO } else { self.drain });
     }
 
-    /// A moment somebody asked for has come.
+    /// A deadline has passed.
     fn wake(&mut self) {
         if self.closing.is_some_and(|closing| closing.fail_at <= tokio::time::Instant::now()) {
             self.fail_everything();
@@ -478,7 +478,7 @@ impl Session {
     fn finished(&mut self, done: Result<(tokio::task::Id, Outcome), tokio::task::JoinError>) {
         let (task, outcome) = match done {
             Ok((task, outcome)) => (task, outcome),
-            // Cancelled: nobody waits for it. A panic is our fault, and its caller must hear of it.
+            // A cancelled task has no waiting caller. A panic is our fault, and its caller receives a failure.
             Err(error) => (error.id(), Err(Failure::panicked())),
         };
         if let Some(Running { call, .. }) = self.running.remove(&task) {
@@ -493,7 +493,7 @@ impl Session {
         self.perform(out);
     }
 
-    /// Does what a step asked for, and what follows from that, until nothing is left.
+    /// Performs all actions of a step, and the actions that follow, until none is left.
     fn perform(&mut self, mut out: Output<'_>) {
         while !out.actions.is_empty() {
             for action in std::mem::take(&mut out.actions) {
@@ -501,7 +501,7 @@ impl Session {
                     Action::Deliver(call, agreement) => {
                         let (id, name) = (call.id, self.visit.count(&call.operation));
                         let answer = self.service.hub().answer(call, &agreement, &self.caller);
-                        // What was told before the answer is written before it.
+                        // Events from before the response are written before it.
                         while let Some(event) = self.following.0.pop() {
                             self.door.notice(event, &mut self.clock.ambient(), &mut out);
                         }
@@ -538,7 +538,7 @@ impl Session {
                     Action::Answered(question, answered) => self.questions.answered(question, answered),
                     Action::Unwatch(uri, id) => self.service.hub().unwatch(&uri, id),
                     Action::RootsChanged => self.service.hub().roots_changed(self.caller.session()),
-                    // There is only one way, and it stays.
+                    // Standard output is the only stream, and stays open.
                     Action::LetGo(..) => {}
                     Action::Close(grace) => {
                         tracing::info!(grace_s = grace.as_secs(), "the downstream said goodbye");
@@ -570,23 +570,23 @@ impl Session {
         if self.closing.is_none()
             && let Some(agent) = self.service.hub().agent()
         {
-            // Turns that were stopped still have something to say.
+            // Stopped turns may still send events.
             let closing = agent.closing();
             self.tasks.spawn(async {
                 closing.await;
                 Ok(Reply::Done)
             });
         }
-        // Without grace the loop fails what is in flight as soon as it looks at its deadlines; not here,
-        // in the middle of a step whose answers are not written yet.
+        // Without a grace period, the loop fails calls in flight when it checks its deadlines. Here, the responses of
+        // the current step are not written yet.
         self.closing = Some(Closing { fail_at, flush_until: fail_at + FLUSH_GRACE });
     }
 
-    /// The grace is over: what was accepted and not finished is answered with an error that says so.
+    /// The grace period is over: every unfinished call fails with an error that says so.
     fn fail_everything(&mut self) {
         self.abort_all();
         loop {
-            // The newest first: ending one that runs would start the next of a dialect's queue.
+            // Newest first: ending a running call would start the next call in the dialect's queue.
             let mut calls = self.door.in_flight();
             calls.sort_unstable();
             if calls.is_empty() {

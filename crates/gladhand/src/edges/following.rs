@@ -1,8 +1,8 @@
-//! Events of the agent and of capabilities on their way to one downstream: none is dropped, and their order is kept.
+//! The queue of agent and capability events for one downstream client. It drops no event and keeps their order.
 //!
-//! Whoever makes events does not wait to put one in, so that what a request changes and what it tells is one step; it waits
-//! between events while the downstream is behind ([`Following::keeping_up`]). An upstream cannot be made to wait: its session
-//! ends when the downstream is too far behind ([`Following::has_room`]).
+//! A producer never waits to add an event, so that a change and its event are one step. It waits between events while
+//! the client is behind ([`Following::keeping_up`]). An upstream cannot be paused, so its session ends if the client is
+//! too far behind ([`Following::has_room`]).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,22 +11,22 @@ use gladhand_core::operations::Notice;
 use gladhand_hub::Settling;
 use tokio::sync::Notify;
 
-/// With more bytes than this in the queue, whoever makes events is to wait.
+/// Above this many queued bytes, a producer waits.
 const BEHIND: usize = 256 * 1024;
 
-/// With more bytes than this in the queue, a producer that cannot wait has to end.
+/// Above this many queued bytes, a producer that cannot wait must end.
 const MOST: usize = 8 * BEHIND;
 
-/// What one event costs beyond its text, roughly.
+/// The approximate cost of an event beyond its text.
 const OVERHEAD: usize = 128;
 
-/// The queue between whoever makes events and the loop that serves a downstream.
+/// The queue between event producers and the loop that serves a client.
 #[derive(Debug, Default)]
 pub(crate) struct Following {
     queue: Mutex<Queue>,
-    /// There is something to take.
+    /// Notified when an event was added.
     arrived: Notify,
-    /// Something was taken.
+    /// Notified when an event was taken.
     taken: Notify,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Following {
 struct Queue {
     events: VecDeque<Notice>,
     bytes: usize,
-    /// Nobody takes anything any more.
+    /// The client is gone, and events are discarded.
     closed: bool,
 }
 
@@ -63,14 +63,14 @@ impl Following {
         Some(event)
     }
 
-    /// Ends when there is something to take.
+    /// Completes when an event is queued.
     pub(crate) async fn arrived(&self) {
         while self.queue().events.is_empty() {
             self.arrived.notified().await;
         }
     }
 
-    /// Nothing is taken any more: what comes is forgotten, and nobody waits.
+    /// Closes the queue: later events are discarded, and waiting producers continue.
     pub(crate) fn close(&self) {
         let mut queue = self.queue();
         *queue = Queue { closed: true, ..Queue::default() };
@@ -78,7 +78,7 @@ impl Following {
         self.taken.notify_waiters();
     }
 
-    /// If the downstream is behind: ends when it has caught up, or is gone.
+    /// If the client is behind, returns a future that completes when it has caught up or is gone.
     pub(crate) fn keeping_up(self: &Arc<Self>) -> Option<Settling> {
         let behind = |following: &Self| following.queue().bytes > BEHIND / 2;
         if self.queue().bytes <= BEHIND {
@@ -89,7 +89,7 @@ impl Following {
             loop {
                 let taken = following.taken.notified();
                 tokio::pin!(taken);
-                // Registered before looking, so that nothing taken in between is missed.
+                // Registered before the check, so that no notification is missed.
                 taken.as_mut().enable();
                 if !behind(&following) {
                     return;

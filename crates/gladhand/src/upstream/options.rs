@@ -1,4 +1,4 @@
-//! How a session with an upstream is to be had.
+//! Options for opening a session with an upstream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,57 +22,57 @@ use crate::edges::surroundings::Surroundings;
 /// How to open a session, and what to declare in it.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What the upstream is called in the log; by default what its program is called.
+    /// The name of the upstream in the log. Default: the name of its program.
     pub name: Option<String>,
-    /// Who we are.
+    /// The identity that we declare.
     pub identity: Peer,
-    /// What to speak.
+    /// The dialect and version to speak.
     pub speak: Speak,
-    /// The client for which the session is opened, where there is one such client. A server of MCP is told of it; others know
-    /// us by our own identity.
+    /// The client for which the session is opened, if there is exactly one. An MCP server sees this identity. Other
+    /// servers see our own.
     pub client: Option<Peer>,
     /// The revision of MCP that this client speaks.
     pub client_revision: Option<Revision>,
-    /// Whether a person at this terminal answers questions. A server that speaks both eras may have questions that it can put
-    /// only in the era of the handshake.
+    /// Whether a person at this terminal answers server requests. A server of both eras may have requests that it can
+    /// send only in the handshake era.
     pub has_person: bool,
-    /// What our host can answer, in the dialect's words: `roots`, `sampling`, `elicitation`, `elicitation.url`,
+    /// The client features of our host, named as in the dialect: `roots`, `sampling`, `elicitation`, `elicitation.url`,
     /// `extensions.io.modelcontextprotocol/tasks` …, with settings.
     pub provides: Vec<(Capability, Option<Box<RawValue>>)>,
-    /// Whether to hear of changed lists, also where that takes a stream of its own.
+    /// Whether to receive list changes, even if that needs a separate stream.
     pub listen: bool,
-    /// From which level on log lines are wanted; `None`: as the upstream likes.
+    /// The lowest level of log lines to request. `None`: the upstream decides.
     pub log_level: Option<Level>,
     /// How long the opening may take.
     pub opening_timeout: Duration,
-    /// How long a call may take without a sign of life; `None`: as long as it likes.
+    /// How long a call may run without a sign of life. `None`: no limit.
     pub call_timeout: Option<Duration>,
     /// Headers that every HTTP request carries.
     pub headers: HeaderMap,
     /// Where authorization comes from, on HTTP.
     pub authorizer: Option<Arc<dyn Authorizer>>,
-    /// Whose certificates are trusted, on HTTPS, beside those that the system trusts.
+    /// Certificate authorities trusted for HTTPS, in addition to those of the system.
     pub roots: Roots,
     /// The token to present, in a dialect whose opening has one.
     pub token: Option<Secret>,
-    /// As whom to present ourselves to a host of A2E; `None`: by the name of our identity.
+    /// The agent id for an A2E host. `None`: the name of our identity.
     pub agent_id: Option<String>,
-    /// The longest line or message that is taken from it, in bytes.
+    /// The longest line or message to accept, in bytes.
     pub line_bytes: usize,
-    /// Room for answers that arrive over HTTP. Upstreams that are served together have it in common.
+    /// The memory limit for responses that arrive over HTTP. Upstreams served together share it.
     pub arriving: Arriving,
-    /// Variables of our environment that a process is not given.
+    /// Environment variables that a process does not inherit.
     pub hidden: Vec<String>,
-    /// What a process finds around it.
+    /// The environment of a process.
     pub surroundings: Surroundings,
     /// Whether secrets in the target, in headers and in variables are masked in all messages of this process. For an upstream
     /// of a project file they are not: its author would choose what is masked.
     pub masked: bool,
-    /// What is remembered of upstreams that were opened before.
+    /// The remembered eras and dialects of upstreams.
     pub eras: Eras,
-    /// What the upstream is called where what it does against what was negotiated is counted.
+    /// The name under which violations of the upstream are counted.
     pub called: String,
-    /// Where that is counted, and what is done about it.
+    /// Counts violations, and decides what to enforce.
     pub violations: Arc<Violations>,
 }
 
@@ -138,19 +138,19 @@ impl Options {
 /// What to speak to an upstream.
 #[derive(Debug, Clone, Copy)]
 pub enum Speak {
-    /// Whatever the upstream turns out to speak.
+    /// The dialect that the upstream is found to speak.
     Auto,
-    /// MCP, in whichever era the upstream turns out to be.
+    /// MCP, in the era that the upstream is found to speak.
     Mcp,
-    /// This dialect in this version, one of its own, and no other.
+    /// Exactly this dialect in this version.
     As(&'static Dialect, &'static str),
 }
 
 impl Speak {
-    /// The word for finding out.
+    /// The keyword for automatic detection.
     pub const AUTO: &'static str = "auto";
 
-    /// What `auto`, `mcp` (of any era), `mcp@2025-06-18` or `a2e` mean; `None` for what we do not speak.
+    /// Parses `auto`, `mcp` (any era), `mcp@2025-06-18` or `a2e`. Returns `None` for an unknown dialect.
     pub fn parse(text: &str) -> Option<Self> {
         if text.eq_ignore_ascii_case(Self::AUTO) {
             return Some(Self::Auto);

@@ -1,4 +1,4 @@
-//! What an upstream had, remembered between runs.
+//! The lists of an upstream, remembered between runs.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -7,16 +7,16 @@ use gladhand_hub::Listed;
 
 use super::lists::Lists;
 
-/// The largest file that is read again.
+/// The largest file that is read.
 const LARGEST: u64 = 16 * 1024 * 1024;
 
-/// How long what nobody uses is remembered.
+/// How long unused lists are remembered.
 const REMEMBERED: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
-/// How far a file's time may be behind its last use.
+/// How far the modification time of a file may be behind its last use.
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What was remembered; nothing if there is nothing, or nothing that can be read.
+/// The remembered lists. Returns `None` if the file is missing or unreadable.
 pub(super) fn recall(file: &Path) -> Option<Lists> {
     let metadata = std::fs::metadata(file).ok()?;
     if metadata.len() > LARGEST {
@@ -28,19 +28,19 @@ pub(super) fn recall(file: &Path) -> Option<Lists> {
     serde_json::from_slice(&std::fs::read(file).ok()?).ok()
 }
 
-/// The names of what an upstream had that can be hidden and renamed: tools and prompts. None if nothing is remembered.
+/// The remembered names that can be hidden and renamed: tools and prompts. Returns `None` if nothing is remembered.
 pub(crate) fn names(file: &Path) -> Option<Vec<String>> {
     let Lists { tools, prompts, .. } = recall(file)?;
     Some(tools.into_iter().map(|tool| tool.name).chain(prompts.into_iter().map(|prompt| prompt.name)).collect())
 }
 
-/// Everything that an upstream listed, and its instructions. None if nothing is remembered.
+/// All remembered lists and the instructions. Returns `None` if nothing is remembered.
 pub(crate) fn listed(file: &Path) -> Option<(Listed, Option<String>)> {
     let lists = recall(file)?;
     Some((lists.listed(), lists.instructions))
 }
 
-/// Remembers. What cannot be remembered is asked for again next time.
+/// Remembers lists. If that fails, they are fetched again in the next run.
 pub(super) fn remember(file: &Path, lists: &Lists) {
     let text = serde_json::to_vec(lists).unwrap_or_default();
     if let Err(error) = crate::files::replace(file, &text) {
@@ -48,7 +48,7 @@ pub(super) fn remember(file: &Path, lists: &Lists) {
     }
 }
 
-/// Forgets what nobody has used for long: upstreams that are in no configuration any more.
+/// Removes lists that were not used for long: their upstreams are no longer configured.
 pub(crate) fn forget_unused(folder: &Path, now: SystemTime) {
     let Ok(files) = std::fs::read_dir(folder) else { return };
     for file in files.flatten() {
@@ -63,7 +63,7 @@ pub(crate) fn forget_unused(folder: &Path, now: SystemTime) {
     }
 }
 
-/// Lets a file's time tell when it was last of use; it is written only when the upstream has something else.
+/// Sets the modification time to the last use. The content is written only when the lists change.
 fn note_use(file: &Path) {
     let noted = std::fs::File::options().append(true).open(file).and_then(|file| file.set_modified(SystemTime::now()));
     if let Err(error) = noted {

@@ -7,8 +7,7 @@
 //! - Only the party that cancelled the call uses the connection from then on. The server may ignore the cancellation,
 //!   continue the call and send a request, which would reach the call that uses the connection by then.
 //! - The server must first answer another request. Many servers run one call at a time, and a new call would wait for
-//! the
-//!   cancelled one. If the server does not answer in time, it is closed, and the next call gets another connection.
+//!   the cancelled one. If the server does not answer in time, it is closed, and the next call gets another connection.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,12 +1,13 @@
-//! What callers see of an upstream whose lists depend on what its client declares.
+//! The lists that each caller sees, if an upstream's lists depend on the declared client features.
 //!
-//! A server may list a tool only to clients that can be asked something. A caller that declares a capability therefore sees the
-//! lists of a connection that was opened for such a client. Callers of one principal and client that declare the same are of one kind
-//! and see the same, so that one connection is enough to find out. A session that has a way of its own sees the lists of that connection.
-//! A server may also list what a call left behind in its process. So lists never pass from one kind to another.
+//! A server may list a tool only to clients that can answer requests. A caller that declares such a feature therefore
+//! sees the lists of a connection that declares it too. Callers with the same principal, client and features form one
+//! kind and see the same lists, so one connection is enough to fetch them. A session with a separate connection sees
+//! the lists of that connection. A server may also list state that a call left in its process, so lists never pass from
+//! one kind to another.
 //!
-//! Some servers change their lists and do not tell. Where an upstream does not declare that it tells, a caller that lists
-//! waits until the upstream has listed again, as if the two talked directly.
+//! Some servers change their lists without a notification. If an upstream does not declare list notifications, a list
+//! request waits until the upstream has listed again, as if client and server were connected directly.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -21,21 +22,21 @@ use super::lists::Lists;
 use super::upstream_connection::UpstreamConnection;
 use super::{Errand, Inner, SETTLING};
 
-/// How many kinds of callers without a session see lists of their own. With more of them, those found so far are forgotten.
+/// How many kinds of callers without a session have separate lists. Above this, the lists found so far are dropped.
 const KINDS: usize = 32;
 
-/// How long lists of an upstream that does not tell of changes are taken as they are, unless a call has ended since.
+/// How long lists without change notifications stay valid, unless a call has ended since.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// How long a caller that lists waits for an upstream to list again.
+/// How long a list request waits for an upstream to list again.
 const RELISTING: Duration = Duration::from_secs(2);
 
 /// What viewers see.
 #[derive(Debug, Default)]
 pub(super) struct Viewers {
-    /// The lists of those whose lists may not be those of the main connection; `None`: they are.
+    /// The separate lists of a viewer; `None` if the viewer sees the lists of the main connection.
     own: HashMap<SessionId, Option<Arc<Lists>>>,
-    /// When lists were last asked for, and how many calls had ended by then.
+    /// When lists were last requested, and how many calls had ended by then.
     asked_for: HashMap<SessionId, (u64, Instant)>,
 }
 
@@ -45,7 +46,7 @@ impl Viewers {
         self.asked_for.remove(&viewer);
     }
 
-    /// Takes out all kinds of callers, and says which of them saw lists of their own.
+    /// Removes all kinds of callers, and returns those that had separate lists.
     fn take_kinds(&mut self) -> Vec<SessionId> {
         self.asked_for.retain(|viewer, _| !viewer.is_kind());
         let kinds: Vec<_> = self.own.keys().copied().filter(|viewer| viewer.is_kind()).collect();
@@ -58,23 +59,23 @@ impl Inner {
         self.viewers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a viewer sees, where that is its own.
+    /// The separate lists of a viewer, if it has any.
     pub(super) fn listed_for(&self, viewer: SessionId) -> Option<Listed> {
         self.viewers().own.get(&viewer)?.as_ref().map(|lists| lists.listed())
     }
 
-    /// The number of the lists that a viewer sees, where these are its own.
+    /// The number of a viewer's separate lists, if it has any.
     pub(super) fn list_number(&self, viewer: SessionId) -> Option<u64> {
         self.viewers().own.get(&viewer)?.as_ref().map(|lists| lists.number)
     }
 
-    /// What a session sees.
+    /// The lists that a session sees.
     pub(super) fn seen_by(&self, session: SessionId) -> Option<Arc<Lists>> {
         let own = self.viewers().own.get(&session).cloned().flatten();
         own.or_else(|| self.known())
     }
 
-    /// Finds out what a caller sees, if that may be its own and is not known.
+    /// Fetches the lists that a caller sees, if they may be separate and are unknown.
     pub(super) fn settling_for(self: &Arc<Self>, context: &Context<'_>) -> Option<Settling> {
         let (main, is_alone) = self.main();
         if is_alone || passed_on(context.agreement).next().is_none() {
@@ -96,7 +97,7 @@ impl Inner {
                 Ok(Ok(())) => {
                     let has_own = inner.connections().own.contains_key(&viewer);
                     if !has_own && viewer != kind {
-                        // What it adopted before may be outdated.
+                        // The lists that it adopted before may be outdated.
                         let before = inner.viewers().own.remove(&viewer).flatten();
                         inner.forgotten(before.map(|_| viewer).into_iter().collect());
                     }
@@ -110,7 +111,7 @@ impl Inner {
         }))
     }
 
-    /// Lists again what is at the end of a connection, where that may have changed without a word.
+    /// Lists the content of a connection again, if it may have changed without a notification.
     fn relisting(self: &Arc<Self>, viewer: SessionId, connection: Arc<UpstreamConnection>) -> Option<Settling> {
         let quiet = self.outdated(viewer, self.seen_by(viewer))?;
         connection.session()?;
@@ -120,7 +121,7 @@ impl Inner {
         }))
     }
 
-    /// Which of a viewer's lists may have changed without a word.
+    /// The lists of a viewer that may have changed without a notification.
     fn outdated(&self, viewer: SessionId, lists: Option<Arc<Lists>>) -> Option<Vec<List>> {
         let quiet = lists.map(|lists| lists.quiet.clone()).filter(|quiet| !quiet.is_empty())?;
         let ended = self.ended.load(Ordering::Relaxed);
@@ -129,13 +130,13 @@ impl Inner {
         is_outdated.then_some(quiet)
     }
 
-    /// The lists of a viewer are asked for now.
+    /// Records that the lists of a viewer are requested now.
     pub(super) fn note_asked_for(&self, viewer: SessionId) {
         let ended = self.ended.load(Ordering::Relaxed);
         self.viewers().asked_for.insert(viewer, (ended, Instant::now()));
     }
 
-    /// Lists what is at the end of a connection for callers of one kind.
+    /// Fetches the lists of a connection for callers of one kind.
     async fn find_for(self: &Arc<Self>, kind: SessionId, errand: &Errand) -> Result<(), Failure> {
         let (connection, turn) = match self.shared_connection(errand) {
             Some(connection) => (connection, None),
@@ -149,12 +150,12 @@ impl Inner {
         self.note_asked_for(kind);
         let client = (Arc::clone(&errand.agreement), Arc::clone(&errand.host) as _);
         let lists = Lists::fetch(&session, &self.spec, Some(client)).await?;
-        // A session makes its calls by a way of its own, and needs this one no longer.
+        // A session makes its calls on a separate connection, and no longer needs this one.
         if let Some(turn) = turn.filter(|_| errand.host.caller.session() == SessionId::NONE) {
             turn.end();
         }
         let before = self.viewers().own.get(&kind).cloned().flatten();
-        // Lists that are as they were stay the same to all who see them.
+        // Unchanged lists keep their identity for all viewers.
         let as_before = before.filter(|before| lists.different(Some(before)).is_empty());
         let differs = !lists.different(self.known().as_deref()).is_empty();
         let lists = differs.then(|| as_before.unwrap_or_else(|| Arc::new(lists)));
@@ -174,7 +175,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Lets a viewer see what callers of its kind see, if that is known and nothing is known of the viewer itself.
+    /// Lets a viewer see the lists of its kind, if these are known and the viewer has none.
     fn adopt(&self, viewer: SessionId, kind: SessionId) -> bool {
         let is_own = {
             let mut viewers = self.viewers();
@@ -187,15 +188,15 @@ impl Inner {
         true
     }
 
-    /// Viewers see what others see again.
+    /// Viewers return to the common lists.
     fn forgotten(&self, viewers: Vec<SessionId>) {
         if let Some(notifier) = self.notifier.get() {
             viewers.into_iter().for_each(|viewer| notifier.lists_forgotten_for(viewer));
         }
     }
 
-    /// The upstream may be another from now on: what callers see is found out anew, but for sessions with a way of their own,
-    /// where the upstream says whether its lists have changed.
+    /// The upstream may be a different program from now on, so the lists are fetched again. Sessions with a separate
+    /// connection are excluded: there, the upstream reports list changes.
     pub(super) fn forget_viewers(&self) {
         let forgotten = {
             let connections = self.connections();
@@ -208,7 +209,7 @@ impl Inner {
         self.forgotten(forgotten);
     }
 
-    /// Shows other lists to one session.
+    /// Publishes separate lists to one session.
     pub(super) fn show_to(&self, session: SessionId, lists: Arc<Lists>) {
         self.viewers().own.insert(session, Some(lists));
         if let Some(notifier) = self.notifier.get() {
@@ -216,7 +217,7 @@ impl Inner {
         }
     }
 
-    /// The lists of the main connection change. Sessions with a way of their own go on seeing what they have seen.
+    /// The lists of the main connection change. Sessions with a separate connection keep their lists.
     pub(super) fn main_lists_change(&self, before: Option<&Arc<Lists>>, different: &[List]) {
         if different.is_empty() {
             return;

@@ -1,7 +1,7 @@
-//! One timer for everybody who waits for the same short time.
+//! One timer for all tasks that wait for the same short time.
 //!
-//! To set a timer that is nearer than all others wakes the runtime that is awake already, and with every call that
-//! would cost as much as reading the call. So there is one for all, which turns while anybody waits.
+//! Setting a timer that is earlier than all others wakes the runtime, which is already awake. For every call, this
+//! would cost as much as reading the call. One shared timer therefore ticks while any task waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,24 +9,24 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// How long one turn takes.
+/// The length of one tick.
 const TURN: Duration = Duration::from_millis(25);
 
-/// How many turns make the time. The first one has begun already when somebody comes.
+/// How many ticks a wait takes. The first tick has already begun when a task starts to wait.
 const TURNS: u64 = 3;
 
-/// Turns while anybody waits.
+/// A timer that ticks while any task waits.
 #[derive(Debug, Default)]
 pub(super) struct CoarseTimer {
     turns: AtomicU64,
     turned: Notify,
     is_turning: AtomicBool,
-    /// Whether anybody has waited since the last turn.
+    /// Whether a task has waited since the last tick.
     is_watched: AtomicBool,
 }
 
 impl CoarseTimer {
-    /// Over after 50 to 75 ms.
+    /// Completes after 50 to 75 ms.
     pub(super) async fn run_out(self: &Arc<Self>) {
         let begun = self.turns.load(Ordering::Relaxed);
         loop {
@@ -47,7 +47,7 @@ impl CoarseTimer {
         }
     }
 
-    /// Turns once; whether to go on.
+    /// Ticks once. Returns whether to continue.
     async fn turn(&self) -> bool {
         tokio::time::sleep(TURN).await;
         self.turns.fetch_add(1, Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl CoarseTimer {
             return true;
         }
         self.is_turning.store(false, Ordering::SeqCst);
-        // Whoever came just now took it for turning still.
+        // A task that arrived just now assumed that the timer still ticks.
         self.is_watched.load(Ordering::SeqCst) && !self.is_turning.swap(true, Ordering::SeqCst)
     }
 }
@@ -81,8 +81,8 @@ mod tests {
             })
             .collect();
         for waiter in waiters {
-            let took = waiter.await.expect("nobody panics");
-            // A turn may be seen a moment late, and then the next one comes that much sooner.
+            let took = waiter.await.expect("the waiter does not panic");
+            // A tick may be noticed late, and the next one then comes that much sooner.
             assert!(took >= TURN, "{took:?}");
         }
     }

@@ -1,8 +1,8 @@
-//! How a session is driven: a step of our side, everything that follows from it, and work that goes on.
+//! Drives a session: one step of the state machine, all actions that follow from it, and running calls.
 //!
-//! Steps are short and happen under one lock. Whoever answers a call may tell or ask its caller from
-//! within the call, so the hub is asked while the lock is open: lock, step, open, ask the hub, lock,
-//! hand in what it said. An answer that is there by then costs no task and no channel.
+//! Steps are short and run under one lock. A provider may call back into the session while it runs, so the lock is
+//! released before calling the hub: lock, step, unlock, call the hub, lock, record the result. A result that is ready
+//! by then needs no task and no channel.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,7 +25,7 @@ use super::who::Who;
 use crate::edges::session_log::SessionLog;
 use crate::edges::violations;
 
-/// What the hub said to a call.
+/// The hub's answer to a call.
 enum Said {
     Outcome(Outcome),
     Later(Work),
@@ -33,7 +33,7 @@ enum Said {
 }
 
 impl Session {
-    /// Takes a step and does what follows from it, until nothing is left.
+    /// Takes a step and performs all actions that follow from it.
     pub(super) fn drive<'a>(
         &self,
         lane: Lane,
@@ -45,8 +45,8 @@ impl Session {
         self.drive_on(inner, lane, who, false, step);
     }
 
-    /// The same by somebody who has the lock already, and has looked at the clock. Who waits for an answer is handed the
-    /// call to carry on with if it is the only one.
+    /// Like `drive`, for a caller that holds the lock and has updated the clock. If a connection waits for the response
+    /// and there is only one call, the call is returned for inline polling.
     pub(super) fn drive_on<'a>(
         &self,
         mut inner: MutexGuard<'_, Inner>,
@@ -64,7 +64,7 @@ impl Session {
             for errand in errands {
                 let Some((call, name, said)) = self.run(errand) else { continue };
                 let mut inner = self.lock();
-                // Cancelled in between: nobody wants to know.
+                // The call was cancelled in between.
                 let Some(running) = inner.running.get_mut(&call) else { continue };
                 if !matches!(said, Said::Outcome(_)) {
                     running.busy = Some(self.visit.busy(name));
@@ -95,7 +95,7 @@ impl Session {
         carried
     }
 
-    /// One step of our side, and everything that it asks for except what the hub must do once the lock is open.
+    /// Takes one step, and performs all actions except those that need the hub without the lock.
     fn step<'a>(
         &self,
         inner: &mut Inner,
@@ -114,12 +114,12 @@ impl Session {
         out.actions.into_iter().filter_map(|action| self.perform(inner, lane, who, action)).collect()
     }
 
-    /// The sender of a message, where the session has more than one.
+    /// The sender of a message, if several callers share the session.
     fn among_many<'w>(&self, who: Option<&'w Who>) -> Option<&'w Who> {
         who.filter(|_| self.manner == Manner::Stateless)
     }
 
-    /// Does what an action asks for, or hands it back for the hub.
+    /// Performs an action, or returns it for the hub.
     fn perform<'a>(&self, inner: &mut Inner, lane: Lane, who: Option<&Who>, action: Action<'a>) -> Option<Action<'a>> {
         match action {
             Action::Deliver(mut call, agreement) => {
@@ -142,7 +142,7 @@ impl Session {
                     return Some(action);
                 }
             }
-            // Anybody may try, so this is no cause for alarm here.
+            // Any client may try to open a session, so this is not a warning.
             Action::Refused(refusal) => tracing::info!(%refusal, "no session"),
             Action::Dropped(what) => tracing::debug!(what, "dropped"),
             Action::Declined(declined) => {
@@ -158,7 +158,7 @@ impl Session {
                     stream.let_go(pause);
                 }
             }
-            // There is no goodbye in this dialect; a session that ends is ended by its transport.
+            // This dialect has no goodbye. The transport ends a session.
             Action::Close(_) => {}
         }
         None
@@ -175,7 +175,7 @@ impl Session {
         }
     }
 
-    /// Does something that needs the hub, without a lock; if it was a call, returns what the hub said.
+    /// Performs an action that needs the hub, without the lock. Returns the hub's answer to a call.
     fn run(&self, errand: Action<'_>) -> Option<(CallId, CallName, Said)> {
         match errand {
             Action::Deliver(call, agreement) => return Some(self.deliver(call, &agreement)),
@@ -203,7 +203,7 @@ impl Session {
             Answer::Now(outcome) => Said::Outcome(outcome),
             Answer::AsTask(work) => Said::AsTask(work),
             Answer::Later(mut work) | Answer::TaskLater(mut work) => {
-                // Much that could take a while does not: then it needs neither a task nor a stream.
+                // Many calls complete on the first poll. They need neither a task nor a stream.
                 match poll_guarded(&mut work, &mut Context::from_waker(Waker::noop())) {
                     Poll::Ready(outcome) => Said::Outcome(outcome),
                     Poll::Pending => Said::Later(work),
@@ -213,7 +213,7 @@ impl Session {
         (id, name, said)
     }
 
-    /// Lets work go on as a task; its outcome comes back here.
+    /// Spawns a call as a task, whose outcome returns to this session.
     fn spawn(&self, call: CallId, mut work: Work) -> AbortHandle {
         let this = Weak::clone(&self.this);
         let task = async move {
@@ -225,7 +225,7 @@ impl Session {
         self.shared.calls.spawn_on(task, &self.shared.runtime()).abort_handle()
     }
 
-    /// Lets a call that was carried on by whoever waited for its answer go on as a task, if it still runs.
+    /// Spawns a former inline call as a task, if it still runs.
     pub(super) fn go_on(&self, InlineCall { call, work }: InlineCall) {
         if !self.lock().running.contains_key(&call) {
             return;
@@ -233,12 +233,12 @@ impl Session {
         let task = self.spawn(call, work);
         match self.lock().running.get_mut(&call) {
             Some(running) => running.task = Some(task),
-            // Cancelled in between, or it is done.
+            // The call was cancelled in between, or is done.
             None => task.abort(),
         }
     }
 
-    /// A call has its outcome. Whoever waits on a lane and says so itself need not be woken.
+    /// Records the outcome of a call. A connection that is polling this lane needs no wake-up.
     pub(super) fn finished(&self, call: CallId, outcome: Outcome, awake: Option<Lane>) {
         let mut inner = self.lock();
         let Some(running) = inner.running.remove(&call) else { return };
@@ -247,7 +247,7 @@ impl Session {
         }
         let outcome = self.within_bound(outcome, &running);
         inner.clock.tick();
-        // Under the same lock: who cancels it in between would find neither a call to end nor an answer.
+        // Under the same lock: a concurrent cancellation would otherwise find neither a call nor a response.
         self.drive_on(inner, running.lane, None, false, |server, ambient, out| {
             server.resolve(call, outcome, ambient, out);
         });
@@ -257,14 +257,14 @@ impl Session {
         }
     }
 
-    /// The outcome of a call, or a failure if it is large and too many answers wait to be read.
+    /// The outcome of a call, or a failure if it is large and too many responses wait to be read.
     fn within_bound(&self, outcome: Outcome, running: &Running) -> Outcome {
         let party = running.who.as_ref().unwrap_or(&self.who).party;
         let has_room = outcome_weight(&outcome) <= SMALL || self.shared.has_room_for_large_answer(party);
         if has_room { outcome } else { Err(Failure::not_kept()) }
     }
 
-    /// Sees to it that our side is woken when it wants to be.
+    /// Sets the timer for the next deadline of the state machine.
     fn set_alarm(&self, inner: &mut Inner) {
         let Some(deadline) = inner.server.deadline() else { return };
         if inner.ended {
@@ -289,7 +289,7 @@ impl Session {
 }
 
 impl Inner {
-    /// Hands the lines of a step to the ways on which they go.
+    /// Hands the lines of a step to their streams.
     fn send(&mut self, out: &mut Output<'_>, manner: Manner) {
         if out.wire.is_empty() {
             return;
@@ -306,7 +306,7 @@ impl Inner {
         }
     }
 
-    /// Nobody wants a call any more. An exchange that waited for nothing else ends without an answer.
+    /// Cancels a call. If its exchange waits for nothing else, the exchange ends without a response.
     fn cancel(&mut self, call: CallId) {
         let Some(Running { lane, task, .. }) = self.running.remove(&call) else { return };
         if let Some(task) = task {
@@ -317,7 +317,7 @@ impl Inner {
         }
     }
 
-    /// Whether whoever hears of a call takes what it is sent.
+    /// Whether the reader of a call's stream keeps up.
     pub(super) fn has_room(&mut self, about: Option<CallId>) -> bool {
         let running = about.and_then(|call| self.running.get(&call));
         let lane = running.map(|running| running.lane);
@@ -325,14 +325,14 @@ impl Inner {
     }
 }
 
-/// A line out of what one step wrote. A short one is copied, so that it does not keep a long one in memory.
+/// A line of the step's output. A short line is copied, so that it does not keep a long buffer in memory.
 fn line_of(wire: &Bytes, span: Range<usize>) -> Bytes {
     if span.len() * 2 < wire.len() { Bytes::copy_from_slice(&wire[span]) } else { wire.slice(span) }
 }
 
-/// Polls work that may panic: that fails its call and nothing else.
+/// Polls a call. A panic fails this call only.
 pub(super) fn poll_guarded(work: &mut Work, cx: &mut Context<'_>) -> Poll<Outcome> {
-    // Nothing of ours is touched by it, so nothing of ours can be left half changed; it is not polled again.
+    // The call shares no mutable state with us, so a panic leaves nothing half changed. It is not polled again.
     let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx)));
     polled.unwrap_or_else(|_| Poll::Ready(Err(Failure::panicked())))
 }
@@ -347,6 +347,6 @@ mod tests {
         let is_part = |line: &Bytes| wire.as_ptr_range().contains(&line.as_ptr());
         let (short, long) = (line_of(&wire, 0..5), line_of(&wire, 6..1006));
         assert_eq!((&short[..], long.len()), (&b"short"[..], 1000));
-        assert!(!is_part(&short) && is_part(&long), "the long one is not copied");
+        assert!(!is_part(&short) && is_part(&long), "the long line is not copied");
     }
 }

@@ -1,4 +1,4 @@
-//! The ways back to one peer: the main stream and one stream for each exchange that is open or kept.
+//! The streams to one peer: the main stream, and one stream for each open or stored exchange.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::{Poll, Waker};
@@ -12,41 +12,41 @@ use gladhand_hub::Portion;
 use super::stream::{self, Numbering, ReaderToken, Stream, Taken, Tally};
 use super::who::Who;
 
-/// How a peer that lost its stream is told to wait before it comes back.
+/// How long a client that lost its stream is asked to wait before it reconnects.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// All ways back to one peer.
+/// All streams to one peer.
 #[derive(Debug)]
 pub(super) struct Lanes {
     numbering: Numbering,
-    /// How many bytes one stream may keep, and all that have ended together.
+    /// The maximum bytes of one stream, and of all ended streams together.
     most: usize,
     main: Stream,
     exchanges: BTreeMap<Lane, Exchange>,
-    /// Whose `exchanges` are, where that is known and they take a while.
+    /// The callers of `exchanges`, if known and if the exchange is pending.
     owners: BTreeMap<Lane, Who>,
-    /// Those of numbered `exchanges` that have ended and are kept for a reader that comes back, in the order of their ends.
+    /// Numbered `exchanges` that have ended and are kept for a returning reader, in the order of their ends.
     ended: VecDeque<Lane>,
     ended_bytes: usize,
     /// The bytes of all streams.
     bytes: Tally,
-    /// What they take of the bound of all sessions.
+    /// The share of the global limit that these bytes occupy.
     kept: Portion,
-    /// Whether the party may keep that much.
+    /// Whether the party stays within its share.
     has_room: bool,
     last: u64,
-    /// Whether streams begin with something to come back with.
+    /// Whether streams begin with an event from which the client can resume.
     pub(super) primes: bool,
 }
 
-/// One exchange. It is a stream only when it must be, because nearly all come to an answer at once.
+/// One exchange. Most exchanges get a response immediately, so a stream is created only if needed.
 #[derive(Debug)]
 enum Exchange {
-    /// Nothing was written to it. Whoever waits for its answer is woken by whatever becomes of it.
+    /// Nothing was written yet. The waker belongs to the connection that waits for the response.
     Fresh(Option<Waker>),
-    /// Its answer was, and nothing else.
+    /// Only the response was written.
     Answered(Bytes),
-    /// Anything else.
+    /// Any other content.
     Stream(Box<Stream>),
 }
 
@@ -58,7 +58,7 @@ impl Exchange {
         }
     }
 
-    /// Something else becomes of it.
+    /// Changes the state of the exchange, and wakes a waiting connection.
     fn become_of(&mut self, next: Self) {
         if let Self::Fresh(Some(waker)) = std::mem::replace(self, next) {
             waker.wake();
@@ -85,7 +85,7 @@ impl Lanes {
         }
     }
 
-    /// Opens the way back for a new exchange.
+    /// Opens a stream for a new exchange.
     pub(super) fn open(&mut self) -> Lane {
         self.last += 1;
         let lane = Lane(self.last);
@@ -93,7 +93,7 @@ impl Lanes {
         lane
     }
 
-    /// The answer of an exchange to which nothing else was written. It is over then.
+    /// Takes the response of an exchange with no other messages, which ends the exchange.
     pub(super) fn take_answer(&mut self, lane: Lane) -> Option<Bytes> {
         match self.exchanges.remove(&lane)? {
             Exchange::Answered(line) => {
@@ -107,7 +107,7 @@ impl Lanes {
         }
     }
 
-    /// Waits for the answer of an exchange: `None` once it has become anything but an answer.
+    /// Waits for the response of an exchange. Returns `None` once the exchange needs an event stream.
     pub(super) fn poll_answer(&mut self, lane: Lane, waker: &Waker) -> Poll<Option<Bytes>> {
         match self.exchanges.get_mut(&lane) {
             Some(Exchange::Fresh(waiting)) => {
@@ -118,14 +118,14 @@ impl Lanes {
         }
     }
 
-    /// Whoever waits for the answer of an exchange is awake, and looks by itself.
+    /// The connection that waits for the response is awake and polls by itself.
     pub(super) fn is_awake(&mut self, lane: Lane) {
         if let Some(Exchange::Fresh(waiting)) = self.exchanges.get_mut(&lane) {
             *waiting = None;
         }
     }
 
-    /// The main stream, to be read from now on.
+    /// The main stream, for a new reader.
     pub(super) fn main(&mut self) -> &mut Stream {
         if self.primes {
             self.main.prime(RETRY);
@@ -133,7 +133,7 @@ impl Lanes {
         &mut self.main
     }
 
-    /// A stream that is open or kept.
+    /// An open or stored stream.
     pub(super) fn get(&mut self, lane: Lane) -> Option<&mut Stream> {
         if lane == Lane::MAIN {
             return Some(&mut self.main);
@@ -152,7 +152,7 @@ impl Lanes {
             answer.into_iter().for_each(|line| stream.push(line));
             exchange.become_of(Exchange::Stream(stream));
             if is_answered {
-                // Not before it is a stream: then it is kept, and forgotten, as others are that have ended.
+                // End it only after it is a stream: it is then stored and dropped like other ended streams.
                 self.end(lane);
             }
         }
@@ -162,7 +162,7 @@ impl Lanes {
         }
     }
 
-    /// Writes a line; the answer of an exchange ends it. What goes nowhere any more is dropped.
+    /// Writes a line. A response ends its exchange. Lines for a removed exchange are dropped.
     pub(super) fn push(&mut self, lane: Lane, line: Bytes) {
         let ends = lane != Lane::MAIN && is_answer(&line);
         if ends && let Some(exchange @ Exchange::Fresh(_)) = self.exchanges.get_mut(&lane) {
@@ -178,7 +178,7 @@ impl Lanes {
         self.keep_within_bound(lane);
     }
 
-    /// Hands the reader of a stream what there is for it.
+    /// Hands the ready events to the reader of a stream.
     pub(super) fn take(&mut self, lane: Lane, reader: ReaderToken, waker: &Waker) -> Taken {
         let taken = self.get(lane).map_or(Taken::End, |stream| stream.take(reader, waker));
         if matches!(taken, Taken::Events(_)) {
@@ -187,7 +187,7 @@ impl Lanes {
         taken
     }
 
-    /// The reader of a stream is gone; whether the stream is there, and has not ended.
+    /// Detaches the reader of a stream. Returns whether the stream is still open.
     pub(super) fn detach(&mut self, lane: Lane, reader: ReaderToken) -> bool {
         let Some(stream) = self.get(lane) else { return false };
         stream.detach(reader);
@@ -196,8 +196,9 @@ impl Lanes {
         is_open
     }
 
-    /// Counts what streams keep in the bound of all sessions. If the party has no room, answers that no reader takes are
-    /// dropped, the oldest first, and at last what the stream keeps that changed. What a reader has yet to take stays.
+    /// Counts the stored bytes in the global limit. If the party exceeds its share, responses without a reader are
+    /// dropped, oldest first, and finally the stored events of the changed stream. Events that a reader has yet to take
+    /// stay.
     fn keep_within_bound(&mut self, changed: Lane) {
         while !self.count() {
             let is_unread = |ended: &Lane| self.exchanges[ended].stream().is_some_and(|stream| !stream.is_read());
@@ -212,7 +213,7 @@ impl Lanes {
         }
     }
 
-    /// Forgets what the reader of a stream has taken, and everything if it has no reader.
+    /// Drops the events that the reader of a stream has taken, or all events if it has no reader.
     fn forget_taken(&mut self, lane: Lane) {
         let Some(stream) = self.get(lane) else { return };
         let before = stream.bytes();
@@ -223,9 +224,9 @@ impl Lanes {
         }
     }
 
-    /// Counts what streams keep; says whether the party may keep it.
+    /// Counts the stored bytes. Returns whether the party stays within its share.
     fn count(&mut self) -> bool {
-        // Streams without numbers keep nothing for a reader that is away; what they have counts as unwritten.
+        // Streams without numbers keep nothing for an absent reader. Their bytes count as unwritten.
         if self.numbering == Numbering::Plain {
             return true;
         }
@@ -236,7 +237,7 @@ impl Lanes {
         self.has_room
     }
 
-    /// Nothing more comes on a way.
+    /// Ends a stream.
     pub(super) fn end(&mut self, lane: Lane) {
         let Some(stream) = self.get(lane) else { return };
         if stream.ended().is_some() {
@@ -250,7 +251,7 @@ impl Lanes {
         self.ended_bytes += bytes;
         self.ended.push_back(lane);
         while self.ended_bytes > self.most {
-            // The oldest that somebody has read and may come back for.
+            // Drop the oldest stream that was read and that a client could still resume.
             let was_read = |ended: &Lane| self.exchanges[ended].stream().is_some_and(Stream::was_read);
             let oldest = self.ended.iter().copied().find(|ended| *ended != lane && was_read(ended));
             let Some(oldest) = oldest else { break };
@@ -258,7 +259,7 @@ impl Lanes {
         }
     }
 
-    /// Counts what a stream without numbers has among the answers that wait to be written.
+    /// Counts the bytes of a stream without numbers as unwritten responses.
     pub(super) fn count_unwritten(&mut self, lane: Lane, portion: impl FnOnce() -> Portion) {
         if self.numbering == Numbering::Plain
             && let Some(stream) = self.get(lane)
@@ -267,19 +268,19 @@ impl Lanes {
         }
     }
 
-    /// Remembers whose an exchange is.
+    /// Records the caller of an exchange.
     pub(super) fn belongs_to(&mut self, lane: Lane, who: Who) {
         if self.exchanges.contains_key(&lane) {
             self.owners.insert(lane, who);
         }
     }
 
-    /// Whose an exchange is, where that is remembered.
+    /// The recorded caller of an exchange.
     pub(super) fn owner(&self, lane: Lane) -> Option<&Who> {
         self.owners.get(&lane)
     }
 
-    /// The exchanges of some that have no answer yet.
+    /// The exchanges of selected callers that have no response yet.
     pub(super) fn unanswered(&self, is_theirs: impl Fn(&Who) -> bool) -> Vec<Lane> {
         let is_open = |lane: &Lane| match &self.exchanges[lane] {
             Exchange::Fresh(_) => true,
@@ -290,13 +291,13 @@ impl Lanes {
         theirs.map(|(lane, _)| *lane).collect()
     }
 
-    /// Nothing more comes on any way.
+    /// Ends all streams.
     pub(super) fn end_all(&mut self) {
         let open: Vec<_> = self.exchanges.keys().copied().collect();
         open.into_iter().chain([Lane::MAIN]).for_each(|lane| self.end(lane));
     }
 
-    /// Forgets an exchange and all that was written to it.
+    /// Removes an exchange and its stored events.
     pub(super) fn remove(&mut self, lane: Lane) {
         let Some(exchange) = self.exchanges.remove(&lane) else { return };
         self.owners.remove(&lane);
@@ -306,7 +307,7 @@ impl Lanes {
         }
     }
 
-    /// Forgets what ended before a moment.
+    /// Drops streams that ended before a given time.
     pub(super) fn forget(&mut self, before: Instant) {
         while let Some(&lane) = self.ended.front()
             && self.exchanges[&lane].stream().and_then(Stream::ended).is_some_and(|ended| ended < before)
@@ -315,12 +316,12 @@ impl Lanes {
         }
     }
 
-    /// How many exchanges are under way.
+    /// The number of pending exchanges.
     pub(super) fn under_way(&self) -> usize {
         self.exchanges.len() - self.ended.len()
     }
 
-    /// Whether somebody reads one of the streams, or an exchange is under way.
+    /// Whether a stream has a reader or an exchange is pending.
     pub(super) fn is_busy(&self) -> bool {
         self.under_way() > 0
             || self.main.is_read()
@@ -328,7 +329,7 @@ impl Lanes {
     }
 }
 
-/// Whether a line of ours answers what was posted. A batch of answers does.
+/// Whether a line is a response to a posted message. A batch of responses counts too.
 fn is_answer(line: &[u8]) -> bool {
     line.first() == Some(&b'[') || rpc::verdict(line).is_some()
 }
@@ -342,7 +343,7 @@ mod tests {
 
     use super::*;
 
-    /// Those of a party, within a bound of all.
+    /// The lanes of a party within the global limit.
     fn bounded(most: usize, all: &Arc<Portions>, party: u64) -> Lanes {
         Lanes::new(Numbering::Numbered, most, all.portion(Party(party)))
     }
@@ -351,10 +352,10 @@ mod tests {
         bounded(most, &Portions::lasting(usize::MAX, 0), 1)
     }
 
-    /// The answer of an exchange that no reader takes, or that one has taken and left.
+    /// An exchange whose response has no reader, or whose reader has disconnected.
     fn cut_off(lanes: &mut Lanes, bytes: usize) -> Lane {
         let lane = lanes.open();
-        let reader = lanes.get(lane).expect("it is open").attach();
+        let reader = lanes.get(lane).expect("the exchange is open").attach();
         lanes.detach(lane, reader);
         lanes.push(lane, answer(bytes));
         lane

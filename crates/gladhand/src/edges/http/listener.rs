@@ -1,4 +1,4 @@
-//! Sockets: bound, accepted from, and served connection by connection.
+//! Binds sockets, accepts connections and serves them.
 
 use std::hash::RandomState;
 use std::io::{self, Write as _};
@@ -31,23 +31,23 @@ use super::timeout_io::{TimeoutIo, Timeouts, Untimed};
 use super::who::Visitor;
 use super::worker_threads::{Slot, WorkerThreads};
 
-/// How much is read or written at once. A head is bounded by [`first_bytes::MOST`].
+/// The buffer size for reads and writes. The head of a request is limited by [`first_bytes::MOST`].
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// How long a client may take to agree on encryption.
+/// How long the TLS handshake may take.
 const TLS_GRACE: Duration = Duration::from_secs(10);
 
-/// How long a client may take nothing of what it is sent.
+/// How long a client may leave written data unread.
 const WRITE_GRACE: Duration = Duration::from_secs(30);
 
-/// How long to wait when there is no room for another socket.
+/// How long to wait when the process has no free socket.
 const OUT_OF_SOCKETS: Duration = Duration::from_millis(100);
 
-/// What is said to those for whom there is no room.
+/// The response if there is no room for the connection.
 const NO_ROOM: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
-/// What is said to those whose head is too long.
+/// The response if the head of a request is too long.
 const LONG_HEAD: &[u8] =
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
@@ -59,19 +59,19 @@ pub(super) enum Listener {
     Unix(UnixListener, SocketFile),
 }
 
-/// A socket in the file system. It goes when we go.
+/// A Unix socket file, which is removed on drop.
 #[derive(Debug)]
 pub(super) struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Somebody else may have tidied up.
+        // The file may already be gone.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// How many connections may wait to be accepted. With a shorter queue, a burst of clients waits a second for each retry of
-/// the system.
+/// The length of the accept queue. With a shorter queue, clients in a burst wait one second for each retry of the
+/// system.
 const BACKLOG: u32 = 4096;
 
 /// Listens at an address with a long queue.
@@ -97,7 +97,7 @@ impl Listener {
             #[cfg(unix)]
             Address::Unix(path) => {
                 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-                // What a server that was killed left behind is in the way; what a living one listens on is not ours.
+                // Remove the socket file of a killed server. If a server still listens on it, keep it.
                 let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
                 if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
                     fs_err::remove_file(path)?;
@@ -112,7 +112,7 @@ impl Listener {
         }
     }
 
-    /// The address that it is really bound to.
+    /// The address that the socket is bound to.
     pub(super) fn address(&self) -> io::Result<Option<SocketAddr>> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(Some),
@@ -121,7 +121,7 @@ impl Listener {
         }
     }
 
-    /// Where clients find what is at a path.
+    /// The URL of a path for clients.
     pub(super) fn url(&self, tls: bool, path: &str) -> io::Result<String> {
         let scheme = if tls { "https" } else { "http" };
         match self {
@@ -131,7 +131,7 @@ impl Listener {
         }
     }
 
-    /// Accepts and serves connections until it is told to stop.
+    /// Accepts and serves connections until shutdown.
     pub(super) async fn serve(self, floor: Arc<ConnectionContext>) {
         loop {
             let accepted = tokio::select! {
@@ -160,7 +160,7 @@ impl Listener {
         match self {
             Self::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
-                // An answer must not wait for the acknowledgement of what went before it.
+                // A response must not wait for the acknowledgement of earlier data.
                 stream.set_nodelay(true)?;
                 Ok(Accepted::Tcp(stream.into_std()?, address.ip()))
             }
@@ -174,10 +174,10 @@ impl Listener {
     }
 }
 
-/// A new connection, which belongs to no thread yet.
+/// A new connection that is not assigned to a thread yet.
 enum Accepted {
     Tcp(std::net::TcpStream, IpAddr),
-    /// With the user who connected, where the system says so.
+    /// With the user id of the peer, if the system provides it.
     #[cfg(unix)]
     Unix(std::os::unix::net::UnixStream, Option<u32>),
 }
@@ -191,9 +191,9 @@ impl Accepted {
         }
     }
 
-    /// Ends the connection, and says why where that takes no waiting.
+    /// Closes the connection, and sends the reason if that does not block.
     fn refuse(self, is_encrypted: bool) {
-        // Those who do not hear it see that the connection is closed.
+        // If the client does not receive it, it still sees the connection close.
         let _ = match self {
             Self::Tcp(..) if is_encrypted => Ok(0),
             Self::Tcp(mut stream, _) => stream.write(NO_ROOM),
@@ -203,14 +203,14 @@ impl Accepted {
     }
 }
 
-/// What connections need.
+/// The state that all connections share.
 #[derive(Debug)]
 pub(super) struct ConnectionContext {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) tls: Option<Arc<ServerConfig>>,
     pub(super) connections: Arc<Connections>,
     pub(super) crew: Arc<WorkerThreads>,
-    /// The connections that are served.
+    /// The running connections.
     pub(super) tasks: TaskTracker,
     pub(super) stopping: CancellationToken,
 }
@@ -225,7 +225,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Serves it in a task, with the thread that it has its slot with.
+    /// Serves the connection in a task on the thread that holds its slot.
     fn start(self, stream: Accepted) {
         match stream {
             Accepted::Tcp(stream, _) if self.floor.tls.is_some() => {
@@ -234,7 +234,7 @@ impl Connection {
             Accepted::Tcp(stream, _) => {
                 self.spawn(|connection| async move { connection.serve(TcpStream::from_std(stream)?).await });
             }
-            // Only who may open the file gets here, so there is nothing that encryption would add.
+            // Only users who may open the file can connect, so encryption adds nothing.
             #[cfg(unix)]
             Accepted::Unix(stream, _) => {
                 self.spawn(|connection| async move { connection.serve(UnixStream::from_std(stream)?).await });
@@ -258,12 +258,12 @@ impl Connection {
         };
     }
 
-    /// Agrees on encryption, and serves what is encrypted.
+    /// Performs the TLS handshake, and serves the encrypted connection.
     async fn encrypt(self, mut stream: TcpStream) -> io::Result<()> {
         let until = self.line().opened() + TLS_GRACE;
         let begun = begin(&mut stream, first_bytes::is_record, until, self.line(), self.room()).await?;
         let (Some(first), Some(tls)) = (begun, &self.floor.tls) else { return Ok(()) };
-        // What is large is made only now.
+        // The large future is created only now.
         let agreed = Box::pin(TlsAcceptor::from(Arc::clone(tls)).accept(Begun::new(first, stream)));
         match self.line().leaving().run_until_cancelled(tokio::time::timeout_at(until, agreed)).await {
             Some(Ok(Ok(stream))) => Box::pin(self.serve(stream)).await,
@@ -290,7 +290,7 @@ impl Connection {
                     .await
                     .map_or(Ok(()), |told| told.unwrap_or(Ok(())));
             }
-            // What is large is made only now.
+            // The large future is created only now.
             Box::pin(self.answer(first, stream)).await;
         }
         Ok(())
@@ -309,7 +309,7 @@ impl Connection {
             .timer(Untimed)
             .header_read_timeout(patience.head)
             .max_buf_size(BUFFER_BYTES)
-            // The stream itself looks whether somebody is there: see `TimeoutIo`.
+            // The stream itself detects a disconnected peer: see `TimeoutIo`.
             .half_close(true)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
@@ -317,7 +317,7 @@ impl Connection {
             served = connection.as_mut() => served,
             () = line.leaving().cancelled() => {
                 if !floor.stopping.is_cancelled() {
-                    // It gives way to another one.
+                    // The connection gives way to another one.
                     return;
                 }
                 connection.as_mut().graceful_shutdown();
@@ -329,7 +329,7 @@ impl Connection {
         }
     }
 
-    /// Room for what is not a whole message yet.
+    /// The memory share for incomplete messages.
     fn room(&self) -> Portion {
         self.floor.endpoint.shared.unfinished.portion(self.visitor.party)
     }
@@ -343,7 +343,7 @@ impl Connection {
     }
 }
 
-/// The first bytes of a connection; none if it is to end before they come.
+/// Reads the first bytes of a connection. Returns `None` if the connection ends before them.
 async fn begin<S: AsyncRead + Unpin>(
     stream: &mut S,
     is_enough: fn(&[u8]) -> bool,

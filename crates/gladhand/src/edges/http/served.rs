@@ -1,8 +1,8 @@
-//! A response on its way, and what it must know of its connection.
+//! The body of a response, and the state that it shares with its connection.
 //!
-//! A client may say that it will ask nothing more and still wait for its answer; one that is gone looks the same until
-//! something is written to it. So while a response is under way the end of what a client says is kept from whoever reads
-//! requests, and a comment is sent now and then: somebody who is gone cannot take it.
+//! A client may close its sending side and still wait for a response. A disconnected client looks the same until data
+//! is written to it. While a response is pending, the end of input is therefore hidden from hyper, and a comment is
+//! sent from time to time: writing it fails if the client is gone.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -21,15 +21,15 @@ use tokio_util::sync::CancellationToken;
 use super::events::NOTHING_NEW;
 use super::respond::Content;
 
-/// How often it is looked whether a client that asks nothing more is still there.
+/// How often to probe a client that has closed its sending side.
 const PROBE: Duration = Duration::from_secs(1);
 
-/// What the reading and the writing half of a connection know of each other, and others of both.
+/// The state shared by the reading and writing halves of a connection and by its observers.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// How many requests came.
+    /// The number of requests received.
     asked: AtomicU32,
-    /// How many of them are answered.
+    /// The number of requests answered.
     answered: AtomicU32,
     is_serving: AtomicBool,
     has_ended: AtomicBool,
@@ -37,7 +37,7 @@ pub(super) struct Line {
     /// The task that waits for the next flush.
     flush_waker: AtomicWaker,
     opened: Instant,
-    /// When the last answer was out, in milliseconds after it was opened.
+    /// When the last response was written, in milliseconds after the connection opened.
     rested_ms: AtomicU32,
     /// The party whose share of all connections it takes.
     party: AtomicU64,
@@ -51,7 +51,7 @@ impl Default for Line {
 }
 
 impl Line {
-    /// The line of a new connection, which is to end when `leaving` says so.
+    /// The state of a new connection, which ends when `leaving` is cancelled.
     pub(super) fn new(party: Party, leaving: CancellationToken) -> Self {
         Self {
             asked: AtomicU32::new(0),
@@ -72,7 +72,7 @@ impl Line {
         self.opened
     }
 
-    /// All requests are answered at this moment.
+    /// All requests are answered at this time.
     pub(super) fn rests(&self, now: Instant) {
         let ms = now.saturating_duration_since(self.opened).as_millis();
         self.rested_ms.store(u32::try_from(ms).unwrap_or(u32::MAX), Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl Line {
         self.opened + Duration::from_millis(self.rested_ms.load(Ordering::Relaxed).into())
     }
 
-    /// A principal uses it: from now on it takes that party's share.
+    /// A principal uses the connection, which counts towards that party's share from now on.
     pub(super) fn belongs_to(&self, party: Party) {
         self.party.store(party.0, Ordering::Relaxed);
     }
@@ -108,51 +108,51 @@ impl Line {
         self.asked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// All of a request came: whoever says nothing more from now on may wait for the answer still.
+    /// A complete request has arrived. A client that ends its input from now on may still wait for the response.
     pub(super) fn heard(&self) {
         self.is_serving.store(true, Ordering::Relaxed);
     }
 
-    /// How many requests were answered, unless one is being answered.
+    /// The number of answered requests, or `None` while one is pending.
     pub(super) fn at_rest(&self) -> Option<u32> {
         let answered = self.answered.load(Ordering::Relaxed);
         (self.asked.load(Ordering::Relaxed) == answered).then_some(answered)
     }
 
-    /// Whether an answer is under way.
+    /// Whether a response is pending.
     pub(super) fn is_serving(&self) -> bool {
         self.is_serving.load(Ordering::Relaxed)
     }
 
-    /// The client says nothing more. Whether somebody still writes to it.
+    /// The client has ended its input. Returns whether a response is still being written.
     pub(super) fn ended(&self) -> bool {
         self.has_ended.store(true, Ordering::Relaxed);
         self.is_serving()
     }
 
-    /// Whether the client says nothing more.
+    /// Whether the client has ended its input.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::Relaxed)
     }
 
-    /// Everything that was handed to the connection has gone out.
+    /// All data handed to the connection was written.
     pub(super) fn flushed(&self) {
         self.flushes.fetch_add(1, Ordering::Relaxed);
         self.flush_waker.wake();
     }
 
-    /// Wakes a task when everything has gone out that was handed to the connection.
+    /// Wakes a task when all data handed to the connection was written.
     pub(super) fn wake_when_flushed(&self, waker: &Waker) {
         self.flush_waker.register(waker);
     }
 
-    /// How often everything had gone out. What was handed over since the number last changed may still be here.
+    /// How often all data was written. Data handed over since the last change may still be buffered.
     pub(super) fn flushes(&self) -> u64 {
         self.flushes.load(Ordering::Relaxed)
     }
 }
 
-/// An exchange is under way on a line, until this is dropped.
+/// Marks an exchange as pending until it is dropped.
 #[derive(Debug)]
 pub(super) struct Serving(Arc<Line>);
 
@@ -175,7 +175,7 @@ impl Drop for Serving {
 pub(super) struct Served {
     content: Content,
     serving: Serving,
-    /// When to look again whether the client is there.
+    /// When to probe the client again.
     probe: Option<Pin<Box<Sleep>>>,
 }
 
@@ -184,7 +184,7 @@ impl Served {
         Self { content, serving, probe: None }
     }
 
-    /// Says nothing in particular, again and again.
+    /// Sends an empty comment at regular intervals.
     fn probe(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
         let next = Instant::now() + PROBE;
         match &mut self.probe {
@@ -205,7 +205,7 @@ impl Body for Served {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = &mut *self;
         match Pin::new(&mut this.content).poll_frame(cx) {
-            // Only streams are ever waited for, and comments mean nothing there.
+            // Only streams are ever pending, and clients ignore comments there.
             Poll::Pending if this.serving.0.has_ended() => this.probe(cx).map(|nothing| Some(Ok(Frame::data(nothing)))),
             polled => polled,
         }

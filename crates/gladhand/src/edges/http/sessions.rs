@@ -1,4 +1,4 @@
-//! All sessions of one server, found by their ids, and what is done to all of them.
+//! All sessions of one server, found by their ids, and operations on all of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,13 +14,13 @@ use super::session_id::SessionId;
 use super::shared::Shared;
 use super::who::Who;
 
-/// For how long an answer whose reader was lost is kept.
+/// How long a response is kept after its reader disconnected.
 const ANSWERS_KEPT: Duration = Duration::from_secs(5 * 60);
 
-/// How often idle sessions are looked for, at most.
+/// The longest interval between searches for idle sessions.
 const TIDY: Duration = Duration::from_secs(30);
 
-/// How many sessions are told of a change before others get their turn.
+/// How many sessions are notified of a change before other tasks get a turn.
 const BREATH: usize = 256;
 
 /// All sessions of one server.
@@ -28,7 +28,7 @@ const BREATH: usize = 256;
 pub(super) struct Sessions {
     shared: Arc<Shared>,
     open: RwLock<HashMap<SessionId, Arc<Session>>>,
-    /// Everybody who has no session.
+    /// The shared session of all stateless callers.
     stateless: Arc<Session>,
 }
 
@@ -43,21 +43,21 @@ impl Sessions {
         &self.stateless
     }
 
-    /// The session of an id, for the one who opened it.
+    /// The session with this id, if this caller opened it.
     pub(super) fn find(&self, id: SessionId, who: &Who) -> Option<Arc<Session>> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.get(&id).filter(|session| session.who.principal == who.principal).cloned()
     }
 
-    /// A session that is not open yet; none if there are too many and no other gives way to it.
+    /// A session that is not open yet. Returns `None` if there are too many and no other session gives way.
     pub(super) fn prepare(&self, manner: Manner, who: Who) -> Option<Arc<Session>> {
         let count = self.open.read().unwrap_or_else(PoisonError::into_inner).len();
         let has_room = count < self.shared.config.sessions || self.make_room(who.party);
         has_room.then(|| Session::new(manner, Arc::clone(&self.shared), who))
     }
 
-    /// Ends sessions that give way to a newcomer; says whether there are any. Their clients find out with their next
-    /// request, and open new ones.
+    /// Ends sessions that give way to a new one. Returns whether there were any. Their clients notice with their next
+    /// request, and open new sessions.
     fn make_room(&self, newcomer: Party) -> bool {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         let holders: Vec<_> = open.iter().map(|(id, session)| session.holder(*id)).collect();
@@ -68,13 +68,13 @@ impl Sessions {
         !leaving.is_empty()
     }
 
-    /// Opens a session under an id of its own.
+    /// Opens a session under a new id.
     pub(super) fn open(&self, session: Arc<Session>) -> SessionId {
         let id = SessionId::draw();
         let who = session.who.clone();
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(id, session);
         if self.shared.has_withdrawn(&who) {
-            // Those who look for what is to be ended may have looked before this was there.
+            // The search for withdrawn sessions may have run before this session was registered.
             self.end(id);
         }
         id
@@ -88,7 +88,7 @@ impl Sessions {
         }
     }
 
-    /// Ends the sessions and exchanges of those who have lost access: calls in flight are failed, streams are ended.
+    /// Ends the sessions and exchanges of callers that lost access: calls in flight fail, and streams end.
     pub(super) fn end_withdrawn(&self) {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         let is_over = |session: &Session| self.shared.has_withdrawn(&session.who);
@@ -101,13 +101,13 @@ impl Sessions {
         self.stateless.end_exchanges(|who| self.shared.has_withdrawn(who));
     }
 
-    /// Tells everybody of changes, for as long as the hub has some.
+    /// Notifies all sessions of changes while the hub reports any.
     pub(super) async fn pass_on_changes(&self) {
         let mut changes = self.shared.hub().changes();
         loop {
             let notices = match changes.recv().await {
                 Ok(notice) => vec![notice],
-                // More changed than could be kept: everything that can be listed may have.
+                // Notices were lost, so every list may have changed.
                 Err(RecvError::Lagged(_)) => {
                     vec![Notice::ToolsChanged, Notice::ResourcesChanged, Notice::PromptsChanged]
                 }
@@ -129,7 +129,7 @@ impl Sessions {
         }
     }
 
-    /// Ends sessions that nobody has used for a while, again and again.
+    /// Repeatedly ends idle sessions.
     pub(super) async fn end_idle(&self) {
         let idle = self.shared.config.idle();
         loop {
@@ -149,12 +149,12 @@ impl Sessions {
         }
     }
 
-    /// Everybody takes nothing new from now on.
+    /// All sessions refuse new messages from now on.
     pub(super) fn stop(&self, stop: Stop) {
         self.all().iter().for_each(|session| session.stop(stop));
     }
 
-    /// Everybody is done: what is still in flight fails.
+    /// Ends all sessions: calls in flight fail.
     pub(super) fn end_all(&self, stop: Stop) {
         self.all().iter().for_each(|session| session.end(stop));
         self.open.write().unwrap_or_else(PoisonError::into_inner).clear();

@@ -1,4 +1,4 @@
-//! Who a request comes from, as far as that is known.
+//! The origin of a request, as far as it is known.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -11,16 +11,16 @@ use gladhand_dialects::Party;
 /// Where a connection comes from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Visitor {
-    /// Whose share whoever is there takes.
+    /// The party whose share this origin uses.
     pub(super) party: Party,
     pub(super) place: Place,
 }
 
-/// The place that a connection comes from, as the log names it.
+/// The origin of a connection, as the log names it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Place {
     Address(IpAddr),
-    /// A socket in the file system, with the user where the system tells.
+    /// A Unix socket, with the user id if the system provides it.
     Socket(Option<u32>),
 }
 
@@ -35,46 +35,46 @@ impl fmt::Display for Place {
 }
 
 impl Visitor {
-    /// Somebody at an address. `secret` keeps strangers from choosing whom they are mistaken for.
+    /// A client at an IP address. `secret` keeps a client from choosing a party that collides with another.
     pub(super) fn at(address: IpAddr, secret: &RandomState) -> Self {
         let place = match address.to_canonical() {
-            // Whoever has one of these addresses has all that differ only in the rest.
+            // The owner of one IPv6 address usually controls its whole /64 prefix.
             IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
             other => other,
         };
         Self { party: Party(secret.hash_one((1, place))), place: Place::Address(address) }
     }
 
-    /// A user of this machine on a socket in the file system.
+    /// A local user on a Unix socket.
     #[cfg(unix)]
     pub(super) fn on_socket(user: Option<u32>, secret: &RandomState) -> Self {
         Self { party: Party(secret.hash_one((2, user))), place: Place::Socket(user) }
     }
 
-    /// Whether its requests are addressed to a host.
+    /// Whether requests of this origin carry a host to check.
     pub(super) fn is_by_name(&self) -> bool {
         matches!(self.place, Place::Address(_))
     }
 }
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Debug, Clone)]
 pub(super) struct Who {
-    /// Who they have proved to be; nobody else may use what is theirs.
+    /// The authenticated principal. Only this principal may use its sessions.
     pub(super) principal: Option<Arc<str>>,
-    /// What the token of this request was granted, separated by spaces.
+    /// The scopes of the request's token, separated by spaces.
     pub(super) scopes: Option<Arc<str>>,
-    /// Whose share they take of what everybody has in common.
+    /// The party whose share of the common limits the caller uses.
     pub(super) party: Party,
-    /// When they were let in: see [`Access`](crate::authorization::Access).
+    /// The epoch in which the caller was admitted: see [`Access`](crate::authorization::Access).
     pub(super) epoch: u64,
 }
 
 impl Who {
-    /// Nobody in particular.
+    /// An anonymous caller.
     pub(super) const NOBODY: Self = Self { principal: None, scopes: None, party: Party(0), epoch: u64::MAX };
 
-    /// A principal, or else everybody at an address, let in at an epoch.
+    /// A principal, or else all callers at an address, admitted in an epoch.
     pub(super) fn new(principal: Option<&Principal>, visitor: &Visitor, secret: &RandomState, epoch: u64) -> Self {
         let by_name = |principal: &Principal| Party(secret.hash_one((0, &principal.name)));
         let party = principal.map_or(visitor.party, by_name);

@@ -1,8 +1,7 @@
 //! The threads that serve connections.
 //!
-//! Each has a runtime of its own, and a connection stays with the thread that it was given to: waking another thread
-//! for a request costs more than answering it. A thread whose requests follow its answers closely stays awake for them:
-//! see [`BusyPoller`].
+//! Each thread has a separate runtime, and a connection stays on its thread: waking another thread for a request costs
+//! more than answering it. If requests follow responses closely, a thread stays awake for them: see [`BusyPoller`].
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,9 +15,9 @@ use crate::edges::busy_poll::BusyPoller;
 /// All threads that serve connections.
 #[derive(Debug)]
 pub(crate) struct WorkerThreads {
-    /// The one that accepts connections.
+    /// The thread that accepts connections.
     first: Arc<Worker>,
-    /// Known when there is a second connection: to count the cores takes a while.
+    /// Set with the second connection: counting the cores takes a while.
     others: OnceLock<Vec<Arc<Worker>>>,
     is_done: CancellationToken,
 }
@@ -26,14 +25,14 @@ pub(crate) struct WorkerThreads {
 /// One thread.
 #[derive(Debug, Default)]
 struct Worker {
-    /// Where its tasks run: none while it was not needed, and for the one that accepts.
+    /// The runtime for its tasks. Unset until needed, and `None` for the accepting thread.
     runtime: OnceLock<Option<Handle>>,
     connections: AtomicUsize,
     busy_poller: Arc<BusyPoller>,
 }
 
 impl WorkerThreads {
-    /// Whoever runs the server, and nobody else.
+    /// Only the thread that runs the server.
     pub(super) fn of_one() -> Self {
         Self { first: Arc::default(), others: OnceLock::from(Vec::new()), is_done: CancellationToken::new() }
     }
@@ -45,8 +44,8 @@ impl WorkerThreads {
         (workers, guard)
     }
 
-    /// What the thread that accepts has to do besides. It stays awake for requests only where it has nothing else to do
-    /// and where there are more cores: nobody could send one meanwhile.
+    /// Background work of the accepting thread. It busy-polls only if it is otherwise idle and there are more cores:
+    /// with one core, a client could not send a request meanwhile.
     pub(super) async fn keep_awake(&self) {
         self.first.busy_poller.wanted().await;
         if !self.others().is_empty() {
@@ -54,7 +53,7 @@ impl WorkerThreads {
         }
     }
 
-    /// A place for a new connection, with whoever has the fewest.
+    /// A slot for a new connection, on the thread with the fewest.
     pub(super) fn slot(&self) -> Slot {
         let worker = if self.first.is_free() { &self.first } else { self.with_fewest() };
         worker.connections.fetch_add(1, Ordering::Relaxed);
@@ -102,19 +101,19 @@ fn start_worker(busy_poller: Arc<BusyPoller>, is_done: CancellationToken) -> io:
     Ok(handle)
 }
 
-/// A connection's place with one of the threads, given back when this is dropped.
+/// The slot of a connection on one thread, returned on drop.
 #[derive(Debug)]
 pub(super) struct Slot {
     worker: Arc<Worker>,
 }
 
 impl Slot {
-    /// Where the tasks of the connection run; none where that is here.
+    /// The runtime for the tasks of the connection; `None` for the current one.
     pub(super) fn runtime(&self) -> Option<&Handle> {
         self.worker.runtime.get()?.as_ref()
     }
 
-    /// Whoever is to know when requests come and are answered.
+    /// The busy poller, which is notified when requests arrive and are answered.
     pub(super) fn busy_poller(&self) -> &BusyPoller {
         &self.worker.busy_poller
     }
@@ -134,9 +133,9 @@ mod tests {
     fn connections_go_to_whoever_has_the_fewest() {
         let workers = WorkerThreads { others: OnceLock::from(vec![Arc::default()]), ..WorkerThreads::of_one() };
         let first = workers.slot();
-        assert!(first.runtime().is_none(), "with whoever accepts");
+        assert!(first.runtime().is_none(), "on the accepting thread");
         let second = workers.slot();
-        assert!(second.runtime().is_some(), "with somebody else");
+        assert!(second.runtime().is_some(), "on another thread");
         drop(first);
         let third = workers.slot();
         assert!(third.runtime().is_none(), "there is room again");

@@ -1,4 +1,4 @@
-//! One line on its way, and the answer to it, however it comes back.
+//! Posts one line and receives its response, over any transport style.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use super::events::{Events, Position, Said};
 use super::requests::{has_type, is_event_stream, session_of};
 use super::{Report, Shared, Style, answers};
 
-/// How much is read of what a server says beside an error status.
+/// How many bytes of an error response are read.
 pub(super) const MAX_COMPLAINT: usize = 64 * 1024;
 
-/// How long a line that wants no answer may take to arrive.
+/// How long posting a notification may take.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How many attempts in a row to take up a broken stream may fail.
+/// How many attempts in a row to resume a broken stream may fail.
 const MAX_ATTEMPTS: u32 = 5;
 
 /// A line to be posted.
@@ -29,24 +29,24 @@ const MAX_ATTEMPTS: u32 = 5;
 pub(super) struct Posted {
     pub(super) line: String,
     pub(super) headers: Vec<(String, String)>,
-    /// The id of the request that it is; `None` if it wants no answer.
+    /// The request id; `None` if the line needs no response.
     pub(super) id: Option<u64>,
-    /// Whose share the answer to it takes.
+    /// The party whose share the response uses.
     pub(super) party: Option<Party>,
-    /// Its place in the life of a session.
+    /// The role of the line in the session.
     pub(super) step: Step,
 }
 
-/// What a line is in the life of a session.
+/// The role of a line in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A session begins with it.
+    /// Opens a session.
     Initialize,
-    /// A session is complete with it.
+    /// Completes the opening.
     Initialized,
-    /// It says only that roots have changed.
+    /// Only reports that roots have changed.
     RootsChanged,
-    /// It says that the answer to a request is not wanted any more.
+    /// Cancels a request.
     Cancelled,
     Other,
 }
@@ -68,7 +68,7 @@ impl Posted {
 }
 
 impl Shared {
-    /// Posts a line and reports what comes of it.
+    /// Posts a line and reports the result.
     pub(super) async fn post_line(self: Arc<Self>, posted: Posted) {
         match posted.id {
             _ if self.style == Style::OneStream => self.post_to_one_stream(&posted).await,
@@ -82,7 +82,7 @@ impl Shared {
         }
     }
 
-    /// A line that wants no answer. Only that the session is over is worth a report.
+    /// Posts a line that needs no response. The only failure reported is the end of the session.
     async fn note(self: Arc<Self>, posted: &Posted) {
         let session = self.session();
         let wanted = self.posting(&posted.line, &posted.headers);
@@ -100,8 +100,8 @@ impl Shared {
         }
     }
 
-    /// A request and its answer. An answer that came is reported as a message; how the exchange failed otherwise is
-    /// the error.
+    /// Posts a request and waits for its response. A response is reported as a message. The error says how the exchange
+    /// failed otherwise.
     async fn exchange(&self, id: u64, posted: &Posted) -> Result<(), Loss> {
         if posted.step == Step::Initialize {
             self.stop_main_stream();
@@ -134,7 +134,7 @@ impl Shared {
         self.heard(id, Arrived::new(bytes, portion), status).await
     }
 
-    /// A status that is an error. What is said beside it may be an answer.
+    /// Handles an error status. Its body may still be a response.
     async fn complaint(&self, id: u64, party: Option<Party>, response: Response) -> Result<(), Loss> {
         let status = response.status();
         let bytes = read(response, MAX_COMPLAINT).await.unwrap_or_default();
@@ -146,7 +146,7 @@ impl Shared {
         Err(Loss::Status(status.as_u16()))
     }
 
-    /// Reports a message; an error if it is not the answer.
+    /// Reports a message. Returns an error if it is not the response.
     async fn heard(&self, id: u64, arrived: Arrived, status: StatusCode) -> Result<(), Loss> {
         let is_answer = answers(&String::from_utf8_lossy(&arrived.bytes), id);
         self.report(Report::Message(Lane(id), arrived, status.as_u16())).await;
@@ -158,7 +158,7 @@ impl Shared {
         Events::of(response, position, self.endpoint.line_bytes, self.endpoint.arriving.portion(party))
     }
 
-    /// Reads a stream up to the answer, and takes it up again where it breaks.
+    /// Reads a stream up to the response, and resumes it if it breaks.
     async fn follow(&self, id: u64, party: Option<Party>, response: Response) -> Result<(), Loss> {
         let mut events = self.events(response, Position::default(), party);
         loop {
@@ -176,7 +176,7 @@ impl Shared {
         }
     }
 
-    /// Goes on with a stream that ended before its answer.
+    /// Resumes a stream that ended before the response.
     async fn take_up(&self, position: Position, party: Option<Party>) -> Result<Events, Loss> {
         if self.style != Style::Sessions || position.last_id.is_none() {
             return Err(Loss::Broken);
@@ -204,14 +204,14 @@ impl Shared {
         Err(Loss::Broken)
     }
 
-    /// Whether a response says that the session of its request is over. If another has begun since, the request only
-    /// came too early.
+    /// Whether a response says that the session of its request is over. If another session has begun since, the request
+    /// was only sent too early.
     pub(super) fn ended_session(&self, session: Option<&str>, response: &Response) -> Option<Loss> {
         let session = session.filter(|_| response.status() == StatusCode::NOT_FOUND)?;
         Some(if self.forget_session(session) { Loss::Session } else { Loss::Unsent("the session was over".into()) })
     }
 
-    /// Posts a line whose answer comes elsewhere.
+    /// Posts a line whose response comes on the one event stream.
     async fn post_to_one_stream(&self, posted: &Posted) {
         let wanted = self.posting(&posted.line, &posted.headers);
         let loss = match tokio::time::timeout(NOTE_TIMEOUT, self.fetch(&wanted)).await {
@@ -226,12 +226,12 @@ impl Shared {
     }
 }
 
-/// What a response says, unless it breaks or is too long. Bad UTF-8 is left for whoever reads the message.
+/// Reads the body of a response, unless it breaks or is too long. Invalid UTF-8 is left to the message parser.
 pub(super) async fn read(response: Response, limit: usize) -> Result<Vec<u8>, Loss> {
     read_while(response, limit, |_| true).await
 }
 
-/// The same, as long as there is room for each further chunk.
+/// Like `read`, while there is room for each further chunk.
 async fn read_while(
     response: Response,
     limit: usize,

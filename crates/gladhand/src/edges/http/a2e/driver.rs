@@ -128,7 +128,7 @@ impl AgentSession {
                 self.pass_events_on(&mut inner, |inner| inner.outlet.has_room());
                 break;
             };
-            // What was told before the outcome is written before it.
+            // Events from before the outcome are written before it.
             self.pass_events_on(&mut inner, |_| true);
             if inner.running.remove(&call).is_some() {
                 errands.extend(self.step(&mut inner, |door, ambient, out| door.resolve(call, outcome, ambient, out)));
@@ -143,7 +143,7 @@ impl AgentSession {
         }
     }
 
-    /// Puts an event behind all others, and writes as many as there is room for.
+    /// Appends an event to the queue, and writes as many as there is room for.
     pub(super) fn tell_in_order(&self, event: Notice) {
         self.following.push(event);
         let mut inner = self.lock();
@@ -154,14 +154,14 @@ impl AgentSession {
         }
     }
 
-    /// Writes events for as long as there are any and `may_go_on` agrees.
+    /// Writes events while there are any and `may_go_on` agrees.
     fn pass_events_on(&self, inner: &mut Inner, may_go_on: impl Fn(&Inner) -> bool) {
         let mut has_passed = false;
         while may_go_on(inner)
             && let Some(event) = self.following.pop()
         {
             has_passed = true;
-            // Events want nothing of anybody else.
+            // Events cause no further actions.
             let _ = self.step(inner, |door, ambient, out| door.notice(event, ambient, out));
         }
         if has_passed {
@@ -169,7 +169,7 @@ impl AgentSession {
         }
     }
 
-    /// Does something that needs the hub, without a lock; if it was a call, returns what the hub said.
+    /// Performs an action that needs the hub, without the lock. Returns the hub's answer to a call.
     fn run(&self, errand: Action<'_>) -> Option<(CallId, Said)> {
         match errand {
             Action::Deliver(call, agreement) => return Some(self.deliver(call, &agreement)),
@@ -195,7 +195,7 @@ impl AgentSession {
         let said = match self.shared.hub().answer(call, agreement, &caller) {
             Answer::Now(outcome) => Said::Outcome(outcome),
             Answer::Later(mut work) | Answer::TaskLater(mut work) | Answer::AsTask(mut work) => {
-                // Much that could take a while does not: then it needs no task.
+                // Many calls complete on the first poll, and need no task.
                 match poll_guarded(&mut work, &mut Context::from_waker(Waker::noop())) {
                     Poll::Ready(outcome) => Said::Outcome(outcome),
                     Poll::Pending => Said::Later(work),
@@ -205,7 +205,7 @@ impl AgentSession {
         (id, said)
     }
 
-    /// Lets work go on as a task; its outcome comes back here.
+    /// Spawns a call as a task, whose outcome returns to this session.
     fn spawn(&self, call: CallId, mut work: Work) -> AbortHandle {
         let this = Weak::clone(&self.this);
         let task = async move {
@@ -220,7 +220,7 @@ impl AgentSession {
         self.shared.calls.spawn_on(task, &self.shared.runtime()).abort_handle()
     }
 
-    /// What was accepted and not finished is answered with an error that says so.
+    /// Fails every unfinished call with an error that says so.
     pub(super) fn fail_everything(&self, inner: &mut Inner) {
         inner.clock.tick();
         inner.settled.clear();
@@ -231,16 +231,16 @@ impl AgentSession {
             if calls.is_empty() {
                 return;
             }
-            // The newest first: ending one that runs would start the next of a dialect's queue.
+            // Newest first: ending a running call would start the next call in the dialect's queue.
             for call in calls.into_iter().rev() {
                 let failure = Failure::new(FailureKind::Stopping, "the session ended before the call did");
-                // What would be begun now is failed in the next round.
+                // Calls that start now fail in the next round.
                 let _ = self.step(inner, |door, ambient, out| door.resolve(call, Err(failure), ambient, out));
             }
         }
     }
 
-    /// Sees to it that our side is woken when it wants to be, and that a session that closes does.
+    /// Sets the timer for the next deadline of the state machine, or for the end of a closing session.
     fn set_alarm(&self, inner: &mut Inner) {
         let Some(at) = inner.door.deadline().into_iter().chain(inner.closing).min() else { return };
         if inner.has_ended {
@@ -271,7 +271,7 @@ impl AgentSession {
     }
 }
 
-/// What the hub said to a call.
+/// The hub's answer to a call.
 enum Said {
     Outcome(Outcome),
     Later(Work),
