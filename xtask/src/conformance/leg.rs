@@ -83,12 +83,12 @@ impl Leg {
     }
 }
 
-/// What became of the checks of a scenario.
+/// The results of the checks of a scenario.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Checks {
     pub(crate) good: usize,
     pub(crate) skipped: usize,
-    /// What failed, or was warned of: the check's id and what the suite said.
+    /// The failures and warnings: the id of the check, and the message of the suite.
     pub(crate) bad: Vec<(String, String)>,
 }
 

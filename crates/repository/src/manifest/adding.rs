@@ -28,7 +28,8 @@ impl Manifest {
     }
 }
 
-/// What adds a package to the manifest with this path and text. Nothing if it is there, or there is no place for it.
+/// The change that adds a package to the manifest with this path and text. `None` if the package is already there, or
+/// there is no place for it.
 pub(crate) fn addition(path: &str, text: &str, package: &Package<'_>) -> Option<Addition> {
     let format = Format::of(path)?;
     let before = format.read(text.as_bytes()).ok()?;

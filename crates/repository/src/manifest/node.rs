@@ -1,4 +1,4 @@
-//! package.json and what stands beside it.
+//! package.json and related files.
 
 use serde_json::{Map, Value};
 

@@ -57,7 +57,7 @@ impl Family {
     }
 }
 
-/// What a file imports and calls, in the order of the file.
+/// The imports and calls of a file, in the order of the file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outline {
     pub(crate) imports: Vec<Import>,

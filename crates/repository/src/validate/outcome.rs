@@ -1,10 +1,10 @@
-//! What the edits of a plan make of one file.
+//! The result of the edits of a plan for one file.
 
 use crate::edit::{Change, Document, Overlap, apply, overlap};
 use crate::language::Language;
 use crate::{source, text};
 
-/// What the edits of a plan make of one file.
+/// The result of the edits of a plan for one file.
 #[derive(Debug)]
 pub(super) struct Outcome {
     document: Document,
