@@ -1,7 +1,7 @@
-//! Adds a dependency to the text of a manifest, and leaves everything else in it as it is.
+//! Adds a dependency to the text of a manifest, and leaves everything else in it unchanged.
 //!
-//! Where it goes is found with the parser of the format. What comes out is read again: unless it says what was said before and the
-//! new dependency, nothing is proposed.
+//! The parser of the format finds the position. The result is parsed again: unless it equals the old manifest plus the
+//! new dependency, no change is proposed.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

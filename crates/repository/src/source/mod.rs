@@ -1,8 +1,8 @@
-//! What source files import and call, with exact places.
+//! The imports and calls of source files, with exact places.
 //!
-//! Python, JavaScript, TypeScript, Go and Rust are parsed by their grammars and asked by the queries in `queries/`. Java,
-//! Kotlin, C#, Ruby and PHP are cut into tokens, see [`crate::tokens`]: enough for imports and for marks such as
-//! `SpringApplication.run`. Neither is taken in by comments and strings.
+//! Python, JavaScript, TypeScript, Go and Rust are parsed by their grammars and searched with the queries in
+//! `queries/`. Java, Kotlin, C#, Ruby and PHP are cut into tokens, see [`crate::tokens`]: enough for imports and for
+//! marks such as `SpringApplication.run`. Comments and strings never count as code.
 
 mod grammar;
 mod marks;
