@@ -189,7 +189,7 @@ fn extension(path: &str) -> Option<&str> {
     name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, extension)| extension)
 }
 
-/// What `#!` or an editor's mode line in the first line says.
+/// The language according to `#!` or an editor's mode line in the first line.
 fn by_first_line(head: &[u8]) -> Option<Language> {
     let first = head.split(|&byte| byte == b'\n').next()?;
     let first = std::str::from_utf8(first).ok()?;

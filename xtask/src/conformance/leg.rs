@@ -39,7 +39,7 @@ impl Role {
     }
 }
 
-/// What is run.
+/// The programs to run.
 #[derive(Debug)]
 pub(crate) struct Programs {
     pub(crate) suite: Suite,
@@ -77,7 +77,7 @@ impl Leg {
         checks.bad.iter().filter(|(id, _)| explained::reason(id, self.revision, self.way).is_none()).count()
     }
 
-    /// What counts.
+    /// The scored results.
     pub(crate) fn scored(&self) -> impl Iterator<Item = &(Scenario, Checks)> {
         self.results.iter().filter(|(scenario, _)| scenario.unscored.is_none())
     }

@@ -95,11 +95,11 @@ fn converse(scratch: &Path, project: &Path) -> Result<String> {
     Ok(seen.all)
 }
 
-/// What has come out of a terminal.
+/// The output of a terminal.
 struct Seen {
     shown: Receiver<String>,
     all: String,
-    /// What is before this was waited for.
+    /// Output before this position was already waited for.
     at: usize,
 }
 

@@ -78,7 +78,7 @@ pub(crate) struct Import {
 /// A call of something that was imported, or a mark in a language without a grammar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Call {
-    /// What is called: the module, then what of it, with dots between.
+    /// The path of the called item: the module, then the name in it, separated by dots.
     pub(crate) path: String,
     /// The variable that takes the result.
     pub(crate) bound: Option<String>,
