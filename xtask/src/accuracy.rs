@@ -1,6 +1,6 @@
 //! `cargo xtask accuracy`: how well frameworks are recognised in the trees of `crates/repository/accuracy`.
 //!
-//! The measure is a test, so that it is also held to its bars by every run of the tests; here its table is shown.
+//! The measurement is a test, so that every test run enforces its bars. This command shows its table.
 
 use std::process::{ExitCode, Stdio};
 

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use crate::shell::{self, Compiler};
 
 const HINT: &str = "the C library has to be there in its static form too: libc6-dev or glibc-static have it";
-/// What separates flags in the variable that cargo takes them from.
+/// The separator of flags in the variable that cargo reads them from.
 const SEPARATOR: &str = "\u{1f}";
 
 /// Builds it, and says where it is.

@@ -39,7 +39,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Unpacks beside the place where it goes, so that the last step is a rename and nobody ever sees half a model.
+/// Unpacks next to the destination, so that the last step is a rename and no reader ever sees half a model.
 fn fetch(models: &Path, file: &Path) -> Result<()> {
     let unpacked = models.join(format!(".fetched-{}", std::process::id()));
     let fetched = download(&unpacked).and_then(|model| {

@@ -138,7 +138,7 @@ impl Peer<'_> {
             return Ok(());
         }
         eprintln!("peers: installing {}", self.name);
-        // Whoever interrupts us must not leave a stamp that promises a whole installation.
+        // An interrupted run must not leave a stamp that promises a complete installation.
         let _ = fs::remove_file(&stamp);
         install().with_context(|| format!("could not install the peer `{}`", self.name))?;
         if !folder.join(self.proof).exists() {

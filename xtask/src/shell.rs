@@ -23,7 +23,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// What is known of the compiler.
+/// The known facts about the compiler.
 pub(crate) struct Compiler {
     pub(crate) release: String,
     pub(crate) host: String,

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::{peers, shell};
 
-/// What is tested beyond the defaults. The keychain is not: there is none where tests run.
+/// Features to test beyond the defaults. The keychain is excluded, because test machines have none.
 const FEATURES: &str = "gladhand/peers,gladhand-dialects/testing";
 
 pub(crate) fn run(arguments: &[&str]) -> Result<ExitCode> {

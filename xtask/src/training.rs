@@ -37,7 +37,7 @@ const CONNECTIONS: usize = 4;
 
 /// How the program is watched.
 pub(crate) struct Training<'a> {
-    /// What starts it with these arguments.
+    /// The command that starts it with these arguments.
     pub(crate) start: &'a dyn Fn(&[&str]) -> Command,
     /// How often everything but the opening is asked.
     pub(crate) times: u32,

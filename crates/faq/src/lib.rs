@@ -1,14 +1,14 @@
-//! Answers questions from a folder of documentation: extracts with the places where they stand, or "not found".
+//! Answers questions from a folder of documentation: extracts with their places, or "not found".
 //!
-//! A folder is cut into sections by its headings (`sections/`), indexed with BM25 in one SQLite file of the data directory
-//! (`index`), and looked at again when its files may have changed (`survey`, `shelf`). A question becomes words (`words`),
-//! the words and those that mean the same (`synonyms`, `sought`) find sections (`rank`), these are read once and kept
-//! (`reading`), and the most fitting passage of each (`passage`) becomes the answer (`answer`). Without a folder the project's
-//! own documentation answers, which is part of the program (`own`).
+//! A folder is cut into sections by its headings (`sections/`), indexed with BM25 in one SQLite file of the data
+//! directory (`index`), and scanned again when its files may have changed (`survey`, `shelf`). A question is split into
+//! words (`words`). The words and their synonyms (`synonyms`, `sought`) find sections (`rank`), which are read once and
+//! cached (`reading`). The best passage of each section (`passage`) goes into the answer (`answer`). Without a folder,
+//! the built-in documentation of the project answers (`own`).
 //!
-//! Everything here is synchronous and blocks for as long as the disk takes. It knows nothing of dialects, tools or who may read
-//! what: whoever calls decides which folder may be asked about. It never writes into that folder, follows no link and runs
-//! nothing. The same files and the same question give the same answer.
+//! Everything here is synchronous and blocks for as long as the disk takes. This crate knows nothing of dialects, tools
+//! or permissions: the caller decides which folder may be asked about. It never writes into that folder, follows no
+//! link and runs nothing. The same files and the same question give the same answer.
 
 mod answer;
 mod error;

@@ -18,7 +18,7 @@ const SETTLES: Duration = Duration::from_secs(2);
 pub(crate) struct Found {
     /// Where it is.
     pub(crate) file: PathBuf,
-    /// What it is called in citations: its path below the folder, with `/` on every system.
+    /// The name in citations: the path below the folder, with `/` on every system.
     pub(crate) path: String,
     pub(crate) format: Format,
     pub(crate) size: i64,

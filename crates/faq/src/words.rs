@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-/// Longer words are cut: nobody asks for a thousand letters, and encoded data should not fill the index.
+/// Longer words are cut: no question contains a word of a thousand letters, and encoded data should not fill the index.
 const LONGEST: usize = 40;
 
 /// A word of a text.

@@ -10,8 +10,8 @@ use crate::provider::{Answer, Context};
 ///
 /// Calls arrive in the order in which their caller sent them, and the effect of one is visible to all later ones. To
 /// guarantee that, an implementation changes its state before it returns, and leaves the rest to the answer's work.
-/// Events go through [`Caller::event`](crate::Caller::event) to the sessions that follow the conversation. An event that
-/// is sent before `ask` returns, or before the work ends, is written before the response.
+/// Events go through [`Caller::event`](crate::Caller::event) to the sessions that follow the conversation. An event
+/// that is sent before `ask` returns, or before the work ends, is written before the response.
 pub trait Agent: fmt::Debug + Send + Sync {
     /// Answers with [`Reply::Agent`](gladhand_core::operations::Reply::Agent).
     fn ask(&self, call: AgentCall<'_>, context: &Context<'_>) -> Answer;

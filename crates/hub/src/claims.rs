@@ -1,16 +1,16 @@
 //! Which provider a name belongs to.
 //!
-//! Two providers may offer something under the same shown name. A name belongs to the provider to which the configuration
-//! gives it: by `rename`, else by the longest prefix (`a__b__x` is a name of the upstream `a__b`, never of `a`). Names that
-//! the configuration gives to no provider belong to the first provider that offered them, for as long as that provider is
-//! mounted. A later claim is refused, so that no provider can take over a name at run time.
+//! Two providers may offer something under the same shown name. The configuration decides first: by `rename`, else by
+//! the longest prefix (`a__b__x` is a name of the upstream `a__b`, never of `a`). A name that the configuration gives
+//! to no provider belongs to the first provider that offered it, for as long as that provider is mounted. A later claim
+//! is refused, so that no provider can take over a name at run time.
 //!
-//! URIs also follow templates. The first lists of all providers count as equally old, in whichever order they arrive: a
-//! listed URI beats every template, and of two templates the more specific one counts. A URI or template that a provider
-//! adds at run time takes no URI from a template that another provider has already.
+//! URIs also match templates. The first lists of all providers count as equally old, regardless of the order in which
+//! they arrive. A listed URI beats every template, and of two templates the more specific one counts. A URI or template
+//! that a provider adds at run time takes no URI from a template that another provider has already.
 //!
-//! A provider that yields ([`Naming::yields`]) gives way: it has a name only while no provider without that mark has the name by
-//! configuration or offers it, even if the yielding provider offered it first.
+//! A provider that yields ([`Naming::yields`]) has a name only while no provider without that mark offers it or has it
+//! by configuration. That holds even if the yielding provider offered it first.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};

@@ -1,9 +1,10 @@
-//! Where each listed tool comes from, and by which names rules can name it.
+//! The origin of each listed tool, and the names by which rules can refer to it.
 //!
-//! The shown name of a tool depends on profiles and on the names that other providers had first. A rule that restricts a tool
-//! must hold under each of its names, and a rule that allows it must not cover a tool of another provider. So each tool carries
-//! all its names, and for each name whether the configuration ties it to this provider alone. What providers offer at the
-//! moment does not count for that: a provider without a prefix can offer any name at its next start.
+//! The shown name of a tool depends on profiles and on the names that other providers had first. A rule that restricts
+//! a tool must hold under each of its names. A rule that allows a tool must not cover a tool of another provider. So
+//! each tool carries all its names, and for each name whether the configuration ties it to this provider alone. The
+//! names that providers offer at the moment do not count for that: a provider without a prefix can offer any name at
+//! its next start.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -78,7 +78,7 @@ impl Portions {
         own.copied().unwrap_or_default() + uncounted < (self.most / parties).max(1)
     }
 
-    /// What a party has changes by one of its portions.
+    /// Updates the count of a party after one of its portions changed.
     fn count(&self, party: Party, before: usize, after: usize) {
         let mut by_party = self.lock();
         let own = by_party.entry(party).or_default();

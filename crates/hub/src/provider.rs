@@ -254,7 +254,7 @@ pub fn viewer(agreement: &Agreement, session: SessionId, principal: Option<&str>
     if is_plain { SessionId::NONE } else { SessionId(hasher.finish() | SessionId::KIND) }
 }
 
-/// What a provider does beyond answering calls. The hub advertises it.
+/// The features of a provider beyond answering calls. The hub advertises them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {
     /// It may send requests to its callers.
@@ -407,7 +407,7 @@ pub struct Asking {
     pub answer: oneshot::Sender<Answered>,
 }
 
-/// What a provider knows about a call besides its arguments.
+/// The facts about a call that a provider gets besides the arguments.
 #[derive(Debug)]
 pub struct Context<'c> {
     /// The id of the call in this process.

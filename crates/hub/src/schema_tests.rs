@@ -2,7 +2,7 @@ use serde_json::{Map, json};
 
 use super::*;
 
-/// What is wrong with arguments; `Err` if the schema cannot be used.
+/// The problems of arguments; `Err` if the schema cannot be used.
 fn problems(schema: &Value, arguments: &Value) -> Result<Option<String>, String> {
     let check = Check::compile(&schema.to_string())?;
     Ok(check.check("arguments", &gladhand_core::wire::json::to_raw(arguments)).err().map(|problem| problem.to_string()))

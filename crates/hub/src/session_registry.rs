@@ -11,7 +11,7 @@ use crate::provider::{Caller, Provider, SessionId};
 /// The sessions that are open.
 #[derive(Default)]
 pub(crate) struct SessionRegistry {
-    /// What the client of the only one that there will be declares, where there will be no other.
+    /// The offer of the client, if there will be exactly one session.
     expected: Mutex<Option<Offer>>,
     open: Mutex<HashMap<SessionId, Weak<dyn Caller>>>,
 }

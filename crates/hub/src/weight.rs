@@ -42,7 +42,7 @@ const STATE_BYTES: usize = 16 * 1024;
 /// About how many bytes a compiled subschema takes.
 const SUBSCHEMA_BYTES: usize = 1024;
 
-/// What a schema can cost.
+/// The cost of checking a value against a schema.
 #[derive(Debug)]
 pub(crate) struct Weight {
     parts: Vec<Part>,
@@ -221,7 +221,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What a reference within the schema leads to, by JSON Pointer or anchor.
+    /// The target of a reference within the schema, by JSON Pointer or anchor.
     fn target(&self, reference: &str) -> Option<&'a Value> {
         // Escapes of URIs are for names that no tool has.
         let fragment = reference.strip_prefix('#').filter(|fragment| !fragment.contains('%'))?;
@@ -277,7 +277,7 @@ impl Expansion<'_> {
     }
 }
 
-/// What is left for one check.
+/// The remaining budget of one check.
 struct Budget<'p> {
     parts: &'p [Part],
     steps: u64,

@@ -75,7 +75,7 @@ async fn ask(hub: &Hub, kind: &'static str, capability: &'static str) {
     let call = CapabilityCall { kind, capability, request: None, message };
     let caller: Arc<dyn Caller> = Arc::new(Agent);
     let answer = hub.answer(Call::new(CallId(1), Operation::Capability(call)), &agreement(), &caller);
-    // What never ends is given up.
+    // A call that never ends is cancelled.
     let _ = tokio::time::timeout(std::time::Duration::from_millis(20), answer.outcome()).await;
 }
 

@@ -11,7 +11,7 @@ use crate::source::import_place;
 /// How many lines an anchor may have.
 const MOST_ANCHOR_LINES: usize = 40;
 
-/// A file as an edit sees it: with plain line ends, whatever it has on disk.
+/// A file as an edit sees it: with plain line ends, regardless of those on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Document {
     pub(crate) text: String,

@@ -1,6 +1,5 @@
-//! Reading parameters that must be objects.
-//!
-//! Serde takes a list for a struct as well, field by field, which nobody means.
+//! Reads parameters that must be objects. Serde also accepts a list for a struct, field by field, which no client
+//! intends.
 
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};

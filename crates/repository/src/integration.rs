@@ -1,4 +1,4 @@
-//! What steps and plans are asked with, and what both begin with.
+//! The input of steps and plans, and their common first stage.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

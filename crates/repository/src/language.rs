@@ -147,7 +147,7 @@ impl Language {
         }
     }
 
-    /// What the name alone says.
+    /// The language according to the file name alone.
     pub(crate) fn by_name(path: &str) -> Option<Self> {
         let extension = extension(path)?;
         EXTENSIONS.iter().find(|(known, _)| known.eq_ignore_ascii_case(extension)).map(|&(_, language)| language)
@@ -183,13 +183,13 @@ impl Language {
     }
 }
 
-/// What comes after the last dot of the file name; a name that begins with its only dot has none.
+/// The extension: the text after the last dot of the file name. A name whose only dot is its first character has none.
 fn extension(path: &str) -> Option<&str> {
     let name = path.rsplit('/').next().unwrap_or(path);
     name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, extension)| extension)
 }
 
-/// What `#!` or an editor's mode line in the first line says.
+/// The language according to `#!` or an editor's mode line in the first line.
 fn by_first_line(head: &[u8]) -> Option<Language> {
     let first = head.split(|&byte| byte == b'\n').next()?;
     let first = std::str::from_utf8(first).ok()?;

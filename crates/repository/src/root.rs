@@ -27,7 +27,7 @@ impl Root {
         if root.path.exists() { Ok(root) } else { Err(RepositoryError::NoRoot(root.shown())) }
     }
 
-    /// The root as far as it exists: links and `..` are resolved, and the allowed folders are held to.
+    /// The root as far as it exists: links and `..` are resolved, and the allowed folders are enforced.
     pub(crate) fn named(places: &Places, given: Option<&str>) -> Result<Self, RepositoryError> {
         let given = given.unwrap_or(".");
         if given.contains('\0') {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::recipes::Recipes;
 
-/// What a tool needs besides its input.
+/// The limits, folders, recipes and receivers that a tool needs besides its input.
 #[derive(Clone, Copy)]
 pub struct Setting<'a> {
     /// The limits of a scan.

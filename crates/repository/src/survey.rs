@@ -17,7 +17,7 @@ use crate::{RepositoryError, Setting, text};
 /// The largest file that is read as a whole after the scan.
 const LARGEST: u64 = 8 << 20;
 
-/// What one look at a tree found.
+/// The result of one scan of a tree.
 #[derive(Debug)]
 pub(crate) struct Survey {
     pub(crate) root: Root,
@@ -31,7 +31,7 @@ pub(crate) struct Survey {
     pub(crate) broken: Vec<(String, String)>,
 }
 
-/// What is known of one file.
+/// The facts about one file.
 #[derive(Debug, Default)]
 pub(crate) struct FileFacts {
     pub(crate) path: String,
@@ -39,7 +39,7 @@ pub(crate) struct FileFacts {
     pub(crate) lines: usize,
     pub(crate) format: Option<Format>,
     pub(crate) manifest: Option<Manifest>,
-    /// What it says about frameworks.
+    /// The evidence for frameworks.
     pub(crate) findings: Vec<Finding>,
     /// A program begins here, by what the file says.
     pub(crate) is_main: bool,
@@ -224,7 +224,7 @@ impl Project {
     }
 }
 
-/// The facts of a file with what there is to warn about.
+/// The facts of a file, with the warnings about it.
 struct Read {
     facts: FileFacts,
     broken: Option<String>,

@@ -28,7 +28,7 @@ pub(crate) struct Token<'a> {
     pub(crate) at: Range<usize>,
 }
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Word,
@@ -44,7 +44,7 @@ impl Token<'_> {
     }
 }
 
-/// Cuts a program into tokens. Never fails: what is not closed goes to the end.
+/// Cuts a program into tokens. Never fails: an unclosed token extends to the end.
 pub(crate) fn tokens(text: &str, lexis: Lexis) -> Vec<Token<'_>> {
     let start = if lexis == Lexis::Php { text.find("<?php").map_or(0, |at| at + 5) } else { 0 };
     let mut cutter = Cutter { text, at: start, lexis, tokens: Vec::new() };

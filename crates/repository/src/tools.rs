@@ -19,7 +19,7 @@ pub struct RepositoryTool {
     pub name: &'static str,
     /// Its name for people.
     pub title: &'static str,
-    /// What it does.
+    /// The description for clients.
     pub description: &'static str,
     /// JSON Schema of its input.
     pub input_schema: Value,

@@ -39,7 +39,7 @@ const SKIPPED: [&str; 24] = [
     ".gradle",
 ];
 
-/// How many files are read between two looks at the clock and at whoever may cancel.
+/// Number of files that are read between two checks of the clock and of cancellation.
 const STRIDE: usize = 32;
 
 /// The files of a tree.
@@ -51,7 +51,7 @@ pub(crate) struct Listing {
     pub(crate) warnings: Vec<String>,
 }
 
-/// What one scan shares: its limits, its clock, and who may end it.
+/// The state that one scan shares: its limits, its clock, and its cancellation.
 pub(crate) struct Scan<'a> {
     limits: Limits,
     progress: &'a dyn Progress,
@@ -65,7 +65,7 @@ impl<'a> Scan<'a> {
         Self { limits, progress, secrets, until: Instant::now() + limits.time, late: AtomicBool::new(false) }
     }
 
-    /// Whether to stop now, because time is up or nobody waits any more.
+    /// Whether to stop now, because the time is up or the caller has cancelled.
     fn over(&self) -> bool {
         if Instant::now() >= self.until {
             self.late.store(true, Ordering::Relaxed);
@@ -243,7 +243,7 @@ impl Listing {
     }
 }
 
-/// What one walking thread found, handed over when the thread is done.
+/// The findings of one walking thread, handed over when the thread ends.
 struct Batch<'a> {
     listing: Listing,
     into: &'a Mutex<Listing>,

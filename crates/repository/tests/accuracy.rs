@@ -11,7 +11,7 @@ use gladhand_repository::{
     DetectInput, Detection, IntegrationInput, ValidateInput, detect_frameworks, propose_edit_plan, validate_edit_plan,
 };
 
-/// What a tree should give.
+/// The expected result for a tree.
 struct Expected {
     name: String,
     primary: Option<String>,

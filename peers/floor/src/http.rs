@@ -9,7 +9,7 @@ use rustix::event::epoll;
 
 use crate::{Wanted, answer, tools};
 
-/// What the listener is called among the events; connections are called by their place.
+/// The event token of the listener. The token of a connection is its index.
 const LISTENER: u64 = u64::MAX;
 const LENGTH: &[u8] = b"content-length:";
 
@@ -45,7 +45,7 @@ pub(crate) fn serve(port: u16) -> io::Result<()> {
     }
 }
 
-/// What every connection uses in its turn.
+/// Buffers that all connections share, one connection at a time.
 struct Scratch {
     tools: String,
     body: Vec<u8>,

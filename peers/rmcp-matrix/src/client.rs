@@ -160,7 +160,7 @@ impl Session {
         Ok(json!(self.service.get_prompt(params).await?.messages)[0]["content"]["text"].take())
     }
 
-    /// Gives a long call up at its first sign of progress, then listens whether the server goes on with it.
+    /// Cancels a long call at its first progress notification, then checks whether the server continues it.
     async fn give_up(&self) -> Result<Value, Failure> {
         let wait = CallToolRequest::new(params("wait", json!({"ms": 60000, "steps": 120})));
         let request = ClientRequest::CallToolRequest(wait);

@@ -34,7 +34,7 @@ static CANCELLED: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Clone)]
 struct Server {
-    /// Rings for whoever listens in the stateless era.
+    /// Notifies the listening clients of the stateless era.
     touched: watch::Sender<()>,
     /// Has heard nothing yet. A listener is acknowledged before it is asked to listen, and misses nothing with this.
     unheard: watch::Receiver<()>,

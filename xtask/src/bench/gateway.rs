@@ -118,7 +118,7 @@ fn report(table: &Table) -> Report {
     report
 }
 
-/// What a gateway adds to the time of a call from pipe to pipe.
+/// The latency that a gateway adds to a call from pipe to pipe.
 fn added(table: &Table, figures: &Figures) -> Option<f64> {
     let scenario = over_pipes(Pace::OneByOne);
     Some(figures.latency(scenario)? - table.of("floor").latency(scenario)?)

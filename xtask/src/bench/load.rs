@@ -15,7 +15,7 @@ use super::process::Running;
 use super::reply::Checker;
 use super::request::{END_OF_IDS, FIRST_ID, Request};
 
-/// What a run found out.
+/// The result of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Run {
     pub(crate) calls: u32,

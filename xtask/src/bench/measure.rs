@@ -21,7 +21,7 @@ const OFTENER: usize = 10;
 const FIRST_SESSIONS: u32 = 50;
 /// A run that is over after its first call.
 const ONE_CALL: Duration = Duration::from_nanos(1);
-/// Long enough for a runtime to have started whatever it starts after the opening.
+/// Long enough for a runtime to finish the work that it starts after the opening.
 pub(crate) const SETTLE: Duration = Duration::from_millis(100);
 
 /// Up to what a start is timed.

@@ -43,7 +43,7 @@ pub(crate) struct Options {
     strict: bool,
 }
 
-/// What is compared.
+/// The subject of a comparison.
 #[derive(Debug, Clone, Copy)]
 enum Subject {
     /// Stdio in depth, against rmcp.
@@ -115,7 +115,7 @@ fn our_program() -> Result<PathBuf> {
     dist::build_as_profiled(&[])
 }
 
-/// Builds the same tool on our library, as anybody would who uses it, and says where it is.
+/// Builds the same tool on our library, as a user of the library would, and returns its path.
 fn our_example() -> Result<PathBuf> {
     let hint = "the example must build before it can be measured";
     shell::run(&mut shell::cargo(&["build", "--release", "--package", "gladhand", "--example", "echo"]), hint)?;

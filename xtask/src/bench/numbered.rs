@@ -10,7 +10,7 @@ use super::request::{FIRST_ID, digits};
 #[derive(Debug)]
 pub(crate) struct Numbered {
     head: &'static str,
-    /// What follows the number, in turn.
+    /// The texts after the number, in turn.
     tails: Vec<String>,
     find_id: Finder<'static>,
     find_proof: Finder<'static>,

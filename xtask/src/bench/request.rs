@@ -25,7 +25,7 @@ pub(crate) enum Era {
 pub(crate) enum Payload {
     /// One short line.
     Small,
-    /// 4 KiB of arguments with escapes, and members that nobody knows, in every place where they may stand.
+    /// 4 KiB of arguments with escapes, and unknown members in every place where they are allowed.
     Large,
 }
 

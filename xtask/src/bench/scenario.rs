@@ -1,4 +1,4 @@
-//! What kinds of runs there are.
+//! The kinds of runs.
 
 use std::fmt;
 

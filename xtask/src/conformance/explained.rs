@@ -1,12 +1,11 @@
-//! Checks that cannot pass behind the bridge, each with its reason.
-//!
-//! Everything else that passes without the bridge must pass behind it. What is here is no excuse for what could be mended.
+//! Checks that cannot pass behind the bridge, each with its reason. Every other check that passes without the bridge
+//! must pass behind it. A check that could be fixed does not belong here.
 
 use super::server::Way;
 
 const STATELESS: &str = "2026-07-28";
 
-/// What the handshake era behind a stateless front does not have.
+/// Features that the handshake era behind a stateless front does not have.
 const OF_THE_OTHER_ERA: [(&str, &str); 5] = [
     (
         "sep-2322-elicitation-incomplete",
@@ -27,7 +26,7 @@ const OF_THE_OTHER_ERA: [(&str, &str); 5] = [
     ),
 ];
 
-/// What is the same for servers of both eras.
+/// Checks that are the same for servers of both eras.
 const OF_EVERY_ERA: [(&str, &str); 1] = [(
     "sep-2575-missing-capability-http-400",
     "The server's error arrives when the bridge has already sent the status of an event stream.",

@@ -39,7 +39,7 @@ impl Role {
     }
 }
 
-/// What is run.
+/// The programs to run.
 #[derive(Debug)]
 pub(crate) struct Programs {
     pub(crate) suite: Suite,
@@ -77,18 +77,18 @@ impl Leg {
         checks.bad.iter().filter(|(id, _)| explained::reason(id, self.revision, self.way).is_none()).count()
     }
 
-    /// What counts.
+    /// The scored results.
     pub(crate) fn scored(&self) -> impl Iterator<Item = &(Scenario, Checks)> {
         self.results.iter().filter(|(scenario, _)| scenario.unscored.is_none())
     }
 }
 
-/// What became of the checks of a scenario.
+/// The results of the checks of a scenario.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Checks {
     pub(crate) good: usize,
     pub(crate) skipped: usize,
-    /// What failed, or was warned of: the check's id and what the suite said.
+    /// The failures and warnings: the id of the check, and the message of the suite.
     pub(crate) bad: Vec<(String, String)>,
 }
 

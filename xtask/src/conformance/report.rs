@@ -1,4 +1,4 @@
-//! What a run of the suite says: for the person who started it, and as a page.
+//! The report of a run of the suite: for the person who started it, and as a page.
 
 use std::fmt::Write as _;
 

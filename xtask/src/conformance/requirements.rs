@@ -1,4 +1,4 @@
-//! What the suite requires for a revision: its own list, read from its package.
+//! The requirements of the suite for a revision: its own list, read from its package.
 
 use super::leg::Role;
 

@@ -1,4 +1,4 @@
-//! What the suite talks to in the role of a server: our fixture, or our bridge with the fixture behind it.
+//! The server that the suite talks to: the fixture, or the bridge with the fixture behind it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -88,7 +88,7 @@ impl Server {
     }
 }
 
-/// The first URL that a process writes. What it writes later is read and forgotten.
+/// The first URL that a process writes. Later output is read and discarded.
 fn url_in(output: impl Read + Send + 'static) -> Result<String> {
     let mut lines = BufReader::new(output).lines().map_while(Result::ok);
     let url = lines.find_map(|line| line.find("http://").map(|at| line[at..].trim().to_owned()));

@@ -1,4 +1,4 @@
-//! A grid as SVG: a window with a bar, and the text in it in the fonts that whoever looks at it has.
+//! A grid as SVG: a window with a title bar, and the text in the fonts of the reader's system.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! What a terminal shows, character by character. It knows what our own programs write: text, ends of lines, styles, and
-//! movements within a line.
+//! The screen of a terminal, character by character. It supports the output of our own programs: text, ends of lines,
+//! styles, and movements within a line.
 
 /// How a character looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

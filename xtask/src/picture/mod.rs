@@ -1,7 +1,7 @@
 //! `cargo xtask picture`: a real conversation with `gladhand chat` in a terminal, drawn into `docs/chat.svg`.
 //!
-//! The program is ours as it is built, the model is scripted (`provider.rs`), and the terminal is one of the kernel's. What comes
-//! out of it is put on a grid (`grid.rs`) and drawn from there (`drawing.rs`).
+//! The program is a normal build, the model is scripted (`provider.rs`), and the terminal is a pseudoterminal of the
+//! kernel. Its output is put on a grid (`grid.rs`) and drawn from there (`drawing.rs`).
 
 mod drawing;
 mod grid;
@@ -95,11 +95,11 @@ fn converse(scratch: &Path, project: &Path) -> Result<String> {
     Ok(seen.all)
 }
 
-/// What has come out of a terminal.
+/// The output of a terminal.
 struct Seen {
     shown: Receiver<String>,
     all: String,
-    /// What is before this was waited for.
+    /// Output before this position was already waited for.
     at: usize,
 }
 

@@ -62,7 +62,7 @@ pub(super) enum Test {
 pub struct ExpressionError {
     /// Where it is.
     pub at: usize,
-    /// What was expected there.
+    /// The expected token.
     pub problem: String,
 }
 

@@ -169,7 +169,7 @@ impl<'t> Reader<'t> {
         self.json()
     }
 
-    /// One JSON value, whatever follows it.
+    /// One JSON value, regardless of the text after it.
     fn json(&mut self) -> Parsed<Value> {
         let read = if self.rest().starts_with('"') {
             let mut values = serde_json::Deserializer::from_str(self.rest()).into_iter();

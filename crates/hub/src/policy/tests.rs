@@ -472,7 +472,7 @@ async fn a_question_can_be_cancelled_while_it_waits() {
     }
     assert_eq!(silent.waiting.lock().unwrap().len(), 1);
     drop(work);
-    assert!(silent.waiting.lock().unwrap()[0].answer.is_closed(), "nobody waits for the answer any more");
+    assert!(silent.waiting.lock().unwrap()[0].answer.is_closed(), "no caller waits for the response any more");
     assert_eq!(book.told(), ["git__push git/push cancelled -"]);
 }
 

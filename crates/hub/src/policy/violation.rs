@@ -12,7 +12,7 @@ const SHOWN: usize = 200;
 /// Maximum number of offenders that are counted by name. Peers choose their names, so there may be any number of them.
 const COUNTED: usize = 1024;
 
-/// What is done about a violation. In every case it is counted and logged.
+/// The reaction to a violation. In every mode it is counted and logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Handling {
@@ -61,7 +61,7 @@ pub struct Violation {
     pub who: Offender,
     /// The rule's name.
     pub rule: &'static str,
-    /// What was sent.
+    /// A description of the offending message.
     pub told: &'static str,
     /// The offending line, shortened, with control characters escaped.
     pub line: String,

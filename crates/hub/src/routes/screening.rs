@@ -25,7 +25,7 @@ impl Routes {
             refused.insert(one.uri.clone(), why(&one.uri, &found));
         });
         let uris = resources.iter().map(|(place, one)| (self.resources[*place].uri.as_str(), one.uri.as_str()));
-        // What a provider itself calls a resource still belongs to it.
+        // The provider's own URI of a resource still belongs to it.
         for (before, _) in uris.clone().filter(|(before, now)| before != now) {
             self.held.extend(self.by_uri.get(before).map(|route| (before.to_owned(), route.mount)));
         }

@@ -1,4 +1,4 @@
-//! What single source files say about frameworks.
+//! Evidence for frameworks in single source files.
 
 use super::table::{Found, TABLE};
 use crate::language::Language;
@@ -8,7 +8,7 @@ use crate::text;
 /// The longest text that is used as an anchor.
 const LONGEST_ANCHOR: usize = 4000;
 
-/// How many imports, and how many calls, of one framework are told of a file.
+/// Maximum number of imports, and of calls, of one framework that are reported for a file.
 const MOST: usize = 50;
 
 /// One thing that a source file says about a framework.
@@ -30,7 +30,7 @@ pub(crate) struct Finding {
     pub(crate) inside: bool,
 }
 
-/// What a source file says about frameworks, in the order of the file.
+/// The evidence for frameworks in a source file, in the order of the file.
 pub(crate) fn findings(language: Language, family: Family, path: &str, text: &str) -> Vec<Finding> {
     let text = with_plain_line_ends(text);
     let table = &*TABLE;

@@ -29,7 +29,7 @@ fn weighed(profile: &ProfileInput) -> Vec<Framework> {
         TABLE.frameworks.iter().filter_map(|known| framework(profile, known)).collect();
     let found = frameworks.iter().filter_map(|framework| TABLE.named(&framework.name));
     let replaced: Vec<&str> = found.flat_map(|known| &known.replaces).map(String::as_str).collect();
-    // What comes along with another framework is told only if an entry point speaks for it.
+    // A framework that another one includes is reported only if an entry point gives evidence for it.
     frameworks.retain(|framework| {
         let has_entry_point = framework.reasons.iter().any(|reason| reason.starts_with("Entry point "));
         has_entry_point || !replaced.contains(&framework.name.as_str())

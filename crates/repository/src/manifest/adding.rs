@@ -1,7 +1,7 @@
-//! Adds a dependency to the text of a manifest, and leaves everything else in it as it is.
+//! Adds a dependency to the text of a manifest, and leaves everything else in it unchanged.
 //!
-//! Where it goes is found with the parser of the format. What comes out is read again: unless it says what was said before and the
-//! new dependency, nothing is proposed.
+//! The parser of the format finds the position. The result is parsed again: unless it equals the old manifest plus the
+//! new dependency, no change is proposed.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -28,7 +28,8 @@ impl Manifest {
     }
 }
 
-/// What adds a package to the manifest with this path and text. Nothing if it is there, or there is no place for it.
+/// The change that adds a package to the manifest with this path and text. `None` if the package is already there, or
+/// there is no place for it.
 pub(crate) fn addition(path: &str, text: &str, package: &Package<'_>) -> Option<Addition> {
     let format = Format::of(path)?;
     let before = format.read(text.as_bytes()).ok()?;

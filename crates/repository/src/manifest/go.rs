@@ -3,7 +3,7 @@
 use super::{Manifest, Usage};
 use crate::tokens::{Kind, Lexis, Token, tokens};
 
-/// What a module needs itself; what only its needs need is marked `// indirect` and left out.
+/// The direct dependencies of a module. Indirect ones are marked `// indirect` and left out.
 pub(super) fn go_mod(text: &str) -> Result<Manifest, String> {
     let mut manifest = Manifest { managers: vec!["go"], ..Manifest::default() };
     for (verb, line) in directives(text) {

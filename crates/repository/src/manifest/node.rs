@@ -1,4 +1,4 @@
-//! package.json and what stands beside it.
+//! package.json and related files.
 
 use serde_json::{Map, Value};
 
@@ -22,7 +22,7 @@ pub(super) fn package_json(text: &str) -> Result<Manifest, String> {
         }
         _ => Vec::new(),
     };
-    // `pnpm@9.1.0+sha512…` names the manager, whatever lock files lie about.
+    // `pnpm@9.1.0+sha512…` names the package manager, regardless of lock files.
     let manager = string(&object, "packageManager");
     manifest.managers = match manager.as_deref().and_then(|given| given.split('@').next()) {
         Some("pnpm") => vec!["pnpm"],

@@ -108,7 +108,7 @@ pub(super) fn setup_cfg(text: &str) -> Result<Manifest, String> {
     Ok(manifest)
 }
 
-/// What `setup(…)` is given as literal lists; what a program would have to compute stays unknown.
+/// The arguments of `setup(…)` that are literal lists. Computed arguments stay unknown.
 pub(super) fn setup_py(text: &str) -> Result<Manifest, String> {
     let mut manifest = Manifest { managers: vec!["pip"], ..Manifest::default() };
     for (keyword, value, at) in source::python_keywords(text, "setup") {

@@ -10,7 +10,7 @@ pub(super) fn development(text: &str) -> Result<Manifest, String> {
     read(text, Usage::Development)
 }
 
-/// What the requirements in a file with this name are for.
+/// The purpose of the requirements in a file with this name.
 pub(super) fn usage(name: &str) -> Usage {
     let aside = ["dev", "test", "lint", "docs", "ci", "typing"];
     let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());

@@ -1,4 +1,4 @@
-//! Commands that add a package, in the words of each package manager.
+//! Commands that add a package, for each package manager.
 
 use super::Package;
 use crate::manifest::Ecosystem;

@@ -207,7 +207,7 @@ fn places(tree: &Tree, text: &str, wanted: HashSet<usize>) -> HashMap<usize, Pla
     found
 }
 
-/// What a local name stands for after an import.
+/// The module path that a local name refers to after an import.
 fn binding(
     language: Language,
     module: &str,

@@ -1,8 +1,8 @@
-//! What source files import and call, with exact places.
+//! The imports and calls of source files, with exact places.
 //!
-//! Python, JavaScript, TypeScript, Go and Rust are parsed by their grammars and asked by the queries in `queries/`. Java,
-//! Kotlin, C#, Ruby and PHP are cut into tokens, see [`crate::tokens`]: enough for imports and for marks such as
-//! `SpringApplication.run`. Neither is taken in by comments and strings.
+//! Python, JavaScript, TypeScript, Go and Rust are parsed by their grammars and searched with the queries in
+//! `queries/`. Java, Kotlin, C#, Ruby and PHP are cut into tokens, see [`crate::tokens`]: enough for imports and for
+//! marks such as `SpringApplication.run`. Comments and strings never count as code.
 
 mod grammar;
 mod marks;
@@ -57,7 +57,7 @@ impl Family {
     }
 }
 
-/// What a file imports and calls, in the order of the file.
+/// The imports and calls of a file, in the order of the file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outline {
     pub(crate) imports: Vec<Import>,
@@ -78,7 +78,7 @@ pub(crate) struct Import {
 /// A call of something that was imported, or a mark in a language without a grammar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Call {
-    /// What is called: the module, then what of it, with dots between.
+    /// The path of the called item: the module, then the name in it, separated by dots.
     pub(crate) path: String,
     /// The variable that takes the result.
     pub(crate) bound: Option<String>,

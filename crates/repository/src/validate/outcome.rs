@@ -1,10 +1,10 @@
-//! What the edits of a plan make of one file.
+//! The result of the edits of a plan for one file.
 
 use crate::edit::{Change, Document, Overlap, apply, overlap};
 use crate::language::Language;
 use crate::{source, text};
 
-/// What the edits of a plan make of one file.
+/// The result of the edits of a plan for one file.
 #[derive(Debug)]
 pub(super) struct Outcome {
     document: Document,
@@ -39,8 +39,8 @@ impl Outcome {
         Some((self.changes[earlier].0, self.changes[later].0, line))
     }
 
-    /// The edit after which the file is no longer well formed, the line of the result, and what the reader of its format says.
-    /// A file that was not well formed before is nobody's fault here.
+    /// The edit after which the file is no longer well formed, the line in the result, and the message of the parser. A
+    /// file that was not well formed before is not reported.
     pub(super) fn mistake(&self, path: &str) -> Option<(Option<usize>, usize, String)> {
         if self.changes.is_empty() {
             return None;

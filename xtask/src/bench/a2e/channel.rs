@@ -171,7 +171,7 @@ fn response(connection: &mut BufReader<TcpStream>) -> Result<(u16, String)> {
     Ok((status, String::from_utf8_lossy(&body).into_owned()))
 }
 
-/// What a process takes once it has come to rest.
+/// The memory of a process once it is idle.
 pub(super) fn resident(process: &Process) -> Result<f64> {
     std::thread::sleep(Duration::from_millis(300));
     Ok(process.usage()?.resident as f64)

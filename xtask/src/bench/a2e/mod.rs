@@ -74,7 +74,7 @@ pub(crate) fn run(is_quick: bool) -> Result<Report> {
     Ok(report)
 }
 
-/// What is asked again and again.
+/// The request that is repeated.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Handshake,

@@ -68,7 +68,7 @@ impl<'a> Response<'a> {
         plain.into_iter().chain(events).map(<[u8]>::trim_ascii).filter(|message| !message.is_empty())
     }
 
-    /// The beginning of the body, for somebody to look at.
+    /// The beginning of the body, for error messages.
     pub(crate) fn excerpt(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.body[..self.body.len().min(300)])
     }

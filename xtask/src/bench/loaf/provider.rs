@@ -35,7 +35,7 @@ pub(super) struct Provider {
     pub(super) epoch: Instant,
 }
 
-/// What a chunk says.
+/// The content of a chunk.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     /// When it was sent, after the provider's epoch.

@@ -12,7 +12,7 @@ use crate::bench::measure::Placed;
 use crate::bench::process::{Server, Usage};
 use crate::bench::stated::quantile;
 
-/// What was seen of a run.
+/// The observations of a run.
 #[derive(Debug)]
 pub(super) struct Streamed {
     /// Events with a chunk per second, from the first to the last.
@@ -21,11 +21,11 @@ pub(super) struct Streamed {
     pub(super) median: f64,
     /// The same for 99 of 100.
     pub(super) p99: f64,
-    /// What the server had used when all was over.
+    /// The usage of the server at the end.
     pub(super) usage: Usage,
 }
 
-/// What has come of one answer.
+/// The received part of one answer.
 #[derive(Debug, Default)]
 struct Answer {
     chunks: u32,

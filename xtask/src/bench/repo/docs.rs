@@ -28,7 +28,7 @@ pub(super) fn questions() -> impl Iterator<Item = String> {
     sections.map(|section| format!("How do I configure {} for {}?", subject(section), prose(section, 2)))
 }
 
-/// What a section is about; nothing else is about it.
+/// The subject of a section, which no other section has.
 fn subject(section: usize) -> String {
     name(FIRST_SUBJECT + section)
 }

@@ -83,7 +83,7 @@ fn server(program: &Path, scratch: &Path, docs: &Path) -> Result<Server> {
             fs::remove_dir_all(&data)?;
         }
         fs::create_dir_all(&data)?;
-        // What is a JSON string is a TOML string, too.
+        // Every JSON string is also a TOML string.
         fs::write(&config, format!("[repository]\ndocs = {}\n", json!(docs)))
     };
     made().with_context(|| format!("could not make {}", data.display()))?;
@@ -135,7 +135,7 @@ fn is_whole(profile: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Seconds to an answer from documentation of which there is no index yet.
+/// Seconds to an answer from documentation without an index.
 fn first_answer(server: &Server) -> Result<f64> {
     let mut session = Session::start(server)?;
     let question = docs::questions().next().context("no question")?;

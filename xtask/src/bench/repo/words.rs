@@ -27,7 +27,7 @@ pub(super) fn prose(seed: usize, words: usize) -> String {
     states.take(words).map(|state| name((state >> 33) as usize % VOCABULARY)).collect::<Vec<_>>().join(" ")
 }
 
-/// A folder filled by `fill`, made anew unless one of the same version is whole.
+/// A folder filled by `fill`, rebuilt unless a complete one of the same version exists.
 pub(super) fn folder(path: PathBuf, version: &str, fill: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<PathBuf> {
     // Beside the folder, so that it is no part of what is measured, and written last.
     let mark = path.with_extension("made");
