@@ -116,8 +116,7 @@ impl A2eConfig {
         }
     }
 
-    /// The enabled capabilities. Capabilities that start programs or read skills are disabled until they are
-    /// configured.
+    /// The enabled capabilities. By default, `proc`, `skill` and `toolkits` are disabled until they are configured.
     pub fn enabled(&self) -> Vec<CapabilityName> {
         let is_of_use = |name: &CapabilityName| match name {
             CapabilityName::Proc => !self.proc.allowed.is_empty(),
