@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Whoever started us reads here where we are.
+/// The parent process reads our address here.
 fn announce(urls: &[String]) {
     for url in urls {
         let _ = writeln!(std::io::stdout(), "{url}");

@@ -1,4 +1,4 @@
-//! `gladhand bridge`: one server, coupled to whatever is downstream.
+//! `gladhand bridge`: connects one server to the downstream clients.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
     let service = service.shown_as("bridge", data);
     let ended = serve::serve(service, &args.listen, config)?;
     match upstream.trouble(List::Tools) {
-        // Whoever was downstream may not have stayed to hear it.
+        // The client may be gone before the error is written.
         Some(failure) if args.listen.http.is_empty() => {
             Err(CommandError::new(Exit::PeerFailed, anyhow!(quoted(&failure.message))))
         }
@@ -82,7 +82,7 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
     })
 }
 
-/// What errors and logs call the server. Arguments of a command may be secrets.
+/// The name of the server in errors and logs. Arguments of a command may be secrets.
 fn name(target: &Target) -> String {
     match target {
         Target::Command(words) => words.first().cloned().unwrap_or_default(),

@@ -188,7 +188,7 @@ fn print_json(value: &impl serde::Serialize) -> Result<ExitCode, CommandError> {
     Ok(Exit::Success.into())
 }
 
-/// Prints what there is, or says beside it that there is nothing.
+/// Prints the entries, or says on stderr that there are none.
 fn print_table(entries: impl Iterator<Item = Entry>, what: &str) -> Result<ExitCode, CommandError> {
     let text = table(entries, screen::width());
     if text.is_empty() {

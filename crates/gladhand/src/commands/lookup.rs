@@ -1,4 +1,4 @@
-//! Where what the configuration refers to is looked up: `${VAR}` and `${secret:NAME}`.
+//! Resolves references of the configuration: `${VAR}` and `${secret:NAME}`.
 
 use std::path::PathBuf;
 

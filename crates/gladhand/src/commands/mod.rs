@@ -196,7 +196,7 @@ fn print_json(json: &str) -> Result<(), CommandError> {
     print_data(&format!("{}\n", Reader::of_stdout().json(json)))
 }
 
-/// Writing to somebody who stopped reading is no failure of ours.
+/// A reader that closes its end of the pipe is not a failure.
 fn written(written: std::io::Result<()>) -> Result<(), CommandError> {
     match written {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
@@ -204,7 +204,7 @@ fn written(written: std::io::Result<()>) -> Result<(), CommandError> {
     }
 }
 
-/// Whether a command failed only because nobody reads what it writes.
+/// Whether a command failed only because the reader of its output is gone.
 fn is_gone(error: &CommandError) -> bool {
     let cause = error.error.downcast_ref::<std::io::Error>();
     cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)

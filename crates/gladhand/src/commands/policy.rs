@@ -23,7 +23,7 @@ use crate::exit::Exit;
 use crate::pins::{self, Approval, PinFile, Waiting};
 use crate::providers::Toolbox;
 
-/// What is said of `--as`.
+/// The error for `--as`.
 const MOVED: &str = "the caller is named with --principal";
 
 const POLICY_HELP: &str = "\

@@ -9,7 +9,7 @@ use gladhand_core::Secret;
 pub(super) fn ask(question: &str) -> io::Result<Option<Secret>> {
     use std::io::Read as _;
 
-    // Before the question: whoever sees it may begin to type at once.
+    // Echo is turned off before the question appears, because the user may type at once.
     let silent = Silent::begin()?;
     let mut stderr = anstream::stderr();
     let _ = stderr.write_all(question.as_bytes()).and_then(|()| stderr.flush());

@@ -214,7 +214,7 @@ impl Plan {
 /// does not belong behind it.
 fn stopped(stop: Stop) -> ExitCode {
     if stop == Stop::Interrupted && std::io::stderr().is_terminal() {
-        // Nobody reads stderr: then there is nobody to tell.
+        // If stderr is closed, the message is lost.
         let _ = writeln!(std::io::stderr());
     }
     signals::exit_status(stop).into()

@@ -43,7 +43,7 @@ pub(super) fn load(
     Ok(settings)
 }
 
-/// What is said of an upstream that refers to a variable or secret which is not there.
+/// The message about an upstream with a variable or secret that does not exist.
 pub(super) fn unavailable(name: &str, why: &str) -> String {
     format!("upstream {name} is not available: {why}")
 }

@@ -1,4 +1,4 @@
-//! What a call returned, for people: text on stdout, everything else into files.
+//! Shows the result of a call to a user: text on stdout, everything else in files.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -42,7 +42,7 @@ pub(super) async fn authorizer(
     with_browser(server, browser, roots)
 }
 
-/// The same where nobody is to be asked.
+/// The same, without asking a user.
 pub(super) fn authorizer_for_nobody(server: &Url, roots: &Roots) -> Option<Authorizer> {
     with_browser(server, Arc::new(Nobody), roots)
 }
@@ -66,12 +66,12 @@ pub(super) fn tokens() -> Option<KeptTokens> {
     config::data_dir(named.as_deref()).map(KeptTokens::at)
 }
 
-/// Whether somebody sits at the terminal.
+/// Whether a user is at the terminal.
 pub(super) fn is_anybody_there() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// The address goes before the person in full: whoever opens it should see where it leads.
+/// Shows the whole address, so that the user sees where it leads before opening it.
 fn show(address: &Url, manner: Manner) {
     let words = match manner {
         Manner::InPassing => "The server wants you to sign in. If no browser opens, open this page:",

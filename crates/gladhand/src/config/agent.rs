@@ -1,4 +1,4 @@
-//! `[agent]`: whether there is an agent, what it may do, and where its models are.
+//! `[agent]`: whether the agent is enabled, its permissions, and the addresses of its models.
 
 use std::path::PathBuf;
 
@@ -10,15 +10,15 @@ use super::Hidden;
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentConfig {
-    /// Whether it is there.
+    /// Whether the agent is enabled.
     pub enabled: bool,
-    /// Whether peers of dialects without agent sessions get it as tools.
+    /// Whether clients of dialects without agent sessions get the agent as tools.
     pub tools: bool,
-    /// Who is asked before a tool runs that may do harm.
+    /// Who approves a tool that may do harm.
     pub approve: Approve,
     /// Tools that run without asking, by name or by what they do: `reads`, `writes`, `runs`, `network`.
     pub allow: Vec<String>,
-    /// Tools that run only if somebody says so.
+    /// Tools that run only with the user's approval.
     pub ask: Vec<String>,
     /// Tools that never run.
     pub deny: Vec<String>,
@@ -30,21 +30,21 @@ pub struct AgentConfig {
     pub openrouter_base: Option<String>,
     /// The address of OpenAI's models.
     pub openai_base: Option<String>,
-    /// The address that tells what is left of a ChatGPT subscription.
+    /// The address that reports the remaining quota of a ChatGPT subscription.
     pub openai_backend_base: Option<String>,
-    /// Who signs people in to OpenAI.
+    /// The OAuth issuer of OpenAI.
     pub openai_issuer: Option<String>,
-    /// As whom we are known there.
+    /// Our OAuth client id at that issuer.
     pub openai_client_id: Option<String>,
     /// The address of Google Cloud Code.
     pub antigravity_base: Option<String>,
-    /// As whom we are known at Google.
+    /// Our OAuth client id at Google.
     pub google_client_id: Option<String>,
-    /// What Google gave us with it.
+    /// The client secret that belongs to it.
     pub google_client_secret: Option<Hidden>,
     /// The address of Anthropic.
     pub anthropic_base: Option<String>,
-    /// The address of any server that speaks as OpenAI does.
+    /// The address of any server with an OpenAI-compatible API.
     pub compatible_base: Option<String>,
     /// The key for it.
     pub compatible_key: Option<Hidden>,
@@ -55,7 +55,7 @@ pub struct AgentConfig {
 }
 
 impl AgentConfig {
-    /// The addresses that are none, by key.
+    /// The keys whose addresses are invalid.
     pub(super) fn malformed(&self) -> Vec<&'static str> {
         let all = [
             ("openrouter_base", &self.openrouter_base),
@@ -75,21 +75,21 @@ impl AgentConfig {
     }
 }
 
-/// Who is asked before a tool runs that may do harm.
+/// Who approves a tool that may do harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Approve {
-    /// The client, if it can be asked; else such tools are refused.
+    /// The client. If the client cannot answer, such tools are refused.
     #[default]
     Ask,
-    /// Nobody: everything runs that is not denied.
+    /// No approval: every tool runs unless it is denied.
     All,
-    /// Nobody: nothing that would have to be asked about runs.
+    /// No approval: every tool that needs approval is refused.
     None,
 }
 
 impl Approve {
-    /// The other one if it is stricter, else this one.
+    /// Returns the stricter of the two values.
     pub(crate) fn or_stricter(self, other: Self) -> Self {
         match (self, other) {
             (Self::None, _) | (_, Self::None) => Self::None,

@@ -1,14 +1,14 @@
-//! Relative paths in a configuration file begin in the folder of that file, wherever we were started.
+//! Resolves relative paths in a configuration file against the folder of that file, not the current folder.
 //!
-//! This is the one place that knows which settings are paths. Arguments of programs are not: what they mean is up to the
-//! program, which finds them from the folder that it works in.
+//! This is the only module that knows which settings are paths. Arguments of programs are not paths to us: the program
+//! interprets them in its working folder.
 
 use std::path::{Path, PathBuf};
 
 use super::{A2eConfig, AgentConfig, Config, RepositoryConfig, UpstreamConfig};
 
 impl Config {
-    /// Lets all relative paths begin in a folder.
+    /// Resolves all relative paths against a folder.
     pub(super) fn anchor(&mut self, folder: &Path) {
         let Self { a2e, authorization, audit, repository, agent, upstreams, .. } = self;
         let A2eConfig { roots, folder: base, skill, env, .. } = a2e;
@@ -26,7 +26,7 @@ impl Config {
         }
         for (_, upstream) in &mut upstreams.0 {
             let UpstreamConfig { command, cwd, ca, client_roots, .. } = upstream;
-            // A program of another folder is looked for there.
+            // If the upstream has a `cwd`, the program is resolved there.
             if let (Some(program), None) = (command.first_mut(), &cwd) {
                 anchored_program(program, folder);
             }
@@ -35,7 +35,7 @@ impl Config {
     }
 }
 
-/// An empty path stays what it is: a mistake.
+/// An empty path stays empty, so that it is reported as a mistake.
 fn anchored(path: &mut PathBuf, folder: &Path) {
     if !path.as_os_str().is_empty() {
         let whole = folder.join(&*path);
@@ -89,7 +89,7 @@ command = 'npx'
         let (variable, secret) = (|_: &str| None, |_: &str| Err(String::new()));
         let lookup = Lookup { variable: &variable, secret: &secret };
         let reading = if is_written { Reading::AsWritten } else { Reading::Whole(&lookup) };
-        File { path: path.into(), text: TEXT.to_owned() }.parse(reading).expect("it is right")
+        File { path: path.into(), text: TEXT.to_owned() }.parse(reading).expect("the file is valid")
     }
 
     /// Everything in it that is a path.

@@ -1,11 +1,11 @@
-//! `${NAME}` in the values of upstreams.
+//! Expands `${NAME}` in the values of upstreams.
 //!
-//! `${VAR}` is a variable of the environment, `${VAR:-default}` the same with something to fall back on,
-//! `${secret:NAME}` a secret. `$${` stands for `${` itself. Neither what they stand for nor the text around them appears
-//! in a mistake.
+//! `${VAR}` is an environment variable, `${VAR:-default}` an environment variable with a default, `${secret:NAME}` a
+//! secret. `$${` stands for a literal `${`. Error messages contain neither the expanded values nor the text around
+//! them.
 //!
-//! What a reference stands for is made known to the redaction, since a server may repeat it. The exceptions are the usual
-//! variables (`HOME`, `PATH` …) and paths that exist: they are no secrets, and messages should name them.
+//! Expanded values are registered for redaction, since a server may repeat them. The exceptions are the usual variables
+//! (`HOME`, `PATH` …) and paths that exist: they are not secrets, and messages should name them.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -20,15 +20,15 @@ use super::source::{Problem, Source};
 use super::trust::Grants;
 use crate::edges::surroundings::{PLAIN, usual};
 
-/// What grants every variable: `inherit_env = "all"` asks for it.
+/// The grant for every variable, which `inherit_env = "all"` needs.
 pub(super) const EVERY_VARIABLE: &str = "*";
 
-/// Where what is referred to is looked up.
+/// Looks up variables and secrets.
 #[derive(Clone, Copy)]
 pub struct Lookup<'l> {
     /// The variable of a name.
     pub variable: &'l dyn Fn(&str) -> Option<String>,
-    /// The secret of a name; if there is none, what can be done about it.
+    /// The secret of a name. If the secret does not exist, the error says how to add it.
     pub secret: &'l dyn Fn(&str) -> Result<Secret, String>,
 }
 
@@ -41,12 +41,12 @@ impl std::fmt::Debug for Lookup<'_> {
 const UNCLOSED: &str = "`${` is never closed with `}` (`$${` stands for `${` itself)";
 const NO_NAME: &str = "between `${` and `}` is a NAME, NAME:-default or secret:NAME";
 
-/// Whether a reference that stands for nothing is written wrongly, so that no variable or secret could help.
+/// Whether an unresolved reference has invalid syntax, so that adding a variable or secret could not help.
 pub(crate) fn is_malformed(problem: &Problem) -> bool {
     [UNCLOSED, NO_NAME].contains(&problem.message.as_str())
 }
 
-/// A text with everything in it that it refers to; else what is wrong, once for each reference.
+/// Expands all references in a text. On failure, returns one message per reference.
 pub(crate) fn expand(text: &str, lookup: &Lookup<'_>) -> Result<String, Vec<String>> {
     let (mut expanded, mut mistakes, mut rest) = (String::new(), Vec::new(), text);
     while let Some(at) = rest.find("${") {
@@ -91,7 +91,7 @@ fn resolve(reference: &str, lookup: &Lookup<'_>) -> Result<String, String> {
         None => (reference, None),
     };
     let name = Some(name).filter(|name| is_name(name)).ok_or_else(no_name)?;
-    // As in a shell, `:-` also replaces what is set to nothing.
+    // As in a shell, `:-` also replaces an empty value.
     let value = (lookup.variable)(name).filter(|value| default.is_none() || !value.is_empty());
     if let Some(value) = &value {
         learn_variable(name, value);
@@ -100,7 +100,7 @@ fn resolve(reference: &str, lookup: &Lookup<'_>) -> Result<String, String> {
     value.or_else(|| default.map(str::to_owned)).ok_or_else(unset)
 }
 
-/// Makes the value of a variable known to the redaction.
+/// Registers the value of a variable for redaction.
 fn learn_variable(name: &str, value: &str) {
     let is_usual = || usual().any(|usual| Pattern(usual.to_owned()).fits(name));
     let is_path = || Path::new(value).is_absolute() && Path::new(value).exists();
@@ -111,13 +111,13 @@ fn learn_variable(name: &str, value: &str) {
     }
 }
 
-/// Expands all strings of an upstream in place. What cannot be is left as it is, and told.
+/// Expands all strings of an upstream in place. A string that cannot be expanded stays unchanged and is reported.
 pub(super) fn expand_all(source: &mut Source<'_>, lookup: &Lookup<'_>) -> Vec<Problem> {
     let mut found = Vec::new();
     let upstreams = source.root.iter_mut().find(|(key, _)| key.get_ref().as_ref() == "upstreams");
     if let Some(DeValue::Table(upstreams)) = upstreams.map(|(_, value)| value.get_mut()) {
         for (name, upstream) in upstreams.iter_mut() {
-            // What is not used may refer to what is not there.
+            // A disabled upstream may refer to variables and secrets that do not exist.
             let is_enabled = upstream.get_ref().get("enabled").and_then(|value| value.get_ref().as_bool());
             if is_enabled != Some(false) {
                 walk(upstream, &mut vec!["upstreams".to_owned(), name.get_ref().to_string()], lookup, &mut found);
@@ -158,7 +158,7 @@ pub(super) fn may_read(grants: &Grants, variable: &str) -> bool {
     is_plain || granted.contains(variable) || granted.contains(EVERY_VARIABLE)
 }
 
-/// What each enabled upstream refers to that needs a grant.
+/// The references of each enabled upstream that need a grant.
 pub(super) fn references(source: &Source<'_>) -> Vec<(String, Grants)> {
     let mut all = Vec::new();
     let upstreams = source.root.iter().find(|(key, _)| key.get_ref().as_ref() == "upstreams");
@@ -198,14 +198,14 @@ fn inherited(upstream: &DeValue<'_>, needed: &mut Grants) {
     }
 }
 
-/// The login of an upstream that presents tokens from `gladhand login`. The store has them by address, so every file that
-/// names the address would get them.
+/// The login of an upstream that presents tokens from `gladhand login`. The store keeps tokens by address, so without a
+/// grant every file that names the address would get them.
 fn login(upstream: &DeValue<'_>, needed: &mut Grants) {
     let url = upstream.get("url").filter(|_| upstream.get("auth").is_some());
     needed.logins.extend(url.and_then(|url| url.get_ref().as_str()).map(str::to_owned));
 }
 
-/// Takes out the upstreams that refer to something that was not granted, and says so.
+/// Removes the upstreams with references that were not granted, and reports them.
 pub(super) fn take_ungranted(source: &mut Source<'_>, grants: &Grants) -> Vec<Problem> {
     let mut refused = Vec::new();
     for (name, needed) in references(source) {
@@ -227,7 +227,7 @@ fn is_granted(grants: &Grants, one: &Grants) -> bool {
         && one.logins.is_subset(&grants.logins)
 }
 
-/// Takes out the upstreams that refer to something that is not there, and says so.
+/// Removes the upstreams with references that cannot be resolved, and reports them.
 pub(super) fn take_unresolved(source: &mut Source<'_>, unresolved: Vec<Problem>) -> Vec<Problem> {
     for problem in &unresolved {
         if let Some(name) = problem.key.split('.').nth(1) {

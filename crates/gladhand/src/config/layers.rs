@@ -1,13 +1,13 @@
-//! The files that the configuration comes from, and what each of them may say.
+//! The files that the configuration comes from, and the settings that each of them may contain.
 //!
 //! A file that the operator names (`--config`, `GLADHAND_CONFIG`) is the whole configuration. Otherwise there are two
-//! layers: the user's own file, which always applies, and `gladhand.toml` of the current folder, the project file. A project
-//! file comes from the author of a repository, so two rules bound it:
+//! layers: the user's own file, which always applies, and `gladhand.toml` of the current folder, the project file. A
+//! project file comes from the author of a repository, so two rules bound it:
 //!
-//! - It is used only if the user trusted exactly its content ([`TrustStore`]). Of a file that was trusted and has changed,
-//!   the rules and limits of the trusted content stay in force, because a tool that changes a file must not widen policy.
-//! - It can add upstreams and narrow policy ([`Config::narrow`]). It cannot widen policy, change where models are, or read
-//!   secrets and variables that were not granted to it.
+//! - It is used only if the user trusted exactly its content ([`TrustStore`]). If a trusted file has changed, the rules
+//!   and limits of the trusted content stay in force, because a tool that changes a file must not widen policy.
+//! - It can add upstreams and narrow policy ([`Config::narrow`]). It cannot widen policy, change where models are, or
+//!   read secrets and variables that were not granted to it.
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,7 @@ pub struct Project {
 pub struct Loaded {
     /// The settings.
     pub config: Config,
-    /// What a project file says and may not.
+    /// Settings of a project file that it may not make.
     pub set_aside: Vec<SetAside>,
 }
 
@@ -54,7 +54,7 @@ pub struct Loaded {
 pub(crate) struct ExaminedLayers<'f> {
     /// The settings; none if the user's or operator's own file has none.
     pub(crate) config: Option<Config>,
-    /// What a project file says and may not.
+    /// Settings of a project file that it may not make.
     pub(crate) set_aside: Vec<SetAside>,
     /// The files that are wrong, with their problems.
     pub(crate) wrong: Vec<(&'f File, Vec<Problem>)>,
@@ -96,7 +96,7 @@ impl Layers {
         }
     }
 
-    /// The configuration as far as it can be read, what of it is set aside, and what is wrong with which file.
+    /// Reads as much of the configuration as possible, with the ignored settings and the problems of each file.
     pub(crate) fn examine(&self, reading: Reading<'_>) -> ExaminedLayers<'_> {
         let (mut config, mut set_aside, mut wrong) = (Some(Config::default()), Vec::new(), Vec::new());
         if let Some(file) = &self.own {

@@ -1,4 +1,4 @@
-//! The configuration file: where it is looked for, what it may say, and its mistakes with their place.
+//! The configuration file: its location, its settings, and its mistakes with line and column.
 //!
 //! Order of precedence: flags over environment over file over defaults.
 
@@ -68,20 +68,20 @@ pub mod env {
     pub const MCP_TOKEN: &str = "GLADHAND_MCP_TOKEN";
     /// The passphrase of the secret store.
     pub const PASSPHRASE: &str = "GLADHAND_PASSPHRASE";
-    /// The configuration files of those who started us, for who starts programs with ours.
+    /// The configuration files of all outer instances, so that a nested instance can detect recursion.
     pub const WITHIN: &str = "GLADHAND_WITHIN";
     /// The address of the service that searches the web for the agent.
     pub const EXA_BASE: &str = "GLADHAND_EXA_BASE";
-    /// What the name of a secret in the environment begins with.
+    /// The prefix of environment variables that hold secrets.
     pub const SECRET: &str = "GLADHAND_SECRET_";
 
-    /// Whether no program that we start gets this variable: upstreams, tools of the agent, the browser.
+    /// Whether this variable is withheld from every program that we start: upstreams, tools of the agent, the browser.
     pub fn is_never_passed_on(name: &OsStr) -> bool {
         [A2E_TOKEN, MCP_TOKEN, PASSPHRASE].iter().any(|ours| name == *ours)
             || name.as_encoded_bytes().starts_with(SECRET.as_bytes())
     }
 
-    /// The variables of our environment that no program gets.
+    /// The variables of our environment that are withheld from every program.
     pub fn never_passed_on() -> Vec<String> {
         let names = std::env::vars_os().map(|(name, _)| name).filter(|name| is_never_passed_on(name));
         names.filter_map(|name| name.into_string().ok()).collect()
@@ -94,7 +94,7 @@ const LARGEST: u64 = 1024 * 1024;
 /// How many upstreams a file has at most.
 const MOST_UPSTREAMS: usize = 1000;
 
-/// What the file may say. Everything has a default; unknown keys are mistakes.
+/// The settings of the file. Every key has a default; unknown keys are mistakes.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -110,7 +110,7 @@ pub struct Config {
     pub policy: PolicyConfig,
     /// `[audit]`
     pub audit: AuditConfig,
-    /// `[profiles.NAME]`; the first by name that fits a caller counts.
+    /// `[profiles.NAME]`. The first profile by name that matches a caller applies.
     pub profiles: BTreeMap<String, ProfileConfig>,
     /// `[mcp]`
     pub mcp: McpConfig,
@@ -128,7 +128,7 @@ pub struct Config {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolboxConfig {
-    /// Whether it is there.
+    /// Whether the toolbox is enabled.
     pub enabled: bool,
 }
 
@@ -142,13 +142,13 @@ impl Default for ToolboxConfig {
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpConfig {
-    /// Answer lists of what there is none of with an empty list in place of an error.
+    /// Return an empty list instead of an error for unsupported list methods.
     pub empty_lists: bool,
-    /// For how many milliseconds lists may be kept without asking again (2026-07-28).
+    /// For how many milliseconds clients may cache lists (2026-07-28).
     pub cache_ms: u64,
 }
 
-/// Bounds. Each is answered in the dialect's own words when it is reached.
+/// Limits. When one is reached, the caller gets an error in its own dialect.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -179,15 +179,15 @@ impl Limits {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpConfig {
-    /// Hosts that requests may be addressed to, beside loopback names and the address that is listened on.
+    /// Hosts that requests may be addressed to, in addition to loopback names and the listening address.
     pub allow_hosts: Vec<String>,
-    /// Origins of web pages that may talk to us, beside those on an allowed host.
+    /// Origins of web pages that may send requests, in addition to those on an allowed host.
     pub allow_origins: Vec<String>,
     /// Connections that may be open.
     pub connections: usize,
-    /// Sessions that may be open; beyond it one that nobody uses gives way.
+    /// Sessions that may be open. Beyond it, an idle session is closed for a new one.
     pub sessions: usize,
-    /// After how many seconds without use, and without anybody waiting, a session ends.
+    /// Close a session after this many seconds without a request or a pending call.
     pub idle_s: u64,
     /// Event streams that may be open.
     pub streams: usize,
@@ -195,15 +195,15 @@ pub struct HttpConfig {
     pub streams_per_session: usize,
     /// Calls without a session that may run.
     pub in_flight: usize,
-    /// How much of a stream is kept for a reader that was cut off or is slow, in bytes.
+    /// Bytes of a stream that are kept for a reader that is slow or lost its connection.
     pub replay_bytes: usize,
-    /// How much is kept for readers and callers that are away, over all sessions, in bytes.
+    /// Bytes that are kept for absent readers and callers, over all sessions.
     pub kept_bytes: usize,
     /// How long the head of a request may take, the wait for it on an open connection included, in milliseconds.
     pub head_ms: u64,
     /// How long the body of a request may take, in milliseconds.
     pub body_ms: u64,
-    /// After which silence an event stream says that it is alive, in milliseconds.
+    /// Send a keep-alive on an event stream after this many milliseconds of silence.
     pub keep_alive_ms: u64,
 }
 
@@ -228,17 +228,17 @@ impl Default for HttpConfig {
 }
 
 impl HttpConfig {
-    /// After which time without use a session ends.
+    /// The idle time after which a session is closed.
     pub fn idle(&self) -> Duration {
         Duration::from_secs(self.idle_s)
     }
 
-    /// After which silence an event stream says that it is alive.
+    /// The silence after which an event stream sends a keep-alive.
     pub fn keep_alive(&self) -> Duration {
         Duration::from_millis(self.keep_alive_ms)
     }
 
-    /// The values that are out of range, and what they may be.
+    /// Returns the values that are out of range, with the allowed range.
     fn out_of_range(&self) -> Vec<(&'static str, &'static str)> {
         let many = |count: usize| ("from 1 to 1000000", (1..=1_000_000).contains(&count));
         let time = |ms: u64| ("from 10 to 3600000", (10..=3_600_000).contains(&ms));
@@ -260,7 +260,7 @@ impl HttpConfig {
 }
 
 fn secrets<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Secret>, D::Error> {
-    // serde's own complaint would quote what it found, which is a secret.
+    // serde's own message would quote the value, which is a secret.
     let complaint = || serde::de::Error::custom("expected a list of strings");
     let toml::Value::Array(tokens) = toml::Value::deserialize(deserializer)? else { return Err(complaint()) };
     let complaint_of_nothing = || serde::de::Error::custom("a token must not be empty");
@@ -325,7 +325,7 @@ fn secret_in_environment(name: &'static str) -> Result<Option<Secret>, ConfigErr
             Ok(Some(Secret::new(token)))
         }
         Err(std::env::VarError::NotPresent) => Ok(None),
-        // Going on without it would let everybody in.
+        // Continuing without the token would let every client in.
         Err(std::env::VarError::NotUnicode(_)) => Err(ConfigError::TokenNotText(name)),
     }
 }
@@ -357,19 +357,19 @@ pub struct File {
 }
 
 impl File {
-    /// The configuration that is in it; everything that is wrong with it if something is.
+    /// Parses the file, or returns all mistakes in it.
     #[cfg(test)]
     pub fn parse(&self, reading: Reading<'_>) -> Result<Config, Vec<Problem>> {
         self.examine(reading).sound()
     }
 
-    /// The configuration that is in it, as far as it can be read, with everything that is wrong with it.
+    /// Parses as much of the file as possible, and collects all mistakes in it.
     pub(crate) fn examine(&self, reading: Reading<'_>) -> Examined<'_> {
         // Relative paths begin in the folder of the file.
         read_through(&self.text, self.path.parent(), reading)
     }
 
-    /// The settings of an upstream as they are written, to be shown: references in them are not looked up.
+    /// The settings of an upstream as written, for display. References in them are not looked up.
     pub(crate) fn written(&self, upstream: &str) -> Option<UpstreamConfig> {
         let (source, _) = Source::read(&self.text);
         let all = source.parse::<Config>().0.unwrap_or_default().upstreams.0;
@@ -385,17 +385,16 @@ pub fn users_file() -> Option<PathBuf> {
 /// Which part of a file is read.
 #[derive(Debug, Clone, Copy)]
 pub enum Reading<'l> {
-    /// All of it; what upstreams refer to is looked up.
+    /// The whole file, with references in upstreams resolved.
     Whole(&'l Lookup<'l>),
-    /// All of it; upstreams that refer to something that was not granted or is not there are taken out.
+    /// The whole file, without upstreams whose references were not granted or cannot be resolved.
     Granted(&'l Lookup<'l>, &'l Grants),
-    /// As [`Reading::Whole`], for a text of a stranger who must not choose what is masked: only what it refers to is made known
-    /// to the redaction.
+    /// As [`Reading::Whole`], for the file of a stranger. The author must not choose what is masked, so redaction learns only
+    /// the values behind references.
     Strangers(&'l Lookup<'l>),
-    /// All of it; references in upstreams and relative paths stay as they are written, and nobody asks whether they can
-    /// be used.
+    /// The whole file. References in upstreams and relative paths stay as written, and are not checked.
     AsWritten,
-    /// All but the upstreams, for who has no use for them.
+    /// Everything except the upstreams, for commands that do not use them.
     WithoutUpstreams,
 }
 
@@ -409,8 +408,8 @@ impl<'l> Reading<'l> {
     }
 }
 
-/// Reads a configuration that is in no file, so that relative paths begin where we were started; everything that is wrong
-/// with it if something is.
+/// Parses a configuration that is in no file, or returns all mistakes in it. Relative paths begin in the current
+/// folder.
 pub fn parse(text: &str, reading: Reading<'_>) -> Result<Config, Vec<Problem>> {
     read_through(text, None, reading).sound()
 }
@@ -420,13 +419,13 @@ pub fn parse(text: &str, reading: Reading<'_>) -> Result<Config, Vec<Problem>> {
 pub(crate) struct Examined<'t> {
     /// The settings, if they could be read.
     pub(crate) config: Option<Config>,
-    /// What is wrong, from the beginning of the file to its end.
+    /// The mistakes, in the order of the file.
     pub(crate) problems: Vec<Problem>,
-    /// Upstreams that were taken out because they refer to something that was not granted or is not there.
+    /// Upstreams that were removed because their references were not granted or cannot be resolved.
     pub(crate) refused: Vec<Problem>,
-    /// References of upstreams that stand for nothing. These upstreams are not available; everything else is.
+    /// References of upstreams that cannot be resolved. These upstreams are unavailable; all others work.
     pub(crate) unresolved: Vec<Problem>,
-    /// Where everything is.
+    /// The positions of all keys.
     pub(crate) places: Source<'t>,
 }
 
@@ -455,7 +454,7 @@ fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Reading<'_>) 
         Reading::Granted(lookup, grants) => {
             refused = expand::take_ungranted(&mut source, grants);
             let expanded = layers::with_granted(lookup, grants, |lookup| expand::expand_all(&mut source, lookup));
-            // One upstream of a project that cannot be had does not stop the others.
+            // One unavailable upstream of a project does not stop the others.
             refused.extend(expand::take_unresolved(&mut source, expanded));
             Vec::new()
         }
@@ -483,7 +482,7 @@ fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Reading<'_>) 
             if matches!(reading, Reading::Whole(_)) {
                 upstream.learn_secrets();
             }
-            // Of what could not be read or looked up nothing more can be said.
+            // Skip further checks of an upstream that could not be parsed or resolved.
             if missing.is_empty() && !problems.iter().any(|problem| problem.is_of(&["upstreams", name])) {
                 problems.extend(upstream.mistakes(name).into_iter().map(|(key, message)| {
                     let path: Vec<_> = ["upstreams", name].into_iter().chain(key).collect();
@@ -496,8 +495,8 @@ fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Reading<'_>) 
     Examined { config: Some(config), problems: in_order(problems), refused, unresolved, places: source }
 }
 
-/// The first upstream that is one too many. A tool can write the file of a server, so its length has no say in how long the
-/// server works on it.
+/// The first upstream beyond the limit. A tool can write the file of a server, so the length of the file must not
+/// decide how long the server works on it.
 fn too_many_upstreams(source: &Source<'_>) -> Option<Problem> {
     let mut keys = source.keys().into_iter().filter(|(section, _)| *section == "upstreams");
     let (section, name) = keys.nth(MOST_UPSTREAMS)?;
@@ -505,7 +504,7 @@ fn too_many_upstreams(source: &Source<'_>) -> Option<Problem> {
 }
 
 impl Config {
-    /// Values that are of the right type and still cannot be.
+    /// Returns values that have the right type and are still invalid.
     fn out_of_range(&self, source: &Source<'_>) -> Vec<Problem> {
         let limits = &self.limits;
         let own = [
@@ -709,7 +708,7 @@ line 16, column 11: http.streams: expected a whole number";
     }
 
     #[test]
-    fn whoever_has_no_use_for_upstreams_does_not_stumble_over_them() {
+    fn commands_without_upstreams_ignore_mistakes_in_them() {
         let text = "[upstreams.a]\ncommand = '${NOPE}'\n";
         assert!(super::parse(text, Reading::WithoutUpstreams).unwrap().upstreams.0.is_empty());
     }

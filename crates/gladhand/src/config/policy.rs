@@ -1,6 +1,6 @@
 //! `[policy]`, `[audit]` and `[profiles]` of the configuration.
 //!
-//! Everything is understood while the file is read, so that a mistake in a condition or a schema is told with its line.
+//! Conditions and schemas are parsed while the file is read, so that a mistake in them is reported with its line.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,17 +13,17 @@ use gladhand_hub::policy::{
 };
 use serde::{Deserialize, Serialize, Serializer};
 
-/// `[policy]`: what is allowed and what is looked at.
+/// `[policy]`: rules, limits and checks of calls.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicyConfig {
-    /// Hold arguments and structured results to the tools' schemas.
+    /// Validate arguments and structured results against the tools' schemas.
     pub validate_arguments: bool,
-    /// What is done about a tool or prompt whose definition changed, and about changed instructions.
+    /// The reaction to a changed definition of a tool or prompt, and to changed instructions.
     pub pin: PinMode,
     /// Whether invisible text of upstreams passes, is stripped or is refused.
     pub invisible: Invisible,
-    /// What is done about violations of what was negotiated.
+    /// The reaction to violations of the negotiated agreement.
     pub violations: Handling,
     /// `[[policy.rules]]`: the first that matches a call decides.
     pub rules: Vec<RuleConfig>,
@@ -56,34 +56,34 @@ impl PolicyConfig {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleConfig {
-    /// What it is called; its number if it has no name.
+    /// The name of the rule. Default: its number.
     pub name: Option<String>,
-    /// Whom it is about: patterns of principals and client names.
+    /// The callers that the rule applies to: patterns of principals and client names.
     #[serde(default)]
     pub who: Vec<CallersText>,
-    /// The upstreams that it is about; all if there are none.
+    /// The upstreams that the rule applies to. Default: all.
     #[serde(default)]
     pub upstreams: Vec<String>,
-    /// Tools that it is about: patterns of shown names, `@readonly`, `@destructive`. Without tools, resources, prompts and
-    /// capabilities it is about everything.
+    /// Tools that the rule applies to: patterns of shown names, `@readonly`, `@destructive`. Without tools, resources,
+    /// prompts and capabilities, the rule applies to everything.
     #[serde(default)]
     pub tools: Vec<ToolsText>,
-    /// Resources that it is about: patterns of URIs.
+    /// Resources that the rule applies to: patterns of URIs.
     #[serde(default)]
     pub resources: Vec<String>,
-    /// Prompts that it is about: patterns of shown names.
+    /// Prompts that the rule applies to: patterns of shown names.
     #[serde(default)]
     pub prompts: Vec<String>,
-    /// Capabilities of A2E that it is about: patterns of their names and of the types of requests.
+    /// Capabilities of A2E that the rule applies to: patterns of their names and of request types.
     #[serde(default)]
     pub capabilities: Vec<String>,
-    /// What must hold for the arguments.
+    /// A condition on the arguments.
     pub when: Option<Condition>,
-    /// A JSON Schema that must hold for the arguments.
+    /// A JSON Schema that the arguments must satisfy.
     pub schema: Option<Schema>,
-    /// What follows.
+    /// The decision.
     pub effect: Effect,
-    /// Why, for those who hear of it.
+    /// The reason, which callers and the operator see.
     #[serde(default)]
     pub reason: String,
 }
@@ -118,7 +118,7 @@ impl RuleConfig {
                 capabilities: patterns(&self.capabilities),
             },
             when: self.when.as_ref().map(|when| when.0.meant.clone()),
-            // It was usable when it was read, and still is.
+            // The schema was valid when the file was read.
             schema: self.schema.as_ref().and_then(|schema| ArgumentSchema::parse(&schema.0).ok()),
             effect: self.effect,
             reason: self.reason.clone(),
@@ -206,19 +206,19 @@ impl TryFrom<LimitText> for LimitConfig {
     }
 }
 
-/// `[profiles.NAME]`: what certain callers get to see.
+/// `[profiles.NAME]`: the tools that certain callers see.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProfileConfig {
-    /// Whom it is about: patterns of principals and client names.
+    /// The callers that the profile applies to: patterns of principals and client names.
     pub who: Vec<CallersText>,
-    /// The upstreams that are seen; all if there are none.
+    /// Visible upstreams. Default: all.
     pub upstreams: Vec<String>,
-    /// The tools that are seen; all if there are none.
+    /// Visible tools. Default: all.
     pub only: Vec<String>,
-    /// Tools that are not seen.
+    /// Hidden tools.
     pub hide: Vec<String>,
-    /// Tools that are seen under another name.
+    /// Tools with another visible name.
     pub rename: BTreeMap<String, String>,
 }
 
@@ -235,17 +235,17 @@ impl ProfileConfig {
     }
 }
 
-/// `[audit]`: what is written down of each call.
+/// `[audit]`: the records that are written for each call.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuditConfig {
-    /// The file; nothing is written down without one.
+    /// The file. Without it, no records are written.
     pub file: Option<PathBuf>,
-    /// How large it may become before a new one is begun.
+    /// Start a new file at this size.
     pub max_bytes: u64,
-    /// How many older ones are kept.
+    /// How many older files are kept.
     pub keep: u32,
-    /// Whether arguments and results are written down.
+    /// Whether records contain arguments and results.
     pub payloads: bool,
 }
 
@@ -255,7 +255,7 @@ impl Default for AuditConfig {
     }
 }
 
-/// Something that was understood, and how it was written.
+/// A parsed value with its original text.
 #[derive(Debug, Clone)]
 struct Written<T> {
     text: String,

@@ -1,6 +1,6 @@
-//! What a project file may say: it adds upstreams and narrows policy.
+//! The settings that a project file may make: it adds upstreams and narrows policy.
 //!
-//! Everything else in it is set aside, with its place, and the rest of the file holds.
+//! Every other setting is ignored and reported with its place. The rest of the file applies.
 
 use gladhand_hub::BETWEEN;
 
@@ -8,15 +8,15 @@ use super::policy::of_project;
 use super::source::{Problem, Source};
 use super::{AgentConfig, CapabilityName, Config, Origin, UpstreamConfig};
 
-/// Something that a project file says and that has no effect, with its place and the reason.
+/// A setting of a project file that has no effect, with its place and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetAside(pub Problem);
 
 impl Config {
-    /// Takes over what a project file may say. Returns what it may not.
+    /// Merges the settings that a project file may make. Returns the others.
     ///
-    /// Rules of the project decide beside the user's, and the stricter decision holds, so the project may use `allow` among
-    /// its own rules and still widens nothing.
+    /// Rules of the project and of the user both decide, and the stricter decision wins. So the project may use `allow`
+    /// among its own rules and still widens nothing.
     pub(super) fn narrow(&mut self, project: Self, places: &Source<'_>) -> Vec<SetAside> {
         let mut set_aside = Vec::new();
         let mut refuse = |path: &[&str], message: &str| set_aside.push(SetAside(places.problem(path, message)));
@@ -70,7 +70,7 @@ impl Config {
         is_close.then_some("not used: its names would begin like those of one of your own upstreams")
     }
 
-    /// What of a project file has no effect beside this configuration.
+    /// Returns the settings of a project file that have no effect in this configuration.
     pub(crate) fn set_aside(&self, project: &Self, places: &Source<'_>) -> Vec<SetAside> {
         self.clone().narrow(project.clone(), places)
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RepositoryConfig {
-    /// Whether they are there; unless it is said, for who speaks Fluxloop only.
+    /// Whether the tools are enabled. Default: only for Fluxloop clients.
     pub enabled: Option<bool>,
     /// The only folders that they read. None: on stdio everything that the user may read, over HTTP nothing.
     pub roots: Vec<PathBuf>,

@@ -1,5 +1,5 @@
-//! The JSON Schema of the configuration file, for editors. Defaults come from the settings themselves; what is written
-//! here by hand is what they cannot say, and a test sees to it that no key is forgotten.
+//! The JSON Schema of the configuration file, for editors. Defaults come from the settings. Descriptions and ranges are
+//! written here by hand, and a test checks that no key is missing.
 
 use gladhand_dialects::REGISTRY;
 use serde_json::{Map, Value, json};
@@ -46,10 +46,10 @@ pub(crate) fn schema() -> Value {
     })
 }
 
-/// A key, what it may be, and what it is for.
+/// A key, the kind of its value, and its description.
 type Key = (&'static str, Kind, &'static str);
 
-/// What the value of a key may be.
+/// The kind of a value.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Bool,
@@ -58,7 +58,7 @@ enum Kind {
     TextByName,
     TextsByName,
     TextOrTexts,
-    /// A whole number, from and to.
+    /// An integer between two bounds.
     Number(u64, u64),
     AllOrTexts,
     Speak,
@@ -70,7 +70,7 @@ enum Kind {
     Tokens,
     /// A table in a section.
     Table(&'static [Key]),
-    /// From nought to one.
+    /// A number from 0 to 1.
     Share,
     Capabilities,
     Agents,

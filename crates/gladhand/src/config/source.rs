@@ -1,4 +1,4 @@
-//! The text of a configuration file as a tree in which everything has its place, and what is wrong with it.
+//! The text of a configuration file as a tree with the position of every value, and the mistakes in it.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,8 +13,8 @@ use super::words;
 /// How deep mistakes are told apart: section, upstream, key.
 const DEEPEST: usize = 3;
 
-/// One thing that is wrong with a configuration file. It never quotes a value, which may be a secret, and what it quotes
-/// of the file holds no control characters.
+/// One mistake in a configuration file. It never quotes a value, which may be a secret. Text that it quotes from the
+/// file contains no control characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The line, from 1; 0 for what has no place in the file.
@@ -65,8 +65,8 @@ impl<'t> Source<'t> {
         (source, problems)
     }
 
-    /// The whole as something that has a default for every key, without the keys that hold mistakes; and these, of which
-    /// there is at most one in each key.
+    /// Deserializes a type that has a default for every key, and leaves out keys with mistakes. Returns at most one
+    /// mistake per key.
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> (Option<T>, Vec<Problem>) {
         let whole = match T::deserialize(document(self.root.clone())) {
             Ok(parsed) => return (Some(parsed), Vec::new()),
@@ -78,13 +78,13 @@ impl<'t> Source<'t> {
             problems.push(problem);
         });
         if problems.is_empty() {
-            // Only together do the keys make a mistake.
+            // Each key is valid alone, but not in combination with the others.
             problems.push(self.at(whole.span(), "", &words::told(whole.message())));
         }
         (T::deserialize(document(rest)).ok(), problems)
     }
 
-    /// Looks for mistakes by leaving everything else away: a mistake of one key does not hide those of others.
+    /// Searches for mistakes by checking each key alone, so that a mistake in one key does not hide others.
     fn search<T: DeserializeOwned>(
         &self,
         path: &mut Vec<String>,
@@ -110,8 +110,8 @@ impl<'t> Source<'t> {
         is_wrong
     }
 
-    /// Looks for mistakes in each table of a list. What else must be there may be in the same table, so a key with a
-    /// mistake is taken away to see the next.
+    /// Searches for mistakes in each table of a list. Required keys may be in the same table, so a key with a mistake
+    /// is removed before the search continues.
     fn search_items<T: DeserializeOwned>(
         &self,
         path: &[String],
@@ -138,7 +138,7 @@ impl<'t> Source<'t> {
                         table.remove(key.as_str());
                         removed.push(key);
                     }
-                    // That it is missing is our own doing.
+                    // The key is missing only because the search removed it.
                     None if words::missing(message).is_some_and(|key| removed.iter().any(|gone| gone == key)) => break,
                     None => {
                         found(path, self.at(Some(item.span()), &name, &words::told(message)));

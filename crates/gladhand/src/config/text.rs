@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use gladhand_core::wire::invisible::escape_with;
 use serde_json::Value;
 
-/// A value on one line. What is null is left away.
+/// Formats a value on one line. Null members are omitted.
 pub(crate) fn value(value: &Value) -> String {
     match value {
         Value::Null => "\"\"".to_owned(),
@@ -32,7 +32,7 @@ pub(crate) fn key(name: &str) -> String {
     if is_bare { name.to_owned() } else { string(name) }
 }
 
-/// A string in quotes. JSON's escapes are TOML's; what JSON leaves as it is and cannot be seen is escaped as well.
+/// A quoted string. TOML accepts JSON's escapes. Invisible characters that JSON does not escape are escaped as well.
 fn string(text: &str) -> String {
     let quoted = serde_json::to_string(text).unwrap_or_default();
     let escaped = escape_with(&quoted, |out, value| {

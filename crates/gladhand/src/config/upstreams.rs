@@ -27,7 +27,8 @@ const CALL_MS: u64 = 300_000;
 /// The longest time that can be set, in milliseconds.
 const LONGEST_MS: u64 = 86_400_000;
 
-/// What providers of ours with tools are called. A rule that names one must not mean an upstream.
+/// The names of built-in providers with tools. An upstream may not use them, because a rule that names a built-in
+/// provider must not match an upstream.
 pub(crate) const BUILT_IN: [&str; 3] = ["toolbox", "repository", "agent"];
 
 /// All upstreams, in the order of the file.
@@ -38,12 +39,12 @@ pub struct Upstreams(pub Vec<(String, UpstreamConfig)>);
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpstreamConfig {
-    /// Whether it is used at all.
+    /// Whether the upstream is enabled.
     pub enabled: bool,
     /// The program to start, with its arguments or without.
     #[serde(deserialize_with = "words")]
     pub command: Vec<String>,
-    /// Arguments (more of them) for the program.
+    /// Additional arguments for the program.
     pub args: Vec<String>,
     /// The folder that the program starts in.
     pub cwd: Option<PathBuf>,
@@ -52,7 +53,7 @@ pub struct UpstreamConfig {
     pub origin: Origin,
     /// Variables for the program.
     pub env: BTreeMap<String, Hidden>,
-    /// Which of our variables the program gets beside the usual ones.
+    /// Variables of our environment that the program inherits in addition to the usual ones.
     pub inherit_env: Inherit,
     /// The address of an MCP endpoint.
     pub url: Option<String>,
@@ -60,34 +61,34 @@ pub struct UpstreamConfig {
     pub headers: BTreeMap<String, Hidden>,
     /// The bearer token to present to it.
     pub bearer: Option<Hidden>,
-    /// `oauth`: tokens that were got by signing in.
+    /// `oauth`: use tokens from `gladhand login`.
     pub auth: Option<String>,
-    /// A file with authorities that are trusted beside those of the system.
+    /// A file with certificate authorities that are trusted in addition to those of the system.
     pub ca: Option<PathBuf>,
-    /// What to speak to it; found out if it is not said.
+    /// The dialect to speak. Default: detected.
     pub speak: Option<String>,
     /// The token to present, in a dialect whose opening has one.
     pub token: Option<Hidden>,
-    /// As whom we present ourselves, in a dialect whose opening asks for that: A2E.
+    /// The agent id to present, in a dialect whose handshake requires one: A2E.
     pub agent_id: Option<String>,
-    /// Whether every session gets one of its own.
+    /// Whether every session gets its own connection to the upstream.
     pub isolated: bool,
     /// Folders that clients over HTTP may name as their roots to the program.
     pub client_roots: Vec<PathBuf>,
-    /// Why it is not available: it refers to something that stands for nothing.
+    /// The reason why the upstream is unavailable: one of its references cannot be resolved.
     #[serde(skip)]
     pub unavailable: Option<String>,
     /// How long the opening may take, in milliseconds.
     pub timeout_ms: u64,
-    /// How long a call may take without a sign of life, in milliseconds; 0: as long as it likes.
+    /// How long a call may go without progress, in milliseconds. 0: no limit.
     pub call_timeout_ms: u64,
-    /// What is said before its names instead of its own; nothing: they stay as they are.
+    /// A prefix for the upstream's names instead of its own name. Empty: no prefix.
     pub prefix: Option<String>,
     /// Names that are shown as something else.
     pub rename: BTreeMap<String, String>,
-    /// If there are any: only what fits one of these is shown.
+    /// Show only names that match one of these patterns. Empty: show all.
     pub only: Vec<String>,
-    /// What fits one of these is not shown.
+    /// Hide names that match one of these patterns.
     pub hide: Vec<String>,
 }
 
@@ -122,7 +123,7 @@ impl Default for UpstreamConfig {
     }
 }
 
-/// The file that an upstream comes from. It decides what the upstream gets without a word in the file.
+/// The file that an upstream comes from. It decides the default folder and variables of the upstream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Origin {
     /// The user's own file, or a file that the operator named.
@@ -177,7 +178,7 @@ impl PartialEq for Hidden {
 }
 
 impl UpstreamConfig {
-    /// Where it is. To be asked of settings without mistakes.
+    /// The target of valid settings.
     pub fn target(&self) -> Option<Target> {
         match &self.url {
             Some(url) => Url::parse(url).ok().map(Target::Url),
@@ -186,12 +187,12 @@ impl UpstreamConfig {
         }
     }
 
-    /// What to speak to it; none for what we do not speak.
+    /// The dialect to speak; none if it is unknown.
     pub fn speak(&self) -> Option<Speak> {
         self.speak.as_deref().map_or(Some(Speak::Auto), Speak::parse)
     }
 
-    /// What its program finds around it.
+    /// The environment and working folder of the program.
     pub fn surroundings(&self) -> Surroundings {
         let pattern = |name: &str| Pattern(name.to_owned());
         let inherits = match &self.inherit_env {
@@ -205,7 +206,7 @@ impl UpstreamConfig {
         Surroundings { folder: self.cwd.clone().or_else(|| self.origin.folder()), inherits, variables }
     }
 
-    /// What its names begin with, if anything.
+    /// The prefix of the upstream's names, if it has one.
     pub fn effective_prefix<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         Some(self.prefix.as_deref().unwrap_or(name)).filter(|prefix| !prefix.is_empty())
     }
@@ -222,7 +223,7 @@ impl UpstreamConfig {
         }
     }
 
-    /// The headers of every request to it; the name of the first that cannot be one.
+    /// The headers of every request. On failure, returns the name of the first invalid header.
     pub fn headers(&self) -> Result<HeaderMap, String> {
         let mut headers = HeaderMap::new();
         for (name, Hidden(value)) in &self.headers {
@@ -234,15 +235,15 @@ impl UpstreamConfig {
         Ok(headers)
     }
 
-    /// Whose certificates are trusted beside those that the system trusts.
+    /// The certificate authorities that are trusted in addition to those of the system.
     pub fn roots(&self) -> Result<Roots, BadRoots> {
         Roots::read(self.ca.as_deref())
     }
 
-    /// Makes known to the redaction what is secret in it. References in it have made known what they stand for.
+    /// Registers the upstream's secrets for redaction. Expansion has already registered the values of references.
     pub(super) fn learn_secrets(&self) {
         let life = Life::Process;
-        // A reference that stands for nothing is left as it is written, and is no secret.
+        // An unresolved reference stays as written, and is not a secret.
         let known = |text: &str| match self.unavailable.is_some() && text.contains("${") {
             true => String::new(),
             false => text.to_owned(),
@@ -261,7 +262,7 @@ impl UpstreamConfig {
         }
     }
 
-    /// Whether it is the same server, reached in the same way, however its names are shown.
+    /// Whether both describe the same server and connection, regardless of how its names are shown.
     pub fn is_same_server(&self, other: &Self) -> bool {
         let nameless = |one: &Self| Self {
             prefix: None,
@@ -312,7 +313,7 @@ impl UpstreamConfig {
         all
     }
 
-    /// What is wrong with it: key (none: the whole) and message.
+    /// Returns the mistakes as key (none: the whole upstream) and message.
     pub(super) fn mistakes(&self, name: &str) -> Vec<(Option<&'static str>, String)> {
         let mut mistakes = Vec::new();
         let mut mistake = |key: Option<&'static str>, message: &str| mistakes.push((key, message.to_owned()));
@@ -430,7 +431,7 @@ impl Upstreams {
     }
 }
 
-/// Whether an upstream can be called so.
+/// Whether a name is valid for an upstream.
 pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
 }
@@ -459,7 +460,7 @@ impl<'de> Deserialize<'de> for Upstreams {
 
 impl<'de> Deserialize<'de> for Hidden {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // serde's own complaint would quote what it found, which may be a secret.
+        // serde's own message would quote the value, which may be a secret.
         let value = toml::Value::deserialize(deserializer)?;
         value.as_str().map(|text| Self(Secret::new(text))).ok_or_else(|| D::Error::custom("expected a string"))
     }
@@ -472,7 +473,7 @@ impl Serialize for Upstreams {
 }
 
 impl Serialize for Hidden {
-    /// What only refers to a secret is shown; everything else is masked.
+    /// Shows a value that is only a reference to a secret, and masks every other value.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&redaction::redact_written(self.0.expose()))
     }

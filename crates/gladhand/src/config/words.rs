@@ -1,4 +1,4 @@
-//! What serde says of a mistake, in words that people use, and without the value that it says it of: that may be a secret.
+//! Rewrites serde's messages for users, without the value that they quote, which may be a secret.
 
 use crate::spelling::nearest;
 
@@ -22,7 +22,7 @@ pub(super) fn told(message: &str) -> String {
     }
 }
 
-/// The key that a complaint of a missing one names.
+/// The key that a message about a missing key names.
 pub(super) fn missing(message: &str) -> Option<&str> {
     Some(message.strip_prefix("missing field `")?.split_once('`')?.0)
 }
@@ -48,7 +48,7 @@ fn unknown_key(key: &str, known: &[&str]) -> String {
     }
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }

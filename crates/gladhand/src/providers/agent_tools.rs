@@ -87,7 +87,8 @@ impl Provider for AgentTools {
         ]
     }
 
-    /// What was begun in a session ends with it, and with that whatever its tools left running. Its chat is kept.
+    /// Ends the agent sessions that this session began, with all programs that their tools left running. The chats are
+    /// kept.
     fn left(&self, session: SessionId) {
         if session == SessionId::NONE {
             return;
@@ -100,7 +101,7 @@ impl Provider for AgentTools {
         for (id, Begun { agreement, notifier, .. }) in gone {
             let (listener, _) = Listener::to(&self.agent, &agreement, Terms::default(), &notifier);
             runtime.spawn(async move {
-                // Whoever deleted it before was faster.
+                // The session may have been deleted already.
                 let _ = listener.ask(AgentCall::Delete(id.into())).outcome().await;
             });
         }
@@ -197,7 +198,7 @@ impl Caller for Ear {
     fn ask(&self, _: Option<CallId>, _: Vec<Asking>) {}
 
     fn event(&self, event: AgentEvent) {
-        // Nobody listens any more: it was cancelled.
+        // The send fails if the call was cancelled.
         let _ = self.events.send(event);
     }
 

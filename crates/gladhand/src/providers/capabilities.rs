@@ -1,4 +1,4 @@
-//! The capabilities of A2E beside tools, as a configuration wants them. Nothing is opened or started yet.
+//! Builds the configured capabilities of A2E, except tools. It opens and starts nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,11 +25,11 @@ use crate::edges::starter::OnLeash;
 /// What the capabilities are put together from.
 #[derive(Debug)]
 pub(crate) struct Parts<'a> {
-    /// What is wanted.
+    /// The configuration.
     pub(crate) config: &'a A2eConfig,
-    /// Where what outlives sessions is kept; without it, what would be kept there is left away.
+    /// The folder for data that outlives sessions. Without it, capabilities that need it are left out.
     pub(crate) data: Option<&'a Path>,
-    /// Who carries out what is delegated.
+    /// The agent that runs delegated tasks.
     pub(crate) agent: Option<Arc<dyn Agent>>,
 }
 

@@ -1,4 +1,4 @@
-//! Who answers calls inside this process.
+//! Providers that answer calls inside this process.
 
 pub mod a2e_mcp;
 pub mod agent_tools;

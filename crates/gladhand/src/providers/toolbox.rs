@@ -60,7 +60,7 @@ fn no_object() -> Failure {
     Failure::invalid_argument("arguments", "expected an object")
 }
 
-/// The message is handed on as it was written: nobody unescapes it to escape it again.
+/// Passes the message on as written, without unescaping and escaping it again.
 fn echo(arguments: &RawValue) -> Outcome {
     let [message] = pick(arguments, ["message"]).ok_or_else(no_object)?;
     let message = message.ok_or_else(|| Failure::missing_argument("message", "string"))?;

@@ -31,7 +31,7 @@ const MOMENT: Duration = Duration::from_millis(300);
 /// The person who typed the command.
 #[derive(Debug)]
 pub(in crate::commands) struct Person {
-    /// Whether somebody is there to be asked.
+    /// Whether a user is at the terminal to answer questions.
     is_there: bool,
     /// From which level on log lines are shown.
     level: Level,
@@ -62,7 +62,7 @@ impl Person {
         Self { known, ..self }
     }
 
-    /// What can be asked of them, in the words of MCP.
+    /// The client capabilities that the user can serve, as MCP names them.
     pub(in crate::commands) fn provides(&self) -> Vec<(Capability, Option<Box<RawValue>>)> {
         let mut names = vec!["elicitation", "elicitation.form"];
         if self.is_there {

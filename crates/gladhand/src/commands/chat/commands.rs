@@ -57,7 +57,7 @@ impl Conversation {
                     Ok(_) => {}
                 }
             }
-            // Whatever is piped in may hold such a line, and there is nobody to ask whether it is meant.
+            // Piped input may contain this line, and there is no user to confirm it.
             ("/forgeteverything", _) => {
                 self.screen.note("nothing is forgotten where nobody can be asked: use a terminal")?;
             }

@@ -27,7 +27,7 @@ pub(super) struct Conversation {
 pub(super) enum Ended {
     /// With an answer.
     Answered,
-    /// Somebody stopped it.
+    /// The user stopped it.
     Interrupted,
     /// There is no answer, for this reason.
     Failed(String),
@@ -47,7 +47,7 @@ pub(super) enum Left {
 }
 
 impl Conversation {
-    /// Holds the conversation until somebody leaves.
+    /// Holds the conversation until the user leaves.
     pub(super) async fn hold(&mut self) -> Result<Left, CommandError> {
         let mut has_failed = false;
         loop {

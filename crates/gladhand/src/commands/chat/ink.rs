@@ -85,7 +85,7 @@ impl Ink {
         self.hanging = if is_much { Piece::default() } else { Piece { text: text.to_owned(), style } };
     }
 
-    /// Somebody else has moved the cursor to the beginning of a line.
+    /// Other output has moved the cursor to the beginning of a line.
     pub(super) fn moved(&mut self) {
         self.column = 0;
         self.blanks.clear();

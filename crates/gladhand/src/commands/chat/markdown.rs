@@ -60,7 +60,7 @@ impl Markdown {
         self.ink.fit(width);
     }
 
-    /// Somebody else has moved the cursor to the beginning of a line.
+    /// Other output has moved the cursor to the beginning of a line.
     pub(super) fn moved(&mut self) {
         self.ink.moved();
     }

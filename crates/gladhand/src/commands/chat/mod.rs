@@ -59,7 +59,7 @@ const SETTLING: Duration = Duration::from_secs(10);
 /// The hint for a model that was set up and gives no answer.
 const DOCTOR: &str = "`gladhand doctor` shows which model is asked, and where its key comes from";
 
-/// Chats until somebody leaves, or until the one question is answered.
+/// Chats until the user leaves, or until the one question is answered.
 pub fn run(args: &ChatArgs) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.data_dir.as_deref());
     let loaded = settings::load(args.config.as_deref(), data.as_deref(), Part::Whole, settings::note);
@@ -90,10 +90,10 @@ pub fn run(args: &ChatArgs) -> Result<ExitCode, CommandError> {
             stop = signals.next() => Ok(ExitCode::from(signals::exit_status(stop))),
         }
     });
-    // What reads the terminal cannot be stopped, and nobody needs what it reads.
+    // The thread that reads the terminal cannot be stopped, and its input is not needed any more.
     runtime.shutdown_background();
     match ended {
-        // Whoever read our answers has seen enough.
+        // The reader of our output has closed the pipe.
         Err(error) if is_gone(&error) => Ok(Exit::Success.into()),
         ended => ended,
     }

@@ -80,7 +80,7 @@ impl Models {
     }
 }
 
-/// Chooses the model that somebody names.
+/// Selects the model that the user names.
 pub(super) async fn choose(talk: &Talk, wanted: &str, scope: For) -> Result<(), CommandError> {
     let models = Models::all(talk).await?;
     let Some(model) = models.find(wanted) else {
@@ -133,7 +133,7 @@ macro_rules! ways {
     };
 }
 
-/// What somebody can do who has no model.
+/// Advice for a user without a model.
 pub(in crate::commands) const WAYS: &str = match cfg!(feature = "local-model") {
     true => ways!("run `cargo xtask model` once: it fetches the weights of the small model that runs here"),
     false => ways!("build with the feature local-model, and run `cargo xtask model` once"),

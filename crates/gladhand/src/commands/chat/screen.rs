@@ -115,7 +115,7 @@ impl Screen {
         self.work()
     }
 
-    /// The turn has ended, or nobody waits for its end.
+    /// The turn has ended, or the caller no longer waits for its end.
     pub(super) fn end_turn(&mut self) -> io::Result<()> {
         self.is_in_turn = false;
         self.rest()

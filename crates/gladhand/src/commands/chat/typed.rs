@@ -160,7 +160,7 @@ impl Typed {
         Some((line, typing))
     }
 
-    /// Takes in a line that a person types while it is not their turn. Never ends where nobody does.
+    /// Reads a line that the user types ahead of their turn. Never returns if there is no input.
     pub(super) async fn ahead(&mut self) -> String {
         let line = match self.is_person && self.early.len() < AHEAD {
             true => self.next().await,

@@ -36,7 +36,7 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, CommandError> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
     All,
-    /// What is not as it is by default.
+    /// Settings that differ from their defaults.
     Different,
 }
 

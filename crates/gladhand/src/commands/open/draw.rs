@@ -25,7 +25,7 @@ const BAD: Style = AnsiColor::Red.on_default().bold();
 const FAINT: Style = Style::new().dimmed();
 const STRONG: Style = Style::new().bold();
 
-/// What fits most pages, where nobody says how wide they are.
+/// The width of drawings if the width of the terminal is unknown.
 const USUAL_WIDTH: usize = 100;
 
 /// How many rows of a message are shown; `--json` has all of it.
@@ -318,7 +318,7 @@ fn label(message: &Message) -> String {
         None if members.has("result") => "result".to_owned(),
         None => "message".to_owned(),
     };
-    // Random ids say nothing to anybody.
+    // Random ids carry no meaning for a reader.
     match members.some("id").map(|raw| plain(raw.get())).filter(|id| id.chars().count() <= 12) {
         Some(id) => format!("{what} #{id}"),
         None => what,

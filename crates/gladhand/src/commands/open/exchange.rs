@@ -130,7 +130,7 @@ pub(super) enum Verdict {
     NotStarted(String),
     /// Nobody answers at the URL, or what answers is out of order.
     Unreachable(String),
-    /// Somebody pressed Ctrl-C, or told us to stop.
+    /// The user pressed Ctrl-C, or a signal stopped the process.
     Interrupted(Stop),
 }
 

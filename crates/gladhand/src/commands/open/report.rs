@@ -169,7 +169,7 @@ impl Reason {
     }
 }
 
-/// What may help somebody whose server did not open, or whose server talks too much.
+/// Hints for a server that did not open, or that writes too much.
 pub(super) fn hints(record: &Record) -> Vec<String> {
     use gladhand_core::negotiation::Refusal;
     let mut hints = Vec::new();

@@ -52,7 +52,7 @@ impl Memory {
         Some(self.upstreams()?.join(format!("{name}-{:016x}.json", hasher.finish())))
     }
 
-    /// Forgets upstreams that nobody has used for long.
+    /// Forgets upstreams that have not been used for long.
     fn clear_out(&self) {
         if let Some(folder) = self.upstreams() {
             upstream_provider::forget_unused(&folder, SystemTime::now());
@@ -132,17 +132,17 @@ impl Mounted {
         mounted
     }
 
-    /// The repository tools, which stay whatever the configuration says later.
+    /// Adds the repository tools. A later configuration does not remove them.
     pub(super) fn add_repository(&mut self, repository: RepositoryTools) {
         self.repository = Some(Arc::new(repository));
     }
 
-    /// The agent as tools, which stays whatever the configuration says later.
+    /// Adds the agent as tools. A later configuration does not remove them.
     pub(super) fn add_agent(&mut self, agent: AgentTools) {
         self.agent = Some(Arc::new(agent));
     }
 
-    /// The capabilities beside tools, which stay whatever the configuration says later.
+    /// Adds the capabilities of A2E. A later configuration does not remove them.
     pub(super) fn add_capabilities(&mut self, capabilities: Vec<Arc<dyn Provider>>) {
         self.capabilities = capabilities;
     }

@@ -145,7 +145,7 @@ impl Following {
             renamed = change.renamed.join(","),
             "upstreams follow the configuration"
         );
-        // Whoever is slow to end holds up nobody.
+        // Close removed upstreams in the background, so that a slow one does not delay the others.
         tokio::spawn(futures_util::future::join_all(change.closing));
     }
 }

@@ -1,4 +1,4 @@
-//! What is wrong with `[a2e]` in itself, whatever there is on this machine.
+//! Checks `[a2e]` for mistakes that do not depend on this machine.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use url::Url;
 
 use super::{A2eConfig, CapabilityName};
 
-/// A key, as in `a2e.toolkits#2.name`, and what is wrong with it.
+/// A key, as in `a2e.toolkits#2.name`, and the message about it.
 type Mistake = (String, String);
 
 impl A2eConfig {
-    /// The values that are out of range, and what they may be.
+    /// Returns the values that are out of range, with the allowed range.
     pub(in crate::config) fn out_of_range(&self) -> Vec<(&'static str, &'static str)> {
         let many = |count: usize| ("from 1 to 1000000", (1..=1_000_000).contains(&count));
         let bytes = |count: u64| ("from 1024 to 1099511627776", (1024..=1 << 40).contains(&count));
@@ -44,7 +44,7 @@ impl A2eConfig {
         all.into_iter().filter(|(_, (_, fits))| !fits).map(|(key, (expected, _))| (key, expected)).collect()
     }
 
-    /// What is of the right type and still cannot be meant.
+    /// Returns the values that have the right type and are still invalid.
     pub(in crate::config) fn mistakes(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         self.wrong_capabilities(&mut mistakes);
@@ -55,7 +55,7 @@ impl A2eConfig {
         mistakes
     }
 
-    /// Capabilities that are named twice, or that could do nothing.
+    /// Reports capabilities that are named twice, and capabilities that lack the configuration they need.
     fn wrong_capabilities(&self, mistakes: &mut Vec<Mistake>) {
         let named = self.capabilities.as_deref().unwrap_or_default();
         for (number, name) in numbered(named) {
@@ -74,7 +74,7 @@ impl A2eConfig {
         }
     }
 
-    /// Tokens that are none, and agents that would get more or less than is written.
+    /// Reports empty tokens, and agents that would get more or less than the file says.
     fn wrong_agents(&self, mistakes: &mut Vec<Mistake>) {
         let is_reference = |token: &Secret| token.expose().starts_with("${");
         let no_reference = || {
@@ -109,7 +109,7 @@ impl A2eConfig {
         }
     }
 
-    /// Folders and addresses that are none.
+    /// Reports invalid folders and addresses.
     fn wrong_places(&self, mistakes: &mut Vec<Mistake>) {
         let is_empty = |path: &Path| path.as_os_str().is_empty();
         let mut nothing = |key: String| mistakes.push((key, "a folder must not be empty".to_owned()));
@@ -133,7 +133,7 @@ impl A2eConfig {
             for (number, word) in numbered(words) {
                 let problem = match word.as_str() {
                     "" => "a program must not be empty",
-                    // Where it has a folder, that may have such a name.
+                    // A path with a folder may contain spaces.
                     word if word.contains(char::is_whitespace) && !word.contains(std::path::is_separator) => {
                         "it is the program alone, and never fits with arguments"
                     }
@@ -195,7 +195,7 @@ impl A2eConfig {
     }
 }
 
-/// Items with their numbers, as they are told: from 1.
+/// Numbers items from 1, as messages show them.
 fn numbered<T>(items: &[T]) -> impl Iterator<Item = (usize, &T)> {
     items.iter().enumerate().map(|(at, item)| (at + 1, item))
 }

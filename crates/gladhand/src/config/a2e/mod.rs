@@ -1,4 +1,4 @@
-//! `[a2e]`: who may come in, what agents get to use, and within which bounds.
+//! `[a2e]`: which agents may connect, which capabilities they get, and the limits on them.
 
 mod mistakes;
 
@@ -20,29 +20,29 @@ use crate::edges::http::AgentLimits;
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct A2eConfig {
-    /// Tokens that open everything to anybody. With neither these nor agents, any token is accepted.
+    /// Tokens that grant every capability to any agent. Without these and without `agents`, any token is accepted.
     #[serde(deserialize_with = "secrets", serialize_with = "masked_all")]
     pub tokens: Vec<Secret>,
-    /// `[[a2e.agents]]`: tokens of single agents, and what they open.
+    /// `[[a2e.agents]]`: tokens of single agents, and the capabilities that each token grants.
     pub agents: Vec<AgentPass>,
     /// How many calls of one session run at once.
     pub max_parallel: u32,
     /// How many sessions may be open over HTTP. As many again may wait for their handshake.
     pub sessions: usize,
-    /// After how many minutes without use, and without anybody reading or waiting, a session over HTTP ends.
+    /// Close an HTTP session after this many minutes without a request, an open stream or a pending call.
     pub idle_minutes: u64,
     /// A session over HTTP ends if its handshake has not come after this many seconds.
     pub handshake_seconds: u64,
-    /// The capabilities that there are beside `tools`. Unless it is said: all that can do no harm as they are configured.
+    /// Enabled capabilities besides `tools`. Default: all that are safe with the current configuration.
     pub capabilities: Option<Vec<CapabilityName>>,
-    /// The folders that processes, programs of `env` and registered MCP servers start in, that skills must be in, and that
-    /// registered MCP servers are told of.
+    /// The folders in which processes, programs of `env` and registered MCP servers start. Skills must be inside them.
+    /// Registered MCP servers get them as roots.
     pub roots: Vec<PathBuf>,
-    /// The folder of the configuration file. Agents name a program as `allowed` and `commands` have it, so these stay as
-    /// they are written, and their relative paths begin here.
+    /// The folder of the configuration file. Agents name a program exactly as `allowed` and `commands` spell it. So
+    /// these paths keep their spelling, and relative ones are resolved against this folder.
     #[serde(skip)]
     pub folder: Option<PathBuf>,
-    /// A token that no agent has. It is asked for while a change that asks for the first token is not trusted yet.
+    /// A token that no agent has. The endpoint requires it while a change that adds the first token is not trusted yet.
     #[serde(skip)]
     pub(crate) lock: Option<Secret>,
     /// `[a2e.proc]`
@@ -92,7 +92,7 @@ impl A2eConfig {
         !proc.allowed.is_empty() || skill.path.is_some() || !env.commands.is_empty() || !mcp.commands.is_empty()
     }
 
-    /// What lets agents in, with one more token that is good for anybody.
+    /// Returns all passes, plus one for an additional token that any agent may use.
     pub fn passes(&self, also: Option<Secret>) -> Vec<Pass> {
         let anybody = self.tokens.iter().cloned().chain(also).map(unnamed_pass);
         let mut passes: Vec<_> = anybody.chain(self.agents.iter().map(AgentPass::pass)).collect();
@@ -116,7 +116,7 @@ impl A2eConfig {
         }
     }
 
-    /// The capabilities that there are. Who may start no program, or has no skills, has no use for the word.
+    /// The enabled capabilities. By default, `proc`, `skill` and `toolkits` are disabled until they are configured.
     pub fn enabled(&self) -> Vec<CapabilityName> {
         let is_of_use = |name: &CapabilityName| match name {
             CapabilityName::Proc => !self.proc.allowed.is_empty(),
@@ -129,12 +129,12 @@ impl A2eConfig {
     }
 }
 
-/// A token that is good for any agent. Without a name of its own, it is a principal of its own.
+/// A pass for a token that any agent may use. A token without a name is its own principal.
 pub(crate) fn unnamed_pass(token: Secret) -> Pass {
     Pass { principal: Some(owner::of_token(&token)), ..Pass::any(token) }
 }
 
-/// The capabilities of A2E beside `tools`, which are always there.
+/// The capabilities of A2E. `tools` is always enabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CapabilityName {
@@ -148,9 +148,9 @@ pub enum CapabilityName {
     Env,
     /// Processes.
     Proc,
-    /// What is remembered.
+    /// Memory.
     Memory,
-    /// What is learned from experience.
+    /// Learning from experience.
     Learning,
     /// Graphs of calls.
     Chains,
@@ -178,7 +178,7 @@ impl CapabilityName {
         Self::Planning,
     ];
 
-    /// As it goes over the wire.
+    /// The name on the wire.
     pub fn word(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -196,7 +196,7 @@ impl CapabilityName {
     }
 }
 
-/// `[[a2e.agents]]`: a token of one agent, and what it opens.
+/// `[[a2e.agents]]`: a token of one agent, and the capabilities that it grants.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentPass {
@@ -204,9 +204,9 @@ pub struct AgentPass {
     pub id: String,
     /// The token that it must present.
     pub token: Hidden,
-    /// The capabilities that it opens; unless it is said, all that there are.
+    /// The capabilities that the token grants. Default: all enabled capabilities.
     pub capabilities: Option<Vec<CapabilityName>>,
-    /// Whom it stands for. Agents of one principal share plans, learning and semantic memory. Default: the id.
+    /// The principal of the agent. Agents of one principal share plans, learning and semantic memory. Default: the id.
     pub principal: Option<String>,
 }
 
@@ -226,15 +226,15 @@ impl AgentPass {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProcConfig {
-    /// The words that may be the first of a command, literally.
+    /// Words that are allowed as the first word of a command. They must match exactly.
     pub allowed: Vec<String>,
-    /// Names of variables that agents may set for a process, beside those of language, time zone and terminal.
+    /// Names of variables that agents may set for a process, in addition to language, time zone and terminal.
     pub variables: Vec<String>,
     /// How many processes of one session may run at once.
     pub max: usize,
-    /// How many seconds a process may run, whatever its agent says; 0: as long as its session.
+    /// Longest run time of a process in seconds; an agent cannot raise it. 0: until the session ends.
     pub timeout: u64,
-    /// How many bytes of output a process may make before it is ended.
+    /// Bytes of output after which a process is killed.
     pub output_bytes: u64,
 }
 
@@ -244,7 +244,7 @@ impl Default for ProcConfig {
     }
 }
 
-/// `[a2e.memory]`: how much is remembered.
+/// `[a2e.memory]`: limits on memory.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MemoryConfig {
@@ -284,19 +284,19 @@ impl Default for MemoryConfig {
     }
 }
 
-/// `[a2e.skill]`: where skills are.
+/// `[a2e.skill]`: the location of skills.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SkillConfig {
-    /// The folder in which each folder is a skill; without it there are none.
+    /// The folder that contains one folder per skill. Without it, there are no skills.
     pub path: Option<PathBuf>,
 }
 
-/// `[a2e.env]`: environments beside our own.
+/// `[a2e.env]`: environments in addition to the built-in one.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EnvConfig {
-    /// Programs that are environments and speak JSON lines, by name, with their arguments.
+    /// Programs that act as environments and speak JSON lines, by name, with their arguments.
     pub commands: BTreeMap<String, Vec<String>>,
 }
 
@@ -304,11 +304,11 @@ pub struct EnvConfig {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LearningConfig {
-    /// After how many experiences it is looked at them again.
+    /// Re-evaluate after this many experiences.
     pub adapt_every: usize,
-    /// With how few nothing is concluded.
+    /// The smallest number of experiences that leads to a conclusion.
     pub min_experiences: usize,
-    /// Below which confidence nothing is concluded.
+    /// The lowest confidence that leads to a conclusion.
     pub confidence_threshold: f64,
 }
 
@@ -322,9 +322,10 @@ impl Default for LearningConfig {
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RegistrationConfig {
-    /// Programs that may be started for it, literally.
+    /// Programs that registration may start. They must match exactly.
     pub commands: Vec<String>,
-    /// Where they may be: addresses of the origin of one of these, whose path begins with its.
+    /// Allowed addresses of servers. An address must have the origin of an entry, and its path must begin with the path
+    /// of that entry.
     pub urls: Vec<String>,
 }
 
@@ -332,23 +333,23 @@ pub struct RegistrationConfig {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolkitConfig {
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// A shorter name for it, which does as well.
+    /// An alternative, shorter name.
     #[serde(default)]
     pub alias: String,
-    /// What it is for.
+    /// The description.
     #[serde(default)]
     pub description: String,
-    /// What kind of toolkit it is.
+    /// The category.
     #[serde(default)]
     pub category: String,
-    /// Words that it is found by.
+    /// Search terms.
     #[serde(default)]
     pub tags: Vec<String>,
     /// Its tools, by the names under which they are shown.
     pub tools: Vec<String>,
-    /// A JSON Schema that its configuration must satisfy; without it there is nothing to configure.
+    /// A JSON Schema for the toolkit's configuration. Without it, the toolkit has no configuration.
     pub schema: Option<Schema>,
 }
 

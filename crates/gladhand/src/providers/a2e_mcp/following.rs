@@ -92,7 +92,7 @@ impl Drop for Following {
     }
 }
 
-/// Tells of changes until nobody follows anything any more, or the hub is gone.
+/// Forwards changes until no session follows a resource any more, or the hub is gone.
 async fn tell(following: std::sync::Weak<Following>, mut changes: tokio::sync::broadcast::Receiver<Notice>) {
     loop {
         match changes.recv().await {

@@ -1,4 +1,4 @@
-//! What a registered server says and asks on its own account.
+//! Forwards notifications and requests of a registered server to its agent.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ use super::own::registered;
 use super::permits::Root;
 use crate::upstream::Host;
 
-/// How many notifications of a server may wait for an agent that does not read; more are lost.
+/// How many notifications of a server may queue for an agent that does not read. Further ones are dropped.
 pub(super) const WAITING: usize = 256;
 
 /// The host of a registered server.
@@ -92,7 +92,7 @@ impl ServerHost {
     }
 }
 
-/// The host of one call of a tool: its progress goes to whoever called, everything else is the server's.
+/// The host of one tool call. Progress goes to the caller; everything else goes to the host of the server.
 #[derive(Debug)]
 pub(super) struct CallHost {
     pub(super) server: Arc<ServerHost>,

@@ -42,7 +42,7 @@ pub struct A2eMcp {
 }
 
 impl A2eMcp {
-    /// The configured servers, and whatever may be registered beside them.
+    /// Serves the configured servers, and the servers that sessions may register.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings: Arc::new(settings),
@@ -127,7 +127,7 @@ impl Provider for A2eMcp {
     }
 
     fn features(&self) -> Features {
-        // What a session registers concerns nobody else, and its dialect has no word for a list that changed.
+        // A registered server belongs to one session, and A2E has no notification for a changed list.
         Features { silent: true, ..Features::default() }
     }
 

@@ -114,7 +114,7 @@ impl Own {
         owners
     }
 
-    /// Follows a resource, if there is somebody who tells of its changes.
+    /// Follows a resource, if its server reports changes.
     pub(super) async fn watch(&self, server: &str, uri: &str, following: &Arc<Following>) -> Result<(), Failure> {
         if !self
             .servers

@@ -1,4 +1,4 @@
-//! What may be registered, by whom, and how many.
+//! Which servers agents may register, and how many.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::words::hex_id;
 use crate::edges::surroundings::{Surroundings, usual};
 use crate::upstream::{Options, Speak, Target};
 
-/// What agents may do with MCP servers of their own.
+/// Limits on MCP servers that agents register.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Commands that may be started: what begins with all words of one of these.
@@ -37,7 +37,7 @@ pub struct Settings {
     pub of_session: usize,
     /// How many servers may be registered at a time.
     pub all: usize,
-    /// How long a call of a server may take without a sign of life, whatever the agent asks for.
+    /// How long a call of a server may go without progress. An agent cannot raise it.
     pub longest: Duration,
     /// How registered servers are opened.
     pub options: Options,

@@ -30,7 +30,7 @@ pub(super) struct Server {
     permitted: Permitted,
     host: Arc<ServerHost>,
     state: Mutex<State>,
-    /// Held by whoever opens it, so that it is opened once.
+    /// Held while the server is opened, so that it is opened once.
     opening: tokio::sync::Mutex<()>,
     keeper: Mutex<Option<AbortHandle>>,
 }
@@ -112,7 +112,7 @@ impl Server {
         let watched = {
             let mut state = self.state();
             if state.is_closed {
-                // Nobody else has it: it ends with this handle.
+                // No other handle exists, so the server ends with this one.
                 return Err(unavailable("it is not registered any more".to_owned()));
             }
             let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

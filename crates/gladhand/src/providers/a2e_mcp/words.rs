@@ -77,7 +77,7 @@ pub(super) fn unknown_server(id: &str) -> Failure {
     failed("mcp_server_not_found", format!("unknown server: {id}"))
 }
 
-/// What went wrong at a server, in the words of A2E.
+/// Translates a server's failure into an error of A2E.
 pub(super) fn worded(failure: Failure) -> Failure {
     let code = match failure.kind {
         FailureKind::Capability(_) => return failure,
