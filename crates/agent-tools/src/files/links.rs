@@ -101,7 +101,7 @@ mod tests {
         symlink("real", at("first")).unwrap();
         symlink("../first/deep", at("real/second")).unwrap();
         symlink(at("real/second/file"), at("third")).unwrap();
-        assert_eq!(names_on_the_way(&at("real/deep/file")), [PathBuf::new(); 0]);
+        assert!(names_on_the_way(&at("real/deep/file")).is_empty());
         assert_eq!(names_on_the_way(&at("first/missing")), [at("first/missing")]);
         let names = ["third", "real/second/file", "first/deep/file"].map(at);
         assert_eq!(names_on_the_way(&at("./real/../third")), names);
