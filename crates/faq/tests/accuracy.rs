@@ -62,8 +62,8 @@ const NOT_IN_HANDBOOK: [&str; 9] = [
 /// Questions about our own documentation.
 const OWN: [Expected; 16] = [
     ("exit codes", "docs/stability.md", "Exit codes", "the command line or the configuration is wrong"),
-    ("what is an agreement", "ARCHITECTURE.md", "The words", "what survives both offers"),
-    ("Where do I add a dialect?", "ARCHITECTURE.md", "Where to add a dialect", "REGISTRY"),
+    ("what is an agreement", "ARCHITECTURE.md", "Words", "terms that both offers have in common"),
+    ("Where do I add a dialect?", "ARCHITECTURE.md", "Adding a dialect", "REGISTRY"),
     ("Where is the configuration file looked for?", "docs/configuration.md", "Configuration", "GLADHAND_CONFIG"),
     ("GLADHAND_MCP_TOKEN", "docs/commands.md", "Call", "is presented if"),
     ("How do I import servers from Claude Desktop?", "docs/configuration.md", "Other programs' files", "config import"),

@@ -16,9 +16,9 @@ use crate::shell;
 use rules::{Counts, Rule};
 
 /// The highest score of all comments, messages and docs together.
-const MAX_TREE: f64 = 134.0;
+const MAX_TREE: f64 = 40.0;
 /// The highest score of README.md and docs/.
-const MAX_DOCS: f64 = 48.0;
+const MAX_DOCS: f64 = 12.0;
 /// The highest score of the help texts of all commands.
 const MAX_HELP: f64 = 60.0;
 
