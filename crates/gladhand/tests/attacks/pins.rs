@@ -141,7 +141,13 @@ fn an_approval_covers_only_the_definition_that_was_listed() {
     let offers = |description: &str| {
         place.says("bank", "tools", &json!([tool(&json!({ "description": description }))]));
         let mut client = place.session();
+        // A stopped tool is refused from the remembered list. The prompt opens the server.
+        client.request("prompts/get", &json!({"name": "bank__greet"}));
         let told = client.call("bank__pay");
+        until("the definition is recorded", || {
+            let pins = std::fs::read_to_string(place.file("data/pins.json")).expect("there are pins");
+            pins.contains(description)
+        });
         client.process.finish();
         told
     };
