@@ -65,7 +65,8 @@ impl Through {
 /// At the first start `serve` waits two seconds for an upstream. A Python server on a busy machine takes longer, and then
 /// `initialize` is answered without the server's extensions.
 fn open_once(config: &str, data: &str) {
-    let listed = Command::new(GLADHAND).args(["tools", "--config", config, "--data-dir", data]).output();
+    let mut tools = Command::new(GLADHAND);
+    let listed = tools.arg("tools").env("GLADHAND_CONFIG", config).env("GLADHAND_DATA_DIR", data).output();
     let listed = listed.expect("the program is built");
     assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
 }
