@@ -1,7 +1,8 @@
 //! `gladhand` between a client and a server: as words for a client to start, or as a process that listens.
 
 use std::fs;
-use std::process::Command;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -9,6 +10,9 @@ use super::servers::Place;
 use super::{FOLDER, Way};
 use crate::coupling::bridge::Listening;
 use crate::installed::GLADHAND;
+
+/// How long an upstream may take to be listed, on a busy machine.
+const LISTED: Duration = Duration::from_secs(60);
 
 pub(super) struct Through {
     words: Vec<String>,
@@ -42,15 +46,16 @@ impl Through {
         if way != Way::Bridge {
             words.extend(["--http", "127.0.0.1:0"].map(str::to_owned));
         }
-        if way == Way::Serve {
-            open_once(&path("gladhand.toml"), &path("data"));
-        } else {
+        if way != Way::Serve {
             match server {
                 Place::Command(command) => words.extend(["--".to_owned()].into_iter().chain(command.iter().cloned())),
                 Place::Url(url) => words.push(url.clone()),
             }
         }
         let listening = (way != Way::Bridge).then(|| Listening::start(&words));
+        if way == Way::Serve {
+            wait_until_listed(&folder.path().join("data"));
+        }
         Self { words, listening, _folder: folder }
     }
 
@@ -60,13 +65,14 @@ impl Through {
     }
 }
 
-/// Lets `serve` know its upstream from an earlier run, as it does at every start but the first.
+/// Waits until `serve` has listed its upstream, which it then remembers in its data folder.
 ///
-/// At the first start `serve` waits two seconds for an upstream. A Python server on a busy machine takes longer, and then
-/// `initialize` is answered without the server's extensions.
-fn open_once(config: &str, data: &str) {
-    let mut tools = Command::new(GLADHAND);
-    let listed = tools.arg("tools").env("GLADHAND_CONFIG", config).env("GLADHAND_DATA_DIR", data).output();
-    let listed = listed.expect("the program is built");
-    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+/// At its first start `serve` listens after two seconds at the latest. A Python server on a busy machine takes longer, and
+/// then `initialize` is answered without the server's extensions.
+fn wait_until_listed(data: &Path) {
+    let deadline = Instant::now() + LISTED;
+    while fs::read_dir(data.join("upstreams")).map_or(0, Iterator::count) == 0 {
+        assert!(Instant::now() < deadline, "the upstream was not listed within {LISTED:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
