@@ -35,7 +35,7 @@ impl Listener for Ear {
         }
     }
 
-    async fn debug(&mut self, _: &'static str, _: Box<gladhand_core::wire::RawValue>) {}
+    async fn debug(&mut self, _: &'static str, _: Box<RawValue>) {}
 }
 
 fn file() -> PathBuf {
