@@ -155,6 +155,23 @@ async fn a_patch_moves_files_and_keeps_the_sections_before_a_failure() {
 }
 
 #[tokio::test]
+async fn a_patch_changes_no_file_that_is_too_large() {
+    let shop = recorded().await;
+    let patch = "*** Begin Patch\n*** Update File: long\n@@\n-first\n+second\n*** End Patch";
+    for (bytes, fits) in [(16 << 20, true), ((16 << 20) + 1, false)] {
+        let text = format!("first\n{}", "x".repeat(bytes - "first\n".len()));
+        let file = shop.file("long", &text);
+        let said = call(&shop, "apply_patch", json!({"input": patch})).await;
+        assert_eq!(said.ok, fits, "{bytes} bytes");
+        let begins = std::fs::read_to_string(&file).unwrap().lines().next().map(str::to_owned);
+        assert_eq!(begins.as_deref(), Some(if fits { "second" } else { "first" }));
+        if !fits {
+            assert!(wrong(&said).contains("has more than 16 MiB"), "{bytes} bytes");
+        }
+    }
+}
+
+#[tokio::test]
 async fn file_tools_stay_inside_the_roots() {
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("secret"), "needle").unwrap();

@@ -70,7 +70,7 @@ pub(super) struct Session {
     pub(super) in_force: Arc<InForce>,
     /// The minimum level of log messages. `None`: the client has not set one, and gets all that are sent.
     pub(super) level: Option<Level>,
-    /// What the agreement takes of the memory that sessions share, if it is large.
+    /// The memory that a large agreement reserves. Sessions share this memory.
     pub(super) _reservation: Option<Box<dyn Reservation>>,
 }
 
