@@ -8,7 +8,9 @@
 
 pub mod negotiation;
 pub mod operations;
+mod pattern;
 mod secret;
 pub mod wire;
 
+pub use pattern::Pattern;
 pub use secret::Secret;

@@ -32,7 +32,7 @@ pub use change_notifier::ChangeNotifier;
 pub use claims::Conflict;
 pub use hub::Hub;
 pub use kit::Kit;
-pub use naming::{BETWEEN, Naming, Pattern};
+pub use naming::{BETWEEN, Naming};
 pub use portions::{Portion, Portions};
 pub use presence::{Busy, CallName, Visit};
 pub use provider::{

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use gladhand_core::Pattern;
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::Tool;
 use gladhand_core::wire::Members;
 use serde::Serialize;
 
 use crate::claims::is_within;
-use crate::naming::{BETWEEN, Pattern};
+use crate::naming::BETWEEN;
 use crate::provider::{Context, SessionId};
 
 /// The caller.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use gladhand_core::Pattern;
+
 use super::parties::{Callers, What, Who, any_fits};
-use crate::naming::Pattern;
 
 /// Restricts what certain callers see. Anything else does not exist for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
