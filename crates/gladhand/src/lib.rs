@@ -37,7 +37,7 @@ pub mod upstream_provider;
 mod utc;
 
 pub use gladhand_auth as auth;
-pub use gladhand_core::{Secret, negotiation, operations, wire};
+pub use gladhand_core::{Pattern, Secret, negotiation, operations, wire};
 pub use gladhand_dialects as dialects;
 pub use gladhand_hub as hub;
 pub use gladhand_store as store;

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use gladhand::cli::{Cli, Command};
 use gladhand::commands::{self, CommandError};
 use gladhand::config::env;
-#[cfg(unix)]
-use gladhand::edges::leash;
 use gladhand::exit::Exit;
 use gladhand::logging::{self, LogChoice};
+#[cfg(unix)]
+use gladhand_process::leash;
 
 fn main() -> ExitCode {
     #[cfg(feature = "local-model")]

@@ -10,15 +10,15 @@
 use std::cell::RefCell;
 use std::path::Path;
 
+use gladhand_core::Pattern;
 use gladhand_core::Secret;
-use gladhand_hub::Pattern;
 use gladhand_redaction::{self as redaction, Life};
 use toml::Spanned;
 use toml::de::DeValue;
 
 use super::source::{Problem, Source};
 use super::trust::Grants;
-use crate::edges::surroundings::{PLAIN, usual};
+use gladhand_process::surroundings::{PLAIN, usual};
 
 /// The grant for every variable, which `inherit_env = "all"` needs.
 pub(super) const EVERY_VARIABLE: &str = "*";

@@ -5,14 +5,14 @@
 
 use std::path::{Path, PathBuf};
 
-use gladhand_hub::Pattern;
+use gladhand_core::Pattern;
 use gladhand_hub::policy::Effect;
 use serde::Serialize;
 
 use super::policy::RuleConfig;
 use super::{A2eConfig, AgentConfig, Approve, Config, PolicyConfig, UpstreamConfig};
 use crate::authorization::{AuthorizationConfig, DpopConfig, random_token};
-use crate::edges::surroundings::usual;
+use gladhand_process::surroundings::usual;
 
 /// How many lists of rules and how many limits changes may add before the user trusts one of them. Beyond it everything is
 /// denied, because a rule that is not added would be one that the operator relies on.

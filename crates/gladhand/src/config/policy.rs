@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gladhand_hub::Pattern;
+use gladhand_core::Pattern;
 use gladhand_hub::policy::{
     ArgumentSchema, Callers, Effect, Expression, ExpressionError, Handling, Invisible, Limit, NeededScopes, PinMode,
     Policy, Profile, Rate, Rule, Subjects, Tools, UnknownClass,

@@ -5,9 +5,10 @@ use std::fmt;
 use std::path::PathBuf;
 
 use gladhand_auth::{BadRoots, Roots};
+use gladhand_core::Pattern;
 use gladhand_core::Secret;
 use gladhand_dialects::a2e;
-use gladhand_hub::{BETWEEN, Naming, Pattern};
+use gladhand_hub::{BETWEEN, Naming};
 use gladhand_redaction::{self as redaction, Life};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -15,8 +16,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
 use crate::edges::http_client;
-use crate::edges::surroundings::{PLAIN, Surroundings, usual};
 use crate::upstream::{Speak, Target};
+use gladhand_process::surroundings::{PLAIN, Surroundings, usual};
 
 /// How long an opening may take unless the file says otherwise, in milliseconds.
 const OPENING_MS: u64 = 60_000;

@@ -2,9 +2,6 @@
 //! bytes; a decision that appears here belongs further down.
 
 mod busy_poll;
-pub mod child;
-pub mod child_lines;
-pub mod child_log;
 pub mod clock;
 #[cfg(unix)]
 pub mod control;
@@ -13,10 +10,6 @@ pub(crate) mod excuse;
 pub(crate) mod following;
 pub mod http;
 pub mod http_client;
-#[cfg(unix)]
-pub mod leash;
-#[cfg(unix)]
-mod leashed;
 pub(crate) mod memory;
 mod outbox;
 pub(crate) mod questions;
@@ -25,7 +18,6 @@ pub mod signals;
 #[cfg(unix)]
 pub(crate) mod starter;
 pub mod stdio;
-pub mod surroundings;
 #[cfg(unix)]
 pub(crate) mod tools;
 pub(crate) mod violations;

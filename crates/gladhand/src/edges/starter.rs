@@ -6,9 +6,9 @@ use std::process::ExitStatus;
 use async_trait::async_trait;
 use gladhand_a2e_host::starting::{Held, Plain, Plan, Signal, Started, Starter};
 
-use super::child::pipes;
-use super::leash;
-use super::leashed::{Kind, Leashed, NotHeld};
+use gladhand_process::child::pipes;
+use gladhand_process::leash;
+use gladhand_process::leashed::{Kind, Leashed, NotHeld};
 
 /// Starts processes on the leash, where there is one.
 #[derive(Debug, Clone, Copy, Default)]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use gladhand_agent_tools::{Channels, Held, Program, Starter};
 
-use super::leash;
-use super::leashed::{Kind, Leashed, NotHeld};
+use gladhand_process::leash;
+use gladhand_process::leashed::{Kind, Leashed, NotHeld};
 
 /// Starts programs on a leash.
 #[derive(Debug)]
@@ -29,36 +29,40 @@ impl Starter for OnLeash {
             builder.current_dir(program.folder).env_clear().envs(program.environment);
         });
         match leashed.await {
-            Ok(leashed) => Ok(Arc::new(leashed)),
+            Ok(leashed) => Ok(Arc::new(OnOne(leashed))),
             // What cannot be held is not started: people rely on it that a model's commands can be stopped.
             Err(NotHeld::NoLeash(error) | NotHeld::NotStarted(error)) => Err(error),
         }
     }
 }
 
+/// A program on its leash.
+#[derive(Debug)]
+struct OnOne(Leashed);
+
 #[async_trait]
-impl Held for Leashed {
+impl Held for OnOne {
     fn id(&self) -> Option<u32> {
-        self.id()
+        self.0.id()
     }
 
     fn terminate(&self) {
-        self.terminate();
+        self.0.terminate();
     }
 
     fn kill(&self) {
-        self.kill();
+        self.0.kill();
     }
 
     async fn ended(&self) -> io::Result<ExitStatus> {
-        self.wait().await
+        self.0.wait().await
     }
 
     async fn gone(&self) {
-        self.gone().await;
+        self.0.gone().await;
     }
 
     fn is_gone(&self) -> bool {
-        self.is_gone()
+        self.0.is_gone()
     }
 }

@@ -23,11 +23,11 @@ use super::host::Host;
 use super::options::{Options, Speak};
 use super::target::Target;
 use super::transport::{Evidence, Transport};
-use crate::edges::child::{ChildPeer, Manner};
-use crate::edges::child_lines::ChildLines;
-use crate::edges::child_log::ChildLog;
 use crate::edges::http_client::{self, Endpoint, HttpClient, Style};
 use crate::edges::violations;
+use gladhand_process::child::{ChildPeer, Manner};
+use gladhand_process::child_lines::ChildLines;
+use gladhand_process::child_log::ChildLog;
 
 /// How long a process may stay silent after the first request of the stateless era before a second process is tried
 /// with a handshake.

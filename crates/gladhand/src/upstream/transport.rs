@@ -7,9 +7,9 @@ use gladhand_core::operations::Party;
 use gladhand_core::wire::{Fault, Skim};
 use gladhand_dialects::{Lane, Loss};
 
-use crate::edges::child::Manner;
-use crate::edges::child_lines::{ChildLines, Wrote};
 use crate::edges::http_client::{HttpClient, Report};
+use gladhand_process::child::Manner;
+use gladhand_process::child_lines::{ChildLines, Wrote};
 
 /// A way to an upstream.
 #[derive(Debug)]

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use gladhand::Pattern;
 use gladhand::hub::policy::{Effect, Governor, Policy, Rule, Subjects};
-use gladhand::hub::{Answer, Context, Features, List, Mount, Naming, Pattern, Provider, UpstreamStatus};
+use gladhand::hub::{Answer, Context, Features, List, Mount, Naming, Provider, UpstreamStatus};
 use gladhand::operations::{Contents, Failure, Prompt, PromptResult, Resource, ToolCall};
 use gladhand::providers::a2e_mcp::Settings;
 use serde_json::json;

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use gladhand::Pattern;
 use gladhand::Service;
 use gladhand::dialects::Stop;
 use gladhand::edges::http::Http;
 use gladhand::hub::policy::{Effect, Governor, Policy, Rule, Subjects};
-use gladhand::hub::{Answer, Context, Features, Hub, Kit, Pattern, Provider};
+use gladhand::hub::{Answer, Context, Features, Hub, Kit, Provider};
 use gladhand::operations::{
     Content, Contents, Failure, Level, Log, Notice, Progress, Prompt, PromptResult, Question, Resource, Tool, ToolCall,
     ToolResult,

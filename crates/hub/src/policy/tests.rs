@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gladhand_core::Pattern;
 use gladhand_core::negotiation::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
 use gladhand_core::operations::{
     Call, CallId, Contents, Failure, FailureKind, Notice, Operation, Outcome, Reply, Resource, ScopeRecord, Tool,
@@ -13,7 +14,7 @@ use gladhand_core::wire::json;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{Answer, Asking, Caller, Hub, Kit, Mount, Naming, Pattern, SessionId};
+use crate::{Answer, Asking, Caller, Hub, Kit, Mount, Naming, SessionId};
 
 /// A caller that gives the same answer to everything, or none.
 #[derive(Debug, Default)]

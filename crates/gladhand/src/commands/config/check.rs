@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::anyhow;
-use gladhand_hub::Pattern;
+use gladhand_core::Pattern;
 use gladhand_redaction::redact;
 use serde_json::{Value, json};
 

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use gladhand_a2e_host::roots::inside;
 use gladhand_a2e_host::starting::located;
+use gladhand_core::Pattern;
 use gladhand_core::Secret;
 use gladhand_core::negotiation::Capability;
-use gladhand_hub::Pattern;
 use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use url::Url;
 
 use super::words::hex_id;
-use crate::edges::surroundings::{Surroundings, usual};
 use crate::upstream::{Options, Speak, Target};
+use gladhand_process::surroundings::{Surroundings, usual};
 
 /// Limits on MCP servers that agents register.
 #[derive(Debug, Clone)]

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use gladhand_core::Pattern;
 use gladhand_core::Secret;
-use gladhand_hub::Pattern;
 use tokio::process::Command;
 
 /// Variables that every program gets, also one of a project file, and that a project file may refer to without a grant: who
@@ -94,7 +94,7 @@ pub struct Surroundings {
 
 impl Surroundings {
     /// Puts a command into them, without the variables of ours that are named.
-    pub(super) fn surround(&self, command: &mut Command, hidden: &[&str]) {
+    pub(crate) fn surround(&self, command: &mut Command, hidden: &[&str]) {
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }

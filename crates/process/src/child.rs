@@ -14,8 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 #[cfg(unix)]
-use super::leashed::{Kind, Leashed, NotHeld};
-use super::surroundings::Surroundings;
+use crate::leashed::{Kind, Leashed, NotHeld};
+use crate::surroundings::Surroundings;
 
 /// How much of stderr is kept: its last bytes.
 const KEPT: usize = 16 * 1024;
@@ -169,7 +169,7 @@ impl Process {
         surround: impl Fn(&mut Command),
     ) -> io::Result<(Self, (ChildStdin, ChildStdout, ChildStderr))> {
         #[cfg(unix)]
-        if super::leash::is_enabled() {
+        if crate::leash::is_enabled() {
             let (ours, theirs) = pipes()?;
             match Leashed::start(command, Kind::Plain, &theirs, &surround).await {
                 Ok(leashed) => return Ok((Self::Leashed(Box::new(leashed)), ours)),
@@ -256,7 +256,7 @@ impl Process {
 
 /// Three pipes: our ends, and those for a process.
 #[cfg(unix)]
-pub(super) fn pipes() -> io::Result<((ChildStdin, ChildStdout, ChildStderr), [OwnedFd; 3])> {
+pub fn pipes() -> io::Result<((ChildStdin, ChildStdout, ChildStderr), [OwnedFd; 3])> {
     let (stdin, to_stdin) = io::pipe()?;
     let (from_stdout, stdout) = io::pipe()?;
     let (from_stderr, stderr) = io::pipe()?;

@@ -29,22 +29,22 @@ use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{Pid, Signal, WaitOptions, getpgid, kill_process, kill_process_group, wait, waitpid};
 
-use super::leashed::Kind;
+use crate::leashed::Kind;
 
 /// The first argument that makes this program act as a leash. The command to start follows it.
-pub(super) const WORD: &str = "--leash";
+pub(crate) const WORD: &str = "--leash";
 
 /// The same for a command that becomes the session leader of a terminal.
-pub(super) const TERMINAL_WORD: &str = "--leash-terminal";
+pub(crate) const TERMINAL_WORD: &str = "--leash-terminal";
 
 /// The first line that a leash writes.
-pub(super) const READY: &str = "r";
+pub(crate) const READY: &str = "r";
 
 /// Order: send SIGTERM to all processes.
-pub(super) const TERMINATE: u8 = b't';
+pub(crate) const TERMINATE: u8 = b't';
 
 /// Order: kill all processes immediately.
-pub(super) const KILL: u8 = b'k';
+pub(crate) const KILL: u8 = b'k';
 
 /// How long processes may take to exit after SIGTERM once we are gone.
 const GRACE: Duration = Duration::from_millis(500);
@@ -84,13 +84,13 @@ pub fn enable() -> Option<ExitCode> {
 }
 
 /// The leashes of this process that were not waited for yet. Holding this lock prevents new ones from starting.
-pub(super) fn leashes() -> MutexGuard<'static, HashSet<Pid>> {
+pub(crate) fn leashes() -> MutexGuard<'static, HashSet<Pid>> {
     static LEASHES: LazyLock<Mutex<HashSet<Pid>>> = LazyLock::new(Mutex::default);
     LEASHES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Ends the processes of killed leashes, and returns when they are gone. Blocks.
-pub(super) fn end_strays() {
+pub(crate) fn end_strays() {
     end_all(
         || {
             let leashes = leashes();
@@ -119,7 +119,7 @@ pub(super) fn end_strays() {
 }
 
 /// Whether children are put on a leash.
-pub(super) fn is_enabled() -> bool {
+pub fn is_enabled() -> bool {
     ENABLED.get().is_some()
 }
 

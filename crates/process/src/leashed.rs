@@ -19,14 +19,14 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
-use super::leash;
+use crate::leash;
 
 /// How long a leash may take to start.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A process held by a leash. Dropping this ends all processes that descend from it.
 #[derive(Debug)]
-pub(super) struct Leashed {
+pub struct Leashed {
     /// The process id, which is also the group id.
     process: Pid,
     orders: OwnedWriteHalf,
@@ -44,7 +44,7 @@ struct Heard {
 
 /// The kind of channels that a process gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     /// Any channels.
     Plain,
     /// A terminal, of which the process becomes the session leader.
@@ -53,7 +53,7 @@ pub(super) enum Kind {
 
 /// Why the process was not started.
 #[derive(Debug)]
-pub(super) enum NotHeld {
+pub enum NotHeld {
     /// The leash could not be started.
     NoLeash(io::Error),
     /// The program could not be started.
@@ -68,7 +68,7 @@ impl From<io::Error> for NotHeld {
 
 impl Leashed {
     /// Starts a command on these channels. `surround` sets up its environment.
-    pub(super) async fn start(
+    pub async fn start(
         command: impl IntoIterator<Item = impl AsRef<OsStr>>,
         kind: Kind,
         channels: &[OwnedFd; 3],
@@ -99,42 +99,42 @@ impl Leashed {
     }
 
     /// The process id, while it cannot be reused by another process.
-    pub(super) fn id(&self) -> Option<u32> {
+    pub fn id(&self) -> Option<u32> {
         let heard = self.heard.borrow();
         (heard.status.is_none() && !heard.is_gone).then(|| self.process.as_raw_nonzero().get().unsigned_abs())
     }
 
     /// Waits until the process has ended. Its descendants may still run.
-    pub(super) async fn wait(&self) -> io::Result<ExitStatus> {
+    pub async fn wait(&self) -> io::Result<ExitStatus> {
         let mut heard = self.heard.clone();
         let heard = heard.wait_for(|heard| heard.status.is_some() || heard.is_gone).await.map_err(io::Error::other)?;
         heard.status.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
     /// Sends SIGTERM to all descendants.
-    pub(super) fn terminate(&self) {
+    pub fn terminate(&self) {
         self.order(leash::TERMINATE, Signal::TERM);
     }
 
     /// Interrupts the process and its group, as Ctrl-C does.
-    pub(super) fn interrupt(&self) {
+    pub fn interrupt(&self) {
         if self.id().is_some() {
             let _ = kill_process_group(self.process, Signal::INT);
         }
     }
 
     /// Kills all descendants.
-    pub(super) fn kill(&self) {
+    pub fn kill(&self) {
         self.order(leash::KILL, Signal::KILL);
     }
 
     /// Waits until no descendant is left.
-    pub(super) async fn gone(&self) {
+    pub async fn gone(&self) {
         let _ = self.heard.clone().wait_for(|heard| heard.is_gone).await;
     }
 
     /// Whether no descendant is left.
-    pub(super) fn is_gone(&self) -> bool {
+    pub fn is_gone(&self) -> bool {
         self.heard.borrow().is_gone
     }
 

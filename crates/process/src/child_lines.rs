@@ -7,7 +7,7 @@ use gladhand_core::wire::{Line, Lines, Skim, Terminator};
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 
-use super::child::{ChildPeer, Manner};
+use crate::child::{ChildPeer, Manner};
 
 /// How many unsent bytes are enough: whoever has more to say waits.
 const FULL: usize = 4 * 1024 * 1024;

@@ -1,0 +1,17 @@
+//! Child processes: how they are started, how their lines are read and written, and how they end.
+//!
+//! - [`child`] is a child process with its channels; [`child_lines`] reads and writes its lines.
+//! - [`child_log`] forwards the stderr of a child to our log.
+//! - [`leash`] is the supervisor process between us and a child; [`leashed`] is our end of it.
+//! - [`surroundings`] is the folder and the environment of a child.
+//!
+//! This crate knows no dialect and no provider.
+
+pub mod child;
+pub mod child_lines;
+pub mod child_log;
+#[cfg(unix)]
+pub mod leash;
+#[cfg(unix)]
+pub mod leashed;
+pub mod surroundings;
