@@ -24,7 +24,6 @@ pub mod commands;
 pub mod config;
 pub mod edges;
 pub mod exit;
-mod files;
 pub mod logging;
 mod pins;
 mod policy_setup;

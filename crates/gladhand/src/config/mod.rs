@@ -333,7 +333,7 @@ fn secret_in_environment(name: &'static str) -> Result<Option<Secret>, ConfigErr
 /// A configuration file's text, bounded.
 pub(crate) fn read(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
-    crate::files::no_pipe(path)?;
+    gladhand_store::files::no_pipe(path)?;
     let read = fs_err::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text);
     let length = read.map_err(|error| match error.kind() {
         std::io::ErrorKind::InvalidData => {
