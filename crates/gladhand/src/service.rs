@@ -12,6 +12,7 @@ use gladhand_core::Secret;
 use gladhand_core::negotiation::Peer;
 use gladhand_core::operations::TaskSupport;
 use gladhand_core::wire::invisible::strip;
+use gladhand_core::wire::lines::MAX_LINE;
 use gladhand_core::wire::{RawValue, json};
 use gladhand_dialects::storage::Unshared;
 use gladhand_dialects::{CacheHints, Dialect, Door, Menu, Pass, REGISTRY, ServerSetup, Stop};
@@ -19,7 +20,7 @@ use gladhand_hub::Hub;
 use gladhand_hub::policy::{Governor, Invisible, Violations};
 
 use crate::authorization::Access;
-use crate::config::{Limits, unnamed_pass};
+use crate::config::unnamed_pass;
 use crate::edges::clock::Clock;
 use crate::edges::control::{Control, Introduction};
 use crate::edges::downstream::{self, Ended};
@@ -56,6 +57,25 @@ pub struct Service {
     tools_may_change: bool,
     outlives_hang_ups: bool,
     shown_as: Option<Introduction>,
+}
+
+/// Limits. When one is reached, the caller gets an error in its own dialect.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Longest line in bytes.
+    pub line_bytes: usize,
+    /// Calls of one session that may wait or run.
+    pub in_flight: usize,
+    /// Tools on a page of a list.
+    pub page_size: usize,
+    /// How long calls in flight may take to finish when the session ends.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { line_bytes: MAX_LINE, in_flight: 1024, page_size: 100, drain: Duration::from_secs(5) }
+    }
 }
 
 /// A future that runs while the service does. The mutex only makes the service `Sync`.

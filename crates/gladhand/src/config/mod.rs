@@ -22,7 +22,6 @@ mod words;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use etcetera::BaseStrategy;
 use gladhand_core::Secret;
@@ -168,13 +167,6 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
-    /// How long calls in flight may take to finish when the session ends.
-    pub fn drain(&self) -> Duration {
-        Duration::from_millis(self.drain_ms)
-    }
-}
-
 /// Settings and bounds of HTTP.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -228,16 +220,6 @@ impl Default for HttpConfig {
 }
 
 impl HttpConfig {
-    /// The idle time after which a session is closed.
-    pub fn idle(&self) -> Duration {
-        Duration::from_secs(self.idle_s)
-    }
-
-    /// The silence after which an event stream sends a keep-alive.
-    pub fn keep_alive(&self) -> Duration {
-        Duration::from_millis(self.keep_alive_ms)
-    }
-
     /// Returns the values that are out of range, with the allowed range.
     fn out_of_range(&self) -> Vec<(&'static str, &'static str)> {
         let many = |count: usize| ("from 1 to 1000000", (1..=1_000_000).contains(&count));

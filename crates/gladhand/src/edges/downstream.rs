@@ -67,7 +67,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
             stop = signals.next() => return Ok(Ended::AtOnce(signals::exit_status(stop))),
         }
     }
-    let (hub, drain) = (service.hub().clone(), service.bounds().drain());
+    let (hub, drain) = (service.hub().clone(), service.bounds().drain);
     let (sender, mut reports) = mpsc::channel(NOTICES);
     let mut changes = hub.changes();
     let (following, visit) = (Arc::new(Following::default()), Arc::new(hub.visit()));

@@ -23,6 +23,7 @@ use crate::edges::downstream::Ended;
 use crate::edges::excuse;
 use crate::edges::http::{Http, Tls};
 use crate::exit::Exit;
+use crate::from_config;
 use crate::policy_setup;
 use crate::{logging, utc};
 pub(super) use assembly::{Assembly, Reached};
@@ -112,7 +113,7 @@ pub(super) fn serve(service: Service, args: &ListenArgs, config: Config) -> Resu
     let cache = CacheHints { ttl_ms: config.mcp.cache_ms, public: false };
     let mut service = service
         .max_parallel(config.a2e.max_parallel)
-        .limits(config.limits)
+        .limits(from_config::limits(&config.limits))
         .empty_lists(config.mcp.empty_lists)
         .cache(cache);
     if let Some(dialect) = dialect(&args.dialect) {
@@ -166,7 +167,7 @@ fn http(args: &ListenArgs, mut config: HttpConfig) -> Result<Http, CommandError>
     config.allow_origins.extend(args.allow_origin.iter().cloned());
     let files = args.tls_cert.clone().zip(args.tls_key.clone());
     let tls = files.map(|(certificate, key)| Tls { certificate, key });
-    Ok(Http { listen: args.http.clone(), tls, config, ..Http::default() })
+    Ok(Http { listen: args.http.clone(), tls, options: from_config::http_options(config), ..Http::default() })
 }
 
 /// Every connection is an open file, and what a process may have by default is meant for something else.
