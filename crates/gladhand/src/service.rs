@@ -57,6 +57,7 @@ pub struct Service {
     tools_may_change: bool,
     outlives_hang_ups: bool,
     shown_as: Option<Introduction>,
+    token_advice: Option<String>,
 }
 
 /// Limits. When one is reached, the caller gets an error in its own dialect.
@@ -110,6 +111,7 @@ impl Service {
             tools_may_change: false,
             outlives_hang_ups: false,
             shown_as: None,
+            token_advice: None,
         }
     }
 
@@ -158,6 +160,11 @@ impl Service {
     /// Asks for one of these tokens where the dialect has tokens. Each is a principal of its own.
     pub fn tokens(self, tokens: Vec<Secret>) -> Self {
         self.passes(tokens.into_iter().map(unnamed_pass).collect())
+    }
+
+    /// Tells the operator how to configure a token, where the log says that there is none.
+    pub fn token_advice(self, advice: impl Into<String>) -> Self {
+        Self { token_advice: Some(advice.into()), ..self }
     }
 
     /// Lets in whom these passes are for where the dialect has tokens.
@@ -341,6 +348,14 @@ impl Service {
     /// The access rules, which may change while the service runs.
     pub fn access(&self) -> &Arc<Access> {
         &self.access
+    }
+
+    /// A message about a missing token, with the advice in parentheses.
+    pub(crate) fn advised(&self, message: &str) -> String {
+        match &self.token_advice {
+            Some(advice) => format!("{message} ({advice})"),
+            None => message.to_owned(),
+        }
     }
 
     /// The bounds that hold.

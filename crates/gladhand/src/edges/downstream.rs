@@ -405,10 +405,7 @@ impl Session {
     fn warn_of_any_token(&self) {
         if self.door.accepts_any_token() {
             // The user who started us may use any token.
-            tracing::info!(
-                "no token is configured: any token is accepted (set `a2e.tokens` in the configuration, or {})",
-                crate::config::env::A2E_TOKEN
-            );
+            tracing::info!("{}", self.service.advised("no token is configured: any token is accepted"));
         }
     }
 

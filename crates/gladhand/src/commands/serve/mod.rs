@@ -113,6 +113,7 @@ pub(super) fn serve(service: Service, args: &ListenArgs, config: Config) -> Resu
     let cache = CacheHints { ttl_ms: config.mcp.cache_ms, public: false };
     let mut service = service
         .max_parallel(config.a2e.max_parallel)
+        .token_advice(format!("set `a2e.tokens` in the configuration, or {}", config::env::A2E_TOKEN))
         .limits(from_config::limits(&config.limits))
         .empty_lists(config.mcp.empty_lists)
         .cache(cache);
