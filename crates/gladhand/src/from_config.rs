@@ -2,9 +2,18 @@
 
 use std::time::Duration;
 
-use crate::config;
+use gladhand_core::Secret;
+
+use crate::authorization::{Access, BadAuthorization};
+use crate::config::{self, Config};
 use crate::edges::http::HttpOptions;
 use crate::service::Limits;
+
+/// Lets in whom `[authorization]` and `[a2e]` name, with one more token for agents. Returns whether that changed something.
+pub(crate) fn follow(access: &Access, config: &Config, token: Option<Secret>) -> Result<bool, BadAuthorization> {
+    let admission = config.authorization.admission()?;
+    Ok(access.follow(&admission, config.a2e.passes(token))?)
+}
 
 /// `[limits]`.
 pub(crate) fn limits(section: &config::Limits) -> Limits {
@@ -37,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_server_without_a_configuration_has_the_defaults_of_the_file() {
-        let config = config::Config::default();
+        let config = Config::default();
         assert_eq!(format!("{:?}", limits(&config.limits)), format!("{:?}", Limits::default()));
         assert_eq!(format!("{:?}", http_options(config.http)), format!("{:?}", HttpOptions::default()));
     }

@@ -19,8 +19,7 @@ use gladhand_dialects::{CacheHints, Dialect, Door, Menu, Pass, REGISTRY, ServerS
 use gladhand_hub::Hub;
 use gladhand_hub::policy::{Governor, Invisible, Violations};
 
-use crate::authorization::Access;
-use crate::config::unnamed_pass;
+use crate::authorization::{Access, unnamed_pass};
 use crate::edges::clock::Clock;
 use crate::edges::control::{Control, Introduction};
 use crate::edges::downstream::{self, Ended};

@@ -30,7 +30,6 @@ use gladhand_redaction::{Life, learn};
 use serde::{Deserialize, Serialize};
 
 use crate::authorization::AuthorizationConfig;
-pub(crate) use a2e::unnamed_pass;
 pub use a2e::{
     A2eConfig, AgentPass, CapabilityName, EnvConfig, LearningConfig, MemoryConfig, ProcConfig, RegistrationConfig,
     SkillConfig, ToolkitConfig,

@@ -108,8 +108,8 @@ fn excuse(args: &ListenArgs, error: &ConfigError) {
 pub(super) fn serve(service: Service, args: &ListenArgs, config: Config) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.data_dir.as_deref());
     let (service, _policy) = policy_setup::govern(service, &config, data.as_deref())?;
-    let passes = config.a2e.passes(config::token_in_environment().map_err(CommandError::usage)?);
-    service.access().follow(&config.authorization, passes).map_err(CommandError::usage)?;
+    let token = config::token_in_environment().map_err(CommandError::usage)?;
+    from_config::follow(service.access(), &config, token).map_err(CommandError::usage)?;
     let cache = CacheHints { ttl_ms: config.mcp.cache_ms, public: false };
     let mut service = service
         .max_parallel(config.a2e.max_parallel)

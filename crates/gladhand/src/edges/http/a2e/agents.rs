@@ -48,8 +48,7 @@ impl Trust {
             return tracing::info!("no token is configured: A2E agents are let in with any");
         }
         let names = withheld.join(", ");
-        let message =
-            service.advised(&format!("no token is configured, so agents do not get {names} over HTTP"));
+        let message = service.advised(&format!("no token is configured, so agents do not get {names} over HTTP"));
         match withheld.iter().any(|name| CONFIGURED.contains(name)) {
             true => tracing::warn!("{message}"),
             false => tracing::info!("{message}"),
