@@ -14,7 +14,6 @@ use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
-use crate::edges::http_client;
 use crate::edges::surroundings::{PLAIN, Surroundings, usual};
 use crate::upstream::{Speak, Target};
 
@@ -366,7 +365,7 @@ impl UpstreamConfig {
         }
         match self.speak() {
             None => mistake(Some("speak"), "expected a dialect, as in \"mcp\", \"mcp@2025-06-18\" or \"a2e\""),
-            Some(Speak::As(dialect, _)) if !http_client::carries(dialect) && self.url.is_some() => {
+            Some(Speak::As(dialect, _)) if !dialect.has_http && self.url.is_some() => {
                 mistake(Some("speak"), &format!("{} is not spoken over HTTP", dialect.name));
             }
             Some(_) => {}
