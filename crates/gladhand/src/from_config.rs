@@ -7,12 +7,19 @@ use gladhand_core::Secret;
 use crate::authorization::{Access, BadAuthorization};
 use crate::config::{self, Config};
 use crate::edges::http::HttpOptions;
+use crate::edges::surroundings::Surroundings;
 use crate::service::Limits;
 
 /// Lets in whom `[authorization]` and `[a2e]` name, with one more token for agents. Returns whether that changed something.
 pub(crate) fn follow(access: &Access, config: &Config, token: Option<Secret>) -> Result<bool, BadAuthorization> {
     let admission = config.authorization.admission()?;
     Ok(access.follow(&admission, config.a2e.passes(token))?)
+}
+
+/// The folder and variables of an upstream's program.
+pub(crate) fn surroundings(upstream: &config::UpstreamConfig) -> Surroundings {
+    let config::Surroundings { folder, inherits, variables } = upstream.surroundings();
+    Surroundings { folder, inherits, variables }
 }
 
 /// `[limits]`.

@@ -10,9 +10,9 @@ use gladhand_hub::policy::Effect;
 use serde::Serialize;
 
 use super::policy::RuleConfig;
+use super::surroundings::usual;
 use super::{A2eConfig, AgentConfig, Approve, Config, PolicyConfig, UpstreamConfig};
 use crate::authorization::{AuthorizationConfig, DpopConfig, random_token};
-use crate::edges::surroundings::usual;
 
 /// How many lists of rules and how many limits changes may add before the user trusts one of them. Beyond it everything is
 /// denied, because a rule that is not added would be one that the operator relies on.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use gladhand_auth::{BadRoots, Roots};
 use gladhand_core::Secret;
-use gladhand_dialects::a2e;
+use gladhand_dialects::{Speak, a2e};
 use gladhand_hub::{BETWEEN, Naming, Pattern};
 use gladhand_redaction::{self as redaction, Life};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -14,8 +14,8 @@ use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
-use crate::edges::surroundings::{PLAIN, Surroundings, usual};
-use crate::upstream::{Speak, Target};
+use super::surroundings::{PLAIN, Surroundings, usual};
+use crate::upstream::Target;
 
 /// How long an opening may take unless the file says otherwise, in milliseconds.
 const OPENING_MS: u64 = 60_000;

@@ -14,7 +14,8 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::words::hex_id;
-use crate::edges::surroundings::{Surroundings, usual};
+use crate::config::usual;
+use crate::edges::surroundings::Surroundings;
 use crate::upstream::{Options, Speak, Target};
 
 /// Limits on MCP servers that agents register.
