@@ -14,6 +14,7 @@ pub mod loaf;
 pub mod mcp;
 pub mod shares;
 pub mod side;
+mod speak;
 pub mod storage;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -27,6 +28,7 @@ pub use side::{
     Menu, Output, Pass, Server, ServerSetup, Stop, TASKS_EXTENSION, Unagreed, askable, carried, carried_name,
     is_askable, is_passed_on, passed_on,
 };
+pub use speak::Speak;
 
 /// Maximum number of tools in the list of an upstream, in any dialect.
 const MAX_TOOLS: usize = 10_000;

@@ -31,6 +31,8 @@ pub struct Dialect {
     pub text: TextPolicy,
     /// Whether the opening carries a token. If it does and no token is configured, any token is accepted.
     pub has_tokens: bool,
+    /// Whether the dialect has a form over HTTP.
+    pub has_http: bool,
     /// Whether the dialect has agent sessions.
     pub has_agent: bool,
     /// The capabilities other than tools whose messages pass through unparsed.

@@ -193,7 +193,7 @@ impl Book {
 
 /// Opens a file to write at its end; one that is made now can be read by its owner only.
 fn append_to(path: &Path) -> io::Result<File> {
-    crate::files::no_pipe(path)?;
+    gladhand_store::files::no_pipe(path)?;
     let mut options = fs_err::OpenOptions::new();
     options.create(true).append(true);
     #[cfg(unix)]

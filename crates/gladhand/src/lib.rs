@@ -24,7 +24,7 @@ pub mod commands;
 pub mod config;
 pub mod edges;
 pub mod exit;
-mod files;
+mod from_config;
 pub mod logging;
 mod pins;
 mod policy_setup;
@@ -42,4 +42,4 @@ pub use gladhand_dialects as dialects;
 pub use gladhand_hub as hub;
 pub use gladhand_store as store;
 
-pub use service::Service;
+pub use service::{Limits, Service};

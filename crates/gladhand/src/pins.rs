@@ -8,9 +8,10 @@ use std::time::SystemTime;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use gladhand_hub::policy::{Definition, Pinboard, Pinned, Standing};
+use gladhand_store::files;
 use serde::{Deserialize, Serialize};
 
-use crate::{files, utc};
+use crate::utc;
 
 /// Its name in the data folder.
 pub(crate) const NAME: &str = "pins.json";

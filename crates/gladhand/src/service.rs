@@ -12,14 +12,14 @@ use gladhand_core::Secret;
 use gladhand_core::negotiation::Peer;
 use gladhand_core::operations::TaskSupport;
 use gladhand_core::wire::invisible::strip;
+use gladhand_core::wire::lines::MAX_LINE;
 use gladhand_core::wire::{RawValue, json};
 use gladhand_dialects::storage::Unshared;
 use gladhand_dialects::{CacheHints, Dialect, Door, Menu, Pass, REGISTRY, ServerSetup, Stop};
 use gladhand_hub::Hub;
 use gladhand_hub::policy::{Governor, Invisible, Violations};
 
-use crate::authorization::Access;
-use crate::config::{Limits, unnamed_pass};
+use crate::authorization::{Access, unnamed_pass};
 use crate::edges::clock::Clock;
 use crate::edges::control::{Control, Introduction};
 use crate::edges::downstream::{self, Ended};
@@ -56,6 +56,26 @@ pub struct Service {
     tools_may_change: bool,
     outlives_hang_ups: bool,
     shown_as: Option<Introduction>,
+    token_advice: Option<String>,
+}
+
+/// Limits. When one is reached, the caller gets an error in its own dialect.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Longest line in bytes.
+    pub line_bytes: usize,
+    /// Calls of one session that may wait or run.
+    pub in_flight: usize,
+    /// Tools on a page of a list.
+    pub page_size: usize,
+    /// How long calls in flight may take to finish when the session ends.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { line_bytes: MAX_LINE, in_flight: 1024, page_size: 100, drain: Duration::from_secs(5) }
+    }
 }
 
 /// A future that runs while the service does. The mutex only makes the service `Sync`.
@@ -90,6 +110,7 @@ impl Service {
             tools_may_change: false,
             outlives_hang_ups: false,
             shown_as: None,
+            token_advice: None,
         }
     }
 
@@ -138,6 +159,11 @@ impl Service {
     /// Asks for one of these tokens where the dialect has tokens. Each is a principal of its own.
     pub fn tokens(self, tokens: Vec<Secret>) -> Self {
         self.passes(tokens.into_iter().map(unnamed_pass).collect())
+    }
+
+    /// Tells the operator how to configure a token, where the log says that there is none.
+    pub fn token_advice(self, advice: impl Into<String>) -> Self {
+        Self { token_advice: Some(advice.into()), ..self }
     }
 
     /// Lets in whom these passes are for where the dialect has tokens.
@@ -321,6 +347,14 @@ impl Service {
     /// The access rules, which may change while the service runs.
     pub fn access(&self) -> &Arc<Access> {
         &self.access
+    }
+
+    /// A message about a missing token, with the advice in parentheses.
+    pub(crate) fn advised(&self, message: &str) -> String {
+        match &self.token_advice {
+            Some(advice) => format!("{message} ({advice})"),
+            None => message.to_owned(),
+        }
     }
 
     /// The bounds that hold.

@@ -4,6 +4,7 @@
 //! commands: callers pass in the folders and the passphrase.
 
 mod database;
+pub mod files;
 mod secrets;
 
 pub use database::{Database, DatabaseError, DatabaseProblem};

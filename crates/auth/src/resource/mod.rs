@@ -35,7 +35,7 @@ use crate::scopes::Scopes;
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// Which requests are accepted.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
     /// Our own address as clients know it, and the audience of tokens. Required if there is an issuer.
     pub resource: Option<Url>,
@@ -97,6 +97,14 @@ pub struct KnownToken {
     /// The scopes of the token.
     pub scopes: Scopes,
 }
+
+impl PartialEq for KnownToken {
+    fn eq(&self, other: &Self) -> bool {
+        self.token.matches(&other.token) && (&self.name, &self.scopes) == (&other.name, &other.scopes)
+    }
+}
+
+impl Eq for KnownToken {}
 
 /// The principal of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

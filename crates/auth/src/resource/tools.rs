@@ -3,7 +3,7 @@
 use crate::scopes::Scopes;
 
 /// Scopes by patterns of tool names. `*` matches any text; the scopes of all matching patterns add up.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolScopes(Vec<(String, Scopes)>);
 
 impl ToolScopes {

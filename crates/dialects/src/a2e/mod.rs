@@ -44,6 +44,7 @@ pub static DIALECT: Dialect = Dialect {
         lone_surrogate: LoneSurrogate::Carry,
     },
     has_tokens: true,
+    has_http: true,
     has_agent: false,
     carried: capabilities::CARRIED,
     claim,

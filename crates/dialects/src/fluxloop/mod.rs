@@ -34,6 +34,7 @@ pub static DIALECT: Dialect = Dialect {
         lone_surrogate: LoneSurrogate::Refuse,
     },
     has_tokens: false,
+    has_http: false,
     has_agent: false,
     carried: &[],
     claim,

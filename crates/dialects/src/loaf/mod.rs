@@ -40,6 +40,7 @@ pub static DIALECT: Dialect = Dialect {
         lone_surrogate: LoneSurrogate::Carry,
     },
     has_tokens: false,
+    has_http: false,
     has_agent: true,
     carried: &[],
     claim,

@@ -58,6 +58,7 @@ pub static DIALECT: Dialect = Dialect {
         lone_surrogate: LoneSurrogate::Carry,
     },
     has_tokens: false,
+    has_http: true,
     has_agent: false,
     carried: &[],
     claim,

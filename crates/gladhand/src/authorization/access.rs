@@ -8,11 +8,35 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use gladhand_auth::resource::{Guard, Withdrawal};
+use gladhand_a2e_host::owner;
+use gladhand_auth::AuthError;
+use gladhand_auth::resource::{Guard, Policy, Withdrawal};
+use gladhand_core::Secret;
 use gladhand_dialects::Pass;
 use tokio::sync::Notify;
 
-use super::{AuthorizationConfig, BadAuthorization, random_token};
+/// Whom the HTTP endpoint lets in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Admission {
+    /// Every client that can reach it.
+    #[default]
+    Everyone,
+    /// No client.
+    NoOne,
+    /// Clients with a token that the policy accepts.
+    Policy(Box<Policy>),
+}
+
+impl Admission {
+    /// The guard that decides so; none where every client is let in.
+    fn guard(&self) -> Result<Option<Guard>, AuthError> {
+        match self {
+            Self::Everyone => Ok(None),
+            Self::NoOne => Ok(Some(Guard::closed())),
+            Self::Policy(policy) => Guard::new(Policy::clone(policy)).map(Some),
+        }
+    }
+}
 
 /// Who may come in, and who has lost access.
 #[derive(Debug, Default)]
@@ -28,8 +52,8 @@ pub struct Access {
 #[derive(Debug, Clone, Default)]
 struct State {
     guard: Option<Arc<Guard>>,
-    /// The section that the guard was made from.
-    config: AuthorizationConfig,
+    /// What the guard was made from.
+    admission: Admission,
     passes: Vec<Pass>,
     /// Whether the configuration has no pass any more, so that the one above is one that no one has.
     has_lost_passes: bool,
@@ -91,16 +115,17 @@ impl Access {
         self.change(|state, _| state.passes = passes);
     }
 
-    /// Follows the configuration, and returns whether it changed something. An unusable section changes nothing.
+    /// Lets in whom these two name and no one else, and returns whether that changed something. An unusable policy changes
+    /// nothing.
     ///
     /// An endpoint that asked for tokens and has none any more lets in no one.
-    pub fn follow(&self, config: &AuthorizationConfig, passes: Vec<Pass>) -> Result<bool, BadAuthorization> {
+    pub fn follow(&self, admission: &Admission, passes: Vec<Pass>) -> Result<bool, AuthError> {
         let now = self.state();
-        let is_new_guard = !config.is_same(&now.config);
-        let guard = if is_new_guard { config.guard()? } else { None };
+        let is_new_guard = *admission != now.admission;
+        let guard = if is_new_guard { admission.guard()? } else { None };
         let is_new_pass = if now.has_lost_passes { !passes.is_empty() } else { !are_same(&passes, &now.passes) };
         if is_new_guard {
-            self.change(|state, epoch| state.guarded(guard, config, epoch));
+            self.change(|state, epoch| state.guarded(guard, admission, epoch));
         }
         if is_new_pass {
             self.change(|state, _| {
@@ -129,8 +154,8 @@ impl Access {
 }
 
 impl State {
-    fn guarded(&mut self, next: Option<Guard>, config: &AuthorizationConfig, epoch: u64) {
-        self.config = config.clone();
+    fn guarded(&mut self, next: Option<Guard>, admission: &Admission, epoch: u64) {
+        self.admission = admission.clone();
         let Some(old) = &self.guard else {
             if let Some(next) = next {
                 self.withdrawn.unnamed = epoch;
@@ -174,6 +199,18 @@ fn unknown_pass() -> Pass {
     Pass::any(random_token())
 }
 
+/// A pass for a token that any agent may use. A token without a name is its own principal.
+pub fn unnamed_pass(token: Secret) -> Pass {
+    Pass { principal: Some(owner::of_token(&token)), ..Pass::any(token) }
+}
+
+/// A token that no client has.
+pub(crate) fn random_token() -> Secret {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
+    Secret::new(bytes.map(|byte| format!("{byte:02x}")).concat())
+}
+
 fn are_same(some: &[Pass], others: &[Pass]) -> bool {
     let is_same = |one: &Pass, other: &Pass| {
         one.token.matches(&other.token)
@@ -185,13 +222,30 @@ fn are_same(some: &[Pass], others: &[Pass]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use gladhand_core::Secret;
+    use gladhand_auth::Scopes;
+    use gladhand_auth::resource::{Issuer, KeySource, KnownToken};
 
     use super::*;
 
-    fn config(tokens: &[(&str, &str)]) -> AuthorizationConfig {
-        let tokens: Vec<_> = tokens.iter().map(|(name, token)| format!("{{name='{name}',token='{token}'}}")).collect();
-        toml::from_str(&format!("tokens = [{}]", tokens.join(","))).unwrap()
+    fn config(tokens: &[(&str, &str)]) -> Admission {
+        let known = |(name, token): &(&str, &str)| KnownToken {
+            name: (*name).to_owned(),
+            token: Secret::new(*token),
+            scopes: Scopes::default(),
+        };
+        match tokens {
+            [] => Admission::Everyone,
+            _ => {
+                let tokens = tokens.iter().map(known).collect();
+                Admission::Policy(Box::new(Policy { tokens, ..Policy::default() }))
+            }
+        }
+    }
+
+    fn with_issuer(issuer: &str) -> Admission {
+        let issuers = vec![Issuer { issuer: issuer.to_owned(), keys: KeySource::File("/nowhere".into()) }];
+        let resource = Some("https://me.example".parse().unwrap());
+        Admission::Policy(Box::new(Policy { issuers, resource, ..Policy::default() }))
     }
 
     fn pass(token: &str) -> Pass {
@@ -239,22 +293,18 @@ mod tests {
     }
 
     #[test]
-    fn a_section_that_cannot_be_used_changes_nothing() {
+    fn a_policy_that_cannot_be_used_changes_nothing() {
         let access = Access::default();
         access.follow(&config(&[("ann", "a")]), vec![pass("p")]).unwrap();
         let since = access.epoch();
-        let wrong = toml::from_str("issuers = [{issuer = 'https://as.example'}]").unwrap();
-        access.follow(&wrong, Vec::new()).unwrap_err();
+        access.follow(&with_issuer("no address"), Vec::new()).unwrap_err();
         assert_eq!(access.epoch(), since);
         assert!(are_same(&access.passes(), &[pass("p")]));
     }
 
     #[test]
     fn all_principals_of_a_removed_issuer_lose_access() {
-        let with = |issuer: &str| -> AuthorizationConfig {
-            let issuer = format!("{{issuer='https://{issuer}.example',jwks_file='/nowhere'}}");
-            toml::from_str(&format!("resource='https://me.example'\nissuers=[{issuer}]")).unwrap()
-        };
+        let with = |issuer: &str| with_issuer(&format!("https://{issuer}.example"));
         let access = Access::default();
         access.follow(&with("one"), Vec::new()).unwrap();
         let since = access.epoch();

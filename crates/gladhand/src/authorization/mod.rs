@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use gladhand_auth::Scopes;
-use gladhand_auth::resource::{Dpop, Guard, Issuer, KeySource, KnownToken, Policy, ToolScopes};
+use gladhand_auth::resource::{Dpop, Issuer, KeySource, KnownToken, Policy, ToolScopes};
 use gladhand_core::Secret;
 use gladhand_redaction::{Life, learn};
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,8 @@ use url::Url;
 
 use crate::edges::http::ENDPOINT;
 
-pub use access::Access;
+pub(crate) use access::random_token;
+pub use access::{Access, Admission, unnamed_pass};
 pub use tokens::KeptTokens;
 
 /// Whose tokens open the HTTP endpoint. With neither issuers nor tokens, it is open to everybody who can reach it.
@@ -103,20 +104,10 @@ impl AuthorizationConfig {
         !self.issuers.is_empty() || !self.tokens.is_empty()
     }
 
-    /// Whether two sections say the same, tokens included.
-    fn is_same(&self, other: &Self) -> bool {
-        // Tokens are masked where a section is written, so they are compared apart.
-        let written = |config: &Self| serde_json::to_value(config).unwrap_or_default();
-        let mut tokens = self.tokens.iter().zip(&other.tokens);
-        tokens.all(|(one, other)| one.token.matches(&other.token))
-            && written(self) == written(other)
-            && self.is_closed == other.is_closed
-    }
-
-    /// The guard that these settings describe, if they describe one.
-    pub fn guard(&self) -> Result<Option<Guard>, BadAuthorization> {
+    /// Whom these settings let in.
+    pub fn admission(&self) -> Result<Admission, BadAuthorization> {
         if !self.is_required() {
-            return Ok(self.is_closed.then(Guard::closed));
+            return Ok(if self.is_closed { Admission::NoOne } else { Admission::Everyone });
         }
         let url = |text: &String| Url::parse(text).map_err(|_| BadAuthorization::NotUrl(text.clone()));
         let resource = self.resource.as_ref().map(url).transpose()?;
@@ -151,15 +142,9 @@ impl AuthorizationConfig {
             DpopConfig::Required => Dpop::Required,
         };
         let endpoint = ENDPOINT.to_owned();
-        Ok(Some(Guard::new(Policy { resource, endpoint, audiences, issuers, tokens, scopes, tools, dpop })?))
+        let policy = Policy { resource, endpoint, audiences, issuers, tokens, scopes, tools, dpop };
+        Ok(Admission::Policy(Box::new(policy)))
     }
-}
-
-/// A token that no client has.
-pub(crate) fn random_token() -> Secret {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
-    Secret::new(bytes.map(|byte| format!("{byte:02x}")).concat())
 }
 
 fn masked<S: serde::Serializer>(_: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
@@ -183,7 +168,8 @@ mod tests {
 
     fn guard(text: &str) -> Result<bool, String> {
         let config: AuthorizationConfig = toml::from_str(text).map_err(|error| error.message().to_owned())?;
-        config.guard().map(|guard| guard.is_some()).map_err(|error| error.to_string())
+        let followed = |admission: Admission| Access::default().follow(&admission, Vec::new()).map_err(Into::into);
+        config.admission().and_then(followed).map_err(|error: BadAuthorization| error.to_string())
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub(crate) enum BadFile {
 /// The text of a program's file.
 pub(crate) fn read_file(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
-    crate::files::no_pipe(path)?;
+    gladhand_store::files::no_pipe(path)?;
     let length = fs_err::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
     if length as u64 > LARGEST {
         return Err(std::io::Error::other(format!("{} is larger than {LARGEST} bytes", path.display())));

@@ -101,7 +101,7 @@ impl Records {
     /// Keeps a record.
     pub(crate) fn put(&self, record: &Record) -> std::io::Result<()> {
         let text = serde_json::to_vec_pretty(record)?;
-        crate::files::replace(&self.file(record.client), &text)
+        gladhand_store::files::replace(&self.file(record.client), &text)
     }
 
     /// Forgets a record.

@@ -17,8 +17,8 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::source::{Problem, Source};
+use super::surroundings::{PLAIN, usual};
 use super::trust::Grants;
-use gladhand_process::surroundings::{PLAIN, usual};
 
 /// The grant for every variable, which `inherit_env = "all"` needs.
 pub(super) const EVERY_VARIABLE: &str = "*";

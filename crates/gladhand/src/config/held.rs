@@ -10,9 +10,9 @@ use gladhand_hub::policy::Effect;
 use serde::Serialize;
 
 use super::policy::RuleConfig;
+use super::surroundings::usual;
 use super::{A2eConfig, AgentConfig, Approve, Config, PolicyConfig, UpstreamConfig};
 use crate::authorization::{AuthorizationConfig, DpopConfig, random_token};
-use gladhand_process::surroundings::usual;
 
 /// How many lists of rules and how many limits changes may add before the user trusts one of them. Beyond it everything is
 /// denied, because a rule that is not added would be one that the operator relies on.
@@ -283,6 +283,7 @@ mod tests {
 
     use super::super::Reading;
     use super::*;
+    use crate::authorization::Admission;
 
     fn config(text: &str) -> Config {
         super::super::parse(text, Reading::AsWritten).unwrap()
@@ -327,7 +328,7 @@ mod tests {
         for first in [token, issuer] {
             let held = Config::default().held(&config(first)).held(&config(first));
             assert!(held.is_locked() && !held.authorization.is_required());
-            assert!(held.authorization.guard().unwrap().is_some());
+            assert!(held.authorization.admission().unwrap() == Admission::NoOne);
             assert!(held.a2e.passes(None).is_empty(), "that section is as it was");
         }
         for first in ["[a2e]\ntokens = ['t']\n", "[[a2e.agents]]\nid = 'ann'\ntoken = 't'\n"] {
@@ -338,7 +339,7 @@ mod tests {
             // Where the environment has a token, the endpoint was never open.
             let passes = held.a2e.passes(Some(Secret::new("also")));
             assert!(matches!(&passes[..], [pass] if pass.token.expose() == "also"));
-            assert!(held.authorization.guard().unwrap().is_none());
+            assert!(held.authorization.admission().unwrap() == Admission::Everyone);
         }
         assert!(!Config::default().held(&Config::default()).is_locked());
         assert!(!config(token).held(&config(&token.replace("ann", "bob"))).is_locked(), "it asked for a token before");

@@ -14,6 +14,7 @@ mod project;
 mod repository;
 pub(crate) mod schema;
 mod source;
+mod surroundings;
 pub(crate) mod text;
 mod trust;
 mod upstreams;
@@ -22,7 +23,6 @@ mod words;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use etcetera::BaseStrategy;
 use gladhand_core::Secret;
@@ -31,7 +31,6 @@ use gladhand_redaction::{Life, learn};
 use serde::{Deserialize, Serialize};
 
 use crate::authorization::AuthorizationConfig;
-pub(crate) use a2e::unnamed_pass;
 pub use a2e::{
     A2eConfig, AgentPass, CapabilityName, EnvConfig, LearningConfig, MemoryConfig, ProcConfig, RegistrationConfig,
     SkillConfig, ToolkitConfig,
@@ -47,6 +46,7 @@ pub use project::SetAside;
 pub use repository::RepositoryConfig;
 pub use source::Problem;
 use source::{Source, in_order};
+pub use surroundings::{Surroundings, usual};
 pub(crate) use trust::place;
 pub use trust::{Grants, Standing, TrustRecord, TrustStore};
 pub(crate) use upstreams::BUILT_IN;
@@ -168,13 +168,6 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
-    /// How long calls in flight may take to finish when the session ends.
-    pub fn drain(&self) -> Duration {
-        Duration::from_millis(self.drain_ms)
-    }
-}
-
 /// Settings and bounds of HTTP.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -228,16 +221,6 @@ impl Default for HttpConfig {
 }
 
 impl HttpConfig {
-    /// The idle time after which a session is closed.
-    pub fn idle(&self) -> Duration {
-        Duration::from_secs(self.idle_s)
-    }
-
-    /// The silence after which an event stream sends a keep-alive.
-    pub fn keep_alive(&self) -> Duration {
-        Duration::from_millis(self.keep_alive_ms)
-    }
-
     /// Returns the values that are out of range, with the allowed range.
     fn out_of_range(&self) -> Vec<(&'static str, &'static str)> {
         let many = |count: usize| ("from 1 to 1000000", (1..=1_000_000).contains(&count));
@@ -333,7 +316,7 @@ fn secret_in_environment(name: &'static str) -> Result<Option<Secret>, ConfigErr
 /// A configuration file's text, bounded.
 pub(crate) fn read(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
-    crate::files::no_pipe(path)?;
+    gladhand_store::files::no_pipe(path)?;
     let read = fs_err::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text);
     let length = read.map_err(|error| match error.kind() {
         std::io::ErrorKind::InvalidData => {

@@ -12,9 +12,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{SHA256, digest};
+use gladhand_store::files;
 use serde::{Deserialize, Serialize};
 
-use crate::{files, utc};
+use crate::utc;
 
 /// The folder of the records, in the data folder.
 const FOLDER: &str = "trust";

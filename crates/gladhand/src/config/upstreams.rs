@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use gladhand_auth::{BadRoots, Roots};
 use gladhand_core::Pattern;
 use gladhand_core::Secret;
-use gladhand_dialects::a2e;
+use gladhand_dialects::{Speak, a2e};
 use gladhand_hub::{BETWEEN, Naming};
 use gladhand_redaction::{self as redaction, Life};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -15,9 +15,8 @@ use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
-use crate::edges::http_client;
-use crate::upstream::{Speak, Target};
-use gladhand_process::surroundings::{PLAIN, Surroundings, usual};
+use super::surroundings::{PLAIN, Surroundings, usual};
+use crate::upstream::Target;
 
 /// How long an opening may take unless the file says otherwise, in milliseconds.
 const OPENING_MS: u64 = 60_000;
@@ -367,7 +366,7 @@ impl UpstreamConfig {
         }
         match self.speak() {
             None => mistake(Some("speak"), "expected a dialect, as in \"mcp\", \"mcp@2025-06-18\" or \"a2e\""),
-            Some(Speak::As(dialect, _)) if !http_client::carries(dialect) && self.url.is_some() => {
+            Some(Speak::As(dialect, _)) if !dialect.has_http && self.url.is_some() => {
                 mistake(Some("speak"), &format!("{} is not spoken over HTTP", dialect.name));
             }
             Some(_) => {}

@@ -67,7 +67,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
             stop = signals.next() => return Ok(Ended::AtOnce(signals::exit_status(stop))),
         }
     }
-    let (hub, drain) = (service.hub().clone(), service.bounds().drain());
+    let (hub, drain) = (service.hub().clone(), service.bounds().drain);
     let (sender, mut reports) = mpsc::channel(NOTICES);
     let mut changes = hub.changes();
     let (following, visit) = (Arc::new(Following::default()), Arc::new(hub.visit()));
@@ -405,10 +405,7 @@ impl Session {
     fn warn_of_any_token(&self) {
         if self.door.accepts_any_token() {
             // The user who started us may use any token.
-            tracing::info!(
-                "no token is configured: any token is accepted (set `a2e.tokens` in the configuration, or {})",
-                crate::config::env::A2E_TOKEN
-            );
+            tracing::info!("{}", self.service.advised("no token is configured: any token is accepted"));
         }
     }
 

@@ -189,7 +189,7 @@ impl Eras {
     fn keep(&self, verdicts: &HashMap<String, Kept>) {
         if let Some(file) = &self.file {
             let text = serde_json::to_vec(verdicts).unwrap_or_default();
-            if let Err(error) = crate::files::replace(file, &text) {
+            if let Err(error) = gladhand_store::files::replace(file, &text) {
                 tracing::debug!(%error, "what was found out about an upstream could not be kept");
             }
         }

@@ -41,8 +41,9 @@ pub use crate::edges::http_client::{Arriving, Attempt, Authorizer, Bearer};
 pub use defaults::accept_defaults;
 use driver::{Aside, Command, Ports};
 pub use eras::Eras;
+pub use gladhand_dialects::Speak;
 pub use host::{Alone, Host};
-pub use options::{Options, Speak};
+pub use options::Options;
 use slots::{Slot, Slots};
 pub use target::{BadTarget, Target};
 

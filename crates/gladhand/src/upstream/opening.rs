@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use gladhand_core::negotiation::{Agreement, Refusal};
 use gladhand_dialects::mcp::revision::Revision;
-use gladhand_dialects::{ClientSetup, Dialect, Loss, REGISTRY, a2e, mcp};
+use gladhand_dialects::{ClientSetup, Dialect, Loss, REGISTRY, Speak, a2e, mcp};
 use tokio::time::Instant;
 use url::Url;
 
@@ -20,10 +20,10 @@ use super::OpenError;
 use super::driver::Driver;
 use super::eras::{Era, Verdict};
 use super::host::Host;
-use super::options::{Options, Speak};
+use super::options::Options;
 use super::target::Target;
 use super::transport::{Evidence, Transport};
-use crate::edges::http_client::{self, Endpoint, HttpClient, Style};
+use crate::edges::http_client::{Endpoint, HttpClient, Style};
 use crate::edges::violations;
 use gladhand_process::child::{ChildPeer, Manner};
 use gladhand_process::child_lines::ChildLines;
@@ -83,9 +83,7 @@ impl Attempt<'_> {
             (Target::Command(command), Speak::Auto) => self.find_dialect(target, command).await,
             (Target::Url(url), Speak::Auto) => self.find_dialect_at(target, url).await,
             (_, Speak::Mcp) => self.find_era(target).await,
-            (Target::Url(_), Speak::As(dialect, _)) if !http_client::carries(dialect) => {
-                Err(OpenError::NotOverHttp(dialect.name))
-            }
+            (Target::Url(_), Speak::As(dialect, _)) if !dialect.has_http => Err(OpenError::NotOverHttp(dialect.name)),
             (Target::Url(url), Speak::As(dialect, version)) if dialect.name == a2e::DIALECT.name => {
                 self.as_agent(url, version).await.map_err(Failed::into_error)
             }

@@ -43,7 +43,7 @@ pub(crate) fn listed(file: &Path) -> Option<(Listed, Option<String>)> {
 /// Remembers lists. If that fails, they are fetched again in the next run.
 pub(super) fn remember(file: &Path, lists: &Lists) {
     let text = serde_json::to_vec(lists).unwrap_or_default();
-    if let Err(error) = crate::files::replace(file, &text) {
+    if let Err(error) = gladhand_store::files::replace(file, &text) {
         tracing::debug!(%error, "what an upstream has could not be remembered");
     }
 }

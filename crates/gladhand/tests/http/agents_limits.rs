@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use gladhand::config::HttpConfig;
-use gladhand::edges::http::{AgentLimits, Http};
+use gladhand::edges::http::{AgentLimits, Http, HttpOptions};
 use gladhand::hub::{Answer, Context, Provider, SessionId};
 use gladhand::operations::{Tool, ToolCall, ToolResult};
 use rustix::process::Signal;
@@ -77,7 +76,7 @@ fn is_there(connection: &mut Connection, id: &str) -> bool {
 
 #[test]
 fn an_agent_that_never_reads_is_not_listened_to_until_it_does() {
-    let server = Embedded::start(Loud::default(), HttpConfig::default());
+    let server = Embedded::start(Loud::default(), HttpOptions::default());
     let mut sending = server.connect();
     let id = new_session(&mut sending);
     assert_eq!(send(&mut sending, &id, &handshake(&["tools"], "")).0, 200);
@@ -101,7 +100,7 @@ fn an_agent_that_never_reads_is_not_listened_to_until_it_does() {
 
 #[test]
 fn outcomes_of_calls_that_waited_do_not_pile_up_either() {
-    let server = Embedded::start(Loud::default(), HttpConfig::default());
+    let server = Embedded::start(Loud::default(), HttpOptions::default());
     let mut sending = server.connect();
     let id = new_session(&mut sending);
     send(&mut sending, &id, &handshake(&["tools"], ""));
@@ -126,7 +125,7 @@ fn outcomes_of_calls_that_waited_do_not_pile_up_either() {
 fn what_runs_ends_with_its_session() {
     let loud = Loud::default();
     let (running, left) = (Arc::clone(&loud.running), Arc::clone(&loud.left));
-    let server = Embedded::start(loud, HttpConfig::default());
+    let server = Embedded::start(loud, HttpOptions::default());
     let mut agent = Agent::open(|| server.connect());
     agent.send(&call("f", "forever", &json!({})));
     until("it runs", || running.load(Ordering::SeqCst) == 1);
@@ -230,7 +229,7 @@ fn granted(agent: &mut Agent, token: &str) -> Vec<String> {
 
 #[test]
 fn capabilities_need_a_token_unless_their_provider_says_otherwise() {
-    let server = Embedded::start(Loud::default(), HttpConfig::default());
+    let server = Embedded::start(Loud::default(), HttpOptions::default());
     assert_eq!(granted(&mut Agent::unopened(|| server.connect()), "any"), ["tools", "memory"]);
     let server = Embedded::asking_for("hush", Loud::default());
     let all = ["tools", "proc", "skill", "memory", "planning"];

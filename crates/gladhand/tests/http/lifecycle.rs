@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gladhand::config::HttpConfig;
+use gladhand::edges::http::HttpOptions;
 use gladhand::hub::{Answer, Context, Provider};
 use gladhand::operations::{Failure, FailureKind, Outcome, Reply, Tool, ToolCall};
 use gladhand::wire::json;
@@ -159,7 +159,7 @@ impl Provider for Watched {
 #[test]
 fn who_lets_go_without_a_session_gives_its_call_up_and_who_has_one_does_not() {
     let (sender, heard) = std::sync::mpsc::sync_channel(16);
-    let server = Embedded::start(Watched(sender), HttpConfig::default());
+    let server = Embedded::start(Watched(sender), HttpOptions::default());
     let mut connection = server.connect();
     let (headers, body) = stateless_call(1, "hang", "{}");
     connection.send_post(&headers, &body);
@@ -183,7 +183,7 @@ fn who_lets_go_without_a_session_gives_its_call_up_and_who_has_one_does_not() {
 #[test]
 fn it_is_the_same_in_the_first_moment_of_a_call() {
     let (sender, heard) = std::sync::mpsc::sync_channel(16);
-    let server = Embedded::start(Watched(sender), HttpConfig::default());
+    let server = Embedded::start(Watched(sender), HttpOptions::default());
     let call = |headers: &[(&str, &str)], body: &str| {
         let mut connection = server.connect();
         // Who leaves something unread leaves without a goodbye.
@@ -216,7 +216,7 @@ fn it_is_the_same_in_the_first_moment_of_a_call() {
 #[test]
 fn who_stops_waits_for_a_call_in_its_first_moment() {
     let (sender, heard) = std::sync::mpsc::sync_channel(16);
-    let server = Embedded::start(Watched(sender), HttpConfig::default());
+    let server = Embedded::start(Watched(sender), HttpOptions::default());
     let mut connection = server.connect();
     let (headers, body) = stateless_call(1, "rest", "{}");
     connection.send_post(&headers, &body);
@@ -229,7 +229,7 @@ fn who_stops_waits_for_a_call_in_its_first_moment() {
 #[test]
 fn a_provider_that_panics_fails_its_call_and_nothing_else() {
     let (sender, _heard) = std::sync::mpsc::sync_channel(16);
-    let server = Embedded::start(Watched(sender), HttpConfig::default());
+    let server = Embedded::start(Watched(sender), HttpOptions::default());
     let mut connection = server.connect();
     let session = open_session(&mut connection, "2025-11-25");
     let headers = [("Mcp-Session-Id", session.as_str())];
@@ -256,7 +256,7 @@ fn who_asks_nothing_more_still_gets_its_answer() {
     }
     // Also where the answer is the first thing that comes, after a moment.
     let (sender, _heard) = std::sync::mpsc::sync_channel(16);
-    let server = Embedded::start(Watched(sender), HttpConfig::default());
+    let server = Embedded::start(Watched(sender), HttpOptions::default());
     let session = open_session(&mut server.connect(), "2025-11-25");
     let mut connection = server.connect();
     connection.send_post(&[("Mcp-Session-Id", &session)], &mcp_call(2, "stumble_later", "{}"));

@@ -1,6 +1,6 @@
 //! Questions in the middle of a call, as each era asks them.
 
-use gladhand::config::HttpConfig;
+use gladhand::edges::http::HttpOptions;
 use gladhand::hub::{Kit, Reporter};
 use gladhand::operations::{Progress, Question, Tool, ToolCall, ToolResult};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ fn open_with_elicitation(connection: &mut Connection) -> String {
 
 #[test]
 fn in_a_session_the_question_comes_on_the_stream_of_its_call() {
-    let server = Embedded::start(greeter(), HttpConfig::default());
+    let server = Embedded::start(greeter(), HttpOptions::default());
     let mut connection = server.connect();
     let session = open_with_elicitation(&mut connection);
     let headers = [("Mcp-Session-Id", session.as_str())];
@@ -53,7 +53,7 @@ fn in_a_session_the_question_comes_on_the_stream_of_its_call() {
 
 #[test]
 fn without_a_session_the_question_is_an_answer_and_the_retry_brings_it_back() {
-    let server = Embedded::start(greeter(), HttpConfig::default());
+    let server = Embedded::start(greeter(), HttpOptions::default());
     let mut connection = server.connect();
     let headers = [("MCP-Protocol-Version", STATELESS), ("Mcp-Method", "tools/call"), ("Mcp-Name", "greet")];
     let mut call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
@@ -103,7 +103,7 @@ fn progress_between_two_rounds_comes_on_the_stream_of_the_second() {
         }
     };
     let kit = Kit::new().slow_tool(Tool::plain("work", "Goes on while it asks."), tool);
-    let server = Embedded::start(kit, HttpConfig::default());
+    let server = Embedded::start(kit, HttpOptions::default());
     let mut connection = server.connect();
     let headers = [("MCP-Protocol-Version", STATELESS), ("Mcp-Method", "tools/call"), ("Mcp-Name", "work")];
     let mut call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
@@ -135,7 +135,7 @@ fn progress_between_two_rounds_comes_on_the_stream_of_the_second() {
 
 #[test]
 fn what_was_not_declared_is_refused_with_the_status_of_the_era() {
-    let server = Embedded::start(greeter(), HttpConfig::default());
+    let server = Embedded::start(greeter(), HttpOptions::default());
     let (headers, body) = crate::client::stateless_call(1, "greet", "{}");
     let refused = server.connect().post(&headers, &body);
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (400, &json!(-32021)), "{refused:?}");

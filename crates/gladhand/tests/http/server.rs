@@ -5,12 +5,10 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use gladhand::Secret;
-use gladhand::Service;
-use gladhand::config::{HttpConfig, Limits};
 use gladhand::dialects::Stop;
-use gladhand::edges::http::Http;
+use gladhand::edges::http::{Http, HttpOptions};
 use gladhand::hub::{Hub, Provider};
+use gladhand::{Limits, Secret, Service};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::Connection;
@@ -111,8 +109,8 @@ pub(crate) struct Embedded {
 }
 
 impl Embedded {
-    pub(crate) fn start(provider: impl Provider + 'static, config: HttpConfig) -> Self {
-        Self::with(provider, Http { config, ..Http::default() })
+    pub(crate) fn start(provider: impl Provider + 'static, options: HttpOptions) -> Self {
+        Self::with(provider, Http { options, ..Http::default() })
     }
 
     /// A server with everything but an address.
@@ -127,7 +125,7 @@ impl Embedded {
 
     fn on_terms(provider: impl Provider + 'static, http: Http, tokens: Vec<Secret>) -> Self {
         let hub = Hub::new(vec![Box::new(provider)]).expect("names are unique");
-        let limits = Limits { drain_ms: 100, ..Limits::default() };
+        let limits = Limits { drain: Duration::from_millis(100), ..Limits::default() };
         let http = Http { listen: vec!["127.0.0.1:0".parse().expect("an address")], ..http };
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let (bound, address) = std::sync::mpsc::channel();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use gladhand::config::HttpConfig;
+use gladhand::edges::http::HttpOptions;
 use gladhand::hub::{Answer, ChangeNotifier, Context, Features, Provider};
 use gladhand::operations::{Progress, Reply, Tool, ToolCall, ToolResult};
 use gladhand::wire::json;
@@ -150,7 +150,7 @@ impl Provider for Slow {
 
 #[test]
 fn a_caller_that_was_let_go_comes_back_for_its_answer() {
-    let server = Embedded::start(Slow::default(), HttpConfig::default());
+    let server = Embedded::start(Slow::default(), HttpOptions::default());
     let mut connection = server.connect();
     let session = open_session(&mut connection, "2025-11-25");
     let headers = [("Mcp-Session-Id", session.as_str())];
@@ -170,7 +170,7 @@ fn a_caller_that_was_let_go_comes_back_for_its_answer() {
 
 #[test]
 fn news_come_on_the_main_stream_also_when_it_was_opened_too_late() {
-    let server = Embedded::start(Slow::default(), HttpConfig::default());
+    let server = Embedded::start(Slow::default(), HttpOptions::default());
     let mut connection = server.connect();
     let session = open_session(&mut connection, "2025-11-25");
     let headers = [("Mcp-Session-Id", session.as_str())];
@@ -194,7 +194,7 @@ fn news_come_on_the_main_stream_also_when_it_was_opened_too_late() {
 
 #[test]
 fn a_listener_without_a_session_hears_what_it_asked_for() {
-    let server = Embedded::start(Slow::default(), HttpConfig::default());
+    let server = Embedded::start(Slow::default(), HttpOptions::default());
     let mut listener = server.connect();
     let body = crate::client::stateless(9, "subscriptions/listen", r#""notifications":{"toolsListChanged":true}"#);
     let headers = [("MCP-Protocol-Version", crate::client::STATELESS), ("Mcp-Method", "subscriptions/listen")];
@@ -213,7 +213,7 @@ fn a_listener_without_a_session_hears_what_it_asked_for() {
 
 #[test]
 fn what_is_told_from_within_a_call_comes_before_its_answer() {
-    let server = Embedded::start(Slow::default(), HttpConfig::default());
+    let server = Embedded::start(Slow::default(), HttpOptions::default());
     let mut connection = server.connect();
     let session = open_session(&mut connection, "2025-11-25");
     connection.send_post(&[("Mcp-Session-Id", &session)], &call_with_progress(1, "burst", "{}"));
@@ -227,7 +227,7 @@ fn what_is_told_from_within_a_call_comes_before_its_answer() {
 fn a_reader_that_is_slow_loses_reports_and_not_its_answer() {
     let slow = Slow::default();
     let floods = Arc::clone(&slow.floods);
-    let server = Embedded::start(slow, HttpConfig { replay_bytes: 64 * 1024, ..HttpConfig::default() });
+    let server = Embedded::start(slow, HttpOptions { replay_bytes: 64 * 1024, ..HttpOptions::default() });
     let mut connection = server.connect();
     let session = open_session(&mut connection, "2025-11-25");
     connection.send_post(&[("Mcp-Session-Id", &session)], &call_with_progress(1, "flood", "{}"));
@@ -242,7 +242,7 @@ fn a_reader_that_is_slow_loses_reports_and_not_its_answer() {
 fn streams_that_are_never_read_take_little_memory() {
     let slow = Slow::default();
     let floods = Arc::clone(&slow.floods);
-    let server = Embedded::start(slow, HttpConfig { replay_bytes: 64 * 1024, ..HttpConfig::default() });
+    let server = Embedded::start(slow, HttpOptions { replay_bytes: 64 * 1024, ..HttpOptions::default() });
     let before = memory(std::process::id());
     let deaf: Vec<_> = (0..6)
         .map(|_| {

@@ -26,6 +26,7 @@ pub(crate) static DIALECT: Dialect = Dialect {
     versions: &["1"],
     text: TextPolicy::UNDECIDED,
     has_tokens: false,
+    has_http: false,
     has_agent: false,
     carried: &[],
     claim,

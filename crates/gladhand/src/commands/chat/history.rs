@@ -7,8 +7,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use gladhand_redaction::redact;
-
-use crate::files;
+use gladhand_store::files;
 
 /// Entries that are kept.
 pub(super) const ENTRIES: usize = 1000;

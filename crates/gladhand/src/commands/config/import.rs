@@ -74,7 +74,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CommandError> {
     };
     let write = || {
         if !added.is_empty() {
-            crate::files::rewrite(&own.file.path, after.as_bytes())?;
+            gladhand_store::files::rewrite(&own.file.path, after.as_bytes())?;
         }
         Ok(())
     };
@@ -306,7 +306,7 @@ fn report(gathered: &Gathered, kept: &[String], own: Option<&Own>, args: &Import
 fn target(args: &ImportArgs) -> Result<PathBuf, CommandError> {
     if let Some(file) = &args.into {
         // A link in a clone may lead to the user's own file, which needs no trust.
-        crate::files::no_link(file).map_err(CommandError::usage)?;
+        gladhand_store::files::no_link(file).map_err(CommandError::usage)?;
         return Ok(file.clone());
     }
     let named = std::env::var_os(config::env::CONFIG).map(PathBuf::from);

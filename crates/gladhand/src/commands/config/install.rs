@@ -101,7 +101,7 @@ fn configuration(args: &InstallArgs, data: &Path) -> Result<(Vec<String>, Own), 
         Some(named) => {
             if args.replace {
                 // A link in a clone may lead to the user's own file, which needs no trust.
-                crate::files::no_link(named).map_err(CommandError::usage)?;
+                gladhand_store::files::no_link(named).map_err(CommandError::usage)?;
             }
             let path = fs_err::canonicalize(named).map_err(CommandError::usage)?;
             let text = path.to_str().ok_or_else(|| anyhow!("the path of the configuration is not UTF-8"))?;
@@ -251,13 +251,13 @@ impl Done<'_> {
     /// Our configuration first, the client's file last.
     fn write(&self, config: &str, records: &Records, record: &Record) -> Result<(), CommandError> {
         if config != self.own.file.text {
-            crate::files::rewrite(&self.own.file.path, config.as_bytes())?;
+            gladhand_store::files::rewrite(&self.own.file.path, config.as_bytes())?;
         }
         if let Some(backup) = self.backup {
             fs_err::copy(self.file, backup)?;
         }
         records.put(record)?;
-        Ok(crate::files::rewrite(self.file, self.after.as_bytes())?)
+        Ok(gladhand_store::files::rewrite(self.file, self.after.as_bytes())?)
     }
 }
 

@@ -134,7 +134,7 @@ fn theirs(client: Client, file: &Path, before: &str, record: Option<&Record>) ->
 impl Theirs {
     fn write(&self, file: &Path, before: &str) -> Result<(), CommandError> {
         match &self.text {
-            Some(text) if text != before => crate::files::rewrite(file, text.as_bytes())?,
+            Some(text) if text != before => gladhand_store::files::rewrite(file, text.as_bytes())?,
             Some(_) => {}
             None => fs_err::remove_file(file)?,
         }
@@ -221,7 +221,7 @@ impl Ours {
         self.heirs.iter().try_for_each(|heir| records.put(heir))?;
         if let Some(Own { file, after, .. }) = self.config.as_ref().filter(|own| own.before != own.after) {
             match after.is_empty() && made_config {
-                false => crate::files::rewrite(file, after.as_bytes())?,
+                false => gladhand_store::files::rewrite(file, after.as_bytes())?,
                 true => fs_err::remove_file(file)?,
             }
         }

@@ -13,7 +13,6 @@ use tokio::time::Instant;
 
 use super::exchange::{self, Plan, Record, Running, Verdict};
 use crate::commands::session::Access;
-use crate::edges::http_client;
 use crate::upstream::Target;
 
 /// How long attempts may stay silent at least after another one opened.
@@ -21,7 +20,7 @@ const SILENCE: Duration = Duration::from_secs(3);
 
 /// The clients that a server can be opened as, the newest version of each dialect first.
 pub(super) fn clients(target: &Target) -> Vec<(&'static Dialect, &'static str)> {
-    let is_carried = |dialect: &&'static Dialect| matches!(target, Target::Command(_)) || http_client::carries(dialect);
+    let is_carried = |dialect: &&'static Dialect| matches!(target, Target::Command(_)) || dialect.has_http;
     let mut clients = Vec::new();
     for dialect in REGISTRY.iter().copied().filter(is_carried) {
         let mut versions = dialect.versions.to_vec();

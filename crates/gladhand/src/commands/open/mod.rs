@@ -27,7 +27,6 @@ use crate::commands::screen::{message_width, pieces};
 use crate::commands::session::{Access, headers};
 use crate::commands::{CommandError, sign_in};
 use crate::config;
-use crate::edges::http_client;
 use crate::edges::signals::{self, Signals};
 use crate::exit::Exit;
 use crate::upstream::{Alone, OpenError, Options, Speak, Target, Upstream};
@@ -53,7 +52,7 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     capabilities::check(speak, "--want", Side::Server, &args.want)?;
     capabilities::check(speak, "--declare", Side::Client, &args.declare)?;
     if let (Target::Url(_), Speak::As(dialect, _)) = (&target, speak)
-        && !http_client::carries(dialect)
+        && !dialect.has_http
     {
         let error = OpenError::NotOverHttp(dialect.name);
         return Err(CommandError::usage(error).hint("start the server behind `--` instead"));

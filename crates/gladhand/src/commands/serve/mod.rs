@@ -23,6 +23,7 @@ use crate::edges::downstream::Ended;
 use crate::edges::excuse;
 use crate::edges::http::{Http, Tls};
 use crate::exit::Exit;
+use crate::from_config;
 use crate::policy_setup;
 use crate::{logging, utc};
 pub(super) use assembly::{Assembly, Reached};
@@ -107,12 +108,13 @@ fn excuse(args: &ListenArgs, error: &ConfigError) {
 pub(super) fn serve(service: Service, args: &ListenArgs, config: Config) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.data_dir.as_deref());
     let (service, _policy) = policy_setup::govern(service, &config, data.as_deref())?;
-    let passes = config.a2e.passes(config::token_in_environment().map_err(CommandError::usage)?);
-    service.access().follow(&config.authorization, passes).map_err(CommandError::usage)?;
+    let token = config::token_in_environment().map_err(CommandError::usage)?;
+    from_config::follow(service.access(), &config, token).map_err(CommandError::usage)?;
     let cache = CacheHints { ttl_ms: config.mcp.cache_ms, public: false };
     let mut service = service
         .max_parallel(config.a2e.max_parallel)
-        .limits(config.limits)
+        .token_advice(format!("set `a2e.tokens` in the configuration, or {}", config::env::A2E_TOKEN))
+        .limits(from_config::limits(&config.limits))
         .empty_lists(config.mcp.empty_lists)
         .cache(cache);
     if let Some(dialect) = dialect(&args.dialect) {
@@ -166,7 +168,7 @@ fn http(args: &ListenArgs, mut config: HttpConfig) -> Result<Http, CommandError>
     config.allow_origins.extend(args.allow_origin.iter().cloned());
     let files = args.tls_cert.clone().zip(args.tls_key.clone());
     let tls = files.map(|(certificate, key)| Tls { certificate, key });
-    Ok(Http { listen: args.http.clone(), tls, config, ..Http::default() })
+    Ok(Http { listen: args.http.clone(), tls, options: from_config::http_options(config), ..Http::default() })
 }
 
 /// Every connection is an open file, and what a process may have by default is meant for something else.

@@ -13,6 +13,7 @@ use gladhand_hub::{Listed, Mount, Provider, Settling};
 use super::within::Within;
 use crate::commands::sign_in;
 use crate::config::{Config, Origin, UpstreamConfig, env};
+use crate::from_config;
 use crate::providers::{AgentTools, RepositoryTools, Toolbox, Unavailable};
 use crate::upstream::{Arriving, Bearer, Eras, Options, Target};
 use crate::upstream_provider::{self, ConnectionBudget, Spec, UpstreamProvider, memory};
@@ -231,7 +232,7 @@ pub(in crate::commands) fn reach(
         }
         _ => None,
     };
-    let mut surroundings = config.surroundings();
+    let mut surroundings = from_config::surroundings(config);
     let within = within.passed_on().map(|files| (env::WITHIN.to_owned(), Secret::new(files)));
     surroundings.variables.extend(within);
     let timeout = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));

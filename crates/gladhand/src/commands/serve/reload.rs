@@ -19,7 +19,7 @@ use crate::commands::lookup::Sources;
 use crate::config::{
     self, Approve, Config, ConfigError, File, Grants, Layers, Loaded, Project, Reading, Standing, TrustStore,
 };
-use crate::policy_setup;
+use crate::{from_config, policy_setup};
 
 /// How often the file is looked at.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -97,7 +97,7 @@ impl Following {
     fn follow_access(&self, config: &Config) -> bool {
         let token = config::token_in_environment().map_err(|error| error.to_string());
         let followed = token.and_then(|token| {
-            let followed = self.access.follow(&config.authorization, config.a2e.passes(token));
+            let followed = from_config::follow(&self.access, config, token);
             followed.map_err(|error| error.to_string())
         });
         match &followed {

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gladhand_a2e_host::owner;
 use gladhand_core::Secret;
 use gladhand_core::negotiation::NAMED;
 use gladhand_dialects::Pass;
@@ -14,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::policy::Schema;
 use super::{Hidden, masked_all, secrets};
+use crate::authorization::unnamed_pass;
 use crate::edges::http::AgentLimits;
 
 /// Settings of the A2E dialect.
@@ -127,11 +127,6 @@ impl A2eConfig {
         let of_use = || CapabilityName::ALL.into_iter().filter(is_of_use).collect();
         self.capabilities.clone().unwrap_or_else(of_use)
     }
-}
-
-/// A pass for a token that any agent may use. A token without a name is its own principal.
-pub(crate) fn unnamed_pass(token: Secret) -> Pass {
-    Pass { principal: Some(owner::of_token(&token)), ..Pass::any(token) }
 }
 
 /// The capabilities of A2E. `tools` is always enabled.

@@ -43,7 +43,7 @@ pub(super) struct Events {
 impl Events {
     pub(super) fn new(session: Arc<Session>, lane: Lane, reader: ReaderToken, party: Party) -> Self {
         let portion = session.shared.streams.portion(party).with(1);
-        let every = session.shared.config.keep_alive();
+        let every = session.shared.options.keep_alive;
         let silence = Box::pin(tokio::time::sleep(every));
         Self {
             session,

@@ -339,7 +339,7 @@ impl Connection {
     }
 
     fn patience(&self) -> Timeouts {
-        Timeouts { head: Duration::from_millis(self.floor.endpoint.shared.config.head_ms), write: WRITE_GRACE }
+        Timeouts { head: self.floor.endpoint.shared.options.head, write: WRITE_GRACE }
     }
 }
 

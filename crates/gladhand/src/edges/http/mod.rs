@@ -18,6 +18,7 @@ mod guard;
 mod lanes;
 mod listener;
 mod mcp;
+mod options;
 mod pair;
 mod pending_response;
 mod refusals;
@@ -48,7 +49,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::Service;
-use crate::config::HttpConfig;
 use a2e::{Agents, Trust};
 use connections::Connections;
 use endpoint::Endpoint;
@@ -61,6 +61,7 @@ use shared::Shared;
 pub use a2e::AgentLimits;
 pub use address::{Address, BadAddress};
 pub use authorize::{Authorize, Authorized};
+pub use options::HttpOptions;
 pub use tls::Tls;
 pub(crate) use worker_threads::WorkerThreads;
 
@@ -84,7 +85,7 @@ pub struct Http {
     /// Who may come in; without it, the service's own guard decides, if it has one.
     pub authorize: Option<Arc<dyn Authorize>>,
     /// Bounds, and which hosts and origins are expected.
-    pub config: HttpConfig,
+    pub options: HttpOptions,
     /// Bounds on sessions of A2E.
     pub agents: AgentLimits,
 }
@@ -122,10 +123,10 @@ impl HttpServer {
                 "A2E agents need a token, and MCP at /mcp needs none (set [authorization], or --dialect a2e)"
             );
         }
-        let connections = Arc::new(Connections::of(within_open_files(http.config.connections)));
-        let guard = Guard::new(&bound, http.config.allow_hosts.clone(), http.config.allow_origins.clone());
+        let connections = Arc::new(Connections::of(within_open_files(http.options.connections)));
+        let guard = Guard::new(&bound, http.options.allow_hosts.clone(), http.options.allow_origins.clone());
         let runtime = tokio::runtime::Handle::current();
-        let shared = Arc::new(Shared::new(service, http.config, http.authorize, runtime));
+        let shared = Arc::new(Shared::new(service, http.options, http.authorize, runtime));
         let sessions = Arc::new(Sessions::new(Arc::clone(&shared)));
         let agents = speaks_a2e.then(|| Arc::new(Agents::new(Arc::clone(&shared), http.agents)));
         let endpoint = Arc::new(Endpoint {
@@ -188,7 +189,7 @@ impl HttpServer {
         let calls = &endpoint.shared.calls;
         calls.close();
         // In time or not: who did not finish is failed below.
-        let _ = tokio::time::timeout(endpoint.shared.service.bounds().drain(), calls.wait()).await;
+        let _ = tokio::time::timeout(endpoint.shared.service.bounds().drain, calls.wait()).await;
         endpoint.sessions.end_all(stop);
         endpoint.agents.iter().for_each(|agents| agents.end_all());
         accepting.wait().await;

@@ -1,7 +1,6 @@
 //! What is read of a request before anybody looks at its message: types, sizes, time.
 
 use std::task::Poll;
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use gladhand_dialects::Party;
@@ -22,7 +21,7 @@ pub(super) async fn read_body(mut body: Incoming, shared: &Shared, party: Party)
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large());
     }
-    let within = Duration::from_millis(shared.config.body_ms);
+    let within = shared.options.body;
     let read = async {
         let mut room = shared.reading.portion(party);
         let mut whole = Bytes::new();

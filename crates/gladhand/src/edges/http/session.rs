@@ -116,7 +116,7 @@ impl Session {
         let inner = Inner {
             server: shared.server(manner, who.party, &clock),
             clock,
-            lanes: Lanes::new(numbering, shared.config.replay_bytes, shared.kept.portion(who.party)),
+            lanes: Lanes::new(numbering, shared.options.replay_bytes, shared.kept.portion(who.party)),
             running: BTreeMap::new(),
             questions: Questions::default(),
             alarm: Alarm::default(),
@@ -369,7 +369,7 @@ impl Session {
     fn most_exchanges(&self) -> usize {
         match self.manner {
             Manner::Stateless => usize::MAX,
-            Manner::Session | Manner::Pair => self.shared.config.streams_per_session,
+            Manner::Session | Manner::Pair => self.shared.options.streams_per_session,
         }
     }
 

@@ -52,7 +52,7 @@ impl Sessions {
     /// A session that is not open yet. Returns `None` if there are too many and no other session gives way.
     pub(super) fn prepare(&self, manner: Manner, who: Who) -> Option<Arc<Session>> {
         let count = self.open.read().unwrap_or_else(PoisonError::into_inner).len();
-        let has_room = count < self.shared.config.sessions || self.make_room(who.party);
+        let has_room = count < self.shared.options.sessions || self.make_room(who.party);
         has_room.then(|| Session::new(manner, Arc::clone(&self.shared), who))
     }
 
@@ -62,7 +62,7 @@ impl Sessions {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         let holders: Vec<_> = open.iter().map(|(id, session)| session.holder(*id)).collect();
         drop(open);
-        let leaving = giving_way(self.shared.config.sessions, &holders, newcomer);
+        let leaving = giving_way(self.shared.options.sessions, &holders, newcomer);
         tracing::debug!(ended = leaving.len(), "too many sessions");
         leaving.iter().for_each(|id| self.end(*id));
         !leaving.is_empty()
@@ -131,7 +131,7 @@ impl Sessions {
 
     /// Repeatedly ends idle sessions.
     pub(super) async fn end_idle(&self) {
-        let idle = self.shared.config.idle();
+        let idle = self.shared.options.idle;
         loop {
             tokio::time::sleep(TIDY.min(idle / 4)).await;
             let now = Instant::now();

@@ -15,10 +15,10 @@ use tokio_util::task::TaskTracker;
 
 use super::authorize::Authorize;
 use super::coarse_timer::CoarseTimer;
+use super::options::HttpOptions;
 use super::session::Manner;
 use super::who::Who;
 use crate::Service;
-use crate::config::HttpConfig;
 use crate::edges::clock::Clock;
 
 /// How many bytes of requests may be on their way in at once, over all connections.
@@ -56,7 +56,7 @@ const SMALL_ANSWER: usize = 4 * 1024;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) service: Service,
-    pub(super) config: HttpConfig,
+    pub(super) options: HttpOptions,
     /// Who may come in, where the service's own guard is not asked.
     authorize: Option<Arc<dyn Authorize>>,
     /// Calls that run as tasks.
@@ -85,14 +85,14 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(
         service: Service,
-        config: HttpConfig,
+        options: HttpOptions,
         authorize: Option<Arc<dyn Authorize>>,
         runtime: Handle,
     ) -> Self {
-        let (streams, kept) = (Portions::of(config.streams, 0), Portions::lasting(config.kept_bytes, 0));
+        let (streams, kept) = (Portions::of(options.streams, 0), Portions::lasting(options.kept_bytes, 0));
         Self {
             service,
-            config,
+            options,
             authorize,
             calls: TaskTracker::new(),
             coarse_timer: Arc::default(),
@@ -124,7 +124,7 @@ impl Shared {
         setup.storage = Arc::new(SharedStorage { kept: Arc::clone(&self.kept), party });
         if manner == Manner::Stateless {
             // One for everybody.
-            setup.max_in_flight = self.config.in_flight;
+            setup.max_in_flight = self.options.in_flight;
         }
         McpServer::new(setup)
     }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use gladhand_auth::Roots;
 use gladhand_core::operations::Party;
 use gladhand_core::wire::rpc::Envelope;
-use gladhand_dialects::{Dialect, Lane, Loss, a2e, mcp};
+use gladhand_dialects::{Lane, Loss};
 use http::HeaderMap;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
@@ -86,11 +86,6 @@ impl Style {
     pub(crate) fn has_exchanges(self) -> bool {
         matches!(self, Self::Stateless | Self::Sessions)
     }
-}
-
-/// Whether a dialect has a form over HTTP.
-pub(crate) fn carries(dialect: &Dialect) -> bool {
-    [mcp::DIALECT.name, a2e::DIALECT.name].contains(&dialect.name)
 }
 
 /// What happened.

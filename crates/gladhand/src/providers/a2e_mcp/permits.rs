@@ -14,8 +14,9 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::words::hex_id;
+use crate::config::usual;
 use crate::upstream::{Options, Speak, Target};
-use gladhand_process::surroundings::{Surroundings, usual};
+use gladhand_process::surroundings::Surroundings;
 
 /// Limits on MCP servers that agents register.
 #[derive(Debug, Clone)]

@@ -47,11 +47,8 @@ impl Trust {
         if withheld.is_empty() {
             return tracing::info!("no token is configured: A2E agents are let in with any");
         }
-        let message = format!(
-            "no token is configured, so agents do not get {} over HTTP (set `a2e.tokens` in the configuration, or {})",
-            withheld.join(", "),
-            crate::config::env::A2E_TOKEN
-        );
+        let names = withheld.join(", ");
+        let message = service.advised(&format!("no token is configured, so agents do not get {names} over HTTP"));
         match withheld.iter().any(|name| CONFIGURED.contains(name)) {
             true => tracing::warn!("{message}"),
             false => tracing::info!("{message}"),

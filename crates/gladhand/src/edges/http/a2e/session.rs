@@ -240,7 +240,7 @@ impl AgentSession {
         let mut inner = self.lock();
         inner.clock.tick();
         let errands = self.step(&mut inner, |door, ambient, out| door.stop(stop, ambient, out));
-        let grace = self.shared.service.bounds().drain();
+        let grace = self.shared.service.bounds().drain;
         inner.close(grace);
         self.follow_up(inner, errands);
     }

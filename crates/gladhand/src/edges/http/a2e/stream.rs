@@ -33,7 +33,7 @@ pub(in crate::edges::http) struct AgentStream {
 impl AgentStream {
     pub(super) fn new(session: Arc<AgentSession>, reader: u64, scopes: Option<Arc<str>>) -> Self {
         let portion = session.shared.streams.portion(session.who.party).with(1);
-        let every = session.shared.config.keep_alive();
+        let every = session.shared.options.keep_alive;
         Self { session, reader, scopes, silence: Box::pin(tokio::time::sleep(every)), every, _portion: portion }
     }
 }

@@ -1,4 +1,4 @@
-//! Files of ours.
+//! Files that are written whole or not at all, and paths that are not followed.
 
 use std::fs::Permissions;
 use std::io::{self, Write as _};
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Puts a new file in place of the old one, whole or not at all. Only its owner can read it and list its folder, which is made if
 /// it is missing.
-pub(crate) fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
+pub fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
     put(file, text, None)
 }
 
 /// Puts a new text into a file of the user: its mode stays, and so does a link to it. A file that is not there yet can be read
 /// by its owner alone.
-pub(crate) fn rewrite(file: &Path, text: &[u8]) -> io::Result<()> {
+pub fn rewrite(file: &Path, text: &[u8]) -> io::Result<()> {
     let file = fs_err::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     let permissions = fs_err::metadata(&file).ok().map(|data| data.permissions());
     put(&file, text, permissions)
@@ -24,7 +24,7 @@ fn put(file: &Path, text: &[u8], permissions: Option<Permissions>) -> io::Result
 
     // The parent of a plain name is empty, which is the current folder.
     if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        gladhand_store::make_folder(folder)?;
+        crate::make_folder(folder)?;
     }
     let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
     let beside = file.with_extension(format!("new-{}-{number}", std::process::id()));
@@ -56,7 +56,7 @@ fn create(file: &Path) -> io::Result<fs_err::File> {
 
 /// Refuses a path that a link is part of, as far as the author of a repository may have put the link there. A relative path is
 /// looked at as a whole. Of an absolute path, the file itself is, and all that is below the current folder or a clone.
-pub(crate) fn no_link(path: &Path) -> io::Result<()> {
+pub fn no_link(path: &Path) -> io::Result<()> {
     let real = |path: PathBuf| std::fs::canonicalize(path).ok();
     let (here, home) = (std::env::current_dir().ok().and_then(real), etcetera::home_dir().ok().and_then(real));
     no_link_below(path, here.as_deref(), home.as_deref())
@@ -79,6 +79,15 @@ fn no_link_below(path: &Path, here: Option<&Path>, home: Option<&Path>) -> io::R
         Some(link) => Err(io::Error::other(format!("{} is a link", link.display()))),
         None => Ok(()),
     }
+}
+
+/// Refuses a pipe in the file system: opening one waits for somebody at its other end, who may never come.
+pub fn no_pipe(path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    if std::fs::metadata(path).is_ok_and(|data| std::os::unix::fs::FileTypeExt::is_fifo(&data.file_type())) {
+        return Err(io::Error::other(format!("{} is a pipe", path.display())));
+    }
+    Ok(())
 }
 
 #[cfg(all(test, unix))]
@@ -147,13 +156,4 @@ mod tests {
         assert!(no_link_below(&at("home/link/tmp"), Some(&home), Some(&home)).is_ok());
         assert!(no_link(Path::new("no/such/file")).is_ok());
     }
-}
-
-/// Refuses a pipe in the file system: opening one waits for somebody at its other end, who may never come.
-pub(crate) fn no_pipe(path: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    if std::fs::metadata(path).is_ok_and(|data| std::os::unix::fs::FileTypeExt::is_fifo(&data.file_type())) {
-        return Err(io::Error::other(format!("{} is a pipe", path.display())));
-    }
-    Ok(())
 }
