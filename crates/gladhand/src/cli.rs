@@ -11,7 +11,7 @@ use crate::commands::Audience;
 use crate::config::{Approve, env};
 use crate::edges::http::Address;
 use crate::logging::LogFormat;
-use crate::upstream::Speak;
+use gladhand_client::upstream::Speak;
 
 /// No line of help is wider, so that examples are not broken on any usual terminal.
 const WIDTH: usize = 80;

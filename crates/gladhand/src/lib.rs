@@ -32,11 +32,10 @@ pub mod providers;
 mod secrets;
 mod service;
 mod spelling;
-pub mod upstream;
-pub mod upstream_provider;
 mod utc;
 
 pub use gladhand_auth as auth;
+pub use gladhand_client::{http_client, upstream, upstream_provider};
 pub use gladhand_core::{Pattern, Secret, negotiation, operations, wire};
 pub use gladhand_dialects as dialects;
 pub use gladhand_hub as hub;

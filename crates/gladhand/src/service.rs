@@ -20,14 +20,14 @@ use gladhand_hub::Hub;
 use gladhand_hub::policy::{Governor, Invisible, Violations};
 
 use crate::authorization::{Access, unnamed_pass};
-use crate::edges::clock::Clock;
 use crate::edges::control::{Control, Introduction};
 use crate::edges::downstream::{self, Ended};
 use crate::edges::http::{Http, HttpServer, WorkerThreads};
 use crate::edges::signals::{self, Signals};
 use crate::edges::stdio::{Input, Output};
-use crate::edges::violations;
-use crate::upstream_provider::UpstreamProvider;
+use gladhand_client::upstream_provider::UpstreamProvider;
+use gladhand_session::clock::Clock;
+use gladhand_session::violations;
 
 /// How long a session waits for upstreams whose lists are unknown. Later, their lists are published once they are open.
 const FIRST_OPENING: Duration = Duration::from_secs(2);

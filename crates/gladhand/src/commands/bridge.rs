@@ -17,8 +17,8 @@ use crate::commands::settings::{Part, Settings};
 use crate::commands::{CommandError, serve, session, sign_in};
 use crate::config;
 use crate::exit::Exit;
-use crate::upstream::{Authorizer, Bearer, Options, Speak, Target};
-use crate::upstream_provider::{ConnectionBudget, Spec, UpstreamProvider};
+use gladhand_client::upstream::{Authorizer, Bearer, Options, Speak, Target};
+use gladhand_client::upstream_provider::{ConnectionBudget, Spec, UpstreamProvider};
 
 /// Couples until the downstream ends.
 pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {

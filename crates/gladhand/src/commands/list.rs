@@ -22,7 +22,7 @@ use crate::commands::show::{self, Album};
 use crate::commands::suggest::{misplaced, unknown};
 use crate::commands::{CommandError, note, written};
 use crate::exit::Exit;
-use crate::upstream::Upstream;
+use gladhand_client::upstream::Upstream;
 
 const STRONG: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();

@@ -17,7 +17,7 @@ use super::sign_in::{self, Manner};
 use super::{CommandError, print_json, written};
 use crate::cli::ServerArgs;
 use crate::exit::Exit;
-use crate::upstream::Target;
+use gladhand_client::upstream::Target;
 
 const LOGIN_HELP: &str = "\
 Opens a session with the server, as `gladhand call` does, and lets you sign in

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
 use super::surroundings::{PLAIN, Surroundings, usual};
-use crate::upstream::Target;
+use gladhand_client::upstream::Target;
 
 /// How long an opening may take unless the file says otherwise, in milliseconds.
 const OPENING_MS: u64 = 60_000;

@@ -20,14 +20,14 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::Service;
 use crate::edges::busy_poll::{BUSY_POLL, BusyPollPolicy};
-use crate::edges::clock::Clock;
 use crate::edges::following::Following;
 use crate::edges::outbox::Outbox;
 use crate::edges::questions::Questions;
 use crate::edges::session_log::SessionLog;
 use crate::edges::signals::{self, Signals};
 use crate::edges::stdio::{self, Input};
-use crate::edges::violations;
+use gladhand_session::clock::Clock;
+use gladhand_session::violations;
 
 /// Above this many unsent bytes, the loop reads no input.
 const HIGH_WATER: usize = 1024 * 1024;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use gladhand_core::wire::Lines;
 use gladhand_dialects::Door;
 
-use crate::edges::clock::Clock;
 use crate::edges::stdio::{Input, Output};
+use gladhand_session::clock::Clock;
 
 /// How long the first line is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);

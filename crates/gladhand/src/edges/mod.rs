@@ -2,14 +2,12 @@
 //! bytes; a decision that appears here belongs further down.
 
 mod busy_poll;
-pub mod clock;
 #[cfg(unix)]
 pub mod control;
 pub mod downstream;
 pub(crate) mod excuse;
 pub(crate) mod following;
 pub mod http;
-pub mod http_client;
 pub(crate) mod memory;
 mod outbox;
 pub(crate) mod questions;
@@ -20,4 +18,3 @@ pub(crate) mod starter;
 pub mod stdio;
 #[cfg(unix)]
 pub(crate) mod tools;
-pub(crate) mod violations;

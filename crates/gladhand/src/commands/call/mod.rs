@@ -24,7 +24,7 @@ use crate::commands::plain::{Reader, plain};
 use crate::commands::session::{Asked, Plan, reply};
 use crate::commands::{CommandError, print_data, print_json, written};
 use crate::exit::Exit;
-use crate::upstream::Upstream;
+use gladhand_client::upstream::Upstream;
 
 use crate::commands::screen;
 use crate::commands::show::{self, Album};

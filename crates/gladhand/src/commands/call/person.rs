@@ -23,7 +23,7 @@ use crate::commands::plain::{plain, quoted};
 use crate::commands::screen;
 use crate::commands::sign_in::is_anybody_there;
 use crate::logging;
-use crate::upstream::Host;
+use gladhand_client::upstream::Host;
 
 /// How long a server may take before the status line says what is waited for.
 const MOMENT: Duration = Duration::from_millis(300);

@@ -17,7 +17,7 @@ use super::{Configured, Finding, Opened, packages};
 use crate::commands::serve::{Memory, Within, reach};
 use crate::commands::{outside, session};
 use crate::edges::signals::Signals;
-use crate::upstream::{Alone, OpenError, Options, Target, Upstream};
+use gladhand_client::upstream::{Alone, OpenError, Options, Target, Upstream};
 
 /// How many upstreams are opened at once. Each may be a process that needs seconds of computing time to start.
 const AT_ONCE: usize = 8;

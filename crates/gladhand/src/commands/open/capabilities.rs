@@ -7,7 +7,7 @@ use gladhand_dialects::{Dialect, REGISTRY, a2e, fluxloop, loaf, mcp};
 
 use crate::commands::CommandError;
 use crate::commands::plain::plain;
-use crate::upstream::Speak;
+use gladhand_client::upstream::Speak;
 
 /// Refuses names that no dialect has which may be spoken.
 pub(super) fn check(speak: Speak, option: &str, side: Side, names: &[String]) -> Result<(), CommandError> {

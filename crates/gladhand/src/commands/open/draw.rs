@@ -18,7 +18,7 @@ use super::report::{Reason, hints};
 use crate::commands::plain::plain;
 use crate::commands::screen::{columns, fitted, pieces, width, write_labelled};
 use crate::commands::{CommandError, written};
-use crate::upstream::Target;
+use gladhand_client::upstream::Target;
 
 const GOOD: Style = AnsiColor::Green.on_default().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::exchange::{self, Plan, Record, Running, Verdict};
 use crate::commands::session::Access;
-use crate::upstream::Target;
+use gladhand_client::upstream::Target;
 
 /// How long attempts may stay silent at least after another one opened.
 const SILENCE: Duration = Duration::from_secs(3);

@@ -13,14 +13,14 @@ use tokio::time::Instant;
 
 use crate::commands::session::Access;
 use crate::config::env;
-use crate::edges::clock::Clock;
-use crate::edges::http_client::{Endpoint, HttpClient, Style};
-use crate::upstream::transport::{Evidence, Inbound, Transport};
-use crate::upstream::{Target, redacted};
+use gladhand_client::http_client::{Endpoint, HttpClient, Style};
+use gladhand_client::upstream::transport::{Evidence, Inbound, Transport};
+use gladhand_client::upstream::{Target, redacted};
 use gladhand_process::child::{ChildPeer, Manner};
 use gladhand_process::child_lines::ChildLines;
 use gladhand_process::child_log::ChildLog;
 use gladhand_process::surroundings::Surroundings;
+use gladhand_session::clock::Clock;
 
 /// How many lines are recorded; a server that floods is not worth more.
 const MOST_LINES: usize = 1000;

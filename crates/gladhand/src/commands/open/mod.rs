@@ -29,7 +29,7 @@ use crate::commands::{CommandError, sign_in};
 use crate::config;
 use crate::edges::signals::{self, Signals};
 use crate::exit::Exit;
-use crate::upstream::{Alone, OpenError, Options, Speak, Target, Upstream};
+use gladhand_client::upstream::{Alone, OpenError, Options, Speak, Target, Upstream};
 
 use exchange::{Plan, Record, Verdict};
 

@@ -13,7 +13,7 @@ use super::exchange::{Message, Record, Verdict};
 use super::exit_code;
 use crate::commands::session::{UNREACHABLE, may_open_for_another, not_started, unauthorized};
 use crate::commands::{CommandError, error_member, print_json};
-use crate::upstream::Target;
+use gladhand_client::upstream::Target;
 
 /// The hint for a server that may open for another client.
 const TRY_ALL: &str = "`--as all` shows whether it speaks another version or dialect";

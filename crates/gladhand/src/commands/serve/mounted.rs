@@ -15,8 +15,8 @@ use crate::commands::sign_in;
 use crate::config::{Config, Origin, UpstreamConfig, env};
 use crate::from_config;
 use crate::providers::{AgentTools, RepositoryTools, Toolbox, Unavailable};
-use crate::upstream::{Arriving, Bearer, Eras, Options, Target};
-use crate::upstream_provider::{self, ConnectionBudget, Spec, UpstreamProvider, memory};
+use gladhand_client::upstream::{Arriving, Bearer, Eras, Options, Target};
+use gladhand_client::upstream_provider::{self, ConnectionBudget, Spec, UpstreamProvider, memory};
 
 /// Where what is found out about upstreams is kept.
 #[derive(Debug, Clone, Default)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use crate::edges::clock::Clock;
+use gladhand_session::clock::Clock;
 
 /// At most one timer, for the earliest moment that was asked for.
 #[derive(Debug, Default)]

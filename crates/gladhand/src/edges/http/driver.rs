@@ -23,7 +23,7 @@ use super::session::{Inner, Manner, Running, Session};
 use super::shared::SMALL;
 use super::who::Who;
 use crate::edges::session_log::SessionLog;
-use crate::edges::violations;
+use gladhand_session::violations;
 
 /// The hub's answer to a call.
 enum Said {

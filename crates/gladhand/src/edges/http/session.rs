@@ -25,10 +25,10 @@ use super::session_id::SessionId as WireId;
 use super::shared::{Shared, count_calls};
 use super::stream::{Numbering, ReaderToken, Stream, Taken};
 use super::who::Who;
-use crate::edges::clock::Clock;
 use crate::edges::questions::Questions;
 use crate::edges::session_log::SessionLog;
-use crate::edges::violations;
+use gladhand_session::clock::Clock;
+use gladhand_session::violations;
 
 /// How many bytes a session may hold for calls in flight. Above this, it refuses new requests.
 const MOST_HELD: usize = 64 * 1024 * 1024;

@@ -19,7 +19,7 @@ use super::options::HttpOptions;
 use super::session::Manner;
 use super::who::Who;
 use crate::Service;
-use crate::edges::clock::Clock;
+use gladhand_session::clock::Clock;
 
 /// How many bytes of requests may be on their way in at once, over all connections.
 const MOST_READING: usize = 256 * 1024 * 1024;

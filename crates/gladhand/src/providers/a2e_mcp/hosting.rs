@@ -17,7 +17,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use super::Listener;
 use super::own::registered;
 use super::permits::Root;
-use crate::upstream::Host;
+use gladhand_client::upstream::Host;
 
 /// How many notifications of a server may queue for an agent that does not read. Further ones are dropped.
 pub(super) const WAITING: usize = 256;

@@ -15,7 +15,7 @@ use url::Url;
 
 use super::words::hex_id;
 use crate::config::usual;
-use crate::upstream::{Options, Speak, Target};
+use gladhand_client::upstream::{Options, Speak, Target};
 use gladhand_process::surroundings::Surroundings;
 
 /// Limits on MCP servers that agents register.

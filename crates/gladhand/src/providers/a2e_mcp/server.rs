@@ -18,7 +18,7 @@ use super::Listener;
 use super::hosting::{CallHost, ServerHost, WAITING};
 use super::permits::{Permitted, Root};
 use super::words::{ServerInfo, failed};
-use crate::upstream::{Host, Upstream};
+use gladhand_client::upstream::{Host, Upstream};
 
 /// How many resources of one server may be followed.
 const WATCHED: usize = 1000;

@@ -13,7 +13,7 @@ use super::super::who::Who;
 use super::AgentLimits;
 use super::session::AgentSession;
 use crate::Service;
-use crate::edges::clock::Clock;
+use gladhand_session::clock::Clock;
 
 /// The shortest and the longest pause between two looks for sessions whose time is over.
 const TIDY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(30));

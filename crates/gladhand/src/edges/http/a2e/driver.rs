@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 use super::super::driver::poll_guarded;
 use super::session::{AgentSession, Inner, Running, Settled};
 use crate::edges::session_log::SessionLog;
-use crate::edges::violations;
+use gladhand_session::violations;
 
 impl AgentSession {
     /// One step of our side, and everything that it asks for except what the hub must do once the lock is open.

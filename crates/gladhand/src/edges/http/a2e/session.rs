@@ -26,11 +26,11 @@ use super::super::who::Who;
 use super::agents::Leaving;
 use super::outlet::Outlet;
 use super::stream::AgentStream;
-use crate::edges::clock::Clock;
 use crate::edges::following::Following;
 use crate::edges::questions::Questions;
 use crate::edges::session_log::SessionLog;
-use crate::edges::violations;
+use gladhand_session::clock::Clock;
+use gladhand_session::violations;
 
 /// How many bytes the server side may hold for calls in flight. Above this, it refuses new requests.
 const MOST_HELD: usize = 64 * 1024 * 1024;

@@ -62,7 +62,7 @@ impl Target {
 
 impl Target {
     /// Makes known to the redaction what is secret in it.
-    pub(crate) fn learn_secrets(&self, life: Life) {
+    pub fn learn_secrets(&self, life: Life) {
         match self {
             Self::Command(words) => learn_words(words, life),
             Self::Url(url) => learn_text(url.as_str(), life),

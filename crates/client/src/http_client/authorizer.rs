@@ -72,7 +72,7 @@ impl Bearer {
     }
 
     /// The same for a token of a project file, which is masked in no message: its author would choose what is masked.
-    pub(crate) fn of_project(token: Secret) -> Self {
+    pub fn of_project(token: Secret) -> Self {
         Self(token)
     }
 

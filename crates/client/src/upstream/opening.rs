@@ -23,11 +23,11 @@ use super::host::Host;
 use super::options::Options;
 use super::target::Target;
 use super::transport::{Evidence, Transport};
-use crate::edges::http_client::{Endpoint, HttpClient, Style};
-use crate::edges::violations;
+use crate::http_client::{Endpoint, HttpClient, Style};
 use gladhand_process::child::{ChildPeer, Manner};
 use gladhand_process::child_lines::ChildLines;
 use gladhand_process::child_log::ChildLog;
+use gladhand_session::violations;
 
 /// How long a process may stay silent after the first request of the stateless era before a second process is tried
 /// with a handshake.
@@ -449,7 +449,7 @@ fn hands() -> Way {
 
 impl OpenError {
     /// A refusal of a server of which nothing else is known.
-    pub(crate) fn refused(refusal: Refusal) -> Self {
+    pub fn refused(refusal: Refusal) -> Self {
         Self::Refused { refusal, exit: None, last_words: Vec::new() }
     }
 

@@ -149,7 +149,7 @@ impl Eras {
     }
 
     /// Whether an upstream may speak MCP with a handshake: it did, or it was never asked.
-    pub(crate) fn may_shake_hands(&self, target: &Target) -> bool {
+    pub fn may_shake_hands(&self, target: &Target) -> bool {
         self.spoken(target).has(Era::Handshake) != Some(false)
     }
 

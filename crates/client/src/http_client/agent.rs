@@ -34,7 +34,7 @@ const LIVELY: Duration = Duration::from_secs(10);
 
 impl HttpClient {
     /// Whether whoever is at an address says that it is well, in the way of A2E's hosts. It changes nothing there.
-    pub(crate) async fn finds_host(endpoint: Endpoint) -> bool {
+    pub async fn finds_host(endpoint: Endpoint) -> bool {
         let health = beside(&endpoint.url, "health");
         let (shared, _) = Shared::new(endpoint, Style::Agent);
         let wanted = Wanted { method: Method::GET, url: &health, headers: shared.usual_headers(), body: None };

@@ -7,13 +7,13 @@ use gladhand_core::operations::Party;
 use gladhand_core::wire::{Fault, Skim};
 use gladhand_dialects::{Lane, Loss};
 
-use crate::edges::http_client::{HttpClient, Report};
+use crate::http_client::{HttpClient, Report};
 use gladhand_process::child::Manner;
 use gladhand_process::child_lines::{ChildLines, Wrote};
 
 /// A way to an upstream.
 #[derive(Debug)]
-pub(crate) enum Transport {
+pub enum Transport {
     /// A process.
     Child(Box<ChildLines>),
     /// An endpoint.
@@ -24,7 +24,7 @@ pub(crate) enum Transport {
 
 /// What came.
 #[derive(Debug)]
-pub(crate) enum Inbound {
+pub enum Inbound {
     /// A message, on this way; over HTTP with its status.
     Message(Lane, Vec<u8>, Option<u16>),
     /// Something that cannot be read, and what could be told of it.
@@ -59,7 +59,7 @@ impl Transport {
 
     /// Sends lines; each goes with the headers that `headers` finds for it, where there are headers. Answers take the share
     /// of a party, where they are not all on one channel.
-    pub(crate) fn send(&mut self, lines: &[u8], party: Option<Party>, headers: impl Fn(&str) -> Vec<(String, String)>) {
+    pub fn send(&mut self, lines: &[u8], party: Option<Party>, headers: impl Fn(&str) -> Vec<(String, String)>) {
         match self {
             Self::Child(child) => child.send(lines),
             Self::Http(http) => {
@@ -72,7 +72,7 @@ impl Transport {
     }
 
     /// The next thing that comes. May be dropped and called again.
-    pub(crate) async fn next(&mut self) -> Inbound {
+    pub async fn next(&mut self) -> Inbound {
         match self {
             Self::Child(child) => child.next().await.into(),
             Self::Http(http) => match http.next().await {
@@ -86,7 +86,7 @@ impl Transport {
     }
 
     /// What has come already, and can be had without waiting.
-    pub(crate) fn ready(&mut self) -> Option<Inbound> {
+    pub fn ready(&mut self) -> Option<Inbound> {
         match self {
             Self::Child(child) => child.ready().map(Inbound::from),
             Self::Http(_) | Self::Ended => None,
@@ -94,26 +94,26 @@ impl Transport {
     }
 
     /// Whose share the answer of an exchange takes.
-    pub(crate) fn party(&self, lane: Lane) -> Option<Party> {
+    pub fn party(&self, lane: Lane) -> Option<Party> {
         match self {
             Self::Http(http) => http.party(lane),
             Self::Child(_) | Self::Ended => None,
         }
     }
 
-    pub(crate) fn let_go(&mut self, lane: Lane) {
+    pub fn let_go(&mut self, lane: Lane) {
         if let Self::Http(http) = self {
             http.let_go(lane);
         }
     }
 
     /// Whether something waits to be written.
-    pub(crate) fn has_unsent(&self) -> bool {
+    pub fn has_unsent(&self) -> bool {
         matches!(self, Self::Child(child) if child.has_unsent())
     }
 
     /// Whether nothing more should be sent for now.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         match self {
             Self::Child(child) => child.is_full(),
             Self::Http(http) => http.is_full(),
@@ -122,7 +122,7 @@ impl Transport {
     }
 
     /// Bytes that came and are no message yet.
-    pub(crate) fn unfinished(&self) -> usize {
+    pub fn unfinished(&self) -> usize {
         match self {
             Self::Child(child) => child.unfinished(),
             Self::Http(_) | Self::Ended => 0,
@@ -130,14 +130,14 @@ impl Transport {
     }
 
     /// Ends a process at once, and lets go of anything else.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         if let Self::Child(mut child) = std::mem::replace(self, Self::Ended) {
             child.kill();
         }
     }
 
     /// How a process ended, if it has or is about to, and the last lines that it wrote to stderr.
-    pub(crate) async fn ending(&mut self, lines: usize) -> (Option<ExitStatus>, Vec<String>) {
+    pub async fn ending(&mut self, lines: usize) -> (Option<ExitStatus>, Vec<String>) {
         match self {
             Self::Child(child) => child.ending(lines).await,
             Self::Http(_) | Self::Ended => (None, Vec::new()),
@@ -145,7 +145,7 @@ impl Transport {
     }
 
     /// Closes it.
-    pub(crate) async fn close(&mut self, manner: Manner) {
+    pub async fn close(&mut self, manner: Manner) {
         match std::mem::replace(self, Self::Ended) {
             Self::Child(mut child) => child.end(manner).await,
             Self::Http(mut http) => http.close().await,
@@ -156,16 +156,16 @@ impl Transport {
 
 /// What HTTP says about an opening that failed.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Evidence {
+pub struct Evidence {
     /// The status of the last response.
-    pub(crate) status: Option<u16>,
+    pub status: Option<u16>,
     /// How the last exchange was lost.
-    pub(crate) loss: Option<Loss>,
+    pub loss: Option<Loss>,
 }
 
 impl Evidence {
     /// Notes what something that came says about it.
-    pub(crate) fn note(&mut self, inbound: &Inbound) {
+    pub fn note(&mut self, inbound: &Inbound) {
         match inbound {
             Inbound::Message(_, _, status) => self.status = status.or(self.status),
             Inbound::Lost(_, loss) => self.note_loss(loss.clone()),
@@ -174,7 +174,7 @@ impl Evidence {
     }
 
     /// Notes how an exchange was lost.
-    pub(crate) fn note_loss(&mut self, loss: Loss) {
+    pub fn note_loss(&mut self, loss: Loss) {
         if let Loss::Status(status) = loss {
             self.status = Some(status);
         }
@@ -182,7 +182,7 @@ impl Evidence {
     }
 
     /// Why there is no session if not even the way to one could be had.
-    pub(crate) fn refusal(&self) -> Refusal {
+    pub fn refusal(&self) -> Refusal {
         match self.status {
             Some(status) => Refusal::PeerRefused { code: status.to_string(), message: format!("HTTP status {status}") },
             None => Refusal::PeerGone,
@@ -190,7 +190,7 @@ impl Evidence {
     }
 
     /// What is out of order, if it is the server as a whole.
-    pub(crate) fn outage(&self) -> Option<String> {
+    pub fn outage(&self) -> Option<String> {
         match (self.status, &self.loss) {
             (Some(status @ 500..), _) => Some(format!("the server answered with HTTP status {status}")),
             (_, Some(Loss::Unsent(why))) => Some(format!("could not reach the server: {why}")),
@@ -200,7 +200,7 @@ impl Evidence {
     }
 
     /// Whether somebody may answer in the way of the first revision only.
-    pub(crate) fn suggests_one_stream(&self) -> bool {
+    pub fn suggests_one_stream(&self) -> bool {
         matches!(self.status, Some(400 | 404 | 405))
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn open_error(error: OpenError) -> OpenError {
 }
 
 /// A refusal, before its text is cut: half a secret would not be found.
-pub(crate) fn refusal(refusal: Refusal) -> Refusal {
+pub fn refusal(refusal: Refusal) -> Refusal {
     match refusal {
         Refusal::PeerRefused { code, message } => Refusal::PeerRefused { code: text(code), message: text(message) },
         Refusal::PeerMisbehaved { problem } => Refusal::PeerMisbehaved { problem: text(problem) },

@@ -29,13 +29,13 @@ pub(super) fn recall(file: &Path) -> Option<Lists> {
 }
 
 /// The remembered names that can be hidden and renamed: tools and prompts. Returns `None` if nothing is remembered.
-pub(crate) fn names(file: &Path) -> Option<Vec<String>> {
+pub fn names(file: &Path) -> Option<Vec<String>> {
     let Lists { tools, prompts, .. } = recall(file)?;
     Some(tools.into_iter().map(|tool| tool.name).chain(prompts.into_iter().map(|prompt| prompt.name)).collect())
 }
 
 /// All remembered lists and the instructions. Returns `None` if nothing is remembered.
-pub(crate) fn listed(file: &Path) -> Option<(Listed, Option<String>)> {
+pub fn listed(file: &Path) -> Option<(Listed, Option<String>)> {
     let lists = recall(file)?;
     Some((lists.listed(), lists.instructions))
 }
@@ -49,7 +49,7 @@ pub(super) fn remember(file: &Path, lists: &Lists) {
 }
 
 /// Removes lists that were not used for long: their upstreams are no longer configured.
-pub(crate) fn forget_unused(folder: &Path, now: SystemTime) {
+pub fn forget_unused(folder: &Path, now: SystemTime) {
     let Ok(files) = std::fs::read_dir(folder) else { return };
     for file in files.flatten() {
         let is_unused = |metadata| age(&metadata, now).is_some_and(|age| age > REMEMBERED);

@@ -5,7 +5,7 @@ use gladhand_hub::policy::{Handling, Offender, Violation, Violations, Who};
 use gladhand_hub::{Hub, SessionId};
 
 /// The rules that a downstream broke in a step.
-pub(crate) fn of_actions(actions: &[Action<'_>]) -> Vec<Breach> {
+pub fn of_actions(actions: &[Action<'_>]) -> Vec<Breach> {
     let broken = |action: &Action<'_>| match action {
         Action::Dropped(told) | Action::Passed(told) => Breach::of(told),
         Action::Declined(declined) => declined.breach(),
@@ -15,7 +15,7 @@ pub(crate) fn of_actions(actions: &[Action<'_>]) -> Vec<Breach> {
 }
 
 /// The rules that an upstream broke in a step.
-pub(crate) fn of_events(events: &[Event]) -> Vec<Breach> {
+pub fn of_events(events: &[Event]) -> Vec<Breach> {
     let broken = |event: &Event| match event {
         Event::Dropped(told) | Event::Passed(told) => Breach::of(told),
         _ => None,
@@ -25,7 +25,7 @@ pub(crate) fn of_events(events: &[Event]) -> Vec<Breach> {
 
 /// Writes down a request of a downstream that was refused because of what was agreed. `principal`: who the transport says
 /// it is.
-pub(crate) fn write_down(hub: &Hub, declined: &Declined, principal: Option<&str>, session: SessionId) {
+pub fn write_down(hub: &Hub, declined: &Declined, principal: Option<&str>, session: SessionId) {
     let Declined { request, capability, agreement } = declined;
     let who = Who::in_session(principal, agreement, session);
     tracing::info!(request, capability, principal = who.principal, "refused: not agreed");
@@ -35,7 +35,7 @@ pub(crate) fn write_down(hub: &Hub, declined: &Declined, principal: Option<&str>
 }
 
 /// What becomes of what was not agreed: who only observes lets it pass.
-pub(crate) fn unagreed(violations: &Violations) -> Unagreed {
+pub fn unagreed(violations: &Violations) -> Unagreed {
     match violations.handling() {
         Handling::Observe => Unagreed::Passes,
         Handling::Repair | Handling::Enforce => Unagreed::Refused,
@@ -43,12 +43,12 @@ pub(crate) fn unagreed(violations: &Violations) -> Unagreed {
 }
 
 /// Counts what a downstream broke; says whether its session is to end.
-pub(crate) fn note_client(hub: &Hub, client: &str, breaches: &[Breach], line: &[u8]) -> bool {
+pub fn note_client(hub: &Hub, client: &str, breaches: &[Breach], line: &[u8]) -> bool {
     note(hub.violations(), &Offender::Client(client.to_owned()), breaches, line).is_some()
 }
 
 /// Counts what a peer broke; returns what its session is to end for, if it is.
-pub(crate) fn note(violations: &Violations, who: &Offender, breaches: &[Breach], line: &[u8]) -> Option<Violation> {
+pub fn note(violations: &Violations, who: &Offender, breaches: &[Breach], line: &[u8]) -> Option<Violation> {
     let noted = breaches.iter().map(|breach| Violation::new(who.clone(), breach.rule, breach.description, line));
     // All are counted, whichever it ends for.
     noted.filter(|violation| violations.note(violation) == Handling::Enforce).last()

@@ -16,7 +16,7 @@ use http::HeaderMap;
 
 use super::eras::{Era, Eras, Verdict};
 use super::target::Target;
-use crate::edges::http_client::{Arriving, Authorizer};
+use crate::http_client::{Arriving, Authorizer};
 use gladhand_process::surroundings::Surroundings;
 
 /// How to open a session, and what to declare in it.

@@ -23,10 +23,10 @@ mod eras;
 mod host;
 mod opening;
 mod options;
-pub(crate) mod redacted;
+pub mod redacted;
 mod slots;
 mod target;
-pub(crate) mod transport;
+pub mod transport;
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Operation, O
 use gladhand_redaction::{self as redaction, Life};
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub use crate::edges::http_client::{Arriving, Attempt, Authorizer, Bearer};
+pub use crate::http_client::{Arriving, Attempt, Authorizer, Bearer};
 pub use defaults::accept_defaults;
 use driver::{Aside, Command, Ports};
 pub use eras::Eras;

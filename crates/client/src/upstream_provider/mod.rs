@@ -9,7 +9,7 @@ mod client_roots;
 mod connection_budget;
 mod hosting;
 mod lists;
-pub(crate) mod memory;
+pub mod memory;
 mod pinning;
 mod pool;
 mod stale;
@@ -39,12 +39,13 @@ use gladhand_hub::{
     UpstreamStatus, viewer,
 };
 use gladhand_redaction::redact;
+use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::upstream::{Options, Speak, Target, Upstream};
-pub(crate) use memory::forget_unused;
+pub use memory::forget_unused;
 
 use client_roots::Allowed;
 pub use connection_budget::ConnectionBudget;
@@ -93,7 +94,8 @@ impl Spec {
             Target::Command(words) if self.name == self.target.to_string() => {
                 let program = words.first().map_or("", String::as_str);
                 let program = program.rsplit(['/', '\\']).next().unwrap_or(program);
-                format!("{program}#{}", &crate::pins::hash(&self.name)[..8])
+                let digest = Sha256::digest(&self.name);
+                format!("{program}#{}", digest[..4].iter().map(|byte| format!("{byte:02x}")).collect::<String>())
             }
             _ => self.name.clone(),
         }

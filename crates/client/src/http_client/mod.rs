@@ -83,7 +83,7 @@ pub enum Style {
 
 impl Style {
     /// Whether each request is an exchange of its own.
-    pub(crate) fn has_exchanges(self) -> bool {
+    pub fn has_exchanges(self) -> bool {
         matches!(self, Self::Stateless | Self::Sessions)
     }
 }

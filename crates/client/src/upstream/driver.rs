@@ -27,9 +27,9 @@ use super::options::Options;
 use super::redacted;
 use super::slots::Slot;
 use super::transport::{Evidence, Inbound, Transport};
-use crate::edges::clock::Clock;
-use crate::edges::violations;
 use gladhand_process::child::Manner;
+use gladhand_session::clock::Clock;
+use gladhand_session::violations;
 
 /// A call from a session handle. It waits in the queue while the upstream does not read its input.
 pub(super) struct Command {
