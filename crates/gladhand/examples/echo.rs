@@ -3,10 +3,10 @@
 //! `echo` serves it on standard input and output, `echo http PORT` at `http://127.0.0.1:PORT/mcp`.
 
 use gladhand::Service;
-use gladhand::edges::http::{Address, Http};
 use gladhand::hub::Kit;
 use gladhand::negotiation::Peer;
 use gladhand::operations::{Tool, ToolResult};
+use gladhand_server::http::{Address, Http};
 use serde_json::json;
 
 #[derive(serde::Deserialize)]

@@ -193,7 +193,7 @@ impl Inner {
         let mut settings = gladhand_agent_tools::WorkbenchSettings::new(folder);
         settings.roots.clone_from(&self.config.roots);
         #[cfg(unix)]
-        if let Some(starter) = crate::edges::tools::starter() {
+        if let Some(starter) = crate::starters::agent_tools::starter() {
             settings.starter = starter;
         }
         // The output of a program reaches the model, and with it the service that runs the model.

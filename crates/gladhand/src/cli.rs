@@ -9,9 +9,9 @@ use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches, Parser, Subcom
 use crate::cli_separator;
 use crate::commands::Audience;
 use crate::config::{Approve, env};
-use crate::edges::http::Address;
 use crate::logging::LogFormat;
 use gladhand_client::upstream::Speak;
+use gladhand_server::http::Address;
 
 /// No line of help is wider, so that examples are not broken on any usual terminal.
 const WIDTH: usize = 80;

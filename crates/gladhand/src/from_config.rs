@@ -6,9 +6,9 @@ use gladhand_core::Secret;
 
 use crate::authorization::{Access, BadAuthorization};
 use crate::config::{self, Config};
-use crate::edges::http::HttpOptions;
-use crate::service::Limits;
 use gladhand_process::surroundings::Surroundings;
+use gladhand_server::http::HttpOptions;
+use gladhand_server::service::Limits;
 
 /// Lets in whom `[authorization]` and `[a2e]` name, with one more token for agents. Returns whether that changed something.
 pub(crate) fn follow(access: &Access, config: &Config, token: Option<Secret>) -> Result<bool, BadAuthorization> {

@@ -22,7 +22,6 @@ mod cli_separator;
 mod clients;
 pub mod commands;
 pub mod config;
-pub mod edges;
 pub mod exit;
 mod from_config;
 pub mod logging;
@@ -30,8 +29,8 @@ mod pins;
 mod policy_setup;
 pub mod providers;
 mod secrets;
-mod service;
 mod spelling;
+mod starters;
 mod utc;
 
 pub use gladhand_auth as auth;
@@ -41,4 +40,5 @@ pub use gladhand_dialects as dialects;
 pub use gladhand_hub as hub;
 pub use gladhand_store as store;
 
-pub use service::{Limits, Service};
+pub use gladhand_server::Service;
+pub use gladhand_server::service::Limits;

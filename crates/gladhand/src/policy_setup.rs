@@ -8,10 +8,10 @@ use std::time::Duration;
 use gladhand_hub::Hub;
 use gladhand_hub::policy::{Governor, PinMode};
 
-use crate::Service;
 use crate::audit::Audit;
 use crate::config::Config;
 use crate::pins::{self, PinFile};
+use gladhand_server::Service;
 
 /// How often it is looked whether somebody approved a tool that is stopped.
 const LOOK: Duration = Duration::from_millis(500);

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use gladhand::Service;
 use gladhand::dialects::Stop;
-use gladhand::edges::http::Http;
 use gladhand::hub::{Hub, Mount};
 use gladhand::upstream::{Options, Target};
 use gladhand::upstream_provider::{ConnectionBudget, Spec, UpstreamProvider};
+use gladhand_server::http::Http;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

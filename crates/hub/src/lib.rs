@@ -17,6 +17,7 @@ pub mod policy;
 mod portions;
 mod presence;
 mod provider;
+mod represented;
 mod routes;
 mod routing;
 mod schema;
@@ -39,6 +40,7 @@ pub use provider::{
     Answer, Asking, Bundles, Caller, Context, Declared, Features, List, Listed, Provider, Reporter, SessionId,
     Settling, Work, viewer,
 };
+pub use represented::Represented;
 pub use routes::{HubError, Mount};
 pub use schema::{Check, Problem};
 pub use status::{ClientStatus, HubStatus, Offence, RunningCall, SessionStatus, UpstreamStatus};

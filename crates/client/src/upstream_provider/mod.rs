@@ -35,8 +35,8 @@ use gladhand_dialects::mcp::revision::Revision;
 use gladhand_dialects::{askable, carried_name, passed_on};
 use gladhand_hub::policy::{Offender, Who};
 use gladhand_hub::{
-    Answer, Caller, ChangeNotifier, Context, Declared, Features, List, Listed, Offence, Provider, SessionId, Settling,
-    UpstreamStatus, viewer,
+    Answer, Caller, ChangeNotifier, Context, Declared, Features, List, Listed, Offence, Provider, Represented,
+    SessionId, Settling, UpstreamStatus, viewer,
 };
 use gladhand_redaction::redact;
 use sha2::{Digest, Sha256};
@@ -182,19 +182,6 @@ impl UpstreamProvider {
             keeper: OnceLock::new(),
         };
         Self { inner: Arc::new(inner) }
-    }
-
-    /// The server's identity and instructions, if known.
-    pub fn introduction(&self) -> Option<(Peer, Option<String>)> {
-        self.inner.known().map(|lists| (lists.server.clone(), self.inner.passed_on(&lists).cloned()))
-    }
-
-    /// Why the upstream is unavailable: it could not be opened, and its lists are unknown.
-    pub fn outage(&self) -> Option<Failure> {
-        match self.inner.known() {
-            Some(_) => None,
-            None => self.inner.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-        }
     }
 
     /// Opens the main connection, or returns why that failed.
@@ -733,6 +720,19 @@ impl fmt::Debug for Inner {
     }
 }
 
+impl Represented for UpstreamProvider {
+    fn introduction(&self) -> Option<(Peer, Option<String>)> {
+        self.inner.known().map(|lists| (lists.server.clone(), self.inner.passed_on(&lists).cloned()))
+    }
+
+    fn outage(&self) -> Option<Failure> {
+        match self.inner.known() {
+            Some(_) => None,
+            None => self.inner.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}
+
 impl Provider for UpstreamProvider {
     fn name(&self) -> &str {
         &self.inner.label
@@ -847,7 +847,7 @@ impl Provider for UpstreamProvider {
     fn trouble(&self, list: List) -> Option<Failure> {
         match self.inner.known() {
             Some(lists) => lists.trouble(list).cloned(),
-            None => self.outage(),
+            None => Represented::outage(self),
         }
     }
 

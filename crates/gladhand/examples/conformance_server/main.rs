@@ -12,9 +12,9 @@ use std::io::Write;
 
 use gladhand::Service;
 use gladhand::dialects::CacheHints;
-use gladhand::edges::http::Http;
 use gladhand::hub::Hub;
 use gladhand::negotiation::Peer;
+use gladhand_server::http::Http;
 use serde_json::json;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,7 +1,6 @@
 //! Authorization: who may come in over HTTP (`[authorization]` of the configuration), and where the tokens are that get us
 //! into the servers of others.
 
-mod access;
 mod tokens;
 
 use std::collections::BTreeMap;
@@ -14,10 +13,9 @@ use gladhand_redaction::{Life, learn};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use crate::edges::http::ENDPOINT;
+use gladhand_server::http::ENDPOINT;
 
-pub(crate) use access::random_token;
-pub use access::{Access, Admission, unnamed_pass};
+pub use gladhand_server::access::{Access, Admission, random_token, unnamed_pass};
 pub use tokens::KeptTokens;
 
 /// Whose tokens open the HTTP endpoint. With neither issuers nor tokens, it is open to everybody who can reach it.

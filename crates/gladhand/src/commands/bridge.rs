@@ -10,7 +10,6 @@ use gladhand_core::Secret;
 use gladhand_hub::policy::Violations;
 use gladhand_hub::{Hub, List, Mount, Provider as _};
 
-use crate::Service;
 use crate::cli::BridgeArgs;
 use crate::commands::plain::quoted;
 use crate::commands::settings::{Part, Settings};
@@ -19,6 +18,7 @@ use crate::config;
 use crate::exit::Exit;
 use gladhand_client::upstream::{Authorizer, Bearer, Options, Speak, Target};
 use gladhand_client::upstream_provider::{ConnectionBudget, Spec, UpstreamProvider};
+use gladhand_server::Service;
 
 /// Couples until the downstream ends.
 pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
@@ -29,7 +29,7 @@ pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
     let upstream = Arc::new(UpstreamProvider::new(spec));
     let hub = Hub::of(vec![Mount::plain(Arc::clone(&upstream) as _)]);
     let data = config::data_dir(args.listen.data_dir.as_deref());
-    let service = Service::new(hub).in_front_of(Arc::clone(&upstream)).waiting_for_upstreams();
+    let service = Service::new(hub).in_front_of(Arc::<UpstreamProvider>::clone(&upstream)).waiting_for_upstreams();
     let service = service.shown_as("bridge", data);
     let ended = serve::serve(service, &args.listen, config)?;
     match upstream.trouble(List::Tools) {

@@ -23,10 +23,10 @@ use crate::cli::ServerArgs;
 use crate::commands::call::person::Person;
 use crate::commands::{CommandError, lookup, settings, sign_in};
 use crate::config::{self, Config, Upstreams, env};
-use crate::edges::signals::{self, Signals};
 use crate::exit::Exit;
 use gladhand_client::http_client::{Arriving, Endpoint};
 use gladhand_client::upstream::{Alone, Authorizer, Bearer, Eras, Host, OpenError, Options, Speak, Target, Upstream};
+use gladhand_server::signals::{self, Signals};
 
 /// How long a person may take to sign in.
 const SIGNING_IN: Duration = Duration::from_secs(330);

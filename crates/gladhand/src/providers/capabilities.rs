@@ -20,7 +20,7 @@ use url::Url;
 
 use super::a2e_mcp::{A2eMcp, Root, Settings as McpSettings};
 use crate::config::{A2eConfig, CapabilityName, MemoryConfig};
-use crate::edges::starter::OnLeash;
+use crate::starters::capabilities::OnLeash;
 
 /// What the capabilities are put together from.
 #[derive(Debug)]

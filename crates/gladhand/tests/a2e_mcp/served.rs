@@ -5,7 +5,6 @@ use std::sync::Arc;
 use gladhand::Pattern;
 use gladhand::Service;
 use gladhand::dialects::Stop;
-use gladhand::edges::http::Http;
 use gladhand::hub::policy::{Effect, Governor, Policy, Rule, Subjects};
 use gladhand::hub::{Answer, Context, Features, Hub, Kit, Provider};
 use gladhand::operations::{
@@ -14,6 +13,7 @@ use gladhand::operations::{
 };
 use gladhand::providers::a2e_mcp::{Root, Settings};
 use gladhand::wire::json;
+use gladhand_server::http::Http;
 use serde_json::{Value, json};
 use url::Url;
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use gladhand::edges::http::{AgentLimits, Http, HttpOptions};
 use gladhand::hub::{Answer, Context, Provider, SessionId};
 use gladhand::operations::{Tool, ToolCall, ToolResult};
+use gladhand_server::http::{AgentLimits, Http, HttpOptions};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use gladhand::auth::Scopes;
 use gladhand::auth::resource::Principal;
-use gladhand::edges::http::{Authorize, Authorized, Http};
 use gladhand::providers::Toolbox;
+use gladhand_server::http::{Authorize, Authorized, Http};
 
 use crate::client::{STATELESS, open_session_with, stateless};
 use crate::server::{Embedded, Program};

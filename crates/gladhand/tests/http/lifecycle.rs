@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use gladhand::edges::http::HttpOptions;
 use gladhand::hub::{Answer, Context, Provider};
 use gladhand::operations::{Failure, FailureKind, Outcome, Reply, Tool, ToolCall};
 use gladhand::wire::json;
+use gladhand_server::http::HttpOptions;
 use rustix::process::Signal;
 use serde_json::json;
 

@@ -1,8 +1,8 @@
 //! Questions in the middle of a call, as each era asks them.
 
-use gladhand::edges::http::HttpOptions;
 use gladhand::hub::{Kit, Reporter};
 use gladhand::operations::{Progress, Question, Tool, ToolCall, ToolResult};
+use gladhand_server::http::HttpOptions;
 use serde_json::{Value, json};
 
 use crate::client::{Connection, STATELESS};

@@ -6,9 +6,9 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use gladhand::dialects::Stop;
-use gladhand::edges::http::{Http, HttpOptions};
 use gladhand::hub::{Hub, Provider};
 use gladhand::{Limits, Secret, Service};
+use gladhand_server::http::{Http, HttpOptions};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::Connection;

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use gladhand::edges::http::HttpOptions;
 use gladhand::hub::{Answer, ChangeNotifier, Context, Features, Provider};
 use gladhand::operations::{Progress, Reply, Tool, ToolCall, ToolResult};
 use gladhand::wire::json;
+use gladhand_server::http::HttpOptions;
 use serde_json::json;
 use tokio::sync::Notify;
 

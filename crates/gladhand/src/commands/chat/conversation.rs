@@ -12,7 +12,7 @@ use super::talk::Talk;
 use super::typed::{Typed, Typing};
 use crate::commands::CommandError;
 use crate::commands::plain::{exact, plain};
-use crate::edges::signals::Signals;
+use gladhand_server::signals::Signals;
 
 /// A chat that is being held.
 pub(super) struct Conversation {

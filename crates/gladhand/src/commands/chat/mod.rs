@@ -32,16 +32,16 @@ use gladhand_core::operations::AgentCall;
 use gladhand_hub::Hub;
 use gladhand_models::ModelError;
 
-use crate::Service;
 use crate::cli::ChatArgs;
 use crate::commands::serve::{Assembly, Reached};
 use crate::commands::settings::{self, Part, Settings};
 use crate::commands::{CommandError, is_gone};
 use crate::config;
-use crate::edges::signals::{self, Signals};
 use crate::exit::Exit;
 use crate::policy_setup;
 use conversation::{Conversation, Ended, Left};
+use gladhand_server::Service;
+use gladhand_server::signals::{self, Signals};
 #[cfg(unix)]
 use history::History;
 use models::For;

@@ -9,7 +9,7 @@ use gladhand_core::operations::{
 use gladhand_core::wire::{Members, RawValue};
 use gladhand_hub::{Asking, Caller, Hub, SessionId, Settling, Visit};
 
-use crate::edges::following::Following;
+use gladhand_server::following::Following;
 
 /// A session with the agent.
 #[derive(Debug)]

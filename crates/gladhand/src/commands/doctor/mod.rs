@@ -29,11 +29,11 @@ use crate::commands::{CommandError, outside, print_report, screen, settings, wri
 use crate::config::{
     self, Config, ExaminedLayers, Layers, PROJECT_FILE, Problem, Reading, SetAside, TrustStore, UpstreamConfig, env,
 };
-#[cfg(unix)]
-use crate::edges::control;
-use crate::edges::http::Address;
-use crate::edges::signals;
 use crate::exit::Exit;
+#[cfg(unix)]
+use gladhand_server::control;
+use gladhand_server::http::Address;
+use gladhand_server::signals;
 use opening::Opening;
 
 const DOCTOR_HELP: &str = "\

@@ -16,8 +16,8 @@ use tokio::sync::Semaphore;
 use super::{Configured, Finding, Opened, packages};
 use crate::commands::serve::{Memory, Within, reach};
 use crate::commands::{outside, session};
-use crate::edges::signals::Signals;
 use gladhand_client::upstream::{Alone, OpenError, Options, Target, Upstream};
+use gladhand_server::signals::Signals;
 
 /// How many upstreams are opened at once. Each may be a process that needs seconds of computing time to start.
 const AT_ONCE: usize = 8;

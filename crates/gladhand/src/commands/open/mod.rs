@@ -27,9 +27,9 @@ use crate::commands::screen::{message_width, pieces};
 use crate::commands::session::{Access, headers};
 use crate::commands::{CommandError, sign_in};
 use crate::config;
-use crate::edges::signals::{self, Signals};
 use crate::exit::Exit;
 use gladhand_client::upstream::{Alone, OpenError, Options, Speak, Target, Upstream};
+use gladhand_server::signals::{self, Signals};
 
 use exchange::{Plan, Record, Verdict};
 

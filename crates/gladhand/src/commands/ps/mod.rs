@@ -13,8 +13,8 @@ use gladhand_redaction::redact;
 use crate::cli::PsArgs;
 use crate::commands::plain::plain;
 use crate::commands::{CommandError, print_json, screen, written};
-use crate::edges::control::{self, ProcessStatus};
 use crate::exit::Exit;
+use gladhand_server::control::{self, ProcessStatus};
 
 const HEAD: Style = Style::new().bold();
 const QUIET: Style = Style::new().dimmed();

@@ -12,10 +12,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::drawn;
 use crate::commands::plain::Reader;
 use crate::commands::{CommandError, screen};
-use crate::edges::control::{self, ProcessStatus};
-use crate::edges::signals::{self, Signals};
 use crate::exit::Exit;
 use crate::utc;
+use gladhand_server::control::{self, ProcessStatus};
+use gladhand_server::signals::{self, Signals};
 
 const PAUSE: Duration = Duration::from_secs(2);
 

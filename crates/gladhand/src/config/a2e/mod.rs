@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::policy::Schema;
 use super::{Hidden, masked_all, secrets};
 use crate::authorization::unnamed_pass;
-use crate::edges::http::AgentLimits;
+use gladhand_server::http::AgentLimits;
 
 /// Settings of the A2E dialect.
 #[derive(Debug, Clone, Deserialize, Serialize)]

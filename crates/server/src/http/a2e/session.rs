@@ -26,9 +26,9 @@ use super::super::who::Who;
 use super::agents::Leaving;
 use super::outlet::Outlet;
 use super::stream::AgentStream;
-use crate::edges::following::Following;
-use crate::edges::questions::Questions;
-use crate::edges::session_log::SessionLog;
+use crate::following::Following;
+use crate::questions::Questions;
+use crate::session_log::SessionLog;
 use gladhand_session::clock::Clock;
 use gladhand_session::violations;
 
@@ -53,8 +53,8 @@ pub(super) enum Sent {
 
 /// One agent.
 #[derive(Debug)]
-pub(in crate::edges::http) struct AgentSession {
-    pub(in crate::edges::http) shared: Arc<Shared>,
+pub(in crate::http) struct AgentSession {
+    pub(in crate::http) shared: Arc<Shared>,
     /// The caller that opened the session. Only this caller may use it.
     pub(super) who: Who,
     /// The scopes that its content needs. Another token of the principal may lack some of them.

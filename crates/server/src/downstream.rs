@@ -19,13 +19,13 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::Service;
-use crate::edges::busy_poll::{BUSY_POLL, BusyPollPolicy};
-use crate::edges::following::Following;
-use crate::edges::outbox::Outbox;
-use crate::edges::questions::Questions;
-use crate::edges::session_log::SessionLog;
-use crate::edges::signals::{self, Signals};
-use crate::edges::stdio::{self, Input};
+use crate::busy_poll::{BUSY_POLL, BusyPollPolicy};
+use crate::following::Following;
+use crate::outbox::Outbox;
+use crate::questions::Questions;
+use crate::session_log::SessionLog;
+use crate::signals::{self, Signals};
+use crate::stdio::{self, Input};
 use gladhand_session::clock::Clock;
 use gladhand_session::violations;
 

@@ -22,7 +22,7 @@ const OVERHEAD: usize = 128;
 
 /// The queue between event producers and the loop that serves a client.
 #[derive(Debug, Default)]
-pub(crate) struct Following {
+pub struct Following {
     queue: Mutex<Queue>,
     /// Notified when an event was added.
     arrived: Notify,
@@ -40,7 +40,7 @@ struct Queue {
 
 impl Following {
     /// Puts an event in.
-    pub(crate) fn push(&self, event: Notice) {
+    pub fn push(&self, event: Notice) {
         let mut queue = self.queue();
         if !queue.closed {
             queue.bytes += weight(&event);
@@ -51,7 +51,7 @@ impl Following {
     }
 
     /// Takes the oldest event out.
-    pub(crate) fn pop(&self) -> Option<Notice> {
+    pub fn pop(&self) -> Option<Notice> {
         let mut queue = self.queue();
         let event = queue.events.pop_front()?;
         queue.bytes -= weight(&event);
@@ -64,14 +64,14 @@ impl Following {
     }
 
     /// Completes when an event is queued.
-    pub(crate) async fn arrived(&self) {
+    pub async fn arrived(&self) {
         while self.queue().events.is_empty() {
             self.arrived.notified().await;
         }
     }
 
     /// Closes the queue: later events are discarded, and waiting producers continue.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         let mut queue = self.queue();
         *queue = Queue { closed: true, ..Queue::default() };
         drop(queue);
@@ -79,7 +79,7 @@ impl Following {
     }
 
     /// If the client is behind, returns a future that completes when it has caught up or is gone.
-    pub(crate) fn keeping_up(self: &Arc<Self>) -> Option<Settling> {
+    pub fn keeping_up(self: &Arc<Self>) -> Option<Settling> {
         let behind = |following: &Self| following.queue().bytes > BEHIND / 2;
         if self.queue().bytes <= BEHIND {
             return None;
@@ -100,12 +100,12 @@ impl Following {
     }
 
     /// Whether a producer that cannot wait may put another event in.
-    pub(crate) fn has_room(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         self.bytes() <= MOST
     }
 
     /// How many bytes are in the queue.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.queue().bytes
     }
 

@@ -66,7 +66,7 @@ pub use tls::Tls;
 pub(crate) use worker_threads::WorkerThreads;
 
 /// The path of MCP.
-pub(crate) const ENDPOINT: &str = "/mcp";
+pub const ENDPOINT: &str = "/mcp";
 
 /// How long unread answers may hold up the end.
 const FLUSH_GRACE: Duration = Duration::from_secs(2);

@@ -66,7 +66,7 @@ pub(super) struct Who {
     pub(super) scopes: Option<Arc<str>>,
     /// The party whose share of the common limits the caller uses.
     pub(super) party: Party,
-    /// The epoch in which the caller was admitted: see [`Access`](crate::authorization::Access).
+    /// The epoch in which the caller was admitted: see [`Access`](crate::access::Access).
     pub(super) epoch: u64,
 }
 

@@ -23,7 +23,7 @@ const CONFIGURED: [&str; 3] = ["proc", "skill", "env"];
 
 /// Whether agents must show who they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::edges::http) enum Trust {
+pub(in crate::http) enum Trust {
     /// They must: with a token in their handshake, or in every request.
     Tokens,
     /// Anybody may come in.
@@ -32,12 +32,12 @@ pub(in crate::edges::http) enum Trust {
 
 impl Trust {
     /// How agents of a service are let in that asks for authorization of its own, or does not.
-    pub(in crate::edges::http) fn of(service: &Service, is_authorized: bool) -> Self {
+    pub(in crate::http) fn of(service: &Service, is_authorized: bool) -> Self {
         if is_authorized || service.access().asks_for_passes() { Self::Tokens } else { Self::Anybody }
     }
 
     /// Says at the start what is not offered, and what would change that.
-    pub(in crate::edges::http) fn announce(self, service: &Service) {
+    pub(in crate::http) fn announce(self, service: &Service) {
         if self == Self::Tokens {
             return;
         }
@@ -61,7 +61,7 @@ impl Trust {
 /// Sessions before and after their handshake have a bound each. Every client can open a session, so one without a handshake never
 /// takes the place of one that has it. Both bounds are shared by [`giving_way`].
 #[derive(Debug)]
-pub(in crate::edges::http) struct Agents {
+pub(in crate::http) struct Agents {
     shared: Arc<Shared>,
     limits: AgentLimits,
     sessions: RwLock<Sessions>,
@@ -78,7 +78,7 @@ struct Sessions {
 }
 
 impl Agents {
-    pub(in crate::edges::http) fn new(shared: Arc<Shared>, limits: AgentLimits) -> Self {
+    pub(in crate::http) fn new(shared: Arc<Shared>, limits: AgentLimits) -> Self {
         Self { shared, limits, sessions: RwLock::default() }
     }
 
@@ -150,7 +150,7 @@ impl Agents {
     }
 
     /// Ends sessions whose time is over, again and again.
-    pub(in crate::edges::http) async fn end_overdue(&self) {
+    pub(in crate::http) async fn end_overdue(&self) {
         let AgentLimits { idle, handshake, .. } = self.limits;
         let pause = (idle / 4).min(handshake / 4).clamp(TIDY.0, TIDY.1);
         loop {
@@ -166,7 +166,7 @@ impl Agents {
     }
 
     /// Ends the sessions of those who have lost access, and holds all others to the passes of now.
-    pub(in crate::edges::http) fn follow_access(&self) {
+    pub(in crate::http) fn follow_access(&self) {
         let passes = self.shared.service.access().passes();
         self.all().iter().for_each(|session| self.hold_to(session, &passes));
     }
@@ -179,12 +179,12 @@ impl Agents {
     }
 
     /// Everybody takes nothing new from now on.
-    pub(in crate::edges::http) fn stop(&self, stop: Stop) {
+    pub(in crate::http) fn stop(&self, stop: Stop) {
         self.all().iter().for_each(|session| session.stop(stop));
     }
 
     /// Everybody is done: what is still in flight fails.
-    pub(in crate::edges::http) fn end_all(&self) {
+    pub(in crate::http) fn end_all(&self) {
         self.all().iter().for_each(|session| session.end());
     }
 

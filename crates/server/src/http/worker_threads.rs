@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::edges::busy_poll::BusyPoller;
+use crate::busy_poll::BusyPoller;
 
 /// All threads that serve connections.
 #[derive(Debug)]

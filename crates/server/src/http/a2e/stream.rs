@@ -17,7 +17,7 @@ use super::session::AgentSession;
 
 /// The reader of one session. Dropping it tells the session that the reader is gone.
 #[derive(Debug)]
-pub(in crate::edges::http) struct AgentStream {
+pub(in crate::http) struct AgentStream {
     session: Arc<AgentSession>,
     reader: u64,
     /// The scopes of the token that asked for the stream. It ends before the first message that comes after a call in the

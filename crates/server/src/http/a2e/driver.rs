@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 
 use super::super::driver::poll_guarded;
 use super::session::{AgentSession, Inner, Running, Settled};
-use crate::edges::session_log::SessionLog;
+use crate::session_log::SessionLog;
 use gladhand_session::violations;
 
 impl AgentSession {

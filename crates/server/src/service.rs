@@ -16,16 +16,15 @@ use gladhand_core::wire::lines::MAX_LINE;
 use gladhand_core::wire::{RawValue, json};
 use gladhand_dialects::storage::Unshared;
 use gladhand_dialects::{CacheHints, Dialect, Door, Menu, Pass, REGISTRY, ServerSetup, Stop};
-use gladhand_hub::Hub;
 use gladhand_hub::policy::{Governor, Invisible, Violations};
+use gladhand_hub::{Hub, Represented};
 
-use crate::authorization::{Access, unnamed_pass};
-use crate::edges::control::{Control, Introduction};
-use crate::edges::downstream::{self, Ended};
-use crate::edges::http::{Http, HttpServer, WorkerThreads};
-use crate::edges::signals::{self, Signals};
-use crate::edges::stdio::{Input, Output};
-use gladhand_client::upstream_provider::UpstreamProvider;
+use crate::access::{Access, unnamed_pass};
+use crate::control::{Control, Introduction};
+use crate::downstream::{self, Ended};
+use crate::http::{Http, HttpServer, WorkerThreads};
+use crate::signals::{self, Signals};
+use crate::stdio::{Input, Output};
 use gladhand_session::clock::Clock;
 use gladhand_session::violations;
 
@@ -49,7 +48,7 @@ pub struct Service {
     limits: Limits,
     /// How long the first session waits for upstreams whose lists are unknown.
     opening_patience: Duration,
-    in_front_of: Option<Arc<UpstreamProvider>>,
+    in_front_of: Option<Arc<dyn Represented>>,
     alongside: Option<Work>,
     /// A background job that runs after startup.
     chore: Option<fn()>,
@@ -198,7 +197,7 @@ impl Service {
     }
 
     /// Represents one upstream, with its identity and instructions.
-    pub fn in_front_of(self, upstream: Arc<UpstreamProvider>) -> Self {
+    pub fn in_front_of(self, upstream: Arc<dyn Represented>) -> Self {
         Self { in_front_of: Some(upstream), ..self }
     }
 
@@ -224,7 +223,7 @@ impl Service {
     }
 
     /// Runs a job once on a separate thread, after one second of serving, so that it does not delay the start.
-    pub(crate) fn with_chore(self, chore: fn()) -> Self {
+    pub fn with_chore(self, chore: fn()) -> Self {
         Self { chore: Some(chore), ..self }
     }
 
@@ -331,7 +330,7 @@ impl Service {
     }
 
     /// Who answers calls.
-    pub(crate) fn hub(&self) -> &Hub {
+    pub fn hub(&self) -> &Hub {
         &self.hub
     }
 
@@ -447,7 +446,7 @@ impl Service {
         }
     }
 
-    pub(crate) fn door(&self, clock: &Clock) -> Door {
+    pub fn door(&self, clock: &Clock) -> Door {
         let setup = self.setup(clock);
         match self.pinned {
             Some(dialect) => Door::pinned(dialect, setup),

@@ -22,7 +22,7 @@ use super::pending_response::InlineCall;
 use super::session::{Inner, Manner, Running, Session};
 use super::shared::SMALL;
 use super::who::Who;
-use crate::edges::session_log::SessionLog;
+use crate::session_log::SessionLog;
 use gladhand_session::violations;
 
 /// The hub's answer to a call.

@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio_util::sync::CancellationToken;
 
 use super::served::Line;
-use crate::edges::memory;
+use crate::memory;
 
 /// How often it is looked whether many connections are gone.
 const TIDY: Duration = Duration::from_secs(2);

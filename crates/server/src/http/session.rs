@@ -25,8 +25,8 @@ use super::session_id::SessionId as WireId;
 use super::shared::{Shared, count_calls};
 use super::stream::{Numbering, ReaderToken, Stream, Taken};
 use super::who::Who;
-use crate::edges::questions::Questions;
-use crate::edges::session_log::SessionLog;
+use crate::questions::Questions;
+use crate::session_log::SessionLog;
 use gladhand_session::clock::Clock;
 use gladhand_session::violations;
 

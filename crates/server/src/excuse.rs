@@ -7,14 +7,14 @@ use std::time::Duration;
 use gladhand_core::wire::Lines;
 use gladhand_dialects::Door;
 
-use crate::edges::stdio::{Input, Output};
+use crate::stdio::{Input, Output};
 use gladhand_session::clock::Clock;
 
 /// How long the first line is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Answers the first line that wants an answer, if one comes soon.
-pub(crate) fn excuse(door: &Door, clock: Clock, why: &str) -> io::Result<()> {
+pub fn excuse(door: &Door, clock: Clock, why: &str) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let told = runtime.block_on(async { tokio::time::timeout(PATIENCE, answer(door, clock, why)).await });
     // A thread may be stuck reading; nobody needs what it reads.
