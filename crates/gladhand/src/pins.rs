@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use aws_lc_rs::digest::{SHA256, digest};
+use ring::digest::{SHA256, digest};
 use gladhand_hub::policy::{Definition, Pinboard, Pinned, Standing};
 use serde::{Deserialize, Serialize};
 
