@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use ring::digest::{SHA256, digest};
 use gladhand_hub::policy::{Definition, Pinboard, Pinned, Standing};
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use crate::{files, utc};
