@@ -2,8 +2,8 @@
 //!
 //! `peers` installs the real peers that the tests talk to, `test` runs every test with them, `bench` compares
 //! us with them, `soak` wears us out, `conformance` runs the official MCP suite, `accuracy` measures the repository
-//! tools, `model` fetches the small model that works offline, `dist` builds what is shipped, `profile` tells the compiler what
-//! is run often and `order` the linker what belongs together, `picture` draws a conversation. Nothing here is part of the product, and the product depends on
+//! tools, `model` fetches the small model that works offline, `dist` builds what is shipped, `picture` draws a
+//! conversation. Nothing here is part of the product, and the product depends on
 //! nothing here.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "chores talk to the person who started them")]
 
@@ -42,8 +42,6 @@ Chores:
   accuracy     Measure how well frameworks are recognised; exit with 1 if a bar is missed
   model        Fetch the small model that works offline into the data folder (instant when it is there)
   dist         Build the program as it is shipped: one file, without libraries of the system
-  order        Write down what ordinary sessions call, for the linker (needs valgrind)
-  profile      Count what ordinary sessions run, for the compiler (needs llvm-profdata)
   picture      Draw a real conversation with `gladhand chat` into docs/chat.svg
   prose        Count sentences in comments, docs and messages that make a reader stop
   soak         Let 200 clients call servers that break, and see that nothing is lost, left or grows
@@ -86,8 +84,6 @@ fn main() -> ExitCode {
         ["test", "--", rest @ ..] => test::run(rest),
         ["model"] => model::run(),
         ["dist"] => dist::run(),
-        ["order"] => order::run(),
-        ["profile"] => profile::run(),
         ["accuracy"] => accuracy::run(),
         ["picture"] => picture::run(),
         ["peers"] => peers::install().map(|_| ExitCode::SUCCESS),
@@ -107,7 +103,7 @@ fn main() -> ExitCode {
             Ok(options) => conformance::run(&options),
             Err(unknown) => return misused(&format!("`conformance` has no option `{unknown}`")),
         },
-        [chore @ ("test" | "peers" | "dist" | "order" | "profile" | "accuracy" | "model" | "picture"), unknown, ..] => {
+        [chore @ ("test" | "peers" | "dist" | "accuracy" | "model" | "picture"), unknown, ..] => {
             return misused(&format!("`{chore}` has no option `{unknown}`"));
         }
         [unknown, ..] => return misused(&format!("there is no chore `{unknown}`")),

@@ -1,28 +1,30 @@
-//! `order`: records the functions that ordinary sessions call, so that the linker places them together.
+//! Records the functions that ordinary sessions call, so that the linker places them together.
 //!
-//! The release build, with its symbols, runs under valgrind through short sessions of every dialect, over stdio, over
-//! HTTP and as a bridge. The called functions go into `crates/gladhand/order.txt`, which `crates/gladhand/build.rs`
-//! passes to the linker. Repeat this when the compiler changes (function names carry its version) or a path was
-//! rewritten.
+//! The shipped program, with its symbols, runs under valgrind through short sessions of every dialect, over stdio, over
+//! HTTP and as a bridge. `dist` passes the list of called functions to `crates/gladhand/build.rs`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::dist::Build;
+use crate::shell;
 use crate::training::Training;
-use crate::{dist, shell};
 
-/// Makes the list.
-pub(crate) fn run() -> Result<ExitCode> {
-    let program = dist::build_as_profiled(&["-C", "strip=none"])?;
+/// Writes the list to a file. Returns false if a tool for that is missing.
+pub(crate) fn record(build: &Build<'_>, list: &Path) -> Result<bool> {
+    for tool in ["valgrind", "nm"] {
+        if shell::output_of(tool, &["--version"]).is_none() {
+            eprintln!("dist: {tool} is not installed");
+            return Ok(false);
+        }
+    }
+    let program = Build { keeps_symbols: true, ..build.clone() }.run()?;
     let program = program.to_string_lossy();
     let folder = shell::target().join("order");
     shell::empty(&folder)?;
-    if shell::output_of("valgrind", &["--version"]).is_none() {
-        bail!("`cargo xtask order` needs valgrind");
-    }
     let start = |arguments: &[&str]| {
         let mut command = Command::new("valgrind");
         let file = format!("--callgrind-out-file={}/%p.out", folder.display());
@@ -34,10 +36,9 @@ pub(crate) fn run() -> Result<ExitCode> {
     // The functions of the most common session come first, then the additional ones of each other session.
     let mut names = before_valgrind(&program)?;
     Training { start: &start, times: 1 }.run(&program, || take_names(&folder, &mut names))?;
-    let list = shell::root().join("crates/gladhand/order.txt");
-    std::fs::write(&list, names.iter().map(|name| format!("{name}\n")).collect::<String>())?;
-    println!("{} functions are in {}", names.len(), list.display());
-    Ok(ExitCode::SUCCESS)
+    std::fs::write(list, names.iter().map(|name| format!("{name}\n")).collect::<String>())?;
+    eprintln!("dist: {} functions are placed first", names.len());
+    Ok(true)
 }
 
 /// Adds the called functions that are not known yet, by their linker names.
@@ -87,7 +88,7 @@ fn read_report(report: &Path, names: &mut BTreeSet<String>) -> Result<()> {
 /// Functions that run before tracing begins: the entry point, and the functions that select variants for the processor.
 fn before_valgrind(program: &str) -> Result<Vec<String>> {
     let symbols = shell::output_of("nm", &["--defined-only", "--format=just-symbols", program]);
-    let symbols = symbols.context("`cargo xtask order` needs nm")?;
+    let symbols = symbols.context("nm cannot read the program")?;
     let is_early = |name: &&str| matches!(*name, "_start" | "__libc_start_main_impl") || name.ends_with("_ifunc");
     Ok(symbols.lines().filter(is_early).map(str::to_owned).collect())
 }

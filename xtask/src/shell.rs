@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::profile::llvm_version;
+
 /// The root of the project.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -27,6 +29,8 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 pub(crate) struct Compiler {
     pub(crate) release: String,
     pub(crate) host: String,
+    /// The first part of the version of its LLVM.
+    pub(crate) llvm: u32,
     /// Where it is installed.
     pub(crate) folder: String,
 }
@@ -37,7 +41,8 @@ impl Compiler {
         let about = told(&["-vV"])?;
         let said = |what: &str| about.lines().find_map(|line| line.strip_prefix(what)).map(str::to_owned);
         let (release, host) = said("release: ").zip(said("host: ")).context("`rustc -vV` says less than it should")?;
-        Ok(Self { release, host, folder: told(&["--print", "sysroot"])? })
+        let llvm = llvm_version(&about).context("`rustc -vV` does not state the version of LLVM")?;
+        Ok(Self { release, host, llvm, folder: told(&["--print", "sysroot"])? })
     }
 }
 

@@ -15,9 +15,11 @@ mod reach;
 pub mod resource;
 mod roots;
 mod scopes;
+mod signatures;
 mod time;
 mod web;
 
 pub use error::AuthError;
 pub use roots::{BadRoots, Roots, SSL_CERT_FILE};
 pub use scopes::Scopes;
+pub use signatures::install_signatures;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use gladhand_tls::client_builder;
 use reqwest::{Certificate, Client, ClientBuilder};
 
 /// The variable that names a file which replaces the system's authorities.
@@ -54,9 +55,9 @@ impl Roots {
     /// Creates a client that trusts these authorities, with the other options from `options`.
     pub fn client(&self, options: impl Fn(ClientBuilder) -> ClientBuilder) -> reqwest::Result<Client> {
         let more = || self.more.iter().cloned();
-        let client = options(Client::builder().tls_certs_merge(more())).build();
+        let client = options(client_builder().tls_certs_merge(more())).build();
         // A machine without system authorities can still reach servers that do not need them.
-        client.or_else(|_| options(Client::builder().tls_certs_only(more())).build())
+        client.or_else(|_| options(client_builder().tls_certs_only(more())).build())
     }
 }
 
@@ -82,7 +83,7 @@ fn certificates(file: &Path) -> Result<Vec<Certificate>, BadRoots> {
         return Err(wrong("no certificate in it"));
     }
     // The PEM parser does not check the content of certificates; building a client does.
-    match Client::builder().tls_certs_only(certificates.iter().cloned()).build() {
+    match client_builder().tls_certs_only(certificates.iter().cloned()).build() {
         Ok(_) => Ok(certificates),
         Err(_) => Err(wrong("a certificate in it cannot be read")),
     }

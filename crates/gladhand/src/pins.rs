@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use gladhand_hub::policy::{Definition, Pinboard, Pinned, Standing};
 use gladhand_store::files;
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use crate::utc;

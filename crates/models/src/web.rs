@@ -165,7 +165,7 @@ impl Web {
         if let Some(client) = cell.get() {
             return Ok(client);
         }
-        let builder = reqwest::Client::builder()
+        let builder = gladhand_tls::client_builder()
             .redirect(reqwest::redirect::Policy::none())
             .tcp_nodelay(true)
             .connect_timeout(self.0.timeouts.connect);

@@ -112,7 +112,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
 
 /// Builds our own binary as it is shipped and says where it is.
 fn our_program() -> Result<PathBuf> {
-    dist::build_as_profiled(&[])
+    dist::build()
 }
 
 /// Builds the same tool on our library, as a user of the library would, and returns its path.

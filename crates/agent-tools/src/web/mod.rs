@@ -124,7 +124,7 @@ impl Searcher {
         let client = match self.client.get() {
             Some(client) => client,
             None => {
-                let created = reqwest::Client::builder().timeout(TIMEOUT).build().map_err(failed)?;
+                let created = gladhand_tls::client_builder().timeout(TIMEOUT).build().map_err(failed)?;
                 self.client.get_or_init(|| created)
             }
         };

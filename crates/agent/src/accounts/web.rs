@@ -66,7 +66,7 @@ impl Web {
         if let Some(client) = cell.get() {
             return Ok(client);
         }
-        let builder = reqwest::Client::builder()
+        let builder = gladhand_tls::client_builder()
             .user_agent(&self.identity)
             .redirect(reqwest::redirect::Policy::none())
             .timeout(TIMEOUT)

@@ -89,7 +89,7 @@ fn parameter(url: &url::Url, name: &str) -> String {
 
 /// Sends a browser request. Returns the status, the body and the redirect address.
 async fn visit(url: &str) -> (u16, String, Option<String>) {
-    let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().build().unwrap();
+    let client = gladhand_tls::client_builder().redirect(reqwest::redirect::Policy::none()).no_proxy().build().unwrap();
     let response = client.get(url).send().await.unwrap();
     let location = response.headers().get("location").map(|value| value.to_str().unwrap().to_owned());
     (response.status().as_u16(), response.text().await.unwrap(), location)

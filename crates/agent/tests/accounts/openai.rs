@@ -134,7 +134,7 @@ async fn a_browser_signs_in_and_sees_the_welcome_page() {
     assert_eq!(connected.unwrap(), completed);
     assert_eq!(scene.events.all().last().unwrap(), &("auth.flow.completed", completed));
     let verifier = scene.service.seen(TOKEN)[0].form("code_verifier").unwrap();
-    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, verifier.as_bytes());
+    let digest = ring::digest::digest(&ring::digest::SHA256, verifier.as_bytes());
     assert_eq!((URL_SAFE_NO_PAD.encode(digest), verifier.len()), (challenge, 86));
 }
 

@@ -2,21 +2,22 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use aws_lc_rs::digest;
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gladhand_core::Secret;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use ring::digest;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use serde::Serialize;
 use url::Url;
 
 use super::{random, unix_now};
 use crate::error::AuthError;
 use crate::metadata::at;
+use crate::signatures::install_signatures;
 
 /// The name of our signature algorithm.
 pub(crate) const ALGORITHM: &str = "ES256";
@@ -61,6 +62,7 @@ impl Prover {
     }
 
     fn with_key(document: &[u8]) -> Result<Self, AuthError> {
+        install_signatures();
         let key = EncodingKey::from_ec_der(document);
         let mut public = Jwk::from_encoding_key(&key, Algorithm::ES256).map_err(|error| broken(&error))?;
         public.common.key_algorithm = None;

@@ -4,7 +4,10 @@
 use std::str::FromStr;
 
 use gladhand_core::Secret;
-use jsonwebtoken::{Algorithm, EncodingKey};
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, AlgorithmFamily, EncodingKey};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -12,6 +15,7 @@ use super::store::exposed;
 use super::{Options, unix_now};
 use crate::error::AuthError;
 use crate::metadata::AuthorizationServer;
+use crate::signatures::install_signatures;
 use crate::web::Web;
 
 /// A client that was registered with the authorization server beforehand.
@@ -52,16 +56,17 @@ impl SigningKey {
             reason: error.to_string(),
         };
         let algorithm = Algorithm::from_str(&self.algorithm).map_err(broken)?;
-        let pem = self.pem.expose().as_bytes();
-        let key = match algorithm {
-            Algorithm::ES256 | Algorithm::ES384 => EncodingKey::from_ec_pem(pem),
-            Algorithm::EdDSA => EncodingKey::from_ed_pem(pem),
-            Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512 => {
-                Err(jsonwebtoken::errors::ErrorKind::UnsupportedAlgorithm.into())
-            }
-            _ => EncodingKey::from_rsa_pem(pem),
+        let document = PrivateKeyDer::from_pem_slice(self.pem.expose().as_bytes())
+            .map_err(|_| broken(ErrorKind::InvalidKeyFormat.into()))?;
+        let document = document.secret_der();
+        let key = match algorithm.family() {
+            AlgorithmFamily::Ec => EncodingKey::from_ec_der(document),
+            AlgorithmFamily::Ed => EncodingKey::from_ed_der(document),
+            AlgorithmFamily::Rsa => EncodingKey::from_rsa_der(document),
+            AlgorithmFamily::Hmac => return Err(broken(ErrorKind::UnsupportedAlgorithm.into())),
         };
-        Ok((algorithm, key.map_err(broken)?))
+        install_signatures();
+        Ok((algorithm, key))
     }
 }
 

@@ -1,9 +1,10 @@
 //! PKCE: proves that the client that redeems a code is the one that requested it (RFC 7636).
 
-use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gladhand_core::Secret;
+use ring::digest;
+use ring::rand::{SecureRandom, SystemRandom};
 
 /// A verifier, and its challenge with method `S256`.
 #[derive(Debug, Clone)]
@@ -26,6 +27,6 @@ impl Pkce {
 /// 32 random bytes as 43 characters, for instance for `state`.
 pub fn random() -> String {
     let mut bytes = [0; 32];
-    aws_lc_rs::rand::fill(&mut bytes).expect("the operating system provides random bytes after it has booted");
+    SystemRandom::new().fill(&mut bytes).expect("the operating system provides random bytes after it has booted");
     URL_SAFE_NO_PAD.encode(bytes)
 }

@@ -3,13 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gladhand_core::Secret;
 use http::request::Parts;
 use jsonwebtoken::jwk::ThumbprintHash;
 use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
+use ring::digest;
 use serde::Deserialize;
 use serde_json::Value;
 use url::Url;

@@ -10,6 +10,7 @@ use super::Principal;
 use super::keys::Keys;
 use super::refusal::{Refusal, Scheme};
 use crate::scopes::Scopes;
+use crate::signatures::install_signatures;
 
 /// The accepted clock difference in seconds.
 const LEEWAY: u64 = 30;
@@ -36,6 +37,7 @@ struct Claims {
 
 impl Verifier {
     pub(crate) fn new(issuers: Vec<(String, Keys)>, audiences: Vec<String>) -> Self {
+        install_signatures();
         Self { issuers, audiences }
     }
 

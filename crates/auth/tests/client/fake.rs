@@ -123,7 +123,7 @@ impl Browser for Willing {
 }
 
 fn reqwest() -> reqwest::Client {
-    let builder = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+    let builder = gladhand_tls::client_builder().no_proxy().redirect(reqwest::redirect::Policy::none());
     builder.build().expect("plain options")
 }
 

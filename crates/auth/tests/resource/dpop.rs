@@ -1,15 +1,15 @@
 //! Tokens that are bound to a key: valid proofs, and all kinds of invalid ones.
 
-use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gladhand_auth::resource::Dpop;
 use http::{HeaderMap, HeaderValue, header};
 use jsonwebtoken::jwk::{Jwk, ThumbprintHash};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use ring::digest;
 use serde_json::{Value, json};
 
-use crate::{Fixture, METADATA, RESOURCE, but, claims, head, now};
+use crate::{Fixture, METADATA, RESOURCE, but, claims, head, now, sign_symmetrically};
 
 /// The owner of a token, with the key that the token is bound to.
 struct Owner {
@@ -126,7 +126,7 @@ async fn proofs_for_something_else_are_refused_with_the_reason() {
     let symmetric = || {
         let mut header = Header::new(Algorithm::HS256);
         (header.typ, header.jwk) = (Some("dpop+jwt".to_owned()), Some(owner.public.clone()));
-        encode(&header, &good(), &EncodingKey::from_secret(b"public")).expect("a valid key")
+        sign_symmetrically(&header, &good())
     };
     let forged = || encode(&owner.header(), &good(), &other.key).expect("a valid key");
     let generous = || {

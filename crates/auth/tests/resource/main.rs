@@ -4,17 +4,21 @@ mod dpop;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::rsa::KeySize;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair};
-use aws_lc_rs::{encoding::AsDer, rsa::KeyPair as RsaKeyPair};
-use gladhand_auth::Scopes;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gladhand_auth::resource::{Dpop, Guard, Issuer, KeySource, KnownToken, Policy};
+use gladhand_auth::{Scopes, install_signatures};
 use gladhand_core::Secret;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use ring::hmac;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{PrivatePkcs1KeyDer, PrivatePkcs8KeyDer};
+use serde::Serialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use url::Url;
@@ -36,15 +40,15 @@ impl Fixture {
     }
 
     fn with(dpop: Dpop) -> Self {
+        install_signatures();
         let random = SystemRandom::new();
         let ec = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).expect("a key is made");
-        let ed = Ed25519KeyPair::generate_pkcs8v1(&random).expect("a key is made");
-        let rsa = RsaKeyPair::generate(KeySize::Rsa2048).expect("a key is made");
-        let rsa: aws_lc_rs::encoding::Pkcs8V1Der<'_> = rsa.as_der().expect("a key has a document");
+        let ed = PrivatePkcs8KeyDer::from_pem_slice(include_bytes!("../keys/ed25519.pem")).expect("a key");
+        let rsa = PrivatePkcs1KeyDer::from_pem_slice(include_bytes!("../keys/rsa-pkcs1.pem")).expect("a key");
         let keys = vec![
             (Algorithm::ES256, EncodingKey::from_ec_der(ec.as_ref())),
-            (Algorithm::EdDSA, EncodingKey::from_ed_der(ed.as_ref())),
-            (Algorithm::RS256, EncodingKey::from_rsa_der(&pkcs1(rsa.as_ref()))),
+            (Algorithm::EdDSA, EncodingKey::from_ed_der(ed.secret_pkcs8_der())),
+            (Algorithm::RS256, EncodingKey::from_rsa_der(rsa.secret_pkcs1_der())),
         ];
         let public = keys.iter().map(|(algorithm, key)| {
             let mut jwk = Jwk::from_encoding_key(key, *algorithm).expect("a key has a public half");
@@ -112,12 +116,12 @@ fn head(method: &str, path: &str, headers: &HeaderMap) -> Parts {
     request.into_parts().0
 }
 
-/// The inner key of a PKCS #8 document, as the JSON web token library requires it for RSA.
-fn pkcs1(document: &[u8]) -> Vec<u8> {
-    // The inner key is the last element. It starts with a sequence that has two length bytes.
-    let at =
-        document.windows(4).skip(4).position(|bytes| bytes[0] == 0x30 && bytes[1] == 0x82).expect("an inner key") + 4;
-    document[at..].to_vec()
+/// A token that is signed with a shared secret. Gladhand itself cannot make one.
+fn sign_symmetrically(header: &Header, claims: &impl Serialize) -> String {
+    let encoded = |json: serde_json::Result<Vec<u8>>| URL_SAFE_NO_PAD.encode(json.expect("JSON"));
+    let message = format!("{}.{}", encoded(serde_json::to_vec(header)), encoded(serde_json::to_vec(claims)));
+    let signature = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, b"public"), message.as_bytes());
+    format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
 }
 
 fn now() -> u64 {
@@ -190,7 +194,7 @@ async fn forged_tokens_are_refused() {
     // Attack: the public key is used as the secret of a symmetric algorithm.
     let mut symmetric = Header::new(Algorithm::HS256);
     symmetric.kid = Some("ES256".to_owned());
-    let symmetric = encode(&symmetric, &claims(), &EncodingKey::from_secret(b"public")).unwrap();
+    let symmetric = sign_symmetrically(&symmetric, &claims());
     let mut proof = Header::new(Algorithm::ES256);
     (proof.typ, proof.kid) = (Some("dpop+jwt".to_owned()), Some("ES256".to_owned()));
     let proof = encode(&proof, &claims(), &fixture.keys[0].1).unwrap();

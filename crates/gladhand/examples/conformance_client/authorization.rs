@@ -55,7 +55,7 @@ struct Willing(reqwest::Client);
 
 impl Willing {
     fn new() -> anyhow::Result<Self> {
-        Ok(Self(reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build()?))
+        Ok(Self(gladhand_tls::client_builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build()?))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use aws_lc_rs::digest::{SHA256, digest};
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use super::Client;

@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use aws_lc_rs::digest::{SHA256, digest};
 use gladhand_store::files;
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use crate::utc;

@@ -29,7 +29,7 @@ impl Tls {
         }
         let pem = fs_err::read(&self.key)?;
         let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| wrong(&self.key, "no private key in it"))?;
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))

@@ -2,21 +2,23 @@
 
 use std::convert::Infallible;
 
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use jsonwebtoken::EncodingKey;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::signatures::install_signatures;
 
 fn public(id: &str) -> Value {
+    install_signatures();
     let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).unwrap();
     let mut jwk = Jwk::from_encoding_key(&EncodingKey::from_ec_der(document.as_ref()), Algorithm::ES256).unwrap();
     jwk.common.key_id = Some(id.to_owned());
