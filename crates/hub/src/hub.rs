@@ -377,8 +377,8 @@ impl Hub {
     }
 
     /// Whether a watched resource has no known provider, but a provider that does not know its lists yet may have it.
-    pub fn misses_somebody(&self) -> bool {
-        self.inner.watched.misses_somebody()
+    pub fn has_resource_without_provider(&self) -> bool {
+        self.inner.watched.has_resource_without_provider()
     }
 
     /// A session is open.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::parties::{Callers, What, Who, any_fits};
+use super::parties::{CallTarget, Callers, Who, any_fits};
 use crate::naming::Pattern;
 
 /// Restricts what certain callers see. Anything else does not exist for them.
@@ -34,7 +34,7 @@ impl Profile {
     }
 
     /// The name under which a tool is visible, or `None` if it is not.
-    pub fn shown(&self, what: &What<'_>) -> Option<String> {
+    pub fn shown(&self, what: &CallTarget<'_>) -> Option<String> {
         let seen = self.shows_upstream(what.upstream)
             && any_fits(&self.only, |pattern| what.is_meant_by(pattern))
             && !self.hidden.iter().any(|pattern| what.is_within(|what| what.is_meant_by(pattern)));

@@ -225,7 +225,7 @@ fn a_decision_is_explained_rule_by_rule() {
     ]);
     let tool = Tool::plain("t", "");
     let who = Who { principal: Some("bob"), client: "c", session: SessionId(1), scopes: None };
-    let what = What::tool("", "t", &tool);
+    let what = CallTarget::tool("", "t", &tool);
     let explain = |policy: &Policy, arguments: &str| policy.explain(&who, &what, &json::raw(arguments.to_owned()));
     let explanation = explain(&policy, r#"{"n":1}"#);
     let told: Vec<_> =

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gladhand_core::operations::{Prompt, Resource, Template, Tool};
 
 use super::Policy;
-use super::parties::{Kind, What, Who};
+use super::parties::{CallTarget, Kind, Who};
 use crate::naming::BETWEEN;
 use crate::routes::{Mount, Routes, Target};
 
@@ -113,7 +113,7 @@ fn sees_beyond_lists(policy: &Policy, who: &Who<'_>, routes: &Routes, mount: usi
     let Mount { provider, naming } = &routes.mounts[mount];
     let (upstream, prefix) = (routes.upstream(mount), naming.prefix.as_deref());
     let is_open = |kind, own: &str, name: &str| {
-        policy.denied_always(who, &What::named(kind, upstream, own, name).among(prefix, &[])).is_none()
+        policy.denied_always(who, &CallTarget::named(kind, upstream, own, name).among(prefix, &[])).is_none()
     };
     if provider.capabilities().iter().any(|capability| is_open(Kind::Capability, capability, capability)) {
         return true;
