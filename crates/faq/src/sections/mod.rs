@@ -95,7 +95,7 @@ pub(crate) fn cut(format: Format, name: &str, text: &str) -> Vec<Section> {
 
 /// Whether a line may be the end of a piece that has grown long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum LineKind {
     /// Ordinary text.
     Text,
     /// Inside of something that belongs together, such as a block of code.
@@ -154,11 +154,12 @@ impl Cutter {
     }
 
     /// A line of text, without its newline.
-    fn text(&mut self, text: &str, line: usize, place: Place) {
+    fn text(&mut self, text: &str, line: usize, kind: LineKind) {
         let blank = text.trim().is_empty();
         if !blank {
-            let at_paragraph = self.after_blank && place == Place::Text && !text.starts_with([' ', '\t']);
-            let lead = if place == Place::Text && (at_paragraph || self.body.is_empty()) { lead_of(text) } else { "" };
+            let at_paragraph = self.after_blank && kind == LineKind::Text && !text.starts_with([' ', '\t']);
+            let lead =
+                if kind == LineKind::Text && (at_paragraph || self.body.is_empty()) { lead_of(text) } else { "" };
             let longest = if lead.is_empty() { LONG } else { LONG_BEFORE_LEAD };
             if self.body.len() > longest && at_paragraph || self.body.len() > TOO_LONG {
                 self.close(Ends::ByLength);

@@ -1,6 +1,6 @@
 //! Plain text: a heading is a line that is underlined, or that stands alone and shouts, or that stands alone with a number.
 
-use super::{Cutter, Place};
+use super::{Cutter, LineKind};
 
 /// Longer lines are sentences.
 const LONGEST: usize = 70;
@@ -19,7 +19,7 @@ pub(super) fn read(text: &str, cutter: &mut Cutter) {
         }
         match (alone, level(line)) {
             (true, Some(level)) => cutter.heading(level, line, at + 1),
-            _ => cutter.text(line, at + 1, Place::Text),
+            _ => cutter.text(line, at + 1, LineKind::Text),
         }
         at += 1;
     }
