@@ -9,7 +9,7 @@ use crate::edit::{Change, Direction, Document, anchor_before, append, apply, cre
 use crate::integration::{Integration, IntegrationInput, Look};
 use crate::language::Language;
 use crate::manifest::{Addition, addition};
-use crate::recipes::{EditRecipe, Place, Recipe, Target};
+use crate::recipes::{EditLocation, EditRecipe, Recipe, Target};
 use crate::site::Site;
 use crate::survey::{FileFacts, Survey};
 use crate::{RepositoryError, Setting, Stage};
@@ -162,7 +162,7 @@ impl Draft {
         };
         let Some(code) = site.fill(&edit.code, target, recipe) else { return self.warn(missing()) };
         match (edit.place, &edit.file) {
-            (Place::File, Some(file)) => self.add_file(site, edit, site.outer(file), &code),
+            (EditLocation::File, Some(file)) => self.add_file(site, edit, site.outer(file), &code),
             _ => match Spot::of(site) {
                 Some(spot) => {
                     let import = spot.import(edit).and_then(|import| site.fill(import, target, recipe));
@@ -210,8 +210,8 @@ impl Draft {
         let mut changes = Vec::new();
         changes.extend(import.as_deref().map(|import| place_import(*language, path, &document.text, import)));
         let (kind, change) = match edit.place {
-            Place::End => ("append_file", append(&document.text, &code)),
-            Place::Constructor | Place::File => {
+            EditLocation::End => ("append_file", append(&document.text, &code)),
+            EditLocation::Constructor | EditLocation::File => {
                 ("after_match", place_code(&document.text, at..at + anchor.len(), Direction::After, &code))
             }
         };

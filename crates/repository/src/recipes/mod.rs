@@ -94,7 +94,7 @@ pub(crate) struct StepRecipe {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EditRecipe {
-    pub(crate) place: Place,
+    pub(crate) place: EditLocation,
     pub(crate) strategy: String,
     #[serde(default)]
     pub(crate) file: Option<String>,
@@ -117,7 +117,7 @@ pub(crate) struct EditRecipe {
 /// Where an edit goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Place {
+pub(crate) enum EditLocation {
     /// Behind the statement that makes the application object.
     Constructor,
     /// At the end of the file that makes it.
@@ -244,7 +244,7 @@ mod tests {
                 assert!(!recipe.steps.is_empty());
                 assert!(recipe.frameworks.iter().all(|name| TABLE.named(name).is_some()), "{:?}", recipe.frameworks);
                 for edit in &recipe.edits {
-                    assert_eq!(edit.place == Place::File, edit.file.is_some(), "{}", edit.strategy);
+                    assert_eq!(edit.place == EditLocation::File, edit.file.is_some(), "{}", edit.strategy);
                 }
             }
         }

@@ -154,15 +154,16 @@ pub(super) fn outline(language: Language, path: &str, text: &str) -> Outline {
         None => Some((resolved(language, &callee, &bindings)?, node)),
     });
     let calls: Vec<(String, Node<'_>)> = calls.collect();
-    let mut places = places(&tree, text, imports.iter().chain(&calls).map(|(_, node)| node.id()).collect());
+    let mut node_contexts =
+        node_contexts(&tree, text, imports.iter().chain(&calls).map(|(_, node)| node.id()).collect());
     let imports = imports.into_iter().filter_map(|(module, node)| {
-        let place = places.get(&node.id())?;
-        Some(Import { module, at: node.start_byte(), statement: place.statement.clone() })
+        let context = node_contexts.get(&node.id())?;
+        Some(Import { module, at: node.start_byte(), statement: context.statement.clone() })
     });
     let mut imports: Vec<Import> = imports.collect();
     let calls = calls.into_iter().filter_map(|(path, node)| {
-        let place = places.remove(&node.id())?;
-        Some(Call { path, bound: place.bound, statement: place.statement })
+        let context = node_contexts.remove(&node.id())?;
+        Some(Call { path, bound: context.bound, statement: context.statement })
     });
     let mut calls: Vec<Call> = calls.collect();
     calls.sort_by_key(|call| (call.statement.start, call.statement.end));
@@ -175,7 +176,7 @@ pub(super) fn outline(language: Language, path: &str, text: &str) -> Outline {
 const LONGEST_CALLEE: usize = 200;
 
 /// Where a node stands.
-struct Place {
+struct NodeContext {
     /// The statement around it.
     statement: Range<usize>,
     /// The variable that takes its value.
@@ -184,14 +185,14 @@ struct Place {
 
 /// Where nodes stand, found in one walk: asking a node for its parent walks down from the root every time, which a chain of
 /// a hundred thousand calls would turn into hours.
-fn places(tree: &Tree, text: &str, wanted: HashSet<usize>) -> HashMap<usize, Place> {
+fn node_contexts(tree: &Tree, text: &str, wanted: HashSet<usize>) -> HashMap<usize, NodeContext> {
     let mut found = HashMap::new();
     let mut above: Vec<Node<'_>> = Vec::new();
     let mut cursor = tree.walk();
     while found.len() < wanted.len() {
         let node = cursor.node();
         if wanted.contains(&node.id()) {
-            found.insert(node.id(), Place { statement: statement(node, &above), bound: bound(&above, text) });
+            found.insert(node.id(), NodeContext { statement: statement(node, &above), bound: bound(&above, text) });
         }
         if cursor.goto_first_child() {
             above.push(node);

@@ -151,7 +151,7 @@ struct Subject<'e> {
 }
 
 /// The position of an anchor, and the position where code goes.
-type Place = (std::ops::Range<usize>, Direction);
+type AnchorMatch = (std::ops::Range<usize>, Direction);
 
 impl Check<'_> {
     fn missing_fields(&mut self, plan: &Map<String, Value>) {
@@ -233,14 +233,14 @@ impl Check<'_> {
         let document = Document::new(&text::decode(&bytes));
         let language = Language::of(path, &bytes);
         let subject = Subject { number, path, text: &document.text, language, creates };
-        let places = self.anchors(&subject, edit);
-        let changes = self.changes(&subject, &payload, places);
+        let anchor_matches = self.anchors(&subject, edit);
+        let changes = self.changes(&subject, &payload, anchor_matches);
         let outcome = self.outcomes.entry(path.to_owned()).or_insert_with(|| Outcome::changed(document, language));
         outcome.changes.extend(changes.into_iter().map(|change| (number, change)));
     }
 
     /// Where the anchors of an edit are, those that are found exactly once.
-    fn anchors(&mut self, subject: &Subject<'_>, edit: &Map<String, Value>) -> Vec<Place> {
+    fn anchors(&mut self, subject: &Subject<'_>, edit: &Map<String, Value>) -> Vec<AnchorMatch> {
         let Subject { number, path, text, creates, .. } = *subject;
         let anchors: Vec<&Value> = match edit.get("anchors") {
             Some(Value::Array(anchors)) => anchors.iter().take(MOST_ANCHORS).collect(),
@@ -251,7 +251,7 @@ impl Check<'_> {
             let message = format!("Edit #{number}: no anchors specified; manual placement required.");
             self.warning(Some(number), Some(path), None, message);
         }
-        let mut places = Vec::new();
+        let mut anchor_matches = Vec::new();
         for anchor in anchors {
             let kind = anchor.get("type").and_then(Value::as_str).unwrap_or("after_match");
             let Some(direction) = Direction::named(kind) else {
@@ -280,7 +280,7 @@ impl Check<'_> {
                     let message = format!("Edit #{number}: anchor pattern '{pattern}' not found in '{path}'.");
                     self.issue(Some(number), Some(path), None, message);
                 }
-                [at] => places.push((*at..at + pattern.len(), direction)),
+                [at] => anchor_matches.push((*at..at + pattern.len(), direction)),
                 [_, second, ..] => {
                     let line = text::line_at(text, *second);
                     let times = found.len();
@@ -290,11 +290,16 @@ impl Check<'_> {
                 }
             }
         }
-        places
+        anchor_matches
     }
 
     /// What an edit does to a file that is there.
-    fn changes(&mut self, subject: &Subject<'_>, payload: &Map<String, Value>, places: Vec<Place>) -> Vec<Change> {
+    fn changes(
+        &mut self,
+        subject: &Subject<'_>,
+        payload: &Map<String, Value>,
+        anchor_matches: Vec<AnchorMatch>,
+    ) -> Vec<Change> {
         let Subject { number, path, text, language, creates } = *subject;
         let mut changes = Vec::new();
         let new = |check: &mut Self, key: &str| {
@@ -309,10 +314,10 @@ impl Check<'_> {
         }
         match new(self, "code") {
             None => {}
-            Some(code) if creates && places.is_empty() => {
+            Some(code) if creates && anchor_matches.is_empty() => {
                 changes.push(Change { range: 0..text.len(), text: code.to_owned() });
             }
-            Some(code) => changes.extend(places.into_iter().map(|(at, direction)| match direction {
+            Some(code) => changes.extend(anchor_matches.into_iter().map(|(at, direction)| match direction {
                 Direction::Append => append(text, code),
                 _ => place_code(text, at, direction, code),
             })),
