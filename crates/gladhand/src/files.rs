@@ -1,57 +1,17 @@
 //! Files of ours.
 
-use std::fs::Permissions;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Puts a new file in place of the old one, whole or not at all. Only its owner can read it and list its folder, which is made if
-/// it is missing.
-pub(crate) fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
-    put(file, text, None)
-}
+use gladhand_store::NewFile;
 
-/// Puts a new text into a file of the user: its mode stays, and so does a link to it. A file that is not there yet can be read
-/// by its owner alone.
+pub(crate) use gladhand_store::replace_private as replace;
+
+/// Replaces the content of a file of the user, through a link to it. An existing file keeps its permissions; a new one
+/// is private to its owner.
 pub(crate) fn rewrite(file: &Path, text: &[u8]) -> io::Result<()> {
     let file = fs_err::canonicalize(file).unwrap_or_else(|_| file.to_owned());
-    let permissions = fs_err::metadata(&file).ok().map(|data| data.permissions());
-    put(&file, text, permissions)
-}
-
-fn put(file: &Path, text: &[u8], permissions: Option<Permissions>) -> io::Result<()> {
-    static WRITTEN: AtomicU64 = AtomicU64::new(0);
-
-    // The parent of a plain name is empty, which is the current folder.
-    if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        gladhand_store::make_folder(folder)?;
-    }
-    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
-    let beside = file.with_extension(format!("new-{}-{number}", std::process::id()));
-    let written = create(&beside).and_then(|mut new| {
-        new.write_all(text)?;
-        permissions.map_or(Ok(()), |permissions| new.set_permissions(permissions))
-    });
-    let placed = written.and_then(|()| fs_err::rename(&beside, file));
-    if placed.is_err() {
-        let _ = std::fs::remove_file(&beside);
-    }
-    placed
-}
-
-/// Creates a file for its owner alone. A file or a link at its place is removed, and nothing is written through it.
-fn create(file: &Path) -> io::Result<fs_err::File> {
-    let mut options = fs_err::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    fs_err::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    match options.open(file) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            fs_err::remove_file(file)?;
-            options.open(file)
-        }
-        opened => opened,
-    }
+    gladhand_store::replace_content(&file, text, NewFile::Private)
 }
 
 /// Refuses a path that a link is part of, as far as the author of a repository may have put the link there. A relative path is
@@ -83,6 +43,7 @@ fn no_link_below(path: &Path, here: Option<&Path>, home: Option<&Path>) -> io::R
 
 #[cfg(all(test, unix))]
 mod tests {
+    use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
@@ -99,29 +60,6 @@ mod tests {
         rewrite(&link, b"2").unwrap();
         assert_eq!((std::fs::read_to_string(&file).unwrap().as_str(), mode()), ("2", 0o640));
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
-    }
-
-    #[test]
-    fn a_file_of_ours_is_for_its_owner_alone_and_so_is_its_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("data/upstreams/a.json");
-        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        replace(&file, b"1").unwrap();
-        assert_eq!(["data", "data/upstreams"].map(|name| mode(&folder.path().join(name))), [0o700, 0o700]);
-        std::fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
-        replace(&file, b"2").unwrap();
-        assert_eq!(mode(&file), 0o600);
-    }
-
-    #[test]
-    fn nothing_is_written_through_a_link_at_the_place_of_the_new_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, bait) = (folder.path().join("beside"), folder.path().join("bait"));
-        std::fs::write(&bait, "precious").unwrap();
-        std::os::unix::fs::symlink(&bait, &file).unwrap();
-        create(&file).unwrap().write_all(b"x").unwrap();
-        assert_eq!(std::fs::read_to_string(&bait).unwrap(), "precious");
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), "x");
     }
 
     #[test]

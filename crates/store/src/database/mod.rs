@@ -13,7 +13,7 @@ use fs_err::{File, OpenOptions};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
 pub use self::error::{DatabaseError, DatabaseProblem};
-use crate::secrets::make_folder;
+use crate::files::make_folder;
 
 /// The name of the file.
 const FILE: &str = "gladhand.db";
