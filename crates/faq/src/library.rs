@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fs_err as fs;
+use gladhand_core::hex;
 use sha2::{Digest as _, Sha256};
 
 use crate::answer::{Answer, Extract};
@@ -84,8 +85,7 @@ impl Library {
     /// The file that holds the index of a folder.
     fn index_of(&self, folder: &Path) -> PathBuf {
         let digest = Sha256::digest(folder.as_os_str().as_encoded_bytes());
-        let name: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
-        self.data.join("faq").join(format!("{name}.sqlite"))
+        self.data.join("faq").join(format!("{}.sqlite", hex::encode(&digest[..12])))
     }
 }
 

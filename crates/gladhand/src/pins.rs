@@ -247,7 +247,7 @@ fn compare(book: &mut Book, seen: &Definition) -> Standing {
 
 /// A text's SHA-256 in hexadecimal.
 pub(crate) fn hash(text: &str) -> String {
-    digest(&SHA256, text.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    gladhand_core::hex::encode(digest(&SHA256, text.as_bytes()).as_ref())
 }
 
 fn read(path: &Path) -> io::Result<Book> {

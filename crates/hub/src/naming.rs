@@ -119,17 +119,7 @@ impl Pattern {
 
     /// Whether a name matches.
     pub fn fits(&self, name: &str) -> bool {
-        let mut parts = self.0.split('*');
-        let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
-        let mut parts: Vec<_> = parts.collect();
-        let Some(last) = parts.pop() else { return rest.is_empty() };
-        for part in parts {
-            match rest.find(part) {
-                Some(at) => rest = &rest[at + part.len()..],
-                None => return false,
-            }
-        }
-        rest.ends_with(last)
+        gladhand_core::pattern::matches(&self.0, name)
     }
 }
 
@@ -171,22 +161,5 @@ mod tests {
         assert!(fits(Some("a__b"), "a__b__x") > fits(Some("a"), "a__b__x"));
         let renamed = BTreeMap::from([("status".to_owned(), "how_is_it".to_owned())]);
         assert!(Naming { renamed, ..Naming::prefixed("git") }.fits("how_is_it").is_some());
-    }
-
-    #[test]
-    fn patterns_fit_as_a_whole() {
-        for (pattern, name, fits) in [
-            ("a", "a", true),
-            ("a", "ab", false),
-            ("*", "", true),
-            ("a*", "abc", true),
-            ("*c", "abc", true),
-            ("a*b*c", "aXbYc", true),
-            ("a*b*c", "acb", false),
-            ("*b*", "abc", true),
-            ("ab*ba", "aba", false),
-        ] {
-            assert_eq!(Pattern(pattern.to_owned()).fits(name), fits, "{pattern} {name}");
-        }
     }
 }

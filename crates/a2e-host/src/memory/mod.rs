@@ -14,6 +14,7 @@ mod working;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gladhand_core::hex;
 use gladhand_core::operations::{CapabilityCall, Failure, Outcome, Party};
 use gladhand_core::wire::{RawValue, json};
 use gladhand_hub::{Answer, Context, Features, Portions, Provider, SessionId, Settling};
@@ -30,7 +31,7 @@ use crate::clock::Clock;
 use crate::grants::{self, Programs};
 use crate::owner::Owner;
 use crate::storage::{Access, LazyDatabase, Storage, StorageError};
-use crate::{hex_id, reply};
+use crate::{random_bytes, reply};
 
 /// Limits of memory.
 #[derive(Debug, Clone)]
@@ -235,7 +236,7 @@ impl Shared {
                 format!("the limit of {max} memories per session is reached"),
             ));
         }
-        let memory_id = uuid();
+        let memory_id = hex::uuid(random_bytes());
         let handle = MemoryHandle::new(owner, &init.namespace, &init.scope);
         session_memory.memories.insert(memory_id.clone(), Arc::new(handle));
         reply(&json!({ "memory_id": memory_id, "namespace": init.namespace, "success": true }))
@@ -422,13 +423,6 @@ struct Stored<'a> {
 
 fn lock(working: &Mutex<Working>) -> MutexGuard<'_, Working> {
     working.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A version-4 UUID with dashes.
-fn uuid() -> String {
-    let id = hex_id::<16>();
-    let variant = ["8", "9", "a", "b"][usize::from(id.as_bytes()[16]) % 4];
-    format!("{}-{}-4{}-{variant}{}-{}", &id[..8], &id[8..12], &id[13..16], &id[17..20], &id[20..])
 }
 
 #[cfg(test)]

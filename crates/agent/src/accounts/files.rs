@@ -24,8 +24,3 @@ pub(super) fn remove(file: &Path) -> io::Result<()> {
         _ => Ok(()),
     }
 }
-
-/// The current time in the format of files and clients: `2026-01-01T00:00:00.000Z`.
-pub(super) fn now() -> String {
-    format!("{:.3}", jiff::Timestamp::now())
-}

@@ -159,7 +159,7 @@ impl AuthorizationConfig {
 pub(crate) fn random_token() -> Secret {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
-    Secret::new(bytes.map(|byte| format!("{byte:02x}")).concat())
+    Secret::new(gladhand_core::hex::encode(&bytes))
 }
 
 fn masked<S: serde::Serializer>(_: &Secret, serializer: S) -> Result<S::Ok, S::Error> {

@@ -20,6 +20,7 @@ use super::credentials::{OpenAiLogin, claims};
 use super::provider::Provider;
 use super::web::{Answer, RequestError};
 use super::{Accounts, Changed, EventSink, failure, files};
+use crate::moment::Moment;
 
 /// How long the last page stays available. A browser follows a redirect immediately.
 const LAST_PAGE: Duration = Duration::from_secs(5);
@@ -163,7 +164,8 @@ impl Accounts {
             tokens: Tokens<'a>,
             last_refresh: String,
         }
-        let auth = Auth { auth_mode: "chatgpt", tokens: Tokens { account_id: account }, last_refresh: files::now() };
+        let auth =
+            Auth { auth_mode: "chatgpt", tokens: Tokens { account_id: account }, last_refresh: Moment::now().text() };
         let written = serde_json::to_string_pretty(&auth).map_err(std::io::Error::from);
         if let Err(error) = written.and_then(|text| files::replace(&self.file("auth.json"), &(text + "\n"))) {
             tracing::warn!(%error, "could not write auth.json");
