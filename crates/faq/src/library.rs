@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use fs_err as fs;
 use gladhand_core::hex;
+use gladhand_core::sync::Unpoisoned as _;
 use sha2::{Digest as _, Sha256};
 
 use crate::answer::{Answer, Extract};
@@ -121,5 +122,5 @@ fn resolve(folder: &Path) -> Result<PathBuf, FaqError> {
 
 /// A panic of another thread leaves the state intact: every change of an index is one transaction.
 fn hold<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+    shared.lock().unpoisoned()
 }

@@ -14,9 +14,10 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use gladhand_core::operations::{MAX_EXPRESSIONS, MAX_TEMPLATE_BYTES, Template};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_redaction::redact;
 use serde::{Deserialize, Serialize};
 
@@ -150,7 +151,7 @@ impl Claims {
     }
 
     fn lock(&self) -> MutexGuard<'_, Ledger> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unpoisoned()
     }
 }
 

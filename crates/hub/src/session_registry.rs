@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use gladhand_core::negotiation::Offer;
+use gladhand_core::sync::Unpoisoned as _;
 
 use crate::provider::{Caller, Provider, SessionId};
 
@@ -19,12 +20,12 @@ pub(crate) struct SessionRegistry {
 impl SessionRegistry {
     /// There will be one session and no other.
     pub(crate) fn expect(&self, client: &Offer) {
-        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = Some(client.clone());
+        *self.expected.lock().unpoisoned() = Some(client.clone());
     }
 
     /// Whether there will be one session and no other.
     pub(crate) fn expects_one(&self) -> bool {
-        self.expected.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.expected.lock().unpoisoned().is_some()
     }
 
     /// A session is open. To be said before the providers hear of it, so that none that comes meanwhile misses it.
@@ -41,7 +42,7 @@ impl SessionRegistry {
 
     /// Tells a provider what to expect.
     pub(crate) fn foretell(&self, provider: &dyn Provider) {
-        if let Some(client) = &*self.expected.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(client) = &*self.expected.lock().unpoisoned() {
             provider.expects(client);
         }
     }
@@ -53,7 +54,7 @@ impl SessionRegistry {
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<SessionId, Weak<dyn Caller>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unpoisoned()
     }
 }
 

@@ -1,9 +1,10 @@
 //! Subscriptions to resources: the subscribers of each resource, and the provider that watches it for them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use gladhand_core::operations::{Failure, FailureKind, Party, Update, WatchId, subscription_weight, wholes_of};
+use gladhand_core::sync::Unpoisoned as _;
 
 use crate::policy::Who;
 use crate::portions::{Portion, Portions};
@@ -240,7 +241,7 @@ impl Watched {
 
     /// Held while providers are told, so that they learn of all changes in the order in which these happened.
     fn lock(&self) -> MutexGuard<'_, Subscriptions> {
-        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.subscriptions.lock().unpoisoned()
     }
 }
 

@@ -12,10 +12,11 @@ mod words;
 mod working;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use gladhand_core::hex;
 use gladhand_core::operations::{CapabilityCall, Failure, Outcome, Party};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{RawValue, json};
 use gladhand_hub::{Answer, Context, Features, Portions, Provider, SessionId, Settling};
 use serde::{Deserialize, Serialize};
@@ -204,7 +205,7 @@ impl Shared {
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, SessionMemory>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock().unpoisoned()
     }
 
     /// Opens a part of memory. `metadata` of the request has no effect and is not kept.
@@ -422,7 +423,7 @@ struct Stored<'a> {
 }
 
 fn lock(working: &Mutex<Working>) -> MutexGuard<'_, Working> {
-    working.lock().unwrap_or_else(PoisonError::into_inner)
+    working.lock().unpoisoned()
 }
 
 #[cfg(test)]

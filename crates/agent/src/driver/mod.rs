@@ -17,12 +17,13 @@ mod toolset;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use gladhand_agent_tools::Bench;
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Failure, Terms};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_hub::{Context, Hub};
 use gladhand_models::Models;
 use tokio::sync::{oneshot, watch};
@@ -243,7 +244,7 @@ impl Core {
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock().unpoisoned()
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 use std::time::Instant;
 
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Failure, FailureKind, Outcome};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{RawValue, json};
 
 use super::asking::{self, Consent};
@@ -66,7 +67,7 @@ impl Regime {
     }
 
     fn consents(&self) -> MutexGuard<'_, HashMap<SessionId, HashSet<Consented>>> {
-        self.consents.lock().unwrap_or_else(PoisonError::into_inner)
+        self.consents.lock().unpoisoned()
     }
 }
 
@@ -120,7 +121,7 @@ impl Governor {
     /// session are asked for again. Returns whether any caller may see different lists: the hub shows them after
     /// [`crate::Hub::look_again`].
     pub fn replace(&self, policy: Policy) -> bool {
-        let mut regime = self.regime.write().unwrap_or_else(PoisonError::into_inner);
+        let mut regime = self.regime.write().unpoisoned();
         let shows_something_else = !policy.shows_the_same_as(&regime.policy);
         let next = regime.after(policy);
         *regime = next;
@@ -152,7 +153,7 @@ impl Governor {
 
     /// Definitions that have changed, whether they are stopped or not.
     pub fn changed_definitions(&self) -> Vec<String> {
-        self.changed.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.changed.lock().unpoisoned().iter().cloned().collect()
     }
 
     /// Whether tools may be stopped and allowed again while sessions are open.
@@ -197,7 +198,7 @@ impl Governor {
         for (definition, standing) in seen.iter().zip(pinboard.look(seen)) {
             let Standing::Changed { name, since } = standing else { continue };
             let is_stopped = mode == PinMode::Stop;
-            if self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone()) {
+            if self.changed.lock().unpoisoned().insert(name.clone()) {
                 let kind = tracing::field::display(definition.kind);
                 tracing::warn!(kind, name, since, is_stopped, "a pinned definition changed");
             }
@@ -382,7 +383,7 @@ impl Governor {
     }
 
     fn regime(&self) -> Arc<Regime> {
-        Arc::clone(&self.regime.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.regime.read().unpoisoned())
     }
 }
 

@@ -5,10 +5,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use gladhand_core::operations::{Failure, FailureKind, Outcome};
+use gladhand_core::sync::Unpoisoned as _;
 
 use super::audit::reply_bytes;
 use super::parties::{CallTarget, Callers, Subjects, Who, any_fits};
@@ -161,7 +162,7 @@ impl Meters {
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<Key, Meter>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unpoisoned()
     }
 
     /// Removes meters without information: no call is running, and the bucket is full again.

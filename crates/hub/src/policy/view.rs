@@ -1,9 +1,10 @@
 //! The part of the lists that one caller sees.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use gladhand_core::operations::{Prompt, Resource, Template, Tool};
+use gladhand_core::sync::Unpoisoned as _;
 
 use super::Policy;
 use super::parties::{CallTarget, Kind, Who};
@@ -175,6 +176,6 @@ impl Views {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Standpoint, Arc<View>>> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+        self.made.lock().unpoisoned()
     }
 }

@@ -1,9 +1,10 @@
 //! Runs rounds on a dedicated thread, and passes the pieces of the answer to the listener.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use async_trait::async_trait;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json::to_raw;
 use gladhand_models::{Listener, ModelError, ModelOption, Models, Piece, Round, RoundResult, Segment};
 use serde_json::json;
@@ -48,7 +49,7 @@ impl LocalModel {
 
     /// The queue of the thread. The thread is started on first use, and again if it has died.
     fn queue(&self) -> Result<mpsc::Sender<Job>, ModelError> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.queue.lock().unpoisoned();
         if let Some(open) = queue.as_ref().filter(|open| !open.is_closed()) {
             return Ok(open.clone());
         }

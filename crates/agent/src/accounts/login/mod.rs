@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use gladhand_auth::client::{Callback, Page, Visit};
 use gladhand_core::operations::{AgentEvent, Failure};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json;
 use serde::Serialize;
 use serde_json::Value;
@@ -192,7 +193,7 @@ impl Accounts {
     }
 
     fn pages(&self) -> std::sync::MutexGuard<'_, tokio::task::JoinSet<()>> {
-        self.pages.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.pages.lock().unpoisoned()
     }
 }
 
