@@ -14,25 +14,25 @@ use crate::site::Site;
 use crate::survey::{FileFacts, Survey};
 use crate::{RepositoryError, Setting, Stage};
 
-/// Edits that integrate something.
+/// The edits that integrate a target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Plan {
-    /// What it does, in a sentence.
+    /// A summary in one sentence.
     pub summary: String,
     /// The edits, in order.
     pub edits: Vec<Edit>,
-    /// Commands that show whether it worked.
+    /// Commands that check the result.
     #[serde(rename = "postChecks")]
     pub post_checks: Vec<String>,
     /// How to undo it.
     pub rollback: Rollback,
-    /// What to know about it.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
     /// The framework.
     pub framework: String,
-    /// What is integrated.
+    /// The integration target.
     pub target: String,
-    /// Exactly what the edits do, one unified diff for each file.
+    /// The exact changes, one unified diff for each file.
     pub patches: Vec<Patch>,
 }
 
@@ -41,18 +41,18 @@ pub struct Plan {
 pub struct Edit {
     /// The file, relative to the root.
     pub filepath: String,
-    /// What kind of edit it is.
+    /// The kind of edit.
     pub strategy: String,
-    /// Where it goes. None: the payload is the whole file.
+    /// The positions of the edit. Empty: the payload is the whole file.
     pub anchors: Vec<EditAnchor>,
-    /// What goes there.
+    /// The text to insert.
     pub payload: Payload,
-    /// Why.
+    /// The reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rationale: Option<String>,
 }
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EditAnchor {
     /// `after_match`, `append_file` or `replace_match`.
@@ -62,13 +62,13 @@ pub struct EditAnchor {
     pub pattern: String,
 }
 
-/// What an edit adds.
+/// The text that an edit inserts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Payload {
-    /// Goes where the file's imports are.
+    /// Text for the imports of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub import: Option<String>,
-    /// Goes to the anchor.
+    /// Text for the position of the anchor.
     pub code: String,
 }
 
@@ -79,7 +79,7 @@ pub struct Rollback {
     pub instruction: String,
 }
 
-/// What the plan does to one file.
+/// The changes of the plan in one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Patch {
     /// The file, relative to the root.

@@ -134,7 +134,7 @@ impl<'a> Scan<'a> {
         builder
     }
 
-    /// Reads files and makes something of each, in the order of the list. `wanted` says how much of a file is wanted, if any.
+    /// Reads files and maps each, in the order of the list. `wanted` returns how much of a file to read, if any.
     pub(crate) fn read<T: Send>(
         &self,
         root: &Path,

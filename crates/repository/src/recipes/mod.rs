@@ -98,7 +98,7 @@ pub(crate) struct EditRecipe {
     pub(crate) strategy: String,
     #[serde(default)]
     pub(crate) file: Option<String>,
-    /// Only where the project has this folder.
+    /// Only if the project has this folder.
     #[serde(default)]
     pub(crate) beside: Option<String>,
     #[serde(default)]
@@ -114,15 +114,15 @@ pub(crate) struct EditRecipe {
     pub(crate) only: Option<Family>,
 }
 
-/// Where an edit goes.
+/// The position of an edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum EditLocation {
-    /// Behind the statement that makes the application object.
+    /// After the statement that creates the application object.
     Constructor,
-    /// At the end of the file that makes it.
+    /// At the end of the file that creates it.
     End,
-    /// Into a file of its own.
+    /// In a file of its own.
     File,
 }
 
@@ -133,7 +133,7 @@ impl Default for Recipes {
 }
 
 impl Recipes {
-    /// The recipes that the program carries.
+    /// The built-in recipes.
     pub fn shipped() -> Self {
         let texts = [
             include_str!("../../recipes/fluxloop.toml"),
@@ -185,7 +185,7 @@ impl Target {
         named.or_else(by_family)
     }
 
-    /// The recipe for a framework as a caller names it, with the framework's own spelling.
+    /// The recipe for a framework in any spelling, with the correct spelling.
     pub(crate) fn recipe_for(&self, given: Option<&str>) -> Result<(String, &Recipe), RepositoryError> {
         let missing = || RepositoryError::NoFramework { valid: self.frameworks() };
         let given = given.filter(|name| !name.is_empty()).ok_or_else(missing)?;

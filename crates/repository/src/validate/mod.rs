@@ -60,27 +60,27 @@ pub struct ValidateInput {
     #[serde(default)]
     #[schemars(required, with = "Map<String, Value>")]
     pub plan: Option<Value>,
-    /// The folder that it is for.
+    /// The folder of the repository.
     #[serde(default)]
     pub root: Option<String>,
 }
 
-/// What is wrong with a plan.
+/// The result of checking a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Validation {
     /// Whether it can be applied as it is.
     pub valid: bool,
-    /// What stops it.
+    /// Errors: the plan cannot be applied.
     pub issues: Vec<String>,
-    /// What is odd about it.
+    /// Doubts: the plan can be applied, but may be wrong.
     pub warnings: Vec<String>,
-    /// The same, with places.
+    /// The same errors and doubts, with files and lines.
     pub problems: Vec<Problem>,
-    /// What was looked at.
+    /// The checks that were made.
     pub checks_performed: Vec<String>,
 }
 
-/// Something that is wrong with a plan.
+/// An error or a doubt in a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Problem {
     /// `issue` or `warning`.
@@ -94,7 +94,7 @@ pub struct Problem {
     /// The line in it, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// What is wrong.
+    /// The description of the problem.
     pub message: String,
 }
 
@@ -171,7 +171,7 @@ impl Check<'_> {
             self.issue(Some(number), None, None, format!("Edit #{number} missing fields: {}", missing.join(", ")));
         }
         let path = match edit.get("filepath") {
-            // The issue was named above; what follows from it is what older callers know.
+            // The issue was reported above; older callers expect this warning too.
             None => {
                 let message = format!("Edit #{number} missing filepath; cannot evaluate anchors.");
                 return self.warning(Some(number), None, None, message);
@@ -239,7 +239,7 @@ impl Check<'_> {
         outcome.changes.extend(changes.into_iter().map(|change| (number, change)));
     }
 
-    /// Where the anchors of an edit are, those that are found exactly once.
+    /// The positions of the anchors of an edit that occur exactly once.
     fn anchors(&mut self, subject: &Subject<'_>, edit: &Map<String, Value>) -> Vec<AnchorMatch> {
         let Subject { number, path, text, creates, .. } = *subject;
         let anchors: Vec<&Value> = match edit.get("anchors") {
@@ -293,7 +293,7 @@ impl Check<'_> {
         anchor_matches
     }
 
-    /// What an edit does to a file that is there.
+    /// The changes of an edit in an existing file.
     fn changes(
         &mut self,
         subject: &Subject<'_>,
@@ -325,7 +325,7 @@ impl Check<'_> {
         changes
     }
 
-    /// Whether the edits fit together, and what comes out still is a program.
+    /// Checks that edits do not overlap and that the results can still be parsed.
     fn results(&mut self, plan: &Map<String, Value>) {
         let outcomes = std::mem::take(&mut self.outcomes);
         for (path, outcome) in &outcomes {
