@@ -106,7 +106,7 @@ impl Shelves {
     }
 }
 
-/// The folder by its one true name, so that it has one index. The file of a Fluxloop index stands for its folder.
+/// The canonical path of a folder, so that it has one index. The path of a Fluxloop index file means its folder.
 fn resolve(folder: &Path) -> Result<PathBuf, FaqError> {
     // The error names the path itself, and the one of `fs_err` would do so again.
     let mut resolved =

@@ -13,7 +13,7 @@ pub(super) fn read(text: &str, format: Format, cutter: &mut Cutter) {
         let number = at + 1;
         at += 1;
         if let Some((open, opening)) = &fence {
-            // Long code goes on in another fence.
+            // Long code continues in another fence.
             let goes_on = lines.get(at).is_some_and(|next| !next.trim().is_empty() && !open.is_closed_by(next));
             if line.trim().is_empty() && goes_on && cutter.cut_code_if_long(&open.closing()) {
                 cutter.text(opening, at + 1, LineKind::Block);
@@ -41,7 +41,7 @@ pub(super) fn read(text: &str, format: Format, cutter: &mut Cutter) {
             at += 1;
         } else {
             if line.trim_start().starts_with('|') {
-                // A long table goes on under the same head.
+                // A long table continues under the same header.
                 if table.len() >= HEAD_OF_TABLE && cutter.cut_if_long() {
                     table[..HEAD_OF_TABLE].iter().for_each(|head| cutter.text(head, number, LineKind::Text));
                 }
@@ -57,7 +57,7 @@ pub(super) fn read(text: &str, format: Format, cutter: &mut Cutter) {
 /// A table begins with the names of its columns and a line below them.
 const HEAD_OF_TABLE: usize = 2;
 
-/// Reads the title out of what stands between two `---` at the top, and says with which line the text begins.
+/// Reads the title from the front matter between two `---` at the top, and returns the first line of the text.
 fn front_matter(lines: &[&str], cutter: &mut Cutter) -> usize {
     if lines.first().is_none_or(|line| line.trim_end() != "---") {
         return 0;
