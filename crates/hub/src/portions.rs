@@ -99,12 +99,12 @@ impl Portions {
 }
 
 impl Portion {
-    /// Takes more; says whether the party may have it.
+    /// Takes more. Returns whether the party may have it.
     pub fn grow(&mut self, more: usize) -> bool {
         self.resize(self.amount + more)
     }
 
-    /// Has this much from now on; says whether the party may have it.
+    /// Changes the size. Returns whether the party may have it.
     pub fn resize(&mut self, amount: usize) -> bool {
         // Wraps around as the difference does.
         let more = amount.wrapping_sub(self.amount);

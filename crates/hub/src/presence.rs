@@ -24,7 +24,7 @@ const CLIENTS: usize = 16;
 /// Running calls that a status shows of one session.
 const SHOWN: usize = 64;
 
-/// The longest text that a client says of itself and that is kept, in characters.
+/// The maximum length of a text of a client about itself, in characters.
 const LONGEST: usize = 128;
 
 /// Sessions, and the requests without one, by their numbers.
@@ -124,7 +124,7 @@ impl Visit {
         self.presence.session
     }
 
-    /// The opening ended in an agreement. `principal`: who the transport says the client is.
+    /// The opening ended in an agreement. `principal`: the client's identity according to the transport.
     pub fn opened(&self, agreement: &Agreement, principal: Option<&str>) {
         let client = ClientStatus {
             name: short(&agreement.client.name),

@@ -28,7 +28,8 @@ impl SessionRegistry {
         self.expected.lock().unpoisoned().is_some()
     }
 
-    /// A session is open. To be said before the providers hear of it, so that none that comes meanwhile misses it.
+    /// Registers an open session. Call this before the providers are notified, so that a provider that is added meanwhile
+    /// does not miss it.
     pub(crate) fn join(&self, caller: &Arc<dyn Caller>) {
         if caller.session() != SessionId::NONE {
             self.open().insert(caller.session(), Arc::downgrade(caller));
@@ -40,14 +41,14 @@ impl SessionRegistry {
         self.open().remove(&session);
     }
 
-    /// Tells a provider what to expect.
+    /// Notifies a provider of the sessions to expect.
     pub(crate) fn foretell(&self, provider: &dyn Provider) {
         if let Some(client) = &*self.expected.lock().unpoisoned() {
             provider.expects(client);
         }
     }
 
-    /// Tells a provider who is here.
+    /// Notifies a provider of the open sessions.
     pub(crate) fn introduce(&self, provider: &dyn Provider) {
         let here: Vec<_> = self.open().values().filter_map(Weak::upgrade).collect();
         here.iter().for_each(|caller| provider.joined(caller));
@@ -71,7 +72,7 @@ mod tests {
     use gladhand_core::negotiation::Capability;
     use gladhand_core::operations::{CallId, Notice, Tool, ToolCall};
 
-    /// Writes down what it hears.
+    /// Records its notifications.
     #[derive(Debug, Default)]
     struct Listener(Mutex<Vec<String>>);
 

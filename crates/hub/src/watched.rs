@@ -191,7 +191,7 @@ impl Watched {
         }
     }
 
-    /// After a change of the routes: tells providers that now have a watched resource, and providers that are still
+    /// After a change of the routes: notifies providers that now have a watched resource, and providers that are still
     /// mounted but no longer have it.
     pub(crate) fn follow(&self, routes: &Routes) {
         let watched = &mut *self.lock();
@@ -239,7 +239,7 @@ impl Watched {
         updates.into_iter().map(|(uri, denied)| Update { uri, denied }).collect()
     }
 
-    /// Held while providers are told, so that they learn of all changes in the order in which these happened.
+    /// Held while providers are notified, so that they get all changes in order.
     fn lock(&self) -> MutexGuard<'_, Subscriptions> {
         self.subscriptions.lock().unpoisoned()
     }

@@ -268,8 +268,7 @@ impl Governor {
             Decision::Ask { rule, reason } => {
                 logged.decided_by(&rule);
                 let between = if reason.is_empty() { "" } else { "; " };
-                let reason =
-                    format!("{reason}{between}somebody must be asked first, and this client cannot ask anybody");
+                let reason = format!("{reason}{between}a user must be asked first, and this client cannot ask");
                 Course::Refused(denied(what.name, &rule, &reason))
             }
         }
@@ -368,7 +367,7 @@ impl Governor {
             }
             Consent::Refused => {
                 logged.decided_by(rule);
-                Err(denied(what.name, rule, "whoever was asked did not allow it"))
+                Err(denied(what.name, rule, "the user did not allow it"))
             }
         }
     }

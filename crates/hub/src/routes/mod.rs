@@ -172,7 +172,7 @@ impl Routes {
         let mut lists: Vec<_> = mounts.iter().map(|mount| listed(&*mount.provider, session)).collect();
         let mut round = claims.round(&mounts);
         if session.is_none() {
-            round.begin_anew();
+            round.restart();
         }
         for (mount, list) in lists.iter_mut().enumerate() {
             if !list.is_empty() || mounts[mount].provider.settling().is_none() {
