@@ -1,9 +1,8 @@
-//! `dist`: the program as it is shipped, one file that needs nothing of the system but its kernel.
+//! `dist`: the shipped program, one file that needs nothing of the system but its kernel.
 //!
-//! It starts in six tenths of the time: there are no libraries to look for, and as it stands at a fixed address nothing in
-//! it has to be adjusted before it runs. What is given up is that the address of the
-//! code differs from run to run; those of heap, stack and mappings still do. An ordinary `cargo build --release` keeps
-//! that, and needs the system's C library.
+//! It starts in six tenths of the time, because it loads no libraries, and because a program at a fixed address needs no
+//! relocation. In return, the address of the code is the same in every run; the addresses of heap, stack and mappings are
+//! still random. An ordinary `cargo build --release` has a random code address too, and needs the system's C library.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::shell::{self, Compiler};
 
-const HINT: &str = "the C library has to be there in its static form too: libc6-dev or glibc-static have it";
+const HINT: &str = "the static C library is needed: install libc6-dev or glibc-static";
 /// The separator of flags in the variable that cargo reads them from.
 const SEPARATOR: &str = "\u{1f}";
 
@@ -60,12 +59,12 @@ pub(crate) fn build(compiler: &Compiler, everywhere: &[String], flags: &[&str]) 
         if new.exists() {
             std::fs::remove_file(&new)?;
         }
-        // The same file rather than a copy: that would lie in the system's memory in larger pieces, of which a start
-        // takes more than it needs.
+        // A hard link rather than a copy: the page cache holds a copy in larger pieces, of which a start maps more than
+        // it needs.
         std::fs::hard_link(&made, &new).or_else(|_| std::fs::copy(&made, &new).map(drop))?;
-        // Who runs the one before goes on with that.
+        // A running process keeps the old file.
         std::fs::rename(&new, &shipped)?;
-        // Where it was there already both names are left.
+        // If both names are the same file, the rename keeps both.
         if new.exists() { std::fs::remove_file(&new) } else { Ok(()) }
     });
     put.with_context(|| format!("could not put {} at {}", made.display(), shipped.display()))?;

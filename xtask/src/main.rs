@@ -1,11 +1,13 @@
 //! The project's own chores, run as `cargo xtask CHORE`: one file each.
 //!
-//! `peers` installs the real peers that the tests talk to, `test` runs every test with them, `bench` compares
-//! us with them, `soak` wears us out, `conformance` runs the official MCP suite, `accuracy` measures the repository
-//! tools, `model` fetches the small model that works offline, `dist` builds what is shipped, `profile` tells the compiler what
-//! is run often and `order` the linker what belongs together, `picture` draws a conversation. Nothing here is part of the product, and the product depends on
-//! nothing here.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "chores talk to the person who started them")]
+//! - `peers` installs the real peers of the tests, `test` runs every test with them, `bench` compares their speed.
+//! - `soak` runs a long load test, `conformance` the official MCP suite, `accuracy` measures the repository tools.
+//! - `model` downloads the small offline model, `dist` builds the shipped program.
+//! - `profile` records for the compiler which code runs often, `order` for the linker which functions run together.
+//! - `picture` draws a conversation, `prose` measures the prose.
+//!
+//! Nothing here is part of the product, and the product depends on nothing here.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "chores print to the terminal")]
 
 mod accuracy;
 mod bench;

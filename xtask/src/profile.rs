@@ -1,9 +1,8 @@
-//! `profile`: writes down how often ordinary sessions run which part of the program, so that the compiler makes those parts
-//! fast and keeps the others out of their way.
+//! `profile`: records how often ordinary sessions run each part of the program, for profile-guided optimization.
 //!
-//! What is shipped is built so that it counts, and run through short sessions of every dialect. The counts go into
-//! `crates/gladhand`, where `dist` finds them. Worth repeating when the compiler changes (without counts of its own `dist`
-//! does without) or a hot path was rewritten; `order` has to follow, because other functions are left then.
+//! An instrumented build of the shipped program runs short sessions of every dialect. The counts go into
+//! `crates/gladhand`, where `dist` finds them. Repeat it when a hot path was rewritten or the compiler changes: `dist`
+//! ignores counts of another compiler. Run `order` afterwards, because other functions remain after inlining.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -14,7 +13,7 @@ use crate::dist;
 use crate::shell::{self, Compiler};
 use crate::training::Training;
 
-/// How often everything is asked.
+/// How often each request is sent.
 const TIMES: u32 = 2_000;
 const HINT: &str = "llvm-profdata of the compiler's own version is needed: `rustup component add llvm-tools` brings it, \
                     or say in LLVM_PROFDATA where it is";
