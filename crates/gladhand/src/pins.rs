@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_hub::policy::{Definition, Pinboard, Pinned, Standing};
 use serde::{Deserialize, Serialize};
 
@@ -165,7 +166,7 @@ impl PinFile {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unpoisoned()
     }
 }
 
