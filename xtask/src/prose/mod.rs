@@ -18,7 +18,7 @@ use rules::{Counts, Rule};
 /// The highest score of all comments, messages and docs together.
 const MAX_TREE: f64 = 40.0;
 /// The highest score of README.md and docs/.
-const MAX_DOCS: f64 = 12.0;
+const MAX_DOCS: f64 = 4.0;
 /// The highest score of the help texts of all commands.
 const MAX_HELP: f64 = 24.0;
 
