@@ -23,7 +23,7 @@ pub struct ExperimentContext {
     pub simulation_templates: Vec<Preview>,
     /// Runners that are configured.
     pub runner_configs: Vec<RunnerConfig>,
-    /// Files and folders that are missing.
+    /// Missing folders, and files that could not be read.
     pub warnings: Vec<String>,
     /// Topics to look up in the documentation.
     pub rag_topics: Vec<Topic>,
@@ -47,7 +47,7 @@ pub struct InsightContext {
     pub reports: Vec<Report>,
     /// The sums and averages of all reports.
     pub aggregated_metrics: Metrics,
-    /// Files and folders that are missing.
+    /// Missing folders, and files that could not be read.
     pub warnings: Vec<String>,
     /// Topics to look up in the documentation.
     pub rag_topics: Vec<Topic>,

@@ -41,7 +41,7 @@ pub struct BaseInputContext {
     pub input_samples: Vec<InputSample>,
     /// The settings of the service.
     pub service_settings: Option<Preview>,
-    /// Files and folders that are missing.
+    /// Missing folders, and files that could not be read.
     pub warnings: Vec<String>,
     /// Topics to look up in the documentation.
     pub rag_topics: Vec<Topic>,

@@ -146,7 +146,7 @@ fn in_table(text: &str, table: &str, package: &Package<'_>) -> Option<(usize, St
     Some((header(text, table)?, format!("\n{name} = \"{}\"", versions.unwrap_or("*"))))
 }
 
-/// Go needs an exact version, and none is known.
+/// A requirement in `go.mod`. Go needs an exact version, so nothing is added without one.
 fn in_go_mod(text: &str, package: &Package<'_>) -> Option<(usize, String)> {
     let new = format!("{} {}", package.name, package.versions?);
     match header(text, "require (") {
