@@ -1,10 +1,14 @@
-//! `cargo xtask peers`: puts the pinned real peers into `target/peers`.
+//! `cargo xtask peers`: installs the pinned real peers into `target/peers`.
 //!
-//! Each peer is stamped with a hash of its pins and of the tool that installed it, so a second run only
-//! compares stamps. Layout: `bin/node`, `npm/node_modules`, `suite/node_modules` (the conformance suite), `oidc/node_modules`
-//! (an OpenID provider), `inspector`,
-//! `py1`, `py2`, `pyold`, `pyservers` (virtual environments: the two lines of the Python SDK, an old version of the
-//! first, and servers), for the bench of gateways `gateways/node_modules` and `pygateway`, and `cargo/release` (`rmcp-echo`, `rmcp-matrix` and `floor`).
+//! Each peer is stamped with a hash of its pins and of the tool that installed it, so a second run only compares stamps.
+//! Layout:
+//!
+//! - `bin/node`, `npm/node_modules`, `inspector`.
+//! - `suite/node_modules`: the conformance suite. `oidc/node_modules`: an OpenID provider.
+//! - `py1`, `py2`, `pyold`, `pyservers`: virtual environments with the two lines of the Python SDK, an old version of the
+//!   first line, and servers.
+//! - `gateways/node_modules`, `pygateway`: for the bench of gateways.
+//! - `cargo/release`: `rmcp-echo`, `rmcp-matrix` and `floor`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

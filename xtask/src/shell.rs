@@ -37,7 +37,7 @@ pub(crate) struct Compiler {
 
 impl Compiler {
     pub(crate) fn installed() -> Result<Self> {
-        let told = |arguments: &[&str]| output_of("rustc", arguments).context("`rustc` does not say who it is");
+        let told = |arguments: &[&str]| output_of("rustc", arguments).context("`rustc` does not run");
         let about = told(&["-vV"])?;
         let said = |what: &str| about.lines().find_map(|line| line.strip_prefix(what)).map(str::to_owned);
         let (release, host) = said("release: ").zip(said("host: ")).context("`rustc -vV` says less than it should")?;

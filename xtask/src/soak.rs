@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: the soak test, for as long as one likes.
+//! `cargo xtask soak`: the soak test, for a chosen duration.
 
 use std::process::ExitCode;
 
@@ -6,10 +6,10 @@ use anyhow::Result;
 
 use crate::shell;
 
-/// How long it runs unless somebody says otherwise.
+/// The default duration.
 const MINUTES: u64 = 10;
 
-/// How many minutes these words ask for, or the first word that means nothing.
+/// The duration that the arguments request, or the first unknown argument.
 pub(crate) fn minutes<'a>(words: &[&'a str]) -> Result<u64, &'a str> {
     match words {
         [] => Ok(MINUTES),
@@ -19,11 +19,11 @@ pub(crate) fn minutes<'a>(words: &[&'a str]) -> Result<u64, &'a str> {
 }
 
 pub(crate) fn run(minutes: u64) -> Result<ExitCode> {
-    let hint = "it must build before it can be worn out";
+    let hint = "the soak test must build first";
     shell::run(&mut shell::cargo(&["build", "--package", "gladhand", "--example", "unreliable"]), hint)?;
     let mut test = shell::cargo(&["test", "--package", "gladhand", "--test", "soak", "--", "--nocapture"]);
     test.env("GLADHAND_SOAK_SECONDS", (minutes * 60).to_string());
-    shell::run(&mut test, "what is printed above says which promise was broken")?;
+    shell::run(&mut test, "the output above names the failed check")?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,4 +1,4 @@
-//! Ordinary sessions, in which the program is watched: `order` looks at what is called, `profile` at how often.
+//! Ordinary sessions for measurements: `order` records which functions are called, `profile` how often.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -32,19 +32,19 @@ const SESSIONS: [&[&str]; 5] = [
     &[r#"{"type":"handshake"}"#],
 ];
 
-/// How many connections there are at a time.
+/// The number of concurrent connections.
 const CONNECTIONS: usize = 4;
 
-/// How the program is watched.
+/// How the program is started and how much it gets to do.
 pub(crate) struct Training<'a> {
     /// The command that starts it with these arguments.
     pub(crate) start: &'a dyn Fn(&[&str]) -> Command,
-    /// How often everything but the opening is asked.
+    /// How often each request after the opening is sent.
     pub(crate) times: u32,
 }
 
 impl Training<'_> {
-    /// All sessions, the commonest first; `ended` is told of the end of each.
+    /// Runs all sessions, the most common first. Calls `ended` after each.
     pub(crate) fn run(&self, program: &str, mut ended: impl FnMut() -> Result<()>) -> Result<()> {
         self.stdio(&["serve"], SESSIONS[0])?;
         ended()?;

@@ -21,6 +21,7 @@ pub mod starting;
 pub mod storage;
 pub mod toolkits;
 
+use gladhand_core::hex;
 use gladhand_core::operations::{Outcome, Reply};
 use gladhand_core::wire::json;
 use serde::{Deserialize, Deserializer};
@@ -38,10 +39,15 @@ pub(crate) fn now() -> f64 {
 
 /// A random id of `BYTES` bytes, as hexadecimal digits.
 pub(crate) fn hex_id<const BYTES: usize>() -> String {
+    hex::encode(&random_bytes::<BYTES>())
+}
+
+/// Random bytes. Panics if the system has none, because ids that repeat would mix up the data of sessions. The hub
+/// turns the panic into a failure of the call.
+pub(crate) fn random_bytes<const BYTES: usize>() -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
-    // If this fails, the machine is in no state to serve any client. A repeated id is refused where it matters.
-    let _ = getrandom::fill(&mut bytes);
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
+    bytes
 }
 
 /// Reads an integer that may be written as `5.0`, for `#[serde(deserialize_with)]`.

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use gladhand_core::Secret;
+use gladhand_core::hex;
 use gladhand_core::wire::json;
 use gladhand_hub::Context;
 use sha2::{Digest as _, Sha256};
@@ -87,8 +88,7 @@ impl Owner {
 /// another principal.
 pub fn of_token(token: &Secret) -> Arc<str> {
     let digest = Sha256::new().chain_update("gladhand a2e token\n").chain_update(token.expose()).finalize();
-    let digits: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    format!("token:{digits}").into()
+    format!("token:{}", hex::encode(&digest[..16])).into()
 }
 
 #[cfg(test)]

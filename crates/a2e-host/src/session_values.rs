@@ -5,8 +5,9 @@
 //! value made for a session that has ended finds no place and is dropped.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_hub::SessionId;
 
 use crate::starting::ending::{TaskCounter, TaskGuard};
@@ -139,5 +140,5 @@ impl<T> Drop for Reservation<T> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().unpoisoned()
 }

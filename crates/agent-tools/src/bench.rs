@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::RawValue;
 use tokio_util::sync::CancellationToken;
 
@@ -95,7 +96,7 @@ impl Workbench {
     }
 
     fn session_states(&self) -> MutexGuard<'_, HashMap<String, Arc<SessionState>>> {
-        self.session_states.lock().unwrap_or_else(PoisonError::into_inner)
+        self.session_states.lock().unpoisoned()
     }
 
     fn session_state(&self, session: &str) -> Arc<SessionState> {

@@ -1,9 +1,8 @@
 //! The input of a tool call. It is not validated against a schema: a member of the wrong type counts as absent.
 
+use gladhand_core::javascript;
 use gladhand_core::wire::RawValue;
 use serde_json::{Map, Value};
-
-use crate::text;
 
 /// The members of a call's input.
 #[derive(Debug)]
@@ -22,7 +21,7 @@ impl Input {
 
     /// A string without whitespace at its ends; `None` if it is empty.
     pub(crate) fn word(&self, name: &str) -> Option<&str> {
-        self.text(name).map(text::trim).filter(|word| !word.is_empty())
+        self.text(name).map(javascript::trim).filter(|word| !word.is_empty())
     }
 
     /// A boolean, or `default` if it is absent.

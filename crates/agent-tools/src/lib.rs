@@ -14,7 +14,6 @@ mod scripts;
 mod session_state;
 mod settings;
 mod shell;
-mod text;
 mod web;
 
 pub use bench::Workbench;

@@ -1,8 +1,9 @@
 //! The state that the tools of one session share: the shell's directory and variables, and background processes.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use gladhand_core::sync::Unpoisoned as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::bench::Job;
@@ -54,7 +55,7 @@ impl SessionState {
     }
 
     fn held(&self) -> MutexGuard<'_, Vec<Arc<dyn Held>>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock().unpoisoned()
     }
 
     /// Keeps a started process until the session ends.
@@ -66,7 +67,7 @@ impl SessionState {
 
     /// The directory and variables of the shell.
     pub(crate) fn shell(&self) -> MutexGuard<'_, ShellState> {
-        self.shell.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shell.lock().unpoisoned()
     }
 
     /// Ends all processes of the session.
@@ -95,7 +96,7 @@ pub(crate) struct BackgroundProcesses {
 
 impl BackgroundProcesses {
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Background>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unpoisoned()
     }
 
     /// All background processes.

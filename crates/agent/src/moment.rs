@@ -1,8 +1,8 @@
 //! Timestamps and their text formats.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use jiff::Timestamp;
+use gladhand_core::time::Utc;
 
 /// A timestamp in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -17,23 +17,23 @@ impl Moment {
 
     /// As in `2026-01-01T00:00:00.000Z`.
     pub fn text(self) -> String {
-        self.written("%Y-%m-%dT%H:%M:%S%.3fZ")
+        self.utc().to_string()
     }
 
     /// The folder of the day, as in `2026/01/01`.
     pub(crate) fn folder(self) -> String {
-        self.written("%Y/%m/%d")
+        let Utc { year, month, day, .. } = self.utc();
+        format!("{year:04}/{month:02}/{day:02}")
     }
 
     /// As in `20260101-000000000`.
     pub(crate) fn stamp(self) -> String {
-        format!("{}{:03}", self.written("%Y%m%d-%H%M%S"), self.0 % 1000)
+        let Utc { year, month, day, hour, minute, second, millis } = self.utc();
+        format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}{millis:03}")
     }
 
-    fn written(self, format: &str) -> String {
-        let millis = i64::try_from(self.0).unwrap_or(i64::MAX);
-        let timestamp = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
-        timestamp.strftime(format).to_string()
+    fn utc(self) -> Utc {
+        Utc::since_1970(Duration::from_millis(self.0))
     }
 }
 

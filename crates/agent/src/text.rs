@@ -2,37 +2,14 @@
 
 use std::cmp::Ordering;
 
-/// The text without surrounding white space.
-pub(crate) fn trim(text: &str) -> &str {
-    text.trim_matches(is_white)
-}
+pub(crate) use gladhand_core::javascript::{length, prefix, trim};
 
-/// The characters that JavaScript's `trim()` removes: Unicode white space and the byte-order mark, but not U+0085.
-fn is_white(character: char) -> bool {
-    character == '\u{feff}' || (character.is_whitespace() && character != '\u{85}')
-}
+use gladhand_core::javascript::is_white_space;
 
 /// Replaces each run of white space by one blank, and removes it at both ends.
 pub(crate) fn collapse(text: &str) -> String {
-    let words: Vec<&str> = text.split(is_white).filter(|word| !word.is_empty()).collect();
+    let words: Vec<&str> = text.split(is_white_space).filter(|word| !word.is_empty()).collect();
     words.join(" ")
-}
-
-/// The length in UTF-16 units.
-pub(crate) fn length(text: &str) -> usize {
-    if text.is_ascii() { text.len() } else { text.encode_utf16().count() }
-}
-
-/// The beginning of a text, at most this many UTF-16 units long. Characters are not split.
-pub(crate) fn beginning(text: &str, units: usize) -> &str {
-    let mut left = units;
-    for (at, character) in text.char_indices() {
-        match left.checked_sub(character.len_utf16()) {
-            Some(rest) => left = rest,
-            None => return &text[..at],
-        }
-    }
-    text
 }
 
 /// A number with commas between the thousands.
@@ -81,7 +58,7 @@ pub(crate) fn title(text: &str) -> Option<String> {
     if line.is_empty() {
         return None;
     }
-    Some(if length(&line) <= 80 { line } else { format!("{}...", beginning(&line, 77)) })
+    Some(if length(&line) <= 80 { line } else { format!("{}...", prefix(&line, 77)) })
 }
 
 /// The display order of names: case only matters between names that are otherwise equal.
@@ -107,13 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_counted_in_units_of_utf16() {
-        assert_eq!((length("a😀é"), beginning("a😀é", 2), beginning("a😀é", 3)), (4, "a", "a😀"));
-    }
-
-    #[test]
-    fn white_space_is_the_same_as_in_javascript() {
-        assert_eq!(trim("\u{feff} \u{a0}a\u{85}\n"), "a\u{85}");
+    fn runs_of_white_space_become_one_blank() {
         assert_eq!(collapse("  first   question\nwith  spaces "), "first question with spaces");
     }
 

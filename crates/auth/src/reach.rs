@@ -10,8 +10,9 @@ use std::collections::HashSet;
 use std::error::Error;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use gladhand_core::sync::Unpoisoned as _;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::OnceCell;
 use url::{Host, Url};
@@ -86,7 +87,7 @@ impl Reach {
     }
 
     fn requested_names(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
-        self.shared.requested_names.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.requested_names.lock().unpoisoned()
     }
 
     async fn resolved(&self, name: &str) -> Result<Vec<SocketAddr>, Box<dyn Error + Send + Sync>> {

@@ -3,13 +3,18 @@
 //! - [`wire`] turns bytes into lines, and lines into borrowed members and JSON-RPC envelopes.
 //! - [`operations`] is the neutral model of calls, results and notices, in which all dialects meet.
 //! - [`negotiation`] turns two offers into an agreement or a refusal, and enforces the agreement.
+//! - [`hex`], [`javascript`], [`pattern`], [`sync`] and [`time`] are small functions that several crates need.
 //!
 //! This crate does no I/O, reads no clock, draws no random number, never awaits and never logs.
 
+pub mod hex;
+pub mod javascript;
 pub mod negotiation;
 pub mod operations;
-mod pattern;
+pub mod pattern;
 mod secret;
+pub mod sync;
+pub mod time;
 pub mod wire;
 
 pub use pattern::Pattern;

@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gladhand_core::hex;
 pub use gladhand_core::operations::Party;
+use gladhand_core::time::Utc;
 
 use crate::side::Lane;
 
@@ -25,9 +27,7 @@ impl Moment {
 
     /// `2026-01-01T00:00:00.000Z`, in loaf's format.
     pub fn iso_millis(&self) -> String {
-        let millis = i64::try_from(self.unix.as_millis()).unwrap_or(i64::MAX);
-        let timestamp = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
-        timestamp.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+        Utc::since_1970(self.unix).to_string()
     }
 }
 
@@ -63,14 +63,12 @@ impl<'e> Ambient<'e> {
 impl Ambient<'_> {
     /// 32 lowercase hex digits, like the ids of the A2E reference.
     pub fn hex_id(&mut self) -> String {
-        format!("{:032x}", self.entropy.bits())
+        hex::encode(&self.entropy.bits().to_be_bytes())
     }
 
     /// A version-4 UUID in lowercase.
     pub fn uuid(&mut self) -> String {
-        let bits = self.entropy.bits() & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
-        let hex = format!("{bits:032x}");
-        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+        hex::uuid(self.entropy.bits().to_be_bytes())
     }
 }
 

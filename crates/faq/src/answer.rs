@@ -1,4 +1,4 @@
-//! The answer: the passage of the best section, what else fits, and where all of it stands.
+//! The answer: the passage of the best section, further passages, and their sources.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,18 +26,18 @@ const BETWEEN: &str = "\n\n…\n\n";
 /// A section that fits much worse than the best one only distracts.
 const WORTH_MENTIONING: f64 = 0.6;
 
-/// Extracts from the documentation, and where they stand.
+/// Extracts from the documentation, with their sources.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
     /// The extracts, in Markdown, or [`NOT_FOUND`].
     pub answer: String,
-    /// The sections that they were taken from, by path and line; none when nothing was found.
+    /// The sections of the extracts, by path and line. Empty if nothing was found.
     pub citations: Vec<Citation>,
     /// How well the best section fits, from 0 to 1.
     pub score: f64,
-    /// How many sections the answer was taken from.
+    /// The number of sections in the answer.
     pub chunks_used: usize,
-    /// What could not be read or was left out.
+    /// Files that could not be read or were left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -93,7 +93,7 @@ pub struct Citation {
     pub score: f64,
 }
 
-/// A passage of the documentation, and where it stands.
+/// A passage of the documentation, and its source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Extract {
     /// The section that it was taken from.
@@ -103,7 +103,7 @@ pub struct Extract {
 }
 
 /// Reads the candidates and takes their best passages, the best section first.
-/// `longest` says how long the passage of the first, the second, … section may be, in bytes.
+/// `longest` returns the maximum length of the passage of the first, the second, … section, in bytes.
 pub(crate) fn extracts(
     index: &Index,
     readings: &mut Readings,

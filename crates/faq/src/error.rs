@@ -9,7 +9,7 @@ pub enum FaqError {
     /// There is nothing in the question but blanks.
     #[error("query is required")]
     Blank,
-    /// The folder cannot be looked at.
+    /// The folder cannot be read.
     #[error("could not open folder {}: {source}", path.display())]
     Folder {
         /// The folder, as it was given.

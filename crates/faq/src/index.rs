@@ -246,11 +246,11 @@ impl Change<'_> {
             .execute(params![path, size, modified, hash, warning])?;
         let file = self.transaction.last_insert_rowid();
         for Section { heading, above, begins, line, body, lead, source } in sections {
-            // The name of a document often says what it is about.
+            // The name of a document often states its subject.
             let name = source.as_deref().unwrap_or(path);
             let name = stems(&name.rsplit_once('.').map_or(name, |(name, _)| name).replace(['/', '.'], " "));
-            // The title says what the whole document is about, and not only what stands right below it. Any other heading
-            // speaks loudest for the piece that it stands above.
+            // The title states the subject of the whole document, and not only of the text right below it. Any other heading
+            // counts most for the piece right below it.
             let is_title = above.is_empty();
             let (title, loud) = match (is_title, *begins) {
                 (true, true) => (heading.as_str(), ""),

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use fs_err as fs;
+use gladhand_core::hex;
+use gladhand_core::sync::Unpoisoned as _;
 use sha2::{Digest as _, Sha256};
 
 use crate::answer::{Answer, Extract};
@@ -84,8 +86,7 @@ impl Library {
     /// The file that holds the index of a folder.
     fn index_of(&self, folder: &Path) -> PathBuf {
         let digest = Sha256::digest(folder.as_os_str().as_encoded_bytes());
-        let name: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
-        self.data.join("faq").join(format!("{name}.sqlite"))
+        self.data.join("faq").join(format!("{}.sqlite", hex::encode(&digest[..12])))
     }
 }
 
@@ -105,7 +106,7 @@ impl Shelves {
     }
 }
 
-/// The folder by its one true name, so that it has one index. The file of a Fluxloop index stands for its folder.
+/// The canonical path of a folder, so that it has one index. The path of a Fluxloop index file means its folder.
 fn resolve(folder: &Path) -> Result<PathBuf, FaqError> {
     // The error names the path itself, and the one of `fs_err` would do so again.
     let mut resolved =
@@ -121,5 +122,5 @@ fn resolve(folder: &Path) -> Result<PathBuf, FaqError> {
 
 /// A panic of another thread leaves the state intact: every change of an index is one transaction.
 fn hold<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+    shared.lock().unpoisoned()
 }

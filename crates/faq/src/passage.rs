@@ -21,13 +21,13 @@ const LEADS: f32 = 0.2;
 /// How much more a term counts that is the very first word of a unit, when sections are compared.
 const AT_FIRST: f32 = 0.3;
 
-/// The weight of a term that stands right before or after a unit, for the unit.
+/// The weight for a unit of a term in the unit right before or after it.
 const NEAR: f32 = 0.7;
 
-/// The weight of a term that stands anywhere in the piece of a section that the unit is in.
+/// The weight for a unit of a term anywhere in its piece of a section.
 const FAR: f32 = 0.55;
 
-/// The weight of a term that stands in the heading above a unit.
+/// The weight for a unit of a term in the heading above it.
 const IN_HEADING: f32 = 0.75;
 
 /// The weight of a synonym or a related word in a unit, relative to the word itself.
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn the_sentences_that_fit_are_taken() {
-        let text = "Jobs wait in a queue. They are taken in order. A job that fails is put back with a delay. The delay doubles every time. Nothing else happens to it, whatever it was.";
+        let text = "Jobs wait in a queue. They are taken in order. A job that fails is put back with a delay. The delay doubles every time. Nothing else happens to it in any case.";
         assert_eq!(
             about("delay of a failed job", text, 90),
             "A job that fails is put back with a delay. The delay doubles every time."

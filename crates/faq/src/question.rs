@@ -1,10 +1,8 @@
 //! The question, and the limits for answering it.
 
-use std::fs::Metadata;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
+pub use gladhand_ignore_files::Secrets;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,14 +17,14 @@ const MOST_SECTIONS: u32 = 20;
 /// A question about the documentation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Question {
-    /// The question in plain words, or the words to look for.
+    /// The question, or the words to search for.
     #[schemars(length(min = 1))]
     pub query: String,
-    /// How many sections the answer may be taken from; 5 if not given.
+    /// The maximum number of sections in the answer; 5 by default.
     #[serde(default, rename = "topK", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 20))]
     pub top_k: Option<u32>,
-    /// What is known about the asker's project; sections that speak of it come first.
+    /// The known facts about the project of the user. Sections about its framework come first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Context>,
 }
@@ -48,7 +46,7 @@ impl Question {
     }
 }
 
-/// What is known about the project of whoever asks. Other members are ignored.
+/// The known facts about the project of the user. Other members are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Context {
     /// The framework that the project uses, such as `fastapi`.
@@ -75,32 +73,6 @@ pub struct Limits {
     pub min_score: f64,
     /// The files that are not read.
     pub secrets: Secrets,
-}
-
-/// Decides whether a file may hold secrets.
-type Decides = dyn Fn(&Path, &Metadata) -> bool + Send + Sync;
-
-/// The caller's rule for files that are not read: it decides by the real path and the file metadata.
-#[derive(Clone)]
-pub struct Secrets(pub Arc<Decides>);
-
-/// No file is secret.
-impl Default for Secrets {
-    fn default() -> Self {
-        Self(Arc::new(|_, _| false))
-    }
-}
-
-impl PartialEq for Secrets {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl std::fmt::Debug for Secrets {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Secrets").finish_non_exhaustive()
-    }
 }
 
 impl Limits {

@@ -262,12 +262,12 @@ pub(crate) struct Finder {
     /// All sections, in the order in which equal ones are shown, and the reverse mapping.
     order: Vec<i64>,
     slots: HashMap<i64, u32>,
-    places: HashMap<String, Arc<[Place]>>,
+    scores: HashMap<String, Arc<[SectionScore]>>,
     remembered: usize,
 }
 
 /// A section that matches an expression, and its BM25.
-type Place = (u32, f32);
+type SectionScore = (u32, f32);
 
 /// The evidence for one section.
 #[derive(Debug, Clone, Copy, Default)]
@@ -288,7 +288,7 @@ impl Default for Finder {
             generation: 0,
             order: Vec::new(),
             slots: HashMap::new(),
-            places: HashMap::new(),
+            scores: HashMap::new(),
             remembered: 0,
         }
     }
@@ -322,7 +322,7 @@ impl Finder {
                 continue;
             }
             let first = pair[0].parts.last().unwrap_or(&pair[0].stem);
-            for (slot, _) in self.places(index, format!("\"{first} {}\"", pair[1].stem))?.iter() {
+            for (slot, _) in self.scores(index, format!("\"{first} {}\"", pair[1].stem))?.iter() {
                 merits[*slot as usize].order += weight / pairs;
             }
         }
@@ -332,7 +332,7 @@ impl Finder {
             sought.push((term, weight));
         }
         for term in self::terms(question.framework()) {
-            for (slot, _) in self.places(index, term.expression())?.iter() {
+            for (slot, _) in self.scores(index, term.expression())?.iter() {
                 merits[*slot as usize].framework = true;
             }
         }
@@ -344,9 +344,9 @@ impl Finder {
     /// Credits each section for a term, and returns the weight of the term. Rare terms weigh more, and terms that occur
     /// nowhere weigh like the rarest.
     fn weigh(&mut self, index: &Index, term: &Term, number: u32, merits: &mut [Merits]) -> rusqlite::Result<f32> {
-        let exact = self.places(index, term.expression())?;
+        let exact = self.scores(index, term.expression())?;
         let beginning = match term.begins_others {
-            true => self.places(index, format!("{}*", quoted(&term.stem)))?,
+            true => self.scores(index, format!("{}*", quoted(&term.stem)))?,
             false => Arc::default(),
         };
         let similar = if term.implied { Arc::default() } else { self.any(index, term.others)? };
@@ -355,8 +355,8 @@ impl Finder {
         let having = having.max(AS_COMMON * similar.len() as f32);
         let strength = self.strength(term);
         let weight = strength * (1.0 + ((merits.len() as f32 - having).max(0.0) + 0.5) / (having + 0.5)).ln();
-        for (places, share) in [(&exact, 1.0), (&beginning, BEGINNING), (&similar, SIMILAR), (&related, RELATED)] {
-            for (slot, relevance) in places.iter() {
+        for (scores, share) in [(&exact, 1.0), (&beginning, BEGINNING), (&similar, SIMILAR), (&related, RELATED)] {
+            for (slot, relevance) in scores.iter() {
                 let merits = &mut merits[*slot as usize];
                 if merits.counted != number {
                     merits.counted = number;
@@ -366,15 +366,15 @@ impl Finder {
             }
         }
         let expression = format!("{{above title heading}} : ({})", term.expression());
-        for (slot, _) in self.places(index, expression)?.iter() {
+        for (slot, _) in self.scores(index, expression)?.iter() {
             merits[*slot as usize].named += weight;
         }
         Ok(weight)
     }
 
     /// The positions of any of some words.
-    fn any(&mut self, index: &Index, words: &[String]) -> rusqlite::Result<Arc<[Place]>> {
-        if words.is_empty() { Ok(Arc::default()) } else { self.places(index, any_of(words)) }
+    fn any(&mut self, index: &Index, words: &[String]) -> rusqlite::Result<Arc<[SectionScore]>> {
+        if words.is_empty() { Ok(Arc::default()) } else { self.scores(index, any_of(words)) }
     }
 
     /// The weight of a term by its kind: question words, identifiers, other words.
@@ -389,7 +389,7 @@ impl Finder {
 
     /// Whether a weighed term is in no section, so that no pair with it can be either.
     fn is_nowhere(&self, term: &Term) -> bool {
-        self.places.get(&term.expression()).is_some_and(|places| places.is_empty())
+        self.scores.get(&term.expression()).is_some_and(|scores| scores.is_empty())
     }
 
     fn candidates(&self, merits: &[Merits], whole: f32, most: usize) -> Vec<Candidate> {
@@ -419,21 +419,21 @@ impl Finder {
     }
 
     /// The matches of an expression, by section.
-    fn places(&mut self, index: &Index, expression: String) -> rusqlite::Result<Arc<[Place]>> {
-        if let Some(places) = self.places.get(&expression) {
-            return Ok(Arc::clone(places));
+    fn scores(&mut self, index: &Index, expression: String) -> rusqlite::Result<Arc<[SectionScore]>> {
+        if let Some(scores) = self.scores.get(&expression) {
+            return Ok(Arc::clone(scores));
         }
         let matches = index.matches(&expression)?;
-        let places: Arc<[Place]> =
+        let scores: Arc<[SectionScore]> =
             matches.into_iter().filter_map(|(id, relevance)| Some((*self.slots.get(&id)?, relevance as f32))).collect();
         // The expression itself takes memory, too, and words that occur nowhere have nothing else.
-        self.remembered += places.len() + 16;
+        self.remembered += scores.len() + 16;
         if self.remembered > MOST_REMEMBERED {
-            self.places.clear();
-            self.remembered = places.len() + 16;
+            self.scores.clear();
+            self.remembered = scores.len() + 16;
         }
-        self.places.insert(expression, Arc::clone(&places));
-        Ok(places)
+        self.scores.insert(expression, Arc::clone(&scores));
+        Ok(scores)
     }
 
     fn forget(&mut self, index: &Index, generation: i64) -> rusqlite::Result<()> {

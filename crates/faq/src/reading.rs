@@ -1,6 +1,6 @@
 //! Sections as they are read: cut into blocks and units, with the words of each. That is the same for every question, so it is done once.
 //!
-//! A block is what stands between blank lines or between fences; its units are sentences, lines of code, rows, items of a list.
+//! A block is the text between blank lines or between fences; its units are sentences, lines of code, rows, items of a list.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -114,7 +114,7 @@ pub(crate) struct Readings {
 }
 
 impl Readings {
-    /// Goes on in a generation of the index: what was read in another says nothing any more.
+    /// Switches to a generation of the index. The results of another generation are dropped.
     pub(crate) fn begin(&mut self, generation: i64) {
         if self.generation != generation {
             *self = Self { generation, ..Self::default() };
@@ -154,7 +154,7 @@ fn cut(text: &str, place: Range<usize>) -> (Kind, Vec<Range<usize>>) {
     }
 }
 
-/// Paragraphs, lists, tables and blocks of code: what stands between blank lines, code with all of its own.
+/// Paragraphs, lists, tables and blocks of code. Blank lines separate them, except inside code.
 fn blocks(text: &str) -> Vec<Range<usize>> {
     let mut blocks: Vec<Range<usize>> = Vec::new();
     let mut open: Option<Fence> = None;

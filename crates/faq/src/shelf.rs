@@ -94,7 +94,7 @@ impl Shelf {
         Ok(answer)
     }
 
-    /// The passages that fit a question, the best section first, each as long as `longest` says for its place.
+    /// The passages that match a question, the best section first. `longest` limits the length by the rank.
     pub(crate) fn extracts(
         &mut self,
         question: &Question,
@@ -159,7 +159,7 @@ impl Shelf {
     }
 }
 
-const REBUILT: &str = "the index was damaged and has been built anew";
+const REBUILT: &str = "the index was damaged and has been rebuilt";
 
 fn is_same(found: &Found, stamp: &Stamp) -> bool {
     found.modified != Stamp::UNSETTLED && (found.size, found.modified) == (stamp.size, stamp.modified)

@@ -89,7 +89,7 @@ impl Survey {
 }
 
 fn settled(modified: SystemTime) -> i64 {
-    // A time in the future says nothing about when the file was changed.
+    // A time in the future does not tell when the file was changed.
     if modified.elapsed().is_ok_and(|age| age >= SETTLES) {
         let since = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_nanos()).unwrap_or(Stamp::UNSETTLED)

@@ -694,7 +694,7 @@ const RELATED: &str = "
     wrong: bad correct
 ";
 
-/// Phrases of questions as they are said, and words that their answers may have: who asks how many is told of a limit.
+/// Phrases of questions, and words that answers to them may use: an answer to "how many" may say "limit".
 const PHRASES: &str = "
     at most: limit maximum
     at once: concurrent parallel immediately

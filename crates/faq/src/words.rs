@@ -15,7 +15,7 @@ pub(crate) struct Word {
     pub(crate) stem: String,
     /// It is one part of a name whose whole comes right before its parts.
     pub(crate) part: bool,
-    /// Where it stands in the text.
+    /// Its position in the text.
     pub(crate) place: Range<usize>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn words(text: &str) -> Vec<Word> {
     found
 }
 
-/// The words of `text` with blanks between them: what the index stores. Where a link leads says nothing.
+/// The words of `text` with blanks between them: the form in which the index stores them. Targets of links are left out.
 pub(crate) fn stems(text: &str) -> String {
     let mut joined = String::with_capacity(text.len());
     let mut targets = text.match_indices("](").map(|(at, _)| at..at + text[at..].find(')').unwrap_or(0)).peekable();

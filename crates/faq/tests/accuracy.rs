@@ -1,20 +1,20 @@
-//! How good the answers are: questions over our own documentation and over a small handbook in several formats, with the
-//! section that answers each and words that the extract must show; and questions that nothing there answers.
+//! The accuracy of the answers: questions about our own documentation and about a small handbook in several formats, with
+//! the section that answers each and words that the extract must contain, and questions without an answer.
 //!
-//! The bar is on the whole set, so that a change of ranking is judged by what it does to all of it.
+//! The limit applies to the whole set, so that a change of the ranking is judged by its effect on all questions.
 
 use std::path::PathBuf;
 
 use gladhand_faq::{Answer, Context, Library, Limits, NOT_FOUND, Question};
 
-/// What must be right of the questions that have an answer.
+/// The share of questions with an answer that must be answered correctly.
 const BAR: f64 = 0.9;
 
 /// A question, the section that answers it best, and words of the extract.
 type Expected = (&'static str, &'static str, &'static str, &'static str);
 
 /// Questions about `tests/fixtures/handbook`. The first nine were also put to the reference server, over the four Markdown files alone: its
-/// extracts have these words in six, and it answers what is not there as readily.
+/// extracts have these words in six, and it also answers questions that the handbook does not answer.
 const HANDBOOK: [Expected; 28] = [
     ("How do I integrate FastAPI?", "guides/fastapi.md", "FastAPI recipe", "include_router"),
     ("fastapi", "guides/fastapi.md", "FastAPI recipe", "include_router"),
@@ -162,9 +162,9 @@ fn the_least_score_lies_between_what_is_there_and_what_is_not() {
     let absent = [scores(&NOT_IN_HANDBOOK, Some(folder.as_path())), scores(&NOT_IN_OWN, None)];
     println!("there: {there:?}\nnot there: {absent:?}");
     let least = Limits::default().min_score;
-    assert!(absent.concat().iter().all(|score| *score < least), "what is not there reaches {absent:?}");
+    assert!(absent.concat().iter().all(|score| *score < least), "questions without an answer reach {absent:?}");
     let reached = there.concat().iter().filter(|score| **score >= least).count();
-    assert!(reached as f64 >= BAR * there.concat().len() as f64, "what is there reaches only {there:?}");
+    assert!(reached as f64 >= BAR * there.concat().len() as f64, "questions with an answer reach only {there:?}");
 }
 
 #[test]

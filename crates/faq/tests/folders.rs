@@ -210,7 +210,7 @@ fn a_damaged_index_is_built_anew() {
         let warnings = std::mem::take(&mut answer.warnings);
         assert_eq!(answer, whole);
         if !empty {
-            assert_eq!(warnings, ["the index was damaged and has been built anew"]);
+            assert_eq!(warnings, ["the index was damaged and has been rebuilt"]);
         }
     }
     assert_eq!(place.ask(&place.library(), "otter of page 42"), whole, "and is whole the next time");
@@ -228,7 +228,7 @@ fn an_index_that_is_damaged_while_it_is_open_is_built_anew() {
     place.write("b.md", "# Seal\n\nIt barks.\n");
     let answer = place.ask(&library, "seal");
     assert_eq!(paths(&answer), ["b.md"]);
-    assert_eq!(answer.warnings, ["the index was damaged and has been built anew"]);
+    assert_eq!(answer.warnings, ["the index was damaged and has been rebuilt"]);
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn place() -> tempfile::TempDir {
     root
 }
 
-/// What the children of the next test do; nothing when it is run by itself.
+/// The child processes of the next test run this. It does nothing if it runs by itself.
 #[test]
 fn child() {
     if let Some(told) = std::env::var_os(CHILD) {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::SystemTime;
 
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_hub::policy::{Definition, Pinboard, Pinned, Standing};
 use gladhand_store::files;
 use ring::digest::{SHA256, digest};
@@ -166,7 +167,7 @@ impl PinFile {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unpoisoned()
     }
 }
 
@@ -248,7 +249,7 @@ fn compare(book: &mut Book, seen: &Definition) -> Standing {
 
 /// A text's SHA-256 in hexadecimal.
 pub(crate) fn hash(text: &str) -> String {
-    digest(&SHA256, text.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    gladhand_core::hex::encode(digest(&SHA256, text.as_bytes()).as_ref())
 }
 
 fn read(path: &Path) -> io::Result<Book> {

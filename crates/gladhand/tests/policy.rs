@@ -102,7 +102,7 @@ fn a_person_is_asked_by_a_form_and_the_answer_counts() {
     let mut process = place.session(true);
     for (id, answer, expected) in [
         (1, json!({"action": "accept", "content": {"answer": "yes"}}), "hi"),
-        (2, json!({"action": "decline"}), "policy forbids echo (rule `careful`): whoever was asked did not allow it"),
+        (2, json!({"action": "decline"}), "policy forbids echo (rule `careful`): the user did not allow it"),
         (3, json!({"action": "accept", "content": {"answer": "always"}}), "hi"),
     ] {
         let question = process.ask(&echo(id, "hi"));
@@ -116,7 +116,7 @@ fn a_person_is_asked_by_a_form_and_the_answer_counts() {
     let refused = place.session(false).ask(&echo(1, "hi"));
     assert_eq!(
         text(&refused),
-        "policy forbids echo (rule `careful`): it is loud; somebody must be asked first, and this client cannot ask anybody"
+        "policy forbids echo (rule `careful`): it is loud; a user must be asked first, and this client cannot ask"
     );
 }
 

@@ -103,7 +103,7 @@ fn is_logged(operation: &Operation<'_>) -> bool {
     !matches!(operation, Agent(_) | ListTools | ListResources | ListTemplates | ListPrompts)
 }
 
-/// The name of what is called. The query and the fragment of a URI may carry arguments, so they are left out.
+/// The name of the target of a call. The query and the fragment of a URI may carry arguments, so they are left out.
 pub(crate) fn without_query<'o>(operation: &'o Operation<'_>) -> &'o str {
     let name = name(operation);
     match operation {

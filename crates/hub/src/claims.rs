@@ -14,9 +14,10 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use gladhand_core::operations::{MAX_EXPRESSIONS, MAX_TEMPLATE_BYTES, Template};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_redaction::redact;
 use serde::{Deserialize, Serialize};
 
@@ -89,7 +90,7 @@ struct Ledger {
     logged: BTreeSet<Conflict>,
     /// Providers whose first lists were seen. Later additions of these providers are made at run time.
     known: HashSet<Owner>,
-    /// Providers of which the log says that they have a template that is too long.
+    /// Providers with a template that is too long, which was logged.
     excessive: HashSet<Owner>,
 }
 
@@ -150,7 +151,7 @@ impl Claims {
     }
 
     fn lock(&self) -> MutexGuard<'_, Ledger> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unpoisoned()
     }
 }
 
@@ -165,7 +166,7 @@ pub(crate) struct Round<'c> {
 
 impl Round<'_> {
     /// Releases the names of providers that are not mounted any more. For rounds that concern all sessions.
-    pub(crate) fn begin_anew(&mut self) {
+    pub(crate) fn restart(&mut self) {
         let owners = &self.owners;
         self.ledger.owned.retain(|_, claim| owners.contains(&claim.owner));
         self.ledger.known.retain(|owner| owners.contains(owner));

@@ -14,7 +14,7 @@ use gladhand_core::operations::{
 use gladhand_core::wire::{Members, RawValue, json};
 
 use crate::hub::Hub;
-use crate::policy::{Asked, Course, Governor, Logged, View, Who};
+use crate::policy::{ConsentRequest, Course, Governor, Logged, View, Who};
 use crate::provider::{Answer, Caller, Context};
 use crate::routes::{Routes, Target};
 use crate::routing::{Errand, missing};
@@ -115,8 +115,8 @@ impl Hub {
         let work = Box::pin(async move {
             let arguments = arguments(&errand.operation).into_owned();
             let what = errand.routes.what(&errand.target, name(&errand.operation));
-            let asked = Asked { what, arguments: &arguments, rule: &rule, reason: &reason };
-            if let Err(failure) = governor.ask(asked, &reporter, caller.session(), &mut logged).await {
+            let request = ConsentRequest { what, arguments: &arguments, rule: &rule, reason: &reason };
+            if let Err(failure) = governor.ask(request, &reporter, caller.session(), &mut logged).await {
                 return logged.end(Err(failure));
             }
             let answer = {

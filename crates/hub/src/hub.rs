@@ -2,10 +2,11 @@
 //! provider is in `routing`.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use gladhand_core::negotiation::{Agreement, Offer};
 use gladhand_core::operations::{Failure, Notice, Party, Prompt, Resource, Template, Terms, Tool, WatchId};
+use gladhand_core::sync::Unpoisoned as _;
 use tokio::sync::broadcast;
 
 use crate::agent::Agent;
@@ -60,7 +61,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     pub(crate) fn routes(&self) -> Arc<Routes> {
-        Arc::clone(&self.routes.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.routes.read().unpoisoned())
     }
 
     /// Something changed: asks the providers for their lists again if one of the lists changed, then notifies every
@@ -120,14 +121,14 @@ impl Inner {
     }
 
     pub(crate) fn show_again(&self) {
-        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let _asking = self.asking.lock().unpoisoned();
         let mounts = Arc::clone(&self.routes().mounts);
         self.show(mounts);
     }
 
     fn show(&self, mounts: Arc<[Mount]>) {
         let routes = self.ask(mounts, None);
-        *self.routes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
+        *self.routes.write().unpoisoned() = Arc::new(routes);
         self.apart.all_changed();
     }
 
@@ -226,7 +227,7 @@ impl Hub {
     /// the open sessions and the watched resources.
     pub fn remount(&self, mounts: Vec<Mount>) {
         {
-            let _asking = self.inner.asking.lock().unwrap_or_else(PoisonError::into_inner);
+            let _asking = self.inner.asking.lock().unpoisoned();
             let before = self.inner.routes();
             let is_new = |mount: &&Mount| !before.mounts.iter().any(|old| Arc::ptr_eq(&old.provider, &mount.provider));
             let mounts: Arc<[Mount]> = mounts.into();
@@ -377,8 +378,8 @@ impl Hub {
     }
 
     /// Whether a watched resource has no known provider, but a provider that does not know its lists yet may have it.
-    pub fn misses_somebody(&self) -> bool {
-        self.inner.watched.misses_somebody()
+    pub fn has_resource_without_provider(&self) -> bool {
+        self.inner.watched.has_resource_without_provider()
     }
 
     /// A session is open.

@@ -1,4 +1,4 @@
-//! The hub: finds who answers a call, and reaches them through one trait.
+//! The hub: finds the provider that answers a call, and calls it through one trait.
 //!
 //! It knows providers and tools, not dialects, sockets or processes. Of sessions it knows only who is there: a
 //! call comes in with its agreement, an answer goes out, now or later.

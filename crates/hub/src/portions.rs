@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use gladhand_core::operations::Party;
+use gladhand_core::sync::Unpoisoned as _;
 
 /// Bytes that large lasting portions gave back, in all bounds of this process.
 static RETURNED: AtomicUsize = AtomicUsize::new(0);
@@ -93,17 +94,17 @@ impl Portions {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Party, usize>> {
-        self.by_party.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_party.lock().unpoisoned()
     }
 }
 
 impl Portion {
-    /// Takes more; says whether the party may have it.
+    /// Takes more. Returns whether the party may have it.
     pub fn grow(&mut self, more: usize) -> bool {
         self.resize(self.amount + more)
     }
 
-    /// Has this much from now on; says whether the party may have it.
+    /// Changes the size. Returns whether the party may have it.
     pub fn resize(&mut self, amount: usize) -> bool {
         // Wraps around as the difference does.
         let more = amount.wrapping_sub(self.amount);

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::Operation;
+use gladhand_core::sync::Unpoisoned as _;
 
 use crate::call_log::without_query;
 use crate::governed::word;
@@ -23,7 +24,7 @@ const CLIENTS: usize = 16;
 /// Running calls that a status shows of one session.
 const SHOWN: usize = 64;
 
-/// The longest text that a client says of itself and that is kept, in characters.
+/// The maximum length of a text of a client about itself, in characters.
 const LONGEST: usize = 128;
 
 /// Sessions, and the requests without one, by their numbers.
@@ -32,7 +33,7 @@ pub(crate) struct Presences(Mutex<BTreeMap<u64, Arc<Presence>>>);
 
 impl Presences {
     fn all(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Presence>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unpoisoned()
     }
 }
 
@@ -54,11 +55,11 @@ struct Running {
 
 impl Presence {
     fn running(&self) -> MutexGuard<'_, Running> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock().unpoisoned()
     }
 
     fn status(&self) -> SessionStatus {
-        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let clients = self.clients.lock().unpoisoned().clone();
         let running = self.running();
         let shown = running.calls.iter().take(SHOWN).map(|(_, call, since)| RunningCall {
             kind: call.kind.to_owned(),
@@ -123,7 +124,7 @@ impl Visit {
         self.presence.session
     }
 
-    /// The opening ended in an agreement. `principal`: who the transport says the client is.
+    /// The opening ended in an agreement. `principal`: the client's identity according to the transport.
     pub fn opened(&self, agreement: &Agreement, principal: Option<&str>) {
         let client = ClientStatus {
             name: short(&agreement.client.name),
@@ -132,7 +133,7 @@ impl Visit {
             dialect: agreement.dialect.to_owned(),
             revision: short(&agreement.version),
         };
-        let mut clients = self.presence.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.presence.clients.lock().unpoisoned();
         if self.id() != SessionId::NONE {
             clients.clear();
         }

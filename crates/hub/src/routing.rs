@@ -14,7 +14,7 @@ use gladhand_core::wire::json;
 
 use crate::call_log::CallLog;
 use crate::hub::{Hub, settle};
-use crate::policy::{Governor, View, What, Who};
+use crate::policy::{CallTarget, Governor, View, Who};
 use crate::provider::{Answer, Caller, Context, List, Provider, Work};
 use crate::routes::{Mount, Route, Routes, Target};
 use crate::stand_ins::{self, StandIn};
@@ -114,7 +114,8 @@ impl Hub {
             }
             _ => {
                 let tools = view.as_ref().map_or(&routes.tools, |view| &view.tools);
-                let is_hidden = |tool: &Tool, by: &Arc<Governor>| by.hides(&What::tool("", &tool.name, tool), context);
+                let is_hidden =
+                    |tool: &Tool, by: &Arc<Governor>| by.hides(&CallTarget::tool("", &tool.name, tool), context);
                 let is_shown = |tool: &Tool| !self.governor().is_some_and(|by| is_hidden(tool, by));
                 let tools = stand_ins::with_stand_ins(tools, routes, context.agreement, is_shown);
                 (List::Tools, tools.is_empty(), Reply::Tools(tools))
@@ -138,7 +139,7 @@ impl Hub {
         context: &Context<'_>,
     ) -> Answer {
         let tool = stand_in.tool();
-        let what = What::tool("", &tool.name, &tool);
+        let what = CallTarget::tool("", &tool.name, &tool);
         let leave = match self.governor().map(|governor| governor.admit_stand_in(&what, &call.arguments, context)) {
             Some(Err(refused)) => return refused,
             leave => leave.and_then(Result::ok),

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use gladhand_core::negotiation::Offer;
+use gladhand_core::sync::Unpoisoned as _;
 
 use crate::provider::{Caller, Provider, SessionId};
 
@@ -19,15 +20,16 @@ pub(crate) struct SessionRegistry {
 impl SessionRegistry {
     /// There will be one session and no other.
     pub(crate) fn expect(&self, client: &Offer) {
-        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = Some(client.clone());
+        *self.expected.lock().unpoisoned() = Some(client.clone());
     }
 
     /// Whether there will be one session and no other.
     pub(crate) fn expects_one(&self) -> bool {
-        self.expected.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.expected.lock().unpoisoned().is_some()
     }
 
-    /// A session is open. To be said before the providers hear of it, so that none that comes meanwhile misses it.
+    /// Registers an open session. Call this before the providers are notified, so that a provider that is added meanwhile
+    /// does not miss it.
     pub(crate) fn join(&self, caller: &Arc<dyn Caller>) {
         if caller.session() != SessionId::NONE {
             self.open().insert(caller.session(), Arc::downgrade(caller));
@@ -39,21 +41,21 @@ impl SessionRegistry {
         self.open().remove(&session);
     }
 
-    /// Tells a provider what to expect.
+    /// Notifies a provider of the sessions to expect.
     pub(crate) fn foretell(&self, provider: &dyn Provider) {
-        if let Some(client) = &*self.expected.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(client) = &*self.expected.lock().unpoisoned() {
             provider.expects(client);
         }
     }
 
-    /// Tells a provider who is here.
+    /// Notifies a provider of the open sessions.
     pub(crate) fn introduce(&self, provider: &dyn Provider) {
         let here: Vec<_> = self.open().values().filter_map(Weak::upgrade).collect();
         here.iter().for_each(|caller| provider.joined(caller));
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<SessionId, Weak<dyn Caller>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unpoisoned()
     }
 }
 
@@ -70,7 +72,7 @@ mod tests {
     use gladhand_core::negotiation::Capability;
     use gladhand_core::operations::{CallId, Notice, Tool, ToolCall};
 
-    /// Writes down what it hears.
+    /// Records its notifications.
     #[derive(Debug, Default)]
     struct Listener(Mutex<Vec<String>>);
 

@@ -1,9 +1,10 @@
 //! Subscriptions to resources: the subscribers of each resource, and the provider that watches it for them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use gladhand_core::operations::{Failure, FailureKind, Party, Update, WatchId, subscription_weight, wholes_of};
+use gladhand_core::sync::Unpoisoned as _;
 
 use crate::policy::Who;
 use crate::portions::{Portion, Portions};
@@ -64,7 +65,7 @@ impl Subscriptions {
 struct Watch {
     subscribers: Vec<Subscriber>,
     /// The provider that watches the resource, or `None` if no provider is known to have it.
-    at: Option<Place>,
+    at: Option<WatchedResource>,
 }
 
 /// A caller that subscribed to a resource. On each change, policy decides whether the subscriber may receive it.
@@ -129,7 +130,7 @@ impl Hearers<'_> {
 
 /// A resource of a provider.
 #[derive(Debug)]
-struct Place {
+struct WatchedResource {
     provider: Weak<dyn Provider>,
     /// The provider's own URI for it.
     own: String,
@@ -155,7 +156,7 @@ impl Watched {
         party: Option<Party>,
         routes: &Routes,
     ) -> Result<WatchId, Failure> {
-        let place = Place::of(uri, routes).ok_or_else(|| Failure::unknown_resource(uri))?;
+        let resource = WatchedResource::of(uri, routes).ok_or_else(|| Failure::unknown_resource(uri))?;
         let mut portion = self.room.portion(party.unwrap_or(Party(0)));
         if !portion.grow(subscription_weight(uri)) {
             return Err(Failure::new(FailureKind::Busy, "busy: too many subscriptions; try again later"));
@@ -165,7 +166,7 @@ impl Watched {
         let id = WatchId(watched.newest);
         let watch = watched.by_uri.entry(uri.to_owned()).or_default();
         let before = watch.own();
-        watch.move_to(place, routes, Some(&subscriber.who()));
+        watch.move_to(resource, routes, Some(&subscriber.who()));
         watch.subscribers.push(Subscriber { id, _portion: Some(portion), ..subscriber });
         let now = watch.own();
         if before != now {
@@ -181,24 +182,24 @@ impl Watched {
         let Some(watch) = watched.by_uri.get_mut(uri) else { return };
         watch.subscribers.retain(|subscriber| subscriber.id != id);
         if watch.subscribers.is_empty()
-            && let Some(Watch { at: Some(place), .. }) = watched.by_uri.remove(uri)
+            && let Some(Watch { at: Some(resource), .. }) = watched.by_uri.remove(uri)
         {
-            watched.forget(&place.own, uri);
-            if let Some(provider) = place.provider.upgrade() {
-                provider.unwatch(&place.own);
+            watched.forget(&resource.own, uri);
+            if let Some(provider) = resource.provider.upgrade() {
+                provider.unwatch(&resource.own);
             }
         }
     }
 
-    /// After a change of the routes: tells providers that now have a watched resource, and providers that are still
+    /// After a change of the routes: notifies providers that now have a watched resource, and providers that are still
     /// mounted but no longer have it.
     pub(crate) fn follow(&self, routes: &Routes) {
         let watched = &mut *self.lock();
         for (uri, watch) in &mut watched.by_uri {
-            match Place::of(uri, routes) {
-                Some(place) => watch.move_to(place, routes, None),
+            match WatchedResource::of(uri, routes) {
+                Some(resource) => watch.move_to(resource, routes, None),
                 // A resource that is not listed for a while may still exist, as long as its provider is mounted.
-                None => watch.at = watch.at.take().filter(|place| place.is_mounted(routes)),
+                None => watch.at = watch.at.take().filter(|resource| resource.is_mounted(routes)),
             }
         }
         let owned = watched.by_uri.iter().filter_map(|(uri, watch)| Some((watch.own()?, uri.clone())));
@@ -208,7 +209,7 @@ impl Watched {
     }
 
     /// Whether a watched resource has no known provider.
-    pub(crate) fn misses_somebody(&self) -> bool {
+    pub(crate) fn has_resource_without_provider(&self) -> bool {
         self.lock().by_uri.values().any(|watch| watch.at.is_none())
     }
 
@@ -238,9 +239,9 @@ impl Watched {
         updates.into_iter().map(|(uri, denied)| Update { uri, denied }).collect()
     }
 
-    /// Held while providers are told, so that they learn of all changes in the order in which these happened.
+    /// Held while providers are notified, so that they get all changes in order.
     fn lock(&self) -> MutexGuard<'_, Subscriptions> {
-        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.subscriptions.lock().unpoisoned()
     }
 }
 
@@ -250,14 +251,14 @@ impl Watch {
         self.at.as_ref().map(|at| at.own.clone())
     }
 
-    fn move_to(&mut self, place: Place, routes: &Routes, by: Option<&Who<'_>>) {
-        if self.at.as_ref().is_some_and(|at| at.is_same(&place)) {
+    fn move_to(&mut self, resource: WatchedResource, routes: &Routes, by: Option<&Who<'_>>) {
+        if self.at.as_ref().is_some_and(|at| at.is_same(&resource)) {
             return;
         }
-        if let Some(provider) = place.provider.upgrade() {
-            provider.watch(&place.own, by);
+        if let Some(provider) = resource.provider.upgrade() {
+            provider.watch(&resource.own, by);
         }
-        if let Some(before) = self.at.replace(place).filter(|before| before.is_mounted(routes))
+        if let Some(before) = self.at.replace(resource).filter(|before| before.is_mounted(routes))
             && let Some(provider) = before.provider.upgrade()
         {
             provider.unwatch(&before.own);
@@ -265,7 +266,7 @@ impl Watch {
     }
 }
 
-impl Place {
+impl WatchedResource {
     fn of(uri: &str, routes: &Routes) -> Option<Self> {
         let route = routes.resource(uri)?;
         Some(Self { provider: Arc::downgrade(&routes.mounts[route.mount].provider), own: route.own })
@@ -445,13 +446,13 @@ mod tests {
     fn a_provider_that_lists_late_learns_what_is_watched() {
         let (old, new) = (Shelf::with(&["a:1"]), Shelf::with(&[]));
         let hub = Hub::of(vec![mount(&old)]);
-        assert!(watch(&hub, "a:1").is_some() && !hub.misses_somebody());
+        assert!(watch(&hub, "a:1").is_some() && !hub.has_resource_without_provider());
         hub.remount(vec![mount(&new)]);
-        assert!(new.heard().is_empty() && hub.misses_somebody());
+        assert!(new.heard().is_empty() && hub.has_resource_without_provider());
         new.has.lock().unwrap().push("a:1");
         hub.inner.changed(Notice::ResourcesChanged);
         assert_eq!(new.heard(), ["+a:1"]);
-        assert!(!hub.misses_somebody());
+        assert!(!hub.has_resource_without_provider());
     }
 
     #[test]
@@ -475,7 +476,7 @@ mod tests {
         let id = watch(&hub, "a:1").unwrap();
         shelf.has.lock().unwrap().clear();
         hub.inner.changed(Notice::ResourcesChanged);
-        assert!(!hub.misses_somebody());
+        assert!(!hub.has_resource_without_provider());
         hub.unwatch("a:1", id);
         assert_eq!(shelf.heard(), ["+a:1", "-a:1"]);
     }

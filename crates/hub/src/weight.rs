@@ -82,7 +82,7 @@ struct Part {
 }
 
 impl Weight {
-    /// Weighs a schema, or says why it cannot be used for any value.
+    /// Weighs a schema, or returns the reason why it cannot be used for any value.
     pub(crate) fn of(schema: &Value) -> Result<Self, String> {
         let is_old = schema.get("$schema").and_then(Value::as_str).is_some_and(|draft| draft.contains("draft-04"));
         let base = if is_old { "id" } else { "$id" };
@@ -379,7 +379,7 @@ fn size(value: &Value) -> u64 {
     }
 }
 
-/// How often each of so many items is looked at when they are sorted.
+/// How often each item is compared when this many items are sorted.
 fn sorting(items: usize) -> u64 {
     u64::from(items.checked_ilog2().unwrap_or_default()) + 1
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use gladhand_core::negotiation::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
 use gladhand_core::operations::{Call, CallId, CapabilityCall, Failure, Notice, Operation, Reply};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json;
 use gladhand_hub::policy::{Auditor, Governor, Record};
 use gladhand_hub::{Answer, Asking, Caller, Context, Hub, Provider, SessionId};
@@ -51,7 +52,7 @@ struct Book {
 
 impl Auditor for Book {
     fn record(&self, record: Record) {
-        self.records.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(record);
+        self.records.lock().unpoisoned().push(record);
     }
 
     fn wants_payloads(&self) -> bool {
@@ -87,7 +88,7 @@ async fn lines(payloads: bool) -> Vec<Value> {
     ask(&hub, "memory/retrieve/req", "memory").await;
     ask(&hub, "memory/init/req", "memory").await;
     ask(&hub, "proc/spawn/req", "proc").await;
-    let records = book.records.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let records = book.records.lock().unpoisoned();
     records.iter().map(|record| serde_json::to_value(record).expect("JSON")).collect()
 }
 

@@ -2,11 +2,16 @@
 //!
 //! An untrusted folder may contain an ignore file that is a link to a device, which a walk would read without end. This
 //! crate decides which ignore files a walk reads. It does not walk, and the caller sets all other options of the walk.
+//! [`Secrets`] is the rule of a caller for files that are not read at all.
+
+mod secrets;
 
 use std::fs::Metadata;
 use std::path::Path;
 
 use ignore::{DirEntry, WalkBuilder};
+
+pub use secrets::Secrets;
 
 /// The names of ignore files.
 const NAMES: [&str; 2] = [".ignore", ".gitignore"];

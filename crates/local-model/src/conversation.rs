@@ -3,7 +3,7 @@
 use gladhand_models::{HistoryItem, Round, WantedCall};
 
 use crate::engine::Vocabulary;
-use crate::template::{Message, Role};
+use crate::template::{ChatMessage, Role};
 
 /// The tokens of a message besides its text: role and markers.
 const FRAME: usize = 8;
@@ -11,9 +11,9 @@ const FRAME: usize = 8;
 /// A conversation in the form that chat templates accept.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Conversation {
-    pub(crate) system: Option<Message>,
+    pub(crate) system: Option<ChatMessage>,
     /// Messages of user and model in alternation. The first and the last message are the user's.
-    pub(crate) said: Vec<Message>,
+    pub(crate) said: Vec<ChatMessage>,
 }
 
 /// The user request to answer now. `None` if the last item is not a user message, for example a tool result.
@@ -29,7 +29,7 @@ impl Conversation {
     pub(crate) fn new(instructions: &str, said: &[HistoryItem], vocabulary: &dyn Vocabulary) -> Self {
         let plain = |text: &str| plain(text, vocabulary.controls());
         let instructions = plain(instructions.trim());
-        let system = (!instructions.is_empty()).then(|| Message::new(Role::System, instructions));
+        let system = (!instructions.is_empty()).then(|| ChatMessage::new(Role::System, instructions));
         let mut conversation = Self { system, said: Vec::new() };
         for said in said {
             let (role, text) = in_words(said);
@@ -42,7 +42,7 @@ impl Conversation {
     /// then removes the oldest messages, and finally cuts the end of the last message. It removes more messages
     /// than necessary, so that the next rounds start with the same messages and can reuse their prefix.
     pub(crate) fn fit(&mut self, budget: usize, vocabulary: &dyn Vocabulary) {
-        let cost = |message: &Message| vocabulary.tokens(&message.content).len() + FRAME;
+        let cost = |message: &ChatMessage| vocabulary.tokens(&message.content).len() + FRAME;
         let mut left = budget.saturating_sub(FRAME);
         if let Some(system) = &mut self.system {
             shorten(&mut system.content, budget / 4, vocabulary);
@@ -65,7 +65,7 @@ impl Conversation {
     }
 
     /// All messages, as input for a template.
-    pub(crate) fn messages(&self) -> Vec<Message> {
+    pub(crate) fn messages(&self) -> Vec<ChatMessage> {
         self.system.iter().chain(&self.said).cloned().collect()
     }
 
@@ -78,7 +78,7 @@ impl Conversation {
             }
             // A conversation must start with a message of the user.
             None if role == Role::Assistant => {}
-            _ => self.said.push(Message::new(role, text)),
+            _ => self.said.push(ChatMessage::new(role, text)),
         }
     }
 }

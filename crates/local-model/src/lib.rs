@@ -12,7 +12,7 @@
 
 mod conversation;
 mod engine;
-mod place;
+mod model_file;
 mod prefixes;
 #[cfg(feature = "runtime")]
 mod runtime;
@@ -25,8 +25,8 @@ mod utf8;
 mod worker;
 
 pub use engine::{Engine, Grammar, GrammarMaker, Mind, Vocabulary};
-pub use place::{FILE_NAME, find};
+pub use model_file::{FILE_NAME, find};
 #[cfg(feature = "runtime")]
 pub use runtime::{keep_to_one_thread, open};
-pub use template::{Message, Role, Template};
+pub use template::{ChatMessage, Role, Template};
 pub use worker::LocalModel;

@@ -17,7 +17,7 @@ pub struct Template {
 
 /// One message of a conversation, in the form that templates accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
+pub struct ChatMessage {
     /// The role of the author.
     pub role: Role,
     /// The text.
@@ -43,16 +43,16 @@ impl Template {
     }
 
     /// Renders a conversation up to the point where the model continues.
-    pub fn prompt(&self, messages: &[Message]) -> Result<String, String> {
+    pub fn prompt(&self, messages: &[ChatMessage]) -> Result<String, String> {
         self.render(messages, true)
     }
 
     /// Renders the start of a conversation. `None` if the template rejects it.
-    pub(crate) fn beginning(&self, messages: &[Message]) -> Option<String> {
+    pub(crate) fn beginning(&self, messages: &[ChatMessage]) -> Option<String> {
         self.render(messages, false).ok()
     }
 
-    fn render(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String, String> {
+    fn render(&self, messages: &[ChatMessage], add_generation_prompt: bool) -> Result<String, String> {
         let mut environment = Environment::new();
         // Chat templates are written for these syntax settings.
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
@@ -83,7 +83,7 @@ impl Role {
     }
 }
 
-impl Message {
+impl ChatMessage {
     /// Creates a message with this role.
     pub fn new(role: Role, content: impl Into<String>) -> Self {
         Self { role, content: content.into() }
@@ -100,8 +100,8 @@ mod tests {
         {{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}\
         {% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
-    fn talk() -> [Message; 2] {
-        [Message::new(Role::System, "Be short."), Message::new(Role::User, "Hello {{ there }}")]
+    fn talk() -> [ChatMessage; 2] {
+        [ChatMessage::new(Role::System, "Be short."), ChatMessage::new(Role::User, "Hello {{ there }}")]
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
         let source = "{{ bos_token }}{% if messages|length > 1 %}{{ raise_exception('one at a time') }}{% endif %}\
                       {{ messages[0].content | trim }}{{ eos_token }}";
         let template = Template::new(Some(source), "<s>", "</s>");
-        assert_eq!(template.prompt(&[Message::new(Role::User, " hi ")]).unwrap(), "<s>hi</s>");
+        assert_eq!(template.prompt(&[ChatMessage::new(Role::User, " hi ")]).unwrap(), "<s>hi</s>");
         let refused = template.prompt(&talk()).unwrap_err();
         assert!(refused.contains("one at a time"), "{refused}");
     }

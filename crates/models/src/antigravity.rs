@@ -1,9 +1,10 @@
 //! Client for Antigravity: Google's models behind Cloud Code. Each reply is one JSON document; there is no
 //! streaming.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::RawValue;
 use http::{HeaderMap, HeaderName};
 use serde::Serialize;
@@ -92,14 +93,14 @@ impl Antigravity {
             base: if is_cloud { &self.cloud } else { &self.base }.clone(),
             id: project.as_str().or_else(|| project["id"].as_str()).unwrap_or_default().to_owned(),
         };
-        *self.project.lock().unwrap_or_else(PoisonError::into_inner) = Some(project.clone());
+        *self.project.lock().unpoisoned() = Some(project.clone());
         project
     }
 
     /// Returns the project of the account. The service is asked again in each turn, because a user can change
     /// plans.
     async fn project(&self, exchange: &mut Exchange<'_>) -> Result<Project, ModelError> {
-        let known = self.project.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self.project.lock().unpoisoned().clone();
         match known {
             Some(project) if exchange.round().number > 1 => Ok(project),
             _ => Ok(self.store_project(&ask(exchange, &self.account_request()?).await?)),

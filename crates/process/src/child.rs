@@ -7,9 +7,10 @@ use std::io;
 #[cfg(unix)]
 use std::os::fd::OwnedFd;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gladhand_core::sync::Unpoisoned as _;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
@@ -69,7 +70,7 @@ impl ChildPeer {
             let mut chunk = [0; 4096];
             while let Ok(length @ 1..) = errors.read(&mut chunk).await {
                 on_stderr(&String::from_utf8_lossy(&chunk[..length]));
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut kept = kept.lock().unpoisoned();
                 kept.extend_from_slice(&chunk[..length]);
                 let excess = kept.len().saturating_sub(KEPT);
                 kept.drain(..excess);
@@ -132,7 +133,7 @@ impl ChildPeer {
 
     /// The last lines the child wrote to stderr.
     pub fn last_words(&self, lines: usize) -> Vec<String> {
-        let kept = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.stderr.lock().unpoisoned();
         let text = String::from_utf8_lossy(&kept).into_owned();
         // A line that lost its beginning may begin with half a secret, which would not be found.
         let text = text.split_once('\n').filter(|_| kept.len() == KEPT).map_or(text.as_str(), |(_, whole)| whole);

@@ -22,9 +22,10 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
+use gladhand_core::sync::Unpoisoned as _;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{Pid, Signal, WaitOptions, getpgid, kill_process, kill_process_group, wait, waitpid};
@@ -86,7 +87,7 @@ pub fn enable() -> Option<ExitCode> {
 /// The leashes of this process that were not waited for yet. Holding this lock prevents new ones from starting.
 pub(crate) fn leashes() -> MutexGuard<'static, HashSet<Pid>> {
     static LEASHES: LazyLock<Mutex<HashSet<Pid>>> = LazyLock::new(Mutex::default);
-    LEASHES.lock().unwrap_or_else(PoisonError::into_inner)
+    LEASHES.lock().unpoisoned()
 }
 
 /// Ends the processes of killed leashes, and returns when they are gone. Blocks.

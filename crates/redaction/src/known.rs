@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use gladhand_core::sync::Unpoisoned as _;
 use zeroize::Zeroizing;
 
 use crate::forms;
@@ -35,7 +36,7 @@ pub enum Life {
 
 /// Makes a value known. Ignores a value that is too short to distinguish it from ordinary text.
 pub fn learn(value: &str, life: Life) {
-    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = STATE.lock().unpoisoned();
     state.learn(value.trim(), life);
     for line in value.lines().map(str::trim).filter(|line| value.contains('\n') && line.len() >= MIN_LINE_BYTES) {
         state.learn(line, life);
@@ -44,7 +45,7 @@ pub fn learn(value: &str, life: Life) {
 
 /// Finds the known values in a text.
 pub(crate) fn spans(text: &str) -> Vec<Range<usize>> {
-    let search = STATE.lock().unwrap_or_else(PoisonError::into_inner).search();
+    let search = STATE.lock().unpoisoned().search();
     search.spans(text)
 }
 

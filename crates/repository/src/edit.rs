@@ -99,7 +99,7 @@ pub(crate) fn place_import(language: Option<Language>, path: &str, text: &str, i
     Change { range: at..at, text: format!("{before}{import}\n") }
 }
 
-/// The whole lines before a place, and what is before it in its own line: as few as the text has only once.
+/// The whole lines before a position and the part of its own line before it: as few lines as make the text unique.
 pub(crate) fn anchor_before(text: &str, at: usize) -> Option<&str> {
     let mut ends = memchr::memrchr_iter(b'\n', &text.as_bytes()[..at]).map(|end| end + 1).chain([0]);
     let is_unique =

@@ -17,7 +17,7 @@ pub enum RepositoryError {
         /// The frameworks that the target has recipes for.
         valid: Vec<String>,
     },
-    /// A parameter with another type than its schema says.
+    /// A parameter whose type differs from its schema.
     #[error("parameter `{param}`: expected {expected}")]
     WrongType {
         /// The path of the parameter.

@@ -17,21 +17,21 @@ pub struct IntegrationInput {
     #[serde(default)]
     #[schemars(required, with = "String")]
     pub framework: Option<String>,
-    /// A profile as `analyze_repository` gives it. If its root can be read, the files there decide.
+    /// A result of `analyze_repository`. If its root can be read, the answer comes from the files there.
     #[serde(default, deserialize_with = "crate::input::object")]
     pub repository_profile: Option<ProfileInput>,
     /// The package manager to use, instead of the project's own.
     #[serde(default)]
     pub package_manager: Option<String>,
-    /// The folder to look at, instead of a profile.
+    /// The folder of the repository, instead of a profile.
     #[serde(default)]
     pub root: Option<String>,
-    /// What to integrate: `fluxloop`, `mcp-server`, `gladhand` or one of the user's own recipes.
+    /// The integration target: `fluxloop`, `mcp-server`, `gladhand` or one of the user's own recipes.
     #[serde(default)]
     pub target: Option<String>,
 }
 
-/// What is integrated, how, and into what.
+/// The target, its recipe, and the project that it is integrated into.
 #[derive(Debug)]
 pub(crate) struct Integration<'a> {
     pub(crate) target: &'a Target,
@@ -42,17 +42,17 @@ pub(crate) struct Integration<'a> {
     survey: Option<Survey>,
 }
 
-/// Which tree is looked at.
+/// The folder that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// One that the input names. Without one, the answer is for any project of the framework.
+    /// The folder that the input names. Without one, the answer is for any project of the framework.
     IfNamed,
-    /// That, or the working folder.
+    /// The folder that the input names, or the working folder.
     Always,
 }
 
 impl<'a> Integration<'a> {
-    /// What an input asks for. A tree that it names in a profile need not be there.
+    /// The integration that an input requests. The folder of a profile need not exist.
     pub(crate) fn of(input: &'a IntegrationInput, look: Look, setting: &Setting<'a>) -> Result<Self, RepositoryError> {
         let target = setting.recipes.target(input.target.as_deref())?;
         let (framework, recipe) = target.recipe_for(input.framework.as_deref())?;
@@ -64,13 +64,13 @@ impl<'a> Integration<'a> {
         Ok(Self { target, recipe, profile, framework, manager, survey })
     }
 
-    /// Where it goes.
+    /// The part of the project that the integration changes.
     pub(crate) fn site(&self) -> Site<'_> {
         Site::new(&self.framework, self.survey.as_ref(), &self.profile, self.manager)
     }
 }
 
-/// The tree below a root, if there is one.
+/// The files below a root, if it exists.
 fn survey_of(root: Option<&str>, setting: &Setting<'_>) -> Result<Option<Survey>, RepositoryError> {
     let root = Root::named(setting.places, root)?;
     if root.path().is_dir() { Survey::take(root, setting).map(Some) } else { Ok(None) }

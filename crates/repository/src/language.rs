@@ -1,4 +1,4 @@
-//! Which language a file is written in: by its name, and where the name says nothing or lies, by its content.
+//! The language of a file: by its name, or by its content if the name is missing or misleading.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,10 +1,11 @@
-//! Reads repositories: what they are made of, which frameworks they use, and how to integrate something into them.
+//! Analyses repositories: their contents, their frameworks, and how to integrate a target into them.
 //!
-//! Every tool is a plain function of its input and a [`Setting`]; [`tools`] has them all by name, with JSON Schemas. Nothing here
-//! writes a file, starts a program or uses the network, and nothing asks for the time or the environment: the same tree gives the same
-//! answer. Everything blocks for as long as reading the tree takes, within [`Limits`].
+//! Every tool is a plain function of its input and a [`Setting`]; [`tools`] lists them by name, with JSON Schemas. The
+//! tools write no file, start no program, and read neither network, clock nor environment: the same files give the same
+//! answer. They block while they read the files, within [`Limits`].
 //!
-//! What the tools know is data: frameworks in `frameworks/`, integration targets in `recipes/`, questions to syntax trees in `queries/`.
+//! Their knowledge is data: frameworks in `frameworks/`, integration targets in `recipes/`, queries of syntax trees in
+//! `queries/`.
 
 mod context;
 mod edit;

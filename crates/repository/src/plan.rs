@@ -9,30 +9,30 @@ use crate::edit::{Change, Direction, Document, anchor_before, append, apply, cre
 use crate::integration::{Integration, IntegrationInput, Look};
 use crate::language::Language;
 use crate::manifest::{Addition, addition};
-use crate::recipes::{EditRecipe, Place, Recipe, Target};
+use crate::recipes::{EditLocation, EditRecipe, Recipe, Target};
 use crate::site::Site;
 use crate::survey::{FileFacts, Survey};
 use crate::{RepositoryError, Setting, Stage};
 
-/// Edits that integrate something.
+/// The edits that integrate a target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Plan {
-    /// What it does, in a sentence.
+    /// A summary in one sentence.
     pub summary: String,
     /// The edits, in order.
     pub edits: Vec<Edit>,
-    /// Commands that show whether it worked.
+    /// Commands that check the result.
     #[serde(rename = "postChecks")]
     pub post_checks: Vec<String>,
     /// How to undo it.
     pub rollback: Rollback,
-    /// What to know about it.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
     /// The framework.
     pub framework: String,
-    /// What is integrated.
+    /// The integration target.
     pub target: String,
-    /// Exactly what the edits do, one unified diff for each file.
+    /// The exact changes, one unified diff for each file.
     pub patches: Vec<Patch>,
 }
 
@@ -41,18 +41,18 @@ pub struct Plan {
 pub struct Edit {
     /// The file, relative to the root.
     pub filepath: String,
-    /// What kind of edit it is.
+    /// The kind of edit.
     pub strategy: String,
-    /// Where it goes. None: the payload is the whole file.
+    /// The positions of the edit. Empty: the payload is the whole file.
     pub anchors: Vec<EditAnchor>,
-    /// What goes there.
+    /// The text to insert.
     pub payload: Payload,
-    /// Why.
+    /// The reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rationale: Option<String>,
 }
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EditAnchor {
     /// `after_match`, `append_file` or `replace_match`.
@@ -62,13 +62,13 @@ pub struct EditAnchor {
     pub pattern: String,
 }
 
-/// What an edit adds.
+/// The text that an edit inserts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Payload {
-    /// Goes where the file's imports are.
+    /// Text for the imports of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub import: Option<String>,
-    /// Goes to the anchor.
+    /// Text for the position of the anchor.
     pub code: String,
 }
 
@@ -79,7 +79,7 @@ pub struct Rollback {
     pub instruction: String,
 }
 
-/// What the plan does to one file.
+/// The changes of the plan in one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Patch {
     /// The file, relative to the root.
@@ -162,7 +162,7 @@ impl Draft {
         };
         let Some(code) = site.fill(&edit.code, target, recipe) else { return self.warn(missing()) };
         match (edit.place, &edit.file) {
-            (Place::File, Some(file)) => self.add_file(site, edit, site.outer(file), &code),
+            (EditLocation::File, Some(file)) => self.add_file(site, edit, site.outer(file), &code),
             _ => match Spot::of(site) {
                 Some(spot) => {
                     let import = spot.import(edit).and_then(|import| site.fill(import, target, recipe));
@@ -210,8 +210,8 @@ impl Draft {
         let mut changes = Vec::new();
         changes.extend(import.as_deref().map(|import| place_import(*language, path, &document.text, import)));
         let (kind, change) = match edit.place {
-            Place::End => ("append_file", append(&document.text, &code)),
-            Place::Constructor | Place::File => {
+            EditLocation::End => ("append_file", append(&document.text, &code)),
+            EditLocation::Constructor | EditLocation::File => {
                 ("after_match", place_code(&document.text, at..at + anchor.len(), Direction::After, &code))
             }
         };

@@ -1,4 +1,4 @@
-//! The folder that a tool looks at, and what is inside it.
+//! The folder of a repository, and the paths inside it.
 
 use std::path::{Component, Path, PathBuf};
 

@@ -1,12 +1,11 @@
-//! What a tool needs besides its input: limits, folders, and a receiver for progress reports.
+//! The environment of a tool: limits, folders, and a receiver for progress reports.
 //!
 //! This crate never reads the clock time, the environment or the working folder: the caller passes them in.
 
-use std::fs::{File, Metadata};
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
+
+pub use gladhand_ignore_files::Secrets;
 
 use crate::recipes::Recipes;
 
@@ -84,66 +83,6 @@ pub struct Places {
     pub allowed: Option<Vec<PathBuf>>,
     /// The files and folders among them that no tool reads.
     pub secrets: Secrets,
-}
-
-/// Decides whether a file may hold secrets.
-type Decides = dyn Fn(&Path, &Metadata) -> bool + Send + Sync;
-
-/// The caller's rule for files and folders that no tool reads: it decides by the real path and the file metadata.
-#[derive(Clone)]
-pub struct Secrets(pub Arc<Decides>);
-
-impl Secrets {
-    /// Whether the rule covers a real path.
-    pub(crate) fn cover(&self, real: &Path) -> bool {
-        real.symlink_metadata().is_ok_and(|about| (self.0)(real, &about))
-    }
-
-    /// Opens a regular file that the rule does not cover. The folders in the path are real; the file may be a symlink.
-    pub(crate) fn open(&self, path: &Path) -> std::io::Result<File> {
-        let refused = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
-        let mut about = path.symlink_metadata()?;
-        let mut real = std::borrow::Cow::Borrowed(path);
-        if about.is_symlink() {
-            real = path.canonicalize()?.into();
-            about = real.symlink_metadata()?;
-        }
-        // Opening a pipe or a device may block.
-        if !about.is_file() {
-            return Err(refused());
-        }
-        let file = File::open(&real)?;
-        let about = file.metadata()?;
-        if about.is_file() && !(self.0)(&real, &about) { Ok(file) } else { Err(refused()) }
-    }
-
-    /// Reads all bytes of a file that may be opened, up to `most` bytes.
-    pub(crate) fn read(&self, path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        self.open(path)?.take(most + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > most { Err(std::io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
-    }
-}
-
-/// No file is secret.
-impl Default for Secrets {
-    fn default() -> Self {
-        Self(Arc::new(|_, _| false))
-    }
-}
-
-impl PartialEq for Secrets {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for Secrets {}
-
-impl std::fmt::Debug for Secrets {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Secrets").finish_non_exhaustive()
-    }
 }
 
 /// Receives progress reports, and may cancel a tool. Called from several threads.

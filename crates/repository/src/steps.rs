@@ -13,32 +13,32 @@ use crate::{RepositoryError, Setting, Stage};
 pub struct Steps {
     /// The framework.
     pub framework: String,
-    /// How the application is run by what is integrated.
+    /// The pattern by which the integration runs the application.
     pub runner_pattern: String,
-    /// What to do, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// How long it takes.
+    /// The estimated time.
     pub estimated_time: String,
     /// The package manager that the commands are for.
     pub package_manager: String,
-    /// What to know about it.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// What is integrated.
+    /// The integration target.
     pub target: String,
-    /// What must be there before.
+    /// Conditions that must be met first.
     pub prerequisites: Vec<String>,
 }
 
-/// One thing to do.
+/// One step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Step {
     /// Its name for programs.
     pub id: String,
     /// Its name for people.
     pub title: String,
-    /// What to do.
+    /// The instructions.
     pub details: String,
-    /// Where that is documented.
+    /// The URL of the documentation.
     pub doc_ref: String,
 }
 

@@ -1,4 +1,4 @@
-//! One look at a tree: every file that matters is read once, and what it says is kept.
+//! One scan of a repository: every relevant file is read once, and the facts in it are kept.
 //!
 //! Profile, detection and plans are all made from a survey, so that a workflow reads the tree a single time.
 
@@ -41,7 +41,7 @@ pub(crate) struct FileFacts {
     pub(crate) manifest: Option<Manifest>,
     /// The evidence for frameworks.
     pub(crate) findings: Vec<Finding>,
-    /// A program begins here, by what the file says.
+    /// Whether a program starts in this file, judged by its content.
     pub(crate) is_main: bool,
     /// It is for tests, examples or documentation.
     pub(crate) aside: bool,
@@ -312,12 +312,12 @@ fn is_aside(path: &str) -> bool {
         || stem.starts_with("test_")
         || stem.ends_with("_test")
         || stem == "conftest";
-    // Packages of Java may be called anything; what is below `src/main` is the program.
+    // Java packages can have any name; the program is below `src/main`.
     let is_program = path.starts_with("src/main/") || path.contains("/src/main/");
     test_file || !is_program && parts.any(|folder| FOLDERS.contains(&folder.to_ascii_lowercase().as_str()))
 }
 
-/// A lock file that says what the project asked for stands in for a manifest.
+/// A lock file with the requirements of the project serves as a manifest.
 fn is_old_lock(file: &FileFacts) -> bool {
     file.manifest.as_ref().is_some_and(|manifest| !manifest.dependencies.is_empty())
 }

@@ -56,7 +56,7 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// Where a name stands as a whole word at or after a place: `next` is not in `next-auth`, nor in `@types/next`.
+/// The position of a name as a whole word, at or after a position: `next` is not in `next-auth`, nor in `@types/next`.
 pub(crate) fn whole_word(text: &str, name: &str, from: usize) -> Option<usize> {
     let belongs = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '/' | '@' | '.');
     let from = from.min(text.len());

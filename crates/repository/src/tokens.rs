@@ -1,4 +1,4 @@
-//! Words and signs of languages for which there is no grammar here: comments are gone, strings are whole.
+//! Tokens of languages without a grammar: words, strings and punctuation. Comments are left out.
 //!
 //! That is as much as it takes to read imports, marks such as `SpringApplication.run(` and the few facts in Gradle
 //! files and Gemfiles, and not to be taken in by a comment or a text that mentions them.
@@ -22,7 +22,7 @@ pub(crate) enum Lexis {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token<'a> {
     pub(crate) kind: Kind,
-    /// As it is written; of a string, what is between the quotes.
+    /// The text of the token; for a string, without the quotes.
     pub(crate) text: &'a str,
     /// Where it is.
     pub(crate) at: Range<usize>,

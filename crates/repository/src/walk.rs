@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use gladhand_core::sync::Unpoisoned as _;
 use ignore::{DirEntry, WalkBuilder, WalkState};
 
 use crate::{Limits, Progress, RepositoryError, Secrets, Stage};
@@ -108,7 +109,7 @@ impl<'a> Scan<'a> {
                 if count > most || count % STRIDE == 0 && self.over() { WalkState::Quit } else { WalkState::Continue }
             })
         });
-        (seen.into_inner() <= most).then(|| found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
+        (seen.into_inner() <= most).then(|| found.into_inner().unpoisoned())
     }
 
     /// As much of a huge tree as the limit allows, in the order of names.
@@ -133,7 +134,7 @@ impl<'a> Scan<'a> {
         builder
     }
 
-    /// Reads files and makes something of each, in the order of the list. `wanted` says how much of a file is wanted, if any.
+    /// Reads files and maps each, in the order of the list. `wanted` returns how much of a file to read, if any.
     pub(crate) fn read<T: Send>(
         &self,
         root: &Path,
@@ -251,7 +252,7 @@ struct Batch<'a> {
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        let mut all = self.into.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut all = self.into.lock().unpoisoned();
         all.files.append(&mut self.listing.files);
         all.warnings.append(&mut self.listing.warnings);
         all.directories += self.listing.directories;

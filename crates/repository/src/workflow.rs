@@ -28,60 +28,60 @@ const USUAL_QUESTION: &str = "Prepare FluxLoop integration context.";
 /// The input of `run_integration_workflow`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 pub struct WorkflowInput {
-    /// The folder to look at.
+    /// The folder of the repository.
     #[serde(default)]
     pub root: Option<String>,
-    /// What somebody wants to know.
+    /// The question of the user.
     #[serde(default)]
     pub question: Option<String>,
-    /// What the question is about.
+    /// The files and folders that the question is about.
     #[serde(default, deserialize_with = "crate::input::object_or_nothing")]
     pub context: Option<ContextInput>,
-    /// What to integrate: `fluxloop`, `mcp-server`, `gladhand` or one of the user's own recipes.
+    /// The integration target: `fluxloop`, `mcp-server`, `gladhand` or one of the user's own recipes.
     #[serde(default)]
     pub target: Option<String>,
 }
 
-/// What all stages found.
+/// The results of all stages.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Workflow {
-    /// Of `analyze_repository`.
+    /// The result of `analyze_repository`.
     pub profile: Profile,
-    /// Of `detect_frameworks`.
+    /// The result of `detect_frameworks`.
     pub detection: Detection,
-    /// Of `generate_integration_steps`.
+    /// The result of `generate_integration_steps`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub integration_steps: Option<Staged<Steps>>,
-    /// Of `propose_edit_plan`.
+    /// The result of `propose_edit_plan`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edit_plan: Option<Staged<Plan>>,
-    /// Of `validate_edit_plan`.
+    /// The result of `validate_edit_plan`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validation: Option<Validation>,
-    /// Of `collect_repo_profile`.
+    /// The result of `collect_repo_profile`.
     pub repo_profile: RepoProfile,
-    /// What the question is about.
+    /// The files and folders that the question is about.
     pub integration_context: IntegrationContext,
-    /// For a language model.
+    /// The parts of the result for a language model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub llm_inputs: Option<LlmInputs>,
     /// The question.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// What to know about the answer.
+    /// Limits and doubts of the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// What a stage gave, or why it gave nothing.
+/// The result of a stage, or the reason why it has none.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Staged<T> {
-    /// What it gave.
+    /// The result.
     Done(T),
-    /// Why it gave nothing.
+    /// The reason why there is no result.
     Failed {
-        /// In a sentence.
+        /// The reason, in one sentence.
         error: String,
     },
 }
@@ -96,20 +96,20 @@ impl<T> Staged<T> {
     }
 }
 
-/// For a language model.
+/// The parts of the result for a language model.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct LlmInputs {
-    /// What the repository is like.
+    /// A summary of the repository.
     pub structure_context: StructureContext,
-    /// What to look up.
+    /// Topics to look up in the documentation.
     pub rag_topics: Vec<Topic>,
-    /// What the question is about.
+    /// The files and folders that the question is about.
     pub integration_context: IntegrationContext,
-    /// What was looked up.
+    /// Passages of the documentation on the topics.
     pub rag_documents: Vec<Document>,
 }
 
-/// The most telling parts of all stages.
+/// The most important results of all stages.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct StructureContext {
     /// Three frameworks.
@@ -122,15 +122,15 @@ pub struct StructureContext {
     pub detection_summary: Vec<Framework>,
     /// Five steps.
     pub integration_steps: Vec<Step>,
-    /// What the plan does.
+    /// The summary of the plan.
     pub edit_plan_summary: String,
     /// Three edits.
     pub edit_plan_edits: Vec<Edit>,
-    /// What is wrong with it.
+    /// The result of checking the plan.
     pub validation: ValidationSummary,
 }
 
-/// What is wrong with a plan, in short.
+/// A short result of checking a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ValidationSummary {
     /// Whether it can be applied.
@@ -172,20 +172,20 @@ pub fn run_integration_workflow(input: &WorkflowInput, setting: &Setting<'_>) ->
     Ok(workflow)
 }
 
-/// What `fetch_integration_context` gives.
+/// The result of `fetch_integration_context`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct FetchedContext {
-    /// All stages, without what is for a language model.
+    /// The results of all stages, without the parts for a language model.
     pub workflow: Workflow,
     /// As in the workflow.
     pub repo_profile: RepoProfile,
     /// As in the workflow.
     pub integration_context: IntegrationContext,
-    /// The most telling parts.
+    /// The most important results of all stages.
     pub structure_context: Option<StructureContext>,
-    /// What to look up.
+    /// Topics to look up in the documentation.
     pub rag_topics: Vec<Topic>,
-    /// What to know about the answer.
+    /// Limits and doubts of the answer.
     pub warnings: Vec<String>,
 }
 

@@ -20,7 +20,7 @@ struct Expected {
     tree: tempfile::TempDir,
 }
 
-/// What is written at the beginning of a tree.
+/// The expected results, which stand at the beginning of a tree.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head {

@@ -1,4 +1,4 @@
-//! Nothing that stands in a file hurts: trees of the accuracy set with damage done to every file still get answers.
+//! No file content breaks the tools: trees of the accuracy set with damage in every file still get answers.
 
 mod common;
 
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gladhand_repository::{WorkflowInput, run_integration_workflow};
 
-/// What damage is done with.
+/// Bytes that are inserted as damage.
 const JUNK: [&[u8]; 8] = [b"\0", b"\xFF\xFE", "é😀".as_bytes(), b"{[(", b")]}", b"\"\"\"", b"'\\", b"-- \r\r\n"];
 
 /// Numbers that look random and are the same every time.

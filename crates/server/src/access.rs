@@ -6,12 +6,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use gladhand_a2e_host::owner;
 use gladhand_auth::AuthError;
 use gladhand_auth::resource::{Guard, Policy, Withdrawal};
 use gladhand_core::Secret;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::Pass;
 use tokio::sync::Notify;
 
@@ -137,7 +138,7 @@ impl Access {
     }
 
     fn change(&self, change: impl FnOnce(&mut State, u64)) {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write().unpoisoned();
         let epoch = self.epoch() + 1;
         let mut next = State::clone(&state);
         change(&mut next, epoch);
@@ -149,7 +150,7 @@ impl Access {
     }
 
     fn state(&self) -> Arc<State> {
-        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.state.read().unpoisoned())
     }
 }
 

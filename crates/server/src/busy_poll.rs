@@ -7,9 +7,10 @@
 //! [`BusyPollPolicy`] decides. The stdio loop asks it directly; the HTTP worker threads use [`BusyPoller`].
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use gladhand_core::sync::Unpoisoned as _;
 use tokio::sync::Notify;
 
 /// How long one poll lasts.
@@ -137,7 +138,7 @@ impl BusyPoller {
     }
 
     fn policy(&self) -> MutexGuard<'_, BusyPollPolicy> {
-        self.policy.lock().unwrap_or_else(PoisonError::into_inner)
+        self.policy.lock().unpoisoned()
     }
 }
 

@@ -5,9 +5,10 @@
 //! too far behind ([`Following::has_room`]).
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use gladhand_core::operations::Notice;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_hub::Settling;
 use tokio::sync::Notify;
 
@@ -110,7 +111,7 @@ impl Following {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().unpoisoned()
     }
 }
 

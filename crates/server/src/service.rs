@@ -5,12 +5,13 @@ use std::future::Future;
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gladhand_core::Secret;
 use gladhand_core::negotiation::Peer;
 use gladhand_core::operations::TaskSupport;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::invisible::strip;
 use gladhand_core::wire::lines::MAX_LINE;
 use gladhand_core::wire::{RawValue, json};
@@ -237,7 +238,7 @@ impl Service {
         }
         if let Some(Work(work)) = self.alongside.take() {
             // It ends with the runtime.
-            tokio::spawn(work.into_inner().unwrap_or_else(PoisonError::into_inner));
+            tokio::spawn(work.into_inner().unpoisoned());
         }
     }
 

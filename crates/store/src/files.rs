@@ -1,159 +1,135 @@
-//! Files that are written whole or not at all, and paths that are not followed.
+//! Replaces files atomically: a reader sees the old content or the new content, and a failed write changes nothing.
+//!
+//! The new content is written to a temporary file in the same folder, which is then renamed. A temporary file has a
+//! random name and is never opened through an existing file or link.
 
 use std::fs::Permissions;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 
-/// Puts a new file in place of the old one, whole or not at all. Only its owner can read it and list its folder, which is made if
-/// it is missing.
-pub fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
-    put(file, text, None)
+use tempfile::NamedTempFile;
+
+pub use crate::guards::{no_link, no_pipe, rewrite};
+
+pub use self::replace_private as replace;
+
+/// The permissions of a file that does not exist yet, and of missing folders above it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NewFile {
+    /// Only the owner has access.
+    Private,
+    /// The usual permissions of new files, as set by the umask.
+    Usual,
 }
 
-/// Puts a new text into a file of the user: its mode stays, and so does a link to it. A file that is not there yet can be read
-/// by its owner alone.
-pub fn rewrite(file: &Path, text: &[u8]) -> io::Result<()> {
-    let file = fs_err::canonicalize(file).unwrap_or_else(|_| file.to_owned());
-    let permissions = fs_err::metadata(&file).ok().map(|data| data.permissions());
-    put(&file, text, permissions)
+/// Replaces a file of this program. Only its owner can read it and list its folder, which is created if it is missing.
+pub fn replace_private(file: &Path, content: &[u8]) -> io::Result<()> {
+    let new = write_beside(file, content, NewFile::Private)?;
+    put_in_place(new, file)
 }
 
-fn put(file: &Path, text: &[u8], permissions: Option<Permissions>) -> io::Result<()> {
-    static WRITTEN: AtomicU64 = AtomicU64::new(0);
-
-    // The parent of a plain name is empty, which is the current folder.
-    if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        crate::make_folder(folder)?;
+/// Replaces the content of a file of the user. An existing file keeps its permissions. If `file` is a link, the link
+/// itself is replaced.
+pub fn replace_content(file: &Path, content: &[u8], new_file: NewFile) -> io::Result<()> {
+    let permissions = existing_permissions(file)?;
+    let new = write_beside(file, content, new_file)?;
+    if let Some(permissions) = permissions {
+        new.as_file().set_permissions(permissions)?;
     }
-    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
-    let beside = file.with_extension(format!("new-{}-{number}", std::process::id()));
-    let written = create(&beside).and_then(|mut new| {
-        new.write_all(text)?;
-        permissions.map_or(Ok(()), |permissions| new.set_permissions(permissions))
-    });
-    let placed = written.and_then(|()| fs_err::rename(&beside, file));
-    if placed.is_err() {
-        let _ = std::fs::remove_file(&beside);
-    }
-    placed
+    put_in_place(new, file)
 }
 
-/// Creates a file for its owner alone. A file or a link at its place is removed, and nothing is written through it.
-fn create(file: &Path) -> io::Result<fs_err::File> {
-    let mut options = fs_err::OpenOptions::new();
-    options.write(true).create_new(true);
+/// Creates a folder that is private to its owner, with its parents, unless it exists.
+pub fn make_folder(folder: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
     #[cfg(unix)]
-    fs_err::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    match options.open(file) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            fs_err::remove_file(file)?;
-            options.open(file)
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+/// Writes a temporary file in the folder of `file`. The caller moves it into place.
+pub(crate) fn write_beside(file: &Path, content: &[u8], new_file: NewFile) -> io::Result<NamedTempFile> {
+    // The parent of a plain name is empty, which means the current folder.
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".gladhand-");
+    match new_file {
+        // Temporary files are private unless other permissions are requested.
+        NewFile::Private => make_folder(folder)?,
+        NewFile::Usual => {
+            fs_err::create_dir_all(folder)?;
+            #[cfg(unix)]
+            builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
         }
-        opened => opened,
+    }
+    let mut new = builder.tempfile_in(folder)?;
+    new.write_all(content)?;
+    Ok(new)
+}
+
+fn put_in_place(new: NamedTempFile, file: &Path) -> io::Result<()> {
+    new.persist(file).map(drop).map_err(|error| error.error)
+}
+
+fn existing_permissions(file: &Path) -> io::Result<Option<Permissions>> {
+    match fs_err::metadata(file) {
+        Ok(data) if !data.is_file() => Err(io::Error::other("not a regular file")),
+        Ok(data) => Ok(Some(data.permissions())),
+        Err(_) => Ok(None),
     }
 }
 
-/// Refuses a path that a link is part of, as far as the author of a repository may have put the link there. A relative path is
-/// looked at as a whole. Of an absolute path, the file itself is, and all that is below the current folder or a clone.
-pub fn no_link(path: &Path) -> io::Result<()> {
-    let real = |path: PathBuf| std::fs::canonicalize(path).ok();
-    let (here, home) = (std::env::current_dir().ok().and_then(real), etcetera::home_dir().ok().and_then(real));
-    no_link_below(path, here.as_deref(), home.as_deref())
-}
-
-fn no_link_below(path: &Path, here: Option<&Path>, home: Option<&Path>) -> io::Result<()> {
-    let is_authors = |folder: &&Path| {
-        let Ok(real) = std::fs::canonicalize(folder) else { return false };
-        // Links in the home folder are the user's own, also if it is the current folder or a repository.
-        let holds_home = home.is_some_and(|home| home.starts_with(&real));
-        !holds_home && (here == Some(&*real) || folder.join(".git").exists())
-    };
-    let is_link = |place: &&Path| std::fs::symlink_metadata(place).is_ok_and(|data| data.is_symlink());
-    let places: Vec<_> = path.ancestors().collect();
-    let looked_at = match path.is_absolute() {
-        true => places.iter().rposition(is_authors).unwrap_or(0).max(1),
-        false => places.len(),
-    };
-    match places.into_iter().take(looked_at).find(is_link) {
-        Some(link) => Err(io::Error::other(format!("{} is a link", link.display()))),
-        None => Ok(()),
-    }
-}
-
-/// Refuses a pipe in the file system: opening one waits for somebody at its other end, who may never come.
-pub fn no_pipe(path: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    if std::fs::metadata(path).is_ok_and(|data| std::os::unix::fs::FileTypeExt::is_fifo(&data.file_type())) {
-        return Err(io::Error::other(format!("{} is a pipe", path.display())));
-    }
-    Ok(())
-}
-
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 
-    #[test]
-    fn a_file_keeps_its_mode_and_its_link() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, link) = (folder.path().join("sub/real.json"), folder.path().join("link.json"));
-        let mode = || std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
-        rewrite(&file, b"1").unwrap();
-        assert_eq!(mode(), 0o600);
-        std::fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
-        std::os::unix::fs::symlink(&file, &link).unwrap();
-        rewrite(&link, b"2").unwrap();
-        assert_eq!((std::fs::read_to_string(&file).unwrap().as_str(), mode()), ("2", 0o640));
-        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
     #[test]
-    fn a_file_of_ours_is_for_its_owner_alone_and_so_is_its_folder() {
+    fn a_file_of_this_program_is_private_and_so_is_its_folder() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("data/upstreams/a.json");
-        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        replace(&file, b"1").unwrap();
+        replace_private(&file, b"1").unwrap();
         assert_eq!(["data", "data/upstreams"].map(|name| mode(&folder.path().join(name))), [0o700, 0o700]);
         std::fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
-        replace(&file, b"2").unwrap();
-        assert_eq!(mode(&file), 0o600);
+        replace_private(&file, b"2").unwrap();
+        assert_eq!((std::fs::read_to_string(&file).unwrap().as_str(), mode(&file)), ("2", 0o600));
+        assert_eq!(names(file.parent().unwrap()), ["a.json"], "no temporary file is left");
     }
 
     #[test]
-    fn nothing_is_written_through_a_link_at_the_place_of_the_new_file() {
+    fn a_file_of_the_user_keeps_its_permissions() {
         let folder = tempfile::tempdir().unwrap();
-        let (file, bait) = (folder.path().join("beside"), folder.path().join("bait"));
-        std::fs::write(&bait, "precious").unwrap();
-        std::os::unix::fs::symlink(&bait, &file).unwrap();
-        create(&file).unwrap().write_all(b"x").unwrap();
-        assert_eq!(std::fs::read_to_string(&bait).unwrap(), "precious");
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), "x");
+        let (private, usual) = (folder.path().join("private"), folder.path().join("new/usual"));
+        replace_content(&private, b"1", NewFile::Private).unwrap();
+        replace_content(&usual, b"1", NewFile::Usual).unwrap();
+        std::fs::write(folder.path().join("other"), "").unwrap();
+        assert_eq!((mode(&private), mode(&usual)), (0o600, mode(&folder.path().join("other"))));
+        for new_file in [NewFile::Private, NewFile::Usual] {
+            std::fs::set_permissions(&private, Permissions::from_mode(0o640)).unwrap();
+            replace_content(&private, b"2", new_file).unwrap();
+            assert_eq!((std::fs::read_to_string(&private).unwrap().as_str(), mode(&private)), ("2", 0o640));
+        }
     }
 
     #[test]
-    fn a_link_that_the_author_of_a_repository_may_have_put_there_is_found() {
+    fn a_failed_write_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let root = std::fs::canonicalize(folder.path()).unwrap();
-        let at = |name: &str| root.join(name);
-        for name in ["here", "clone/.git", "other", "home"] {
-            std::fs::create_dir_all(at(name)).unwrap();
-        }
-        for name in ["here", "clone", "other", "home"] {
-            std::os::unix::fs::symlink("/", at(name).join("link")).unwrap();
-        }
-        std::os::unix::fs::symlink(&root, at("linked")).unwrap();
-        let (here, home) = (at("here"), at("home"));
-        let passes = |path: &Path| no_link_below(path, Some(&here), Some(&home)).is_ok();
-        for name in ["other/link", "here/link/tmp", "linked/here/link/tmp", "here/../here/link/tmp", "clone/link/tmp"] {
-            assert!(!passes(&at(name)), "{name}");
-        }
-        for name in ["other/link/tmp", "linked/other/file", "linked/here/file", "home/link/tmp", "here/no/such/file"] {
-            assert!(passes(&at(name)), "an absolute path is the user's own word: {name}");
-        }
-        assert!(no_link_below(&at("home/link/tmp"), Some(&home), Some(&home)).is_ok());
-        assert!(no_link(Path::new("no/such/file")).is_ok());
+        let file = folder.path().join("folder");
+        std::fs::create_dir(&file).unwrap();
+        assert!(replace_private(&file, b"1").is_err());
+        assert_eq!(replace_content(&file, b"1", NewFile::Usual).unwrap_err().to_string(), "not a regular file");
+        assert_eq!(names(folder.path()), ["folder"]);
     }
 }

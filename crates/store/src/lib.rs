@@ -1,11 +1,15 @@
 //! Data that Gladhand keeps on this machine between runs: secrets, and a database for data that outlives sessions.
 //!
+//! Other crates also replace their own files with it.
+//!
 //! All functions block, but only for a small file or a few rows. This crate knows nothing of dialects, sessions or
 //! commands: callers pass in the folders and the passphrase.
 
 mod database;
 pub mod files;
+mod guards;
 mod secrets;
 
 pub use database::{Database, DatabaseError, DatabaseProblem};
-pub use secrets::{KeyLocation, SecretError, SecretLocations, Secrets, make_folder};
+pub use files::{NewFile, make_folder, replace_content, replace_private};
+pub use secrets::{KeyLocation, SecretError, SecretLocations, Secrets};

@@ -1,6 +1,8 @@
-//! The echo tool on rmcp, over stdin and stdout, in four configurations named by the first argument:
-//! none (`stdio()` on the multi-thread runtime, as people write it), `single` (the same on one thread),
-//! `pipes` (`stdio_pipes()`, which does without the blocking pool) and `single-pipes` (the fastest).
+//! The echo tool on rmcp, over stdin and stdout. The first argument selects the configuration:
+//!
+//! - none: `stdio()` on the multi-thread runtime, the usual way. `single`: the same on one thread.
+//! - `pipes`: `stdio_pipes()`, which does not use the blocking pool. `single-pipes`: the same on one thread, the fastest.
+//!
 //! `http PORT` and `single-http PORT` serve it at `http://127.0.0.1:PORT/mcp`: see `http.rs`.
 
 mod http;

@@ -1,5 +1,5 @@
 //! rmcp for the matrix of peers: `rmcp-matrix client PLAN`, or `rmcp-matrix stdio` and `rmcp-matrix http PORT` as a
-//! server. What a plan is, and what the server's tools do, is written beside the scripts in `peers/matrix`.
+//! server. The scripts in `peers/matrix` describe the plans and the tools of the server.
 #![expect(deprecated, reason = "sampling is, and what is deprecated still has to work")]
 
 mod client;

@@ -1,8 +1,8 @@
-//! `cargo xtask bench gateway`: the same upstream without a gateway, behind `gladhand bridge` and behind others.
+//! `cargo xtask bench gateway`: the same upstream without a gateway, behind `gladhand bridge`, and behind other gateways.
 //!
-//! The upstream is `peers/floor` over stdio. Each gateway runs in its fastest sensible configuration: sessions kept where
-//! it would start the upstream for every request otherwise, no store of events, no log. What is counted of a gateway is
-//! its own process, without the upstream.
+//! The upstream is `peers/floor` over stdio. Each gateway runs in its fastest sensible configuration: no event
+//! store, no log, and with sessions if it would otherwise start the upstream for every request. The figures of a gateway
+//! are those of its own process, without the upstream.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! `cargo xtask bench mcp`: MCP in breadth, stdio and Streamable HTTP in both eras, against the SDKs.
 //!
-//! We are there twice: as `gladhand serve`, which is far more than an echo server, and as an echo server built on our
-//! library (`examples/echo.rs`), which is what the SDKs' servers are.
+//! Gladhand is measured twice: as `gladhand serve`, which does more than an echo server, and as an echo server on our
+//! library (`examples/echo.rs`), like the servers of the SDKs.
 //!
-//! Each SDK runs in its fastest sensible configuration: rmcp with `stdio_pipes()` and axum, on one thread and on as many
-//! as there are cores, because neither is faster everywhere; the TypeScript SDK on `node:http`, the Python SDK on
-//! uvicorn; plain JSON answers wherever an SDK can give them.
+//! Each SDK runs in its fastest sensible configuration, with plain JSON answers if the SDK supports them. The TypeScript SDK
+//! runs on `node:http`, the Python SDK on uvicorn. rmcp runs with `stdio_pipes()` and axum, on one thread and on one thread
+//! for each core, because neither is always faster.
 //! TCP_NODELAY is set on both ends of every connection.
 
 use std::path::Path;

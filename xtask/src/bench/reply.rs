@@ -59,7 +59,7 @@ impl Checker {
             Some(id) if !self.count.is_multiple_of(PARSED_ANYWAY) => id,
             _ => self.parsed(line).with_context(|| excerpt(line))?,
         };
-        ensure!((FIRST_ID..self.next).contains(&id), "nobody asked for id {id}: {}", excerpt(line));
+        ensure!((FIRST_ID..self.next).contains(&id), "a reply has id {id}, which no request had: {}", excerpt(line));
         let (word, bit) = ((id - FIRST_ID) as usize / 64, 1 << (id % 64));
         ensure!(self.answered[word] & bit == 0, "id {id} was answered twice");
         self.answered[word] |= bit;

@@ -1,7 +1,7 @@
 //! The requests of the bench: prepared once, then only the digits of the id change.
 //!
 //! Ids have eight digits from the first to the last call, and the message of each call ends with the digits of
-//! its id, so that an answer with somebody else's text is noticed.
+//! its id, so that a reply with the text of another call is detected.
 
 use serde_json::Value;
 

@@ -26,8 +26,8 @@ pub(crate) enum Way {
 ///
 /// On one core they take turns, and a figure is the work of both and the switch between them. Apart, each has a core of
 /// its own: with many calls in flight the server never sleeps, and a figure is its work alone. On free cores the
-/// scheduler places them; then it is also how long a sleeping core takes to wake, which on a virtual machine can be
-/// ten times the work, is the same for every server, and depends on who else uses the machine.
+/// scheduler places them. Then a figure also includes the time that a sleeping core takes to wake. On a virtual machine
+/// this can be ten times the work. It is the same for every server and depends on the load of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cores {
     One,

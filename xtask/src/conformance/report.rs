@@ -68,7 +68,7 @@ pub(crate) fn page(legs: &[Leg], version: &str) -> String {
     text
 }
 
-/// What becomes of the server's scenarios behind `gladhand bridge`, and why not all of them can pass there.
+/// The results of the server's scenarios behind `gladhand bridge`, and the reasons why some cannot pass there.
 fn behind_the_bridge(legs: &[&Leg]) -> String {
     let mut text = String::from(
         "\n## Server, through the bridge\n\n\
@@ -153,7 +153,7 @@ mod tests {
         ] {
             assert!(page.lines().any(|found| found == line), "{page}");
         }
-        assert!(legs[0].passed(), "what is not scored does not count");
+        assert!(legs[0].passed(), "a scenario without a score does not count");
         assert_eq!(summary(&legs).lines().last(), Some("    id: said"));
     }
 }

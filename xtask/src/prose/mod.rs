@@ -1,6 +1,6 @@
 //! `prose`: counts sentences that make a reader stop, in comments, messages, docs and help texts.
 //!
-//! [`text`] takes the prose out of a file, [`rules`] counts what is wrong with it. The counts are per 10,000 words, so that
+//! [`text`] takes the prose out of a file, [`rules`] counts its faults. The counts are per 10,000 words, so that
 //! trees of different sizes compare. A low count does not make a sentence clear; a high count shows where to look first.
 
 mod rules;
@@ -18,14 +18,14 @@ use rules::{Counts, Rule};
 /// The highest score of all comments, messages and docs together.
 const MAX_TREE: f64 = 40.0;
 /// The highest score of README.md and docs/.
-const MAX_DOCS: f64 = 12.0;
+const MAX_DOCS: f64 = 4.0;
 /// The highest score of the help texts of all commands.
 const MAX_HELP: f64 = 24.0;
 
 /// How many places `--top` shows if it names no number.
 const DEFAULT_TOP: usize = 40;
 
-/// What to measure and how to show it.
+/// The files to measure, and how to show the result.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     /// Measure the help texts of the program instead of files.

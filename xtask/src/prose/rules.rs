@@ -1,4 +1,4 @@
-//! What makes a reader stop: vague subjects, phrases of another century, sentences that begin with a what-clause, and long
+//! The faults that are counted: vague subjects, archaic phrases, sentences that begin with a what-clause, and long
 //! sentences.
 
 use std::ops::AddAssign;

@@ -1,9 +1,10 @@
 //! The current state of an episode, and the pushes that report changes which no request caused.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use gladhand_core::operations::{CapabilityEvent, Failure};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{RawValue, json};
 use gladhand_hub::Caller;
 use serde::Deserialize;
@@ -208,7 +209,7 @@ impl Pushes {
 
 /// Locks the state.
 pub(super) fn lock(episode_state: &Mutex<EpisodeState>) -> MutexGuard<'_, EpisodeState> {
-    episode_state.lock().unwrap_or_else(PoisonError::into_inner)
+    episode_state.lock().unpoisoned()
 }
 
 /// The observation of a state, with the reward and time of the step.

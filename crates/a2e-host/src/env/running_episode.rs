@@ -164,12 +164,7 @@ pub(super) fn is_over() -> Failure {
     Failure::refused("Episode already completed. Call reset().")
 }
 
-/// A new episode id, in the form of a UUID.
+/// A new episode id.
 fn fresh_id() -> String {
-    let digits = crate::hex_id::<16>();
-    // UUID version 4; its variant digit is 8, 9, a or b.
-    let variant = ["8", "9", "a", "b"][usize::from(digits.as_bytes()[16] % 4)];
-    let (one, two, three) = (&digits[..8], &digits[8..12], &digits[13..16]);
-    let (four, five) = (&digits[17..20], &digits[20..]);
-    format!("{one}-{two}-4{three}-{variant}{four}-{five}")
+    gladhand_core::hex::uuid(crate::random_bytes())
 }

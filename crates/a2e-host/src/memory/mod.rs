@@ -12,9 +12,11 @@ mod words;
 mod working;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use gladhand_core::hex;
 use gladhand_core::operations::{CapabilityCall, Failure, Outcome, Party};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{RawValue, json};
 use gladhand_hub::{Answer, Context, Features, Portions, Provider, SessionId, Settling};
 use serde::{Deserialize, Serialize};
@@ -30,7 +32,7 @@ use crate::clock::Clock;
 use crate::grants::{self, Programs};
 use crate::owner::Owner;
 use crate::storage::{Access, LazyDatabase, Storage, StorageError};
-use crate::{hex_id, reply};
+use crate::{random_bytes, reply};
 
 /// Limits of memory.
 #[derive(Debug, Clone)]
@@ -203,7 +205,7 @@ impl Shared {
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, SessionMemory>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock().unpoisoned()
     }
 
     /// Opens a part of memory. `metadata` of the request has no effect and is not kept.
@@ -235,7 +237,7 @@ impl Shared {
                 format!("the limit of {max} memories per session is reached"),
             ));
         }
-        let memory_id = uuid();
+        let memory_id = hex::uuid(random_bytes());
         let handle = MemoryHandle::new(owner, &init.namespace, &init.scope);
         session_memory.memories.insert(memory_id.clone(), Arc::new(handle));
         reply(&json!({ "memory_id": memory_id, "namespace": init.namespace, "success": true }))
@@ -421,14 +423,7 @@ struct Stored<'a> {
 }
 
 fn lock(working: &Mutex<Working>) -> MutexGuard<'_, Working> {
-    working.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A version-4 UUID with dashes.
-fn uuid() -> String {
-    let id = hex_id::<16>();
-    let variant = ["8", "9", "a", "b"][usize::from(id.as_bytes()[16]) % 4];
-    format!("{}-{}-4{}-{variant}{}-{}", &id[..8], &id[8..12], &id[13..16], &id[17..20], &id[20..])
+    working.lock().unpoisoned()
 }
 
 #[cfg(test)]

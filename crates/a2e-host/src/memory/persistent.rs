@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use gladhand_core::hex;
 use gladhand_core::wire::{RawValue, json};
 use rusqlite::{OptionalExtension as _, Transaction, params};
 use sha2::{Digest as _, Sha256};
@@ -206,7 +207,7 @@ impl Persistent<'_> {
             })
         };
         if only_keys {
-            let keys: Vec<String> = query.identities.iter().map(|key| hexadecimal(key)).collect();
+            let keys: Vec<String> = query.identities.iter().map(|key| hex::encode(key)).collect();
             let keys = json::to_raw(&keys);
             let mut heads = self.rows.prepare_cached(HEADS_OF_KEYS)?;
             heads.query_map(params![owner, self.handle.space, self.now, query.tier, keys.get()], read)?.collect()
@@ -262,10 +263,6 @@ impl Persistent<'_> {
 
 fn read_tags(tags: &str) -> Vec<String> {
     serde_json::from_str(tags).unwrap_or_default()
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn to_size(number: i64) -> usize {

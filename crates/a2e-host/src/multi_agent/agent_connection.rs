@@ -1,12 +1,13 @@
 //! The connection of a subagent to the agent: sends calls, and receives the events of the subagent's session.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{
     AgentCall, AgentEvent, CallId, Failure, FailureKind, ModelChoice, Notice, Reply, Terms,
 };
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{Members, RawValue};
 use gladhand_hub::{Agent, Answer, Asking, Caller, ChangeNotifier, Context, SessionId};
 use tokio::sync::mpsc;
@@ -40,7 +41,7 @@ impl Caller for EventSink {
     fn ask(&self, _: Option<CallId>, _: Vec<Asking>) {}
 
     fn event(&self, event: AgentEvent) {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = self.events.lock().unpoisoned();
         let Some(listener) = &*events else { return };
         let of = Members::of(&event.payload).and_then(|payload| payload.str("session_id"));
         let is_ours = of.is_some() && of.as_deref() == self.session.get().map(String::as_str);
@@ -127,7 +128,7 @@ impl AgentConnection {
     /// Receives the events of the session from now on, until the receiver is dropped or a later call replaces it.
     pub(super) fn listen(&self) -> mpsc::UnboundedReceiver<AgentEvent> {
         let (listener, events) = mpsc::unbounded_channel();
-        *self.event_sink.events.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
+        *self.event_sink.events.lock().unpoisoned() = Some(listener);
         events
     }
 }

@@ -7,10 +7,11 @@
 mod agent_connection;
 mod subagent;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use gladhand_core::operations::{CapabilityCall, Failure, Outcome};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_hub::{Agent, Answer, Context, Features, Provider, SessionId, Settling};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -74,7 +75,7 @@ struct Subagents(Mutex<Vec<Arc<Subagent>>>);
 
 impl Subagents {
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Subagent>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unpoisoned()
     }
 
     /// Fails if a session may not have one more subagent.

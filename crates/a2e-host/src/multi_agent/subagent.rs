@@ -1,9 +1,10 @@
 //! One subagent: its configuration, its state, and the task that it works on.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use gladhand_core::operations::{AgentCall, AgentEvent};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::Members;
 use gladhand_hub::{Answer, SessionId};
 use serde::{Deserialize, Serialize};
@@ -133,7 +134,7 @@ impl Subagent {
     }
 
     fn resources(&self) -> MutexGuard<'_, Resources> {
-        self.resources.lock().unwrap_or_else(PoisonError::into_inner)
+        self.resources.lock().unpoisoned()
     }
 
     pub(super) fn status(&self) -> Status {

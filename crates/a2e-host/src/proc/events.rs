@@ -1,8 +1,9 @@
 //! The events of a process: its output, then its end, with increasing sequence numbers.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use gladhand_core::operations::CapabilityEvent;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{Id, json};
 use gladhand_hub::Caller;
 use serde_json::{Value, json};
@@ -46,7 +47,7 @@ impl ProcessEvents {
 
     /// Sends a piece of output. Returns false once the output limit is exceeded.
     pub(super) fn output(&self, stream: Stream, text: &str) -> bool {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock().unpoisoned();
         if self.output_limit_exceeded.is_cancelled() {
             return false;
         }
@@ -63,7 +64,7 @@ impl ProcessEvents {
 
     /// Sends the end event.
     pub(super) fn end(&self, code: Option<i32>) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock().unpoisoned();
         let stream = if code == Some(0) { Stream::Stdout } else { Stream::Stderr };
         // The client waits for this event, so send it even if the exit code is unknown.
         self.push(&mut counts, "status", stream, &json!({"code": code.unwrap_or(-1)}));

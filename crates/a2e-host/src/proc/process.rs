@@ -6,9 +6,10 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gladhand_core::sync::Unpoisoned as _;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -133,7 +134,7 @@ impl Process {
 
     /// How it ended, if it has.
     pub(super) fn end(&self) -> Option<End> {
-        *self.end.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.end.lock().unpoisoned()
     }
 }
 
@@ -145,7 +146,7 @@ impl ProcessTask {
         let stdin = Some(stdin).filter(|_| bounds.reads);
         let wait_for_end = async {
             let end = process.wait(&mut *held, &mut signals, bounds, &events).await;
-            *process.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+            *process.end.lock().unpoisoned() = Some(end);
             process.ended.cancel();
             end
         };

@@ -1,7 +1,8 @@
 //! The stdin of a process. Writing never blocks: input that the process has not read yet is queued, up to a limit.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use gladhand_core::sync::Unpoisoned as _;
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio::sync::Notify;
@@ -89,6 +90,6 @@ impl StdinQueue {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().unpoisoned()
     }
 }

@@ -5,7 +5,9 @@ use std::fs::{self, Metadata};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use gladhand_core::sync::Unpoisoned as _;
 
 use super::definition::{Skill, Status, newer};
 use crate::roots::inside;
@@ -68,7 +70,7 @@ impl Catalog {
     /// All skills, in the order of the folders and then of their paths. If several have the same name and version, the
     /// first wins.
     pub(super) fn skills(&self) -> Vec<Arc<Skill>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unpoisoned();
         let mut now = BTreeMap::new();
         let (mut skills, mut seen) = (Vec::new(), HashSet::new());
         for folder in &self.folders {

@@ -1,8 +1,9 @@
 //! The events of a running skill.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use gladhand_core::operations::CapabilityEvent;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{Id, json};
 use gladhand_hub::Caller;
 use serde_json::{Value, json};
@@ -33,7 +34,7 @@ impl SkillEvents {
     pub(super) fn tell(&self, kind: &str, mut data: Value) {
         data["skill"] = json!(self.skill);
         data["ts"] = json!(crate::now());
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = self.events.lock().unpoisoned();
         let fields = json::to_raw(&json!({"kind": kind, "data": data, "seq": *events}));
         *events += 1;
         self.caller.push(CapabilityEvent { kind: "skill/event", request: self.request.clone(), fields });

@@ -12,10 +12,11 @@ mod thinking;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use gladhand_core::operations::{CapabilityCall, Failure, FailureKind, Outcome};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -196,7 +197,7 @@ impl Provider for Skills {
 
 impl Inner {
     fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, CancellationToken>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock().unpoisoned()
     }
 
     /// A token that is cancelled when the session ends or the host stops.

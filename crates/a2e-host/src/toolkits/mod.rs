@@ -11,9 +11,10 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use gladhand_core::operations::{Call, CapabilityCall, Failure, Operation, Outcome, Reply, Tool, ToolCall};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{Members, RawValue, json};
 use gladhand_hub::{Answer, Bundles, Check, Context, Features, Hub, Provider, SessionId};
 use serde::Deserialize;
@@ -128,7 +129,7 @@ impl Toolkits {
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Configured>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock().unpoisoned()
     }
 }
 

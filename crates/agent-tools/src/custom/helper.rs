@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::RawValue;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -184,7 +185,7 @@ impl Helper {
             reader.stopping.cancel();
             end(&*held).await;
             // Pending requests get an error.
-            reader.pending.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            reader.pending.lock().unpoisoned().clear();
             reader.ended.cancel();
         });
         Ok(process)
@@ -214,10 +215,10 @@ impl Process {
     ) -> Result<Box<RawValue>, String> {
         const ENDED: &str = "the process that runs custom tools has ended";
         let (sender, receiver) = oneshot::channel();
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
+        self.pending.lock().unpoisoned().insert(id, sender);
         let written = self.write(&RequestLine { id, request, version, input }).await;
         if written.is_err() || self.stopping.is_cancelled() {
-            self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            self.pending.lock().unpoisoned().remove(&id);
             return Err(ENDED.to_owned());
         }
         let answer = receiver.await.map_err(|_| ENDED.to_owned())?;
@@ -261,8 +262,7 @@ impl Process {
             else {
                 continue;
             };
-            let pending =
-                id.parse().ok().and_then(|id| self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(&id));
+            let pending = id.parse().ok().and_then(|id| self.pending.lock().unpoisoned().remove(&id));
             if let (Some(pending), Ok(answer)) = (pending, serde_json::from_str(answer)) {
                 // A caller that was cancelled no longer receives it.
                 let _ = pending.send(answer);

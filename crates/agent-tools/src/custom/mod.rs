@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::RawValue;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -94,7 +95,7 @@ impl Custom {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Tool>> {
-        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tools.lock().unpoisoned()
     }
 
     /// The descriptions of the loaded tools.

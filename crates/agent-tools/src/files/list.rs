@@ -7,13 +7,13 @@ use std::ffi::OsString;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
+use gladhand_core::javascript;
 use tokio_util::sync::CancellationToken;
 
 use crate::bench::Job;
 use crate::files::bounds::Bounds;
 use crate::input::Input;
 use crate::outcome::{Outcome, Problem, blocking, done};
-use crate::text;
 
 /// Maximum length of a name, in UTF-16 units.
 const MAX_NAME_UNITS: usize = 500;
@@ -164,7 +164,7 @@ impl Listing {
         let line = format!(
             "{}{}{}",
             "  ".repeat(level),
-            text::cut(&entry.name.to_string_lossy(), MAX_NAME_UNITS),
+            javascript::prefix(&entry.name.to_string_lossy(), MAX_NAME_UNITS),
             entry.suffix
         );
         if self.seen >= self.wanted.end || self.bytes + line.len() > MAX_BYTES {

@@ -5,10 +5,11 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
 
+use gladhand_core::javascript;
+
 use crate::bench::Job;
 use crate::input::Input;
 use crate::outcome::{Outcome, Problem, blocking, done};
-use crate::text;
 
 /// Maximum length of a shown line, in UTF-16 units.
 const LINE: usize = 500;
@@ -85,7 +86,7 @@ impl Lines {
         if line.last() == Some(&b'\r') {
             line.pop();
         }
-        Ok(Some(text::cut(&String::from_utf8_lossy(&line), LINE).to_owned()))
+        Ok(Some(javascript::prefix(&String::from_utf8_lossy(&line), LINE).to_owned()))
     }
 }
 

@@ -1,9 +1,10 @@
 //! Background commands, which tools read from and write to.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use gladhand_core::sync::Unpoisoned as _;
 use tempfile::TempPath;
 use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::net::unix::pipe::Sender;
@@ -157,7 +158,7 @@ impl Background {
     }
 
     fn live(&self) -> MutexGuard<'_, Live> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.live.lock().unpoisoned()
     }
 
     fn change(&self, change: impl FnOnce(&mut Live)) {

@@ -1,9 +1,10 @@
 //! Foreground commands, whose end a tool waits for.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use gladhand_core::sync::Unpoisoned as _;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::task::JoinHandle;
 
@@ -97,7 +98,7 @@ fn read_stream(stream: impl AsyncRead + Unpin + Send + 'static) -> StreamReader 
     let head = Arc::new(Mutex::new(Head::default()));
     let kept = Arc::clone(&head);
     let reader = tokio::spawn(async move {
-        read_all(stream, |piece| kept.lock().unwrap_or_else(PoisonError::into_inner).push(piece)).await;
+        read_all(stream, |piece| kept.lock().unpoisoned().push(piece)).await;
     });
     StreamReader { head, reader }
 }
@@ -107,7 +108,7 @@ impl StreamReader {
     /// pipe.
     async fn settle(self) -> (String, bool) {
         let _ = tokio::time::timeout(OUTPUT_GRACE, self.reader).await;
-        self.head.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.head.lock().unpoisoned().take()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Process output with limits: decodes bytes to text, and keeps only a part of it.
 
-use crate::text;
+use gladhand_core::javascript;
 
 /// How many UTF-16 units of a stream are kept.
 pub(crate) const MAX_KEPT_UNITS: usize = 300_000;
@@ -50,9 +50,9 @@ pub(crate) struct Head {
 impl Head {
     /// Appends a piece, as far as there is space.
     pub(crate) fn push(&mut self, piece: &str) {
-        let taken = text::cut(piece, MAX_KEPT_UNITS - self.units);
+        let taken = javascript::prefix(piece, MAX_KEPT_UNITS - self.units);
         self.text.push_str(taken);
-        self.units += text::units(taken);
+        self.units += javascript::length(taken);
         self.is_cut |= taken.len() < piece.len();
     }
 
@@ -89,7 +89,7 @@ impl Tail {
     /// Appends a piece, and drops the oldest text if necessary.
     pub(crate) fn push(&mut self, piece: &str) {
         self.text.push_str(piece);
-        self.end += text::units(piece);
+        self.end += javascript::length(piece);
         if self.end - self.start > MAX_KEPT_UNITS + SLACK {
             self.shorten();
         }
@@ -105,9 +105,9 @@ impl Tail {
         self.shorten();
         let from = self.cursor.max(self.start);
         let dropped = self.cursor < self.start;
-        let unread = &self.text[text::offset(&self.text, from - self.start)..];
-        let text = text::cut(unread, max_units).to_owned();
-        let cursor = from + text::units(&text);
+        let unread = &self.text[javascript::offset(&self.text, from - self.start)..];
+        let text = javascript::prefix(unread, max_units).to_owned();
+        let cursor = from + javascript::length(&text);
         if !is_peek {
             self.cursor = cursor;
         }
@@ -122,8 +122,8 @@ impl Tail {
     fn shorten(&mut self) {
         let excess = (self.end - self.start).saturating_sub(MAX_KEPT_UNITS);
         if excess > 0 {
-            let at = text::offset(&self.text, excess);
-            self.start += text::units(&self.text[..at]);
+            let at = javascript::offset(&self.text, excess);
+            self.start += javascript::length(&self.text[..at]);
             self.text.drain(..at);
         }
     }

@@ -1,9 +1,8 @@
 //! Converts the response of Exa to the result of the tool.
 
+use gladhand_core::javascript;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
-
-use crate::text;
 
 /// Maximum length of a page's text and of each highlight, in UTF-16 units.
 const MAX_TEXT_UNITS: usize = 2000;
@@ -52,7 +51,7 @@ pub(super) fn read(answer: &[u8]) -> serde_json::Result<Found> {
 
 fn row(page: &Value) -> Option<Row> {
     let word = |name: &str| {
-        let word = text::trim(page.get(name)?.as_str()?);
+        let word = javascript::trim(page.get(name)?.as_str()?);
         (!word.is_empty()).then(|| word.to_owned())
     };
     // Some members are either in the page or in its `contents`.
@@ -63,19 +62,21 @@ fn row(page: &Value) -> Option<Row> {
     let url = word("url")?;
     let mut highlights: Vec<String> = Vec::new();
     for highlight in either(&["highlights"]).and_then(Value::as_array).into_iter().flatten() {
-        let highlight = text::cut(text::trim(highlight.as_str().unwrap_or_default()), MAX_HIGHLIGHT_UNITS).to_owned();
+        let highlight =
+            javascript::prefix(javascript::trim(highlight.as_str().unwrap_or_default()), MAX_HIGHLIGHT_UNITS)
+                .to_owned();
         if !highlight.is_empty() && !highlights.contains(&highlight) {
             highlights.push(highlight);
         }
     }
     let scores = either(&["highlight_scores", "highlightScores"]).and_then(Value::as_array);
-    let text = either(&["text"]).and_then(Value::as_str).map(text::trim).filter(|text| !text.is_empty());
+    let text = either(&["text"]).and_then(Value::as_str).map(javascript::trim).filter(|text| !text.is_empty());
     Some(Row {
         title: word("title").unwrap_or_else(|| url.clone()),
         score: page.get("score").and_then(Value::as_number).cloned(),
         author: word("author"),
         published_date: word("publishedDate"),
-        text: text.map(|text| text::cut(text, MAX_TEXT_UNITS).to_owned()),
+        text: text.map(|text| javascript::prefix(text, MAX_TEXT_UNITS).to_owned()),
         highlights,
         highlight_scores: scores.into_iter().flatten().filter_map(Value::as_number).cloned().collect(),
         url,

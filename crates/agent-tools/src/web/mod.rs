@@ -5,12 +5,12 @@ mod answer;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use gladhand_core::javascript;
 use gladhand_redaction::redact_with;
 use serde::Serialize;
 
 use crate::bench::Job;
 use crate::outcome::{Outcome, Problem, done, failed};
-use crate::text;
 
 /// Timeout of a search.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -144,6 +144,10 @@ impl Searcher {
         }
         let error_text = String::from_utf8_lossy(&body);
         let error_text = redact_with(&error_text, [key]);
-        Err(format!("exa search failed ({}): {}", status.as_u16(), text::cut(text::trim(&error_text), MAX_ERROR_UNITS)))
+        Err(format!(
+            "exa search failed ({}): {}",
+            status.as_u16(),
+            javascript::prefix(javascript::trim(&error_text), MAX_ERROR_UNITS)
+        ))
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files;
 use super::provider::Provider;
+use crate::moment::Moment;
 
 /// The source of a model list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -99,7 +100,7 @@ impl Catalogues {
         match (answered, self.lists.get_mut(&provider)) {
             (Some(models), _) => {
                 let count = models.len();
-                let list = List { fetched: files::now(), models, source: Source::Remote };
+                let list = List { fetched: Moment::now().text(), models, source: Source::Remote };
                 self.lists.insert(provider, list);
                 self.write();
                 (count, Source::Remote)

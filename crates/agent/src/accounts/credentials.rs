@@ -5,7 +5,7 @@
 //! used instead.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -13,6 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gladhand_core::Secret;
 use gladhand_core::operations::Failure;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_models::{Credential, ModelError};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -249,7 +250,7 @@ impl Credentials {
     }
 
     fn lock(&self) -> MutexGuard<'_, HeldCredentials> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock().unpoisoned()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Small files: written atomically, and private to their owner.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 
 /// The maximum file size. Larger files were not written by this program.
@@ -14,13 +14,7 @@ pub(super) fn read(file: &Path) -> Option<String> {
 
 /// Replaces a file.
 pub(super) fn replace(file: &Path, text: &str) -> io::Result<()> {
-    let folder = file.parent().unwrap_or_else(|| Path::new("."));
-    gladhand_store::make_folder(folder)?;
-    // A temporary file is private to its owner, and stays so when it is renamed.
-    let mut beside = tempfile::NamedTempFile::new_in(folder)?;
-    beside.write_all(text.as_bytes())?;
-    beside.persist(file).map_err(|error| error.error)?;
-    Ok(())
+    gladhand_store::replace_private(file, text.as_bytes())
 }
 
 /// Removes a file, if it exists.
@@ -29,9 +23,4 @@ pub(super) fn remove(file: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
-}
-
-/// The current time in the format of files and clients: `2026-01-01T00:00:00.000Z`.
-pub(super) fn now() -> String {
-    format!("{:.3}", jiff::Timestamp::now())
 }

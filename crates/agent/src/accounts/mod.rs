@@ -24,10 +24,11 @@ mod web;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use gladhand_core::Secret;
 use gladhand_core::operations::{AgentEvent, Failure, FailureKind};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_models::{Models, Thinking, Web};
 use serde::Serialize;
 use tokio::sync::watch;
@@ -369,7 +370,7 @@ impl Accounts {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unpoisoned()
     }
 }
 

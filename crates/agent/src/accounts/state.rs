@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::choice::{ANY, Choice, thinking_of_word};
 use super::files;
 use super::provider::Provider;
+use crate::moment::Moment;
 
 /// The maximum number of prompts in the history.
 const PROMPTS: usize = 200;
@@ -104,7 +105,7 @@ impl State {
             selected_provider,
             onboarding_completed: self.onboarded,
             input_history: &self.prompts,
-            updated_at: files::now(),
+            updated_at: Moment::now().text(),
             others: &self.others,
         };
         files::replace(file, &(serde_json::to_string_pretty(&written)? + "\n"))

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::SystemTime;
 
+use gladhand_core::sync::Unpoisoned as _;
 use serde::{Deserialize, Serialize};
 
 use super::read;
@@ -37,7 +38,7 @@ impl Index {
 
     /// All chats, the newest first.
     pub(super) fn list(&self) -> Vec<ChatSummary> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unpoisoned();
         let before = known.take().unwrap_or_else(|| self.load());
         let mut now = HashMap::new();
         let mut changed = false;

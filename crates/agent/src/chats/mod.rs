@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::io::{self, BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json;
 use gladhand_models::Thinking;
 use serde::{Deserialize, Serialize};
@@ -94,7 +95,7 @@ impl Chats {
         make_folder_of(&path)?;
         let mut file = private().read(true).append(true).open(&path)?;
         let length = file.metadata()?.len();
-        let mut journals = self.journals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut journals = self.journals.lock().unpoisoned();
         // The index of an entry is its line number. If another process has written too, the lines are counted
         // again.
         let index = match journals.get(&path) {

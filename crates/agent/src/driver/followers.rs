@@ -1,8 +1,9 @@
 //! The clients that receive events.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use gladhand_core::operations::AgentEvent;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_hub::{Caller, SessionId};
 
 /// All connected clients that have called the agent.
@@ -57,6 +58,6 @@ impl Followers {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Follower>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unpoisoned()
     }
 }

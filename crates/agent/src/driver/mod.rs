@@ -17,12 +17,13 @@ mod toolset;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use gladhand_agent_tools::Bench;
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Failure, Terms};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_hub::{Context, Hub};
 use gladhand_models::Models;
 use tokio::sync::{oneshot, watch};
@@ -243,22 +244,13 @@ impl Core {
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock().unpoisoned()
     }
 }
 
 /// A new unique id: a UUID of version 4.
 fn new_id() -> String {
     let mut bytes = [0; 16];
-    if getrandom::fill(&mut bytes).is_err() {
-        // Without a random source, ids must still differ.
-        use std::hash::{BuildHasher as _, RandomState};
-        let halves = [RandomState::new().hash_one(1), RandomState::new().hash_one(2)];
-        bytes[..8].copy_from_slice(&halves[0].to_ne_bytes());
-        bytes[8..].copy_from_slice(&halves[1].to_ne_bytes());
-    }
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
+    gladhand_core::hex::uuid(bytes)
 }

@@ -1,10 +1,11 @@
 //! The policy that decides which tools may run.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use gladhand_agent_tools::{Effect, ToolDescription};
 use gladhand_core::operations::KnownName;
+use gladhand_core::sync::Unpoisoned as _;
 
 /// Which tools may run: by tool name, otherwise by effect.
 #[derive(Debug, Clone)]
@@ -41,12 +42,12 @@ impl LivePolicy {
 
     /// Replaces the policy for all later decisions.
     pub fn replace(&self, policy: Policy) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+        *self.0.write().unpoisoned() = Arc::new(policy);
     }
 
     /// The current policy.
     pub(super) fn now(&self) -> Arc<Policy> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.read().unpoisoned())
     }
 }
 

@@ -43,7 +43,7 @@ impl Session {
             thought_count: round.thoughts,
             answer_length: text::length(&round.text),
             duration_ms: context.now.0.saturating_sub(round.began.0),
-            answer_preview: text::beginning(&round.text, 400),
+            answer_preview: text::prefix(&round.text, 400),
         };
         self.debug(context, &turn.id, "response_final", &data);
         let answer = std::mem::take(&mut turn.answer);

@@ -229,7 +229,7 @@ impl Session {
                 turn.items.push(HistoryItem::User { text: text.clone(), images: Vec::new() });
             }
             self.status(context, "steer applied; continuing...", None);
-            let preview = |text: &String| json!({"role": "user", "preview": text::beginning(text, 160)});
+            let preview = |text: &String| json!({"role": "user", "preview": text::prefix(text, 160)});
             let messages: Vec<_> = steering.iter().map(preview).collect();
             self.debug(context, &turn.id, "steer_injected", &json!({"count": steering.len(), "messages": messages}));
             turn.steered.extend(steering);

@@ -1,9 +1,10 @@
 //! Manages the token of one server: adds it to requests, and answers challenges.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use gladhand_core::Secret;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_redaction::{Life, learn};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use url::Url;
@@ -419,7 +420,7 @@ impl Authorizer {
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 
     fn current(&self) -> Option<Arc<CurrentToken>> {

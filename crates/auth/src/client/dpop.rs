@@ -1,10 +1,11 @@
 //! Proofs of possession for tokens that are bound to a key (RFC 9449).
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gladhand_core::Secret;
+use gladhand_core::sync::Unpoisoned as _;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
@@ -78,7 +79,7 @@ impl Prover {
     /// Remembers the nonce that the server requires in proofs. Returns true if it is a new one.
     pub(crate) fn take_nonce(&self, headers: &HeaderMap) -> bool {
         let Some(nonce) = headers.get(NONCE).and_then(|value| value.to_str().ok()) else { return false };
-        let mut held = self.nonce.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.nonce.lock().unpoisoned();
         let new = held.as_deref() != Some(nonce);
         *held = Some(nonce.to_owned());
         new
@@ -91,7 +92,7 @@ impl Prover {
         url: &Url,
         token: &Secret,
     ) -> Result<HeaderValue, AuthError> {
-        let nonce = self.nonce.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let nonce = self.nonce.lock().unpoisoned().clone();
         let hash = digest::digest(&digest::SHA256, token.expose().as_bytes());
         self.prove(method, url, Some(URL_SAFE_NO_PAD.encode(hash)), nonce.as_deref())
     }

@@ -1,9 +1,10 @@
 //! Records of tokens and registrations. The user of this crate decides where they are stored between runs.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use gladhand_core::Secret;
+use gladhand_core::sync::Unpoisoned as _;
 use serde::{Deserialize, Serialize};
 
 use super::identity::Registration;
@@ -75,17 +76,17 @@ pub struct MemoryStore(Mutex<Vec<Record>>);
 
 impl TokenStore for MemoryStore {
     fn records(&self, server: &str) -> io::Result<Vec<Record>> {
-        let records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let records = self.0.lock().unpoisoned();
         Ok(records.iter().filter(|record| record.server == server).cloned().collect())
     }
 
     fn keep(&self, record: &Record) -> io::Result<()> {
-        record.put_among(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        record.put_among(&mut self.0.lock().unpoisoned());
         Ok(())
     }
 
     fn forget(&self, server: &str) -> io::Result<()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|record| record.server != server);
+        self.0.lock().unpoisoned().retain(|record| record.server != server);
         Ok(())
     }
 }

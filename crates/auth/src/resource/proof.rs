@@ -1,11 +1,12 @@
 //! Verifies proofs of possession (RFC 9449 sections 4.3 and 7).
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gladhand_core::Secret;
+use gladhand_core::sync::Unpoisoned as _;
 use http::request::Parts;
 use jsonwebtoken::jwk::ThumbprintHash;
 use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
@@ -91,7 +92,7 @@ impl Proofs {
             return Err(wrong("the proof has no usable identifier"));
         }
         let identity = digest::digest(&digest::SHA256, format!("{thumbprint} {}", claims.jti).as_bytes());
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).remember(thumbprint, identity.as_ref(), now)
+        self.seen.lock().unpoisoned().remember(thumbprint, identity.as_ref(), now)
     }
 
     /// Whether an address is the one of this request: the published address at our endpoint, or the same host with

@@ -1,5 +1,7 @@
 //! The scopes that individual tools need.
 
+use gladhand_core::pattern;
+
 use crate::scopes::Scopes;
 
 /// Scopes by patterns of tool names. `*` matches any text; the scopes of all matching patterns add up.
@@ -19,7 +21,7 @@ impl ToolScopes {
 
     /// The scopes that a tool needs.
     pub(crate) fn of(&self, tool: &str) -> Scopes {
-        self.needed(|pattern| matches(pattern, tool))
+        self.needed(|pattern| pattern::matches(pattern, tool))
     }
 
     fn needed(&self, counts: impl Fn(&str) -> bool) -> Scopes {
@@ -39,45 +41,9 @@ impl<S: Into<String>> FromIterator<(S, Scopes)> for ToolScopes {
     }
 }
 
-/// Whether a name matches the pattern. The first match of each piece is as good as any later one, so there is no
-/// backtracking: the time is bounded by the length of the name times the number of pieces.
-fn matches(pattern: &str, name: &str) -> bool {
-    let mut pieces = pattern.split('*');
-    let Some(mut rest) = pieces.next().and_then(|first| name.strip_prefix(first)) else { return false };
-    let Some(last) = pieces.next_back() else { return rest.is_empty() };
-    for piece in pieces {
-        match rest.find(piece) {
-            Some(at) => rest = &rest[at + piece.len()..],
-            None => return false,
-        }
-    }
-    rest.ends_with(last)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_star_matches_any_text() {
-        for (pattern, name) in [
-            ("a", "a"),
-            ("*", ""),
-            ("*", "x"),
-            ("a*", "a"),
-            ("a*", "abc"),
-            ("*c", "abc"),
-            ("a*c", "abbc"),
-            ("a*b*a", "aba"),
-        ] {
-            assert!(matches(pattern, name), "{pattern} {name}");
-        }
-        for (pattern, name) in
-            [("a", "ab"), ("a", ""), ("a*", "ba"), ("*c", "cb"), ("a*a", "a"), ("a*b*a", "abab"), ("", "x")]
-        {
-            assert!(!matches(pattern, name), "{pattern} {name}");
-        }
-    }
 
     #[test]
     fn scopes_of_several_patterns_add_up() {

@@ -1,9 +1,10 @@
 //! A2E over HTTP (a2e §20.2): a session that is asked for first, messages that are posted one after the other, and one
 //! stream for everything that the host says.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::{Lane, Loss};
 use http::{Method, StatusCode};
 use serde_json::Value;
@@ -69,7 +70,7 @@ impl Shared {
     /// Listens to everything that the host says.
     pub(super) fn start_agent_stream(self: &Arc<Self>) {
         let task = tokio::spawn(Arc::clone(self).read_agent_stream());
-        *self.main_stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.abort_handle());
+        *self.main_stream.lock().unpoisoned() = Some(task.abort_handle());
     }
 
     async fn read_agent_stream(self: Arc<Self>) {

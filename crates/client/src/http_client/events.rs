@@ -1,10 +1,11 @@
 //! Streams of events, with a bound on how much one event may hold.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::Loss;
 use gladhand_hub::Portion;
 use reqwest::Response;
@@ -84,7 +85,7 @@ impl Events {
         let unread = Arc::new(Mutex::new(Unread { portion, limit, loss: None }));
         let counted = Arc::clone(&unread);
         let bytes = response.bytes_stream().map_err(Broken::Network).and_then(move |chunk| {
-            let mut unread = counted.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut unread = counted.lock().unpoisoned();
             std::future::ready(unread.count(chunk.len()).map(|()| chunk))
         });
         Self { stream: SseByteStream::new(bytes).boxed(), unread, position }
@@ -96,7 +97,7 @@ impl Events {
     }
 
     fn lock(&self) -> MutexGuard<'_, Unread> {
-        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unread.lock().unpoisoned()
     }
 
     /// The next thing said; `None` when the stream has ended, in whatever way.

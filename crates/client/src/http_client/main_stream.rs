@@ -1,8 +1,9 @@
 //! Streams that belong to no request: the one beside the exchanges of a session, and the only one of 2024-11-05.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::{Lane, Loss};
 use url::Url;
 
@@ -17,14 +18,14 @@ impl Shared {
     /// Listens to what belongs to no request, where the server has that.
     pub(super) fn start_main_stream(self: &Arc<Self>) {
         let task = tokio::spawn(Arc::clone(self).read_main_stream());
-        let mut current = self.main_stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.main_stream.lock().unpoisoned();
         if let Some(old) = current.replace(task.abort_handle()) {
             old.abort();
         }
     }
 
     pub(super) fn stop_main_stream(&self) {
-        if let Some(task) = self.main_stream.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(task) = self.main_stream.lock().unpoisoned().take() {
             task.abort();
         }
     }

@@ -14,11 +14,12 @@ mod obstacle;
 mod requests;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gladhand_auth::Roots;
 use gladhand_core::operations::Party;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::rpc::Envelope;
 use gladhand_dialects::{Lane, Loss};
 use http::HeaderMap;
@@ -311,27 +312,27 @@ impl Shared {
     }
 
     fn session(&self) -> Option<String> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.session.lock().unpoisoned().clone()
     }
 
     /// Forgets a session that the server does not know any more; false if another has taken its place.
     fn forget_session(&self, ended: &str) -> bool {
-        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut session = self.session.lock().unpoisoned();
         session.take_if(|session| session == ended).is_some()
     }
 
     fn begin_session(&self, id: Option<String>) {
-        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = id;
+        *self.session.lock().unpoisoned() = id;
     }
 
     fn remember_version(&self, posted: &Posted) {
         let version = posted.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("mcp-protocol-version"));
         let version = version.map(|(_, version)| version.clone());
-        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = version;
+        *self.version.lock().unpoisoned() = version;
     }
 
     fn version(&self) -> Option<String> {
-        self.version.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.version.lock().unpoisoned().clone()
     }
 
     async fn report(&self, report: Report) {

@@ -9,9 +9,10 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::mcp::revision::Revision;
 use gladhand_dialects::{REGISTRY, mcp};
 use serde::{Deserialize, Serialize};
@@ -136,7 +137,7 @@ impl Eras {
 
     /// What an upstream is known to speak.
     pub(super) fn find(&self, target: &Target) -> Option<Verdict> {
-        let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        let verdicts = self.verdicts.lock().unpoisoned();
         verdicts.get(&key(target)).filter(|kept| kept.is_good()).and_then(Kept::verdict)
     }
 
@@ -165,7 +166,7 @@ impl Eras {
         if self.find(target) == Some(verdict) {
             return;
         }
-        let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut verdicts = self.verdicts.lock().unpoisoned();
         verdicts.retain(|_, kept| kept.is_good());
         if verdicts.len() >= MOST {
             verdicts.clear();
@@ -180,7 +181,7 @@ impl Eras {
 
     /// Forgets what was remembered of an upstream.
     pub fn forget(&self, target: &Target) {
-        let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut verdicts = self.verdicts.lock().unpoisoned();
         if verdicts.remove(&key(target)).is_some() {
             self.keep(&verdicts);
         }

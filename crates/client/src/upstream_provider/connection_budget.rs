@@ -1,9 +1,10 @@
 //! ConnectionBudget for connections: how many there may be besides the main ones, of everybody together and of each party.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use gladhand_core::operations::Party;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::shares::Bound;
 
 /// How many connections there may be besides the main ones. Each may be a process.
@@ -31,7 +32,7 @@ impl ConnectionBudget {
 
     /// A place for one more way of a party, if there is one for it: nobody gets more than half of what others leave.
     pub(super) fn take(&self, party: Option<Party>) -> Option<Permit> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.taken.lock().unpoisoned();
         let bound = Bound { limit: self.most, used: taken.values().sum() };
         let own = |party| taken.get(&Some(party)).copied().unwrap_or_default();
         if !bound.admits(1, party, own) {
@@ -50,7 +51,7 @@ impl Default for ConnectionBudget {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut taken = self.room.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.room.taken.lock().unpoisoned();
         if let Some(count) = taken.get_mut(&self.party) {
             *count -= 1;
             if *count == 0 {

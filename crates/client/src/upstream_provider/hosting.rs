@@ -4,11 +4,12 @@
 //! goes to the newest running call. Callers share a connection to an upstream only if this choice cannot be wrong.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use gladhand_core::operations::{Answered, CallId, Failure, FailureKind, Log, Notice, Question, QuestionKind};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_hub::policy::Invisible;
 use gladhand_hub::{Asking, Caller, ChangeNotifier, Context, Hearers, List};
 use tokio::sync::{oneshot, watch};
@@ -67,7 +68,7 @@ impl CallHost {
             return self.caller.ask(Some(self.call), asking);
         }
         let is_first = {
-            let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut gathered = self.gathered.lock().unpoisoned();
             let is_first = gathered.is_empty();
             gathered.extend(asking);
             is_first
@@ -75,7 +76,7 @@ impl CallHost {
         let Some(this) = self.this.upgrade().filter(|_| is_first) else { return };
         tokio::spawn(async move {
             tokio::time::sleep(ROUND).await;
-            let gathered = std::mem::take(&mut *this.gathered.lock().unwrap_or_else(PoisonError::into_inner));
+            let gathered = std::mem::take(&mut *this.gathered.lock().unpoisoned());
             this.caller.ask(Some(this.call), gathered);
         });
     }
@@ -198,7 +199,7 @@ impl WayHost {
 
     /// Marks a call as running until the returned guard is dropped.
     pub(super) fn begin(self: &Arc<Self>, call: &Arc<CallHost>) -> UnderWay {
-        self.users.lock().unwrap_or_else(PoisonError::into_inner).add(&call.principal);
+        self.users.lock().unpoisoned().add(&call.principal);
         self.lock().push(Arc::clone(call));
         UnderWay { host: Arc::clone(self), call: Arc::clone(call) }
     }
@@ -213,7 +214,7 @@ impl WayHost {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<CallHost>>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+        self.under_way.lock().unpoisoned()
     }
 }
 
@@ -301,7 +302,7 @@ impl WayHost {
     /// A resource has changed. On a connection that not all callers share, only its own callers are notified.
     fn updated(&self, uri: &str) {
         let session = self.session.as_ref().and_then(|session| session.borrow().as_ref().and_then(Weak::upgrade));
-        let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let users = self.users.lock().unpoisoned();
         let hearers = match (&session, &*users) {
             (Some(caller), _) => Hearers::Session(caller.session()),
             (None, Users::One(principal)) if self.is_pooled => Hearers::Sessionless(principal.as_deref()),
@@ -319,7 +320,7 @@ impl WayHost {
                 (Some(call), _) => call.notice(Notice::Log(None, log)),
                 (None, Some(caller)) => caller.tell(Notice::Log(None, log)),
                 (None, None) => {
-                    let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut early = self.early.lock().unpoisoned();
                     if early.len() < EARLY_LOGS {
                         early.push(log);
                     }
@@ -327,7 +328,7 @@ impl WayHost {
             }
             return;
         }
-        if matches!(*self.users.lock().unwrap_or_else(PoisonError::into_inner), Users::Several) {
+        if matches!(*self.users.lock().unpoisoned(), Users::Several) {
             tracing::debug!("a log line of an upstream is kept back: it does not say whose call it is about");
             return;
         }
@@ -337,7 +338,7 @@ impl WayHost {
 
     /// The session that this connection belongs to is open: passes on the log lines that the upstream wrote before that.
     pub(super) fn joined(&self, caller: &Arc<dyn Caller>) {
-        let early = std::mem::take(&mut *self.early.lock().unwrap_or_else(PoisonError::into_inner));
+        let early = std::mem::take(&mut *self.early.lock().unpoisoned());
         early.into_iter().for_each(|log| caller.tell(Notice::Log(None, log)));
     }
 

@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ use gladhand_core::operations::{
     CapabilityCall, CompletionCall, Failure, FailureKind, Level, Log, Operation, Outcome, Party, Prompt, Resource,
     Template, Terms, Tool, ToolCall,
 };
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json;
 use gladhand_dialects::mcp::revision::Revision;
 use gladhand_dialects::{askable, carried_name, passed_on};
@@ -256,11 +257,11 @@ impl Errand {
 
 impl Inner {
     fn known(&self) -> Option<Arc<Lists>> {
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lists.lock().unpoisoned().clone()
     }
 
     fn connections(&self) -> MutexGuard<'_, Connections> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connections.lock().unpoisoned()
     }
 
     async fn run(self: &Arc<Self>, errand: &Errand) -> Outcome {
@@ -543,7 +544,7 @@ impl Inner {
     /// Records why opening failed. If the failure is new, downstream sessions are notified.
     fn note_trouble(&self, failure: Option<&Failure>) {
         let before = {
-            let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut trouble = self.trouble.lock().unpoisoned();
             if let (Some(before), Some(failure)) = (&*trouble, failure)
                 && failure.message.starts_with(&before.message)
             {
@@ -652,7 +653,7 @@ impl Inner {
 
     /// Publishes lists to all callers that share the main connection.
     fn show(&self, lists: Arc<Lists>, before: Option<Arc<Lists>>, different: &[List]) {
-        *self.lists.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&lists));
+        *self.lists.lock().unpoisoned() = Some(Arc::clone(&lists));
         let says_something_else = before.as_ref().is_none_or(|before| before.instructions != lists.instructions);
         // A list that could not be fetched would be remembered as empty.
         let is_worth_it = lists.is_complete() && (says_something_else || !different.is_empty());
@@ -728,7 +729,7 @@ impl Represented for UpstreamProvider {
     fn outage(&self) -> Option<Failure> {
         match self.inner.known() {
             Some(_) => None,
-            None => self.inner.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            None => self.inner.trouble.lock().unpoisoned().clone(),
         }
     }
 }

@@ -5,10 +5,11 @@
 //! session. Without this check, that call would reach a tool which changed meanwhile.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Failure, FailureKind, Operation};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_hub::policy::{Governor, Stopped};
 use gladhand_hub::{ChangeNotifier, Hub};
 
@@ -62,7 +63,7 @@ impl Pinning {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<Compared>>> {
-        self.compared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.compared.lock().unpoisoned()
     }
 }
 

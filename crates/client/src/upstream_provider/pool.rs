@@ -11,9 +11,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use gladhand_core::operations::{Failure, FailureKind, Party};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::Declared;
 use gladhand_dialects::shares::Bound;
 use tokio::sync::{Notify, oneshot, watch};
@@ -333,7 +334,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 }
 

@@ -1,9 +1,10 @@
 //! Lists that have changed and must be asked for again, at which connection, and when.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_hub::List;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -91,7 +92,7 @@ impl<W> Stale<W> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<W>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 }
 

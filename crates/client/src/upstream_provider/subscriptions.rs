@@ -4,10 +4,11 @@
 //! of other clients do not wait for it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gladhand_core::operations::Operation;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_hub::SessionId;
 use gladhand_hub::policy::Who;
 use tokio::sync::watch;
@@ -65,7 +66,7 @@ impl Inner {
     /// process of its own at each. A connection that is opened later subscribes to everything that is watched.
     pub(super) fn watch(self: &Arc<Self>, uri: &str, by: Option<&Who<'_>>) {
         let by = by.map(Subscriber::who);
-        self.subscriptions.watched.lock().unwrap_or_else(PoisonError::into_inner).insert(uri.to_owned(), by.clone());
+        self.subscriptions.watched.lock().unpoisoned().insert(uri.to_owned(), by.clone());
         for session in self.open_sessions() {
             self.watch_by(&session, uri.to_owned(), by.clone());
         }
@@ -76,13 +77,13 @@ impl Inner {
     }
 
     pub(super) fn unwatch(&self, uri: &str) {
-        self.subscriptions.watched.lock().unwrap_or_else(PoisonError::into_inner).remove(uri);
+        self.subscriptions.watched.lock().unpoisoned().remove(uri);
         self.open_sessions().iter().for_each(|session| session.unwatch(uri));
     }
 
     /// Subscribes to every watched resource, at a connection that was opened just now.
     pub(super) fn watch_all(&self, session: &Upstream) {
-        let watched = self.subscriptions.watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let watched = self.subscriptions.watched.lock().unpoisoned().clone();
         watched.into_iter().for_each(|(uri, by)| self.watch_by(session, uri, by));
     }
 

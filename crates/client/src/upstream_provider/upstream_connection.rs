@@ -1,11 +1,12 @@
 //! One connection to an upstream: a session that is opened when it is needed, and again after it broke.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use gladhand_core::negotiation::{Agreement, Capability, Offer, Peer};
 use gladhand_core::operations::{Failure, FailureKind, Operation};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::mcp::revision::Revision;
 use gladhand_dialects::{Declared, TASKS_EXTENSION, is_passed_on, passed_on};
 use gladhand_hub::SessionId;
@@ -207,7 +208,7 @@ impl UpstreamConnection {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<(Upstream, Instant)>> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+        self.session.lock().unpoisoned()
     }
 
     /// Whether the server answers a request in time. The list of tools is the request that every dialect has.
@@ -220,7 +221,7 @@ impl UpstreamConnection {
 
     /// Gives up its place: it is about to be closed.
     pub(super) fn vacate(&self) {
-        drop(self.place.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.place.lock().unpoisoned().take());
     }
 
     /// Ends the session, if it is open.

@@ -11,10 +11,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use gladhand_core::operations::{Failure, Operation};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::passed_on;
 use gladhand_hub::{Context, List, Listed, SessionId, Settling, viewer};
 
@@ -56,7 +57,7 @@ impl Viewers {
 
 impl Inner {
     pub(super) fn viewers(&self) -> MutexGuard<'_, Viewers> {
-        self.viewers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.viewers.lock().unpoisoned()
     }
 
     /// The separate lists of a viewer, if it has any.

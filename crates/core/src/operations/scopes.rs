@@ -4,7 +4,9 @@
 //! the session or task for later requests. Its record says which scopes those requests need.
 
 use std::collections::BTreeSet;
-use std::sync::{PoisonError, RwLock};
+use std::sync::RwLock;
+
+use crate::sync::Unpoisoned as _;
 
 /// The scopes needed by the calls of one session, or by the call of one task. Scopes are only added, never removed.
 #[derive(Debug, Default)]
@@ -14,7 +16,7 @@ impl ScopeRecord {
     /// Adds scopes that a call needs. Must be called before the call runs, so that no result is kept without its
     /// scopes.
     pub fn add<'s>(&self, scopes: impl IntoIterator<Item = &'s str>) {
-        let mut needed = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut needed = self.0.write().unpoisoned();
         for scope in scopes {
             if !needed.contains(scope) {
                 needed.insert(scope.into());
@@ -25,7 +27,7 @@ impl ScopeRecord {
     /// Returns all needed scopes, separated by spaces, if the granted scopes (also separated by spaces) do not cover
     /// them.
     pub fn needed_beyond(&self, granted: Option<&str>) -> Option<String> {
-        let needed = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let needed = self.0.read().unpoisoned();
         let is_granted = |scope: &str| granted.unwrap_or_default().split(' ').any(|granted| granted == scope);
         let lacks = needed.iter().any(|scope| !is_granted(scope));
         lacks.then(|| needed.iter().map(|scope| &**scope).collect::<Vec<_>>().join(" "))

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gladhand_core::javascript::trim;
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::call::no_arguments;
 use gladhand_core::operations::{
@@ -24,7 +25,7 @@ use super::methods::{self, Plain, Run};
 use super::opening::{self, HandshakeResult};
 use super::params::Checked;
 use super::sessions::{MAX_SESSIONS, Sessions, Snapshot};
-use super::text::{Text, trim};
+use super::text::Text;
 use super::tools::{self, LogPayload, ProgressPayload, Returned};
 use crate::ambient::Ambient;
 use crate::side::{Action, Output, Server, ServerSetup, Stop};

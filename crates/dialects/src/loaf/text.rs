@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use gladhand_core::javascript::{is_white_space, trim};
 use gladhand_core::wire::{RawValue, json};
 
 /// The text of a JSON string.
@@ -34,7 +35,7 @@ impl<'a> Text<'a> {
             Self::Plain(Cow::Borrowed(text)) => Self::Plain(Cow::Borrowed(trim(text))),
             Self::Plain(Cow::Owned(text)) => Self::Plain(Cow::Owned(trim(&text).to_owned())),
             Self::Units(units) => {
-                let is_text = |unit: &u16| !char::from_u32(u32::from(*unit)).is_some_and(is_white);
+                let is_text = |unit: &u16| !char::from_u32(u32::from(*unit)).is_some_and(is_white_space);
                 let from = units.iter().position(is_text).unwrap_or(units.len());
                 let to = units.iter().rposition(is_text).map_or(from, |at| at + 1);
                 Self::Units(units[from..to].to_vec())
@@ -96,20 +97,6 @@ impl<'a> Text<'a> {
                 json::raw(out)
             }
         }
-    }
-}
-
-/// A text without the white space that JavaScript's `trim()` removes.
-pub(super) fn trim(text: &str) -> &str {
-    text.trim_matches(is_white)
-}
-
-/// U+0085 is white space in Unicode but not in JavaScript; U+FEFF is white space only in JavaScript.
-fn is_white(character: char) -> bool {
-    match character {
-        '\u{85}' => false,
-        '\u{feff}' => true,
-        _ => character.is_whitespace(),
     }
 }
 

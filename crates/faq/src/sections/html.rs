@@ -4,7 +4,7 @@
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, Tokenizer};
 
-use super::{Cutter, Place};
+use super::{Cutter, LineKind};
 
 /// The content of these elements is ignored.
 const LEFT_OUT: [&str; 9] = ["script", "style", "nav", "footer", "noscript", "template", "svg", "head", "select"];
@@ -143,16 +143,16 @@ impl Page<'_> {
                 self.cutter.heading(level, words().trim_end_matches(['¶', '#', ' ']), self.said_at)
             }
             Inside::Code if !said.trim().is_empty() => {
-                self.cutter.text("```", self.said_at, Place::Block);
+                self.cutter.text("```", self.said_at, LineKind::Block);
                 for line in said.trim_matches('\n').lines() {
-                    self.cutter.text(line, self.said_at, Place::Block);
+                    self.cutter.text(line, self.said_at, LineKind::Block);
                 }
-                self.cutter.text("```", self.said_at, Place::Block);
-                self.cutter.text("", self.said_at, Place::Text);
+                self.cutter.text("```", self.said_at, LineKind::Block);
+                self.cutter.text("", self.said_at, LineKind::Text);
             }
             Inside::Text if !matches!(said.trim(), "" | "-") => {
-                self.cutter.text(&words(), self.said_at, Place::Text);
-                self.cutter.text("", self.said_at, Place::Text);
+                self.cutter.text(&words(), self.said_at, LineKind::Text);
+                self.cutter.text("", self.said_at, LineKind::Text);
             }
             Inside::Code | Inside::Text => {}
         }

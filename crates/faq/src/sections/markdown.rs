@@ -1,7 +1,7 @@
 //! Markdown and MDX, read line by line: front matter, fences, both kinds of headings, comments, and the HTML headings that
 //! many a README begins with.
 
-use super::{Cutter, Format, Place};
+use super::{Cutter, Format, LineKind};
 
 pub(super) fn read(text: &str, format: Format, cutter: &mut Cutter) {
     let lines: Vec<&str> = text.lines().collect();
@@ -13,13 +13,13 @@ pub(super) fn read(text: &str, format: Format, cutter: &mut Cutter) {
         let number = at + 1;
         at += 1;
         if let Some((open, opening)) = &fence {
-            // Long code goes on in another fence.
+            // Long code continues in another fence.
             let goes_on = lines.get(at).is_some_and(|next| !next.trim().is_empty() && !open.is_closed_by(next));
             if line.trim().is_empty() && goes_on && cutter.cut_code_if_long(&open.closing()) {
-                cutter.text(opening, at + 1, Place::Block);
+                cutter.text(opening, at + 1, LineKind::Block);
                 continue;
             }
-            cutter.text(line, number, Place::Block);
+            cutter.text(line, number, LineKind::Block);
             if open.is_closed_by(line) {
                 fence = None;
             }
@@ -30,7 +30,7 @@ pub(super) fn read(text: &str, format: Format, cutter: &mut Cutter) {
             continue;
         }
         if let Some(open) = Fence::opened_by(line) {
-            cutter.text(line, number, Place::Text);
+            cutter.text(line, number, LineKind::Text);
             fence = Some((open, line));
         } else if format == Format::Mdx && (line.starts_with("import ") || line.starts_with("export ")) {
             continue;
@@ -41,15 +41,15 @@ pub(super) fn read(text: &str, format: Format, cutter: &mut Cutter) {
             at += 1;
         } else {
             if line.trim_start().starts_with('|') {
-                // A long table goes on under the same head.
+                // A long table continues under the same header.
                 if table.len() >= HEAD_OF_TABLE && cutter.cut_if_long() {
-                    table[..HEAD_OF_TABLE].iter().for_each(|head| cutter.text(head, number, Place::Text));
+                    table[..HEAD_OF_TABLE].iter().for_each(|head| cutter.text(head, number, LineKind::Text));
                 }
                 table.push(line);
             } else {
                 table.clear();
             }
-            cutter.text(line, number, Place::Text);
+            cutter.text(line, number, LineKind::Text);
         }
     }
 }
@@ -57,7 +57,7 @@ pub(super) fn read(text: &str, format: Format, cutter: &mut Cutter) {
 /// A table begins with the names of its columns and a line below them.
 const HEAD_OF_TABLE: usize = 2;
 
-/// Reads the title out of what stands between two `---` at the top, and says with which line the text begins.
+/// Reads the title from the front matter between two `---` at the top, and returns the first line of the text.
 fn front_matter(lines: &[&str], cutter: &mut Cutter) -> usize {
     if lines.first().is_none_or(|line| line.trim_end() != "---") {
         return 0;

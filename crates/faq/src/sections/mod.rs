@@ -1,7 +1,7 @@
-//! Documents cut into sections. Each format finds its headings and its text; the [`Cutter`] makes sections of them.
+//! Cuts documents into sections. Each format finds its headings and its text; the [`Cutter`] makes sections of them.
 //!
-//! The text of a section stays as it was written, line by line, because it is shown to people later. Nothing in here fails:
-//! whatever is in a file, it is some text under some headings.
+//! The lines of a section stay unchanged, because users see them later. Cutting never fails: any content is some text under
+//! some headings.
 
 mod chunks;
 mod html;
@@ -68,7 +68,7 @@ pub(crate) struct Section {
     pub(crate) heading: String,
     /// The title and the headings above that one, from the outermost, with blanks between them.
     pub(crate) above: String,
-    /// The section begins with this piece, and does not only go on with it.
+    /// Whether this is the first piece of the section.
     pub(crate) begins: bool,
     /// The line of the heading, or of the first text when the piece has none of its own. The first line is 1.
     pub(crate) line: usize,
@@ -76,11 +76,11 @@ pub(crate) struct Section {
     pub(crate) body: String,
     /// The bold words at the beginning of the piece, which serve as a heading.
     pub(crate) lead: String,
-    /// The document that it comes from, if that is another one than the file.
+    /// The document that it comes from, if that is not the file itself.
     pub(crate) source: Option<String>,
 }
 
-/// Cuts `text` into sections. `name` is what the document is called when it does not say so itself.
+/// Cuts `text` into sections. `name` is the title of a document that has none of its own.
 pub(crate) fn cut(format: Format, name: &str, text: &str) -> Vec<Section> {
     let mut cutter = Cutter::new(name);
     match format {
@@ -93,12 +93,12 @@ pub(crate) fn cut(format: Format, name: &str, text: &str) -> Vec<Section> {
     cutter.finish()
 }
 
-/// Whether a line may be the end of a piece that has grown long.
+/// Whether a long piece may be cut at a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum LineKind {
     /// Ordinary text.
     Text,
-    /// Inside of something that belongs together, such as a block of code.
+    /// A line of a block that must not be cut, such as code.
     Block,
 }
 
@@ -108,7 +108,7 @@ struct Cutter {
     name: String,
     /// The title of the document outside of its headings.
     title: Option<String>,
-    /// The headings that hold for what comes, with their levels, from the outermost.
+    /// The headings above the next line, with their levels, from the outermost.
     trail: Vec<(usize, String)>,
     begins: bool,
     line: Option<usize>,
@@ -133,7 +133,7 @@ impl Cutter {
         }
     }
 
-    /// The document says what it is called.
+    /// The title that the document gives itself.
     fn title(&mut self, title: &str) {
         let title = shorten(title.trim());
         if !title.is_empty() {
@@ -154,11 +154,12 @@ impl Cutter {
     }
 
     /// A line of text, without its newline.
-    fn text(&mut self, text: &str, line: usize, place: Place) {
+    fn text(&mut self, text: &str, line: usize, kind: LineKind) {
         let blank = text.trim().is_empty();
         if !blank {
-            let at_paragraph = self.after_blank && place == Place::Text && !text.starts_with([' ', '\t']);
-            let lead = if place == Place::Text && (at_paragraph || self.body.is_empty()) { lead_of(text) } else { "" };
+            let at_paragraph = self.after_blank && kind == LineKind::Text && !text.starts_with([' ', '\t']);
+            let lead =
+                if kind == LineKind::Text && (at_paragraph || self.body.is_empty()) { lead_of(text) } else { "" };
             let longest = if lead.is_empty() { LONG } else { LONG_BEFORE_LEAD };
             if self.body.len() > longest && at_paragraph || self.body.len() > TOO_LONG {
                 self.close(Ends::ByLength);

@@ -1,6 +1,6 @@
-//! Plain text: a heading is a line that is underlined, or that stands alone and shouts, or that stands alone with a number.
+//! Plain text: a heading is an underlined line, or a line between blank lines that is in capitals or begins with a number.
 
-use super::{Cutter, Place};
+use super::{Cutter, LineKind};
 
 /// Longer lines are sentences.
 const LONGEST: usize = 70;
@@ -19,7 +19,7 @@ pub(super) fn read(text: &str, cutter: &mut Cutter) {
         }
         match (alone, level(line)) {
             (true, Some(level)) => cutter.heading(level, line, at + 1),
-            _ => cutter.text(line, at + 1, Place::Text),
+            _ => cutter.text(line, at + 1, LineKind::Text),
         }
         at += 1;
     }
@@ -30,7 +30,7 @@ fn is_underline(line: &str) -> bool {
     line.len() >= 3 && ["=", "-", "~", "*"].iter().any(|mark| line.trim_start_matches(mark).is_empty())
 }
 
-/// The level of a line that stands alone, if it looks like a heading: `INSTALLING`, `2.1 Flags`, `Chapter 3: Use`.
+/// The level of a line between blank lines, if it looks like a heading: `INSTALLING`, `2.1 Flags`, `Chapter 3: Use`.
 fn level(line: &str) -> Option<usize> {
     let text = line.trim();
     if line.starts_with([' ', '\t']) || text.chars().count() > LONGEST || text.ends_with(['.', ',', ';', '!']) {

@@ -1,7 +1,7 @@
 //! reStructuredText: headings are underlined, or under- and overlined, with any punctuation; which one stands for which level
 //! is shown by the order in which they appear.
 
-use super::{Cutter, Place};
+use super::{Cutter, LineKind};
 
 pub(super) fn read(text: &str, cutter: &mut Cutter) {
     let lines: Vec<&str> = text.lines().collect();
@@ -23,7 +23,7 @@ pub(super) fn read(text: &str, cutter: &mut Cutter) {
             cutter.heading(level + 1, &title.replace("``", ""), at + 1);
             at += 2 + usize::from(overlined);
         } else {
-            cutter.text(line, at + 1, Place::Text);
+            cutter.text(line, at + 1, LineKind::Text);
             at += 1;
         }
     }

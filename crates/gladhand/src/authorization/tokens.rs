@@ -2,10 +2,11 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use gladhand_auth::client::{Record, TokenStore};
 use gladhand_core::Secret;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_store::{SecretError, Secrets};
 
 use crate::config::env;
@@ -32,7 +33,7 @@ impl KeptTokens {
     }
 
     fn secrets(&self) -> io::Result<Arc<Secrets>> {
-        let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut secrets = self.secrets.lock().unpoisoned();
         if let Some(secrets) = &*secrets {
             return Ok(Arc::clone(secrets));
         }

@@ -112,5 +112,5 @@ impl Records {
 
 /// The digest by which texts are compared.
 pub(crate) fn fingerprint(text: &str) -> String {
-    digest(&SHA256, text.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    gladhand_core::hex::encode(digest(&SHA256, text.as_bytes()).as_ref())
 }

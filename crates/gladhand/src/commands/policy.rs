@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueHint};
 use gladhand_core::operations::Tool;
 use gladhand_core::wire::{RawValue, json as wire};
-use gladhand_hub::policy::{Explanation, Kind, PinMode, Policy, What, Who};
+use gladhand_hub::policy::{CallTarget, Explanation, Kind, PinMode, Policy, Who};
 use gladhand_hub::{BETWEEN, Provider, SessionId};
 use serde_json::json;
 
@@ -162,12 +162,12 @@ fn test(args: &PolicyTestArgs) -> Result<ExitCode, CommandError> {
     let mut prefixes = prefixes_of(args, &config);
     let prefix = prefixes.pop();
     let what = match args.kind {
-        Kind::Tool => What::tool(upstream, own, &tool),
+        Kind::Tool => CallTarget::tool(upstream, own, &tool),
         Kind::Capability => {
             let capability = args.tool.split('/').next().unwrap_or_default();
-            What::named(args.kind, upstream, capability, &args.tool)
+            CallTarget::named(args.kind, upstream, capability, &args.tool)
         }
-        kind => What::named(kind, upstream, own, &args.tool),
+        kind => CallTarget::named(kind, upstream, own, &args.tool),
     };
     let what = what.among(prefix.as_deref(), &prefixes).instead_of(natural);
     let explanation = policy.explain(&who, &what, &arguments);
@@ -222,7 +222,7 @@ fn prefixes_of(args: &PolicyTestArgs, config: &Config) -> Vec<String> {
 fn as_json(
     policy: &Policy,
     who: &Who<'_>,
-    what: &What<'_>,
+    what: &CallTarget<'_>,
     natural: Option<&str>,
     explanation: &Explanation,
 ) -> String {
@@ -245,7 +245,7 @@ fn as_json(
 fn as_text(
     policy: &Policy,
     who: &Who<'_>,
-    what: &What<'_>,
+    what: &CallTarget<'_>,
     natural: Option<&str>,
     arguments: &RawValue,
     explanation: &Explanation,

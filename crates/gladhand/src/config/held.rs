@@ -278,7 +278,7 @@ mod tests {
     use gladhand_core::Secret;
     use gladhand_core::operations::Tool;
     use gladhand_hub::SessionId;
-    use gladhand_hub::policy::{Decision, What, Who};
+    use gladhand_hub::policy::{CallTarget, Decision, Who};
     use serde_json::value::RawValue;
 
     use super::super::Reading;
@@ -395,7 +395,7 @@ mod tests {
             let policy = held.policy.policy(&held.profiles, &held.authorization.tool_scopes);
             let tool = Tool::plain("anything", "");
             let who = Who { principal: None, client: "", session: SessionId::NONE, scopes: None };
-            let decision = policy.decide(&who, &What::tool("u", "anything", &tool), RawValue::NULL);
+            let decision = policy.decide(&who, &CallTarget::tool("u", "anything", &tool), RawValue::NULL);
             assert!(matches!(decision, Decision::Deny { .. }), "{decision:?}");
         }
     }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use gladhand_a2e_host::owner::Owner;
 use gladhand_core::negotiation::Agreement;
@@ -13,6 +13,7 @@ use gladhand_core::operations::{
     AgentCall, AgentEvent, CallId, Failure, FailureKind, Notice, Outcome, Progress, Reply, Terms, Tool, ToolCall,
     ToolResult,
 };
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{Members, RawValue, json};
 use gladhand_hub::{Agent, Answer, Asking, Caller, ChangeNotifier, Context, Provider, Reporter, SessionId};
 use serde::{Deserialize, Serialize};
@@ -93,7 +94,7 @@ impl Provider for AgentTools {
         if session == SessionId::NONE {
             return;
         }
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut owners = self.owners.lock().unpoisoned();
         let gone: Vec<_> = owners.extract_if(|_, owner| owner.session == session).collect();
         drop(owners);
         // When everything ends there is nothing left to end by itself.
@@ -116,7 +117,7 @@ impl AgentTools {
     /// Whether a session is the caller's own. What others began is not there for it.
     fn check_owner(&self, session: &str, context: &Context<'_>) -> Result<(), Failure> {
         let caller = Owner::of(context);
-        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let owners = self.owners.lock().unpoisoned();
         match owners.get(session) {
             Some(begun) if begun.by == caller => Ok(()),
             _ => Err(Failure::unknown_session(session)),
@@ -142,7 +143,7 @@ impl AgentTools {
                     if let Some(id) =
                         Members::of(&created).and_then(|created| created.str("session_id").map(String::from))
                     {
-                        owners.lock().unwrap_or_else(PoisonError::into_inner).insert(id, begun);
+                        owners.lock().unpoisoned().insert(id, begun);
                     }
                     Ok(ToolResult::structured(created))
                 }));

@@ -10,11 +10,12 @@
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use gladhand_agent_tools::SecretFiles;
 use gladhand_core::operations::{Failure, FailureKind, Progress, Tool, ToolCall, ToolResult};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{RawValue, json};
 use gladhand_faq::{Extract, Library, Question};
 use gladhand_hub::{Answer, ChangeNotifier, Context, Provider, Reporter};
@@ -230,7 +231,7 @@ impl Inner {
 
     /// What `faq` reads in one call.
     fn limits(&self) -> gladhand_faq::Limits {
-        let secrets = gladhand_faq::Secrets(self.is_secret());
+        let secrets = Secrets(self.is_secret());
         gladhand_faq::Limits { secrets, ..gladhand_faq::Limits::default() }
     }
 
@@ -335,7 +336,7 @@ impl Drop for Wanted {
 impl Watcher for Told {
     fn report(&self, stage: Stage, done: usize, total: Option<usize>) {
         let Some(reporter) = &self.reporter else { return };
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock().unpoisoned();
         let is_news = last.stage != Some(stage) || last.at.is_none_or(|at| at.elapsed() >= REPORTS);
         if is_news {
             *last = Heard { at: Some(Instant::now()), stage: Some(stage), reports: last.reports + 1 };

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::arguments;
-use super::parties::{What, Who};
+use super::parties::{CallTarget, Who};
 use super::rule::{Effect, Match, Rule};
 
 /// The decision on a call.
@@ -84,7 +84,7 @@ pub struct Considered {
 pub(super) fn decide<'r>(
     rules: &'r [Rule],
     who: &Who<'_>,
-    what: &What<'_>,
+    what: &CallTarget<'_>,
     raw: &RawValue,
     mut told: impl FnMut(&'r Rule, Match),
 ) -> Decision {
@@ -120,7 +120,7 @@ fn decided(rule: &Rule, effect: Effect, reason: String) -> Decision {
 }
 
 /// The rule that denies a thing to a caller regardless of the arguments, if there is one.
-pub(super) fn denied_always<'r>(rules: &'r [Rule], who: &Who<'_>, what: &What<'_>) -> Option<&'r Rule> {
+pub(super) fn denied_always<'r>(rules: &'r [Rule], who: &Who<'_>, what: &CallTarget<'_>) -> Option<&'r Rule> {
     for rule in rules.iter().filter(|rule| rule.concerns(who, what) == Match::Matches) {
         match (rule.effect, rule.is_conditional()) {
             (Effect::Deny, false) => return Some(rule),

@@ -11,7 +11,7 @@
 //! value      = a JSON string, number, true, false or null
 //! ```
 //!
-//! What is absent equals nothing: `!=` holds for it, every other test does not. A comparison with something of another
+//! An absent value equals nothing: `!=` is true for it, every other test is false. A comparison with something of another
 //! type does not hold either; nothing is converted.
 
 use std::cmp::Ordering;
@@ -47,7 +47,7 @@ pub(super) enum Step {
 pub(super) enum Test {
     Is(Value),
     IsNot(Value),
-    /// Compares like this; the second says whether equal will do.
+    /// Compares in this order; the second value states whether equal values match.
     Compares(Ordering, bool, Value),
     StartsWith(String),
     EndsWith(String),

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 use std::time::Instant;
 
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Failure, FailureKind, Outcome};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{RawValue, json};
 
 use super::asking::{self, Consent};
@@ -14,7 +15,7 @@ use super::audit::{Auditor, Entry, Record};
 use super::limits::{Meters, Permit};
 use super::pins::{Definition, PinMode, Pinboard, Standing, Stopped};
 use super::view::View;
-use super::{Decision, Kind, Policy, What, Who};
+use super::{CallTarget, Decision, Kind, Policy, Who};
 use crate::call_log;
 use crate::provider::{Answer, Context, Listed, Reporter, SessionId, Work};
 use crate::routes::Routes;
@@ -58,7 +59,7 @@ impl Regime {
         Arc::new(Self { policy, number: self.number + 1, meters, hides_anything, consents: Mutex::default() })
     }
 
-    fn has_consent(&self, session: SessionId, rule: &str, what: &What<'_>) -> bool {
+    fn has_consent(&self, session: SessionId, rule: &str, what: &CallTarget<'_>) -> bool {
         let is_it = |(by, kind, upstream, own): &Consented| {
             by == rule && *kind == what.kind && upstream == what.upstream && own == what.own
         };
@@ -66,7 +67,7 @@ impl Regime {
     }
 
     fn consents(&self) -> MutexGuard<'_, HashMap<SessionId, HashSet<Consented>>> {
-        self.consents.lock().unwrap_or_else(PoisonError::into_inner)
+        self.consents.lock().unpoisoned()
     }
 }
 
@@ -120,7 +121,7 @@ impl Governor {
     /// session are asked for again. Returns whether any caller may see different lists: the hub shows them after
     /// [`crate::Hub::look_again`].
     pub fn replace(&self, policy: Policy) -> bool {
-        let mut regime = self.regime.write().unwrap_or_else(PoisonError::into_inner);
+        let mut regime = self.regime.write().unpoisoned();
         let shows_something_else = !policy.shows_the_same_as(&regime.policy);
         let next = regime.after(policy);
         *regime = next;
@@ -152,7 +153,7 @@ impl Governor {
 
     /// Definitions that have changed, whether they are stopped or not.
     pub fn changed_definitions(&self) -> Vec<String> {
-        self.changed.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.changed.lock().unpoisoned().iter().cloned().collect()
     }
 
     /// Whether tools may be stopped and allowed again while sessions are open.
@@ -197,7 +198,7 @@ impl Governor {
         for (definition, standing) in seen.iter().zip(pinboard.look(seen)) {
             let Standing::Changed { name, since } = standing else { continue };
             let is_stopped = mode == PinMode::Stop;
-            if self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone()) {
+            if self.changed.lock().unpoisoned().insert(name.clone()) {
                 let kind = tracing::field::display(definition.kind);
                 tracing::warn!(kind, name, since, is_stopped, "a pinned definition changed");
             }
@@ -244,7 +245,7 @@ impl Governor {
     /// Decides on a call.
     pub(crate) fn course(
         &self,
-        what: &What<'_>,
+        what: &CallTarget<'_>,
         arguments: &RawValue,
         context: &Context<'_>,
         logged: &mut Logged,
@@ -267,22 +268,21 @@ impl Governor {
             Decision::Ask { rule, reason } => {
                 logged.decided_by(&rule);
                 let between = if reason.is_empty() { "" } else { "; " };
-                let reason =
-                    format!("{reason}{between}somebody must be asked first, and this client cannot ask anybody");
+                let reason = format!("{reason}{between}a user must be asked first, and this client cannot ask");
                 Course::Refused(denied(what.name, &rule, &reason))
             }
         }
     }
 
     /// The reason why a call is refused if no person can be asked. A rule that would ask then refuses, too.
-    pub fn refuses(&self, what: &What<'_>, arguments: &RawValue, context: &Context<'_>) -> Option<Failure> {
+    pub fn refuses(&self, what: &CallTarget<'_>, arguments: &RawValue, context: &Context<'_>) -> Option<Failure> {
         self.refusal(what, arguments, context).map(|(_, failure)| failure)
     }
 
     /// The same, with the rule that refuses.
     pub(crate) fn refusal(
         &self,
-        what: &What<'_>,
+        what: &CallTarget<'_>,
         arguments: &RawValue,
         context: &Context<'_>,
     ) -> Option<(String, Failure)> {
@@ -306,7 +306,7 @@ impl Governor {
 
     /// Whether the current policy lets a subscriber receive a change of a resource. The consent of a person ends with
     /// the policy that asked for it.
-    pub(crate) fn lets_hear(&self, subscriber: &Subscriber, what: &What<'_>, arguments: &RawValue) -> bool {
+    pub(crate) fn lets_hear(&self, subscriber: &Subscriber, what: &CallTarget<'_>, arguments: &RawValue) -> bool {
         let (who, regime) = (subscriber.who(), self.regime());
         let policy = &regime.policy;
         policy.profile(&who).is_none_or(|profile| profile.shows_upstream(what.upstream))
@@ -321,14 +321,14 @@ impl Governor {
     }
 
     /// Whether a thing is denied to a caller regardless of the arguments, so that it is not listed.
-    pub fn hides(&self, what: &What<'_>, context: &Context<'_>) -> bool {
+    pub fn hides(&self, what: &CallTarget<'_>, context: &Context<'_>) -> bool {
         self.regime().policy.denied_always(&Who::of(context), what).is_some()
     }
 
     /// Admits a call of a substitute tool. The underlying operation is decided, counted and recorded separately.
     pub(crate) fn admit_stand_in(
         &self,
-        what: &What<'_>,
+        what: &CallTarget<'_>,
         arguments: &RawValue,
         context: &Context<'_>,
     ) -> Result<Leave, Answer> {
@@ -342,12 +342,12 @@ impl Governor {
     /// Asks the caller whether a call may be made.
     pub(crate) async fn ask(
         &self,
-        asked: Asked<'_>,
+        request: ConsentRequest<'_>,
         reporter: &Reporter,
         session: SessionId,
         logged: &mut Logged,
     ) -> Result<(), Failure> {
-        let Asked { what, arguments, rule, reason } = asked;
+        let ConsentRequest { what, arguments, rule, reason } = request;
         // If the policy is replaced while the person decides, the consent is not valid under the new policy.
         let regime = self.regime();
         let has_session = session != SessionId::NONE;
@@ -367,13 +367,13 @@ impl Governor {
             }
             Consent::Refused => {
                 logged.decided_by(rule);
-                Err(denied(what.name, rule, "whoever was asked did not allow it"))
+                Err(denied(what.name, rule, "the user did not allow it"))
             }
         }
     }
 
     /// Admits a call, if the limits allow it.
-    pub(crate) fn admit(&self, what: &What<'_>, context: &Context<'_>) -> Result<Leave, Failure> {
+    pub(crate) fn admit(&self, what: &CallTarget<'_>, context: &Context<'_>) -> Result<Leave, Failure> {
         let regime = self.regime();
         if regime.policy.limits.is_empty() {
             return Ok(Leave(Permit::default()));
@@ -382,14 +382,14 @@ impl Governor {
     }
 
     fn regime(&self) -> Arc<Regime> {
-        Arc::clone(&self.regime.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.regime.read().unpoisoned())
     }
 }
 
 /// The call that a person is asked about.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    pub(crate) what: What<'a>,
+pub(crate) struct ConsentRequest<'a> {
+    pub(crate) what: CallTarget<'a>,
     pub(crate) arguments: &'a RawValue,
     pub(crate) rule: &'a str,
     pub(crate) reason: &'a str,

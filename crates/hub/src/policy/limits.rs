@@ -5,13 +5,14 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use gladhand_core::operations::{Failure, FailureKind, Outcome};
+use gladhand_core::sync::Unpoisoned as _;
 
 use super::audit::reply_bytes;
-use super::parties::{Callers, Subjects, What, Who, any_fits};
+use super::parties::{CallTarget, Callers, Subjects, Who, any_fits};
 use crate::provider::SessionId;
 
 /// Beyond this many meters, unused ones are removed.
@@ -110,7 +111,7 @@ impl Meters {
         self: &Arc<Self>,
         limits: &[Limit],
         who: &Who<'_>,
-        what: &What<'_>,
+        what: &CallTarget<'_>,
         now: Instant,
     ) -> Result<Permit, Failure> {
         let fits = |limit: &Limit| {
@@ -161,7 +162,7 @@ impl Meters {
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<Key, Meter>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unpoisoned()
     }
 
     /// Removes meters without information: no call is running, and the bucket is full again.
@@ -183,7 +184,7 @@ fn counted(limit: &Limit, who: &Who<'_>) -> Counted {
     }
 }
 
-fn too_often(limit: &Limit, rate: Rate, tokens: f64, what: &What<'_>) -> Failure {
+fn too_often(limit: &Limit, rate: Rate, tokens: f64, what: &CallTarget<'_>) -> Failure {
     let wait = (1.0 - tokens) * rate.per.as_secs_f64() / f64::from(rate.calls);
     let message = format!(
         "{} is limited to {} calls in {} s (limit `{}`): try again in {} ms",
@@ -196,7 +197,7 @@ fn too_often(limit: &Limit, rate: Rate, tokens: f64, what: &What<'_>) -> Failure
     Failure::new(FailureKind::Busy, message)
 }
 
-fn too_many(limit: &Limit, running: usize, what: &What<'_>) -> Failure {
+fn too_many(limit: &Limit, running: usize, what: &CallTarget<'_>) -> Failure {
     let message = format!(
         "{running} calls are running, and no more may at once (limit `{}` on {}): try again when one has ended",
         limit.name, what.name,
@@ -274,7 +275,7 @@ mod tests {
     fn a_bucket_is_emptied_and_fills_evenly() {
         let limits = limits(Limit { rate: Some(Rate { calls: 2, per: Duration::from_secs(1) }), ..Limit::default() });
         let (meters, tool, start) = (meters(&limits), Tool::plain("t", ""), Instant::now());
-        let what = What::tool("", "t", &tool);
+        let what = CallTarget::tool("", "t", &tool);
         let at = |session, ms| {
             let now = start + Duration::from_millis(ms);
             meters.admit(&limits, &who(session), &what, now).map(drop).map_err(|failure| failure.message)
@@ -293,7 +294,7 @@ mod tests {
     fn anonymous_callers_and_shared_limits_are_counted_together() {
         let mut limits = limits(Limit { concurrent: Some(1), ..Limit::default() });
         let (meters, tool, now) = (meters(&limits), Tool::plain("t", ""), Instant::now());
-        let what = What::tool("", "t", &tool);
+        let what = CallTarget::tool("", "t", &tool);
         let held = meters.admit(&limits, &who(0), &what, now).unwrap();
         let other = Who { client: "another name", ..who(0) };
         let busy = meters.admit(&limits, &other, &what, now).unwrap_err();
@@ -316,7 +317,7 @@ mod tests {
             Limit { concurrent: Some(0), about: tools("b"), ..Limit::default() },
         ];
         let (meters, a, b, now) = (meters(&limits), Tool::plain("a", ""), Tool::plain("b", ""), Instant::now());
-        let what = |tool| What::tool("", "", tool);
+        let what = |tool| CallTarget::tool("", "", tool);
         assert!(meters.admit(&limits, &who(1), &what(&b), now).is_err());
         assert!(meters.admit(&limits, &who(1), &what(&a), now).is_ok());
     }
@@ -328,10 +329,10 @@ mod tests {
         let (before, after) = ([limit("a"), limit("b")], [limit("c"), limit("b")]);
         let (b, c, now) = (Tool::plain("b", ""), Tool::plain("c", ""), Instant::now());
         let first = meters(&before);
-        let running = first.admit(&before, &who(1), &What::tool("", "b", &b), now).unwrap();
+        let running = first.admit(&before, &who(1), &CallTarget::tool("", "b", &b), now).unwrap();
         let second = Arc::new(first.succeeded(&before, &after));
-        assert!(second.admit(&after, &who(1), &What::tool("", "b", &b), now).is_err());
-        assert!(second.admit(&after, &who(1), &What::tool("", "c", &c), now).is_ok());
+        assert!(second.admit(&after, &who(1), &CallTarget::tool("", "b", &b), now).is_err());
+        assert!(second.admit(&after, &who(1), &CallTarget::tool("", "c", &c), now).is_ok());
         drop(running);
         assert!(second.all().values().all(|meter| meter.running == 0), "a call that ends later is released");
         let none = second.succeeded(&after, &[]);
@@ -342,7 +343,7 @@ mod tests {
     fn results_are_bounded_by_the_smallest_limit() {
         let limits = [100, 10].map(|most| Limit { result_bytes: Some(most), ..Limit::default() });
         let tool = Tool::plain("t", "");
-        let what = What::tool("", "t", &tool);
+        let what = CallTarget::tool("", "t", &tool);
         let permit = meters(&limits).admit(&limits, &who(1), &what, Instant::now()).unwrap();
         let capped = |text: &str| permit.capped(Ok(Reply::Tool(ToolResult::text(text)))).map_err(|error| error.message);
         assert!(capped("12345678").is_ok());
@@ -353,7 +354,7 @@ mod tests {
     fn meters_without_information_are_removed() {
         let limits = limits(Limit { rate: Some(Rate { calls: 1, per: Duration::from_secs(1) }), ..Limit::default() });
         let (meters, tool, start) = (meters(&limits), Tool::plain("t", ""), Instant::now());
-        let what = What::tool("", "t", &tool);
+        let what = CallTarget::tool("", "t", &tool);
         for session in 1..=10_000 {
             let now = start + Duration::from_millis(session);
             drop(meters.admit(&limits, &who(session), &what, now));

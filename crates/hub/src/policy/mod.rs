@@ -27,10 +27,10 @@ pub use audit::{Auditor, Record};
 pub use decision::{Considered, Decision, Explanation};
 pub use expression::{Expression, ExpressionError};
 pub use governor::Governor;
-pub(crate) use governor::{Asked, Course, Logged};
+pub(crate) use governor::{ConsentRequest, Course, Logged};
 pub use invisible::{Invisible, invisible_in, refusal};
 pub use limits::{Limit, Rate};
-pub use parties::{Callers, Kind, NeededScopes, Subjects, Tools, UnknownClass, What, Who};
+pub use parties::{CallTarget, Callers, Kind, NeededScopes, Subjects, Tools, UnknownClass, Who};
 pub use pins::{Definition, PinMode, Pinboard, Pinned, Standing, Stopped};
 pub use profile::Profile;
 pub use rule::{ArgumentSchema, Effect, Match, Rule};
@@ -57,12 +57,12 @@ pub struct Policy {
 
 impl Policy {
     /// Decides on a call.
-    pub fn decide(&self, who: &Who<'_>, what: &What<'_>, arguments: &RawValue) -> Decision {
+    pub fn decide(&self, who: &Who<'_>, what: &CallTarget<'_>, arguments: &RawValue) -> Decision {
         self.decide_with(who, what, arguments, |_, _| {})
     }
 
     /// Decides on a call, and explains the decision rule by rule.
-    pub fn explain(&self, who: &Who<'_>, what: &What<'_>, arguments: &RawValue) -> Explanation {
+    pub fn explain(&self, who: &Who<'_>, what: &CallTarget<'_>, arguments: &RawValue) -> Explanation {
         let mut rules = Vec::new();
         let decision = self.decide_with(who, what, arguments, |rule, verdict| {
             rules.push(Considered { rule: rule.name.clone(), effect: rule.effect, verdict });
@@ -73,7 +73,7 @@ impl Policy {
     fn decide_with(
         &self,
         who: &Who<'_>,
-        what: &What<'_>,
+        what: &CallTarget<'_>,
         arguments: &RawValue,
         mut considered: impl FnMut(&Rule, Match),
     ) -> Decision {
@@ -94,7 +94,7 @@ impl Policy {
     pub(crate) fn lacking_scopes(
         &self,
         who: &Who<'_>,
-        what: &What<'_>,
+        what: &CallTarget<'_>,
         record: Option<&ScopeRecord>,
     ) -> Option<String> {
         let granted = who.scopes.filter(|_| !self.scopes.is_empty())?;
@@ -109,7 +109,7 @@ impl Policy {
     }
 
     /// The rule that denies a thing to a caller regardless of the arguments, if there is one.
-    pub fn denied_always(&self, who: &Who<'_>, what: &What<'_>) -> Option<&Rule> {
+    pub fn denied_always(&self, who: &Who<'_>, what: &CallTarget<'_>) -> Option<&Rule> {
         self.lists().find_map(|rules| decision::denied_always(rules, who, what))
     }
 

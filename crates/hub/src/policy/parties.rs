@@ -79,7 +79,7 @@ impl Kind {
 
 /// The target of a call: exactly one thing of one provider.
 #[derive(Debug, Clone, Copy)]
-pub struct What<'a> {
+pub struct CallTarget<'a> {
     /// The kind of thing.
     pub kind: Kind,
     /// The provider that has it.
@@ -98,7 +98,7 @@ pub struct What<'a> {
     natural: Option<&'a str>,
 }
 
-impl<'a> What<'a> {
+impl<'a> CallTarget<'a> {
     /// A tool under its shown name.
     pub fn tool(upstream: &'a str, own: &'a str, tool: &'a Tool) -> Self {
         Self { tool: Some(tool), ..Self::named(Kind::Tool, upstream, own, &tool.name) }
@@ -228,7 +228,7 @@ impl Tools {
     }
 
     /// Whether a tool matches.
-    pub fn fits(&self, what: &What<'_>) -> bool {
+    pub fn fits(&self, what: &CallTarget<'_>) -> bool {
         match self {
             Self::Called(pattern) => what.is_meant_by(pattern),
             Self::ReadOnly => what.is_read_only(),
@@ -254,7 +254,7 @@ pub struct Subjects {
 
 impl Subjects {
     /// Whether a thing matches.
-    pub fn fit(&self, what: &What<'_>) -> bool {
+    pub fn fit(&self, what: &CallTarget<'_>) -> bool {
         any_fits(&self.upstreams, |pattern| pattern.fits(what.upstream))
             && (self.is_about_all_kinds()
                 || match what.kind {
@@ -284,12 +284,12 @@ pub struct NeededScopes {
 
 impl NeededScopes {
     /// The scopes that a thing needs.
-    pub(super) fn of<'n>(all: &'n [Self], what: &What<'_>) -> BTreeSet<&'n str> {
+    pub(super) fn of<'n>(all: &'n [Self], what: &CallTarget<'_>) -> BTreeSet<&'n str> {
         let needed = all.iter().filter(|one| what.is_within(|what| one.fits(what))).flat_map(|one| &one.scopes);
         needed.map(String::as_str).collect()
     }
 
-    fn fits(&self, what: &What<'_>) -> bool {
+    fn fits(&self, what: &CallTarget<'_>) -> bool {
         let joined =
             |name: &str| self.pattern.fits(&format!("{}{BETWEEN}{name}", what.prefix.unwrap_or(what.upstream)));
         match what.kind {

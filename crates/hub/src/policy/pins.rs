@@ -13,7 +13,7 @@ use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
 use super::arguments;
-use super::parties::{Kind, What};
+use super::parties::{CallTarget, Kind};
 use crate::provider::Listed;
 
 /// The reaction to a changed definition.
@@ -115,7 +115,7 @@ impl Stopped {
     }
 
     /// The reason why something is stopped, if it is.
-    pub(crate) fn why(&self, what: &What<'_>) -> Option<&str> {
+    pub(crate) fn why(&self, what: &CallTarget<'_>) -> Option<&str> {
         match what.kind {
             Kind::Tool => self.why_tool(what.upstream, what.own),
             Kind::Prompt => self.why_prompt(what.upstream, what.own),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gladhand_core::Pattern;
 
-use super::parties::{Callers, What, Who, any_fits};
+use super::parties::{CallTarget, Callers, Who, any_fits};
 
 /// Restricts what certain callers see. Anything else does not exist for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Profile {
     }
 
     /// The name under which a tool is visible, or `None` if it is not.
-    pub fn shown(&self, what: &What<'_>) -> Option<String> {
+    pub fn shown(&self, what: &CallTarget<'_>) -> Option<String> {
         let seen = self.shows_upstream(what.upstream)
             && any_fits(&self.only, |pattern| what.is_meant_by(pattern))
             && !self.hidden.iter().any(|pattern| what.is_within(|what| what.is_meant_by(pattern)));

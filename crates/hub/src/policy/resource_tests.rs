@@ -272,7 +272,7 @@ fn a_scope_of_an_upstream_is_needed_for_every_spelling_of_its_uris() {
     let needed = |pattern: &str, uri: &str| {
         let scopes = vec!["notes".to_owned()];
         let all = [NeededScopes { pattern: Pattern(pattern.to_owned()), scopes }];
-        !NeededScopes::of(&all, &What::named(Kind::Resource, "vault", uri, uri)).is_empty()
+        !NeededScopes::of(&all, &CallTarget::named(Kind::Resource, "vault", uri, uri)).is_empty()
     };
     for uri in ["note:x", "NOTE:x", "note:./x", "note:%78"] {
         assert!(needed("vault__*", uri), "{uri}");

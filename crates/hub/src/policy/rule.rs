@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::expression::Expression;
-use super::parties::{Callers, Subjects, What, Who, any_fits};
+use super::parties::{CallTarget, Callers, Subjects, Who, any_fits};
 use crate::schema::{Check, TOO_COSTLY, Verdict};
 
 /// One rule. Of an ordered list of them, the first that matches a call decides.
@@ -107,7 +107,7 @@ impl Rule {
     }
 
     /// Whether it applies to this caller and this thing, regardless of the arguments.
-    pub(super) fn concerns(&self, who: &Who<'_>, what: &What<'_>) -> Match {
+    pub(super) fn concerns(&self, who: &Who<'_>, what: &CallTarget<'_>) -> Match {
         let is_about_it = match self.effect {
             Effect::Allow => self.about.fit(what),
             Effect::Deny | Effect::Ask => what.is_within(|what| self.about.fit(what)),

@@ -226,7 +226,7 @@ fn a_decision_is_explained_rule_by_rule() {
     ]);
     let tool = Tool::plain("t", "");
     let who = Who { principal: Some("bob"), client: "c", session: SessionId(1), scopes: None };
-    let what = What::tool("", "t", &tool);
+    let what = CallTarget::tool("", "t", &tool);
     let explain = |policy: &Policy, arguments: &str| policy.explain(&who, &what, &json::raw(arguments.to_owned()));
     let explanation = explain(&policy, r#"{"n":1}"#);
     let told: Vec<_> =
@@ -347,7 +347,7 @@ async fn a_person_is_asked_and_only_yes_is_yes() {
     ] {
         let failure = Someone::answering(1, &answer).call(&hub, "git__push", json!({})).await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::Denied, "{answer}");
-        let told = "policy forbids git__push (rule `careful`): whoever was asked did not allow it";
+        let told = "policy forbids git__push (rule `careful`): the user did not allow it";
         assert_eq!(failure.message, told);
     }
 }
@@ -407,8 +407,8 @@ async fn who_cannot_be_asked_is_refused_with_the_reason() {
     let by_url = Someone { agreement: agreement("c", &["elicitation", "elicitation.url"]), ..Someone::called("c") };
     for someone in [Someone::called("c"), by_url] {
         let failure = someone.call(&hub, "git__push", json!({})).await.unwrap_err();
-        let told = "policy forbids git__push (rule `careful`): because of careful; somebody must be asked first, and this \
-                    client cannot ask anybody";
+        let told = "policy forbids git__push (rule `careful`): because of careful; a user must be asked first, and this \
+                    client cannot ask";
         assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::Denied, told));
     }
 }

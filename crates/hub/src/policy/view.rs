@@ -1,12 +1,13 @@
 //! The part of the lists that one caller sees.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use gladhand_core::operations::{Prompt, Resource, Template, Tool};
+use gladhand_core::sync::Unpoisoned as _;
 
 use super::Policy;
-use super::parties::{Kind, What, Who};
+use super::parties::{CallTarget, Kind, Who};
 use crate::naming::BETWEEN;
 use crate::routes::{Mount, Routes, Target};
 
@@ -113,7 +114,7 @@ fn sees_beyond_lists(policy: &Policy, who: &Who<'_>, routes: &Routes, mount: usi
     let Mount { provider, naming } = &routes.mounts[mount];
     let (upstream, prefix) = (routes.upstream(mount), naming.prefix.as_deref());
     let is_open = |kind, own: &str, name: &str| {
-        policy.denied_always(who, &What::named(kind, upstream, own, name).among(prefix, &[])).is_none()
+        policy.denied_always(who, &CallTarget::named(kind, upstream, own, name).among(prefix, &[])).is_none()
     };
     if provider.capabilities().iter().any(|capability| is_open(Kind::Capability, capability, capability)) {
         return true;
@@ -175,6 +176,6 @@ impl Views {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Standpoint, Arc<View>>> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+        self.made.lock().unpoisoned()
     }
 }

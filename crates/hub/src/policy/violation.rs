@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use gladhand_core::sync::Unpoisoned as _;
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of bytes of an offending line that are shown.
@@ -111,13 +112,13 @@ impl Violations {
 
     /// Handles violations in this mode from now on.
     pub fn handle(&self, handling: Handling) {
-        *self.handling.lock().unwrap_or_else(PoisonError::into_inner) = handling;
+        *self.handling.lock().unpoisoned() = handling;
     }
 
     /// Counts a violation, and logs it: the first of its kind, and then ever fewer. Returns the reaction.
     pub fn note(&self, violation: &Violation) -> Handling {
         let count = {
-            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut counts = self.counts.lock().unpoisoned();
             let mut key = (violation.who.clone(), violation.rule);
             if counts.len() >= COUNTED && !counts.contains_key(&key) {
                 key.0 = match key.0 {
@@ -143,12 +144,12 @@ impl Violations {
 
     /// The reaction to violations.
     pub fn handling(&self) -> Handling {
-        *self.handling.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.handling.lock().unpoisoned()
     }
 
     /// The number of violations by peer and rule.
     pub fn counts(&self) -> Vec<(Offender, &'static str, u64)> {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = self.counts.lock().unpoisoned();
         counts.iter().map(|((who, rule), count)| (who.clone(), *rule, *count)).collect()
     }
 }

@@ -12,7 +12,7 @@ use gladhand_core::operations::{CompletionOf, Operation, Prompt, Resource, Templ
 use crate::claims::{Age, Claimed, Claims, Space, is_within};
 use crate::naming::Naming;
 use crate::origins::Origins;
-use crate::policy::{Invisible, Kind, Stopped, Views, What};
+use crate::policy::{CallTarget, Invisible, Kind, Stopped, Views};
 use crate::provider::{List, Listed, Provider, SessionId};
 use crate::schema::Checks;
 
@@ -172,7 +172,7 @@ impl Routes {
         let mut lists: Vec<_> = mounts.iter().map(|mount| listed(&*mount.provider, session)).collect();
         let mut round = claims.round(&mounts);
         if session.is_none() {
-            round.begin_anew();
+            round.restart();
         }
         for (mount, list) in lists.iter_mut().enumerate() {
             if !list.is_empty() || mounts[mount].provider.settling().is_none() {
@@ -377,10 +377,10 @@ impl Routes {
     }
 
     /// A target as policy sees it. `name`: the caller's name for it, unless it is a tool.
-    pub(crate) fn what<'a>(&'a self, target: &'a Target, name: &'a str) -> What<'a> {
+    pub(crate) fn what<'a>(&'a self, target: &'a Target, name: &'a str) -> CallTarget<'a> {
         let prefix = |mount: usize| self.mounts[mount].naming.prefix.as_deref();
         let routed = |kind, route: &'a Route, name| {
-            let what = What::named(kind, self.upstream(route.mount), &route.own, name);
+            let what = CallTarget::named(kind, self.upstream(route.mount), &route.own, name);
             what.among(prefix(route.mount), &route.rivals).instead_of(route.natural.as_deref())
         };
         match target {
@@ -388,16 +388,16 @@ impl Routes {
             Target::Resource(route) => routed(Kind::Resource, route, name),
             Target::Prompt(route) => routed(Kind::Prompt, route, name),
             Target::Capability(capability, mount) => {
-                What::named(Kind::Capability, self.upstream(*mount), capability, name).among(prefix(*mount), &[])
+                CallTarget::named(Kind::Capability, self.upstream(*mount), capability, name).among(prefix(*mount), &[])
             }
         }
     }
 
     /// A tool as policy sees it, by its index.
-    pub(crate) fn tool(&self, tool: usize) -> What<'_> {
+    pub(crate) fn tool(&self, tool: usize) -> CallTarget<'_> {
         let (route, tool) = (self.route_of(tool), &self.tools[tool]);
         let prefix = self.mounts[route.mount].naming.prefix.as_deref();
-        let what = What::tool(self.upstream(route.mount), &route.own, tool).among(prefix, &route.rivals);
+        let what = CallTarget::tool(self.upstream(route.mount), &route.own, tool).among(prefix, &route.rivals);
         what.instead_of(route.natural.as_deref())
     }
 

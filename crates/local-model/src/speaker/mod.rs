@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::conversation::{Conversation, call_in_words, request};
 use crate::engine::{Engine, Mind};
 use crate::prefixes::Prefixes;
-use crate::template::{Message, Role};
+use crate::template::{ChatMessage, Role};
 use crate::tools;
 use crate::utf8::Utf8;
 
@@ -169,7 +169,7 @@ impl Speaker {
         Ok(sums)
     }
 
-    fn asking(&self, tools: &[&ToolOffer], request: &str) -> Vec<Message> {
+    fn asking(&self, tools: &[&ToolOffer], request: &str) -> Vec<ChatMessage> {
         let vocabulary = self.engine.vocabulary.as_ref();
         let asked = [HistoryItem::User { text: request.to_owned(), images: Vec::new() }];
         let mut conversation = Conversation::new(&tools::instructions(tools), &asked, vocabulary);
@@ -178,7 +178,7 @@ impl Speaker {
     }
 
     /// Reads a conversation and the start of the answer, reusing the longest cached prefix.
-    fn read(&mut self, messages: &[Message], begun: &str, hearer: &mut dyn Hearer) -> Result<Prompted, ModelError> {
+    fn read(&mut self, messages: &[ChatMessage], begun: &str, hearer: &mut dyn Hearer) -> Result<Prompted, ModelError> {
         let text = self.engine.template.prompt(messages).map_err(ModelError::Failed)? + begun;
         let tokens = self.engine.vocabulary.tokens(&text);
         let stable = self.stable(messages, &tokens);
@@ -200,8 +200,8 @@ impl Speaker {
     }
 
     /// How many of the tokens belong to the instructions. Other conversations start with the same tokens.
-    fn stable(&self, messages: &[Message], tokens: &[u32]) -> usize {
-        let instructions: Vec<Message> =
+    fn stable(&self, messages: &[ChatMessage], tokens: &[u32]) -> usize {
+        let instructions: Vec<ChatMessage> =
             messages.iter().take_while(|message| message.role == Role::System).cloned().collect();
         if instructions.is_empty() {
             return 0;

@@ -1,9 +1,10 @@
 //! Runs rounds on a dedicated thread, and passes the pieces of the answer to the listener.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use async_trait::async_trait;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json::to_raw;
 use gladhand_models::{Listener, ModelError, ModelOption, Models, Piece, Round, RoundResult, Segment};
 use serde_json::json;
@@ -11,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
-use crate::place::name_of;
+use crate::model_file::name_of;
 use crate::speaker::{CONTEXT, Hearer, Speaker};
 
 /// How many rounds can wait for the thread, and how many pieces for a slow listener.
@@ -30,12 +31,12 @@ pub struct LocalModel {
 /// A round, and the channel for its answer.
 struct Job {
     round: Round,
-    told: mpsc::Sender<Told>,
+    events: mpsc::Sender<RoundEvent>,
     stop: CancellationToken,
 }
 
 /// A message of the thread about a round.
-enum Told {
+enum RoundEvent {
     Piece(String),
     End(Result<RoundResult, ModelError>),
 }
@@ -48,7 +49,7 @@ impl LocalModel {
 
     /// The queue of the thread. The thread is started on first use, and again if it has died.
     fn queue(&self) -> Result<mpsc::Sender<Job>, ModelError> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.queue.lock().unpoisoned();
         if let Some(open) = queue.as_ref().filter(|open| !open.is_closed()) {
             return Ok(open.clone());
         }
@@ -88,7 +89,7 @@ impl Models for LocalModel {
         hear: &mut (dyn Listener + '_),
         cancel: &CancellationToken,
     ) -> Result<RoundResult, ModelError> {
-        let (told, mut answers) = mpsc::channel(QUEUE);
+        let (events, mut received) = mpsc::channel(QUEUE);
         // If the caller drops this future, the thread must stop too.
         let stop = cancel.child_token();
         let _stops = stop.clone().drop_guard();
@@ -98,23 +99,23 @@ impl Models for LocalModel {
             hear.debug("request", to_raw(&asked)).await;
         }
         let queue = self.queue()?;
-        let job = Job { round: round.clone(), told, stop };
+        let job = Job { round: round.clone(), events, stop };
         tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(ModelError::Cancelled),
             sent = queue.send(job) => sent.map_err(|_| died())?,
         }
         loop {
-            let told = tokio::select! {
+            let event = tokio::select! {
                 biased;
                 () = cancel.cancelled() => return Err(ModelError::Cancelled),
-                told = answers.recv() => told,
+                event = received.recv() => event,
             };
-            match told {
-                Some(Told::Piece(text)) => {
+            match event {
+                Some(RoundEvent::Piece(text)) => {
                     hear.piece(Piece { segments: vec![Segment::Answer(text)], thoughts: Vec::new() }).await;
                 }
-                Some(Told::End(end)) => return end,
+                Some(RoundEvent::End(end)) => return end,
                 None => return Err(died()),
             }
         }
@@ -128,7 +129,7 @@ fn died() -> ModelError {
 /// The thread: answers jobs in order until all senders are gone.
 fn work(path: &Path, load: fn(&Path) -> Result<Engine, String>, mut jobs: mpsc::Receiver<Job>) {
     let mut loaded: Option<Speaker> = None;
-    while let Some(Job { round, told, stop }) = jobs.blocking_recv() {
+    while let Some(Job { round, events, stop }) = jobs.blocking_recv() {
         if stop.is_cancelled() {
             continue;
         }
@@ -137,29 +138,29 @@ fn work(path: &Path, load: fn(&Path) -> Result<Engine, String>, mut jobs: mpsc::
             // A failed load is retried in the next round, because the file may exist by then.
             None => load(path).map(|engine| loaded.insert(Speaker::new(engine))),
         };
-        let mut hearer = Channel { told, stop };
+        let mut hearer = Channel { events, stop };
         let end = match speaker {
             Ok(speaker) => speaker.answer(&round, &mut hearer),
             Err(why) => Err(ModelError::Failed(format!("could not load the local model {}: {why}", path.display()))),
         };
         // If the round was cancelled, the receiver is gone and the error can be ignored.
-        let _ = hearer.told.blocking_send(Told::End(end));
+        let _ = hearer.events.blocking_send(RoundEvent::End(end));
     }
 }
 
 struct Channel {
-    told: mpsc::Sender<Told>,
+    events: mpsc::Sender<RoundEvent>,
     stop: CancellationToken,
 }
 
 impl Hearer for Channel {
     fn hear(&mut self, text: String) {
         // Sending fails only if the receiver is gone. The next check for cancellation detects that.
-        let _ = self.told.blocking_send(Told::Piece(text));
+        let _ = self.events.blocking_send(RoundEvent::Piece(text));
     }
 
     fn is_listening(&self) -> bool {
-        !self.stop.is_cancelled() && !self.told.is_closed()
+        !self.stop.is_cancelled() && !self.events.is_closed()
     }
 }
 

@@ -8,9 +8,10 @@ mod reply;
 mod request;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use gladhand_core::sync::Unpoisoned as _;
 use http::{HeaderMap, HeaderName};
 use reqwest::Response;
 use serde_json::json;
@@ -125,7 +126,7 @@ impl OpenAi {
         let mut headers = self.headers()?;
         if matches!(self.account, Account::ChatGpt { .. }) {
             headers.insert(HeaderName::from_static("session_id"), header(&round.turn)?);
-            let turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            let turns = self.turns.lock().unpoisoned();
             if let Some((_, state)) = turns.iter().find(|(turn, _)| *turn == round.turn) {
                 headers.insert(HeaderName::from_static(TURN_STATE), header(state)?);
             }
@@ -134,7 +135,7 @@ impl OpenAi {
     }
 
     fn remember(&self, round: &Round, state: String) {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = self.turns.lock().unpoisoned();
         turns.retain(|(turn, _)| *turn != round.turn);
         if turns.len() == MAX_TURNS {
             turns.pop_front();

@@ -1,5 +1,6 @@
 //! Reads the event stream of an OpenAI response.
 
+use gladhand_core::javascript;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -66,7 +67,7 @@ pub(super) async fn read_stream(
                 exchange.answer(words).await;
             }
             "response.reasoning_text.delta" | "response.reasoning_summary_text.delta" => {
-                thought_length += event.delta.as_str().map_or(0, units);
+                thought_length += event.delta.as_str().map_or(0, javascript::length);
                 exchange.deliver(thought.grow(event)).await;
             }
             "response.output_item.done" => {
@@ -99,7 +100,7 @@ pub(super) async fn read_stream(
         .debug("response_stream_summary", |fields| {
             fields
                 .and("eventCount", &count)
-                .and("outputDeltaChars", &units(&result.answer))
+                .and("outputDeltaChars", &javascript::length(&result.answer))
                 .and("reasoningDeltaChars", &thought_length)
                 .and("responseId", &result.snapshot["id"])
                 .and("turnStateToken", &turn_state)
@@ -195,11 +196,6 @@ impl Thought {
 
 fn id(item: &Value) -> Option<&str> {
     item["call_id"].as_str().filter(|id| !id.is_empty())
-}
-
-/// The length of a text in UTF-16 units, as clients count it.
-fn units(text: &str) -> usize {
-    text.encode_utf16().count()
 }
 
 fn stream_error(exchange: &Exchange<'_>, kind: &str, message: &Value, error: &Value) -> ModelError {

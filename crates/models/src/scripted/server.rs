@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use futures_util::stream;
+use gladhand_core::sync::Unpoisoned as _;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -155,7 +156,7 @@ impl Drop for ScriptedProvider {
 
 impl Shared {
     fn routes(&self) -> MutexGuard<'_, HashMap<String, Vec<Queue>>> {
-        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.routes.lock().unpoisoned()
     }
 
     fn release(&self, gate: &str) {

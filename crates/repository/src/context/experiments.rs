@@ -12,51 +12,51 @@ use super::{LARGEST, LONG, LimitedInput, Preview, RepoProfile, RunnerConfig, Top
 use crate::root::Root;
 use crate::{RepositoryError, Setting};
 
-/// Earlier simulations and how new ones are set up.
+/// Earlier simulations, and the configuration of new ones.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ExperimentContext {
-    /// What the repository uses.
+    /// The profile of the repository.
     pub repo_profile: RepoProfile,
-    /// The newest first.
+    /// Earlier simulations, newest first.
     pub recent_experiments: Vec<Experiment>,
-    /// Files that say how simulations run.
+    /// Files that configure simulations.
     pub simulation_templates: Vec<Preview>,
     /// Runners that are configured.
     pub runner_configs: Vec<RunnerConfig>,
-    /// What is missing.
+    /// Missing folders, and files that could not be read.
     pub warnings: Vec<String>,
-    /// What to look up.
+    /// Topics to look up in the documentation.
     pub rag_topics: Vec<Topic>,
 }
 
-/// One simulation that was run.
+/// One earlier simulation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Experiment {
     /// Its folder.
     pub path: String,
-    /// Its summary, as it is written.
+    /// Its summary file, unchanged.
     pub summary: Option<String>,
-    /// Whether it kept traces.
+    /// Whether it has traces.
     pub has_traces: bool,
 }
 
-/// What simulations found.
+/// The results of simulations.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct InsightContext {
-    /// One for each summary, the newest first.
+    /// One report for each summary file, newest first.
     pub reports: Vec<Report>,
-    /// All of them together.
+    /// The sums and averages of all reports.
     pub aggregated_metrics: Metrics,
-    /// What is missing.
+    /// Missing folders, and files that could not be read.
     pub warnings: Vec<String>,
-    /// What to look up.
+    /// Topics to look up in the documentation.
     pub rag_topics: Vec<Topic>,
 }
 
-/// What one simulation found.
+/// The results of one simulation.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Report {
-    /// The summary.
+    /// The summary file.
     pub path: String,
     /// Its results.
     pub results: Value,
@@ -64,16 +64,16 @@ pub struct Report {
     pub config: Value,
 }
 
-/// What simulations found together.
+/// The results of all simulations together.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Metrics {
-    /// Runs.
+    /// The number of runs.
     pub total_runs: u64,
-    /// Those that succeeded.
+    /// The number of successful runs.
     pub successful: u64,
-    /// Their share.
+    /// The share of successful runs, from 0 to 1.
     pub success_rate: Option<f64>,
-    /// How long a run took.
+    /// The average duration of a run.
     pub avg_duration_seconds: Option<f64>,
 }
 

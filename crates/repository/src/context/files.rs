@@ -12,7 +12,7 @@ use crate::text;
 /// How many targets count, and how many names of a folder are shown.
 const MOST: usize = 10;
 
-/// What a question is about.
+/// The files and folders that a question is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContextInput {
@@ -22,22 +22,22 @@ pub struct ContextInput {
     /// Files or folders, relative to the root or absolute. The first ten count.
     #[serde(default)]
     pub targets: Option<Vec<String>>,
-    /// What is selected in the editor.
+    /// The text that is selected in the editor.
     #[serde(default)]
     pub selection_snippet: Option<String>,
 }
 
-/// What a question is about, with contents.
+/// The files and folders that a question is about, with their contents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IntegrationContext {
-    /// As given, or `workspace`.
+    /// The scope of the input, or `workspace`.
     pub scope: String,
     /// As given.
     pub selection_snippet: Option<String>,
-    /// As given, or the root.
+    /// The targets of the input, or the root.
     pub targets: Vec<String>,
-    /// What the targets are.
+    /// The contents of the targets.
     pub files: Vec<ContextFile>,
     /// Targets that could not be read.
     pub errors: Vec<ContextError>,
@@ -75,7 +75,7 @@ pub struct ContextError {
     pub stage: &'static str,
     /// As given.
     pub target: String,
-    /// What is wrong with it.
+    /// The reason why it could not be read.
     pub message: String,
 }
 

@@ -11,13 +11,13 @@ use crate::{RepositoryError, Setting, text};
 /// The default number of items.
 const USUAL: usize = 5;
 
-/// The input of the tools that show some of what there is.
+/// The input of the tools with a limited number of results.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 pub struct LimitedInput {
-    /// The folder to look at.
+    /// The folder of the repository.
     #[serde(default)]
     pub root: Option<String>,
-    /// How many things to show: 5 unless told otherwise, 100 at most.
+    /// The maximum number of results: 5 by default, 100 at most.
     #[serde(default)]
     pub limit: Option<usize>,
 }
@@ -32,18 +32,18 @@ impl LimitedInput {
     }
 }
 
-/// What there is to make inputs from.
+/// Material for the inputs of simulations.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct BaseInputContext {
-    /// What the repository uses.
+    /// The profile of the repository.
     pub repo_profile: RepoProfile,
     /// Files below `inputs`, by path.
     pub input_samples: Vec<InputSample>,
     /// The settings of the service.
     pub service_settings: Option<Preview>,
-    /// What is missing.
+    /// Missing folders, and files that could not be read.
     pub warnings: Vec<String>,
-    /// What to look up.
+    /// Topics to look up in the documentation.
     pub rag_topics: Vec<Topic>,
 }
 

@@ -1,5 +1,5 @@
-//! What a language model wants to see of a repository: the five tools that Fluxloop's server got later, and the parts of
-//! its workflow that they share.
+//! Context for language models: the five tools that Fluxloop's server added later, and the parts of its workflow that they
+//! share.
 
 mod experiments;
 mod files;

@@ -19,33 +19,33 @@ const MOST_LETTERS: usize = 200_000;
 /// The input of `collect_repo_profile`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 pub struct CollectInput {
-    /// The folder to look at.
+    /// The folder of the repository.
     #[serde(default)]
     pub root: Option<String>,
-    /// An earlier result of `analyze_repository`. Taken for the sake of older callers; the tree is always read anew.
+    /// An earlier result of `analyze_repository`. Accepted for older callers and ignored: the files are always read again.
     #[serde(default)]
     pub profile_cache: Option<Value>,
-    /// An earlier result of `detect_frameworks`. Taken for the sake of older callers; the tree is always read anew.
+    /// An earlier result of `detect_frameworks`. Accepted for older callers and ignored: the files are always read again.
     #[serde(default)]
     pub detection_cache: Option<Value>,
 }
 
-/// What a repository uses, in a second form.
+/// The frameworks, the uses of the SDK and the runners of a repository.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct RepoProfile {
-    /// When, in UTC.
+    /// The time of the answer, in UTC.
     #[serde(rename = "generatedAt")]
     pub generated_at: String,
     /// The folder, absolute.
     #[serde(rename = "workspaceRoot")]
     pub workspace_root: String,
-    /// Frameworks, the surest first.
+    /// Frameworks, the most likely first.
     pub framework_signals: Vec<FrameworkSignal>,
     /// Python files that use the SDK, by path.
     pub agent_signals: Vec<AgentSignal>,
     /// Runners that are configured.
     pub runner_configs: Vec<RunnerConfig>,
-    /// What could not be read.
+    /// Files that could not be read.
     pub errors: Vec<ScanError>,
 }
 
@@ -56,9 +56,9 @@ pub struct FrameworkSignal {
     pub name: String,
     /// From 0 to 0.99.
     pub confidence: f64,
-    /// All files in which programs begin.
+    /// All entry points.
     pub entrypoints: Vec<String>,
-    /// Why.
+    /// The reason.
     pub rationale: Vec<String>,
     /// `anchor:FILE:TEXT` for each place where code could go.
     pub hints: Vec<String>,
@@ -71,15 +71,15 @@ pub struct FrameworkSignal {
 pub struct AgentSignal {
     /// The file.
     pub module: String,
-    /// What it seems to be for, by its path.
+    /// The kind of agent, guessed from the path.
     pub agent_type: &'static str,
     /// The first class with bases, or else the first function.
     pub class_or_function: Option<String>,
-    /// What it uses.
+    /// The package that it uses.
     pub framework_dep: &'static str,
-    /// Where.
+    /// The lines that use it.
     pub evidence: Vec<AgentEvidence>,
-    /// How sure that is.
+    /// The confidence, from 0 to 1.
     pub confidence: f64,
     /// The line.
     pub notes: String,
@@ -88,7 +88,7 @@ pub struct AgentSignal {
 /// Where a file uses the SDK.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AgentEvidence {
-    /// What was looked for.
+    /// The text that was searched for.
     pub pattern: &'static str,
     /// The file.
     pub file: String,
@@ -99,30 +99,30 @@ pub struct AgentEvidence {
 /// A configured runner.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct RunnerConfig {
-    /// Which kind of file it is from.
+    /// The kind of file that configures it.
     pub source: &'static str,
     /// The file and the key in it.
     pub path: String,
-    /// What kind of runner.
+    /// The kind of runner.
     pub runner_type: String,
-    /// What it runs.
+    /// The module or command that it runs.
     pub target: String,
-    /// With what.
+    /// Its parameters.
     pub parameters: Value,
     /// Frameworks that it names.
     pub linked_frameworks: Value,
-    /// How sure that is.
+    /// The confidence, from 0 to 1.
     pub confidence: f64,
 }
 
-/// Something that could not be read.
+/// A file that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ScanError {
     /// `agent_scan` or `runner_scan`.
     pub stage: &'static str,
     /// The file.
     pub file: String,
-    /// What is wrong with it.
+    /// The reason why it could not be read.
     pub message: String,
 }
 

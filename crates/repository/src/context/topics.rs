@@ -17,13 +17,13 @@ const EXCERPT: usize = 600;
 pub struct Topic {
     /// Its name.
     pub id: String,
-    /// What to look for.
+    /// The search query.
     pub query: String,
-    /// Why.
+    /// The reason.
     pub reasons: Vec<String>,
 }
 
-/// What the documentation says on a topic.
+/// A passage of the documentation on a topic.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Document {
     /// Topic and place in the document.
@@ -34,7 +34,7 @@ pub struct Document {
     pub title: String,
     /// The document.
     pub path: String,
-    /// Its beginning.
+    /// The beginning of the passage.
     pub excerpt: String,
     /// How to cite it.
     pub citation: String,
@@ -89,7 +89,7 @@ pub(crate) fn workflow_topics(
     topics
 }
 
-/// What the documentation says on the topics: two passages for each. A passage is known by its document and its place in it.
+/// Passages of the documentation on the topics, two for each topic. The document and the position in it identify a passage.
 pub(crate) fn documents(topics: &[Topic], index: &dyn Documents) -> Vec<Document> {
     let mut found: Vec<Document> = Vec::new();
     for topic in topics {

@@ -125,29 +125,30 @@ impl<'s> Case<'s> {
     /// The framework in the form of the answer.
     pub(super) fn into_framework(self, entry_points: &[String]) -> Framework {
         let table = &*TABLE;
-        let mut told = Told { confidence: 0.0, evidence: Vec::new(), reasons: Vec::new(), most: table.weights.most };
+        let mut assessment =
+            Assessment { confidence: 0.0, evidence: Vec::new(), reasons: Vec::new(), most: table.weights.most };
         if let Some(family) = self.family() {
             let weight = table.weights.language.get(&family).copied().unwrap_or_default();
-            told.counts(weight, language_reason(family, &self.managers()));
+            assessment.add_weight(weight, language_reason(family, &self.managers()));
         }
-        self.tell_source(table, entry_points, &mut told);
-        self.tell_dependencies(table, &mut told);
-        self.tell_files(table, &mut told);
+        self.add_source(table, entry_points, &mut assessment);
+        self.add_dependencies(table, &mut assessment);
+        self.add_files(table, &mut assessment);
         let member = if self.project.path.is_empty() { ".".to_owned() } else { self.project.path.clone() };
         Framework {
             name: self.known.name.clone(),
-            confidence: (told.confidence * 100.0).round() / 100.0,
+            confidence: (assessment.confidence * 100.0).round() / 100.0,
             insert_anchors: self.anchors(),
-            reasons: told.reasons,
+            reasons: assessment.reasons,
             title: self.known.title.clone(),
             kind: self.known.kind,
             version_detected: self.version(),
-            evidence: told.evidence,
+            evidence: assessment.evidence,
             members: vec![member],
         }
     }
 
-    fn tell_source(&self, table: &Table, entry_points: &[String], told: &mut Told) {
+    fn add_source(&self, table: &Table, entry_points: &[String], assessment: &mut Assessment) {
         let Some((file, best)) = self.source.first() else { return };
         let full = table.weight(self.known, best.found);
         let weight = if file.aside || best.inside && best.found == Found::Import { full / 2.0 } else { full };
@@ -157,20 +158,26 @@ impl<'s> Case<'s> {
             Found::Constructor => format!("{path} makes a {title} application."),
             Found::Import | Found::File => format!("{path} imports {title}."),
         };
-        told.counts(weight, reason);
+        assessment.add_weight(weight, reason);
         for (file, finding) in self.source.iter().take(MOST_SHOWN) {
             let kind = if finding.found == Found::Constructor { "constructor" } else { "import" };
-            told.shows(kind, &file.path, finding.line, &finding.text, table.weight(self.known, finding.found));
+            assessment.add_evidence(
+                kind,
+                &file.path,
+                finding.line,
+                &finding.text,
+                table.weight(self.known, finding.found),
+            );
         }
     }
 
-    fn tell_dependencies(&self, table: &Table, told: &mut Told) {
+    fn add_dependencies(&self, table: &Table, assessment: &mut Assessment) {
         let Some((file, best, ecosystem)) = self.dependencies.first() else { return };
         let full = table.weights.dependency.get(ecosystem).copied().unwrap_or_default();
         let weight = if best.usage == Usage::Runtime { full } else { full / 2.0 };
         let name = &self.known.name;
         let file_name = file.path.rsplit('/').next().unwrap_or(&file.path);
-        told.counts(
+        assessment.add_weight(
             weight,
             match ecosystem {
                 Ecosystem::Npm => format!("{file_name} suggests {name}."),
@@ -179,19 +186,19 @@ impl<'s> Case<'s> {
             },
         );
         for (file, dependency, _) in self.dependencies.iter().take(MOST_SHOWN) {
-            told.shows("dependency", &file.path, dependency.line, &dependency.text, full);
+            assessment.add_evidence("dependency", &file.path, dependency.line, &dependency.text, full);
         }
     }
 
-    fn tell_files(&self, table: &Table, told: &mut Told) {
+    fn add_files(&self, table: &Table, assessment: &mut Assessment) {
         let full = table.weight(self.known, Found::File);
         let Some(best) = self.files.iter().min_by_key(|file| file.weak) else { return };
-        told.counts(
+        assessment.add_weight(
             if best.weak { full / 2.0 } else { full },
             format!("{} is where {} keeps it.", best.path, self.known.title),
         );
         for file in self.files.iter().take(MOST_SHOWN) {
-            told.shows("file", &file.path, file.line, &file.text, full);
+            assessment.add_evidence("file", &file.path, file.line, &file.text, full);
         }
     }
 
@@ -245,22 +252,22 @@ impl<'s> Case<'s> {
 }
 
 /// Accumulated evidence.
-struct Told {
+struct Assessment {
     confidence: f64,
     most: f64,
     evidence: Vec<Evidence>,
     reasons: Vec<String>,
 }
 
-impl Told {
+impl Assessment {
     /// The first kind of evidence gives its whole weight, each further one a fifth.
-    fn counts(&mut self, weight: f64, reason: String) {
+    fn add_weight(&mut self, weight: f64, reason: String) {
         let added = if self.confidence == 0.0 { weight } else { self.confidence + weight / 5.0 };
         self.confidence = added.min(self.most);
         self.reasons.push(reason);
     }
 
-    fn shows(&mut self, kind: &'static str, file: &str, line: usize, text: &str, weight: f64) {
+    fn add_evidence(&mut self, kind: &'static str, file: &str, line: usize, text: &str, weight: f64) {
         self.evidence.push(Evidence { kind: kind.into(), file: file.to_owned(), line, text: text.to_owned(), weight });
     }
 }

@@ -11,7 +11,7 @@ const LONGEST_ANCHOR: usize = 4000;
 /// Maximum number of imports, and of calls, of one framework that are reported for a file.
 const MOST: usize = 50;
 
-/// One thing that a source file says about a framework.
+/// One piece of evidence for a framework in a source file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// Which framework, as a place in the table.
@@ -26,7 +26,7 @@ pub(crate) struct Finding {
     pub(crate) bound: Option<String>,
     /// The whole statement, if it is found exactly once in the file.
     pub(crate) anchor: Option<String>,
-    /// It stands inside of a function or a condition, where imports often ask whether something is there.
+    /// Whether it is inside a function or a condition. Such an import often only tests whether a package exists.
     pub(crate) inside: bool,
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn anchor(text: &str, statement: &std::ops::Range<usize>) -> Option<S
     None
 }
 
-/// The text with every CRLF as LF: places and anchors are told in these terms.
+/// The text with every CRLF as LF. Positions and anchors refer to this form.
 pub(crate) fn with_plain_line_ends(text: &str) -> std::borrow::Cow<'_, str> {
     if text.contains("\r\n") { text.replace("\r\n", "\n").into() } else { text.into() }
 }

@@ -1,7 +1,8 @@
-//! Frameworks from a profile alone, when there is no tree to look at.
+//! Frameworks from a profile alone, if the files cannot be read.
 //!
-//! A profile of `analyze_repository` carries what was detected, and that is the answer. A profile from elsewhere is weighed: the arithmetic is that of Fluxloop's own server, with two of its mistakes left out: that a language alone is a framework,
-//! and anchors in files that nobody has looked at.
+//! A profile of `analyze_repository` contains the detected frameworks, which are the answer. For other profiles, the
+//! confidence is calculated as Fluxloop's own server does, without two of its mistakes: a language alone is no framework,
+//! and there are no anchors in files that were not read.
 
 use super::table::{Known, TABLE};
 use super::{Detection, Framework, ProfileInput};

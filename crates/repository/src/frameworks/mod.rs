@@ -28,18 +28,18 @@ use crate::{RepositoryError, Setting, Stage};
 /// The input of `detect_frameworks`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 pub struct DetectInput {
-    /// A profile as `analyze_repository` gives it. If its root can be read, the files there decide; otherwise what it says.
+    /// A result of `analyze_repository`. If its root can be read, the answer comes from the files there, otherwise from the profile.
     #[serde(default, deserialize_with = "crate::input::object")]
     pub repository_profile: Option<ProfileInput>,
-    /// The folder to look at, instead of a profile.
+    /// The folder of the repository, instead of a profile.
     #[serde(default)]
     pub root: Option<String>,
-    /// The integration target whose recipes are recommended: `fluxloop` unless told otherwise.
+    /// The integration target whose recipes are recommended: `fluxloop` by default.
     #[serde(default)]
     pub target: Option<String>,
 }
 
-/// What is used of a profile.
+/// The members of a profile that the tools read.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileInput {
@@ -49,16 +49,16 @@ pub struct ProfileInput {
     /// Programming languages.
     #[serde(default)]
     pub languages: Option<Vec<String>>,
-    /// Programs that manage packages.
+    /// Package managers.
     #[serde(default)]
     pub package_managers: Option<Vec<String>>,
-    /// Files in which programs begin.
+    /// Entry points.
     #[serde(default)]
     pub entry_points: Option<Vec<String>>,
     /// Frameworks that manifests name.
     #[serde(default)]
     pub framework_candidates: Option<Vec<String>>,
-    /// What `analyze_repository` detected. A profile that has it gives the same answer as the files.
+    /// The frameworks that `analyze_repository` detected. With them, a profile gives the same answer as the files.
     #[serde(default, deserialize_with = "crate::input::readable_or_nothing")]
     #[schemars(with = "Option<Vec<serde_json::Value>>")]
     pub detected_frameworks: Option<Vec<Framework>>,
@@ -67,13 +67,13 @@ pub struct ProfileInput {
 /// Which frameworks a repository uses.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Detection {
-    /// The surest first.
+    /// The frameworks, the most likely first.
     pub frameworks: Vec<Framework>,
-    /// How each of them is integrated, where the target has a recipe for it.
+    /// The recommended integration of each framework for which the target has a recipe.
     pub recommended_patterns: Vec<Recommendation>,
-    /// What each project of the tree uses, where there are several.
+    /// The frameworks of each project, if the repository has several.
     pub members: Vec<MemberFrameworks>,
-    /// What to know about this answer.
+    /// Limits and doubts of the answer.
     pub warnings: Vec<String>,
 }
 
@@ -84,25 +84,25 @@ pub struct Framework {
     pub name: String,
     /// From 0 to 0.99, with two decimals.
     pub confidence: f64,
-    /// Where code could go: files that exist, and text that each has exactly once.
+    /// Positions where code could be inserted: existing files, and text that occurs exactly once in each.
     #[serde(rename = "insertAnchors")]
     pub insert_anchors: Vec<InsertAnchor>,
     /// One sentence for each kind of evidence.
     pub reasons: Vec<String>,
     /// Its name for people.
     pub title: String,
-    /// What it is for.
+    /// The kind of framework.
     pub kind: Kind,
-    /// Its version, if a lock file or an exact requirement tells it.
+    /// Its version, if a lock file or an exact requirement states it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version_detected: Option<String>,
-    /// What was found, with places.
+    /// The evidence, with files and lines.
     pub evidence: Vec<Evidence>,
     /// The projects that use it, by their folders; `.` is the root.
     pub members: Vec<String>,
 }
 
-/// A place where code could go.
+/// A position where code could be inserted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InsertAnchor {
     /// The file, relative to the root.
@@ -122,9 +122,9 @@ pub struct Evidence {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What the line says.
+    /// The text of the line.
     pub text: String,
-    /// What evidence of this kind is worth.
+    /// The weight of this kind of evidence.
     pub weight: f64,
 }
 
@@ -133,22 +133,22 @@ pub struct Evidence {
 pub struct Recommendation {
     /// The framework.
     pub framework: String,
-    /// How the application is run by what is integrated.
+    /// The pattern by which the integration runs the application.
     pub runner_pattern: String,
-    /// Where that is documented.
+    /// The URL of the documentation.
     pub doc_url: String,
-    /// As sure as the framework is.
+    /// The confidence of the framework.
     pub confidence: f64,
-    /// Why.
+    /// The reason.
     pub rationale: String,
 }
 
-/// What one project of the tree uses.
+/// The frameworks of one project.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct MemberFrameworks {
     /// Its folder; `.` is the root.
     pub path: String,
-    /// The surest first.
+    /// The frameworks, the most likely first.
     pub frameworks: Vec<Framework>,
 }
 

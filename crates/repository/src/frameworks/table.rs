@@ -69,17 +69,17 @@ pub(crate) struct Known {
     weights: OwnWeights,
 }
 
-/// What a framework is for.
+/// The kind of a framework.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Answers requests of the web.
+    /// Serves HTTP requests.
     Web,
-    /// Lets models act.
+    /// Runs agents of language models.
     Agent,
     /// Speaks the Model Context Protocol.
     Mcp,
-    /// Is used by applications but is none.
+    /// A library that is not a framework of its own.
     Library,
 }
 

@@ -88,7 +88,7 @@ fn in_json(text: &str, key: &str, name: &str, versions: &str) -> Option<(usize, 
         let inside = table.get().strip_prefix('{')?;
         let blank = &inside[..inside.len() - inside.trim_start().len()];
         let is_empty = inside.trim_start() == "}";
-        // As what follows it stands: on a line of its own, or behind the brace.
+        // In the style of the next entry: on a line of its own, or behind the brace.
         let new = match blank {
             _ if is_empty => format!(" {new} "),
             "" => format!("{new}, "),
@@ -134,7 +134,7 @@ fn in_pyproject(text: &str, package: &Package<'_>) -> Option<(usize, String)> {
     }
 }
 
-/// Whether a program says this of the project when it is built, and not the file.
+/// Whether the value is computed by a program at build time, so that the file does not have it.
 fn is_computed(project: &DeTable<'_>, key: &str) -> bool {
     let computed = project.get("dynamic").and_then(|dynamic| dynamic.get_ref().as_array());
     computed.is_some_and(|keys| keys.iter().any(|one| one.get_ref().as_str() == Some(key)))
@@ -146,7 +146,7 @@ fn in_table(text: &str, table: &str, package: &Package<'_>) -> Option<(usize, St
     Some((header(text, table)?, format!("\n{name} = \"{}\"", versions.unwrap_or("*"))))
 }
 
-/// Go wants to know one version, and nothing says which.
+/// A requirement in `go.mod`. Go needs an exact version, so nothing is added without one.
 fn in_go_mod(text: &str, package: &Package<'_>) -> Option<(usize, String)> {
     let new = format!("{} {}", package.name, package.versions?);
     match header(text, "require (") {
@@ -166,7 +166,7 @@ fn header(text: &str, header: &str) -> Option<usize> {
     })
 }
 
-/// The end of the last line that says something.
+/// The end of the last line that is not blank.
 fn last_line(text: &str) -> Option<usize> {
     Some(text.trim_end().len()).filter(|end| *end > 0)
 }

@@ -5,7 +5,7 @@ use quick_xml::events::{BytesStart, Event};
 
 use super::{Manifest, Usage, in_one_line};
 
-/// Packages, referenced frameworks, and the SDK, which is what says that a project is a web application.
+/// Packages, referenced frameworks, and the SDK, which marks a project as a web application.
 pub(super) fn project(text: &str) -> Result<Manifest, String> {
     let mut manifest = Manifest { managers: vec!["dotnet"], ..Manifest::default() };
     elements(text, |at, element| {

@@ -27,7 +27,7 @@ pub(super) fn go_work(text: &str) -> Result<Manifest, String> {
     Ok(Manifest { managers: vec!["go"], workspace: folders.collect(), ..Manifest::default() })
 }
 
-/// Each line with its verb, whether it stands before the line or before a block of lines.
+/// Each line with its directive, which is on the line itself or before a block of lines.
 fn directives(text: &str) -> Vec<(&str, Vec<Token<'_>>)> {
     let mut found = Vec::new();
     let mut block: Option<&str> = None;

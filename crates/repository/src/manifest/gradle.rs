@@ -67,7 +67,7 @@ pub(super) fn settings(text: &str) -> Result<Manifest, String> {
     Ok(manifest)
 }
 
-/// The version catalog: what is in it may be used by any build of the tree.
+/// The version catalog. Any build of the repository may use its entries.
 pub(super) fn catalog(text: &str) -> Result<Manifest, String> {
     let table = toml_table(text)?;
     let mut manifest = Manifest { managers: vec!["gradle"], ..Manifest::default() };

@@ -1,4 +1,4 @@
-//! Lock files of npm, yarn, pnpm and bun: chosen versions, and what the project asked for where the file says so.
+//! Lock files of npm, yarn, pnpm and bun: chosen versions, and the requirements of the project if the file has them.
 
 use serde_json::Value;
 
@@ -60,7 +60,7 @@ pub(super) fn pnpm_lock(text: &str) -> Result<Manifest, String> {
         for (name, entry) in entries {
             let version = entry.as_str().or_else(|| entry.get("version")?.as_str());
             if let Some(version) = version {
-                // `18.2.0(react@18.2.0)` says which peers it was chosen with.
+                // `18.2.0(react@18.2.0)`: the version, and the peers that it was chosen with.
                 let version = version.split('(').next().unwrap_or(version);
                 manifest.locked.insert(name.clone(), version.to_owned());
             }
@@ -85,7 +85,7 @@ pub(super) fn bun_lock(text: &str) -> Result<Manifest, String> {
     Ok(manifest)
 }
 
-/// Older bun writes a binary file; that it is there says enough.
+/// Older versions of bun write a binary file. It only shows that the project uses bun.
 pub(super) fn bun_lockb(_: &str) -> Result<Manifest, String> {
     Ok(Manifest { managers: vec!["bun", "npm"], ..Manifest::default() })
 }

@@ -5,7 +5,7 @@ use crate::tokens::{Kind, Lexis, Token, tokens};
 
 pub(super) fn gemfile(text: &str) -> Result<Manifest, String> {
     let mut manifest = Manifest { managers: vec!["bundler"], ..Manifest::default() };
-    // Blocks that are open, and whether what is in them is for developers only.
+    // The open blocks, and whether their contents are for developers only.
     let mut blocks: Vec<bool> = Vec::new();
     let tokens = tokens(text, Lexis::Ruby);
     for (at, token) in tokens.iter().enumerate().filter(|(_, token)| token.kind == Kind::Word) {

@@ -19,15 +19,15 @@ const LARGE: usize = 100_000;
 /// The input of `analyze_repository`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 pub struct AnalyzeInput {
-    /// The folder to look at. `~` is the home folder; a relative path starts at the working folder.
+    /// The folder of the repository. `~` is the home folder; a relative path starts at the working folder.
     #[serde(default)]
     pub root: Option<String>,
-    /// Patterns of paths to look at, such as `src/**`. Not given: everything.
+    /// Patterns of paths to read, such as `src/**`. By default, all files are read.
     #[serde(default)]
     pub globs: Option<Vec<String>>,
 }
 
-/// What a repository is made of.
+/// The contents of a repository.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Profile {
@@ -35,46 +35,46 @@ pub struct Profile {
     pub root: String,
     /// Programming languages, the one with most files first.
     pub languages: Vec<String>,
-    /// Programs that manage packages, sorted.
+    /// Package managers, sorted.
     pub package_managers: Vec<String>,
-    /// Files in which programs begin, relative to the root, sorted.
+    /// Entry points: files in which programs start, relative to the root, sorted.
     pub entry_points: Vec<String>,
     /// Frameworks and libraries that manifests name, sorted.
     pub framework_candidates: Vec<String>,
     /// Names of risks.
     pub risk_flags: Vec<String>,
-    /// How much there is.
+    /// The size of the repository.
     pub stats: Stats,
     /// The same risks with their reasons.
     pub risks: Vec<Risk>,
-    /// Files that say what the project depends on, with their lock files.
+    /// Files that declare dependencies, and lock files.
     pub manifests: Vec<String>,
-    /// The projects in the tree beside the one at its root.
+    /// The projects of the repository, except the one at its root.
     pub members: Vec<Member>,
-    /// The frameworks as `detect_frameworks` names them, so that it needs no files if it gets this profile.
+    /// The result of `detect_frameworks`, which needs no files if it gets this profile.
     pub detected_frameworks: Vec<Framework>,
-    /// What could not be read, and which limits were hit.
+    /// Files that could not be read, and limits that were reached.
     pub warnings: Vec<String>,
 }
 
-/// How much code there is.
+/// The amount of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Stats {
-    /// Files of code.
+    /// The number of source files.
     pub files: usize,
-    /// Their lines.
+    /// The number of their lines.
     pub loc: usize,
-    /// Folders that were looked at.
+    /// The number of folders that were read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub directories: Option<usize>,
 }
 
-/// Something worth a warning.
+/// A risk of the repository.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Risk {
     /// Its name.
     pub flag: &'static str,
-    /// What is wrong, in a sentence.
+    /// The reason, in one sentence.
     pub message: String,
 }
 
@@ -84,9 +84,9 @@ pub struct Risk {
 pub struct Member {
     /// Its folder, relative to the root.
     pub path: String,
-    /// What it calls itself.
+    /// Its name, from its manifest.
     pub name: Option<String>,
-    /// Whether a workspace names it.
+    /// Whether a workspace declares it.
     pub declared: bool,
     /// As in the whole profile.
     pub languages: Vec<String>,
@@ -100,7 +100,7 @@ pub struct Member {
     pub stats: Stats,
 }
 
-/// Says what a repository is made of.
+/// Analyses the contents of a repository.
 pub fn analyze_repository(input: &AnalyzeInput, setting: &Setting<'_>) -> Result<Profile, RepositoryError> {
     let root = Root::existing(setting.places, input.root.as_deref())?;
     let survey = Survey::take(root, setting)?;
@@ -138,7 +138,7 @@ impl Profile {
     }
 }
 
-/// What one project is made of.
+/// The contents of one project.
 #[derive(Debug, Clone, Default)]
 struct Part {
     name: Option<String>,

@@ -94,11 +94,11 @@ pub(crate) struct StepRecipe {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EditRecipe {
-    pub(crate) place: Place,
+    pub(crate) place: EditLocation,
     pub(crate) strategy: String,
     #[serde(default)]
     pub(crate) file: Option<String>,
-    /// Only where the project has this folder.
+    /// Only if the project has this folder.
     #[serde(default)]
     pub(crate) beside: Option<String>,
     #[serde(default)]
@@ -114,15 +114,15 @@ pub(crate) struct EditRecipe {
     pub(crate) only: Option<Family>,
 }
 
-/// Where an edit goes.
+/// The position of an edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Place {
-    /// Behind the statement that makes the application object.
+pub(crate) enum EditLocation {
+    /// After the statement that creates the application object.
     Constructor,
-    /// At the end of the file that makes it.
+    /// At the end of the file that creates it.
     End,
-    /// Into a file of its own.
+    /// In a file of its own.
     File,
 }
 
@@ -133,7 +133,7 @@ impl Default for Recipes {
 }
 
 impl Recipes {
-    /// The recipes that the program carries.
+    /// The built-in recipes.
     pub fn shipped() -> Self {
         let texts = [
             include_str!("../../recipes/fluxloop.toml"),
@@ -185,7 +185,7 @@ impl Target {
         named.or_else(by_family)
     }
 
-    /// The recipe for a framework as a caller names it, with the framework's own spelling.
+    /// The recipe for a framework in any spelling, with the correct spelling.
     pub(crate) fn recipe_for(&self, given: Option<&str>) -> Result<(String, &Recipe), RepositoryError> {
         let missing = || RepositoryError::NoFramework { valid: self.frameworks() };
         let given = given.filter(|name| !name.is_empty()).ok_or_else(missing)?;
@@ -244,7 +244,7 @@ mod tests {
                 assert!(!recipe.steps.is_empty());
                 assert!(recipe.frameworks.iter().all(|name| TABLE.named(name).is_some()), "{:?}", recipe.frameworks);
                 for edit in &recipe.edits {
-                    assert_eq!(edit.place == Place::File, edit.file.is_some(), "{}", edit.strategy);
+                    assert_eq!(edit.place == EditLocation::File, edit.file.is_some(), "{}", edit.strategy);
                 }
             }
         }

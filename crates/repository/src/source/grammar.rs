@@ -9,7 +9,7 @@ use tree_sitter::{Node, Parser, Query, QueryCursor, StreamingIterator, Tree};
 use super::{Call, Import, Outline};
 use crate::language::Language;
 
-/// A grammar with what is asked of its trees.
+/// A grammar, and the queries on its syntax trees.
 struct Grammar {
     language: tree_sitter::Language,
     outline: Query,
@@ -154,15 +154,16 @@ pub(super) fn outline(language: Language, path: &str, text: &str) -> Outline {
         None => Some((resolved(language, &callee, &bindings)?, node)),
     });
     let calls: Vec<(String, Node<'_>)> = calls.collect();
-    let mut places = places(&tree, text, imports.iter().chain(&calls).map(|(_, node)| node.id()).collect());
+    let mut node_contexts =
+        node_contexts(&tree, text, imports.iter().chain(&calls).map(|(_, node)| node.id()).collect());
     let imports = imports.into_iter().filter_map(|(module, node)| {
-        let place = places.get(&node.id())?;
-        Some(Import { module, at: node.start_byte(), statement: place.statement.clone() })
+        let context = node_contexts.get(&node.id())?;
+        Some(Import { module, at: node.start_byte(), statement: context.statement.clone() })
     });
     let mut imports: Vec<Import> = imports.collect();
     let calls = calls.into_iter().filter_map(|(path, node)| {
-        let place = places.remove(&node.id())?;
-        Some(Call { path, bound: place.bound, statement: place.statement })
+        let context = node_contexts.remove(&node.id())?;
+        Some(Call { path, bound: context.bound, statement: context.statement })
     });
     let mut calls: Vec<Call> = calls.collect();
     calls.sort_by_key(|call| (call.statement.start, call.statement.end));
@@ -171,27 +172,27 @@ pub(super) fn outline(language: Language, path: &str, text: &str) -> Outline {
     Outline { imports, calls }
 }
 
-/// The longest name of what is called that is looked at; longer ones are chains of calls.
+/// The maximum length of the name of a called function; longer names are chains of calls.
 const LONGEST_CALLEE: usize = 200;
 
-/// Where a node stands.
-struct Place {
+/// The surroundings of a node.
+struct NodeContext {
     /// The statement around it.
     statement: Range<usize>,
     /// The variable that takes its value.
     bound: Option<String>,
 }
 
-/// Where nodes stand, found in one walk: asking a node for its parent walks down from the root every time, which a chain of
-/// a hundred thousand calls would turn into hours.
-fn places(tree: &Tree, text: &str, wanted: HashSet<usize>) -> HashMap<usize, Place> {
+/// The contexts of nodes, found in one walk. `Node::parent` walks down from the root every time, which would take hours
+/// for a chain of a hundred thousand calls.
+fn node_contexts(tree: &Tree, text: &str, wanted: HashSet<usize>) -> HashMap<usize, NodeContext> {
     let mut found = HashMap::new();
     let mut above: Vec<Node<'_>> = Vec::new();
     let mut cursor = tree.walk();
     while found.len() < wanted.len() {
         let node = cursor.node();
         if wanted.contains(&node.id()) {
-            found.insert(node.id(), Place { statement: statement(node, &above), bound: bound(&above, text) });
+            found.insert(node.id(), NodeContext { statement: statement(node, &above), bound: bound(&above, text) });
         }
         if cursor.goto_first_child() {
             above.push(node);
@@ -217,7 +218,7 @@ fn binding(
 ) -> Option<(String, String)> {
     match (default, member, local) {
         (Some(default), ..) => Some((default.to_owned(), module.to_owned())),
-        // `import { default as express }` is the default export by another road.
+        // `import { default as express }` is another way to import the default export.
         (_, Some("default"), Some(local)) => Some((local.to_owned(), module.to_owned())),
         (_, Some(member), local) => Some((local.unwrap_or(member).to_owned(), format!("{module}.{member}"))),
         (_, None, Some(local)) => Some((local.to_owned(), module.to_owned())),
@@ -232,14 +233,14 @@ fn binding(
     }
 }
 
-/// The name that a Go package has by custom: the last part of its path that is no version.
+/// The usual name of a Go package: the last part of its path that is not a version.
 fn go_package(path: &str) -> &str {
     let is_version =
         |part: &str| part.strip_prefix('v').is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
     path.rsplit('/').find(|part| !is_version(part)).unwrap_or(path)
 }
 
-/// The whole path of what is called, if it was imported.
+/// The full path of a called function, if it was imported.
 fn resolved(language: Language, callee: &str, bindings: &HashMap<String, String>) -> Option<String> {
     let (first, rest) = callee.split_once('.').map_or((callee, None), |(first, rest)| (first, Some(rest)));
     match (bindings.get(first), rest) {
@@ -290,7 +291,7 @@ fn expand(prefix: &str, tree: &str, found: &mut Vec<(String, String)>, depth: us
     }
 }
 
-/// The statement that a node is in: the nearest node around it that stands in a block.
+/// The statement that a node is in: the nearest node around it that is directly in a block.
 fn statement(node: Node<'_>, above: &[Node<'_>]) -> Range<usize> {
     let is_block = |node: &Node<'_>| {
         matches!(

@@ -111,9 +111,9 @@ fn bound(before: &[Token<'_>]) -> Option<String> {
 mod tests {
     use super::*;
 
-    type Told = (String, Option<String>, String);
+    type FoundCall = (String, Option<String>, String);
 
-    fn read(family: Family, text: &str, marks: &[&str]) -> (Vec<String>, Vec<Told>) {
+    fn read(family: Family, text: &str, marks: &[&str]) -> (Vec<String>, Vec<FoundCall>) {
         let outline = outline(family, family.lexis().unwrap(), text, marks);
         let calls = outline.calls.into_iter().map(|call| (call.path, call.bound, text[call.statement].to_owned()));
         (outline.imports.into_iter().map(|import| import.module).collect(), calls.collect())

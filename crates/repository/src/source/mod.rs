@@ -86,7 +86,7 @@ pub(crate) struct Call {
     pub(crate) statement: Range<usize>,
 }
 
-/// What a file imports and calls. `marks` are looked for in languages without a grammar.
+/// The imports and calls of a file. In languages without a grammar, calls are found by `marks`.
 pub(crate) fn outline(language: Language, path: &str, text: &str, marks: &[&str]) -> Outline {
     let Some(family) = Family::of(language) else { return Outline::default() };
     match family.lexis() {

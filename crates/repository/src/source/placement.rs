@@ -31,7 +31,7 @@ fn by_tree(root: tree_sitter::Node<'_>, language: Language, path: &str, text: &s
             "hash_bang_line" | "package_clause" | "inner_attribute_item" | "shebang" => end = node.end_byte(),
             "mod_item" if node.child_by_field_name("body").is_none() => end = node.end_byte(),
             "comment" | "line_comment" | "block_comment" => {
-                // A remark that stands apart belongs to the file, another one to what follows it.
+                // A comment before a blank line belongs to the file, any other comment to the code after it.
                 let apart =
                     statements.get(at + 1).is_some_and(|next| next.start_position().row > node.end_position().row + 1);
                 if apart || text[node.byte_range()].starts_with("#!") {

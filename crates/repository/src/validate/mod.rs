@@ -60,27 +60,27 @@ pub struct ValidateInput {
     #[serde(default)]
     #[schemars(required, with = "Map<String, Value>")]
     pub plan: Option<Value>,
-    /// The folder that it is for.
+    /// The folder of the repository.
     #[serde(default)]
     pub root: Option<String>,
 }
 
-/// What is wrong with a plan.
+/// The result of checking a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Validation {
     /// Whether it can be applied as it is.
     pub valid: bool,
-    /// What stops it.
+    /// Errors: the plan cannot be applied.
     pub issues: Vec<String>,
-    /// What is odd about it.
+    /// Doubts: the plan can be applied, but may be wrong.
     pub warnings: Vec<String>,
-    /// The same, with places.
+    /// The same errors and doubts, with files and lines.
     pub problems: Vec<Problem>,
-    /// What was looked at.
+    /// The checks that were made.
     pub checks_performed: Vec<String>,
 }
 
-/// Something that is wrong with a plan.
+/// An error or a doubt in a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Problem {
     /// `issue` or `warning`.
@@ -94,7 +94,7 @@ pub struct Problem {
     /// The line in it, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// What is wrong.
+    /// The description of the problem.
     pub message: String,
 }
 
@@ -151,7 +151,7 @@ struct Subject<'e> {
 }
 
 /// The position of an anchor, and the position where code goes.
-type Place = (std::ops::Range<usize>, Direction);
+type AnchorMatch = (std::ops::Range<usize>, Direction);
 
 impl Check<'_> {
     fn missing_fields(&mut self, plan: &Map<String, Value>) {
@@ -171,7 +171,7 @@ impl Check<'_> {
             self.issue(Some(number), None, None, format!("Edit #{number} missing fields: {}", missing.join(", ")));
         }
         let path = match edit.get("filepath") {
-            // The issue was named above; what follows from it is what older callers know.
+            // The issue was reported above; older callers expect this warning too.
             None => {
                 let message = format!("Edit #{number} missing filepath; cannot evaluate anchors.");
                 return self.warning(Some(number), None, None, message);
@@ -233,14 +233,14 @@ impl Check<'_> {
         let document = Document::new(&text::decode(&bytes));
         let language = Language::of(path, &bytes);
         let subject = Subject { number, path, text: &document.text, language, creates };
-        let places = self.anchors(&subject, edit);
-        let changes = self.changes(&subject, &payload, places);
+        let anchor_matches = self.anchors(&subject, edit);
+        let changes = self.changes(&subject, &payload, anchor_matches);
         let outcome = self.outcomes.entry(path.to_owned()).or_insert_with(|| Outcome::changed(document, language));
         outcome.changes.extend(changes.into_iter().map(|change| (number, change)));
     }
 
-    /// Where the anchors of an edit are, those that are found exactly once.
-    fn anchors(&mut self, subject: &Subject<'_>, edit: &Map<String, Value>) -> Vec<Place> {
+    /// The positions of the anchors of an edit that occur exactly once.
+    fn anchors(&mut self, subject: &Subject<'_>, edit: &Map<String, Value>) -> Vec<AnchorMatch> {
         let Subject { number, path, text, creates, .. } = *subject;
         let anchors: Vec<&Value> = match edit.get("anchors") {
             Some(Value::Array(anchors)) => anchors.iter().take(MOST_ANCHORS).collect(),
@@ -251,7 +251,7 @@ impl Check<'_> {
             let message = format!("Edit #{number}: no anchors specified; manual placement required.");
             self.warning(Some(number), Some(path), None, message);
         }
-        let mut places = Vec::new();
+        let mut anchor_matches = Vec::new();
         for anchor in anchors {
             let kind = anchor.get("type").and_then(Value::as_str).unwrap_or("after_match");
             let Some(direction) = Direction::named(kind) else {
@@ -280,7 +280,7 @@ impl Check<'_> {
                     let message = format!("Edit #{number}: anchor pattern '{pattern}' not found in '{path}'.");
                     self.issue(Some(number), Some(path), None, message);
                 }
-                [at] => places.push((*at..at + pattern.len(), direction)),
+                [at] => anchor_matches.push((*at..at + pattern.len(), direction)),
                 [_, second, ..] => {
                     let line = text::line_at(text, *second);
                     let times = found.len();
@@ -290,11 +290,16 @@ impl Check<'_> {
                 }
             }
         }
-        places
+        anchor_matches
     }
 
-    /// What an edit does to a file that is there.
-    fn changes(&mut self, subject: &Subject<'_>, payload: &Map<String, Value>, places: Vec<Place>) -> Vec<Change> {
+    /// The changes of an edit in an existing file.
+    fn changes(
+        &mut self,
+        subject: &Subject<'_>,
+        payload: &Map<String, Value>,
+        anchor_matches: Vec<AnchorMatch>,
+    ) -> Vec<Change> {
         let Subject { number, path, text, language, creates } = *subject;
         let mut changes = Vec::new();
         let new = |check: &mut Self, key: &str| {
@@ -309,10 +314,10 @@ impl Check<'_> {
         }
         match new(self, "code") {
             None => {}
-            Some(code) if creates && places.is_empty() => {
+            Some(code) if creates && anchor_matches.is_empty() => {
                 changes.push(Change { range: 0..text.len(), text: code.to_owned() });
             }
-            Some(code) => changes.extend(places.into_iter().map(|(at, direction)| match direction {
+            Some(code) => changes.extend(anchor_matches.into_iter().map(|(at, direction)| match direction {
                 Direction::Append => append(text, code),
                 _ => place_code(text, at, direction, code),
             })),
@@ -320,7 +325,7 @@ impl Check<'_> {
         changes
     }
 
-    /// Whether the edits fit together, and what comes out still is a program.
+    /// Checks that edits do not overlap and that the results can still be parsed.
     fn results(&mut self, plan: &Map<String, Value>) {
         let outcomes = std::mem::take(&mut self.outcomes);
         for (path, outcome) in &outcomes {

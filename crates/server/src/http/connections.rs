@@ -5,9 +5,10 @@
 //! always gets a connection.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::Party;
 use gladhand_dialects::shares::{Holder, giving_way};
 use gladhand_hub::Portions;
@@ -138,7 +139,7 @@ impl Connections {
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unpoisoned()
     }
 }
 

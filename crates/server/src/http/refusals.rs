@@ -5,10 +5,11 @@
 //! some more. Only addresses with a line in this period are remembered, so the memory is bounded too.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use gladhand_auth::resource::Refused;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::Party;
 use http::header::HOST;
 use http::request::Parts;
@@ -51,7 +52,7 @@ impl RefusalLog {
         if !is_host && !tracing::enabled!(tracing::Level::INFO) {
             return;
         }
-        let mut period = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut period = self.0.lock().unpoisoned();
         let Some(unlogged) = period.admit(visitor.party, Instant::now()) else { return };
         drop(period);
         let (from, method, status) = (visitor.place, &head.method, status.as_u16());

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use bytes::Bytes;
 use gladhand_core::operations::{CallId, Failure, FailureKind, Notice, ScopeRecord};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::mcp::{McpServer, Message};
 use gladhand_dialects::shares::Holder;
 use gladhand_dialects::{Breach, Lane, Server, Stop};
@@ -392,7 +393,7 @@ impl Session {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unpoisoned()
     }
 }
 

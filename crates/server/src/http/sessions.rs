@@ -1,10 +1,11 @@
 //! All sessions of one server, found by their ids, and operations on all of them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use gladhand_core::operations::Notice;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::shares::giving_way;
 use gladhand_dialects::{Party, Stop};
 use tokio::sync::broadcast::error::RecvError;
@@ -45,13 +46,13 @@ impl Sessions {
 
     /// The session with this id, if this caller opened it.
     pub(super) fn find(&self, id: SessionId, who: &Who) -> Option<Arc<Session>> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let open = self.open.read().unpoisoned();
         open.get(&id).filter(|session| session.who.principal == who.principal).cloned()
     }
 
     /// A session that is not open yet. Returns `None` if there are too many and no other session gives way.
     pub(super) fn prepare(&self, manner: Manner, who: Who) -> Option<Arc<Session>> {
-        let count = self.open.read().unwrap_or_else(PoisonError::into_inner).len();
+        let count = self.open.read().unpoisoned().len();
         let has_room = count < self.shared.options.sessions || self.make_room(who.party);
         has_room.then(|| Session::new(manner, Arc::clone(&self.shared), who))
     }
@@ -59,7 +60,7 @@ impl Sessions {
     /// Ends sessions that give way to a new one. Returns whether there were any. Their clients notice with their next
     /// request, and open new sessions.
     fn make_room(&self, newcomer: Party) -> bool {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let open = self.open.read().unpoisoned();
         let holders: Vec<_> = open.iter().map(|(id, session)| session.holder(*id)).collect();
         drop(open);
         let leaving = giving_way(self.shared.options.sessions, &holders, newcomer);
@@ -72,7 +73,7 @@ impl Sessions {
     pub(super) fn open(&self, session: Arc<Session>) -> SessionId {
         let id = SessionId::draw();
         let who = session.who.clone();
-        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(id, session);
+        self.open.write().unpoisoned().insert(id, session);
         if self.shared.has_withdrawn(&who) {
             // The search for withdrawn sessions may have run before this session was registered.
             self.end(id);
@@ -82,7 +83,7 @@ impl Sessions {
 
     /// Ends a session.
     pub(super) fn end(&self, id: SessionId) {
-        let session = self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let session = self.open.write().unpoisoned().remove(&id);
         if let Some(session) = session {
             session.end(Stop::InputClosed);
         }
@@ -90,7 +91,7 @@ impl Sessions {
 
     /// Ends the sessions and exchanges of callers that lost access: calls in flight fail, and streams end.
     pub(super) fn end_withdrawn(&self) {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let open = self.open.read().unpoisoned();
         let is_over = |session: &Session| self.shared.has_withdrawn(&session.who);
         let over: Vec<_> = open.iter().filter(|(_, session)| is_over(session)).map(|(id, _)| *id).collect();
         drop(open);
@@ -138,7 +139,7 @@ impl Sessions {
             let earlier = |by| now.checked_sub(by).unwrap_or(now);
             let (since, answers) = (earlier(idle), earlier(ANSWERS_KEPT));
             self.stateless.is_idle(since, answers);
-            let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+            let open = self.open.read().unpoisoned();
             let idle: Vec<_> =
                 open.iter().filter(|(_, session)| session.is_idle(since, answers)).map(|(id, _)| *id).collect();
             drop(open);
@@ -157,11 +158,11 @@ impl Sessions {
     /// Ends all sessions: calls in flight fail.
     pub(super) fn end_all(&self, stop: Stop) {
         self.all().iter().for_each(|session| session.end(stop));
-        self.open.write().unwrap_or_else(PoisonError::into_inner).clear();
+        self.open.write().unpoisoned().clear();
     }
 
     fn all(&self) -> Vec<Arc<Session>> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let open = self.open.read().unpoisoned();
         open.values().chain([&self.stateless]).cloned().collect()
     }
 }

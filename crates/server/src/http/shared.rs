@@ -1,10 +1,11 @@
 //! What all sessions of one server have in common.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use bytes::Bytes;
 use gladhand_auth::resource::Principal;
 use gladhand_core::operations::Tool;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::mcp::McpServer;
 use gladhand_dialects::mcp::http::Mirrors;
 use gladhand_dialects::storage::{Reservation, Storage};
@@ -132,13 +133,13 @@ impl Shared {
     /// Which arguments are mirrored in headers, by the tools that there are now.
     pub(super) fn mirrors(&self) -> Arc<Mirrors> {
         let tools = self.hub().tools();
-        let known = self.mirrors.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.mirrors.read().unpoisoned();
         if Arc::ptr_eq(&known.0, &tools) {
             return Arc::clone(&known.1);
         }
         drop(known);
         let mirrors = Arc::new(Mirrors::new(&tools));
-        *self.mirrors.write().unwrap_or_else(PoisonError::into_inner) = (tools, Arc::clone(&mirrors));
+        *self.mirrors.write().unpoisoned() = (tools, Arc::clone(&mirrors));
         mirrors
     }
 

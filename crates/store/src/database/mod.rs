@@ -6,14 +6,15 @@
 mod error;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use fs_err::{File, OpenOptions};
+use gladhand_core::sync::Unpoisoned as _;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
 pub use self::error::{DatabaseError, DatabaseProblem};
-use crate::secrets::make_folder;
+use crate::files::make_folder;
 
 /// The name of the file.
 const FILE: &str = "gladhand.db";
@@ -130,7 +131,7 @@ impl Database {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock().unpoisoned()
     }
 }
 

@@ -1,9 +1,10 @@
 //! Finds or creates the key of the sealed file.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use gladhand_core::Secret;
+use gladhand_core::sync::Unpoisoned as _;
 
 use super::sealed::{Header, Key, KeyDerivation, random};
 use super::{KeyLocation, SecretError, read_private, write_private};
@@ -77,7 +78,7 @@ impl Keys {
     }
 
     fn derive(&self, derivation: &KeyDerivation, passphrase: &Secret) -> Result<Key, SecretError> {
-        let mut derived = self.derived.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut derived = self.derived.lock().unpoisoned();
         if let Some((known, key)) = &*derived
             && known == derivation
         {

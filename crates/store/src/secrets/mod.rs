@@ -12,7 +12,7 @@ mod sealed;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use gladhand_core::Secret;
@@ -21,6 +21,7 @@ use zeroize::Zeroizing;
 pub use self::error::SecretError;
 use self::key::Keys;
 use self::sealed::{Header, Unreadable};
+use crate::files::{NewFile, make_folder, write_beside};
 
 /// The file with the secrets.
 const FILE: &str = "secrets.sealed";
@@ -213,22 +214,10 @@ fn read_private(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, SecretError> 
     Ok(Some(bytes))
 }
 
-/// Writes a temporary file in the same folder as `path`. The caller moves it into place. It is private to its owner
-/// from the start.
+/// Writes a temporary file beside `path`, private to its owner and safe from a power failure. The caller moves it into
+/// place.
 fn write_private(path: &Path, bytes: &[u8]) -> io::Result<tempfile::NamedTempFile> {
-    let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    make_folder(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(bytes)?;
+    let file = write_beside(path, bytes, NewFile::Private)?;
     file.as_file().sync_all()?;
     Ok(file)
-}
-
-/// Creates a folder that is private to its owner, with its parents, unless it exists.
-pub fn make_folder(folder: &Path) -> io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
 }

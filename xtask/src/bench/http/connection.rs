@@ -18,7 +18,7 @@ pub(crate) struct Connection {
     filled: usize,
 }
 
-/// What the heads of requests say: in the stateless era only which era it is.
+/// The values of the request headers. In the stateless era this is only the era.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
     address: SocketAddr,

@@ -55,7 +55,7 @@ impl<'a> Response<'a> {
             }
             Some(Framing::Chunked) => chunks(bytes, start)?.map(|(body, end)| (Cow::Owned(body), end)),
             None if matches!(status, 202 | 204) => Some((Cow::Borrowed(&[][..]), start)),
-            None => bail!("a response with status {status} whose end nobody can know"),
+            None => bail!("a response with status {status} has neither a length nor chunks"),
         };
         Ok(framed.map(|(body, end)| (Self { status, session, is_event_stream, body }, end)))
     }

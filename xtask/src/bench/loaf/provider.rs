@@ -1,7 +1,7 @@
-//! A provider of models on loopback that speaks as OpenRouter does: a catalogue of one model, and answers in chunks.
+//! A model provider on loopback with the API of OpenRouter: a catalogue of one model, and answers in chunks.
 //!
-//! The text of each chunk is the moment at which it was sent and its number, so that whoever reads it knows how long it
-//! was under way and whether one is missing.
+//! The text of each chunk is its send time and its number, so that the reader can calculate the latency and detect a
+//! missing chunk.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -97,7 +97,8 @@ impl FromStr for Stamp {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (sent, number) = text.split_once('.').with_context(|| format!("a chunk that nobody sent: {text}"))?;
+        let (sent, number) =
+            text.split_once('.').with_context(|| format!("a chunk that the provider did not send: {text}"))?;
         Ok(Self { sent: Duration::from_nanos(sent.parse()?), number: number.parse()? })
     }
 }

@@ -4,8 +4,10 @@
 mod locate;
 mod parse;
 
-use std::io::{self, Read as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
+
+use gladhand_store::{NewFile, replace_content};
 
 use crate::bench::Job;
 use crate::files::bounds::Bounds;
@@ -100,24 +102,6 @@ fn joined(lines: &[String]) -> String {
 
 /// Replaces a file with a new text, and keeps its permissions. Writes to the real path, which was checked.
 fn write(path: &Path, real: &Path, text: &str) -> Result<(), Problem> {
-    let replace = || -> io::Result<()> {
-        let path = real;
-        let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-        fs_err::create_dir_all(folder)?;
-        let permissions = match path.metadata() {
-            Ok(present) if !present.is_file() => return Err(io::Error::other("not a regular file")),
-            Ok(present) => Some(present.permissions()),
-            Err(_) => None,
-        };
-        // The umask reduces these to the permissions of any new file.
-        let common = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666);
-        let mut file = tempfile::Builder::new().prefix(".gladhand-").permissions(common).tempfile_in(folder)?;
-        io::Write::write_all(&mut file, text.as_bytes())?;
-        if let Some(permissions) = permissions {
-            file.as_file().set_permissions(permissions)?;
-        }
-        file.persist(path).map_err(|error| error.error)?;
-        Ok(())
-    };
-    replace().map_err(|error| Problem::plain(format!("Failed to write file {}: {error}", path.display())))
+    let replaced = replace_content(real, text.as_bytes(), NewFile::Usual);
+    replaced.map_err(|error| Problem::plain(format!("Failed to write file {}: {error}", path.display())))
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use gladhand_auth::client::{Callback, Page, Visit};
 use gladhand_core::operations::{AgentEvent, Failure};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json;
 use serde::Serialize;
 use serde_json::Value;
@@ -20,6 +21,7 @@ use super::credentials::{OpenAiLogin, claims};
 use super::provider::Provider;
 use super::web::{Answer, RequestError};
 use super::{Accounts, Changed, EventSink, failure, files};
+use crate::moment::Moment;
 
 /// How long the last page stays available. A browser follows a redirect immediately.
 const LAST_PAGE: Duration = Duration::from_secs(5);
@@ -163,7 +165,8 @@ impl Accounts {
             tokens: Tokens<'a>,
             last_refresh: String,
         }
-        let auth = Auth { auth_mode: "chatgpt", tokens: Tokens { account_id: account }, last_refresh: files::now() };
+        let auth =
+            Auth { auth_mode: "chatgpt", tokens: Tokens { account_id: account }, last_refresh: Moment::now().text() };
         let written = serde_json::to_string_pretty(&auth).map_err(std::io::Error::from);
         if let Err(error) = written.and_then(|text| files::replace(&self.file("auth.json"), &(text + "\n"))) {
             tracing::warn!(%error, "could not write auth.json");
@@ -190,7 +193,7 @@ impl Accounts {
     }
 
     fn pages(&self) -> std::sync::MutexGuard<'_, tokio::task::JoinSet<()>> {
-        self.pages.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.pages.lock().unpoisoned()
     }
 }
 

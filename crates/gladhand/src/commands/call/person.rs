@@ -7,12 +7,13 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io::{BufRead as _, Write as _};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use gladhand_core::negotiation::Capability;
 use gladhand_core::operations::{Answered, Failure, FailureKind, Level, Log, Notice, Progress, Question, QuestionKind};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{Members, RawValue, json};
 use gladhand_redaction::redact;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -81,7 +82,7 @@ impl Person {
 
     /// Takes the progress bar off the screen.
     pub(in crate::commands) fn finish(&self) {
-        if let Some(bar) = self.bar.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(bar) = self.bar.lock().unpoisoned().take() {
             bar.finish_and_clear();
         }
     }
@@ -100,7 +101,7 @@ impl Person {
     async fn status(&self, what: &str) -> Infallible {
         tokio::time::sleep(MOMENT).await;
         {
-            let mut bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut bar = self.bar.lock().unpoisoned();
             // Progress that the server reports says more.
             if bar.is_none() {
                 bar.insert(bar_on_stderr()).set_message(format!("{} …", plain(&redact(what))));
@@ -111,20 +112,20 @@ impl Person {
 
     /// Waits for a server and holds back its log lines, which are returned beside the answer.
     pub(in crate::commands) async fn holding_logs<T>(&self, answer: impl Future<Output = T>) -> (T, Vec<String>) {
-        let held = || self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = || self.held.lock().unpoisoned();
         *held() = Some(Vec::new());
         let answer = answer.await;
         (answer, held().take().unwrap_or_default())
     }
 
     fn progress(&self, progress: &Progress) {
-        let mut bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bar = self.bar.lock().unpoisoned();
         bar.get_or_insert_with(bar_on_stderr).set_message(drawn(progress));
     }
 
     /// Says something without tearing the progress bar.
     pub(in crate::commands) fn say(&self, text: &str) {
-        let bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
+        let bar = self.bar.lock().unpoisoned();
         let write = || {
             logging::say(
                 tracing::Level::INFO,
@@ -147,7 +148,7 @@ impl Person {
             }
             let logger = log.logger.as_deref().map(|logger| format!(" {}", plain(&redact(logger)))).unwrap_or_default();
             let line = format!("{}{logger}: {}", log.level.word(), quoted(&data));
-            if let Some(held) = &mut *self.held.lock().unwrap_or_else(PoisonError::into_inner) {
+            if let Some(held) = &mut *self.held.lock().unpoisoned() {
                 held.push(line);
                 return;
             }

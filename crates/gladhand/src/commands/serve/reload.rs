@@ -132,7 +132,7 @@ impl Following {
             return;
         }
         self.hub.remount(self.mounted.mounts());
-        if self.hub.misses_somebody() {
+        if self.hub.has_resource_without_provider() {
             // Somebody new may have it, and says so only when it is started.
             let hub = self.hub.clone();
             tokio::spawn(async move { hub.settled().await });

@@ -1,9 +1,10 @@
 //! Resources of configured servers that agents follow. The hub tells of their changes.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use gladhand_core::operations::{CapabilityEvent, Failure, FailureKind, Notice, Update, WatchId, subscription_weight};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json;
 use gladhand_hub::{Caller, Hub, SessionId};
 use serde_json::json;
@@ -37,7 +38,7 @@ struct Subscription {
 
 impl Following {
     fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Followed>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock().unpoisoned()
     }
 
     /// A session follows a resource from now on, which the hub has agreed to tell of. False: it did so before.

@@ -1,13 +1,14 @@
 //! Forwards notifications and requests of a registered server to its agent.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures_util::future::BoxFuture;
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{
     Answered, CallId, CapabilityEvent, Failure, FailureKind, Notice, Question, QuestionKind, Terms, is_part_of,
 };
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json;
 use gladhand_hub::policy::Kind;
 use gladhand_hub::{Asking, ChangeNotifier, Context, Reporter};
@@ -76,7 +77,7 @@ impl Host for ServerHost {
 
 impl ServerHost {
     pub(super) fn watched(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.watched.lock().unpoisoned()
     }
 
     /// Whether the agent follows a resource, and may still read it by the policy that holds now.

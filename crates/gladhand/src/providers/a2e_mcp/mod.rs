@@ -16,9 +16,10 @@ mod server;
 mod words;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use gladhand_core::operations::{CapabilityCall, Failure, Operation, Outcome, Reply, ToolCall};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json;
 use gladhand_hub::policy::Kind;
 use gladhand_hub::{Answer, Caller, ChangeNotifier, Context, Features, Listed, Provider, SessionId, Settling};
@@ -59,7 +60,7 @@ struct Servers(Mutex<HashMap<SessionId, Vec<Arc<Server>>>>);
 
 impl Servers {
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Vec<Arc<Server>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unpoisoned()
     }
 
     /// Those of a session.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Call, CallId, Failure, Operation, Outcome, Prompt, Reply, Resource, Terms};
 use gladhand_core::wire::json;
-use gladhand_hub::policy::{Governor, Kind, What};
+use gladhand_hub::policy::{CallTarget, Governor, Kind};
 use gladhand_hub::{Caller, ChangeNotifier, Context, Hub, Mount, UpstreamStatus};
 use serde_json::Value;
 
@@ -141,8 +141,8 @@ impl Own {
 }
 
 /// Something of a server that a session registered, as policy sees it.
-pub(super) fn registered(kind: Kind, name: &str) -> What<'_> {
-    What::named(kind, super::NAME, name, name)
+pub(super) fn registered(kind: Kind, name: &str) -> CallTarget<'_> {
+    CallTarget::named(kind, super::NAME, name, name)
 }
 
 fn info(mount: &Mount, status: &UpstreamStatus) -> ServerInfo {

@@ -1,6 +1,6 @@
 //! A server that a session has registered: its session with us, and what it has.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::SystemTime;
 
 use gladhand_core::negotiation::Side;
@@ -8,6 +8,7 @@ use gladhand_core::operations::{
     CapabilityEvent, Content, Failure, FailureKind, Operation, Outcome, Prompt, Reply, Resource, TaskSupport, Tool,
     ToolCall, ToolResult,
 };
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{Members, RawValue, json};
 use gladhand_hub::{ChangeNotifier, Context, Reporter, SessionId};
 use serde::Serialize;
@@ -80,12 +81,12 @@ impl Server {
         });
         let shown = (context.caller.session(), context.notifier.clone());
         let keeper = tokio::spawn(keep(Arc::downgrade(&server), agent, waiting, stale, shown));
-        *server.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeper.abort_handle());
+        *server.keeper.lock().unpoisoned() = Some(keeper.abort_handle());
         server
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 
     /// Opens it and finds out what it has.
@@ -290,7 +291,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Some(keeper) = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(keeper) = self.keeper.lock().unpoisoned().take() {
             keeper.abort();
         }
     }

@@ -100,7 +100,6 @@ pub(super) fn worded(failure: Failure) -> Failure {
 /// Eight hexadecimal digits.
 pub(super) fn hex_id() -> String {
     let mut bytes = [0; 4];
-    // Without randomness the id is not random; one that is taken is refused.
-    let _ = getrandom::fill(&mut bytes);
-    format!("{:08x}", u32::from_ne_bytes(bytes))
+    getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
+    gladhand_core::hex::encode(&bytes)
 }

@@ -10,8 +10,9 @@ mod same;
 mod stage;
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use gladhand_core::sync::Unpoisoned as _;
 use serde_json::{Value, json};
 
 use crate::fixture;
@@ -44,7 +45,7 @@ fn the_recorded_server_is_matched() {
                 loop {
                     let Some(file) = waiting.lock().unwrap().pop() else { return };
                     let is_login = LOGINS.iter().any(|start| file.starts_with(start));
-                    let _alone = is_login.then(|| logins.lock().unwrap_or_else(PoisonError::into_inner));
+                    let _alone = is_login.then(|| logins.lock().unpoisoned());
                     let (steps, differences) = recording::steps_of(&file, &table);
                     used.lock().unwrap().extend(differences);
                     let said = recording::services_of(&file);

@@ -1,9 +1,10 @@
 //! All agents of one server, found by the ids of their sessions, and what is done to all of them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::{Duration, Instant};
 
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::shares::giving_way;
 use gladhand_dialects::{Door, Party, Pass, Stop, a2e};
 
@@ -194,11 +195,11 @@ impl Agents {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Sessions> {
-        self.sessions.read().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.read().unpoisoned()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Sessions> {
-        self.sessions.write().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.write().unpoisoned()
     }
 
     /// Our side towards a new agent.

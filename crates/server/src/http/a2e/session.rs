@@ -4,13 +4,14 @@
 //! machine.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use gladhand_core::operations::{
     AgentEvent, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, ScopeRecord, outcome_weight,
 };
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::Line as Text;
 use gladhand_dialects::shares::Holder;
 use gladhand_dialects::{Door, Party, Pass, Stop};
@@ -282,7 +283,7 @@ impl AgentSession {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unpoisoned()
     }
 }
 
