@@ -205,7 +205,7 @@ pub fn unnamed_pass(token: Secret) -> Pass {
 }
 
 /// A token that no client has.
-pub(crate) fn random_token() -> Secret {
+fn random_token() -> Secret {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
     Secret::new(bytes.map(|byte| format!("{byte:02x}")).concat())

@@ -76,7 +76,7 @@ impl AgentConfig {
 }
 
 /// Who approves a tool that may do harm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Approve {
     /// The client. If the client cannot answer, such tools are refused.

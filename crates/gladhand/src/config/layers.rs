@@ -202,5 +202,5 @@ pub(super) fn with_granted<R>(lookup: &Lookup<'_>, grants: &Grants, then: impl F
         true => (lookup.secret)(name),
         false => Err("it is not granted to this file".to_owned()),
     };
-    then(&Lookup { variable: &variable, secret: &secret })
+    then(&Lookup { variable: &variable, secret: &secret, authorities: lookup.authorities })
 }

@@ -5,6 +5,7 @@
 mod a2e;
 mod agent;
 mod anchor;
+mod authorization;
 pub(crate) mod expand;
 mod held;
 mod layers;
@@ -30,12 +31,12 @@ pub(crate) use gladhand_redaction::MASK;
 use gladhand_redaction::{Life, learn};
 use serde::{Deserialize, Serialize};
 
-use crate::authorization::AuthorizationConfig;
 pub use a2e::{
-    A2eConfig, AgentPass, CapabilityName, EnvConfig, LearningConfig, MemoryConfig, ProcConfig, RegistrationConfig,
-    SkillConfig, ToolkitConfig,
+    A2eConfig, AgentPass, CapabilityName, EnvConfig, LearningConfig, MemoryConfig, OWN_ENVIRONMENTS, ProcConfig,
+    RegistrationConfig, SkillConfig, ToolkitConfig,
 };
 pub use agent::{AgentConfig, Approve};
+pub use authorization::{AuthorizationConfig, DpopConfig, IssuerConfig, TokenConfig};
 pub use expand::Lookup;
 pub(crate) use expand::is_malformed;
 pub(crate) use layers::ExaminedLayers;
@@ -456,7 +457,7 @@ fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Reading<'_>) 
         config.anchor(folder);
     }
     let range = config.out_of_range(&source);
-    if matches!(reading, Reading::Whole(_) | Reading::Granted(..) | Reading::Strangers(_)) {
+    if let Reading::Whole(lookup) | Reading::Granted(lookup, _) | Reading::Strangers(lookup) = reading {
         for (name, upstream) in config.upstreams.0.iter_mut().filter(|(_, upstream)| upstream.enabled) {
             let missing = unresolved.iter().filter(|problem| problem.is_of(&["upstreams", name]));
             let missing: Vec<_> = missing.map(|problem| problem.message.as_str()).collect();
@@ -467,7 +468,7 @@ fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Reading<'_>) 
             }
             // Skip further checks of an upstream that could not be parsed or resolved.
             if missing.is_empty() && !problems.iter().any(|problem| problem.is_of(&["upstreams", name])) {
-                problems.extend(upstream.mistakes(name).into_iter().map(|(key, message)| {
+                problems.extend(upstream.mistakes(name, lookup).into_iter().map(|(key, message)| {
                     let path: Vec<_> = ["upstreams", name].into_iter().chain(key).collect();
                     source.problem(&path, message)
                 }));
@@ -529,7 +530,7 @@ mod tests {
     fn parse(text: &str) -> Result<Config, Vec<Problem>> {
         let variable = |name: &str| (name == "HOME").then(|| "/home/ann".to_owned());
         let secret = |_: &str| Err("make one".to_owned());
-        super::parse(text, Reading::Whole(&Lookup { variable: &variable, secret: &secret }))
+        super::parse(text, Reading::Whole(&Lookup { variable: &variable, secret: &secret, authorities: &|_| Ok(()) }))
     }
 
     fn problem(text: &str) -> String {
@@ -665,7 +666,10 @@ line 11, column 12: http.sessions: expected a whole number";
         let names: Vec<_> = config.upstreams.0.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["zed", "a"]);
         let (zed, a) = (&config.upstreams.0[0].1, &config.upstreams.0[1].1);
-        assert_eq!(zed.target().unwrap().to_string(), "/home/ann/bin/z -v x");
+        assert_eq!(
+            (&zed.command[..], &zed.args[..]),
+            (&["/home/ann/bin/z".to_owned(), "-v".to_owned()][..], &["x".to_owned()][..])
+        );
         assert_eq!((zed.naming("zed").prefix, a.naming("a").prefix), (None, Some("a".to_owned())));
         assert_eq!((a.timeout_ms, a.headers().unwrap()["x-key"].to_str().unwrap()), (5, "k"));
     }

@@ -15,8 +15,6 @@ use aws_lc_rs::digest::{SHA256, digest};
 use gladhand_store::files;
 use serde::{Deserialize, Serialize};
 
-use crate::utc;
-
 /// The folder of the records, in the data folder.
 const FOLDER: &str = "trust";
 
@@ -155,7 +153,7 @@ impl TrustStore {
     pub fn trust(&self, path: &Path, text: &str, grants: Grants) -> io::Result<()> {
         let path = place(path)?;
         let file = self.file(&path).ok_or_else(|| io::Error::other("there is no data folder to keep trust in"))?;
-        let (sha256, since) = (sha256(text.as_bytes()), utc::now());
+        let (sha256, since) = (sha256(text.as_bytes()), format!("{:.3}", jiff::Timestamp::now()));
         let record = TrustRecord { path, sha256, since, grants, text: text.to_owned() };
         files::rewrite(&file, &serde_json::to_vec_pretty(&record)?)
     }

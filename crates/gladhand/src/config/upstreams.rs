@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use gladhand_auth::{BadRoots, Roots};
 use gladhand_core::Secret;
 use gladhand_dialects::{Speak, a2e};
 use gladhand_hub::{BETWEEN, Naming, Pattern};
@@ -14,8 +13,8 @@ use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
+use super::expand::Lookup;
 use super::surroundings::{PLAIN, Surroundings, usual};
-use crate::upstream::Target;
 
 /// How long an opening may take unless the file says otherwise, in milliseconds.
 const OPENING_MS: u64 = 60_000;
@@ -177,15 +176,6 @@ impl PartialEq for Hidden {
 }
 
 impl UpstreamConfig {
-    /// The target of valid settings.
-    pub fn target(&self) -> Option<Target> {
-        match &self.url {
-            Some(url) => Url::parse(url).ok().map(Target::Url),
-            None if self.command.is_empty() => None,
-            None => Some(Target::Command(self.command.iter().chain(&self.args).cloned().collect())),
-        }
-    }
-
     /// The dialect to speak; none if it is unknown.
     pub fn speak(&self) -> Option<Speak> {
         self.speak.as_deref().map_or(Some(Speak::Auto), Speak::parse)
@@ -232,11 +222,6 @@ impl UpstreamConfig {
             headers.append(key, value);
         }
         Ok(headers)
-    }
-
-    /// The certificate authorities that are trusted in addition to those of the system.
-    pub fn roots(&self) -> Result<Roots, BadRoots> {
-        Roots::read(self.ca.as_deref())
     }
 
     /// Registers the upstream's secrets for redaction. Expansion has already registered the values of references.
@@ -313,7 +298,7 @@ impl UpstreamConfig {
     }
 
     /// Returns the mistakes as key (none: the whole upstream) and message.
-    pub(super) fn mistakes(&self, name: &str) -> Vec<(Option<&'static str>, String)> {
+    pub(super) fn mistakes(&self, name: &str, lookup: &Lookup<'_>) -> Vec<(Option<&'static str>, String)> {
         let mut mistakes = Vec::new();
         let mut mistake = |key: Option<&'static str>, message: &str| mistakes.push((key, message.to_owned()));
         if !is_name(name) {
@@ -360,8 +345,8 @@ impl UpstreamConfig {
         if self.auth.as_deref().is_some_and(|auth| auth != "oauth") {
             mistake(Some("auth"), "expected \"oauth\"");
         }
-        if let (Some(_), Err(problem)) = (&self.ca, self.roots()) {
-            mistake(Some("ca"), &problem.to_string());
+        if let Some(Err(problem)) = self.ca.as_deref().map(lookup.authorities) {
+            mistake(Some("ca"), &problem);
         }
         match self.speak() {
             None => mistake(Some("speak"), "expected a dialect, as in \"mcp\", \"mcp@2025-06-18\" or \"a2e\""),

@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
-use gladhand_a2e_host::env;
 use gladhand_core::Secret;
 use url::Url;
 
 use super::{A2eConfig, CapabilityName};
+
+/// The names of built-in environments. A program of the same name would never be used.
+pub const OWN_ENVIRONMENTS: [&str; 4] = ["gridworld", "textfiles", "counter", "counter_env"];
 
 /// A key, as in `a2e.toolkits#2.name`, and the message about it.
 type Mistake = (String, String);
@@ -155,7 +157,7 @@ impl A2eConfig {
             if name.is_empty() {
                 mistake("an environment needs a name".to_owned());
             }
-            if env::is_own(name) {
+            if OWN_ENVIRONMENTS.contains(&name.as_str()) {
                 mistake(format!("`{name}` is an environment of our own: choose another name"));
             }
             if command.first().is_none_or(String::is_empty) {

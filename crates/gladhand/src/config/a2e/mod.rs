@@ -2,19 +2,16 @@
 
 mod mistakes;
 
+pub use mistakes::OWN_ENVIRONMENTS;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use gladhand_core::Secret;
-use gladhand_core::negotiation::NAMED;
-use gladhand_dialects::Pass;
 use serde::{Deserialize, Serialize};
 
 use super::policy::Schema;
 use super::{Hidden, masked_all, secrets};
-use crate::authorization::unnamed_pass;
-use crate::edges::http::AgentLimits;
 
 /// Settings of the A2E dialect.
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -44,7 +41,7 @@ pub struct A2eConfig {
     pub folder: Option<PathBuf>,
     /// A token that no agent has. The endpoint requires it while a change that adds the first token is not trusted yet.
     #[serde(skip)]
-    pub(crate) lock: Option<Secret>,
+    pub lock: Option<Secret>,
     /// `[a2e.proc]`
     pub proc: ProcConfig,
     /// `[a2e.memory]`
@@ -67,7 +64,7 @@ impl Default for A2eConfig {
             tokens: Vec::new(),
             agents: Vec::new(),
             max_parallel: 4,
-            sessions: AgentLimits::default().sessions,
+            sessions: 2000,
             idle_minutes: 30,
             handshake_seconds: 10,
             capabilities: None,
@@ -92,28 +89,9 @@ impl A2eConfig {
         !proc.allowed.is_empty() || skill.path.is_some() || !env.commands.is_empty() || !mcp.commands.is_empty()
     }
 
-    /// Returns all passes, plus one for an additional token that any agent may use.
-    pub fn passes(&self, also: Option<Secret>) -> Vec<Pass> {
-        let anybody = self.tokens.iter().cloned().chain(also).map(unnamed_pass);
-        let mut passes: Vec<_> = anybody.chain(self.agents.iter().map(AgentPass::pass)).collect();
-        if passes.is_empty() {
-            passes.extend(self.lock.clone().map(unnamed_pass));
-        }
-        passes
-    }
-
     /// Whether the section asks agents for a token.
     pub(crate) fn is_required(&self) -> bool {
         !self.tokens.is_empty() || !self.agents.is_empty()
-    }
-
-    /// The bounds on sessions over HTTP.
-    pub fn limits(&self) -> AgentLimits {
-        AgentLimits {
-            sessions: self.sessions,
-            idle: Duration::from_secs(self.idle_minutes * 60),
-            handshake: Duration::from_secs(self.handshake_seconds),
-        }
     }
 
     /// The enabled capabilities. By default, `proc`, `skill` and `toolkits` are disabled until they are configured.
@@ -203,18 +181,6 @@ pub struct AgentPass {
     pub capabilities: Option<Vec<CapabilityName>>,
     /// The principal of the agent. Agents of one principal share plans, learning and semantic memory. Default: the id.
     pub principal: Option<String>,
-}
-
-impl AgentPass {
-    fn pass(&self) -> Pass {
-        let names = |names: &Vec<CapabilityName>| names.iter().map(|name| name.word().to_owned()).collect();
-        Pass {
-            token: self.token.0.clone(),
-            client: Some(self.id.clone()),
-            capabilities: self.capabilities.as_ref().map(names),
-            principal: Some(format!("{NAMED}{}", self.principal.as_ref().unwrap_or(&self.id)).into()),
-        }
-    }
 }
 
 /// `[a2e.proc]`: processes that agents start.
@@ -358,35 +324,6 @@ mod tests {
     }
 
     #[test]
-    fn agents_get_what_their_tokens_open() {
-        let config = read(
-            "[a2e]\ntokens = ['everything']\n[[a2e.agents]]\nid = 'ann'\ntoken = 'hush'\n\
-             capabilities = ['tools', 'multi_agent']\n[[a2e.agents]]\nid = 'bob'\ntoken = 'hist'\n",
-        );
-        let passes = config.passes(Some(Secret::new("variable")));
-        let seen: Vec<_> = passes
-            .iter()
-            .map(|pass| (pass.token.expose(), pass.client.as_deref(), pass.capabilities.clone()))
-            .collect();
-        let opened = Some(vec!["tools".to_owned(), "multi_agent".to_owned()]);
-        assert_eq!(
-            seen,
-            [
-                ("everything", None, None),
-                ("variable", None, None),
-                ("hush", Some("ann"), opened),
-                ("hist", Some("bob"), None)
-            ]
-        );
-        let principals: Vec<_> = passes.iter().filter_map(|pass| pass.principal.as_deref()).collect();
-        assert_eq!(principals.len(), 4);
-        assert_eq!(principals[2..], ["named:ann", "named:bob"]);
-        assert!(principals[0].starts_with("token:") && principals[0] != principals[1], "{principals:?}");
-        assert!(!format!("{config:?}").contains("hush"));
-        assert!(!serde_json::to_string(&config).unwrap().contains("hush"));
-    }
-
-    #[test]
     fn words_of_capabilities_are_those_of_the_wire() {
         for name in CapabilityName::ALL {
             assert_eq!(serde_json::to_value(name).unwrap(), name.word());
@@ -411,7 +348,5 @@ mod tests {
     fn defaults_are_the_same_in_the_file_and_without_one() {
         let (read, usual) = (read("[a2e.proc]\n[a2e.memory]\n"), Config::default().a2e);
         assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::to_value(&usual).unwrap());
-        let (ours, usual) = (usual.limits(), AgentLimits::default());
-        assert_eq!((ours.sessions, ours.idle, ours.handshake), (usual.sessions, usual.idle, usual.handshake));
     }
 }
