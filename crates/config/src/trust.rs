@@ -140,7 +140,7 @@ impl TrustStore {
     }
 
     /// How a file stands that cannot be read.
-    pub(crate) fn unreadable(&self, path: &Path, error: &io::Error) -> Standing {
+    pub fn unreadable(&self, path: &Path, error: &io::Error) -> Standing {
         Standing::Unreadable { why: error.to_string(), before: self.record(path).map(|record| record.text) }
     }
 
@@ -183,7 +183,7 @@ impl TrustStore {
     }
 
     /// The folder of the records.
-    pub(crate) fn folder(&self) -> Option<&Path> {
+    pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
 
@@ -194,7 +194,7 @@ impl TrustStore {
 }
 
 /// Where a file is: the real path of its folder, and its own name. The last part is not followed if it is a link.
-pub(crate) fn place(path: &Path) -> io::Result<PathBuf> {
+pub fn place(path: &Path) -> io::Result<PathBuf> {
     let whole = std::path::absolute(path)?;
     match (whole.parent(), whole.file_name()) {
         (Some(folder), Some(name)) => Ok(fs_err::canonicalize(folder)?.join(name)),

@@ -27,7 +27,7 @@ const LONGEST_MS: u64 = 86_400_000;
 
 /// The names of built-in providers with tools. An upstream may not use them, because a rule that names a built-in
 /// provider must not match an upstream.
-pub(crate) const BUILT_IN: [&str; 3] = ["toolbox", "repository", "agent"];
+pub const BUILT_IN: [&str; 3] = ["toolbox", "repository", "agent"];
 
 /// All upstreams, in the order of the file.
 #[derive(Debug, Clone, Default)]
@@ -260,7 +260,7 @@ impl UpstreamConfig {
 
     /// In what another description of this server differs from this one, as far as it says something: where the server is,
     /// and what it is given. `sides` name the origins of both descriptions. Values that may be secrets are not shown.
-    pub(crate) fn differences(&self, other: &Self, sides: [&str; 2]) -> Vec<String> {
+    pub fn differences(&self, other: &Self, sides: [&str; 2]) -> Vec<String> {
         let [here, there] = sides;
         let words = |one: &Self| one.command.iter().chain(&one.args).cloned().collect::<Vec<_>>();
         let shown = |words: &[String]| redaction::redact_words(words).join(" ");
@@ -416,7 +416,7 @@ impl Upstreams {
 }
 
 /// Whether a name is valid for an upstream.
-pub(crate) fn is_name(name: &str) -> bool {
+fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
 }
 

@@ -1,6 +1,6 @@
 //! Rewrites serde's messages for users, without the value that they quote, which may be a secret.
 
-use crate::spelling::nearest;
+use super::spelling::nearest;
 
 /// The message for people.
 pub(super) fn told(message: &str) -> String {

@@ -26,7 +26,7 @@ const EVERY_CLASS: [&str; 4] = ["reads", "writes", "runs", "network"];
 
 impl Config {
     /// This configuration, narrowed by what a proposed one is stricter in. Everything else stays as it is.
-    pub(crate) fn held(&self, proposed: &Self) -> Self {
+    pub fn held(&self, proposed: &Self) -> Self {
         let mut held = self.clone();
         held.upstreams.0.retain_mut(|(name, upstream)| {
             let kept = proposed.upstreams.0.iter().find(|(other, other_config)| other == name && other_config.enabled);
@@ -49,7 +49,7 @@ impl Config {
     }
 
     /// Whether an endpoint that was open lets in no client until the change that asks for tokens is trusted.
-    pub(crate) fn is_locked(&self) -> bool {
+    pub fn is_locked(&self) -> bool {
         self.authorization.is_closed || self.a2e.lock.is_some()
     }
 
@@ -58,7 +58,7 @@ impl Config {
     /// Such tools are: the agent, if it writes or runs without approval; every program that A2E starts; and every upstream that is
     /// a program of this machine. A program has the rights of this user, and roots are no sandbox for it. A file that this user
     /// cannot write is safe.
-    pub(crate) fn exposes(&self, file: &Path) -> bool {
+    pub fn exposes(&self, file: &Path) -> bool {
         let has_programs = self.programs().next().is_some() || self.a2e.starts_programs();
         is_writable(file) && (has_programs || self.agent.acts_freely())
     }
@@ -66,7 +66,7 @@ impl Config {
     /// Whether a tool or an agent of this process is known to write in a folder around this file. These are the tools of
     /// [`Self::exposes`], except upstreams without such a folder in their arguments, variables or `cwd`, and programs of A2E whose
     /// roots are elsewhere.
-    pub(crate) fn names(&self, file: &Path) -> bool {
+    pub fn names(&self, file: &Path) -> bool {
         let holds = |place: &Path| is_around(place, file);
         let roots = &self.a2e.roots;
         let has_root = roots.is_empty() || roots.iter().any(|root| holds(root));
@@ -122,7 +122,7 @@ impl PolicyConfig {
     }
 
     /// Whether there were too many changes without trust, so that everything is denied.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.narrowing.iter().any(|rules| is_same(rules, &closing()))
     }
 }

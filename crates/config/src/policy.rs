@@ -312,7 +312,7 @@ pub struct Schema(serde_json::Value);
 
 impl Schema {
     /// The schema.
-    pub(crate) fn value(&self) -> &serde_json::Value {
+    pub fn value(&self) -> &serde_json::Value {
         &self.0
     }
 }

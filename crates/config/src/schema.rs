@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{CapabilityName, Config, ProfileConfig, UpstreamConfig};
 
 /// The schema as a whole.
-pub(crate) fn schema() -> Value {
+pub fn schema() -> Value {
     let defaults = serde_json::to_value(Config::default()).unwrap_or_default();
     let section = |name: &str, description: &str, keys: &[Key]| table(description, keys, &defaults[name]);
     let upstream = serde_json::to_value(UpstreamConfig::default()).unwrap_or_default();

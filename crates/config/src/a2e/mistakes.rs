@@ -15,7 +15,7 @@ type Mistake = (String, String);
 
 impl A2eConfig {
     /// Returns the values that are out of range, with the allowed range.
-    pub(in crate::config) fn out_of_range(&self) -> Vec<(&'static str, &'static str)> {
+    pub(crate) fn out_of_range(&self) -> Vec<(&'static str, &'static str)> {
         let many = |count: usize| ("from 1 to 1000000", (1..=1_000_000).contains(&count));
         let bytes = |count: u64| ("from 1024 to 1099511627776", (1024..=1 << 40).contains(&count));
         let (proc, memory, learning) = (&self.proc, &self.memory, &self.learning);
@@ -47,7 +47,7 @@ impl A2eConfig {
     }
 
     /// Returns the values that have the right type and are still invalid.
-    pub(in crate::config) fn mistakes(&self) -> Vec<Mistake> {
+    pub(crate) fn mistakes(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         self.wrong_capabilities(&mut mistakes);
         self.wrong_agents(&mut mistakes);
@@ -204,7 +204,7 @@ fn numbered<T>(items: &[T]) -> impl Iterator<Item = (usize, &T)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Problem, Reading, parse};
+    use crate::{Problem, Reading, parse};
 
     fn problems(text: &str) -> String {
         let problems = parse(text, Reading::AsWritten).unwrap_err();

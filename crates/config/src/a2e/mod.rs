@@ -84,13 +84,13 @@ impl Default for A2eConfig {
 
 impl A2eConfig {
     /// Whether a capability starts programs of this machine for an agent: processes, skills, environments or MCP servers.
-    pub(crate) fn starts_programs(&self) -> bool {
+    pub fn starts_programs(&self) -> bool {
         let Self { proc, skill, env, mcp, .. } = self;
         !proc.allowed.is_empty() || skill.path.is_some() || !env.commands.is_empty() || !mcp.commands.is_empty()
     }
 
     /// Whether the section asks agents for a token.
-    pub(crate) fn is_required(&self) -> bool {
+    pub fn is_required(&self) -> bool {
         !self.tokens.is_empty() || !self.agents.is_empty()
     }
 

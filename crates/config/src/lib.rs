@@ -6,17 +6,18 @@ mod a2e;
 mod agent;
 mod anchor;
 mod authorization;
-pub(crate) mod expand;
+pub mod expand;
 mod held;
 mod layers;
 mod own_files;
 mod policy;
 mod project;
 mod repository;
-pub(crate) mod schema;
+pub mod schema;
 mod source;
+pub mod spelling;
 mod surroundings;
-pub(crate) mod text;
+pub mod text;
 mod trust;
 mod upstreams;
 mod words;
@@ -27,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
 use gladhand_core::Secret;
-pub(crate) use gladhand_redaction::MASK;
+pub use gladhand_redaction::MASK;
 use gladhand_redaction::{Life, learn};
 use serde::{Deserialize, Serialize};
 
@@ -38,19 +39,19 @@ pub use a2e::{
 pub use agent::{AgentConfig, Approve};
 pub use authorization::{AuthorizationConfig, DpopConfig, IssuerConfig, TokenConfig};
 pub use expand::Lookup;
-pub(crate) use expand::is_malformed;
-pub(crate) use layers::ExaminedLayers;
+pub use expand::is_malformed;
+pub use layers::ExaminedLayers;
 pub use layers::{Layers, Loaded, PROJECT_FILE, Project, references};
 pub use own_files::OwnFiles;
 pub use policy::{AuditConfig, PolicyConfig, ProfileConfig};
 pub use project::SetAside;
 pub use repository::RepositoryConfig;
-pub use source::Problem;
-use source::{Source, in_order};
+use source::in_order;
+pub use source::{Problem, Source};
 pub use surroundings::{Surroundings, usual};
-pub(crate) use trust::place;
+pub use trust::place;
 pub use trust::{Grants, Standing, TrustRecord, TrustStore};
-pub(crate) use upstreams::BUILT_IN;
+pub use upstreams::BUILT_IN;
 pub use upstreams::{Hidden, Inherit, Origin, UpstreamConfig, Upstreams};
 
 /// Environment variables that we read, named in one place.
@@ -315,7 +316,7 @@ fn secret_in_environment(name: &'static str) -> Result<Option<Secret>, ConfigErr
 }
 
 /// A configuration file's text, bounded.
-pub(crate) fn read(path: &Path) -> std::io::Result<String> {
+pub fn read(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
     gladhand_store::files::no_pipe(path)?;
     let read = fs_err::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text);
@@ -348,13 +349,13 @@ impl File {
     }
 
     /// Parses as much of the file as possible, and collects all mistakes in it.
-    pub(crate) fn examine(&self, reading: Reading<'_>) -> Examined<'_> {
+    pub fn examine(&self, reading: Reading<'_>) -> Examined<'_> {
         // Relative paths begin in the folder of the file.
         read_through(&self.text, self.path.parent(), reading)
     }
 
     /// The settings of an upstream as written, for display. References in them are not looked up.
-    pub(crate) fn written(&self, upstream: &str) -> Option<UpstreamConfig> {
+    pub fn written(&self, upstream: &str) -> Option<UpstreamConfig> {
         let (source, _) = Source::read(&self.text);
         let all = source.parse::<Config>().0.unwrap_or_default().upstreams.0;
         all.into_iter().find(|(name, _)| name == upstream).map(|(_, config)| config)
@@ -384,7 +385,7 @@ pub enum Reading<'l> {
 
 impl<'l> Reading<'l> {
     /// The same for a project file, to which these references are granted.
-    pub(crate) fn granted(self, grants: &'l Grants) -> Self {
+    pub fn granted(self, grants: &'l Grants) -> Self {
         match self {
             Self::Whole(lookup) => Self::Granted(lookup, grants),
             other => other,
@@ -400,17 +401,17 @@ pub fn parse(text: &str, reading: Reading<'_>) -> Result<Config, Vec<Problem>> {
 
 /// A configuration with everything that is wrong with it.
 #[derive(Debug)]
-pub(crate) struct Examined<'t> {
+pub struct Examined<'t> {
     /// The settings, if they could be read.
-    pub(crate) config: Option<Config>,
+    pub config: Option<Config>,
     /// The mistakes, in the order of the file.
-    pub(crate) problems: Vec<Problem>,
+    pub problems: Vec<Problem>,
     /// Upstreams that were removed because their references were not granted or cannot be resolved.
-    pub(crate) refused: Vec<Problem>,
+    pub refused: Vec<Problem>,
     /// References of upstreams that cannot be resolved. These upstreams are unavailable; all others work.
-    pub(crate) unresolved: Vec<Problem>,
+    pub unresolved: Vec<Problem>,
     /// The positions of all keys.
-    pub(crate) places: Source<'t>,
+    pub places: Source<'t>,
 }
 
 impl Examined<'_> {

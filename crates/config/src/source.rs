@@ -30,7 +30,7 @@ pub struct Problem {
 
 impl Problem {
     /// Whether it is one of this key, or of one inside it.
-    pub(crate) fn is_of(&self, path: &[&str]) -> bool {
+    pub fn is_of(&self, path: &[&str]) -> bool {
         let inside = self.key.strip_prefix(&path.join("."));
         inside.is_some_and(|inside| inside.is_empty() || inside.starts_with('.'))
     }
@@ -50,14 +50,14 @@ impl fmt::Display for Problem {
 
 /// A file's text that is TOML.
 #[derive(Debug)]
-pub(crate) struct Source<'t> {
+pub struct Source<'t> {
     text: &'t str,
     pub(super) root: DeTable<'t>,
 }
 
 impl<'t> Source<'t> {
     /// Reads the text, as far as it can be, and says everything that is wrong with it if it is no TOML.
-    pub(crate) fn read(text: &'t str) -> (Self, Vec<Problem>) {
+    pub fn read(text: &'t str) -> (Self, Vec<Problem>) {
         let (root, mistakes) = DeTable::parse_recoverable(text);
         let source = Self { text, root: root.into_inner() };
         let problem = |mistake: &toml::de::Error| source.at(mistake.span(), "", mistake.message());
@@ -67,7 +67,7 @@ impl<'t> Source<'t> {
 
     /// Deserializes a type that has a default for every key, and leaves out keys with mistakes. Returns at most one
     /// mistake per key.
-    pub(crate) fn parse<T: DeserializeOwned>(&self) -> (Option<T>, Vec<Problem>) {
+    pub fn parse<T: DeserializeOwned>(&self) -> (Option<T>, Vec<Problem>) {
         let whole = match T::deserialize(document(self.root.clone())) {
             Ok(parsed) => return (Some(parsed), Vec::new()),
             Err(error) => error,
@@ -164,7 +164,7 @@ impl<'t> Source<'t> {
     }
 
     /// A problem with the value of a key, or with the nearest table around it.
-    pub(crate) fn problem(&self, path: &[&str], message: impl Into<String>) -> Problem {
+    pub fn problem(&self, path: &[&str], message: impl Into<String>) -> Problem {
         self.at(Some(self.span(path)), &path.join("."), &message.into())
     }
 

@@ -44,12 +44,12 @@ const UNCLOSED: &str = "`${` is never closed with `}` (`$${` stands for `${` its
 const NO_NAME: &str = "between `${` and `}` is a NAME, NAME:-default or secret:NAME";
 
 /// Whether an unresolved reference has invalid syntax, so that adding a variable or secret could not help.
-pub(crate) fn is_malformed(problem: &Problem) -> bool {
+pub fn is_malformed(problem: &Problem) -> bool {
     [UNCLOSED, NO_NAME].contains(&problem.message.as_str())
 }
 
 /// Expands all references in a text. On failure, returns one message per reference.
-pub(crate) fn expand(text: &str, lookup: &Lookup<'_>) -> Result<String, Vec<String>> {
+pub fn expand(text: &str, lookup: &Lookup<'_>) -> Result<String, Vec<String>> {
     let (mut expanded, mut mistakes, mut rest) = (String::new(), Vec::new(), text);
     while let Some(at) = rest.find("${") {
         let (before, reference) = (&rest[..at], &rest[at + 2..]);

@@ -90,7 +90,7 @@ pub enum Approve {
 
 impl Approve {
     /// Returns the stricter of the two values.
-    pub(crate) fn or_stricter(self, other: Self) -> Self {
+    pub fn or_stricter(self, other: Self) -> Self {
         match (self, other) {
             (Self::None, _) | (_, Self::None) => Self::None,
             (Self::Ask, _) | (_, Self::Ask) => Self::Ask,
