@@ -39,7 +39,7 @@ pub fn schema() -> Value {
                 "description": "The servers behind this one, each under its name.",
                 "type": "object",
                 "propertyNames": { "pattern": "^[A-Za-z0-9_-]+$" },
-                "maxProperties": super::MOST_UPSTREAMS,
+                "maxProperties": super::reading::MOST_UPSTREAMS,
                 "additionalProperties": upstream,
             },
         },

@@ -10,8 +10,9 @@ use std::path::PathBuf;
 use gladhand_core::Secret;
 use serde::{Deserialize, Serialize};
 
+use super::Hidden;
+use super::hidden::{masked_all, secrets};
 use super::policy::Schema;
-use super::{Hidden, masked_all, secrets};
 
 /// Settings of the A2E dialect.
 #[derive(Debug, Clone, Deserialize, Serialize)]

@@ -1,0 +1,51 @@
+//! Values that may be secrets: compared, and not printed.
+
+use gladhand_core::Secret;
+use gladhand_redaction::{self as redaction, Life, MASK, learn};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A value that may be a secret: compared, and not printed.
+#[derive(Debug, Clone)]
+pub struct Hidden(pub Secret);
+
+impl PartialEq for Hidden {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.matches(&other.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Hidden {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // serde's own message would quote the value, which may be a secret.
+        let value = toml::Value::deserialize(deserializer)?;
+        value.as_str().map(|text| Self(Secret::new(text))).ok_or_else(|| D::Error::custom("expected a string"))
+    }
+}
+
+impl Serialize for Hidden {
+    /// Shows a value that is only a reference to a secret, and masks every other value.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&redaction::redact_written(self.0.expose()))
+    }
+}
+
+pub(crate) fn secrets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Secret>, D::Error> {
+    // serde's own message would quote the value, which is a secret.
+    let complaint = || Error::custom("expected a list of strings");
+    let toml::Value::Array(tokens) = toml::Value::deserialize(deserializer)? else { return Err(complaint()) };
+    let complaint_of_nothing = || Error::custom("a token must not be empty");
+    let secret = |token: toml::Value| match token.as_str() {
+        None => Err(complaint()),
+        Some("") => Err(complaint_of_nothing()),
+        Some(token) => {
+            learn(token, Life::Process);
+            Ok(Secret::new(token))
+        }
+    };
+    tokens.into_iter().map(secret).collect()
+}
+
+pub(crate) fn masked_all<S: Serializer>(secrets: &[Secret], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(secrets.iter().map(|_| MASK))
+}
