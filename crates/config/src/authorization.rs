@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use gladhand_core::Secret;
 use gladhand_redaction::{Life, MASK, learn};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Whose tokens open the HTTP endpoint. With neither issuers nor tokens, it is open to everybody who can reach it.
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthorizationConfig {
     /// Our own address as callers know it. Tokens of issuers must be made for it.
@@ -31,7 +32,7 @@ pub struct AuthorizationConfig {
 }
 
 /// Whether tokens of issuers may or must be bound to a key of their owner (RFC 9449).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DpopConfig {
     /// Bound tokens are refused.
@@ -44,7 +45,7 @@ pub enum DpopConfig {
 }
 
 /// `[[authorization.issuers]]`
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IssuerConfig {
     /// The identifier, exactly as the issuer writes it.
@@ -56,19 +57,35 @@ pub struct IssuerConfig {
 }
 
 /// `[[authorization.tokens]]`
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenConfig {
     /// Whom it stands for.
     pub name: String,
     /// The token.
     #[serde(deserialize_with = "token", serialize_with = "masked")]
+    #[schemars(with = "String")]
     pub token: Secret,
     /// What it may be used for. Absent: everything.
     pub scopes: Option<Vec<String>>,
 }
 
 impl AuthorizationConfig {
+    /// Returns tokens that no request could present, as key and message, and removes them.
+    pub(crate) fn take_mistakes(&mut self) -> Vec<(String, String)> {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+        let fits = |token: &TokenConfig| {
+            let text = token.token.expose();
+            !text.is_empty() && text.bytes().all(is_part)
+        };
+        let wrong = self.tokens.iter().enumerate().filter(|(_, token)| !fits(token));
+        let problem = "a token is a string of letters, digits and - . _ ~ + / =";
+        let wrong =
+            wrong.map(|(at, _)| (format!("authorization.tokens#{}.token", at + 1), problem.to_owned())).collect();
+        self.tokens.retain(fits);
+        wrong
+    }
+
     /// Whether every request over HTTP needs a token.
     pub fn is_required(&self) -> bool {
         !self.issuers.is_empty() || !self.tokens.is_empty()
@@ -80,12 +97,7 @@ fn masked<S: serde::Serializer>(_: &Secret, serializer: S) -> Result<S::Ok, S::E
 }
 
 fn token<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Secret, D::Error> {
-    // serde's own complaint would quote what it found, which is a secret.
-    let text = toml::Value::deserialize(deserializer)?.as_str().map(str::to_owned).unwrap_or_default();
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
-    if text.is_empty() || !text.bytes().all(fits) {
-        return Err(serde::de::Error::custom("a token is a string of letters, digits and - . _ ~ + / ="));
-    }
+    let text = String::deserialize(deserializer)?;
     learn(&text, Life::Process);
     Ok(Secret::new(text))
 }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
 
-#[cfg(test)]
-use super::Problem;
 use super::reading::{Examined, read_through};
-use super::{Config, Reading, Source, UpstreamConfig};
+#[cfg(test)]
+use super::{Config, Problem};
+use super::{Reading, Source, UpstreamConfig};
 
 /// The largest configuration file.
 const LARGEST: u64 = 1024 * 1024;
@@ -55,7 +55,7 @@ impl File {
     /// The settings of an upstream as written, for display. References in them are not looked up.
     pub fn written(&self, upstream: &str) -> Option<UpstreamConfig> {
         let (source, _) = Source::read(&self.text);
-        let all = source.parse::<Config>().0.unwrap_or_default().upstreams.0;
+        let all = source.parse().0.unwrap_or_default().upstreams.0;
         all.into_iter().find(|(name, _)| name == upstream).map(|(_, config)| config)
     }
 }

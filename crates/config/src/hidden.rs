@@ -2,7 +2,6 @@
 
 use gladhand_core::Secret;
 use gladhand_redaction::{self as redaction, Life, MASK, learn};
-use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A value that may be a secret: compared, and not printed.
@@ -17,9 +16,7 @@ impl PartialEq for Hidden {
 
 impl<'de> Deserialize<'de> for Hidden {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // serde's own message would quote the value, which may be a secret.
-        let value = toml::Value::deserialize(deserializer)?;
-        value.as_str().map(|text| Self(Secret::new(text))).ok_or_else(|| D::Error::custom("expected a string"))
+        String::deserialize(deserializer).map(|text| Self(Secret::new(text)))
     }
 }
 
@@ -31,19 +28,12 @@ impl Serialize for Hidden {
 }
 
 pub(crate) fn secrets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Secret>, D::Error> {
-    // serde's own message would quote the value, which is a secret.
-    let complaint = || Error::custom("expected a list of strings");
-    let toml::Value::Array(tokens) = toml::Value::deserialize(deserializer)? else { return Err(complaint()) };
-    let complaint_of_nothing = || Error::custom("a token must not be empty");
-    let secret = |token: toml::Value| match token.as_str() {
-        None => Err(complaint()),
-        Some("") => Err(complaint_of_nothing()),
-        Some(token) => {
-            learn(token, Life::Process);
-            Ok(Secret::new(token))
-        }
+    let tokens = Vec::<String>::deserialize(deserializer)?;
+    let secret = |token: String| {
+        learn(&token, Life::Process);
+        Secret::new(token)
     };
-    tokens.into_iter().map(secret).collect()
+    Ok(tokens.into_iter().map(secret).collect())
 }
 
 pub(crate) fn masked_all<S: Serializer>(secrets: &[Secret], serializer: S) -> Result<S::Ok, S::Error> {

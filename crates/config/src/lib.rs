@@ -6,6 +6,7 @@ mod a2e;
 mod agent;
 mod anchor;
 mod authorization;
+mod conform;
 pub mod env;
 mod error;
 pub mod expand;
@@ -13,6 +14,7 @@ mod file;
 mod held;
 mod hidden;
 mod layers;
+mod mistake;
 mod own_files;
 mod policy;
 mod project;
@@ -28,11 +30,11 @@ mod tests;
 pub mod text;
 mod trust;
 mod upstreams;
-mod words;
 
 use std::collections::BTreeMap;
 
 pub use gladhand_redaction::MASK;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use a2e::{
@@ -63,31 +65,32 @@ pub use upstreams::BUILT_IN;
 pub use upstreams::{Inherit, Origin, UpstreamConfig, Upstreams};
 
 /// The settings of the file. Every key has a default; unknown keys are mistakes.
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(title = "gladhand.toml")]
 pub struct Config {
-    /// `[a2e]`
+    /// Settings of the A2E dialect.
     pub a2e: A2eConfig,
-    /// `[limits]`
+    /// Bounds on every session.
     pub limits: Limits,
-    /// `[http]`
+    /// Settings and bounds of HTTP.
     pub http: HttpConfig,
-    /// `[authorization]`
+    /// Which clients are let in over HTTP.
     pub authorization: AuthorizationConfig,
-    /// `[policy]`
+    /// Rules, limits and checks of calls.
     pub policy: PolicyConfig,
-    /// `[audit]`
+    /// The records that are written for each call.
     pub audit: AuditConfig,
-    /// `[profiles.NAME]`. The first profile by name that matches a caller applies.
+    /// The tools that certain callers see. The first profile by name that matches a caller applies.
     pub profiles: BTreeMap<String, ProfileConfig>,
-    /// `[mcp]`
+    /// Settings of the MCP dialect.
     pub mcp: McpConfig,
-    /// `[toolbox]`
+    /// Gladhand's own three tools.
     pub toolbox: ToolboxConfig,
-    /// `[repository]`
+    /// The tools that read repositories.
     pub repository: RepositoryConfig,
-    /// `[agent]`
+    /// The coding agent: its permissions, and the addresses of its models.
     pub agent: AgentConfig,
-    /// `[upstreams.NAME]`
+    /// The servers behind this one, each under its name.
     pub upstreams: Upstreams,
 }

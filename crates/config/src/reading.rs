@@ -90,7 +90,7 @@ pub(crate) fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Re
             Vec::new()
         }
     };
-    let (config, mut problems) = source.parse::<Config>();
+    let (config, mut problems) = source.parse();
     let Some(mut config) = config else {
         return Examined { config: None, problems: in_order(problems), refused, unresolved, places: source };
     };
@@ -98,7 +98,7 @@ pub(crate) fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Re
     if let Some(folder) = folder.filter(|_| !matches!(reading, Reading::AsWritten)) {
         config.anchor(folder);
     }
-    let range = config.out_of_range(&source);
+    let mistakes = config.mistakes(&source);
     if let Reading::Whole(lookup) | Reading::Granted(lookup, _) | Reading::Strangers(lookup) = reading {
         for (name, upstream) in config.upstreams.0.iter_mut().filter(|(_, upstream)| upstream.enabled) {
             let missing = unresolved.iter().filter(|problem| problem.is_of(&["upstreams", name]));
@@ -117,7 +117,7 @@ pub(crate) fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Re
             }
         }
     }
-    problems.extend(range);
+    problems.extend(mistakes);
     Examined { config: Some(config), problems: in_order(problems), refused, unresolved, places: source }
 }
 
@@ -131,25 +131,17 @@ fn too_many_upstreams(source: &Source<'_>) -> Option<Problem> {
 
 impl Config {
     /// Returns values that have the right type and are still invalid.
-    fn out_of_range(&self, source: &Source<'_>) -> Vec<Problem> {
-        let limits = &self.limits;
-        let own = [
-            ("limits.line_bytes", "from 1024 to 1073741824", (1024..=1 << 30).contains(&limits.line_bytes)),
-            ("limits.in_flight", "from 1 to 100000", (1..=100_000).contains(&limits.in_flight)),
-            ("limits.page_size", "from 1 to 10000", (1..=10_000).contains(&limits.page_size)),
-            ("limits.drain_ms", "at most 3600000", limits.drain_ms <= 3_600_000),
-        ];
-        let own = own.into_iter().filter(|(_, _, fits)| !fits).map(|(key, expected, _)| (key, expected));
-        let problem = |(key, problem): (String, String)| {
-            let path: Vec<_> = key.split('.').collect();
-            source.problem(&path, problem)
+    fn mistakes(&mut self, source: &Source<'_>) -> Vec<Problem> {
+        let parts = |key: &str| key.split('.').map(str::to_owned).collect::<Vec<_>>();
+        let at = |(key, problem): (String, String), of_value: bool| {
+            let path = parts(&key);
+            let path: Vec<_> = path.iter().map(String::as_str).collect();
+            if of_value { source.problem_of_value(&path, problem) } else { source.problem(&path, problem) }
         };
-        let address = |key: &'static str| {
-            source.problem(&["agent", key], "must be an address that begins with http:// or https://")
-        };
-        let addresses = self.agent.malformed().into_iter().map(address);
-        let ranges = own.chain(self.http.out_of_range()).chain(self.a2e.out_of_range());
-        let ranges = ranges.map(|(key, expected)| (key.to_owned(), format!("must be {expected}")));
-        ranges.chain(self.a2e.mistakes()).map(problem).chain(addresses).collect()
+        let of_keys = self.a2e.mistakes().into_iter().chain(self.agent.mistakes()).map(|mistake| at(mistake, false));
+        let mut problems: Vec<_> = of_keys.collect();
+        let of_values = self.policy.take_mistakes().into_iter().chain(self.authorization.take_mistakes());
+        problems.extend(of_values.chain(self.a2e.wrong_schemas()).map(|mistake| at(mistake, true)));
+        problems
     }
 }

@@ -1,9 +1,10 @@
 //! The small sections: `[toolbox]`, `[mcp]`, `[limits]` and `[http]`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Settings of the toolbox: our own three tools.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolboxConfig {
     /// Whether the toolbox is enabled.
@@ -17,7 +18,7 @@ impl Default for ToolboxConfig {
 }
 
 /// Settings of the MCP dialect.
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpConfig {
     /// Return an empty list instead of an error for unsupported list methods.
@@ -27,16 +28,20 @@ pub struct McpConfig {
 }
 
 /// Limits. When one is reached, the caller gets an error in its own dialect.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// Longest line in bytes.
+    #[schemars(range(min = 1024, max = 1_073_741_824))]
     pub line_bytes: usize,
     /// Calls of one session that may wait or run.
+    #[schemars(range(min = 1, max = 100_000))]
     pub in_flight: usize,
     /// Tools on a page of a list.
+    #[schemars(range(min = 1, max = 10_000))]
     pub page_size: usize,
     /// How long calls in flight may take to finish when the session ends, in milliseconds.
+    #[schemars(range(min = 0, max = 3_600_000))]
     pub drain_ms: u64,
 }
 
@@ -47,7 +52,7 @@ impl Default for Limits {
 }
 
 /// Settings and bounds of HTTP.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpConfig {
     /// Hosts that requests may be addressed to, in addition to loopback names and the listening address.
@@ -55,26 +60,37 @@ pub struct HttpConfig {
     /// Origins of web pages that may send requests, in addition to those on an allowed host.
     pub allow_origins: Vec<String>,
     /// Connections that may be open.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub connections: usize,
     /// Sessions that may be open. Beyond it, an idle session is closed for a new one.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub sessions: usize,
     /// Close a session after this many seconds without a request or a pending call.
+    #[schemars(range(min = 1, max = 604_800))]
     pub idle_s: u64,
     /// Event streams that may be open.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub streams: usize,
     /// Exchanges of one session that may be open.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub streams_per_session: usize,
     /// Calls without a session that may run.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub in_flight: usize,
     /// Bytes of a stream that are kept for a reader that is slow or lost its connection.
+    #[schemars(range(min = 4096, max = 1_073_741_824))]
     pub replay_bytes: usize,
     /// Bytes that are kept for absent readers and callers, over all sessions.
+    #[schemars(range(min = 1_048_576, max = 1_073_741_824))]
     pub kept_bytes: usize,
     /// How long the head of a request may take, the wait for it on an open connection included, in milliseconds.
+    #[schemars(range(min = 10, max = 3_600_000))]
     pub head_ms: u64,
     /// How long the body of a request may take, in milliseconds.
+    #[schemars(range(min = 10, max = 3_600_000))]
     pub body_ms: u64,
     /// Send a keep-alive on an event stream after this many milliseconds of silence.
+    #[schemars(range(min = 10, max = 3_600_000))]
     pub keep_alive_ms: u64,
 }
 
@@ -95,27 +111,5 @@ impl Default for HttpConfig {
             body_ms: 30_000,
             keep_alive_ms: 15_000,
         }
-    }
-}
-
-impl HttpConfig {
-    /// Returns the values that are out of range, with the allowed range.
-    pub(crate) fn out_of_range(&self) -> Vec<(&'static str, &'static str)> {
-        let many = |count: usize| ("from 1 to 1000000", (1..=1_000_000).contains(&count));
-        let time = |ms: u64| ("from 10 to 3600000", (10..=3_600_000).contains(&ms));
-        let all = [
-            ("http.connections", many(self.connections)),
-            ("http.sessions", many(self.sessions)),
-            ("http.streams", many(self.streams)),
-            ("http.streams_per_session", many(self.streams_per_session)),
-            ("http.in_flight", many(self.in_flight)),
-            ("http.head_ms", time(self.head_ms)),
-            ("http.body_ms", time(self.body_ms)),
-            ("http.keep_alive_ms", time(self.keep_alive_ms)),
-            ("http.idle_s", ("from 1 to 604800", (1..=604_800).contains(&self.idle_s))),
-            ("http.kept_bytes", ("from 1048576 to 1073741824", (1 << 20..=1 << 30).contains(&self.kept_bytes))),
-            ("http.replay_bytes", ("from 4096 to 1073741824", (4096..=1 << 30).contains(&self.replay_bytes))),
-        ];
-        all.into_iter().filter(|(_, (_, fits))| !fits).map(|(key, (expected, _))| (key, expected)).collect()
     }
 }

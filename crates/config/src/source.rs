@@ -4,14 +4,16 @@ use std::fmt;
 use std::ops::Range;
 
 use gladhand_core::wire::invisible::{Layout, escape};
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 use toml::Spanned;
-use toml::de::{DeArray, DeTable, DeValue};
+use toml::de::{DeTable, DeValue};
 
-use super::words;
+use super::Config;
+use super::conform::{Found, conform};
+use super::schema::RULES;
 
-/// How deep mistakes are told apart: section, upstream, key.
-const DEEPEST: usize = 3;
+/// The message about a value that fits the schema and still cannot be read.
+pub(crate) const UNREADABLE: &str = "this cannot be read";
 
 /// One mistake in a configuration file. It never quotes a value, which may be a secret. Text that it quotes from the
 /// file contains no control characters.
@@ -65,89 +67,22 @@ impl<'t> Source<'t> {
         (source, problems)
     }
 
-    /// Deserializes a type that has a default for every key, and leaves out keys with mistakes. Returns at most one
-    /// mistake per key.
-    pub fn parse<T: DeserializeOwned>(&self) -> (Option<T>, Vec<Problem>) {
-        let whole = match T::deserialize(document(self.root.clone())) {
-            Ok(parsed) => return (Some(parsed), Vec::new()),
-            Err(error) => error,
-        };
+    /// Reads the settings, and leaves out keys with mistakes.
+    pub fn parse(&self) -> (Option<Config>, Vec<Problem>) {
+        let found = if self.root.is_empty() { Vec::new() } else { conform(self, &RULES) };
         let (mut rest, mut problems) = (self.root.clone(), Vec::new());
-        self.search::<T>(&mut Vec::new(), &self.root, &mut |path, problem| {
-            remove(&mut rest, path);
+        for Found { path, problem } in found {
+            remove(&mut rest, &path);
             problems.push(problem);
-        });
-        if problems.is_empty() {
-            // Each key is valid alone, but not in combination with the others.
-            problems.push(self.at(whole.span(), "", &words::told(whole.message())));
         }
-        (T::deserialize(document(rest)).ok(), problems)
-    }
-
-    /// Searches for mistakes by checking each key alone, so that a mistake in one key does not hide others.
-    fn search<T: DeserializeOwned>(
-        &self,
-        path: &mut Vec<String>,
-        table: &DeTable<'_>,
-        found: &mut impl FnMut(&[String], Problem),
-    ) -> bool {
-        let mut is_wrong = false;
-        for (key, value) in table.iter() {
-            path.push(key.get_ref().to_string());
-            if let Err(error) = T::deserialize(document(only(path, key.span(), value.clone()))) {
-                is_wrong = true;
-                let is_deeper = match value.get_ref() {
-                    DeValue::Table(inner) if path.len() < DEEPEST => self.search::<T>(path, inner, found),
-                    DeValue::Array(items) => self.search_items::<T>(path, key.span(), items, found),
-                    _ => false,
-                };
-                if !is_deeper {
-                    found(path, self.at(error.span(), &path.join("."), &words::told(error.message())));
-                }
-            }
-            path.pop();
-        }
-        is_wrong
-    }
-
-    /// Searches for mistakes in each table of a list. Required keys may be in the same table, so a key with a mistake
-    /// is removed before the search continues.
-    fn search_items<T: DeserializeOwned>(
-        &self,
-        path: &[String],
-        span: Range<usize>,
-        items: &DeArray<'_>,
-        found: &mut impl FnMut(&[String], Problem),
-    ) -> bool {
-        let mut is_wrong = false;
-        for (number, item) in items.iter().enumerate() {
-            let (mut item, mut removed) = (item.clone(), Vec::new());
-            let name = format!("{}#{}", path.join("."), number + 1);
-            loop {
-                let mut alone = DeArray::new();
-                alone.push(item.clone());
-                let alone = Spanned::new(item.span(), DeValue::Array(alone));
-                let Err(error) = T::deserialize(document(only(path, span.clone(), alone))) else { break };
-                let (place, message) = (error.span(), error.message());
-                let DeValue::Table(table) = item.get_mut() else { break };
-                is_wrong = true;
-                let key = place.as_ref().and_then(|place| key_at(table, place.start));
-                match key {
-                    Some(key) => {
-                        found(path, self.at(place, &format!("{name}.{key}"), &words::told(message)));
-                        table.remove(key.as_str());
-                        removed.push(key);
-                    }
-                    // The key is missing only because the search removed it.
-                    None if words::missing(message).is_some_and(|key| removed.iter().any(|gone| gone == key)) => break,
-                    None => {
-                        found(path, self.at(Some(item.span()), &name, &words::told(message)));
-                        break;
-                    }
-                }
+        match Config::deserialize(document(rest)) {
+            Ok(config) => (Some(config), problems),
+            Err(error) => {
+                // The text of the error may quote a secret.
+                problems.push(self.at(error.span(), "", UNREADABLE));
+                (None, problems)
             }
         }
-        is_wrong
     }
 
     /// All keys of all sections, in the order of the file. A section that is no table has none.
@@ -166,6 +101,28 @@ impl<'t> Source<'t> {
     /// A problem with the value of a key, or with the nearest table around it.
     pub fn problem(&self, path: &[&str], message: impl Into<String>) -> Problem {
         self.at(Some(self.span(path)), &path.join("."), &message.into())
+    }
+
+    /// The same, at the value itself.
+    pub(super) fn problem_of_value(&self, path: &[&str], message: impl Into<String>) -> Problem {
+        let value = self.value(path).map_or_else(|| self.span(path), Spanned::span);
+        self.at(Some(value), &path.join("."), &message.into())
+    }
+
+    fn value(&self, path: &[&str]) -> Option<&Spanned<DeValue<'t>>> {
+        let (last, before) = path.split_last()?;
+        let mut table = &self.root;
+        for name in before {
+            let DeValue::Table(inner) = member(table, name, &mut (0..0))? else { return None };
+            table = inner;
+        }
+        match last.rsplit_once('#') {
+            Some((name, number)) => {
+                let DeValue::Array(items) = table.get(name)?.get_ref() else { return None };
+                items.get(number.parse::<usize>().ok()?.checked_sub(1)?)
+            }
+            None => table.get(*last),
+        }
     }
 
     /// Where a key is in the text, or the nearest table around it. The second item of a list is `key#2`.
@@ -207,13 +164,6 @@ fn harmless(text: &str) -> String {
     escape(text, Layout::Line).into_owned()
 }
 
-/// The key of a table in whose name or value a byte is.
-fn key_at(table: &DeTable<'_>, byte: usize) -> Option<String> {
-    let is_there = |span: Range<usize>| span.contains(&byte);
-    let mut keys = table.iter().filter(|(key, value)| is_there(key.span()) || is_there(value.span()));
-    keys.next().map(|(key, _)| key.get_ref().to_string())
-}
-
 /// From the beginning of the file to its end.
 pub(super) fn in_order(mut problems: Vec<Problem>) -> Vec<Problem> {
     problems.sort_by_key(|problem| (problem.line, problem.column));
@@ -241,65 +191,39 @@ fn remove(table: &mut DeTable<'_>, path: &[String]) {
     }
 }
 
-/// A document in which there is nothing but the value at a path.
-fn only<'v>(path: &[String], span: Range<usize>, value: Spanned<DeValue<'v>>) -> DeTable<'v> {
-    path.iter()
-        .rev()
-        .fold((DeTable::new(), value), |(_, value), name| {
-            let around = value.span();
-            let mut table = DeTable::new();
-            table.insert(Spanned::new(span.clone(), name.clone().into()), value);
-            (table.clone(), Spanned::new(around, DeValue::Table(table)))
-        })
-        .0
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use serde::Deserialize;
-
     use super::*;
-
-    #[derive(Debug, Default, Deserialize)]
-    #[serde(deny_unknown_fields, default)]
-    struct Whole {
-        one: BTreeMap<String, Part>,
-    }
-
-    #[derive(Debug, Default, Deserialize)]
-    #[serde(deny_unknown_fields, default)]
-    #[allow(dead_code, reason = "only read to see whether it can be")]
-    struct Part {
-        number: u8,
-        is: bool,
-    }
 
     fn problems(text: &str) -> Vec<String> {
         let (source, problems) = Source::read(text);
-        let problems = if problems.is_empty() { in_order(source.parse::<Whole>().1) } else { problems };
+        let problems = if problems.is_empty() { in_order(source.parse().1) } else { problems };
         problems.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn every_key_with_a_mistake_is_told_once_with_its_place_and_without_its_value() {
-        let text = "[one.a]\nnumber = \"hush\"\nis = \"hush\"\n\n[one.b]\nnumbre = 1\n";
+        let text = "[upstreams.a]\ntimeout_ms = \"hush\"\nisolated = \"hush\"\nenv = { X = 5 }\n\n[upstreams.b]\ntimout_ms = 1\n\
+                    args = ['x', 5]\ninherit_env = 7\n";
         assert_eq!(
             problems(text),
             [
-                "line 2, column 10: one.a.number: expected a whole number",
-                "line 3, column 6: one.a.is: expected true or false",
-                "line 6, column 1: one.b.numbre: there is no key `numbre`: did you mean `number`?",
+                "line 2, column 14: upstreams.a.timeout_ms: expected a whole number",
+                "line 3, column 12: upstreams.a.isolated: expected true or false",
+                "line 4, column 13: upstreams.a.env.X: expected a string",
+                "line 7, column 1: upstreams.b.timout_ms: there is no key `timout_ms`: did you mean `timeout_ms`?",
+                "line 8, column 14: upstreams.b.args#2: expected a string",
+                "line 9, column 15: upstreams.b.inherit_env: expected `all` or a list of strings",
             ]
         );
     }
 
     #[test]
     fn what_is_right_is_read_beside_what_is_wrong() {
-        let (source, _) = Source::read("[one.a]\nnumber = 7\nis = 5\n[two]\n");
-        let (whole, problems) = source.parse::<Whole>();
-        assert_eq!((whole.unwrap().one["a"].number, problems.len()), (7, 2));
+        let (source, _) = Source::read("[limits]\npage_size = 7\nin_flight = true\n[two]\n");
+        let (config, problems) = source.parse();
+        let limits = config.unwrap().limits;
+        assert_eq!((limits.page_size, limits.in_flight, problems.len()), (7, 1024, 2));
     }
 
     #[test]

@@ -83,7 +83,7 @@ fn mistakes_of_policy_are_told_with_their_place() {
         ),
         (
             "[[policy.rules]]\ntools = [\"a\", \"@x\"]\neffect = \"deny\"",
-            "line 2, column 9",
+            "line 2, column 15",
             "there is no class of tools `@x`",
         ),
         (
@@ -108,7 +108,7 @@ fn all_mistakes_in_all_items_of_a_list_are_told_with_their_number() {
     let expected = "\
 line 3, column 1: policy.rules#2: `effect` is missing
 line 4, column 1: policy.rules#2.effcet: there is no key `effcet`: did you mean `effect`?
-line 5, column 9: policy.rules#2.tools: expected a list
+line 5, column 9: policy.rules#2.tools: expected a list of strings
 line 7, column 10: policy.rules#3.effect: `forbid` cannot be said here: expected `allow`, `deny` or `ask`
 line 8, column 8: policy.rules#3.when: expected a string
 line 9, column 1: policy.limits#1: a limit needs one of `calls`, `concurrent`, `timeout_ms` and `result_bytes`
@@ -168,6 +168,58 @@ line 16, column 11: http.streams: expected a whole number";
 fn commands_without_upstreams_ignore_mistakes_in_them() {
     let text = "[upstreams.a]\ncommand = '${NOPE}'\n";
     assert!(super::parse(text, Reading::WithoutUpstreams).unwrap().upstreams.0.is_empty());
+}
+
+/// Every value of another kind is found by the schema, so that no text of the parser, which may quote it, is shown.
+#[test]
+fn no_value_that_fits_the_schema_is_unreadable() {
+    fn keys(schema: &serde_json::Value, path: &str, all: &mut Vec<String>) {
+        for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
+            let path = format!("{path}{name}");
+            keys(inner, &format!("{path}."), all);
+            keys(&inner["additionalProperties"], &format!("{path}.x."), all);
+            // An item of a list.
+            keys(&inner["items"], &format!("{path}#."), all);
+            all.push(path);
+        }
+    }
+    let mut all = Vec::new();
+    keys(&schema::RULES, "", &mut all);
+    assert!(all.len() > 120 && all.iter().any(|key| key == "upstreams.x.bearer"), "{all:?}");
+    let values = ["'hush'", "-7", "7", "99999999999", "9223372036854775807", "7.5", "nan", "true", "['hush']", "[7]"];
+    let values = values.into_iter().chain([
+        "{ hush = 7 }",
+        "{ hush = 'hush' }",
+        "{ x = ['hush'] }",
+        "[{ hush = 1 }]",
+        "2026-07-28",
+    ]);
+    let (mut read, mut refused) = (0, 0);
+    for value in values {
+        for key in &all {
+            let text = match key.split_once("#.") {
+                Some((list, key)) => format!("[[{list}]]\n{key} = {value}\n"),
+                None => format!("{key} = {value}\n"),
+            };
+            let (source, _) = Source::read(&text);
+            let (config, problems) = source.parse();
+            assert!(
+                config.is_some() && !problems.iter().any(|problem| problem.message == source::UNREADABLE),
+                "{text}"
+            );
+            read += usize::from(problems.is_empty());
+            refused += usize::from(!problems.is_empty());
+        }
+    }
+    assert!(read > 100 && refused > 1000, "{read} {refused}");
+}
+
+#[test]
+fn keys_of_the_agent_are_no_references() {
+    let text = "[agent]\ncompatible_key = '${secret:hush}'\ngoogle_client_secret = 'plain'\n";
+    let expected = "line 2, column 1: agent.compatible_key: it stands here as it is: references are not read (the \
+                    variable GLADHAND_COMPATIBLE_KEY is)";
+    assert_eq!(problem(text), expected);
 }
 
 #[test]

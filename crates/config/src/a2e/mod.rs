@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use gladhand_core::Secret;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Hidden;
@@ -15,21 +16,26 @@ use super::hidden::{masked_all, secrets};
 use super::policy::Schema;
 
 /// Settings of the A2E dialect.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct A2eConfig {
     /// Tokens that grant every capability to any agent. Without these and without `agents`, any token is accepted.
     #[serde(deserialize_with = "secrets", serialize_with = "masked_all")]
+    #[schemars(with = "Vec<String>")]
     pub tokens: Vec<Secret>,
-    /// `[[a2e.agents]]`: tokens of single agents, and the capabilities that each token grants.
+    /// Tokens of single agents, and the capabilities that each token grants.
     pub agents: Vec<AgentPass>,
     /// How many calls of one session run at once.
+    #[schemars(range(min = 1, max = 100_000))]
     pub max_parallel: u32,
     /// How many sessions may be open over HTTP. As many again may wait for their handshake.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub sessions: usize,
     /// Close an HTTP session after this many minutes without a request, an open stream or a pending call.
+    #[schemars(range(min = 1, max = 10_080))]
     pub idle_minutes: u64,
     /// A session over HTTP ends if its handshake has not come after this many seconds.
+    #[schemars(range(min = 1, max = 3600))]
     pub handshake_seconds: u64,
     /// Enabled capabilities besides `tools`. Default: all that are safe with the current configuration.
     pub capabilities: Option<Vec<CapabilityName>>,
@@ -43,19 +49,19 @@ pub struct A2eConfig {
     /// A token that no agent has. The endpoint requires it while a change that adds the first token is not trusted yet.
     #[serde(skip)]
     pub lock: Option<Secret>,
-    /// `[a2e.proc]`
+    /// Processes that agents start.
     pub proc: ProcConfig,
-    /// `[a2e.memory]`
+    /// Limits on memory.
     pub memory: MemoryConfig,
-    /// `[a2e.skill]`
+    /// The location of skills.
     pub skill: SkillConfig,
-    /// `[a2e.env]`
+    /// Environments in addition to the built-in ones.
     pub env: EnvConfig,
-    /// `[a2e.learning]`
+    /// When experience becomes advice.
     pub learning: LearningConfig,
-    /// `[a2e.mcp]`
+    /// MCP servers that agents may register.
     pub mcp: RegistrationConfig,
-    /// `[[a2e.toolkits]]`: bundles of tools that agents configure together.
+    /// Bundles of tools that agents configure together.
     pub toolkits: Vec<ToolkitConfig>,
 }
 
@@ -109,7 +115,7 @@ impl A2eConfig {
 }
 
 /// The capabilities of A2E. `tools` is always enabled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CapabilityName {
     /// Calls of tools.
@@ -171,7 +177,7 @@ impl CapabilityName {
 }
 
 /// `[[a2e.agents]]`: a token of one agent, and the capabilities that it grants.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentPass {
     /// What the agent calls itself (`agent_id`).
@@ -185,7 +191,7 @@ pub struct AgentPass {
 }
 
 /// `[a2e.proc]`: processes that agents start.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProcConfig {
     /// Words that are allowed as the first word of a command. They must match exactly.
@@ -193,10 +199,13 @@ pub struct ProcConfig {
     /// Names of variables that agents may set for a process, in addition to language, time zone and terminal.
     pub variables: Vec<String>,
     /// How many processes of one session may run at once.
+    #[schemars(range(min = 1, max = 10_000))]
     pub max: usize,
     /// Longest run time of a process in seconds; an agent cannot raise it. 0: until the session ends.
+    #[schemars(range(min = 0, max = 604_800))]
     pub timeout: u64,
     /// Bytes of output after which a process is killed.
+    #[schemars(range(min = 1024, max = 1_099_511_627_776u64))]
     pub output_bytes: u64,
 }
 
@@ -207,26 +216,35 @@ impl Default for ProcConfig {
 }
 
 /// `[a2e.memory]`: limits on memory.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MemoryConfig {
     /// Entries that a session may have in working memory.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub working_entries: usize,
     /// Their bytes.
+    #[schemars(range(min = 1024, max = 1_099_511_627_776u64))]
     pub working_bytes: u64,
     /// Bytes that the working memories of all sessions may have together.
+    #[schemars(range(min = 1024, max = 1_099_511_627_776u64))]
     pub working_total_bytes: u64,
     /// Entries that an agent may have in episodic memory.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub episodic_entries: usize,
     /// Their bytes.
+    #[schemars(range(min = 1024, max = 1_099_511_627_776u64))]
     pub episodic_bytes: u64,
     /// Entries that all agents together may have in semantic memory.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub semantic_entries: usize,
     /// Their bytes.
+    #[schemars(range(min = 1024, max = 1_099_511_627_776u64))]
     pub semantic_bytes: u64,
     /// Bytes of one entry.
+    #[schemars(range(min = 1024, max = 1_099_511_627_776u64))]
     pub entry_bytes: u64,
     /// Bytes of everything that is kept.
+    #[schemars(range(min = 1024, max = 1_099_511_627_776u64))]
     pub total_bytes: u64,
 }
 
@@ -247,7 +265,7 @@ impl Default for MemoryConfig {
 }
 
 /// `[a2e.skill]`: the location of skills.
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SkillConfig {
     /// The folder that contains one folder per skill. Without it, there are no skills.
@@ -255,7 +273,7 @@ pub struct SkillConfig {
 }
 
 /// `[a2e.env]`: environments in addition to the built-in one.
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EnvConfig {
     /// Programs that act as environments and speak JSON lines, by name, with their arguments.
@@ -263,14 +281,17 @@ pub struct EnvConfig {
 }
 
 /// `[a2e.learning]`: when experience becomes advice.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LearningConfig {
     /// Re-evaluate after this many experiences.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub adapt_every: usize,
     /// The smallest number of experiences that leads to a conclusion.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub min_experiences: usize,
     /// The lowest confidence that leads to a conclusion.
+    #[schemars(range(min = 0, max = 1))]
     pub confidence_threshold: f64,
 }
 
@@ -281,7 +302,7 @@ impl Default for LearningConfig {
 }
 
 /// `[a2e.mcp]`: MCP servers that agents may register.
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RegistrationConfig {
     /// Programs that registration may start. They must match exactly.
@@ -292,7 +313,7 @@ pub struct RegistrationConfig {
 }
 
 /// `[[a2e.toolkits]]`: a bundle of tools that agents configure together.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolkitConfig {
     /// The name.

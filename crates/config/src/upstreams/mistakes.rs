@@ -4,7 +4,7 @@ use gladhand_dialects::{Speak, a2e};
 use http::HeaderValue;
 use url::Url;
 
-use super::{BUILT_IN, Inherit, LONGEST_MS, UpstreamConfig};
+use super::{BUILT_IN, Inherit, UpstreamConfig};
 use crate::{Hidden, Lookup};
 
 impl UpstreamConfig {
@@ -76,12 +76,6 @@ impl UpstreamConfig {
         }
         if self.env.keys().any(|name| name.is_empty() || name.contains(['=', '\0'])) {
             mistake(Some("env"), "the name of a variable is not empty and has no `=`");
-        }
-        if !(1..=LONGEST_MS).contains(&self.timeout_ms) {
-            mistake(Some("timeout_ms"), "must be from 1 to 86400000");
-        }
-        if self.call_timeout_ms > LONGEST_MS {
-            mistake(Some("call_timeout_ms"), "must be at most 86400000");
         }
         if self.rename.values().any(String::is_empty) {
             mistake(Some("rename"), "a name must not be empty");

@@ -12,11 +12,12 @@ use gladhand_dialects::Speak;
 use gladhand_hub::{BETWEEN, Naming, Pattern};
 use gladhand_redaction::{self as redaction, Life};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use schemars::JsonSchema;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::Hidden;
 use crate::surroundings::{PLAIN, Surroundings, usual};
+use crate::{Hidden, schema};
 
 pub use words::Inherit;
 
@@ -38,13 +39,14 @@ pub const BUILT_IN: [&str; 3] = ["toolbox", "repository", "agent"];
 pub struct Upstreams(pub Vec<(String, UpstreamConfig)>);
 
 /// `[upstreams.NAME]`: a server that is started, or one that is reached.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpstreamConfig {
     /// Whether the upstream is enabled.
     pub enabled: bool,
     /// The program to start, with its arguments or without.
     #[serde(deserialize_with = "words::words")]
+    #[schemars(schema_with = "schema::word_or_words")]
     pub command: Vec<String>,
     /// Additional arguments for the program.
     pub args: Vec<String>,
@@ -64,10 +66,12 @@ pub struct UpstreamConfig {
     /// The bearer token to present to it.
     pub bearer: Option<Hidden>,
     /// `oauth`: use tokens from `gladhand login`.
+    #[schemars(schema_with = "schema::oauth")]
     pub auth: Option<String>,
     /// A file with certificate authorities that are trusted in addition to those of the system.
     pub ca: Option<PathBuf>,
     /// The dialect to speak. Default: detected.
+    #[schemars(schema_with = "schema::spoken")]
     pub speak: Option<String>,
     /// The token to present, in a dialect whose opening has one.
     pub token: Option<Hidden>,
@@ -81,8 +85,10 @@ pub struct UpstreamConfig {
     #[serde(skip)]
     pub unavailable: Option<String>,
     /// How long the opening may take, in milliseconds.
+    #[schemars(range(min = 1, max = LONGEST_MS))]
     pub timeout_ms: u64,
     /// How long a call may go without progress, in milliseconds. 0: no limit.
+    #[schemars(range(min = 0, max = LONGEST_MS))]
     pub call_timeout_ms: u64,
     /// A prefix for the upstream's names instead of its own name. Empty: no prefix.
     pub prefix: Option<String>,

@@ -102,7 +102,8 @@ mod tests {
     use crate::config::{self, Reading};
 
     fn guard(text: &str) -> Result<bool, String> {
-        let config: AuthorizationConfig = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        let config = config::parse(&format!("[authorization]\n{text}"), Reading::AsWritten);
+        let config = config.map_err(|problems| problems[0].message.clone())?.authorization;
         let followed = |admission: Admission| Access::default().follow(&admission, Vec::new()).map_err(Into::into);
         admission(&config).and_then(followed).map_err(|error: BadAuthorization| error.to_string())
     }
@@ -118,7 +119,7 @@ mod tests {
             Ok(true)
         );
         let wrong = [
-            ("dpop = 'perhaps'", "unknown variant `perhaps`, expected one of `off`, `accepted`, `required`"),
+            ("dpop = 'perhaps'", "`perhaps` cannot be said here: expected `off`, `accepted` or `required`"),
             (
                 "issuers = [{issuer = 'https://as.example'}]",
                 "authorization.resource must be set when there are issuers",
