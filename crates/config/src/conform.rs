@@ -144,18 +144,11 @@ fn words(schema: &Value) -> Option<Vec<&str>> {
     if let Some(word) = schema["const"].as_str() {
         return Some(vec![word]);
     }
-    let one = |way: &'_ Value| way["const"].as_str().map(str::len);
-    match (&schema["enum"], &schema["oneOf"]) {
-        (Value::Array(words), _) => Some(words.iter().filter_map(Value::as_str).collect()),
-        (_, Value::Array(ways)) if ways.iter().all(|way| one(way).is_some() || way["enum"].is_array()) => {
-            Some(ways.iter().filter_map(words_of_way).flatten().collect())
-        }
-        _ => None,
+    if let Some(words) = schema["enum"].as_array() {
+        return Some(words.iter().filter_map(Value::as_str).collect());
     }
-}
-
-fn words_of_way(way: &Value) -> Option<Vec<&str>> {
-    words(way)
+    let ways: Option<Vec<_>> = schema["oneOf"].as_array()?.iter().map(words).collect();
+    ways.map(|ways| ways.concat())
 }
 
 fn integer(value: &DeValue<'_>) -> Option<i128> {
