@@ -13,6 +13,7 @@ use gladhand_hub::{Agent, Answer, Context, Hub, SessionId, Settling};
 use tokio::sync::OnceCell;
 
 use crate::config::{AgentConfig, Approve, OwnFiles, TrustStore, env};
+use crate::from_config;
 use crate::secrets;
 
 /// Keys of the agent itself. Its tools do not get them, beside the variables that no program gets.
@@ -198,7 +199,7 @@ impl Inner {
         }
         // The output of a program reaches the model, and with it the service that runs the model.
         settings.environment.retain(|name, _| !env::is_never_passed_on(name) && !KEYS.iter().any(|key| name == key));
-        self.files.keep_from(&mut settings);
+        from_config::keep_from(&self.files, &mut settings);
         let skills = etcetera::home_dir().ok().map(|home| home.join(".agents/skills"));
         settings.readable = skills.into_iter().chain([folder.join("skills")]).collect();
         let base = std::env::var(env::EXA_BASE).ok().or_else(|| self.config.exa_base.clone());

@@ -285,6 +285,27 @@ fn dialects() -> clap::builder::PossibleValuesParser {
     std::iter::once("auto").chain(names).collect::<Vec<_>>().into()
 }
 
+/// Who approves a tool that may do harm.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum WhoApproves {
+    /// The client. If the client cannot answer, such tools are refused.
+    Ask,
+    /// No approval: every tool runs unless it is denied.
+    All,
+    /// No approval: every tool that needs approval is refused.
+    None,
+}
+
+impl From<WhoApproves> for Approve {
+    fn from(who: WhoApproves) -> Self {
+        match who {
+            WhoApproves::Ask => Self::Ask,
+            WhoApproves::All => Self::All,
+            WhoApproves::None => Self::None,
+        }
+    }
+}
+
 /// Options of `serve`.
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_HELP)]
@@ -294,7 +315,7 @@ pub struct ServeArgs {
     pub listen: ListenArgs,
     /// Who is asked before the agent runs a tool that may do harm [default: ask].
     #[arg(long, value_name = "WHOM")]
-    pub approve: Option<Approve>,
+    pub approve: Option<WhoApproves>,
 }
 
 /// Whom to serve, and how.
@@ -552,7 +573,7 @@ pub struct ChatArgs {
     pub model: Option<String>,
     /// Who is asked before the agent runs a tool that may do harm [default: ask].
     #[arg(long, value_name = "WHOM")]
-    pub approve: Option<Approve>,
+    pub approve: Option<WhoApproves>,
     /// The folder that its tools work in [default: this one].
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub folder: Option<PathBuf>,

@@ -6,7 +6,7 @@ use gladhand_redaction::redact_words;
 
 use crate::commands::plain::plain;
 use crate::commands::suggest;
-use crate::spelling::nearest;
+use crate::config::spelling::nearest;
 
 /// The hint for a command line that could not be read, if its words end with the command of a server.
 pub(crate) fn explain(error: &clap::Error, cli: &Command, words: &[String]) -> Option<String> {

@@ -77,9 +77,9 @@ fn own() -> Vec<Arc<dyn Environment>> {
     ]
 }
 
-/// Whether a built-in environment has this name, so that a program of the same name would never be used.
-pub fn is_own(name: &str) -> bool {
-    own().iter().any(|environment| environment.name() == name)
+/// The names of the built-in environments. A program of the same name would never be used.
+pub fn own_names() -> Vec<String> {
+    own().iter().map(|environment| environment.name().to_owned()).collect()
 }
 
 /// The capability `env`.

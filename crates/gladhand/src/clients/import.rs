@@ -643,7 +643,7 @@ only = ["one"]
             "HOME" => Some("/h".to_owned()),
             _ => panic!("the variable {name} is read"),
         };
-        let lookup = Lookup { variable: &variable, secret: &secret };
+        let lookup = Lookup { variable: &variable, secret: &secret, authorities: &|_| Ok(()) };
         let pieces = ["$", "{", "}", "${", "$${", "secret:github", "A", ":-", "env:", "input:", "${HOME}", "${A:-"];
         let stranger = Some(Stranger { file: Path::new("/f"), server: "s" });
         let references = References { project: Some(Path::new("/p$")), bare: false, stranger };

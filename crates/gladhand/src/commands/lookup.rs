@@ -1,7 +1,8 @@
 //! Resolves references of the configuration: `${VAR}` and `${secret:NAME}`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use gladhand_auth::Roots;
 use gladhand_core::Secret;
 
 use crate::config::{Lookup, env};
@@ -21,7 +22,7 @@ impl Sources {
 
     /// Does something that looks things up here.
     pub(super) fn lookup<R>(&self, then: impl FnOnce(&Lookup<'_>) -> R) -> R {
-        then(&Lookup { variable: &variable, secret: &|name| self.secret(name) })
+        then(&Lookup { variable: &variable, secret: &|name| self.secret(name), authorities: &authorities })
     }
 
     /// The secret of a name; what can be done if there is none.
@@ -47,6 +48,11 @@ fn variable(name: &str) -> Option<String> {
         "PWD" => std::env::current_dir().ok()?.into_os_string().into_string().ok(),
         name => std::env::var(name).ok(),
     }
+}
+
+/// Whether a file has certificate authorities, and what is wrong with it if it has none.
+pub(super) fn authorities(file: &Path) -> Result<(), String> {
+    Roots::read(Some(file)).map(drop).map_err(|error| error.to_string())
 }
 
 /// The variable that a secret can be given in.

@@ -20,6 +20,7 @@ use crate::commands::settings::{self, Part, Settings};
 use crate::commands::{CommandError, print_json, print_report, written};
 use crate::config::{self, Config, Reading, env};
 use crate::exit::Exit;
+use crate::from_config;
 use crate::pins::{self, Approval, PinFile, Waiting};
 use crate::providers::Toolbox;
 
@@ -199,7 +200,7 @@ fn remembered(args: &PolicyTestArgs, config: &Config, memory: &Memory) -> Option
     let wanted = |name: &&str| args.upstream.as_deref().is_none_or(|wanted| wanted == *name);
     enabled.filter(|(name, _)| wanted(&name.as_str())).find_map(|(name, upstream)| {
         let naming = upstream.naming(name);
-        let owns = upstream.target().and_then(|target| memory.names(name, &target))?;
+        let owns = from_config::target(upstream).and_then(|target| memory.names(name, &target))?;
         owns.into_iter().find_map(|own| {
             let shown = naming.shown(&own)?;
             let natural = if shown == args.tool { None } else { Some(shown) };

@@ -7,7 +7,7 @@ use gladhand_redaction::redact_words;
 use super::CommandError;
 use super::plain::plain;
 use super::session::Asked;
-use crate::spelling::alike;
+use crate::config::spelling::alike;
 
 /// How many names are listed beside an error.
 const MOST: usize = 20;

@@ -26,6 +26,7 @@ use gladhand_repository::{
 use serde::Deserialize;
 
 use crate::config::{OwnFiles, RepositoryConfig};
+use crate::from_config;
 use crate::utc;
 
 /// How often at most a caller hears how far its call is.
@@ -91,7 +92,7 @@ impl RepositoryTools {
         let files = files.into();
         let allowed = (is_networked || !config.roots.is_empty()).then(|| config.roots.clone());
         let mut settings = gladhand_agent_tools::WorkbenchSettings::new(files.data.join("agent"));
-        files.keep_from(&mut settings);
+        from_config::keep_from(&files, &mut settings);
         let inner = Inner {
             secrets: SecretFiles::new(&settings),
             places: Places {

@@ -41,7 +41,7 @@ fn a_broken_file_leaves_the_old_one_in_force_and_says_why() {
     let wrong = "[upstreams.b]\ncommand = \"${NO_SUCH_VARIABLE}\"\nenv = { X = 5 }\n";
     setting.write_trusted(&format!("{}\n{wrong}", ours("c")));
     let complaint = "upstreams.b.command: the variable NO_SUCH_VARIABLE is not set";
-    let other = "upstreams.b.env: expected a string";
+    let other = "upstreams.b.env.X: expected a string";
     wait_until("the file is complained of", || errors().contains(complaint) && errors().contains(other));
     let answer = call(&mut process, "a__echo", &json!({ "message": "still" }));
     assert_eq!(answer["result"]["content"], echoed("still"), "{answer}");

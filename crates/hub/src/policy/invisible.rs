@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::provider::{Answer, Listed, Work};
 
 /// The mode for invisible text on its way from a provider to a downstream or to the agent's model.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]

@@ -17,6 +17,7 @@ use super::parties::{CallTarget, Kind};
 use crate::provider::Listed;
 
 /// The reaction to a changed definition.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PinMode {

@@ -14,6 +14,7 @@ const SHOWN: usize = 200;
 const COUNTED: usize = 1024;
 
 /// The reaction to a violation. In every mode it is counted and logged.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Handling {

@@ -10,7 +10,7 @@ use gladhand_core::wire::{Members, RawValue};
 use serde_json::{Map, Value};
 
 use crate::commands::plain::plain;
-use crate::spelling::nearest;
+use crate::config::spelling::nearest;
 
 /// The largest file that an argument is read from.
 const LARGEST_FILE: u64 = 16 * 1024 * 1024;

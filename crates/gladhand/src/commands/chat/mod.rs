@@ -66,7 +66,7 @@ pub fn run(args: &ChatArgs) -> Result<ExitCode, CommandError> {
     let Settings { mut config, layers } = loaded.map_err(CommandError::usage)?;
     settings::note_skills(data.as_deref());
     if let Some(approve) = args.approve {
-        config.agent.approve = approve;
+        config.agent.approve = approve.into();
     }
     if !config.agent.enabled {
         return Err(CommandError::usage(anyhow!("the configuration has no agent")).hint("set `enabled` of [agent]"));

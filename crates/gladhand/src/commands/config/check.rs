@@ -20,6 +20,7 @@ use crate::config::{
     UpstreamConfig,
 };
 use crate::exit::Exit;
+use crate::from_config;
 
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const ODD: Style = AnsiColor::Yellow.on_default().bold();
@@ -133,7 +134,7 @@ fn judge(file: &File, of_project: Option<(&Config, &Grants)>, data: Option<PathB
             let message = format!("{}: {}", missing.message, missing.advice);
             verdict.warnings.push(places.problem(&["upstreams", name, &missing.key], message));
         }
-        let known = upstream.target().and_then(|target| memory.names(name, &target));
+        let known = from_config::target(upstream).and_then(|target| memory.names(name, &target));
         for (key, wanted) in known.iter().flat_map(|known| idle(upstream, known)) {
             let message = format!("`{wanted}` is nothing that it had when it was last asked");
             verdict.warnings.push(places.problem(&["upstreams", name, key], message));

@@ -13,6 +13,7 @@ use anyhow::anyhow;
 use serde_json::json;
 
 use super::{TrustArgs, counted, say};
+use crate::commands::lookup;
 use crate::commands::plain::{exact, exact_lines};
 use crate::commands::{CommandError, difference, screen};
 use crate::config::{
@@ -188,7 +189,8 @@ fn mistakes(file: &File, references: &[(String, Grants)]) -> Vec<Problem> {
     let variable = |name: &str| std::env::var(name).ok();
     let secret = |_: &str| Err("secrets are read only after the file is trusted".to_owned());
     let all = Grants::sum(references.iter().map(|(_, grants)| grants));
-    file.examine(Reading::Granted(&Lookup { variable: &variable, secret: &secret }, &all)).problems
+    let lookup = Lookup { variable: &variable, secret: &secret, authorities: &lookup::authorities };
+    file.examine(Reading::Granted(&lookup, &all)).problems
 }
 
 /// Appends a line behind a label, broken to fit the screen.

@@ -8,6 +8,7 @@ use gladhand_hub::policy::{Invisible, invisible_in};
 use super::Finding;
 use crate::commands::serve::Memory;
 use crate::config::Config;
+use crate::from_config;
 
 /// How many places of one upstream are named; more are counted.
 const NAMED: usize = 5;
@@ -16,7 +17,7 @@ const NAMED: usize = 5;
 pub(super) fn findings(config: &Config, data: Option<PathBuf>) -> Vec<Finding> {
     let memory = Memory::in_folder(data);
     let found = config.upstreams.0.iter().filter_map(|(name, upstream)| {
-        let (listed, instructions) = memory.listed(name, &upstream.target()?)?;
+        let (listed, instructions) = memory.listed(name, &from_config::target(upstream)?)?;
         let mut places = invisible_in(listed);
         let mut found = Found::default();
         found.look(instructions.as_deref().unwrap_or_default());

@@ -36,7 +36,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.listen.data_dir.as_deref());
     let Settings { mut config, layers } = settings(&args.listen, Part::Whole)?;
     if let Some(approve) = args.approve {
-        config.agent.approve = approve;
+        config.agent.approve = approve.into();
     }
     let reached = reached(&args.listen, &config)?;
     let Assembly { hub, agent, mounted, is_circle } = Assembly::of(&mut config, &layers, data.as_deref(), reached);
@@ -45,7 +45,8 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         false => {
             let hang_up = hang_up_means(&args.listen);
             let named = args.listen.config.clone();
-            let reader = Reader::new(named, data.as_deref(), layers, config.clone()).approving(args.approve);
+            let reader =
+                Reader::new(named, data.as_deref(), layers, config.clone()).approving(args.approve.map(Into::into));
             let following = Following::new(mounted, hub, Arc::clone(service.access()), data, &config).with(agent);
             let following = reload::follow(reader, following, hang_up);
             service.alongside(following).outliving_hang_ups(hang_up == HangUp::Reload)
@@ -59,7 +60,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
 /// Who can reach what we serve. Tokens of A2E leave MCP open, which is served at the same addresses.
 fn reached(args: &ListenArgs, config: &Config) -> Result<Reached, CommandError> {
     let token = config::token_in_environment().map_err(CommandError::usage)?;
-    let has_passes = config.a2e.passes(token).iter().any(|pass| !pass.token.expose().is_empty());
+    let has_passes = from_config::passes(&config.a2e, token).iter().any(|pass| !pass.token.expose().is_empty());
     let is_a2e_closed = args.dialect == "a2e" && has_passes;
     Ok(match args.http.is_empty() {
         true => Reached::Here,
@@ -123,7 +124,7 @@ pub(super) fn serve(service: Service, args: &ListenArgs, config: Config) -> Resu
     if !args.http.is_empty() {
         raise_open_files();
         let mut http = http(args, config.http)?;
-        http.agents = config.a2e.limits();
+        http.agents = from_config::agent_limits(&config.a2e);
         return ended(service.serve_http(http, announce).map_err(not_listening)?);
     }
     if std::io::stdin().is_terminal() {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use gladhand_auth::Roots;
 use gladhand_core::Secret;
 use gladhand_hub::policy::Violations;
 use gladhand_hub::{Listed, Mount, Provider, Settling};
@@ -220,9 +221,9 @@ pub(in crate::commands) fn reach(
     memory: &Memory,
     within: &Within,
 ) -> Option<(Target, Options)> {
-    let target = config.target()?;
+    let target = from_config::target(config)?;
     // What is wrong with a file was said when the configuration was read.
-    let roots = config.roots().unwrap_or_default();
+    let roots = Roots::read(config.ca.as_deref()).unwrap_or_default();
     let is_of_project = config.origin == Origin::Project;
     let authorizer = match (&config.bearer, &target) {
         (Some(bearer), _) if is_of_project => Some(Arc::new(Bearer::of_project(bearer.0.clone())) as _),

@@ -6,7 +6,7 @@ use gladhand_core::wire::invisible::escape_with;
 use serde_json::Value;
 
 /// Formats a value on one line. Null members are omitted.
-pub(crate) fn value(value: &Value) -> String {
+pub fn value(value: &Value) -> String {
     match value {
         Value::Null => "\"\"".to_owned(),
         Value::Bool(is) => is.to_string(),
@@ -27,7 +27,7 @@ pub(crate) fn value(value: &Value) -> String {
 }
 
 /// A key, in quotes where it needs them.
-pub(crate) fn key(name: &str) -> String {
+pub fn key(name: &str) -> String {
     let is_bare = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
     if is_bare { name.to_owned() } else { string(name) }
 }

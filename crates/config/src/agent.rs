@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Hidden;
 
 /// Settings of the agent.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentConfig {
     /// Whether the agent is enabled.
@@ -40,13 +41,13 @@ pub struct AgentConfig {
     pub antigravity_base: Option<String>,
     /// Our OAuth client id at Google.
     pub google_client_id: Option<String>,
-    /// The client secret that belongs to it.
+    /// The client secret that belongs to it, as it is. `GLADHAND_GOOGLE_CLIENT_SECRET` keeps it out of the file.
     pub google_client_secret: Option<Hidden>,
     /// The address of Anthropic.
     pub anthropic_base: Option<String>,
     /// The address of any server with an OpenAI-compatible API.
     pub compatible_base: Option<String>,
-    /// The key for it.
+    /// The key for it, as it is. `GLADHAND_COMPATIBLE_KEY` keeps it out of the file.
     pub compatible_key: Option<Hidden>,
     /// The model to use there, if it does not list its models.
     pub compatible_model: Option<String>,
@@ -55,9 +56,9 @@ pub struct AgentConfig {
 }
 
 impl AgentConfig {
-    /// The keys whose addresses are invalid.
-    pub(super) fn malformed(&self) -> Vec<&'static str> {
-        let all = [
+    /// Returns invalid addresses, and references where they are not read, as key and message.
+    pub(crate) fn mistakes(&self) -> Vec<(String, String)> {
+        let addresses = [
             ("openrouter_base", &self.openrouter_base),
             ("openai_base", &self.openai_base),
             ("openai_backend_base", &self.openai_backend_base),
@@ -70,13 +71,25 @@ impl AgentConfig {
         let is_address = |text: &str| {
             url::Url::parse(text).is_ok_and(|url| ["http", "https"].contains(&url.scheme()) && url.has_host())
         };
-        let is_wrong = |address: &Option<String>| address.as_deref().is_some_and(|text| !is_address(text));
-        all.into_iter().filter(|(_, address)| is_wrong(address)).map(|(key, _)| key).collect()
+        let wrong =
+            addresses.into_iter().filter(|(_, address)| address.as_deref().is_some_and(|text| !is_address(text)));
+        let wrong = wrong.map(|(key, _)| (key, "must be an address that begins with http:// or https://".to_owned()));
+        let secrets = [
+            ("google_client_secret", &self.google_client_secret, "GLADHAND_GOOGLE_CLIENT_SECRET"),
+            ("compatible_key", &self.compatible_key, "GLADHAND_COMPATIBLE_KEY"),
+        ];
+        let is_reference =
+            |value: &Option<Hidden>| value.as_ref().is_some_and(|value| value.0.expose().starts_with("${"));
+        let references = secrets.into_iter().filter(|(_, value, _)| is_reference(value));
+        let references = references.map(|(key, _, variable)| {
+            (key, format!("it stands here as it is: references are not read (the variable {variable} is)"))
+        });
+        wrong.chain(references).map(|(key, message)| (format!("agent.{key}"), message)).collect()
     }
 }
 
 /// Who approves a tool that may do harm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Approve {
     /// The client. If the client cannot answer, such tools are refused.
@@ -90,7 +103,7 @@ pub enum Approve {
 
 impl Approve {
     /// Returns the stricter of the two values.
-    pub(crate) fn or_stricter(self, other: Self) -> Self {
+    pub fn or_stricter(self, other: Self) -> Self {
         match (self, other) {
             (Self::None, _) | (_, Self::None) => Self::None,
             (Self::Ask, _) | (_, Self::Ask) => Self::Ask,

@@ -1,22 +1,26 @@
 //! `[upstreams.NAME]`: the servers behind ours.
 
+mod differences;
+mod mistakes;
+mod words;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use gladhand_auth::{BadRoots, Roots};
 use gladhand_core::Pattern;
-use gladhand_core::Secret;
-use gladhand_dialects::{Speak, a2e};
+use gladhand_dialects::Speak;
 use gladhand_hub::{BETWEEN, Naming};
 use gladhand_redaction::{self as redaction, Life};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use schemars::JsonSchema;
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
-use url::Url;
 
-use super::surroundings::{PLAIN, Surroundings, usual};
-use gladhand_client::upstream::Target;
+use crate::surroundings::{PLAIN, Surroundings, usual};
+use crate::{Hidden, schema};
+
+pub use words::Inherit;
 
 /// How long an opening may take unless the file says otherwise, in milliseconds.
 const OPENING_MS: u64 = 60_000;
@@ -29,20 +33,21 @@ const LONGEST_MS: u64 = 86_400_000;
 
 /// The names of built-in providers with tools. An upstream may not use them, because a rule that names a built-in
 /// provider must not match an upstream.
-pub(crate) const BUILT_IN: [&str; 3] = ["toolbox", "repository", "agent"];
+pub const BUILT_IN: [&str; 3] = ["toolbox", "repository", "agent"];
 
 /// All upstreams, in the order of the file.
 #[derive(Debug, Clone, Default)]
 pub struct Upstreams(pub Vec<(String, UpstreamConfig)>);
 
 /// `[upstreams.NAME]`: a server that is started, or one that is reached.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpstreamConfig {
     /// Whether the upstream is enabled.
     pub enabled: bool,
     /// The program to start, with its arguments or without.
-    #[serde(deserialize_with = "words")]
+    #[serde(deserialize_with = "words::words")]
+    #[schemars(schema_with = "schema::word_or_words")]
     pub command: Vec<String>,
     /// Additional arguments for the program.
     pub args: Vec<String>,
@@ -62,10 +67,12 @@ pub struct UpstreamConfig {
     /// The bearer token to present to it.
     pub bearer: Option<Hidden>,
     /// `oauth`: use tokens from `gladhand login`.
+    #[schemars(schema_with = "schema::oauth")]
     pub auth: Option<String>,
     /// A file with certificate authorities that are trusted in addition to those of the system.
     pub ca: Option<PathBuf>,
     /// The dialect to speak. Default: detected.
+    #[schemars(schema_with = "schema::spoken")]
     pub speak: Option<String>,
     /// The token to present, in a dialect whose opening has one.
     pub token: Option<Hidden>,
@@ -79,8 +86,10 @@ pub struct UpstreamConfig {
     #[serde(skip)]
     pub unavailable: Option<String>,
     /// How long the opening may take, in milliseconds.
+    #[schemars(range(min = 1, max = LONGEST_MS))]
     pub timeout_ms: u64,
     /// How long a call may go without progress, in milliseconds. 0: no limit.
+    #[schemars(range(min = 0, max = LONGEST_MS))]
     pub call_timeout_ms: u64,
     /// A prefix for the upstream's names instead of its own name. Empty: no prefix.
     pub prefix: Option<String>,
@@ -152,41 +161,7 @@ impl Origin {
     }
 }
 
-/// Which of our variables a program gets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Inherit {
-    /// All of them.
-    All,
-    /// The usual ones, and these.
-    Also(Vec<String>),
-}
-
-impl Default for Inherit {
-    fn default() -> Self {
-        Self::Also(Vec::new())
-    }
-}
-
-/// A value that may be a secret: compared, and not printed.
-#[derive(Debug, Clone)]
-pub struct Hidden(pub Secret);
-
-impl PartialEq for Hidden {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.matches(&other.0)
-    }
-}
-
 impl UpstreamConfig {
-    /// The target of valid settings.
-    pub fn target(&self) -> Option<Target> {
-        match &self.url {
-            Some(url) => Url::parse(url).ok().map(Target::Url),
-            None if self.command.is_empty() => None,
-            None => Some(Target::Command(self.command.iter().chain(&self.args).cloned().collect())),
-        }
-    }
-
     /// The dialect to speak; none if it is unknown.
     pub fn speak(&self) -> Option<Speak> {
         self.speak.as_deref().map_or(Some(Speak::Auto), Speak::parse)
@@ -235,13 +210,8 @@ impl UpstreamConfig {
         Ok(headers)
     }
 
-    /// The certificate authorities that are trusted in addition to those of the system.
-    pub fn roots(&self) -> Result<Roots, BadRoots> {
-        Roots::read(self.ca.as_deref())
-    }
-
     /// Registers the upstream's secrets for redaction. Expansion has already registered the values of references.
-    pub(super) fn learn_secrets(&self) {
+    pub(crate) fn learn_secrets(&self) {
         let life = Life::Process;
         // An unresolved reference stays as written, and is not a secret.
         let known = |text: &str| match self.unavailable.is_some() && text.contains("${") {
@@ -272,126 +242,6 @@ impl UpstreamConfig {
             ..one.clone()
         };
         nameless(self) == nameless(other)
-    }
-
-    /// In what another description of this server differs from this one, as far as it says something: where the server is,
-    /// and what it is given. `sides` name the origins of both descriptions. Values that may be secrets are not shown.
-    pub(crate) fn differences(&self, other: &Self, sides: [&str; 2]) -> Vec<String> {
-        let [here, there] = sides;
-        let words = |one: &Self| one.command.iter().chain(&one.args).cloned().collect::<Vec<_>>();
-        let shown = |words: &[String]| redaction::redact_words(words).join(" ");
-        let told = |key: &str, own: &str, other: &str| match (own, other) {
-            ("", other) => format!("{key} is missing in {here} and `{other}` in {there}"),
-            (own, "") => format!("{key} is `{own}` in {here} and missing in {there}"),
-            (own, other) => format!("{key} is `{own}` in {here} and `{other}` in {there}"),
-        };
-        let mut all = Vec::new();
-        if words(self) != words(other) {
-            all.push(told("command", &shown(&words(self)), &shown(&words(other))));
-        }
-        if self.url != other.url {
-            let url = |one: &Self| redaction::redact(one.url.as_deref().unwrap_or_default()).into_owned();
-            all.push(told("url", &url(self), &url(other)));
-        }
-        if other.cwd.is_some() && self.cwd != other.cwd {
-            let cwd = |one: &Self| one.cwd.iter().map(|cwd| cwd.display().to_string()).collect::<String>();
-            all.push(told("cwd", &cwd(self), &cwd(other)));
-        }
-        for (key, own, others) in [("env", &self.env, &other.env), ("headers", &self.headers, &other.headers)] {
-            for name in own.keys().chain(others.keys().filter(|name| !own.contains_key(*name))) {
-                match (own.get(name), others.get(name)) {
-                    (Some(own), Some(other)) if own == other => {}
-                    (Some(_), Some(_)) => all.push(format!("{key}.{name} differs")),
-                    (Some(_), None) => all.push(format!("{key}.{name} is missing in {there}")),
-                    (None, _) => all.push(format!("{key}.{name} is missing in {here}")),
-                }
-            }
-        }
-        if other.bearer.is_some() && self.bearer != other.bearer {
-            all.push("bearer differs".to_owned());
-        }
-        all
-    }
-
-    /// Returns the mistakes as key (none: the whole upstream) and message.
-    pub(super) fn mistakes(&self, name: &str) -> Vec<(Option<&'static str>, String)> {
-        let mut mistakes = Vec::new();
-        let mut mistake = |key: Option<&'static str>, message: &str| mistakes.push((key, message.to_owned()));
-        if !is_name(name) {
-            mistake(None, "a name is made of letters, digits, `_` and `-`");
-        }
-        if BUILT_IN.contains(&name) {
-            mistake(None, "the name belongs to tools of Gladhand itself, and rules name them by it: choose another");
-        }
-        match (&self.url, self.command.first().map(String::as_str)) {
-            (None, None) => mistake(None, "it needs a `command` or a `url`"),
-            (Some(_), Some(_)) => mistake(Some("url"), "there is a `command` already, and only one of the two can be"),
-            (None, Some("")) => mistake(Some("command"), "the program must not be empty"),
-            (Some(url), None) => match Url::parse(url) {
-                Ok(url) if ["http", "https"].contains(&url.scheme()) && url.has_host() => {}
-                _ => mistake(Some("url"), "expected an address that begins with http:// or https://"),
-            },
-            (None, Some(_)) => {}
-        }
-        let (of_command, of_url) = (self.url.is_some(), self.url.is_none());
-        for (key, is_there, is_misplaced, belongs_to) in [
-            ("args", !self.args.is_empty(), of_command, "command"),
-            ("cwd", self.cwd.is_some(), of_command, "command"),
-            ("env", !self.env.is_empty(), of_command, "command"),
-            ("inherit_env", self.inherit_env != Inherit::default(), of_command, "command"),
-            ("headers", !self.headers.is_empty(), of_url, "url"),
-            ("bearer", self.bearer.is_some(), of_url, "url"),
-            ("auth", self.auth.is_some(), of_url, "url"),
-            ("ca", self.ca.is_some(), of_url, "url"),
-        ] {
-            if is_there && is_misplaced {
-                mistake(Some(key), &format!("it belongs to a `{belongs_to}`, and there is none"));
-            }
-        }
-        if let Err(header) = self.headers() {
-            mistake(Some("headers"), &format!("`{header}` cannot be sent as a header"));
-        }
-        if self.bearer.as_ref().is_some_and(|Hidden(token)| HeaderValue::from_str(token.expose()).is_err()) {
-            mistake(Some("bearer"), "it holds what a header cannot");
-        }
-        let authorization = self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
-        if usize::from(authorization) + usize::from(self.bearer.is_some()) + usize::from(self.auth.is_some()) > 1 {
-            mistake(None, "`bearer`, `auth` and a header `Authorization` are three ways to say one thing: choose one");
-        }
-        if self.auth.as_deref().is_some_and(|auth| auth != "oauth") {
-            mistake(Some("auth"), "expected \"oauth\"");
-        }
-        if let (Some(_), Err(problem)) = (&self.ca, self.roots()) {
-            mistake(Some("ca"), &problem.to_string());
-        }
-        match self.speak() {
-            None => mistake(Some("speak"), "expected a dialect, as in \"mcp\", \"mcp@2025-06-18\" or \"a2e\""),
-            Some(Speak::As(dialect, _)) if !dialect.has_http && self.url.is_some() => {
-                mistake(Some("speak"), &format!("{} is not spoken over HTTP", dialect.name));
-            }
-            Some(_) => {}
-        }
-        match (&self.agent_id, self.speak()) {
-            (Some(id), _) if id.is_empty() => mistake(Some("agent_id"), "an id must not be empty"),
-            (Some(_), Some(Speak::Mcp)) => mistake(Some("agent_id"), "only hosts of A2E are told who we are so"),
-            (Some(_), Some(Speak::As(dialect, _))) if dialect.name != a2e::DIALECT.name => {
-                mistake(Some("agent_id"), "only hosts of A2E are told who we are so");
-            }
-            _ => {}
-        }
-        if self.env.keys().any(|name| name.is_empty() || name.contains(['=', '\0'])) {
-            mistake(Some("env"), "the name of a variable is not empty and has no `=`");
-        }
-        if !(1..=LONGEST_MS).contains(&self.timeout_ms) {
-            mistake(Some("timeout_ms"), "must be from 1 to 86400000");
-        }
-        if self.call_timeout_ms > LONGEST_MS {
-            mistake(Some("call_timeout_ms"), "must be at most 86400000");
-        }
-        if self.rename.values().any(String::is_empty) {
-            mistake(Some("rename"), "a name must not be empty");
-        }
-        mistakes
     }
 }
 
@@ -431,11 +281,6 @@ impl Upstreams {
     }
 }
 
-/// Whether a name is valid for an upstream.
-pub(crate) fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
-}
-
 impl<'de> Deserialize<'de> for Upstreams {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Tables;
@@ -458,81 +303,8 @@ impl<'de> Deserialize<'de> for Upstreams {
     }
 }
 
-impl<'de> Deserialize<'de> for Hidden {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // serde's own message would quote the value, which may be a secret.
-        let value = toml::Value::deserialize(deserializer)?;
-        value.as_str().map(|text| Self(Secret::new(text))).ok_or_else(|| D::Error::custom("expected a string"))
-    }
-}
-
 impl Serialize for Upstreams {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, upstream)| (name, upstream)))
-    }
-}
-
-impl Serialize for Hidden {
-    /// Shows a value that is only a reference to a secret, and masks every other value.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&redaction::redact_written(self.0.expose()))
-    }
-}
-
-impl Serialize for Inherit {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::All => serializer.serialize_str("all"),
-            Self::Also(names) => names.serialize(serializer),
-        }
-    }
-}
-
-/// One word or several.
-struct OneOrMore(&'static str);
-
-impl<'de> Visitor<'de> for OneOrMore {
-    type Value = Vec<String>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-
-    fn visit_str<E>(self, word: &str) -> Result<Self::Value, E> {
-        Ok(vec![word.to_owned()])
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let mut words = Vec::new();
-        while let Some(word) = seq.next_element()? {
-            words.push(word);
-        }
-        Ok(words)
-    }
-}
-
-fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    deserializer.deserialize_any(OneOrMore("a string or a list of strings"))
-}
-
-impl<'de> Deserialize<'de> for Inherit {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AllOrNames;
-        impl<'de> Visitor<'de> for AllOrNames {
-            type Value = Inherit;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("\"all\" or a list of names")
-            }
-
-            fn visit_str<E: Error>(self, word: &str) -> Result<Self::Value, E> {
-                if word == "all" { Ok(Inherit::All) } else { Err(E::custom("expected \"all\" or a list of names")) }
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
-                OneOrMore("a list of names").visit_seq(seq).map(Inherit::Also)
-            }
-        }
-        deserializer.deserialize_any(AllOrNames)
     }
 }

@@ -10,12 +10,12 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use gladhand_core::time::Utc;
 use gladhand_store::files;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
-
-use crate::utc;
 
 /// The folder of the records, in the data folder.
 const FOLDER: &str = "trust";
@@ -142,7 +142,7 @@ impl TrustStore {
     }
 
     /// How a file stands that cannot be read.
-    pub(crate) fn unreadable(&self, path: &Path, error: &io::Error) -> Standing {
+    pub fn unreadable(&self, path: &Path, error: &io::Error) -> Standing {
         Standing::Unreadable { why: error.to_string(), before: self.record(path).map(|record| record.text) }
     }
 
@@ -155,7 +155,8 @@ impl TrustStore {
     pub fn trust(&self, path: &Path, text: &str, grants: Grants) -> io::Result<()> {
         let path = place(path)?;
         let file = self.file(&path).ok_or_else(|| io::Error::other("there is no data folder to keep trust in"))?;
-        let (sha256, since) = (sha256(text.as_bytes()), utc::now());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (sha256, since) = (sha256(text.as_bytes()), Utc::since_1970(now).to_string());
         let record = TrustRecord { path, sha256, since, grants, text: text.to_owned() };
         files::rewrite(&file, &serde_json::to_vec_pretty(&record)?)
     }
@@ -185,7 +186,7 @@ impl TrustStore {
     }
 
     /// The folder of the records.
-    pub(crate) fn folder(&self) -> Option<&Path> {
+    pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
 
@@ -196,7 +197,7 @@ impl TrustStore {
 }
 
 /// Where a file is: the real path of its folder, and its own name. The last part is not followed if it is a link.
-pub(crate) fn place(path: &Path) -> io::Result<PathBuf> {
+pub fn place(path: &Path) -> io::Result<PathBuf> {
     let whole = std::path::absolute(path)?;
     match (whole.parent(), whole.file_name()) {
         (Some(folder), Some(name)) => Ok(fs_err::canonicalize(folder)?.join(name)),

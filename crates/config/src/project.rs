@@ -71,7 +71,7 @@ impl Config {
     }
 
     /// Returns the settings of a project file that have no effect in this configuration.
-    pub(crate) fn set_aside(&self, project: &Self, places: &Source<'_>) -> Vec<SetAside> {
+    pub fn set_aside(&self, project: &Self, places: &Source<'_>) -> Vec<SetAside> {
         self.clone().narrow(project.clone(), places)
     }
 

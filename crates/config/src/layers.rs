@@ -51,13 +51,13 @@ pub struct Loaded {
 
 /// The layers as far as they can be read.
 #[derive(Debug)]
-pub(crate) struct ExaminedLayers<'f> {
+pub struct ExaminedLayers<'f> {
     /// The settings; none if the user's or operator's own file has none.
-    pub(crate) config: Option<Config>,
+    pub config: Option<Config>,
     /// Settings of a project file that it may not make.
-    pub(crate) set_aside: Vec<SetAside>,
+    pub set_aside: Vec<SetAside>,
     /// The files that are wrong, with their problems.
-    pub(crate) wrong: Vec<(&'f File, Vec<Problem>)>,
+    pub wrong: Vec<(&'f File, Vec<Problem>)>,
 }
 
 impl Layers {
@@ -97,7 +97,7 @@ impl Layers {
     }
 
     /// Reads as much of the configuration as possible, with the ignored settings and the problems of each file.
-    pub(crate) fn examine(&self, reading: Reading<'_>) -> ExaminedLayers<'_> {
+    pub fn examine(&self, reading: Reading<'_>) -> ExaminedLayers<'_> {
         let (mut config, mut set_aside, mut wrong) = (Some(Config::default()), Vec::new(), Vec::new());
         if let Some(file) = &self.own {
             let examined = file.examine(reading);
@@ -149,7 +149,7 @@ impl Layers {
     }
 
     /// The paths of the files in force, and that of a project file of which the trusted rules still apply.
-    pub(crate) fn relied_on(&self) -> impl Iterator<Item = &Path> {
+    pub fn relied_on(&self) -> impl Iterator<Item = &Path> {
         self.in_force().map(|file| file.path.as_path()).chain(self.trusted_before().map(|(path, _)| path))
     }
 
@@ -202,5 +202,5 @@ pub(super) fn with_granted<R>(lookup: &Lookup<'_>, grants: &Grants, then: impl F
         true => (lookup.secret)(name),
         false => Err("it is not granted to this file".to_owned()),
     };
-    then(&Lookup { variable: &variable, secret: &secret })
+    then(&Lookup { variable: &variable, secret: &secret, authorities: lookup.authorities })
 }

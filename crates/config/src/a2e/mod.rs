@@ -2,36 +2,40 @@
 
 mod mistakes;
 
+pub use mistakes::OWN_ENVIRONMENTS;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use gladhand_core::Secret;
-use gladhand_core::negotiation::NAMED;
-use gladhand_dialects::Pass;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Hidden;
+use super::hidden::{masked_all, secrets};
 use super::policy::Schema;
-use super::{Hidden, masked_all, secrets};
-use crate::authorization::unnamed_pass;
-use gladhand_server::http::AgentLimits;
 
 /// Settings of the A2E dialect.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct A2eConfig {
     /// Tokens that grant every capability to any agent. Without these and without `agents`, any token is accepted.
     #[serde(deserialize_with = "secrets", serialize_with = "masked_all")]
+    #[schemars(with = "Vec<String>")]
     pub tokens: Vec<Secret>,
-    /// `[[a2e.agents]]`: tokens of single agents, and the capabilities that each token grants.
+    /// Tokens of single agents, and the capabilities that each token grants.
     pub agents: Vec<AgentPass>,
     /// How many calls of one session run at once.
+    #[schemars(range(min = 1, max = 100_000))]
     pub max_parallel: u32,
     /// How many sessions may be open over HTTP. As many again may wait for their handshake.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub sessions: usize,
     /// Close an HTTP session after this many minutes without a request, an open stream or a pending call.
+    #[schemars(range(min = 1, max = 10_080))]
     pub idle_minutes: u64,
     /// A session over HTTP ends if its handshake has not come after this many seconds.
+    #[schemars(range(min = 1, max = 3600))]
     pub handshake_seconds: u64,
     /// Enabled capabilities besides `tools`. Default: all that are safe with the current configuration.
     pub capabilities: Option<Vec<CapabilityName>>,
@@ -44,20 +48,20 @@ pub struct A2eConfig {
     pub folder: Option<PathBuf>,
     /// A token that no agent has. The endpoint requires it while a change that adds the first token is not trusted yet.
     #[serde(skip)]
-    pub(crate) lock: Option<Secret>,
-    /// `[a2e.proc]`
+    pub lock: Option<Secret>,
+    /// Processes that agents start.
     pub proc: ProcConfig,
-    /// `[a2e.memory]`
+    /// Limits on memory.
     pub memory: MemoryConfig,
-    /// `[a2e.skill]`
+    /// The location of skills.
     pub skill: SkillConfig,
-    /// `[a2e.env]`
+    /// Environments in addition to the built-in ones.
     pub env: EnvConfig,
-    /// `[a2e.learning]`
+    /// When experience becomes advice.
     pub learning: LearningConfig,
-    /// `[a2e.mcp]`
+    /// MCP servers that agents may register.
     pub mcp: RegistrationConfig,
-    /// `[[a2e.toolkits]]`: bundles of tools that agents configure together.
+    /// Bundles of tools that agents configure together.
     pub toolkits: Vec<ToolkitConfig>,
 }
 
@@ -67,7 +71,7 @@ impl Default for A2eConfig {
             tokens: Vec::new(),
             agents: Vec::new(),
             max_parallel: 4,
-            sessions: AgentLimits::default().sessions,
+            sessions: 2000,
             idle_minutes: 30,
             handshake_seconds: 10,
             capabilities: None,
@@ -87,33 +91,14 @@ impl Default for A2eConfig {
 
 impl A2eConfig {
     /// Whether a capability starts programs of this machine for an agent: processes, skills, environments or MCP servers.
-    pub(crate) fn starts_programs(&self) -> bool {
+    pub fn starts_programs(&self) -> bool {
         let Self { proc, skill, env, mcp, .. } = self;
         !proc.allowed.is_empty() || skill.path.is_some() || !env.commands.is_empty() || !mcp.commands.is_empty()
     }
 
-    /// Returns all passes, plus one for an additional token that any agent may use.
-    pub fn passes(&self, also: Option<Secret>) -> Vec<Pass> {
-        let anybody = self.tokens.iter().cloned().chain(also).map(unnamed_pass);
-        let mut passes: Vec<_> = anybody.chain(self.agents.iter().map(AgentPass::pass)).collect();
-        if passes.is_empty() {
-            passes.extend(self.lock.clone().map(unnamed_pass));
-        }
-        passes
-    }
-
     /// Whether the section asks agents for a token.
-    pub(crate) fn is_required(&self) -> bool {
+    pub fn is_required(&self) -> bool {
         !self.tokens.is_empty() || !self.agents.is_empty()
-    }
-
-    /// The bounds on sessions over HTTP.
-    pub fn limits(&self) -> AgentLimits {
-        AgentLimits {
-            sessions: self.sessions,
-            idle: Duration::from_secs(self.idle_minutes * 60),
-            handshake: Duration::from_secs(self.handshake_seconds),
-        }
     }
 
     /// The enabled capabilities. By default, `proc`, `skill` and `toolkits` are disabled until they are configured.
@@ -130,7 +115,7 @@ impl A2eConfig {
 }
 
 /// The capabilities of A2E. `tools` is always enabled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CapabilityName {
     /// Calls of tools.
@@ -192,7 +177,7 @@ impl CapabilityName {
 }
 
 /// `[[a2e.agents]]`: a token of one agent, and the capabilities that it grants.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentPass {
     /// What the agent calls itself (`agent_id`).
@@ -205,20 +190,8 @@ pub struct AgentPass {
     pub principal: Option<String>,
 }
 
-impl AgentPass {
-    fn pass(&self) -> Pass {
-        let names = |names: &Vec<CapabilityName>| names.iter().map(|name| name.word().to_owned()).collect();
-        Pass {
-            token: self.token.0.clone(),
-            client: Some(self.id.clone()),
-            capabilities: self.capabilities.as_ref().map(names),
-            principal: Some(format!("{NAMED}{}", self.principal.as_ref().unwrap_or(&self.id)).into()),
-        }
-    }
-}
-
 /// `[a2e.proc]`: processes that agents start.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProcConfig {
     /// Words that are allowed as the first word of a command. They must match exactly.
@@ -226,10 +199,13 @@ pub struct ProcConfig {
     /// Names of variables that agents may set for a process, in addition to language, time zone and terminal.
     pub variables: Vec<String>,
     /// How many processes of one session may run at once.
+    #[schemars(range(min = 1, max = 10_000))]
     pub max: usize,
     /// Longest run time of a process in seconds; an agent cannot raise it. 0: until the session ends.
+    #[schemars(range(min = 0, max = 604_800))]
     pub timeout: u64,
     /// Bytes of output after which a process is killed.
+    #[schemars(range(min = 1024, max = 1_099_511_627_776u64))]
     pub output_bytes: u64,
 }
 
@@ -240,26 +216,35 @@ impl Default for ProcConfig {
 }
 
 /// `[a2e.memory]`: limits on memory.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MemoryConfig {
     /// Entries that a session may have in working memory.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub working_entries: usize,
     /// Their bytes.
+    #[schemars(range(min = 1024, max = 1_099_511_627_776u64))]
     pub working_bytes: u64,
     /// Bytes that the working memories of all sessions may have together.
+    #[schemars(range(min = 1024, max = 1_099_511_627_776u64))]
     pub working_total_bytes: u64,
     /// Entries that an agent may have in episodic memory.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub episodic_entries: usize,
     /// Their bytes.
+    #[schemars(range(min = 1024, max = 1_099_511_627_776u64))]
     pub episodic_bytes: u64,
     /// Entries that all agents together may have in semantic memory.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub semantic_entries: usize,
     /// Their bytes.
+    #[schemars(range(min = 1024, max = 1_099_511_627_776u64))]
     pub semantic_bytes: u64,
     /// Bytes of one entry.
+    #[schemars(range(min = 1024, max = 1_099_511_627_776u64))]
     pub entry_bytes: u64,
     /// Bytes of everything that is kept.
+    #[schemars(range(min = 1024, max = 1_099_511_627_776u64))]
     pub total_bytes: u64,
 }
 
@@ -280,7 +265,7 @@ impl Default for MemoryConfig {
 }
 
 /// `[a2e.skill]`: the location of skills.
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SkillConfig {
     /// The folder that contains one folder per skill. Without it, there are no skills.
@@ -288,7 +273,7 @@ pub struct SkillConfig {
 }
 
 /// `[a2e.env]`: environments in addition to the built-in one.
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EnvConfig {
     /// Programs that act as environments and speak JSON lines, by name, with their arguments.
@@ -296,14 +281,17 @@ pub struct EnvConfig {
 }
 
 /// `[a2e.learning]`: when experience becomes advice.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LearningConfig {
     /// Re-evaluate after this many experiences.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub adapt_every: usize,
     /// The smallest number of experiences that leads to a conclusion.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub min_experiences: usize,
     /// The lowest confidence that leads to a conclusion.
+    #[schemars(range(min = 0, max = 1))]
     pub confidence_threshold: f64,
 }
 
@@ -314,7 +302,7 @@ impl Default for LearningConfig {
 }
 
 /// `[a2e.mcp]`: MCP servers that agents may register.
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RegistrationConfig {
     /// Programs that registration may start. They must match exactly.
@@ -325,7 +313,7 @@ pub struct RegistrationConfig {
 }
 
 /// `[[a2e.toolkits]]`: a bundle of tools that agents configure together.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolkitConfig {
     /// The name.
@@ -358,35 +346,6 @@ mod tests {
     }
 
     #[test]
-    fn agents_get_what_their_tokens_open() {
-        let config = read(
-            "[a2e]\ntokens = ['everything']\n[[a2e.agents]]\nid = 'ann'\ntoken = 'hush'\n\
-             capabilities = ['tools', 'multi_agent']\n[[a2e.agents]]\nid = 'bob'\ntoken = 'hist'\n",
-        );
-        let passes = config.passes(Some(Secret::new("variable")));
-        let seen: Vec<_> = passes
-            .iter()
-            .map(|pass| (pass.token.expose(), pass.client.as_deref(), pass.capabilities.clone()))
-            .collect();
-        let opened = Some(vec!["tools".to_owned(), "multi_agent".to_owned()]);
-        assert_eq!(
-            seen,
-            [
-                ("everything", None, None),
-                ("variable", None, None),
-                ("hush", Some("ann"), opened),
-                ("hist", Some("bob"), None)
-            ]
-        );
-        let principals: Vec<_> = passes.iter().filter_map(|pass| pass.principal.as_deref()).collect();
-        assert_eq!(principals.len(), 4);
-        assert_eq!(principals[2..], ["named:ann", "named:bob"]);
-        assert!(principals[0].starts_with("token:") && principals[0] != principals[1], "{principals:?}");
-        assert!(!format!("{config:?}").contains("hush"));
-        assert!(!serde_json::to_string(&config).unwrap().contains("hush"));
-    }
-
-    #[test]
     fn words_of_capabilities_are_those_of_the_wire() {
         for name in CapabilityName::ALL {
             assert_eq!(serde_json::to_value(name).unwrap(), name.word());
@@ -411,7 +370,5 @@ mod tests {
     fn defaults_are_the_same_in_the_file_and_without_one() {
         let (read, usual) = (read("[a2e.proc]\n[a2e.memory]\n"), Config::default().a2e);
         assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::to_value(&usual).unwrap());
-        let (ours, usual) = (usual.limits(), AgentLimits::default());
-        assert_eq!((ours.sessions, ours.idle, ours.handshake), (usual.sessions, usual.idle, usual.handshake));
     }
 }

@@ -6,13 +6,13 @@
 use std::path::{Path, PathBuf};
 
 use gladhand_core::Pattern;
+use gladhand_core::Secret;
 use gladhand_hub::policy::Effect;
 use serde::Serialize;
 
 use super::policy::RuleConfig;
 use super::surroundings::usual;
-use super::{A2eConfig, AgentConfig, Approve, Config, PolicyConfig, UpstreamConfig};
-use crate::authorization::{AuthorizationConfig, DpopConfig, random_token};
+use super::{A2eConfig, AgentConfig, Approve, AuthorizationConfig, Config, DpopConfig, PolicyConfig, UpstreamConfig};
 
 /// How many lists of rules and how many limits changes may add before the user trusts one of them. Beyond it everything is
 /// denied, because a rule that is not added would be one that the operator relies on.
@@ -26,7 +26,7 @@ const EVERY_CLASS: [&str; 4] = ["reads", "writes", "runs", "network"];
 
 impl Config {
     /// This configuration, narrowed by what a proposed one is stricter in. Everything else stays as it is.
-    pub(crate) fn held(&self, proposed: &Self) -> Self {
+    pub fn held(&self, proposed: &Self) -> Self {
         let mut held = self.clone();
         held.upstreams.0.retain_mut(|(name, upstream)| {
             let kept = proposed.upstreams.0.iter().find(|(other, other_config)| other == name && other_config.enabled);
@@ -49,7 +49,7 @@ impl Config {
     }
 
     /// Whether an endpoint that was open lets in no client until the change that asks for tokens is trusted.
-    pub(crate) fn is_locked(&self) -> bool {
+    pub fn is_locked(&self) -> bool {
         self.authorization.is_closed || self.a2e.lock.is_some()
     }
 
@@ -58,7 +58,7 @@ impl Config {
     /// Such tools are: the agent, if it writes or runs without approval; every program that A2E starts; and every upstream that is
     /// a program of this machine. A program has the rights of this user, and roots are no sandbox for it. A file that this user
     /// cannot write is safe.
-    pub(crate) fn exposes(&self, file: &Path) -> bool {
+    pub fn exposes(&self, file: &Path) -> bool {
         let has_programs = self.programs().next().is_some() || self.a2e.starts_programs();
         is_writable(file) && (has_programs || self.agent.acts_freely())
     }
@@ -66,7 +66,7 @@ impl Config {
     /// Whether a tool or an agent of this process is known to write in a folder around this file. These are the tools of
     /// [`Self::exposes`], except upstreams without such a folder in their arguments, variables or `cwd`, and programs of A2E whose
     /// roots are elsewhere.
-    pub(crate) fn names(&self, file: &Path) -> bool {
+    pub fn names(&self, file: &Path) -> bool {
         let holds = |place: &Path| is_around(place, file);
         let roots = &self.a2e.roots;
         let has_root = roots.is_empty() || roots.iter().any(|root| holds(root));
@@ -122,7 +122,7 @@ impl PolicyConfig {
     }
 
     /// Whether there were too many changes without trust, so that everything is denied.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.narrowing.iter().any(|rules| is_same(rules, &closing()))
     }
 }
@@ -255,6 +255,13 @@ impl UpstreamConfig {
     }
 }
 
+/// A token that no client has.
+fn random_token() -> Secret {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
+    Secret::new(bytes.map(|byte| format!("{byte:02x}")).concat())
+}
+
 /// The rules that are in force after too many changes without trust.
 fn closing() -> Vec<RuleConfig> {
     vec![RuleConfig::deny_everything("too-many-changes", "the configuration changed too often without being trusted")]
@@ -275,7 +282,6 @@ fn is_same<T: Serialize>(one: &T, other: &T) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use gladhand_core::Secret;
     use gladhand_core::operations::Tool;
     use gladhand_hub::SessionId;
     use gladhand_hub::policy::{CallTarget, Decision, Who};
@@ -283,7 +289,6 @@ mod tests {
 
     use super::super::Reading;
     use super::*;
-    use crate::authorization::Admission;
 
     fn config(text: &str) -> Config {
         super::super::parse(text, Reading::AsWritten).unwrap()
@@ -328,18 +333,14 @@ mod tests {
         for first in [token, issuer] {
             let held = Config::default().held(&config(first)).held(&config(first));
             assert!(held.is_locked() && !held.authorization.is_required());
-            assert!(held.authorization.admission().unwrap() == Admission::NoOne);
-            assert!(held.a2e.passes(None).is_empty(), "that section is as it was");
+            assert!(held.authorization.is_closed);
+            assert!(held.a2e.lock.is_none(), "that section is as it was");
         }
         for first in ["[a2e]\ntokens = ['t']\n", "[[a2e.agents]]\nid = 'ann'\ntoken = 't'\n"] {
             let held = Config::default().held(&config(first));
-            let locks = |held: &Config| held.a2e.passes(None).into_iter().map(|pass| pass.token).collect::<Vec<_>>();
-            let [lock] = &locks(&held)[..] else { panic!("{held:?}") };
-            assert!(lock.expose().len() == 64 && locks(&held.held(&config(first)))[0].matches(lock));
-            // Where the environment has a token, the endpoint was never open.
-            let passes = held.a2e.passes(Some(Secret::new("also")));
-            assert!(matches!(&passes[..], [pass] if pass.token.expose() == "also"));
-            assert!(held.authorization.admission().unwrap() == Admission::Everyone);
+            let lock = held.a2e.lock.as_ref().unwrap();
+            assert!(lock.expose().len() == 64 && held.held(&config(first)).a2e.lock.unwrap().matches(lock));
+            assert!(!held.authorization.is_closed);
         }
         assert!(!Config::default().held(&Config::default()).is_locked());
         assert!(!config(token).held(&config(&token.replace("ann", "bob"))).is_locked(), "it asked for a token before");

@@ -1,25 +1,42 @@
-//! What the configuration means to a server: its sections as the options of a service and of HTTP.
+//! What the configuration means to a server: its sections as the options of a service, of HTTP and of upstreams.
+
+mod admission;
 
 use std::time::Duration;
 
-use gladhand_core::Secret;
+use gladhand_agent_tools::WorkbenchSettings;
+use url::Url;
 
-use crate::authorization::{Access, BadAuthorization};
-use crate::config::{self, Config};
+use gladhand_client::upstream::Target;
 use gladhand_process::surroundings::Surroundings;
-use gladhand_server::http::HttpOptions;
+use gladhand_server::http::{AgentLimits, HttpOptions};
 use gladhand_server::service::Limits;
 
-/// Lets in whom `[authorization]` and `[a2e]` name, with one more token for agents. Returns whether that changed something.
-pub(crate) fn follow(access: &Access, config: &Config, token: Option<Secret>) -> Result<bool, BadAuthorization> {
-    let admission = config.authorization.admission()?;
-    Ok(access.follow(&admission, config.a2e.passes(token))?)
+use crate::config;
+pub(crate) use admission::{follow, passes};
+
+/// Where an upstream is. Settings without mistakes name a place.
+pub(crate) fn target(upstream: &config::UpstreamConfig) -> Option<Target> {
+    match &upstream.url {
+        Some(url) => Url::parse(url).ok().map(Target::Url),
+        None if upstream.command.is_empty() => None,
+        None => Some(Target::Command(upstream.command.iter().chain(&upstream.args).cloned().collect())),
+    }
 }
 
 /// The folder and variables of an upstream's program.
 pub(crate) fn surroundings(upstream: &config::UpstreamConfig) -> Surroundings {
     let config::Surroundings { folder, inherits, variables } = upstream.surroundings();
     Surroundings { folder, inherits, variables }
+}
+
+/// The bounds of `[a2e]` on sessions over HTTP.
+pub(crate) fn agent_limits(section: &config::A2eConfig) -> AgentLimits {
+    AgentLimits {
+        sessions: section.sessions,
+        idle: Duration::from_secs(section.idle_minutes * 60),
+        handshake: Duration::from_secs(section.handshake_seconds),
+    }
 }
 
 /// `[limits]`.
@@ -47,14 +64,26 @@ pub(crate) fn http_options(section: config::HttpConfig) -> HttpOptions {
     }
 }
 
+/// Keeps our own files, and what else is in the data folder, from the tools of a workbench.
+pub(crate) fn keep_from(files: &config::OwnFiles, settings: &mut WorkbenchSettings) {
+    settings.private.clone_from(&files.private);
+    settings.sensitive = vec![files.data.clone()];
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_server_without_a_configuration_has_the_defaults_of_the_file() {
-        let config = Config::default();
+        let config = config::Config::default();
         assert_eq!(format!("{:?}", limits(&config.limits)), format!("{:?}", Limits::default()));
+        assert_eq!(format!("{:?}", agent_limits(&config.a2e)), format!("{:?}", AgentLimits::default()));
         assert_eq!(format!("{:?}", http_options(config.http)), format!("{:?}", HttpOptions::default()));
+    }
+
+    #[test]
+    fn names_that_the_file_may_not_use_are_those_that_are_taken() {
+        assert_eq!(gladhand_a2e_host::env::own_names(), config::OWN_ENVIRONMENTS);
     }
 }

@@ -2,50 +2,20 @@
 
 use std::path::Path;
 
-use gladhand_a2e_host::env;
 use gladhand_core::Secret;
 use url::Url;
 
 use super::{A2eConfig, CapabilityName};
 
+/// The names of built-in environments. A program of the same name would never be used.
+pub const OWN_ENVIRONMENTS: [&str; 4] = ["gridworld", "textfiles", "counter", "counter_env"];
+
 /// A key, as in `a2e.toolkits#2.name`, and the message about it.
 type Mistake = (String, String);
 
 impl A2eConfig {
-    /// Returns the values that are out of range, with the allowed range.
-    pub(in crate::config) fn out_of_range(&self) -> Vec<(&'static str, &'static str)> {
-        let many = |count: usize| ("from 1 to 1000000", (1..=1_000_000).contains(&count));
-        let bytes = |count: u64| ("from 1024 to 1099511627776", (1024..=1 << 40).contains(&count));
-        let (proc, memory, learning) = (&self.proc, &self.memory, &self.learning);
-        let all = [
-            ("a2e.max_parallel", ("from 1 to 100000", (1..=100_000).contains(&self.max_parallel))),
-            ("a2e.sessions", many(self.sessions)),
-            ("a2e.idle_minutes", ("from 1 to 10080", (1..=10_080).contains(&self.idle_minutes))),
-            ("a2e.handshake_seconds", ("from 1 to 3600", (1..=3600).contains(&self.handshake_seconds))),
-            ("a2e.proc.max", ("from 1 to 10000", (1..=10_000).contains(&proc.max))),
-            ("a2e.proc.timeout", ("at most 604800", proc.timeout <= 604_800)),
-            ("a2e.proc.output_bytes", bytes(proc.output_bytes)),
-            ("a2e.memory.working_entries", many(memory.working_entries)),
-            ("a2e.memory.episodic_entries", many(memory.episodic_entries)),
-            ("a2e.memory.semantic_entries", many(memory.semantic_entries)),
-            ("a2e.memory.working_bytes", bytes(memory.working_bytes)),
-            ("a2e.memory.working_total_bytes", bytes(memory.working_total_bytes)),
-            ("a2e.memory.episodic_bytes", bytes(memory.episodic_bytes)),
-            ("a2e.memory.semantic_bytes", bytes(memory.semantic_bytes)),
-            ("a2e.memory.entry_bytes", bytes(memory.entry_bytes)),
-            ("a2e.memory.total_bytes", bytes(memory.total_bytes)),
-            ("a2e.learning.adapt_every", many(learning.adapt_every)),
-            ("a2e.learning.min_experiences", many(learning.min_experiences)),
-            (
-                "a2e.learning.confidence_threshold",
-                ("from 0 to 1", (0.0..=1.0).contains(&learning.confidence_threshold)),
-            ),
-        ];
-        all.into_iter().filter(|(_, (_, fits))| !fits).map(|(key, (expected, _))| (key, expected)).collect()
-    }
-
     /// Returns the values that have the right type and are still invalid.
-    pub(in crate::config) fn mistakes(&self) -> Vec<Mistake> {
+    pub(crate) fn mistakes(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         self.wrong_capabilities(&mut mistakes);
         self.wrong_agents(&mut mistakes);
@@ -80,6 +50,9 @@ impl A2eConfig {
         let no_reference = || {
             "a token stands here as it is: references are not read (GLADHAND_A2E_TOKEN is one more token)".to_owned()
         };
+        for (number, _) in numbered(&self.tokens).filter(|(_, token)| token.expose().is_empty()) {
+            mistakes.push((format!("a2e.tokens#{number}"), "a token must not be empty".to_owned()));
+        }
         for (number, _) in numbered(&self.tokens).filter(|(_, token)| is_reference(token)) {
             mistakes.push((format!("a2e.tokens#{number}"), no_reference()));
         }
@@ -155,13 +128,22 @@ impl A2eConfig {
             if name.is_empty() {
                 mistake("an environment needs a name".to_owned());
             }
-            if env::is_own(name) {
+            if OWN_ENVIRONMENTS.contains(&name.as_str()) {
                 mistake(format!("`{name}` is an environment of our own: choose another name"));
             }
             if command.first().is_none_or(String::is_empty) {
                 mistake("the command names no program".to_owned());
             }
         }
+    }
+
+    /// Schemas of toolkits that cannot be used, to be reported where the schema is.
+    pub(crate) fn wrong_schemas(&self) -> Vec<Mistake> {
+        let problems = numbered(&self.toolkits).filter_map(|(number, toolkit)| {
+            let problem = toolkit.schema.as_ref()?.problem()?;
+            Some((format!("a2e.toolkits#{number}.schema"), problem))
+        });
+        problems.collect()
     }
 
     /// Toolkits without a name or tools, or that would hide each other.
@@ -202,7 +184,7 @@ fn numbered<T>(items: &[T]) -> impl Iterator<Item = (usize, &T)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Problem, Reading, parse};
+    use crate::{Problem, Reading, parse};
 
     fn problems(text: &str) -> String {
         let problems = parse(text, Reading::AsWritten).unwrap_err();
@@ -219,7 +201,7 @@ mod tests {
         let expected = "\
 line 2, column 1: a2e.sessions: must be from 1 to 1000000
 line 3, column 1: a2e.idle_minutes: must be from 1 to 10080
-line 4, column 17: a2e.capabilities: `memroy` cannot be said here: expected `tools`, `toolkits`, `skill`, `env`, `proc`, `memory`, `learning`, `chains`, `mcp`, `multi_agent` or `planning`
+line 4, column 17: a2e.capabilities#1: `memroy` cannot be said here: expected `tools`, `toolkits`, `skill`, `env`, `proc`, `memory`, `learning`, `chains`, `mcp`, `multi_agent` or `planning`
 line 5, column 1: a2e.agents#1: `id` is missing
 line 9, column 9: a2e.agents#2.token: expected a string
 line 11, column 1: a2e.proc.max: must be from 1 to 10000

@@ -87,7 +87,7 @@ command = 'npx'
 
     fn read(path: &str, is_written: bool) -> Config {
         let (variable, secret) = (|_: &str| None, |_: &str| Err(String::new()));
-        let lookup = Lookup { variable: &variable, secret: &secret };
+        let lookup = Lookup { variable: &variable, secret: &secret, authorities: &|_| Ok(()) };
         let reading = if is_written { Reading::AsWritten } else { Reading::Whole(&lookup) };
         File { path: path.into(), text: TEXT.to_owned() }.parse(reading).expect("the file is valid")
     }

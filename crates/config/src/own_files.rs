@@ -8,8 +8,9 @@ use super::{Config, Layers, config_dir};
 #[derive(Debug, Clone)]
 pub struct OwnFiles {
     /// The data folder.
-    pub(crate) data: PathBuf,
-    private: Vec<PathBuf>,
+    pub data: PathBuf,
+    /// The private files.
+    pub private: Vec<PathBuf>,
 }
 
 impl From<PathBuf> for OwnFiles {
@@ -22,23 +23,17 @@ impl From<PathBuf> for OwnFiles {
 
 impl OwnFiles {
     /// The files of this configuration too: its layers, the audit file and the keys of issuers.
-    pub(crate) fn of(data: &Path, config: &Config, layers: &Layers) -> Self {
+    pub fn of(data: &Path, config: &Config, layers: &Layers) -> Self {
         let keys = config.authorization.issuers.iter().filter_map(|issuer| issuer.jwks_file.as_deref());
         let named = config.audit.file.as_deref().into_iter().chain(keys);
         Self::from(data.to_owned()).with(layers.relied_on().chain(named))
     }
 
     /// These files too.
-    pub(crate) fn with<'p>(mut self, files: impl IntoIterator<Item = &'p Path>) -> Self {
+    pub fn with<'p>(mut self, files: impl IntoIterator<Item = &'p Path>) -> Self {
         let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         self.private.extend(files.into_iter().map(whole));
         self
-    }
-
-    /// Keeps them, and what else is in the data folder, from the tools of a workbench.
-    pub(crate) fn keep_from(&self, settings: &mut gladhand_agent_tools::WorkbenchSettings) {
-        settings.private.clone_from(&self.private);
-        settings.sensitive = vec![self.data.clone()];
     }
 }
 
@@ -55,9 +50,7 @@ mod tests {
         let project = |standing| {
             let file = File { path: "/home/ann/shop/gladhand.toml".into(), text: String::new() };
             let layers = Layers { own: Some(own.clone()), project: Some(Project { file, standing }), is_named: false };
-            let mut settings = gladhand_agent_tools::WorkbenchSettings::new("/data/agent");
-            OwnFiles::of(Path::new("/data"), &config, &layers).keep_from(&mut settings);
-            settings.private
+            OwnFiles::of(Path::new("/data"), &config, &layers).private
         };
         let always = ["/data/secrets.sealed", "/etc/named.toml", "audit.jsonl", "keys.json"];
         let is_in = |all: &[PathBuf], name: &str| all.iter().any(|path| path.ends_with(name.trim_start_matches('/')));

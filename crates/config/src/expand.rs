@@ -23,13 +23,15 @@ use super::trust::Grants;
 /// The grant for every variable, which `inherit_env = "all"` needs.
 pub(super) const EVERY_VARIABLE: &str = "*";
 
-/// Looks up variables and secrets.
+/// Looks up variables and secrets, and looks at files that only this machine can judge.
 #[derive(Clone, Copy)]
 pub struct Lookup<'l> {
     /// The variable of a name.
     pub variable: &'l dyn Fn(&str) -> Option<String>,
     /// The secret of a name. If the secret does not exist, the error says how to add it.
     pub secret: &'l dyn Fn(&str) -> Result<Secret, String>,
+    /// Whether a file has certificate authorities. The error says what is wrong with it.
+    pub authorities: &'l dyn Fn(&Path) -> Result<(), String>,
 }
 
 impl std::fmt::Debug for Lookup<'_> {
@@ -42,12 +44,12 @@ const UNCLOSED: &str = "`${` is never closed with `}` (`$${` stands for `${` its
 const NO_NAME: &str = "between `${` and `}` is a NAME, NAME:-default or secret:NAME";
 
 /// Whether an unresolved reference has invalid syntax, so that adding a variable or secret could not help.
-pub(crate) fn is_malformed(problem: &Problem) -> bool {
+pub fn is_malformed(problem: &Problem) -> bool {
     [UNCLOSED, NO_NAME].contains(&problem.message.as_str())
 }
 
 /// Expands all references in a text. On failure, returns one message per reference.
-pub(crate) fn expand(text: &str, lookup: &Lookup<'_>) -> Result<String, Vec<String>> {
+pub fn expand(text: &str, lookup: &Lookup<'_>) -> Result<String, Vec<String>> {
     let (mut expanded, mut mistakes, mut rest) = (String::new(), Vec::new(), text);
     while let Some(at) = rest.find("${") {
         let (before, reference) = (&rest[..at], &rest[at + 2..]);
@@ -176,7 +178,7 @@ pub(super) fn references(source: &Source<'_>) -> Vec<(String, Grants)> {
             needed.borrow_mut().secrets.insert(name.to_owned());
             Ok(Secret::new(""))
         };
-        let lookup = Lookup { variable: &variable, secret: &secret };
+        let lookup = Lookup { variable: &variable, secret: &secret, authorities: &|_| Ok(()) };
         walk(&mut upstream.clone(), &mut Vec::new(), &lookup, &mut Vec::new());
         inherited(upstream.get_ref(), &mut needed.borrow_mut());
         login(upstream.get_ref(), &mut needed.borrow_mut());
@@ -259,7 +261,7 @@ mod tests {
             "github" => Ok(Secret::new("hush")),
             _ => Err("make one".to_owned()),
         };
-        expand(text, &Lookup { variable: &variable, secret: &secret })
+        expand(text, &Lookup { variable: &variable, secret: &secret, authorities: &|_| Ok(()) })
     }
 
     #[test]

@@ -5,7 +5,7 @@ const MOST: usize = 3;
 
 /// The known name that a mistyped one is nearest to, if at most a third of the letters of the longer one is wrong. A name
 /// of one letter is near to no other.
-pub(crate) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let name = folded(name);
     let nearest = known.into_iter().map(|known| (distance(&name, &folded(known)), known)).min()?;
     let longest = name.chars().count().max(nearest.1.chars().count());
@@ -13,7 +13,7 @@ pub(crate) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) 
 }
 
 /// Known names that a mistyped one may stand for: the nearest, or else some that contain it.
-pub(crate) fn alike<'n>(name: &str, known: &[&'n str]) -> Vec<&'n str> {
+pub fn alike<'n>(name: &str, known: &[&'n str]) -> Vec<&'n str> {
     if let Some(nearest) = nearest(name, known.iter().copied()) {
         return vec![nearest];
     }

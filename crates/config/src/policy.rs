@@ -1,6 +1,7 @@
 //! `[policy]`, `[audit]` and `[profiles]` of the configuration.
 //!
-//! Conditions and schemas are parsed while the file is read, so that a mistake in them is reported with its line.
+//! Conditions and classes of tools are parsed while the file is read. What is wrong with them is kept, and reported with its
+//! place ([`PolicyConfig::take_mistakes`]).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,13 +9,14 @@ use std::time::Duration;
 
 use gladhand_core::Pattern;
 use gladhand_hub::policy::{
-    ArgumentSchema, Callers, Effect, Expression, ExpressionError, Handling, Invisible, Limit, NeededScopes, PinMode,
-    Policy, Profile, Rate, Rule, Subjects, Tools, UnknownClass,
+    ArgumentSchema, Callers, Effect, Expression, Handling, Invisible, Limit, NeededScopes, PinMode, Policy, Profile,
+    Rate, Rule, Subjects, Tools,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 /// `[policy]`: rules, limits and checks of calls.
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicyConfig {
     /// Validate arguments and structured results against the tools' schemas.
@@ -35,6 +37,24 @@ pub struct PolicyConfig {
 }
 
 impl PolicyConfig {
+    /// Returns the rules and limits that cannot be used, as key and message. Without all of its items, a list would mean
+    /// something else, so a list with such an item is emptied.
+    pub(crate) fn take_mistakes(&mut self) -> Vec<(String, String)> {
+        let numbered = |number: usize, rule: &RuleConfig| rule.mistakes(&format!("policy.rules#{}", number + 1));
+        let of_rules: Vec<_> =
+            self.rules.iter().enumerate().flat_map(|(number, rule)| numbered(number, rule)).collect();
+        let limits = self.limits.iter().enumerate();
+        let of_limits: Vec<_> =
+            limits.flat_map(|(number, limit)| limit.mistakes(&format!("policy.limits#{}", number + 1))).collect();
+        if !of_rules.is_empty() {
+            self.rules.clear();
+        }
+        if !of_limits.is_empty() {
+            self.limits.clear();
+        }
+        of_rules.into_iter().chain(of_limits).collect()
+    }
+
     /// The policy that this, the profiles and the scopes of `[authorization]` make.
     pub fn policy(&self, profiles: &BTreeMap<String, ProfileConfig>, scopes: &BTreeMap<String, Vec<String>>) -> Policy {
         let needed = |(pattern, scopes): (&String, &Vec<String>)| NeededScopes {
@@ -53,7 +73,7 @@ impl PolicyConfig {
 }
 
 /// `[[policy.rules]]`
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RuleConfig {
     /// The name of the rule. Default: its number.
@@ -106,6 +126,16 @@ impl RuleConfig {
         }
     }
 
+    fn mistakes(&self, key: &str) -> Vec<(String, String)> {
+        let mut mistakes = wrong_tools(&self.tools, key);
+        if let Some(Err(problem)) = self.when.as_ref().map(|when| &when.0.meant) {
+            mistakes.push((format!("{key}.when"), problem.clone()));
+        }
+        mistakes
+            .extend(self.schema.as_ref().and_then(Schema::problem).map(|problem| (format!("{key}.schema"), problem)));
+        mistakes
+    }
+
     fn rule(&self, index: usize) -> Rule {
         Rule {
             name: named(self.name.as_ref(), index),
@@ -117,7 +147,7 @@ impl RuleConfig {
                 prompts: patterns(&self.prompts),
                 capabilities: patterns(&self.capabilities),
             },
-            when: self.when.as_ref().map(|when| when.0.meant.clone()),
+            when: self.when.as_ref().and_then(|when| when.0.meant.clone().ok()),
             // The schema was valid when the file was read.
             schema: self.schema.as_ref().and_then(|schema| ArgumentSchema::parse(&schema.0).ok()),
             effect: self.effect,
@@ -127,11 +157,21 @@ impl RuleConfig {
 }
 
 /// `[[policy.limits]]`
-#[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(try_from = "LimitText")]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(transparent)]
 pub struct LimitConfig(LimitText);
 
 impl LimitConfig {
+    fn mistakes(&self, key: &str) -> Vec<(String, String)> {
+        let LimitText { tools, calls, concurrent, timeout_ms, result_bytes, .. } = &self.0;
+        let mut mistakes = wrong_tools(tools, key);
+        if calls.is_none() && concurrent.is_none() && timeout_ms.is_none() && result_bytes.is_none() {
+            let problem = "a limit needs one of `calls`, `concurrent`, `timeout_ms` and `result_bytes`";
+            mistakes.push((key.to_owned(), problem.to_owned()));
+        }
+        mistakes
+    }
+
     fn limit(&self, index: usize) -> Limit {
         let text = &self.0;
         Limit {
@@ -153,29 +193,47 @@ impl LimitConfig {
     }
 }
 
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LimitText {
+    /// The name of the limit. Default: its number.
     name: Option<String>,
+    /// The callers that the limit applies to: patterns of principals and client names.
     #[serde(default)]
     who: Vec<CallersText>,
+    /// The upstreams that the limit applies to. Default: all.
     #[serde(default)]
     upstreams: Vec<String>,
+    /// Tools that the limit applies to: patterns of shown names, `@readonly`, `@destructive`.
     #[serde(default)]
     tools: Vec<ToolsText>,
+    /// Resources that the limit applies to: patterns of URIs.
     #[serde(default)]
     resources: Vec<String>,
+    /// Prompts that the limit applies to: patterns of shown names.
     #[serde(default)]
     prompts: Vec<String>,
+    /// Capabilities of A2E that the limit applies to: patterns of their names and of request types.
     #[serde(default)]
     capabilities: Vec<String>,
+    /// Whether all callers share it.
     #[serde(default)]
     together: bool,
+    /// Calls in the time of `per_s`.
+    #[schemars(range(min = 1, max = 4_294_967_295u64), extend("x-advice" = "to forbid something, write a rule"))]
     calls: Option<u32>,
+    /// The seconds that `calls` counts in.
     #[serde(default = "a_minute")]
+    #[schemars(range(min = 1, max = 86_400))]
     per_s: u64,
+    /// Calls that may run at once.
+    #[schemars(range(min = 1), extend("x-advice" = "to forbid something, write a rule"))]
     concurrent: Option<usize>,
+    /// How long a call may take, in milliseconds.
+    #[schemars(range(min = 1), extend("x-advice" = "to forbid something, write a rule"))]
     timeout_ms: Option<u64>,
+    /// Bytes of a result.
+    #[schemars(range(min = 1), extend("x-advice" = "to forbid something, write a rule"))]
     result_bytes: Option<usize>,
 }
 
@@ -183,31 +241,8 @@ fn a_minute() -> u64 {
     60
 }
 
-impl TryFrom<LimitText> for LimitConfig {
-    type Error = &'static str;
-
-    fn try_from(text: LimitText) -> Result<Self, Self::Error> {
-        let bounds = [
-            text.calls.map(u64::from),
-            text.concurrent.map(|count| count as u64),
-            text.timeout_ms,
-            text.result_bytes.map(|bytes| bytes as u64),
-        ];
-        if bounds.iter().all(Option::is_none) {
-            return Err("a limit needs one of `calls`, `concurrent`, `timeout_ms` and `result_bytes`");
-        }
-        if bounds.contains(&Some(0)) {
-            return Err("the bounds of a limit must be at least 1; to forbid something, write a rule");
-        }
-        if !(1..=86_400).contains(&text.per_s) {
-            return Err("`per_s` must be from 1 to 86400");
-        }
-        Ok(Self(text))
-    }
-}
-
 /// `[profiles.NAME]`: the tools that certain callers see.
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProfileConfig {
     /// The callers that the profile applies to: patterns of principals and client names.
@@ -236,7 +271,7 @@ impl ProfileConfig {
 }
 
 /// `[audit]`: the records that are written for each call.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuditConfig {
     /// The file. Without it, no records are written.
@@ -244,6 +279,7 @@ pub struct AuditConfig {
     /// Start a new file at this size.
     pub max_bytes: u64,
     /// How many older files are kept.
+    #[schemars(range(min = 0, max = 4_294_967_295u64))]
     pub keep: u32,
     /// Whether records contain arguments and results.
     pub payloads: bool,
@@ -259,7 +295,8 @@ impl Default for AuditConfig {
 #[derive(Debug, Clone)]
 struct Written<T> {
     text: String,
-    meant: T,
+    /// What it means, or what is wrong with it.
+    meant: Result<T, String>,
 }
 
 impl<T> Serialize for Written<T> {
@@ -275,57 +312,53 @@ pub struct CallersText(Written<Callers>);
 
 impl From<String> for CallersText {
     fn from(text: String) -> Self {
-        Self(Written { meant: Callers::parse(&text), text })
+        Self(Written { meant: Ok(Callers::parse(&text)), text })
     }
 }
 
 /// A pattern or a class of tools.
 #[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(try_from = "String")]
+#[serde(from = "String")]
 pub struct ToolsText(Written<Tools>);
 
-impl TryFrom<String> for ToolsText {
-    type Error = UnknownClass;
-
-    fn try_from(text: String) -> Result<Self, UnknownClass> {
-        Ok(Self(Written { meant: Tools::parse(&text)?, text }))
+impl From<String> for ToolsText {
+    fn from(text: String) -> Self {
+        Self(Written { meant: Tools::parse(&text).map_err(|error| error.to_string()), text })
     }
 }
 
 /// A condition on arguments.
 #[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(try_from = "String")]
+#[serde(from = "String")]
 pub struct Condition(Written<Expression>);
 
-impl TryFrom<String> for Condition {
-    type Error = ExpressionError;
-
-    fn try_from(text: String) -> Result<Self, ExpressionError> {
-        Ok(Self(Written { meant: Expression::parse(&text)?, text }))
+impl From<String> for Condition {
+    fn from(text: String) -> Self {
+        Self(Written { meant: Expression::parse(&text).map_err(|error| error.to_string()), text })
     }
 }
 
 /// A JSON Schema, written in TOML.
 #[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(try_from = "serde_json::Value")]
 pub struct Schema(serde_json::Value);
 
 impl Schema {
     /// The schema.
-    pub(crate) fn value(&self) -> &serde_json::Value {
+    pub fn value(&self) -> &serde_json::Value {
         &self.0
+    }
+
+    /// What is wrong with it.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let problem = ArgumentSchema::parse(&self.0).err()?;
+        Some(format!("this schema cannot be used: {problem}"))
     }
 }
 
-impl TryFrom<serde_json::Value> for Schema {
-    type Error = String;
-
-    fn try_from(schema: serde_json::Value) -> Result<Self, String> {
-        match ArgumentSchema::parse(&schema) {
-            Ok(_) => Ok(Self(schema)),
-            Err(problem) => Err(format!("this schema cannot be used: {problem}")),
-        }
-    }
+/// Classes of tools that do not exist.
+fn wrong_tools(texts: &[ToolsText], key: &str) -> Vec<(String, String)> {
+    let wrong = texts.iter().enumerate().filter_map(|(at, text)| Some((at, text.0.meant.as_ref().err()?)));
+    wrong.map(|(at, problem)| (format!("{key}.tools#{}", at + 1), problem.clone())).collect()
 }
 
 fn named(name: Option<&String>, index: usize) -> String {
@@ -344,7 +377,7 @@ fn rules(configs: &[RuleConfig]) -> Vec<Rule> {
 }
 
 fn callers(texts: &[CallersText]) -> Vec<Callers> {
-    texts.iter().map(|text| text.0.meant.clone()).collect()
+    texts.iter().filter_map(|text| text.0.meant.clone().ok()).collect()
 }
 
 fn patterns(texts: &[String]) -> Vec<Pattern> {
@@ -352,5 +385,5 @@ fn patterns(texts: &[String]) -> Vec<Pattern> {
 }
 
 fn tools(texts: &[ToolsText]) -> Vec<Tools> {
-    texts.iter().map(|text| text.0.meant.clone()).collect()
+    texts.iter().filter_map(|text| text.0.meant.clone().ok()).collect()
 }

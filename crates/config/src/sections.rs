@@ -1,0 +1,115 @@
+//! The small sections: `[toolbox]`, `[mcp]`, `[limits]` and `[http]`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Settings of the toolbox: our own three tools.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ToolboxConfig {
+    /// Whether the toolbox is enabled.
+    pub enabled: bool,
+}
+
+impl Default for ToolboxConfig {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
+/// Settings of the MCP dialect.
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct McpConfig {
+    /// Return an empty list instead of an error for unsupported list methods.
+    pub empty_lists: bool,
+    /// For how many milliseconds clients may cache lists (2026-07-28).
+    pub cache_ms: u64,
+}
+
+/// Limits. When one is reached, the caller gets an error in its own dialect.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Longest line in bytes.
+    #[schemars(range(min = 1024, max = 1_073_741_824))]
+    pub line_bytes: usize,
+    /// Calls of one session that may wait or run.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub in_flight: usize,
+    /// Tools on a page of a list.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub page_size: usize,
+    /// How long calls in flight may take to finish when the session ends, in milliseconds.
+    #[schemars(range(min = 0, max = 3_600_000))]
+    pub drain_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { line_bytes: gladhand_core::wire::lines::MAX_LINE, in_flight: 1024, page_size: 100, drain_ms: 5000 }
+    }
+}
+
+/// Settings and bounds of HTTP.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HttpConfig {
+    /// Hosts that requests may be addressed to, in addition to loopback names and the listening address.
+    pub allow_hosts: Vec<String>,
+    /// Origins of web pages that may send requests, in addition to those on an allowed host.
+    pub allow_origins: Vec<String>,
+    /// Connections that may be open.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub connections: usize,
+    /// Sessions that may be open. Beyond it, an idle session is closed for a new one.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub sessions: usize,
+    /// Close a session after this many seconds without a request or a pending call.
+    #[schemars(range(min = 1, max = 604_800))]
+    pub idle_s: u64,
+    /// Event streams that may be open.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub streams: usize,
+    /// Exchanges of one session that may be open.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub streams_per_session: usize,
+    /// Calls without a session that may run.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub in_flight: usize,
+    /// Bytes of a stream that are kept for a reader that is slow or lost its connection.
+    #[schemars(range(min = 4096, max = 1_073_741_824))]
+    pub replay_bytes: usize,
+    /// Bytes that are kept for absent readers and callers, over all sessions.
+    #[schemars(range(min = 1_048_576, max = 1_073_741_824))]
+    pub kept_bytes: usize,
+    /// How long the head of a request may take, the wait for it on an open connection included, in milliseconds.
+    #[schemars(range(min = 10, max = 3_600_000))]
+    pub head_ms: u64,
+    /// How long the body of a request may take, in milliseconds.
+    #[schemars(range(min = 10, max = 3_600_000))]
+    pub body_ms: u64,
+    /// Send a keep-alive on an event stream after this many milliseconds of silence.
+    #[schemars(range(min = 10, max = 3_600_000))]
+    pub keep_alive_ms: u64,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            allow_hosts: Vec::new(),
+            allow_origins: Vec::new(),
+            connections: 20_000,
+            sessions: 10_000,
+            idle_s: 1800,
+            streams: 20_000,
+            streams_per_session: 256,
+            in_flight: 10_000,
+            replay_bytes: 256 * 1024,
+            kept_bytes: 256 * 1024 * 1024,
+            head_ms: 60_000,
+            body_ms: 30_000,
+            keep_alive_ms: 15_000,
+        }
+    }
+}

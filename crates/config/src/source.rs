@@ -1,0 +1,234 @@
+//! The text of a configuration file as a tree with the position of every value, and the mistakes in it.
+
+use std::fmt;
+use std::ops::Range;
+
+use gladhand_core::wire::invisible::{Layout, escape};
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::Config;
+use super::conform::{Found, conform};
+use super::schema::RULES;
+
+/// The message about a value that fits the schema and still cannot be read.
+pub(crate) const UNREADABLE: &str = "this cannot be read";
+
+/// One mistake in a configuration file. It never quotes a value, which may be a secret. Text that it quotes from the
+/// file contains no control characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The line, from 1; 0 for what has no place in the file.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// The key, as in `upstreams.git.cwd`, or `policy.rules#2.effect` in the second item of a list; empty where the text is
+    /// no TOML.
+    pub key: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Problem {
+    /// Whether it is one of this key, or of one inside it.
+    pub fn is_of(&self, path: &[&str]) -> bool {
+        let inside = self.key.strip_prefix(&path.join("."));
+        inside.is_some_and(|inside| inside.is_empty() || inside.starts_with('.'))
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line > 0 {
+            write!(f, "line {}, column {}: ", self.line, self.column)?;
+        }
+        match self.key.as_str() {
+            "" => f.write_str(&self.message),
+            key => write!(f, "{key}: {}", self.message),
+        }
+    }
+}
+
+/// A file's text that is TOML.
+#[derive(Debug)]
+pub struct Source<'t> {
+    text: &'t str,
+    pub(super) root: DeTable<'t>,
+}
+
+impl<'t> Source<'t> {
+    /// Reads the text, as far as it can be, and says everything that is wrong with it if it is no TOML.
+    pub fn read(text: &'t str) -> (Self, Vec<Problem>) {
+        let (root, mistakes) = DeTable::parse_recoverable(text);
+        let source = Self { text, root: root.into_inner() };
+        let problem = |mistake: &toml::de::Error| source.at(mistake.span(), "", mistake.message());
+        let problems = in_order(mistakes.iter().map(problem).collect());
+        (source, problems)
+    }
+
+    /// Reads the settings, and leaves out keys with mistakes.
+    pub fn parse(&self) -> (Option<Config>, Vec<Problem>) {
+        let found = if self.root.is_empty() { Vec::new() } else { conform(self, &RULES) };
+        let (mut rest, mut problems) = (self.root.clone(), Vec::new());
+        for Found { path, problem } in found {
+            remove(&mut rest, &path);
+            problems.push(problem);
+        }
+        match Config::deserialize(document(rest)) {
+            Ok(config) => (Some(config), problems),
+            Err(error) => {
+                // The text of the error may quote a secret.
+                problems.push(self.at(error.span(), "", UNREADABLE));
+                (None, problems)
+            }
+        }
+    }
+
+    /// All keys of all sections, in the order of the file. A section that is no table has none.
+    pub(super) fn keys(&self) -> Vec<(&str, &str)> {
+        let mut keys = Vec::new();
+        for (section, value) in self.root.iter() {
+            let DeValue::Table(table) = value.get_ref() else { continue };
+            keys.extend(
+                table.iter().map(|(key, _)| (key.span().start, section.get_ref().as_ref(), key.get_ref().as_ref())),
+            );
+        }
+        keys.sort_by_key(|(start, ..)| *start);
+        keys.into_iter().map(|(_, section, key)| (section, key)).collect()
+    }
+
+    /// A problem with the value of a key, or with the nearest table around it.
+    pub fn problem(&self, path: &[&str], message: impl Into<String>) -> Problem {
+        self.at(Some(self.span(path)), &path.join("."), &message.into())
+    }
+
+    /// The same, at the value itself.
+    pub(super) fn problem_of_value(&self, path: &[&str], message: impl Into<String>) -> Problem {
+        let value = self.value(path).map_or_else(|| self.span(path), Spanned::span);
+        self.at(Some(value), &path.join("."), &message.into())
+    }
+
+    fn value(&self, path: &[&str]) -> Option<&Spanned<DeValue<'t>>> {
+        let (last, before) = path.split_last()?;
+        let mut table = &self.root;
+        for name in before {
+            let DeValue::Table(inner) = member(table, name, &mut (0..0))? else { return None };
+            table = inner;
+        }
+        match last.rsplit_once('#') {
+            Some((name, number)) => {
+                let DeValue::Array(items) = table.get(name)?.get_ref() else { return None };
+                items.get(number.parse::<usize>().ok()?.checked_sub(1)?)
+            }
+            None => table.get(*last),
+        }
+    }
+
+    /// Where a key is in the text, or the nearest table around it. The second item of a list is `key#2`.
+    pub(super) fn span(&self, path: &[&str]) -> Range<usize> {
+        let mut found = 0..0;
+        let mut table = &self.root;
+        for name in path {
+            let Some(value) = member(table, name, &mut found) else { break };
+            let DeValue::Table(inner) = value else { break };
+            table = inner;
+        }
+        found
+    }
+
+    pub(super) fn at(&self, span: Option<Range<usize>>, key: &str, message: &str) -> Problem {
+        let (line, column) = span.map_or((0, 0), |span| place(self.text, span.start));
+        Problem { line, column, key: harmless(key), message: harmless(message) }
+    }
+}
+
+/// What a table has under a key, or as an item of the list under it, and where that is.
+fn member<'s, 't>(table: &'s DeTable<'t>, name: &str, place: &mut Range<usize>) -> Option<&'s DeValue<'t>> {
+    let of_key = |name: &str| table.get_key_value(name);
+    if let Some((key, value)) = of_key(name) {
+        *place = key.span();
+        return Some(value.get_ref());
+    }
+    let (name, number) = name.rsplit_once('#')?;
+    let (key, value) = of_key(name)?;
+    *place = key.span();
+    let DeValue::Array(items) = value.get_ref() else { return None };
+    let item = items.get(number.parse::<usize>().ok()?.checked_sub(1)?)?;
+    *place = item.span();
+    Some(item.get_ref())
+}
+
+/// Text of the file as one line, in which everything can be seen.
+fn harmless(text: &str) -> String {
+    escape(text, Layout::Line).into_owned()
+}
+
+/// From the beginning of the file to its end.
+pub(super) fn in_order(mut problems: Vec<Problem>) -> Vec<Problem> {
+    problems.sort_by_key(|problem| (problem.line, problem.column));
+    problems
+}
+
+/// The line and column of a byte.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    (line, before.rsplit('\n').next().map_or(1, |start| start.chars().count() + 1))
+}
+
+fn document(root: DeTable<'_>) -> toml::Deserializer<'_> {
+    Spanned::new(0..0, root).into()
+}
+
+/// Takes away what is at a path.
+fn remove(table: &mut DeTable<'_>, path: &[String]) {
+    let Some((name, inside)) = path.split_first() else { return };
+    if inside.is_empty() {
+        table.remove(name.as_str());
+    } else if let Some(DeValue::Table(inner)) = table.get_mut(name.as_str()).map(Spanned::get_mut) {
+        remove(inner, inside);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> Vec<String> {
+        let (source, problems) = Source::read(text);
+        let problems = if problems.is_empty() { in_order(source.parse().1) } else { problems };
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn every_key_with_a_mistake_is_told_once_with_its_place_and_without_its_value() {
+        let text = "[upstreams.a]\ntimeout_ms = \"hush\"\nisolated = \"hush\"\nenv = { X = 5 }\n\n[upstreams.b]\ntimout_ms = 1\n\
+                    args = ['x', 5]\ninherit_env = 7\n";
+        assert_eq!(
+            problems(text),
+            [
+                "line 2, column 14: upstreams.a.timeout_ms: expected a whole number",
+                "line 3, column 12: upstreams.a.isolated: expected true or false",
+                "line 4, column 13: upstreams.a.env.X: expected a string",
+                "line 7, column 1: upstreams.b.timout_ms: there is no key `timout_ms`: did you mean `timeout_ms`?",
+                "line 8, column 14: upstreams.b.args#2: expected a string",
+                "line 9, column 15: upstreams.b.inherit_env: expected `all` or a list of strings",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_right_is_read_beside_what_is_wrong() {
+        let (source, _) = Source::read("[limits]\npage_size = 7\nin_flight = true\n[two]\n");
+        let (config, problems) = source.parse();
+        let limits = config.unwrap().limits;
+        assert_eq!((limits.page_size, limits.in_flight, problems.len()), (7, 1024, 2));
+    }
+
+    #[test]
+    fn text_that_is_no_toml_is_told_in_all_places() {
+        let problems = problems("a = \nb = 1\nc = [\n");
+        assert!(problems.len() >= 2 && problems[0].starts_with("line 1, column 5: "), "{problems:?}");
+    }
+}
