@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use gladhand_core::negotiation::{Offer, Peer};
 use gladhand_core::operations::{CallId, Notice, Outcome, Question, QuestionId};
+use gladhand_core::wire::Frames;
 use gladhand_core::wire::json::{Kind, RawValue};
 use gladhand_core::wire::{Fault, Line, Members, TextPolicy, rpc};
 
@@ -72,7 +73,7 @@ impl Door {
     }
 
     /// Answers a first line with the reason why no session can be served. Writes nothing if the line expects no answer.
-    pub fn excuse(&self, line: Line<'_>, why: &str, ambient: &mut Ambient<'_>, wire: &mut Vec<u8>) {
+    pub fn excuse(&self, line: Line<'_>, why: &str, ambient: &mut Ambient<'_>, wire: &mut Frames) {
         let dialect = match (&self.settled, self.detect(line)) {
             (Some((dialect, _)), _) => *dialect,
             (None, Ok(Some((dialect, _)))) => dialect,

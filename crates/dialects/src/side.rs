@@ -5,7 +5,6 @@
 //! next step. A side never calls back and never waits.
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,9 @@ use gladhand_core::negotiation::{Agreement, Capability, Offer, Peer, Refusal, Ru
 use gladhand_core::operations::{
     Answered, Call, CallId, Failure, Feature, Level, Notice, Outcome, Question, QuestionId, QuestionKind, WatchId,
 };
-use gladhand_core::wire::{Fault, Members, RawValue, Skim, TextPolicy};
+use gladhand_core::wire::{Fault, Frames, Members, RawValue, Skim, TextPolicy};
+
+pub use gladhand_core::wire::Lane;
 
 use crate::ambient::{Ambient, Moment};
 use crate::breach::{Breach, REQUEST_NOT_AGREED};
@@ -48,7 +49,7 @@ pub struct Dialect {
     pub carriers: fn(Feature) -> Vec<Rule>,
     /// Answers a first line with the dialect's error for a session that cannot be served. Writes nothing if the line
     /// expects no answer.
-    pub excuse: fn(&FirstLine<'_>, &str, &mut Ambient<'_>, &mut Vec<u8>),
+    pub excuse: fn(&FirstLine<'_>, &str, &mut Ambient<'_>, &mut Frames),
     /// Creates our side towards a downstream.
     pub server: fn(ServerSetup) -> Box<dyn Server>,
     /// Creates our side towards an upstream. The version is one of `versions`.
@@ -136,15 +137,6 @@ pub struct CacheHints {
     pub public: bool,
 }
 
-/// One way back to the peer: the whole channel, or one exchange of a transport that has many (HTTP).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Lane(pub u64);
-
-impl Lane {
-    /// The channel itself: the only lane on stdio; on HTTP, everything that belongs to no exchange.
-    pub const MAIN: Self = Self(0);
-}
-
 /// A credential that admits a downstream, if the dialect has tokens.
 #[derive(Debug, Clone)]
 pub struct Pass {
@@ -226,44 +218,27 @@ pub struct ClientSetup {
 /// The output of one step.
 #[derive(Debug)]
 pub struct Output<'a> {
-    /// Lines to send, each ended by LF, appended to the earlier content.
-    pub wire: Vec<u8>,
+    /// Lines to send, appended to the earlier content.
+    pub wire: Frames,
     /// Further actions, in order.
     pub actions: Vec<Action<'a>>,
-    /// The offsets in `wire` at which the lane changes. Bytes before the first offset go to [`Lane::MAIN`].
-    lanes: Vec<(usize, Lane)>,
 }
 
 impl Output<'_> {
     /// An output that continues a buffer of unsent lines.
-    pub fn onto(wire: Vec<u8>) -> Self {
-        Self { wire, actions: Vec::new(), lanes: Vec::new() }
+    pub fn onto(wire: Frames) -> Self {
+        Self { wire, actions: Vec::new() }
     }
 
     /// The same output without borrowed data.
     pub fn into_owned(self) -> Output<'static> {
         let actions = self.actions.into_iter().map(Action::into_owned).collect();
-        Output { wire: self.wire, actions, lanes: self.lanes }
+        Output { wire: self.wire, actions }
     }
 
-    /// Sends the lines written from now on to this lane. Free of cost if there is only one lane.
+    /// Sends the lines written from now on to this lane.
     pub fn go(&mut self, lane: Lane) {
-        let now = self.lanes.last().map_or(Lane::MAIN, |(_, lane)| *lane);
-        if now != lane {
-            self.lanes.push((self.wire.len(), lane));
-        }
-    }
-
-    /// The written bytes with their lanes, in the order of writing. Empty pieces are left out.
-    pub fn pieces(&self) -> impl Iterator<Item = (Lane, &[u8])> {
-        self.spans(self.wire.len()).map(|(lane, span)| (lane, &self.wire[span]))
-    }
-
-    /// The positions of [`Self::pieces`], for a caller that has taken `wire` out and passes its length.
-    pub fn spans(&self, length: usize) -> impl Iterator<Item = (Lane, Range<usize>)> {
-        let starts = std::iter::once((0, Lane::MAIN)).chain(self.lanes.iter().copied());
-        let ends = self.lanes.iter().map(|(start, _)| *start).chain([length]);
-        starts.zip(ends).map(|((start, lane), end)| (lane, start..end)).filter(|(_, span)| !span.is_empty())
+        self.wire.go(lane);
     }
 }
 
@@ -502,8 +477,8 @@ pub enum Loss {
 /// The output of one step of a client side.
 #[derive(Debug, Default)]
 pub struct Heard {
-    /// Lines to send, each ended by LF, appended to the earlier content.
-    pub wire: Vec<u8>,
+    /// Lines to send, appended to the earlier content.
+    pub wire: Frames,
     /// The events, in order.
     pub events: Vec<Event>,
 }

@@ -11,7 +11,8 @@ use gladhand_core::operations::{
     Answered, Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Question, QuestionId, Reply, Terms, Tool,
     ToolResult, call::no_arguments,
 };
-use gladhand_core::wire::{Line, Lines, Skim, json};
+use gladhand_core::wire::rpc::Envelope;
+use gladhand_core::wire::{FrameKind, Frames, Line, Lines, Skim, json, pick};
 
 use crate::ambient::{Ambient, Entropy, Moment, Party};
 use crate::door::Door;
@@ -111,6 +112,8 @@ pub struct TestServer {
     pub party: Option<Party>,
     /// The lane of each line of the last step.
     pub lanes: Vec<Lane>,
+    /// The kinds of the lines of the last step.
+    pub kinds: Vec<FrameKind>,
     /// Whether delivered calls are answered immediately with [`answer`]. Otherwise they wait in `delivered`.
     pub answers_itself: bool,
     entropy: Counting,
@@ -146,6 +149,7 @@ impl TestServer {
             scopes: None,
             party: None,
             lanes: Vec::new(),
+            kinds: Vec::new(),
             answers_itself: true,
             entropy: Counting::default(),
             elapsed: Duration::ZERO,
@@ -239,7 +243,7 @@ impl TestServer {
     }
 
     fn step(&mut self, step: impl FnOnce(&mut Door, &mut Ambient<'_>, &mut Output<'static>)) -> Vec<String> {
-        let mut out = Output::onto(Vec::new());
+        let mut out = Output::onto(Frames::default());
         let now = moment(self.elapsed);
         let principal = self.principal.clone();
         let mut ambient = Ambient::new(now, &mut self.entropy);
@@ -280,9 +284,40 @@ impl TestServer {
                 self.door.resolve(call, outcome, &mut ambient, &mut out);
             }
         }
-        let lines = |(lane, piece): (Lane, &[u8])| vec![lane; lines_of(piece).len()];
-        self.lanes = out.pieces().flat_map(lines).collect();
+        check_kinds(&out.wire);
+        self.lanes = out.wire.frames().iter().map(|frame| frame.lane).collect();
+        self.kinds = out.wire.frames().iter().map(|frame| frame.kind).collect();
         lines_of(&out.wire)
+    }
+}
+
+/// Panics unless every line is the frame that it says it is, and every byte belongs to a frame.
+pub fn check_kinds(wire: &Frames) {
+    assert_eq!(wire.frames().last().map_or(0, |frame| frame.span.end + 1), wire.len(), "bytes outside of a frame");
+    for frame in wire.frames() {
+        let line = std::str::from_utf8(&wire[frame.span.clone()]).expect("sent lines must be UTF-8");
+        assert!(!line.contains('\n'), "a frame of several lines: {line}");
+        let Ok(envelope) = Envelope::parse(line) else {
+            assert!(frame.kind == FrameKind::Batch && line.starts_with('['), "{:?}: {line}", frame.kind);
+            continue;
+        };
+        // The other dialects have no member that tells the kind of every message.
+        if envelope.jsonrpc.is_none() {
+            continue;
+        }
+        let is_true = match frame.kind {
+            FrameKind::Result => envelope.result.is_some(),
+            FrameKind::Error { code, names_request } => {
+                let written = envelope.error.and_then(|error| pick(error, ["code"])).and_then(|[code]| code);
+                written.is_some_and(|written| written.get() == code.to_string())
+                    // Some peers name a request `null`.
+                    && (names_request || envelope.id.is_some_and(|id| id.get() == "null"))
+            }
+            FrameKind::Request => envelope.method.is_some() && envelope.id.is_some(),
+            FrameKind::Notice => envelope.method.is_some() && envelope.id.is_none(),
+            FrameKind::Batch => false,
+        };
+        assert!(is_true, "{:?}: {line}", frame.kind);
     }
 }
 

@@ -330,7 +330,7 @@ impl Alone {
         let mut entropy = testing::Counting::default();
         let now = testing::moment(std::time::Duration::ZERO);
         step(&mut *self.0, &mut Ambient::new(now, &mut entropy), &mut heard);
-        (String::from_utf8(heard.wire).unwrap(), heard.events)
+        (String::from_utf8(heard.wire.into_bytes()).unwrap(), heard.events)
     }
 
     fn call(&mut self, id: u64, arguments: &str) -> (String, Vec<Event>) {

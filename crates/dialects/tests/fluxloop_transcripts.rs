@@ -301,7 +301,7 @@ fn our_client_opens_the_recorded_server_in_its_own_form() {
     assert_eq!((tools.len(), tools[1].name.as_str()), (12, "faq"));
     assert!(result.failed && result.joined_text().contains("missing_question"), "{result:?}");
     assert_eq!(
-        String::from_utf8(heard.wire).unwrap(),
+        String::from_utf8(heard.wire.into_bytes()).unwrap(),
         concat!(
             r#"{"type":"handshake","id":"1"}"#,
             "\n",

@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use gladhand_core::wire::Lines;
+use gladhand_core::wire::{Frames, Lines};
 use gladhand_dialects::Door;
 
 use crate::stdio::{Input, Output};
@@ -24,7 +24,7 @@ pub fn excuse(door: &Door, clock: Clock, why: &str) -> io::Result<()> {
 
 async fn answer(door: &Door, mut clock: Clock, why: &str) -> io::Result<()> {
     let (mut input, mut output) = (Input::stdin()?, Output::stdout()?);
-    let (mut lines, mut wire) = (Lines::with_limit(gladhand_core::wire::lines::MAX_LINE), Vec::new());
+    let (mut lines, mut wire) = (Lines::with_limit(gladhand_core::wire::lines::MAX_LINE), Frames::default());
     while wire.is_empty() {
         if let Some(line) = lines.next_line() {
             door.excuse(line, why, &mut clock.ambient(), &mut wire);

@@ -1,12 +1,14 @@
 //! Lines on their way to a peer that may be slow to read them.
 
+use gladhand_core::wire::Frames;
+
 /// A buffer that grew for something large shrinks back to this once it is empty.
 const COMFORTABLE: usize = 256 * 1024;
 
 /// Written but not sent: state machines append at the end, the edge sends from the front.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    bytes: Vec<u8>,
+    bytes: Frames,
     /// How much of the front has been sent and is only kept because moving the rest costs more.
     sent: usize,
 }
@@ -18,12 +20,14 @@ impl Outbox {
     }
 
     /// Hands the buffer to a step that appends to it; [`Outbox::put_back`] must follow.
-    pub(super) fn lend(&mut self) -> Vec<u8> {
+    pub(super) fn lend(&mut self) -> Frames {
+        // The lines of earlier steps have been handled, and their bytes may have moved.
+        self.bytes.forget_frames();
         std::mem::take(&mut self.bytes)
     }
 
     /// Takes the buffer back.
-    pub(super) fn put_back(&mut self, bytes: Vec<u8>) {
+    pub(super) fn put_back(&mut self, bytes: Frames) {
         debug_assert!(self.bytes.is_empty(), "something was written into a buffer that is lent out");
         self.bytes = bytes;
     }

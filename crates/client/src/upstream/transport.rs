@@ -4,7 +4,7 @@ use std::process::ExitStatus;
 
 use gladhand_core::negotiation::Refusal;
 use gladhand_core::operations::Party;
-use gladhand_core::wire::{Fault, Skim};
+use gladhand_core::wire::{Fault, Frames, Skim};
 use gladhand_dialects::{Lane, Loss};
 
 use crate::http_client::{HttpClient, Report};
@@ -59,13 +59,15 @@ impl Transport {
 
     /// Sends lines; each goes with the headers that `headers` finds for it, where there are headers. Answers take the share
     /// of a party, where they are not all on one channel.
-    pub fn send(&mut self, lines: &[u8], party: Option<Party>, headers: impl Fn(&str) -> Vec<(String, String)>) {
+    pub fn send(&mut self, lines: &Frames, party: Option<Party>, headers: impl Fn(&str) -> Vec<(String, String)>) {
         match self {
             Self::Child(child) => child.send(lines),
             Self::Http(http) => {
-                // Our lines are UTF-8, being JSON that we wrote.
-                let lines = String::from_utf8_lossy(lines);
-                lines.lines().for_each(|line| http.send(line, party, headers(line)));
+                for frame in lines.frames() {
+                    // A dialect writes JSON, which is UTF-8.
+                    let line = String::from_utf8_lossy(&lines[frame.span.clone()]);
+                    http.send(&line, party, headers(&line));
+                }
             }
             Self::Ended => {}
         }

@@ -3,6 +3,7 @@
 //! This module turns bytes into lines and lines into borrowed members. It knows no dialect, no method name and no
 //! capability. It never reads a clock and never does I/O. Its allocations are proportional to the line at most.
 
+pub mod frames;
 pub mod id;
 pub mod invisible;
 pub mod json;
@@ -13,6 +14,7 @@ pub mod rpc;
 pub mod skim;
 pub mod text;
 
+pub use frames::{Frame, FrameKind, Frames, Lane};
 pub use id::Id;
 pub use json::RawValue;
 pub use lines::{Line, Lines, Terminator};

@@ -9,10 +9,11 @@ use std::marker::PhantomData;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
+use crate::wire::frames::{FrameKind, Frames};
 use crate::wire::id::Id;
 use crate::wire::json::{self, RawValue};
 use crate::wire::members::Key;
-use crate::wire::pick::{Names, Picked};
+use crate::wire::pick::{Names, Picked, pick};
 
 /// The error codes that JSON-RPC defines.
 pub mod code {
@@ -118,7 +119,8 @@ impl<'de, S: DeserializeSeed<'de> + Copy> Visitor<'de> for Object<S> {
 }
 
 /// Appends the start of a success response, up to the result. Close it with [`finish`].
-pub fn begin_result(out: &mut Vec<u8>, id: &Id) {
+pub fn begin_result(out: &mut Frames, id: &Id) {
+    out.begin(FrameKind::Result);
     // Enough for most responses, to avoid repeated growth.
     out.reserve(256);
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
@@ -127,14 +129,15 @@ pub fn begin_result(out: &mut Vec<u8>, id: &Id) {
 }
 
 /// Appends a success response.
-pub fn result<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, id: &Id, result: &T) {
+pub fn result<T: serde::Serialize + ?Sized>(out: &mut Frames, id: &Id, result: &T) {
     begin_result(out, id);
     json::write(out, result);
     finish(out);
 }
 
 /// Appends an error response. `id` is written as `null` if there is none.
-pub fn error(out: &mut Vec<u8>, id: Option<&Id>, error: &Error<'_>) {
+pub fn error(out: &mut Frames, id: Option<&Id>, error: &Error<'_>) {
+    out.begin(FrameKind::Error { code: error.code, names_request: id.is_some() });
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.map_or("null", Id::as_json).as_bytes());
     out.extend_from_slice(br#","error":"#);
@@ -142,8 +145,20 @@ pub fn error(out: &mut Vec<u8>, id: Option<&Id>, error: &Error<'_>) {
     finish(out);
 }
 
+/// Appends an error response whose error object is already JSON.
+pub fn raw_error(out: &mut Frames, id: &Id, error: &RawValue) {
+    let code = pick(error, ["code"]).and_then(|[code]| code?.get().parse().ok()).unwrap_or_default();
+    out.begin(FrameKind::Error { code, names_request: true });
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    out.extend_from_slice(id.as_json().as_bytes());
+    out.extend_from_slice(br#","error":"#);
+    out.extend_from_slice(error.get().as_bytes());
+    finish(out);
+}
+
 /// Appends a request.
-pub fn request<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, id: &Id, method: &str, params: Option<&T>) {
+pub fn request<T: serde::Serialize + ?Sized>(out: &mut Frames, id: &Id, method: &str, params: Option<&T>) {
+    out.begin(FrameKind::Request);
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.as_json().as_bytes());
     out.push(b',');
@@ -151,12 +166,13 @@ pub fn request<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, id: &Id, method:
 }
 
 /// Appends a notification.
-pub fn notification<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, method: &str, params: Option<&T>) {
+pub fn notification<T: serde::Serialize + ?Sized>(out: &mut Frames, method: &str, params: Option<&T>) {
+    out.begin(FrameKind::Notice);
     out.extend_from_slice(br#"{"jsonrpc":"2.0","#);
     method_and_params(out, method, params);
 }
 
-fn method_and_params<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, method: &str, params: Option<&T>) {
+fn method_and_params<T: serde::Serialize + ?Sized>(out: &mut Frames, method: &str, params: Option<&T>) {
     out.extend_from_slice(br#""method":"#);
     json::write(out, method);
     if let Some(params) = params {
@@ -167,45 +183,9 @@ fn method_and_params<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, method: &s
 }
 
 /// Closes an object and its line.
-pub fn finish(out: &mut Vec<u8>) {
-    out.extend_from_slice(b"}\n");
-}
-
-/// The outcome of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// It has a result.
-    Result,
-    /// It has an error.
-    Error,
-}
-
-/// The outcome of a response that this process wrote. `None` if the line is not a response.
-///
-/// Only the start of the line is inspected: we always write `jsonrpc`, `id` and then the outcome, in this order.
-pub fn verdict(line: &[u8]) -> Option<Verdict> {
-    let id = line.strip_prefix(br#"{"jsonrpc":"2.0","id":"#)?;
-    let rest = match id.strip_prefix(b"\"") {
-        Some(text) => &text[end_of_string(text)?..],
-        None => &id[memchr::memchr(b',', id)?..],
-    };
-    if rest.starts_with(br#","result":"#) {
-        Some(Verdict::Result)
-    } else {
-        rest.starts_with(br#","error":"#).then_some(Verdict::Error)
-    }
-}
-
-/// The end of a string whose opening quote has been removed.
-fn end_of_string(text: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    loop {
-        at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
-        if text[at] == b'"' {
-            return Some(at + 1);
-        }
-        at += 2;
-    }
+pub fn finish(out: &mut Frames) {
+    out.push(b'}');
+    out.end();
 }
 
 /// A JSON-RPC error object.
@@ -241,39 +221,26 @@ mod tests {
         for id in ["1", "1.0", "-0", "1e3", "123456789012345678901234567890", "\"a\\u0062\"", "\"\"", "null"] {
             let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"x"}}"#);
             let envelope = Envelope::parse(&line).unwrap();
-            let mut out = Vec::new();
+            let mut out = Frames::default();
             result(&mut out, &Id::of(envelope.id.unwrap()), &serde_json::json!({}));
             assert_eq!(
-                String::from_utf8(out).unwrap(),
+                String::from_utf8(out.into_bytes()).unwrap(),
                 format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n")
             );
         }
     }
 
     #[test]
-    fn only_responses_have_a_verdict() {
-        for (line, expected) in [
-            (r#"{"jsonrpc":"2.0","id":1,"result":{"method":"x"}}"#, Some(Verdict::Result)),
-            (r#"{"jsonrpc":"2.0","id":"a\"\\","result":{}}"#, Some(Verdict::Result)),
-            (r#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#, Some(Verdict::Error)),
-            (r#"{"jsonrpc":"2.0","id":",\"result\":","error":{}}"#, Some(Verdict::Error)),
-            (r#"{"jsonrpc":"2.0","id":"7","method":"ping","params":{"result":1}}"#, None),
-            (r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"id":1,"result":1}}"#, None),
-            (r#"{"jsonrpc":"2.0","id":"7\"#, None),
-            (r#"{"jsonrpc":"2.0","id":"#, None),
-            ("", None),
-        ] {
-            assert_eq!(verdict(line.as_bytes()), expected, "{line}");
-        }
-        let (mut line, id) = (Vec::new(), Id::number(7));
-        result(&mut line, &id, &1);
-        assert_eq!(verdict(&line), Some(Verdict::Result));
-        line.clear();
-        error(&mut line, None, &Error::new(1, "no"));
-        assert_eq!(verdict(&line), Some(Verdict::Error));
-        line.clear();
-        request::<()>(&mut line, &id, "ping", None);
-        assert_eq!(verdict(&line), None);
+    fn each_line_says_what_it_is() {
+        let (mut out, id) = (Frames::default(), Id::number(7));
+        result(&mut out, &id, &1);
+        error(&mut out, None, &Error::new(1, "no"));
+        raw_error(&mut out, &id, &json::raw(r#"{"message":"no","code":-3}"#.to_owned()));
+        request::<()>(&mut out, &id, "ping", None);
+        notification::<()>(&mut out, "gone", None);
+        let kinds: Vec<_> = out.frames().iter().map(|frame| frame.kind).collect();
+        let error = |code, names_request| FrameKind::Error { code, names_request };
+        assert_eq!(kinds, [FrameKind::Result, error(1, false), error(-3, true), FrameKind::Request, FrameKind::Notice]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! §§10–19). Only the envelope is rewritten; the other members pass through unparsed.
 
 use gladhand_core::operations::{Answered, CapabilityCall, Question, QuestionKind};
+use gladhand_core::wire::{FrameKind, Frames};
 use gladhand_core::wire::{Members, RawValue, json};
 
 use super::message::MessageWriter;
@@ -27,14 +28,15 @@ impl HostQuestion {
     }
 
     /// Writes the answer.
-    pub(super) fn answer(&self, answered: Answered, ambient: &mut Ambient<'_>, wire: &mut Vec<u8>) {
+    pub(super) fn answer(&self, answered: Answered, ambient: &mut Ambient<'_>, wire: &mut Frames) {
         let result = answered.as_deref().ok().and_then(Members::of);
         let value = |name: &str| result.as_ref().and_then(|result| result.some(name)).map(RawValue::get);
         let name = match self.kind {
             QuestionKind::Sample => "mcp/sample/resp",
             QuestionKind::Roots | QuestionKind::Elicit => "mcp/root/list/resp",
         };
-        let message = MessageWriter::request(name, ambient).0.raw("req_id", self.request.get());
+        let message =
+            MessageWriter::request(name, ambient).0.of_kind(FrameKind::Result).raw("req_id", self.request.get());
         let message = message.raw("server_id", self.server.get()).raw("mcp_request_id", self.mcp_request.get());
         let message = match self.kind {
             QuestionKind::Sample => message

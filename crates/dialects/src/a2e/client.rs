@@ -12,7 +12,7 @@ use gladhand_core::operations::{
     Answered, Call, CallId, CapabilityEvent, Failure, FailureKind, Notice, Operation, Outcome, QuestionId,
     QuestionKind, Reply, Tool,
 };
-use gladhand_core::wire::{Fault, Id, Members, RawValue, Skim};
+use gladhand_core::wire::{Fault, FrameKind, Id, Members, RawValue, Skim};
 
 use super::answers;
 use super::capabilities::TOOLS;
@@ -431,7 +431,11 @@ impl Client for Agent {
         if matches!(self.state, SessionState::Unopened | SessionState::Closing | SessionState::Over) {
             return;
         }
-        MessageWriter::request("shutdown", ambient).0.with("timeout", &GRACE).send(&mut heard.wire);
+        MessageWriter::request("shutdown", ambient)
+            .0
+            .of_kind(FrameKind::Notice)
+            .with("timeout", &GRACE)
+            .send(&mut heard.wire);
         if let SessionState::ExpectHandshake(_) = self.state {
             return;
         }

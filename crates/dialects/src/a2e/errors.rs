@@ -3,6 +3,7 @@
 use gladhand_core::operations::{Failure, FailureKind};
 use gladhand_core::wire::json::RawValue;
 use gladhand_core::wire::{Fault, Id, json};
+use gladhand_core::wire::{FrameKind, Frames};
 
 use super::capabilities::TOOLS;
 use super::message::MessageWriter;
@@ -192,8 +193,9 @@ impl ErrorBody {
     }
 
     /// Writes the message.
-    pub(super) fn send(&self, request: Option<&Id>, ambient: &mut Ambient<'_>, wire: &mut Vec<u8>) {
+    pub(super) fn send(&self, request: Option<&Id>, ambient: &mut Ambient<'_>, wire: &mut Frames) {
         MessageWriter::answer("error", request, ambient)
+            .of_kind(FrameKind::Error { code: 0, names_request: request.is_some() })
             .with("code", self.code)
             .with("message", &self.message)
             .raw("detail", self.detail.get())

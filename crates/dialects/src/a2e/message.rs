@@ -2,7 +2,7 @@
 //!
 //! The output is ASCII and always one line, for any raw JSON in it (a2e §3.3).
 
-use gladhand_core::wire::{Id, json};
+use gladhand_core::wire::{FrameKind, Frames, Id, json};
 use serde::Serialize;
 
 use super::capabilities::VERSION;
@@ -12,13 +12,14 @@ use crate::ambient::Ambient;
 #[derive(Debug)]
 pub(super) struct MessageWriter {
     plain: Vec<u8>,
+    kind: FrameKind,
 }
 
 impl MessageWriter {
     /// A message with a new id. Also returns the id, to match the answer.
     pub(super) fn request(name: &str, ambient: &mut Ambient<'_>) -> (Self, String) {
         let id = ambient.hex_id();
-        let message = Self { plain: Vec::with_capacity(512) }
+        let message = Self { plain: Vec::with_capacity(512), kind: FrameKind::Request }
             .first("type", name)
             .with("id", &id)
             .with("version", VERSION)
@@ -29,7 +30,13 @@ impl MessageWriter {
 
     /// A message that belongs to a request. `None` if the request had no id, or an unreadable one.
     pub(super) fn answer(name: &str, request: Option<&Id>, ambient: &mut Ambient<'_>) -> Self {
-        Self::request(name, ambient).0.raw("req_id", request.map_or(r#""""#, Id::as_json))
+        let answer = Self::request(name, ambient).0.raw("req_id", request.map_or(r#""""#, Id::as_json));
+        answer.of_kind(FrameKind::Result)
+    }
+
+    /// Changes what the message is.
+    pub(super) fn of_kind(self, kind: FrameKind) -> Self {
+        Self { kind, ..self }
     }
 
     /// Adds a member.
@@ -64,7 +71,7 @@ impl MessageWriter {
     }
 
     /// Appends the finished line.
-    pub(super) fn send(mut self, wire: &mut Vec<u8>) {
+    pub(super) fn send(mut self, wire: &mut Frames) {
         self.plain.push(b'}');
         // Between tokens, a line break is equivalent to a space; inside strings, it is always escaped. Multi-line JSON
         // therefore fits on one line.
@@ -73,8 +80,9 @@ impl MessageWriter {
                 *byte = b' ';
             }
         }
+        wire.begin(self.kind);
         json::escape_non_ascii(wire, &String::from_utf8_lossy(&self.plain));
-        wire.push(b'\n');
+        wire.end();
     }
 
     fn first(mut self, name: &str, value: &str) -> Self {

@@ -27,6 +27,7 @@ mod server;
 mod tools;
 
 use gladhand_core::negotiation::{Offer, Refusal};
+use gladhand_core::wire::Frames;
 use gladhand_core::wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
 use gladhand_core::wire::{Id, Terminator, TextPolicy};
 
@@ -56,7 +57,7 @@ pub static DIALECT: Dialect = Dialect {
     client: |setup| Box::new(client::Agent::new(setup)),
 };
 
-fn excuse(line: &FirstLine<'_>, why: &str, ambient: &mut Ambient<'_>, wire: &mut Vec<u8>) {
+fn excuse(line: &FirstLine<'_>, why: &str, ambient: &mut Ambient<'_>, wire: &mut Frames) {
     let id = line.members.as_ref().and_then(|members| members.some("id")).map(Id::of);
     let kind = line.members.as_ref().and_then(|members| members.str("type"));
     if kind.is_some_and(|kind| kind == "handshake/req") {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use gladhand_core::Secret;
 use gladhand_core::negotiation::{Agreement, Capability, Minimum, Offer, Peer, Refusal, Side, Wants, agree};
+use gladhand_core::wire::{FrameKind, Frames};
 use gladhand_core::wire::{Id, Members};
 
 use super::capabilities::{self, MCP, TOOLS, VERSION};
@@ -156,7 +157,7 @@ pub(super) fn grant(
     menu: &Menu,
     agreement: &Agreement,
     ambient: &mut Ambient<'_>,
-    wire: &mut Vec<u8>,
+    wire: &mut Frames,
 ) {
     MessageWriter::answer("handshake/resp", request, ambient)
         .with("session_id", agreement.session.as_deref().unwrap_or_default())
@@ -175,9 +176,10 @@ pub(super) fn refuse(
     refusal: &Refusal,
     max_parallel: u32,
     ambient: &mut Ambient<'_>,
-    wire: &mut Vec<u8>,
+    wire: &mut Frames,
 ) {
     MessageWriter::answer("handshake/resp", request, ambient)
+        .of_kind(FrameKind::Error { code: 0, names_request: request.is_some() })
         .with("session_id", "")
         .raw("accepted_caps", "[]")
         .with("max_parallel", &max_parallel)

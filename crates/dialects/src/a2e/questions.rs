@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use gladhand_core::operations::{Answered, CallId, Failure, FailureKind, Question, QuestionId, QuestionKind};
+use gladhand_core::wire::Frames;
 use gladhand_core::wire::{Members, RawValue, json};
 use serde::Serialize;
 
@@ -34,7 +35,7 @@ impl Questions {
         (id, question): (QuestionId, Question),
         call: Option<CallId>,
         ambient: &mut Ambient<'_>,
-        wire: &mut Vec<u8>,
+        wire: &mut Frames,
     ) -> Result<(), Failure> {
         if self.0.len() >= MAX_PENDING {
             return Err(Failure::new(FailureKind::Busy, "too many questions wait for this agent"));

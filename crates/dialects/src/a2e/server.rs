@@ -13,6 +13,7 @@ use gladhand_core::operations::{
 };
 use gladhand_core::wire::Fault;
 use gladhand_core::wire::json::Kind;
+use gladhand_core::wire::{FrameKind, Frames};
 
 use super::capabilities::{self, MCP, TOOLS};
 use super::errors::ErrorBody;
@@ -222,16 +223,16 @@ impl Host {
     }
 
     /// Writes an event of a capability.
-    fn event(event: &CapabilityEvent, ambient: &mut Ambient<'_>, wire: &mut Vec<u8>) {
+    fn event(event: &CapabilityEvent, ambient: &mut Ambient<'_>, wire: &mut Frames) {
         let message = match &event.request {
             Some(request) => MessageWriter::answer(event.kind, Some(request), ambient),
             None => MessageWriter::request(event.kind, ambient).0,
         };
-        message.members_of(event.fields.get()).send(wire);
+        message.of_kind(FrameKind::Notice).members_of(event.fields.get()).send(wire);
     }
 
     /// Writes the single answer of a call.
-    fn answer(flight: Flight, outcome: Outcome, ambient: &mut Ambient<'_>, wire: &mut Vec<u8>) {
+    fn answer(flight: Flight, outcome: Outcome, ambient: &mut Ambient<'_>, wire: &mut Frames) {
         let request = flight.request.as_ref();
         let reply = match outcome {
             Ok(reply) => reply,
@@ -357,6 +358,7 @@ impl Server for Host {
         *events += 1;
         let kind = if matches!(notice, Notice::Log(..)) { "log" } else { "progress" };
         MessageWriter::answer("tool/event", request.as_ref(), ambient)
+            .of_kind(FrameKind::Notice)
             .with("kind", kind)
             .written("data", |out| match &notice {
                 Notice::Progress(_, progress) => Object::open(out)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use gladhand_core::negotiation::{Agreement, Refusal};
 use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Reply, Tool, ToolCall};
+use gladhand_core::wire::FrameKind;
 use gladhand_core::wire::json::Kind;
 use gladhand_core::wire::text::MAX_DEPTH;
 use gladhand_core::wire::{Fault, Members, RawValue, Skim, json};
@@ -56,10 +57,12 @@ impl FluxloopClient {
             Form::Page => "type",
             Form::Shipped => "tool",
         };
+        heard.wire.begin(FrameKind::Request);
         heard.wire.push(b'{');
         push_member(&mut heard.wire, word, HANDSHAKE);
         push_member(&mut heard.wire, "id", &id);
-        heard.wire.extend_from_slice(b"}\n");
+        heard.wire.push(b'}');
+        heard.wire.end();
     }
 
     fn request(&mut self, call: CallId, tool: &ToolCall<'_>, heard: &mut Heard) -> Result<(), Failure> {
@@ -67,6 +70,7 @@ impl FluxloopClient {
         let id = self.add_pending(Pending::Call(call));
         let wire = &mut heard.wire;
         let begin = wire.len();
+        wire.begin(FrameKind::Request);
         wire.push(b'{');
         match self.form {
             Form::Page => {
@@ -84,7 +88,8 @@ impl FluxloopClient {
             }
         }
         json::flatten(&mut wire[begin..]);
-        wire.extend_from_slice(b"}\n");
+        wire.push(b'}');
+        wire.end();
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use gladhand_core::operations::call::no_arguments;
 use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::{Fault, Members};
+use gladhand_core::wire::{FrameKind, Frames};
 use serde::Serialize;
 
 use super::numbers;
@@ -171,19 +172,21 @@ impl Error {
 }
 
 /// Appends a response in a form.
-pub(super) fn write_response<T: Serialize + ?Sized>(out: &mut Vec<u8>, form: Form, id: Option<&str>, result: &T) {
+pub(super) fn write_response<T: Serialize + ?Sized>(out: &mut Frames, form: Form, id: Option<&str>, result: &T) {
+    out.begin(FrameKind::Result);
     write_line(out, form, "response", id, "result", result);
 }
 
 /// Appends an error in a form.
-pub(super) fn write_error(out: &mut Vec<u8>, form: Form, id: Option<&str>, error: &Error) {
+pub(super) fn write_error(out: &mut Frames, form: Form, id: Option<&str>, error: &Error) {
+    out.begin(FrameKind::Error { code: 0, names_request: id.is_some() });
     write_line(out, form, "error", id, "error", error);
 }
 
 /// The page puts the id before the body, the shipped server after it. Without an id, both forms are identical. The form
 /// of an unreadable line is therefore irrelevant.
 fn write_line<T: Serialize + ?Sized>(
-    out: &mut Vec<u8>,
+    out: &mut Frames,
     form: Form,
     kind: &str,
     id: Option<&str>,
@@ -211,7 +214,8 @@ fn write_line<T: Serialize + ?Sized>(
     }
     // The id and the body can contain raw JSON of a peer.
     json::flatten(&mut out[begin..]);
-    out.extend_from_slice(b"}\n");
+    out.push(b'}');
+    out.end();
 }
 
 /// Appends a member to an open object, with a comma unless it is the first.

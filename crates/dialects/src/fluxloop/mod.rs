@@ -6,6 +6,7 @@
 //! recommends, and continues.
 
 use gladhand_core::negotiation::Offer;
+use gladhand_core::wire::Frames;
 use gladhand_core::wire::lines::Terminator;
 use gladhand_core::wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
 use gladhand_core::wire::{RawValue, TextPolicy};
@@ -46,7 +47,7 @@ pub static DIALECT: Dialect = Dialect {
     client: |setup| Box::new(client::FluxloopClient::new(setup)),
 };
 
-fn excuse(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Vec<u8>) {
+fn excuse(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Frames) {
     let parsed = envelope::ParsedLine::read(line.text);
     let error = envelope::Error::new("internal_error", why).with(&serde_json::json!({"reason": "unavailable"}));
     envelope::write_error(wire, parsed.form, parsed.id.map(RawValue::get), &error);

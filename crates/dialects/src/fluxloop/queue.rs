@@ -6,6 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use gladhand_core::operations::CallId;
+use gladhand_core::wire::Frames;
 
 /// Number of bytes that a slot uses in addition to its text.
 const SLOT_OVERHEAD: usize = 128;
@@ -25,7 +26,7 @@ pub(super) struct Queue<W> {
 enum Slot<W> {
     /// The call, the data of its request, and the number of bytes kept for it.
     Missing(CallId, W, usize),
-    Ready(Vec<u8>),
+    Ready(Frames),
 }
 
 impl<W> Default for Queue<W> {
@@ -43,12 +44,12 @@ impl<W> Queue<W> {
     }
 
     /// Adds a finished answer. It is sent immediately if no other answer is before it.
-    pub(super) fn push(&mut self, wire: &mut Vec<u8>, answer: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn push(&mut self, wire: &mut Frames, answer: impl FnOnce(&mut Frames)) {
         if self.slots.is_empty() {
             answer(wire);
             return;
         }
-        let mut line = Vec::new();
+        let mut line = Frames::default();
         answer(&mut line);
         self.held += SLOT_OVERHEAD + line.len();
         self.slots.push_back(Slot::Ready(line));
@@ -65,9 +66,9 @@ impl<W> Queue<W> {
     }
 
     /// Fills in the answer of a call, and sends all answers whose turn has come.
-    pub(super) fn fill(&mut self, wire: &mut Vec<u8>, call: CallId, answer: impl FnOnce(&mut Vec<u8>, &W)) {
+    pub(super) fn fill(&mut self, wire: &mut Frames, call: CallId, answer: impl FnOnce(&mut Frames, &W)) {
         let Some(number) = self.calls.remove(&call) else { return };
-        let mut line = Vec::new();
+        let mut line = Frames::default();
         if let Some(slot) = self.slot(number)
             && let Slot::Missing(_, waiting, kept) = slot
         {
@@ -77,7 +78,7 @@ impl<W> Queue<W> {
             self.held = self.held + bytes - kept;
         }
         while let Some(Slot::Ready(line)) = self.slots.front() {
-            wire.extend_from_slice(line);
+            wire.append(line);
             self.held -= SLOT_OVERHEAD + line.len();
             self.slots.pop_front();
             self.first += 1;
@@ -119,26 +120,28 @@ impl<W> Queue<W> {
 
 #[cfg(test)]
 mod tests {
+    use gladhand_core::wire::FrameKind;
+
     use super::*;
 
-    fn line(text: &'static str) -> impl FnOnce(&mut Vec<u8>) {
-        move |out| out.extend_from_slice(text.as_bytes())
+    fn line(text: &'static str) -> impl FnOnce(&mut Frames) {
+        move |out| out.line(FrameKind::Result, text.as_bytes())
     }
 
     #[test]
     fn answers_leave_in_the_order_of_their_places() {
-        let (mut queue, mut wire) = (Queue::<&str>::default(), Vec::new());
+        let (mut queue, mut wire) = (Queue::<&str>::default(), Frames::default());
         queue.push(&mut wire, line("0"));
         queue.reserve(CallId(1), "1", 1);
         queue.push(&mut wire, line("2"));
         queue.reserve(CallId(3), "3", 1);
-        assert_eq!(wire, b"0");
-        queue.fill(&mut wire, CallId(3), |out, waiting| out.extend_from_slice(waiting.as_bytes()));
+        assert_eq!(wire.as_slice(), b"0\n");
+        queue.fill(&mut wire, CallId(3), |out, waiting| out.line(FrameKind::Result, waiting.as_bytes()));
         queue.wait_on(CallId(1), CallId(4), |waiting| *waiting = "1b");
-        queue.fill(&mut wire, CallId(1), |out, _| out.push(b'!'));
-        assert_eq!((wire.as_slice(), queue.missing().collect::<Vec<_>>()), (b"0".as_slice(), vec![CallId(4)]));
-        queue.fill(&mut wire, CallId(4), |out, waiting| out.extend_from_slice(waiting.as_bytes()));
-        assert_eq!(wire, b"01b23");
+        queue.fill(&mut wire, CallId(1), |out, _| out.line(FrameKind::Result, b"!"));
+        assert_eq!((wire.as_slice(), queue.missing().collect::<Vec<_>>()), (b"0\n".as_slice(), vec![CallId(4)]));
+        queue.fill(&mut wire, CallId(4), |out, waiting| out.line(FrameKind::Result, waiting.as_bytes()));
+        assert_eq!(wire.as_slice(), b"0\n1b\n2\n3\n");
         assert_eq!((queue.held(), queue.missing_count(), queue.slots.len()), (0, 0, 0));
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Reply, ToolCall};
+use gladhand_core::wire::Frames;
 use gladhand_core::wire::{Fault, Id, RawValue};
 use serde::Serialize;
 
@@ -226,7 +227,7 @@ impl Waiting {
         }
     }
 
-    fn answer_handshake(&self, wire: &mut Vec<u8>, outcome: &Outcome, identity: &gladhand_core::negotiation::Peer) {
+    fn answer_handshake(&self, wire: &mut Frames, outcome: &Outcome, identity: &gladhand_core::negotiation::Peer) {
         match outcome {
             Ok(Reply::Tools(tools)) => {
                 let result = HandshakeResult::new(self.form, answers::names(tools, self.form), identity);
@@ -237,7 +238,7 @@ impl Waiting {
         }
     }
 
-    fn answer_tool(&self, wire: &mut Vec<u8>, name: &str, outcome: &Outcome) {
+    fn answer_tool(&self, wire: &mut Frames, name: &str, outcome: &Outcome) {
         match outcome {
             Ok(Reply::Tool(result)) if result.failed => self.write_error(wire, &answers::reported(result)),
             Ok(Reply::Tool(result)) => {
@@ -252,7 +253,7 @@ impl Waiting {
         }
     }
 
-    fn answer_unknown(&self, wire: &mut Vec<u8>, name: &str, outcome: &Outcome) {
+    fn answer_unknown(&self, wire: &mut Frames, name: &str, outcome: &Outcome) {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct Alternatives<'a> {
@@ -271,7 +272,7 @@ impl Waiting {
         }
     }
 
-    fn write_result<T: Serialize + ?Sized>(&self, wire: &mut Vec<u8>, tool: &str, data: &T) {
+    fn write_result<T: Serialize + ?Sized>(&self, wire: &mut Frames, tool: &str, data: &T) {
         #[derive(Serialize)]
         struct Wrapped<'a, T: ?Sized> {
             tool: &'a str,
@@ -284,7 +285,7 @@ impl Waiting {
         }
     }
 
-    fn write_error(&self, wire: &mut Vec<u8>, error: &Error) {
+    fn write_error(&self, wire: &mut Frames, error: &Error) {
         envelope::write_error(wire, self.form, self.id.as_ref().map(Id::as_json), error);
     }
 }

@@ -3,6 +3,7 @@
 use gladhand_core::operations::{Failure, FailureKind};
 use gladhand_core::wire::rpc::code;
 use gladhand_core::wire::{Fault, Id, RawValue, json, rpc};
+use gladhand_core::wire::{FrameKind, Frames};
 use serde::Serialize;
 
 use super::text::Text;
@@ -133,7 +134,8 @@ impl Error {
     }
 
     /// Appends the error response. `id` is written as `null` if there is none.
-    pub(super) fn answer(&self, out: &mut Vec<u8>, id: Option<&Id>) {
+    pub(super) fn answer(&self, out: &mut Frames, id: Option<&Id>) {
+        out.begin(FrameKind::Error { code: self.code, names_request: id.is_some() });
         out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         out.extend_from_slice(id.map_or("null", Id::as_json).as_bytes());
         out.extend_from_slice(br#","error":"#);

@@ -9,6 +9,7 @@
 //! is returned exactly as it was sent.
 
 use gladhand_core::negotiation::Offer;
+use gladhand_core::wire::Frames;
 use gladhand_core::wire::lines::Terminator;
 use gladhand_core::wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
 use gladhand_core::wire::{Id, TextPolicy};
@@ -52,7 +53,7 @@ pub static DIALECT: Dialect = Dialect {
     client: |setup| Box::new(client::LoafClient::new(setup)),
 };
 
-fn excuse(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Vec<u8>) {
+fn excuse(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Frames) {
     if let Some(id) = line.members.as_ref().and_then(|members| members.some("id")) {
         errors::Error::unavailable(why).answer(wire, Some(&Id::of(id)));
     }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use gladhand_core::wire::RawValue;
 use gladhand_core::wire::rpc::Envelope;
+use gladhand_core::wire::{FrameKind, Frames};
 
 use super::errors;
 use super::message::Params;
@@ -63,10 +64,12 @@ impl Batches {
     }
 
     /// Adds an answer, which `write` writes as a line.
-    fn add(&mut self, id: BatchId, write: impl FnOnce(&mut Vec<u8>)) {
+    fn add(&mut self, id: BatchId, write: impl FnOnce(&mut Frames)) {
         if let Some(batch) = self.open.get_mut(&id) {
             let before = batch.answers.len();
-            write(&mut batch.answers);
+            let mut answer = Frames::onto(std::mem::take(&mut batch.answers));
+            write(&mut answer);
+            batch.answers = answer.into_bytes();
             if batch.answers.last() == Some(&b'\n') {
                 batch.answers.pop();
             }
@@ -76,7 +79,7 @@ impl Batches {
     }
 
     /// Writes an answer to its lane or its batch.
-    pub(super) fn answer(&mut self, route: ReplyRoute, out: &mut Output<'_>, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn answer(&mut self, route: ReplyRoute, out: &mut Output<'_>, write: impl FnOnce(&mut Frames)) {
         match route.batch {
             None => {
                 out.go(route.lane);
@@ -92,7 +95,7 @@ impl Batches {
         &mut self,
         route: ReplyRoute,
         out: &mut Output<'_>,
-        write: impl FnOnce(&mut Vec<u8>),
+        write: impl FnOnce(&mut Frames),
     ) -> bool {
         let before = self.held;
         self.answer(route, out, write);
@@ -122,9 +125,11 @@ impl Batches {
         self.held -= batch.answers.len();
         if batch.answers.pop().is_some() {
             out.go(batch.lane);
+            out.wire.begin(FrameKind::Batch);
             out.wire.push(b'[');
             out.wire.extend_from_slice(&batch.answers);
-            out.wire.extend_from_slice(b"]\n");
+            out.wire.push(b']');
+            out.wire.end();
         }
     }
 }

@@ -7,7 +7,8 @@ use std::borrow::Cow;
 
 use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::rpc::{self, Envelope, code};
-use gladhand_core::wire::{Id, Line, pick};
+use gladhand_core::wire::{FrameKind, Frames};
+use gladhand_core::wire::{Id, Line};
 
 pub use super::header_params::{
     BadAnnotation, HeaderParam, Mirrors, PREFIX, decode_header_value, encode_header_value, header_params,
@@ -93,7 +94,7 @@ pub fn check_headers<'h>(
         });
     checked.map_err(|error| {
         let id = Some(id).filter(|id| Id::is_string_or_number(id) && Id::is_keepable(id)).map(Id::of);
-        let mut line = Vec::new();
+        let mut line = Frames::default();
         rpc::error(&mut line, id.as_ref(), &error);
         let body = String::from_utf8_lossy(&line).trim_end().to_owned();
         Rejection { status: 400, body }
@@ -147,21 +148,18 @@ fn is_text(name: &str, value: Option<&str>, expected: &str) -> Result<(), rpc::E
 }
 
 /// The HTTP status for the response to a stateless request.
-pub fn status(line: &[u8]) -> u16 {
-    if rpc::verdict(line) != Some(rpc::Verdict::Error) {
-        return 200;
-    }
-    let error = std::str::from_utf8(line).ok().and_then(|line| Envelope::parse(line).ok()).and_then(|line| line.error);
-    let code = error.and_then(|error| pick(error, ["code"])).and_then(|[code]| code);
-    match code.and_then(|code| code.get().parse::<i32>().ok()) {
-        Some(
-            code::PARSE_ERROR
-            | code::INVALID_REQUEST
-            | errors::HEADER_MISMATCH
-            | errors::MISSING_CLIENT_CAPABILITY
-            | errors::UNSUPPORTED_VERSION,
-        ) => 400,
-        Some(code::METHOD_NOT_FOUND) => 404,
+pub fn status(response: FrameKind) -> u16 {
+    match response {
+        FrameKind::Error {
+            code:
+                code::PARSE_ERROR
+                | code::INVALID_REQUEST
+                | errors::HEADER_MISMATCH
+                | errors::MISSING_CLIENT_CAPABILITY
+                | errors::UNSUPPORTED_VERSION,
+            ..
+        } => 400,
+        FrameKind::Error { code: code::METHOD_NOT_FOUND, .. } => 404,
         _ => 200,
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use gladhand_core::negotiation::Side;
 use gladhand_core::operations::{Call, Operation, Update, WatchId, subscription_weight};
 use gladhand_core::wire::json::{self, Kind, RawValue};
+use gladhand_core::wire::{FrameKind, Frames};
 use gladhand_core::wire::{Id, Members, rpc};
 
 use super::capabilities::InForce;
@@ -141,6 +142,7 @@ impl Listeners {
             // A separate exchange ends with the result. On a shared channel, a cancellation notice follows as well.
             if lane == Lane::MAIN {
                 let wire = &mut out.wire;
+                wire.begin(FrameKind::Notice);
                 wire.extend_from_slice(
                     br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#,
                 );
@@ -283,7 +285,8 @@ fn read_filter(params: Option<&RawValue>, in_force: &InForce) -> Result<Filter, 
 }
 
 /// Writes a notification up to and including its `_meta`, which names the subscription.
-fn begin_tagged(wire: &mut Vec<u8>, method: &str, subscription: &Id) {
+fn begin_tagged(wire: &mut Frames, method: &str, subscription: &Id) {
+    wire.begin(FrameKind::Notice);
     wire.extend_from_slice(br#"{"jsonrpc":"2.0","method":""#);
     wire.extend_from_slice(method.as_bytes());
     wire.extend_from_slice(br#"","params":{"_meta":{""#);

@@ -37,6 +37,7 @@ mod task_answers;
 mod tasks;
 mod watches;
 
+use gladhand_core::wire::Frames;
 use gladhand_core::wire::TextPolicy;
 use gladhand_core::wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
 use gladhand_core::wire::{Id, Terminator, json, rpc};
@@ -71,7 +72,7 @@ pub static DIALECT: Dialect = Dialect {
     client: |setup| Box::new(client::McpClient::new(setup)),
 };
 
-fn excuse(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Vec<u8>) {
+fn excuse(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Frames) {
     if let Some(id) = line.members.as_ref().and_then(|members| members.some("id")) {
         rpc::error(wire, Some(&Id::of(id)), &errors::internal("unavailable", why.to_owned(), None));
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use gladhand_core::negotiation::{Peer, Side};
 use gladhand_core::operations::{CallId, Failure, Level, Notice, Outcome, Question, QuestionId, Reply};
+use gladhand_core::wire::Frames;
 use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::rpc::{self, Envelope};
 use gladhand_core::wire::{Fault, Id, pick};
@@ -293,7 +294,7 @@ impl McpServer {
     }
 
     /// Writes an answer to its lane or its batch.
-    pub(super) fn answer(&mut self, route: ReplyRoute, out: &mut Output<'_>, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn answer(&mut self, route: ReplyRoute, out: &mut Output<'_>, write: impl FnOnce(&mut Frames)) {
         self.batches.answer(route, out, write);
     }
 }
@@ -328,7 +329,7 @@ impl Server for McpServer {
             _ => {}
         }
         let render = &self.render;
-        let write = |wire: &mut Vec<u8>| {
+        let write = |wire: &mut Frames| {
             let begin = wire.len();
             render.outcome(wire, &call, outcome);
             // Schemas and results are raw JSON of other peers, possibly on several lines.

@@ -6,6 +6,7 @@
 
 use gladhand_core::negotiation::Side;
 use gladhand_core::operations::{Failure, FailureKind};
+use gladhand_core::wire::Frames;
 use gladhand_core::wire::json::{self, RawValue};
 use gladhand_core::wire::{Id, Members, pick, rpc};
 
@@ -169,7 +170,7 @@ impl McpServer {
 }
 
 /// The answer to a call that became a task.
-pub(super) fn created(wire: &mut Vec<u8>, id: &Id, task: &Task, render: &Renderer) {
+pub(super) fn created(wire: &mut Frames, id: &Id, task: &Task, render: &Renderer) {
     rpc::begin_result(wire, id);
     if task.revision.is_stateless() {
         wire.extend_from_slice(br#"{"resultType":"task","#);
@@ -185,18 +186,15 @@ pub(super) fn created(wire: &mut Vec<u8>, id: &Id, task: &Task, render: &Rendere
 }
 
 /// The answer to `tasks/result` for a task that has ended.
-pub(super) fn outcome(wire: &mut Vec<u8>, id: &Id, task: &Task) {
-    let (name, value) = match &task.state {
-        State::Completed(result) | State::FailedResult(result) => ("result", result.to_owned()),
-        State::Failed(error) => ("error", error.to_owned()),
+pub(super) fn outcome(wire: &mut Frames, id: &Id, task: &Task) {
+    match &task.state {
+        State::Completed(result) | State::FailedResult(result) => rpc::result(wire, id, result),
+        State::Failed(error) => rpc::raw_error(wire, id, error),
         State::Working | State::InputRequired | State::Cancelled => {
-            ("error", json::to_raw(&errors::of(Failure::new(FailureKind::Cancelled, "the task was cancelled"))))
+            let cancelled = Failure::new(FailureKind::Cancelled, "the task was cancelled");
+            rpc::error(wire, Some(id), &errors::of(cancelled));
         }
-    };
-    wire.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-    wire.extend_from_slice(id.as_json().as_bytes());
-    wire.extend_from_slice(format!(r#","{name}":{value}"#).as_bytes());
-    rpc::finish(wire);
+    }
 }
 
 /// The members of a task, without braces.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_core::operations::{CallId, Failure, FailureKind, Outcome, ScopeRecord, TaskWish};
+use gladhand_core::wire::Frames;
 use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::rpc::{self, Envelope};
 use gladhand_core::wire::{Members, pick};
@@ -266,7 +267,7 @@ impl McpServer {
     /// The call of a task has ended: keeps its answer.
     pub(super) fn end_task(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         let (Some(ended), Some(at)) = (self.pending.remove(call), self.tasks.of(call)) else { return };
-        let mut line = Vec::new();
+        let mut line = Frames::default();
         self.render.outcome(&mut line, &ended, outcome);
         json::flatten(&mut line);
         let line = String::from_utf8_lossy(&line);

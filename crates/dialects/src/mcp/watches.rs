@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_part_of_a_watched_resource_is_covered() {
         let mut watches = Watches::default();
-        let mut out = Output::onto(Vec::new());
+        let mut out = Output::onto(gladhand_core::wire::Frames::default());
         watches.add("file:///a", WatchId(1), &mut out);
         watches.add("file:///d/", WatchId(2), &mut out);
         for (uri, covered) in [
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_denied_subscription_gets_no_update() {
         let mut watches = Watches::default();
-        let mut out = Output::onto(Vec::new());
+        let mut out = Output::onto(gladhand_core::wire::Frames::default());
         watches.add("a:", WatchId(1), &mut out);
         watches.add("b:", WatchId(2), &mut out);
         let denied = |uri: &str| Update { denied: vec![WatchId(1)], ..Update::of(uri) };
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn every_watch_is_cancelled_once() {
         let mut watches = Watches::default();
-        let mut out = Output::onto(Vec::new());
+        let mut out = Output::onto(gladhand_core::wire::Frames::default());
         let unwatched = |out: &mut Output<'_>| -> Vec<String> {
             let actions = std::mem::take(&mut out.actions).into_iter();
             actions.map(|action| format!("{action:?}")).collect()

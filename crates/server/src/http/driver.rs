@@ -12,12 +12,14 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Outcome, outcome_weight};
+use gladhand_core::wire::{Frame, Frames};
 use gladhand_dialects::mcp::McpServer;
 use gladhand_dialects::mcp::revision::Revision;
 use gladhand_dialects::{Action, Ambient, Lane, Output, Server};
 use gladhand_hub::{Answer, CallName, Caller, Work};
 use tokio::task::AbortHandle;
 
+use super::lanes::OutgoingFrame;
 use super::pending_response::InlineCall;
 use super::session::{Inner, Manner, Running, Session};
 use super::shared::SMALL;
@@ -103,7 +105,7 @@ impl Session {
         who: Option<&Who>,
         step: impl FnOnce(&mut McpServer, &mut Ambient<'_>, &mut Output<'a>),
     ) -> Vec<Action<'a>> {
-        let mut out = Output::onto(Vec::new());
+        let mut out = Output::onto(Frames::default());
         let mut ambient = inner.clock.ambient();
         ambient.lane = lane;
         ambient.principal = who.unwrap_or(&self.who).principal.as_deref();
@@ -294,15 +296,11 @@ impl Inner {
         if out.wire.is_empty() {
             return;
         }
-        let wire = Bytes::from(std::mem::take(&mut out.wire));
-        for (lane, piece) in out.spans(wire.len()) {
+        let (wire, frames) = std::mem::take(&mut out.wire).into_parts();
+        let wire = Bytes::from(wire);
+        for Frame { span, lane, kind } in frames {
             let lane = if manner == Manner::Pair { Lane::MAIN } else { lane };
-            let mut from = piece.start;
-            for end in memchr::memchr_iter(b'\n', &wire[piece.clone()]) {
-                let end = piece.start + end;
-                self.lanes.push(lane, line_of(&wire, from..end));
-                from = end + 1;
-            }
+            self.lanes.push(lane, OutgoingFrame { line: line_of(&wire, span), kind });
         }
     }
 

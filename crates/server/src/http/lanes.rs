@@ -5,7 +5,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use gladhand_core::wire::rpc;
+use gladhand_core::wire::FrameKind;
 use gladhand_dialects::Lane;
 use gladhand_hub::Portion;
 
@@ -14,6 +14,13 @@ use super::who::Who;
 
 /// How long a client that lost its stream is asked to wait before it reconnects.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// A line on its way to the peer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct OutgoingFrame {
+    pub(super) line: Bytes,
+    pub(super) kind: FrameKind,
+}
 
 /// All streams to one peer.
 #[derive(Debug)]
@@ -45,7 +52,7 @@ enum Exchange {
     /// Nothing was written yet. The waker belongs to the connection that waits for the response.
     Fresh(Option<Waker>),
     /// Only the response was written.
-    Answered(Bytes),
+    Answered(OutgoingFrame),
     /// Any other content.
     Stream(Box<Stream>),
 }
@@ -94,11 +101,11 @@ impl Lanes {
     }
 
     /// Takes the response of an exchange with no other messages, which ends the exchange.
-    pub(super) fn take_answer(&mut self, lane: Lane) -> Option<Bytes> {
+    pub(super) fn take_answer(&mut self, lane: Lane) -> Option<OutgoingFrame> {
         match self.exchanges.remove(&lane)? {
-            Exchange::Answered(line) => {
+            Exchange::Answered(frame) => {
                 self.owners.remove(&lane);
-                Some(line)
+                Some(frame)
             }
             other => {
                 self.exchanges.insert(lane, other);
@@ -108,7 +115,7 @@ impl Lanes {
     }
 
     /// Waits for the response of an exchange. Returns `None` once the exchange needs an event stream.
-    pub(super) fn poll_answer(&mut self, lane: Lane, waker: &Waker) -> Poll<Option<Bytes>> {
+    pub(super) fn poll_answer(&mut self, lane: Lane, waker: &Waker) -> Poll<Option<OutgoingFrame>> {
         match self.exchanges.get_mut(&lane) {
             Some(Exchange::Fresh(waiting)) => {
                 *waiting = Some(waker.clone());
@@ -145,7 +152,7 @@ impl Lanes {
                 stream.prime(RETRY);
             }
             let answer = match exchange {
-                Exchange::Answered(line) => Some(std::mem::take(line)),
+                Exchange::Answered(frame) => Some(std::mem::take(&mut frame.line)),
                 Exchange::Fresh(_) | Exchange::Stream(_) => None,
             };
             let is_answered = answer.is_some();
@@ -163,14 +170,14 @@ impl Lanes {
     }
 
     /// Writes a line. A response ends its exchange. Lines for a removed exchange are dropped.
-    pub(super) fn push(&mut self, lane: Lane, line: Bytes) {
-        let ends = lane != Lane::MAIN && is_answer(&line);
+    pub(super) fn push(&mut self, lane: Lane, frame: OutgoingFrame) {
+        let ends = lane != Lane::MAIN && frame.kind.is_answer();
         if ends && let Some(exchange @ Exchange::Fresh(_)) = self.exchanges.get_mut(&lane) {
-            exchange.become_of(Exchange::Answered(line));
+            exchange.become_of(Exchange::Answered(frame));
             return;
         }
         if let Some(stream) = self.get(lane) {
-            stream.push(line);
+            stream.push(frame.line);
         }
         if ends {
             self.end(lane);
@@ -329,11 +336,6 @@ impl Lanes {
     }
 }
 
-/// Whether a line is a response to a posted message. A batch of responses counts too.
-fn is_answer(line: &[u8]) -> bool {
-    line.first() == Some(&b'[') || rpc::verdict(line).is_some()
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -361,7 +363,7 @@ mod tests {
         lane
     }
 
-    fn answer(bytes: usize) -> Bytes {
+    fn answer(bytes: usize) -> OutgoingFrame {
         line(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":"{}"}}"#, "x".repeat(bytes)))
     }
 
@@ -432,7 +434,7 @@ mod tests {
     fn an_answer_that_is_read_as_a_stream_is_over_and_forgotten_like_others() {
         let mut lanes = lanes(1024);
         let lane = lanes.open();
-        lanes.push(lane, Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#));
+        lanes.push(lane, line(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#));
         let reader = lanes.get(lane).expect("it is kept").attach();
         assert_eq!(lanes.under_way(), 0);
         lanes.get(lane).expect("it is kept").detach(reader);
@@ -442,25 +444,9 @@ mod tests {
         assert_eq!(lanes.ended_bytes, 0);
     }
 
-    fn line(text: &str) -> Bytes {
-        Bytes::copy_from_slice(text.as_bytes())
-    }
-
-    #[test]
-    fn answers_are_told_from_what_comes_before_them() {
-        for answer in [
-            r#"{"jsonrpc":"2.0","id":1,"result":{"method":"x"}}"#,
-            r#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#,
-            r#"[{"jsonrpc":"2.0","id":1,"result":{}}]"#,
-        ] {
-            assert!(is_answer(answer.as_bytes()), "{answer}");
-        }
-        for other in [
-            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"result":1}}"#,
-            r#"{"jsonrpc":"2.0","id":"7","method":"ping"}"#,
-        ] {
-            assert!(!is_answer(other.as_bytes()), "{other}");
-        }
+    fn line(text: &str) -> OutgoingFrame {
+        let kind = if text.contains("method") { FrameKind::Notice } else { FrameKind::Result };
+        OutgoingFrame { line: Bytes::copy_from_slice(text.as_bytes()), kind }
     }
 
     #[test]

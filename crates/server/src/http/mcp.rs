@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gladhand_auth::resource::Principal;
-use gladhand_core::wire::rpc::{self, Verdict};
+use gladhand_core::wire::FrameKind;
 use gladhand_dialects::Party;
 use gladhand_dialects::mcp::Message;
 use gladhand_dialects::mcp::http::{check_headers, status};
@@ -137,10 +137,10 @@ async fn post(
     if session.is_refused() {
         endpoint.sessions.end(id);
     }
-    answer(endpoint, who.party, posted, |line| {
-        // What answers no request in particular answers the exchange.
-        let is_of_a_request = line.starts_with(b"[") || !line.starts_with(br#"{"jsonrpc":"2.0","id":null"#);
-        if is_of_a_request { StatusCode::OK } else { StatusCode::BAD_REQUEST }
+    answer(endpoint, who.party, posted, |kind| match kind {
+        // An error that names no request answers the exchange as a whole.
+        FrameKind::Error { names_request: false, .. } => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
     })
     .await
 }
@@ -163,7 +163,7 @@ async fn stateless(endpoint: &Endpoint, headers: &HeaderMap, message: Message<'_
         // Those who look for what is to be ended may have looked before this was there.
         endpoint.sessions.end_withdrawn();
     }
-    answer(endpoint, who.party, posted, |line| StatusCode::from_u16(status(line)).unwrap_or(StatusCode::OK)).await
+    answer(endpoint, who.party, posted, |kind| StatusCode::from_u16(status(kind)).unwrap_or(StatusCode::OK)).await
 }
 
 /// `initialize` without a session opens one, unless the answer is an error.
@@ -172,7 +172,7 @@ async fn open(endpoint: &Endpoint, initialize: Message<'_>, who: Who) -> Respons
         return respond::unavailable("busy", "busy: too many sessions; try again later");
     };
     let posted = session.post(initialize, &session.who);
-    let is_open = matches!(&posted, Posted::Answer(line) if rpc::verdict(line) == Some(Verdict::Result));
+    let is_open = matches!(&posted, Posted::Answer(frame) if frame.kind == FrameKind::Result);
     let mut response = answer(endpoint, session.who.party, posted, |_| StatusCode::OK).await;
     if is_open {
         let id = endpoint.sessions.open(session).written();
@@ -227,11 +227,11 @@ async fn answer(
     endpoint: &Endpoint,
     party: Party,
     posted: Posted,
-    status: impl FnOnce(&[u8]) -> StatusCode,
+    status: impl FnOnce(FrameKind) -> StatusCode,
 ) -> Response<Content> {
     let came = match posted {
         Posted::Accepted => WaitResult::Nothing,
-        Posted::Answer(line) => WaitResult::Answer(line),
+        Posted::Answer(frame) => WaitResult::Answer(frame),
         Posted::Later(awaited) => awaited.soon().await,
         Posted::Busy => {
             return respond::unavailable("busy", "busy: too much is under way; try again later");
@@ -239,7 +239,7 @@ async fn answer(
     };
     match came {
         WaitResult::Nothing => respond::empty(StatusCode::ACCEPTED),
-        WaitResult::Answer(line) => respond::json(status(&line), endpoint.shared.counted(line, party)),
+        WaitResult::Answer(frame) => respond::json(status(frame.kind), endpoint.shared.counted(frame.line, party)),
         WaitResult::Stream(events) => respond::events(events),
     }
 }

@@ -11,7 +11,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use gladhand_core::operations::CallId;
 use gladhand_dialects::Lane;
 use gladhand_hub::Work;
@@ -19,13 +18,14 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::driver::poll_guarded;
 use super::events::Events;
+use super::lanes::OutgoingFrame;
 use super::session::Session;
 
 /// The result of waiting.
 #[derive(Debug)]
 pub(super) enum WaitResult {
     /// The response.
-    Answer(Bytes),
+    Answer(OutgoingFrame),
     /// Another message came first, or the grace period ended: the event stream that carries everything.
     Stream(Events),
     /// The exchange is over, and no response will come.
@@ -76,7 +76,7 @@ impl PendingResponse {
         self.is_waiting = false;
         self.hand_over();
         match came {
-            Some(line) => WaitResult::Answer(line),
+            Some(frame) => WaitResult::Answer(frame),
             None => self.session.stream(self.lane).map_or(WaitResult::Nothing, WaitResult::Stream),
         }
     }

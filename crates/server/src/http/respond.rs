@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use gladhand_core::wire::rpc;
+use gladhand_core::wire::{Frames, rpc};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
@@ -137,10 +137,10 @@ pub(super) fn events(events: Events) -> Response<Content> {
 }
 
 fn error(status: StatusCode, error: &rpc::Error<'_>) -> Response<Content> {
-    let mut line = Vec::new();
+    let mut line = Frames::default();
     rpc::error(&mut line, None, error);
     line.pop();
-    json(status, line.into())
+    json(status, line.into_bytes().into())
 }
 
 fn whole(status: StatusCode, bytes: Bytes) -> Response<Content> {

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-use bytes::Bytes;
 use gladhand_core::operations::{CallId, Failure, FailureKind, Notice, ScopeRecord};
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::mcp::{McpServer, Message};
@@ -20,7 +19,7 @@ use tokio::task::AbortHandle;
 
 use super::alarm::Alarm;
 use super::events::Events;
-use super::lanes::Lanes;
+use super::lanes::{Lanes, OutgoingFrame};
 use super::pending_response::PendingResponse;
 use super::session_id::SessionId as WireId;
 use super::shared::{Shared, count_calls};
@@ -51,7 +50,7 @@ pub(super) enum Posted {
     /// The message needs no response.
     Accepted,
     /// The response.
-    Answer(Bytes),
+    Answer(OutgoingFrame),
     /// The response is pending, or needs an event stream.
     Later(PendingResponse),
     /// The session or its party has reached a limit.
@@ -191,9 +190,9 @@ impl Session {
             return Posted::Accepted;
         }
         if carried.is_none()
-            && let Some(line) = inner.lanes.take_answer(lane)
+            && let Some(frame) = inner.lanes.take_answer(lane)
         {
-            return Posted::Answer(line);
+            return Posted::Answer(frame);
         }
         if !asks {
             inner.lanes.remove(lane);
@@ -207,7 +206,7 @@ impl Session {
     }
 
     /// Waits for the response of an exchange. Returns `None` once the exchange needs an event stream.
-    pub(super) fn poll_answer(&self, lane: Lane, waker: &Waker) -> Poll<Option<Bytes>> {
+    pub(super) fn poll_answer(&self, lane: Lane, waker: &Waker) -> Poll<Option<OutgoingFrame>> {
         self.lock().lanes.poll_answer(lane, waker)
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gladhand_core::operations::{Call, CallId, CompletionCall, CompletionOf, Operation, Party};
 use gladhand_core::wire::json::{self, RawValue};
 use gladhand_core::wire::rpc;
+use gladhand_core::wire::{FrameKind, Frames};
 
 use super::behalf::{self, CallerEnvelope};
 use super::call_kind::CallKind;
@@ -230,10 +231,11 @@ pub(super) struct RequestExtras<'a> {
 }
 
 /// Writes a request.
-pub(super) fn write(wire: &mut Vec<u8>, id: u64, method: &str, params: &str, extras: RequestExtras<'_>) {
+pub(super) fn write(wire: &mut Frames, id: u64, method: &str, params: &str, extras: RequestExtras<'_>) {
     let beginning = wire.len();
     // Enough for the whole request, to avoid repeated growth.
     wire.reserve(params.len() + extras.more.len() + extras.envelope.len() + extras.meta.len() + 160);
+    wire.begin(FrameKind::Request);
     wire.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     json::write(wire, &id);
     wire.extend_from_slice(br#","method":""#);

@@ -1,6 +1,7 @@
 //! Renders failures of calls as errors of this dialect.
 
 use gladhand_core::operations::{Failure, FailureKind};
+use gladhand_core::wire::Frames;
 use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::rpc::{self, code};
 use gladhand_core::wire::{Id, Members};
@@ -22,7 +23,7 @@ pub(super) fn is_for_the_model(kind: FailureKind, revision: Revision) -> bool {
 }
 
 /// Renders a failure as an error.
-pub(super) fn failed(wire: &mut Vec<u8>, id: &Id, request_kind: &RequestKind, failure: &Failure, revision: Revision) {
+pub(super) fn failed(wire: &mut Frames, id: &Id, request_kind: &RequestKind, failure: &Failure, revision: Revision) {
     let message = || failure.message.clone();
     let error = match failure.kind {
         FailureKind::UnknownTool
@@ -51,11 +52,7 @@ pub(super) fn failed(wire: &mut Vec<u8>, id: &Id, request_kind: &RequestKind, fa
             let is_known =
                 |code| code != i64::from(errors::URL_ELICITATION_REQUIRED) || revision.has_url_elicitation_required();
             if let Some(error) = failure.data.as_deref().filter(|data| error_code(data).is_some_and(is_known)) {
-                wire.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-                wire.extend_from_slice(id.as_json().as_bytes());
-                wire.extend_from_slice(br#","error":"#);
-                wire.extend_from_slice(error.get().as_bytes());
-                return rpc::finish(wire);
+                return rpc::raw_error(wire, id, error);
             }
             errors::internal(failure.kind.word(), message(), failure.data.as_deref())
         }

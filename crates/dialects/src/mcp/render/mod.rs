@@ -9,6 +9,7 @@ mod failures;
 pub(super) mod notices;
 
 use gladhand_core::operations::{Completion, Contents, Outcome, PromptResult, Reply, ToolResult};
+use gladhand_core::wire::Frames;
 use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::{Id, Members, rpc};
 
@@ -73,7 +74,7 @@ impl Renderer {
         }
     }
 
-    pub(super) fn initialize_result(&self, wire: &mut Vec<u8>, id: &Id, revision: Revision) {
+    pub(super) fn initialize_result(&self, wire: &mut Frames, id: &Id, revision: Revision) {
         rpc::begin_result(wire, id);
         wire.extend_from_slice(br#"{"protocolVersion":""#);
         wire.extend_from_slice(revision.as_str().as_bytes());
@@ -86,7 +87,7 @@ impl Renderer {
         rpc::finish(wire);
     }
 
-    pub(super) fn discover_result(&self, wire: &mut Vec<u8>, id: &Id, revision: Revision) {
+    pub(super) fn discover_result(&self, wire: &mut Frames, id: &Id, revision: Revision) {
         rpc::begin_result(wire, id);
         wire.extend_from_slice(br#"{"supportedVersions":"#);
         json::write(wire, &names(Revision::STATELESS));
@@ -97,7 +98,7 @@ impl Renderer {
     }
 
     /// The empty result that ends a subscription.
-    pub(super) fn listen_result(&self, wire: &mut Vec<u8>, id: &Id) {
+    pub(super) fn listen_result(&self, wire: &mut Frames, id: &Id) {
         rpc::begin_result(wire, id);
         wire.extend_from_slice(br#"{"resultType":"complete","_meta":{""#);
         wire.extend_from_slice(SUBSCRIPTION_ID.as_bytes());
@@ -121,13 +122,13 @@ impl Renderer {
     }
 
     /// An empty list.
-    pub(super) fn empty_list(&self, wire: &mut Vec<u8>, id: &Id, list: List, revision: Revision) {
+    pub(super) fn empty_list(&self, wire: &mut Frames, id: &Id, list: List, revision: Revision) {
         let page = Page { of: list, from: 0 };
         self.page(wire, id, page, revision, &[(); 0], |_, (), _| {});
     }
 
     /// The answer to a call.
-    pub(super) fn outcome(&self, wire: &mut Vec<u8>, call: &InFlight, outcome: Outcome) {
+    pub(super) fn outcome(&self, wire: &mut Frames, call: &InFlight, outcome: Outcome) {
         let (id, revision) = (&call.to.id, call.revision);
         match (outcome, &call.request_kind) {
             (Ok(Reply::Tool(result)), RequestKind::Tool) => self.tool_result(wire, id, &result, revision),
@@ -158,7 +159,7 @@ impl Renderer {
         }
     }
 
-    fn tool_result(&self, wire: &mut Vec<u8>, id: &Id, result: &ToolResult, revision: Revision) {
+    fn tool_result(&self, wire: &mut Frames, id: &Id, result: &ToolResult, revision: Revision) {
         rpc::begin_result(wire, id);
         wire.extend_from_slice(br#"{"content":["#);
         each(wire, &result.content, |wire, block| content::content(wire, block, revision));
@@ -176,7 +177,7 @@ impl Renderer {
         self.finish_result(wire, revision, carried_meta(&result.extra));
     }
 
-    fn contents(&self, wire: &mut Vec<u8>, call: &InFlight, contents: &Contents) {
+    fn contents(&self, wire: &mut Frames, call: &InFlight, contents: &Contents) {
         rpc::begin_result(wire, &call.to.id);
         wire.extend_from_slice(br#"{"contents":["#);
         each(wire, &contents.parts, |wire, part| wire.extend_from_slice(part.get().as_bytes()));
@@ -187,7 +188,7 @@ impl Renderer {
         self.finish_cacheable(wire, call.revision, hints, carried_meta(&contents.extra));
     }
 
-    fn prompt(&self, wire: &mut Vec<u8>, id: &Id, prompt: &PromptResult, revision: Revision) {
+    fn prompt(&self, wire: &mut Frames, id: &Id, prompt: &PromptResult, revision: Revision) {
         rpc::begin_result(wire, id);
         wire.extend_from_slice(br#"{"messages":["#);
         each(wire, &prompt.messages, |wire, message| content::message(wire, message, revision));
@@ -197,7 +198,7 @@ impl Renderer {
         self.finish_result(wire, revision, carried_meta(&prompt.extra));
     }
 
-    fn completion(&self, wire: &mut Vec<u8>, id: &Id, completion: &Completion, revision: Revision) {
+    fn completion(&self, wire: &mut Frames, id: &Id, completion: &Completion, revision: Revision) {
         let values = &completion.values[..completion.values.len().min(MAX_COMPLETIONS)];
         let is_cut = values.len() < completion.values.len();
         rpc::begin_result(wire, id);
@@ -218,7 +219,7 @@ impl Renderer {
 
     fn page<T>(
         &self,
-        wire: &mut Vec<u8>,
+        wire: &mut Frames,
         id: &Id,
         Page { of, from }: Page,
         revision: Revision,
@@ -243,7 +244,7 @@ impl Renderer {
     }
 
     /// Closes a result with cache hints, if the revision has them.
-    fn finish_cacheable(&self, wire: &mut Vec<u8>, revision: Revision, hints: &str, carried_meta: Option<&RawValue>) {
+    fn finish_cacheable(&self, wire: &mut Frames, revision: Revision, hints: &str, carried_meta: Option<&RawValue>) {
         if revision.has_result_types() {
             wire.extend_from_slice(hints.as_bytes());
         }
@@ -251,7 +252,7 @@ impl Renderer {
     }
 
     /// Closes a result that has at least one member, and its line.
-    fn finish_result(&self, wire: &mut Vec<u8>, revision: Revision, carried_meta: Option<&RawValue>) {
+    fn finish_result(&self, wire: &mut Frames, revision: Revision, carried_meta: Option<&RawValue>) {
         // We are the server of the result, also if it comes from an upstream.
         let carried = carried_meta.and_then(Members::of).unwrap_or_default();
         let carried = carried.iter().filter(|(name, _)| *name != SERVER_INFO);
@@ -278,13 +279,13 @@ impl Renderer {
 }
 
 /// An empty result (handshake era).
-pub(super) fn empty_result(wire: &mut Vec<u8>, id: &Id) {
+pub(super) fn empty_result(wire: &mut Frames, id: &Id) {
     rpc::begin_result(wire, id);
     wire.extend_from_slice(b"{}");
     rpc::finish(wire);
 }
 
-fn mismatched_reply(wire: &mut Vec<u8>, id: &Id) {
+fn mismatched_reply(wire: &mut Frames, id: &Id) {
     let error = errors::internal("internal", "the reply does not belong to the request".to_owned(), None);
     rpc::error(wire, Some(id), &error);
 }

@@ -3,11 +3,13 @@
 use gladhand_core::operations::{Log, Progress};
 use gladhand_core::wire::json::{self, RawValue};
 use gladhand_core::wire::rpc;
+use gladhand_core::wire::{FrameKind, Frames};
 
 use super::super::revision::Revision;
 use super::{member, text_member};
 
-pub(in super::super) fn progress(wire: &mut Vec<u8>, token: &RawValue, progress: &Progress, revision: Revision) {
+pub(in super::super) fn progress(wire: &mut Frames, token: &RawValue, progress: &Progress, revision: Revision) {
+    wire.begin(FrameKind::Notice);
     wire.extend_from_slice(br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"#);
     wire.extend_from_slice(token.get().as_bytes());
     wire.extend_from_slice(br#","progress":"#);
@@ -30,7 +32,8 @@ fn number(wire: &mut Vec<u8>, number: f64) {
     }
 }
 
-pub(in super::super) fn message(wire: &mut Vec<u8>, log: &Log) {
+pub(in super::super) fn message(wire: &mut Frames, log: &Log) {
+    wire.begin(FrameKind::Notice);
     wire.extend_from_slice(br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"#);
     json::write(wire, log.level.word());
     text_member(wire, "logger", log.logger.as_deref());

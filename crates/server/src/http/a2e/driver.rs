@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Notice, Outcome};
+use gladhand_core::wire::Frames;
 use gladhand_dialects::{Action, Ambient, Door, Output};
 use gladhand_hub::{Answer, Caller, SessionId, Work};
 use tokio::task::AbortHandle;
@@ -27,15 +28,14 @@ impl AgentSession {
         inner: &mut Inner,
         step: impl FnOnce(&mut Door, &mut Ambient<'_>, &mut Output<'a>),
     ) -> VecDeque<Action<'a>> {
-        let mut out = Output::onto(Vec::new());
+        let mut out = Output::onto(Frames::default());
         let mut ambient = inner.clock.ambient();
         ambient.principal = self.who.principal.as_deref();
         step(&mut inner.door, &mut ambient, &mut out);
-        let wire = Bytes::from(std::mem::take(&mut out.wire));
-        let mut from = 0;
-        for end in memchr::memchr_iter(b'\n', &wire) {
-            inner.outlet.push(self.counted(wire.slice(from..end), inner.outlet.is_read()));
-            from = end + 1;
+        let (wire, frames) = std::mem::take(&mut out.wire).into_parts();
+        let wire = Bytes::from(wire);
+        for frame in frames {
+            inner.outlet.push(self.counted(wire.slice(frame.span), inner.outlet.is_read()));
         }
         out.actions.into_iter().filter_map(|action| self.perform(inner, action)).collect()
     }
