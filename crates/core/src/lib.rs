@@ -3,6 +3,7 @@
 //! - [`wire`] turns bytes into lines, and lines into borrowed members and JSON-RPC envelopes.
 //! - [`operations`] is the neutral model of calls, results and notices, in which all dialects meet.
 //! - [`negotiation`] turns two offers into an agreement or a refusal, and enforces the agreement.
+//! - [`validation`] is the interface of a JSON Schema validator.
 //!
 //! This crate does no I/O, reads no clock, draws no random number, never awaits and never logs.
 
@@ -10,6 +11,7 @@ pub mod negotiation;
 pub mod operations;
 mod pattern;
 mod secret;
+pub mod validation;
 pub mod wire;
 
 pub use pattern::Pattern;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use gladhand_core::Secret;
 use gladhand_core::negotiation::Peer;
 use gladhand_core::operations::TaskSupport;
+use gladhand_core::validation::Validation;
 use gladhand_core::wire::invisible::strip;
 use gladhand_core::wire::lines::MAX_LINE;
 use gladhand_core::wire::{RawValue, json};
@@ -177,8 +178,8 @@ impl Service {
     }
 
     /// Holds arguments and structured results to the tools' schemas, or leaves that to the tools (the default).
-    pub fn validating(self, validating: bool) -> Self {
-        Self { hub: self.hub.validating(validating), ..self }
+    pub fn validating(self, validation: Option<Arc<dyn Validation>>) -> Self {
+        Self { hub: self.hub.validating(validation), ..self }
     }
 
     /// Holds all calls to a policy.

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use gladhand_core::Pattern;
 use gladhand_hub::policy::{
-    ArgumentSchema, Callers, Effect, Expression, ExpressionError, Handling, Invisible, Limit, NeededScopes, PinMode,
-    Policy, Profile, Rate, Rule, Subjects, Tools, UnknownClass,
+    Callers, Effect, Expression, ExpressionError, Handling, Invisible, Limit, NeededScopes, PinMode, Policy, Profile,
+    Rate, Rule, Subjects, Tools, UnknownClass,
 };
+use gladhand_schemas::Check;
 use serde::{Deserialize, Serialize, Serializer};
 
 /// `[policy]`: rules, limits and checks of calls.
@@ -119,7 +120,7 @@ impl RuleConfig {
             },
             when: self.when.as_ref().map(|when| when.0.meant.clone()),
             // The schema was valid when the file was read.
-            schema: self.schema.as_ref().and_then(|schema| ArgumentSchema::parse(&schema.0).ok()),
+            schema: self.schema.as_ref().and_then(|schema| schema.check().ok()).map(|check| Box::new(check) as _),
             effect: self.effect,
             reason: self.reason.clone(),
         }
@@ -315,14 +316,20 @@ impl Schema {
     pub(crate) fn value(&self) -> &serde_json::Value {
         &self.0
     }
+
+    /// Compiles it, or returns the reason why it cannot be used.
+    fn check(&self) -> Result<Check, String> {
+        Check::compile(&self.0.to_string())
+    }
 }
 
 impl TryFrom<serde_json::Value> for Schema {
     type Error = String;
 
     fn try_from(schema: serde_json::Value) -> Result<Self, String> {
-        match ArgumentSchema::parse(&schema) {
-            Ok(_) => Ok(Self(schema)),
+        let schema = Self(schema);
+        match schema.check() {
+            Ok(_) => Ok(schema),
             Err(problem) => Err(format!("this schema cannot be used: {problem}")),
         }
     }
