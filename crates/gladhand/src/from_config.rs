@@ -4,14 +4,18 @@ use std::time::Duration;
 
 use gladhand_core::Secret;
 
-use crate::authorization::{Access, BadAuthorization};
+use crate::authorization::{BadAuthorization, FollowedAccess};
 use crate::config::{self, Config};
 use gladhand_process::surroundings::Surroundings;
 use gladhand_server::http::HttpOptions;
 use gladhand_server::service::Limits;
 
 /// Lets in whom `[authorization]` and `[a2e]` name, with one more token for agents. Returns whether that changed something.
-pub(crate) fn follow(access: &Access, config: &Config, token: Option<Secret>) -> Result<bool, BadAuthorization> {
+pub(crate) fn follow(
+    access: &FollowedAccess,
+    config: &Config,
+    token: Option<Secret>,
+) -> Result<bool, BadAuthorization> {
     let admission = config.authorization.admission()?;
     Ok(access.follow(&admission, config.a2e.passes(token))?)
 }

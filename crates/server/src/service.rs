@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gladhand_core::Secret;
 use gladhand_core::negotiation::Peer;
 use gladhand_core::operations::TaskSupport;
 use gladhand_core::validation::Validation;
@@ -20,7 +19,7 @@ use gladhand_dialects::{CacheHints, Dialect, Door, Menu, Pass, REGISTRY, ServerS
 use gladhand_hub::policy::{Governor, Invisible, Violations};
 use gladhand_hub::{Hub, Represented};
 
-use crate::access::{Access, unnamed_pass};
+use crate::access::Access;
 use crate::control::{Control, Introduction};
 use crate::downstream::{self, Ended};
 use crate::http::{Http, HttpServer, WorkerThreads};
@@ -154,11 +153,6 @@ impl Service {
     /// Speaks one dialect, whatever the first line says.
     pub fn pinned(self, dialect: &'static Dialect) -> Self {
         Self { pinned: Some(dialect), ..self }
-    }
-
-    /// Asks for one of these tokens where the dialect has tokens. Each is a principal of its own.
-    pub fn tokens(self, tokens: Vec<Secret>) -> Self {
-        self.passes(tokens.into_iter().map(unnamed_pass).collect())
     }
 
     /// Tells the operator how to configure a token, where the log says that there is none.

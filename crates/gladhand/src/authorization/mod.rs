@@ -1,6 +1,7 @@
 //! Authorization: who may come in over HTTP (`[authorization]` of the configuration), and where the tokens are that get us
 //! into the servers of others.
 
+mod admission;
 mod tokens;
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use url::Url;
 
 use gladhand_server::http::ENDPOINT;
 
-pub use gladhand_server::access::{Access, Admission, random_token, unnamed_pass};
+pub use admission::{Admission, FollowedAccess, random_token, unnamed_pass};
 pub use tokens::KeptTokens;
 
 /// Whose tokens open the HTTP endpoint. With neither issuers nor tokens, it is open to everybody who can reach it.
@@ -166,7 +167,8 @@ mod tests {
 
     fn guard(text: &str) -> Result<bool, String> {
         let config: AuthorizationConfig = toml::from_str(text).map_err(|error| error.message().to_owned())?;
-        let followed = |admission: Admission| Access::default().follow(&admission, Vec::new()).map_err(Into::into);
+        let followed =
+            |admission: Admission| FollowedAccess::default().follow(&admission, Vec::new()).map_err(Into::into);
         config.admission().and_then(followed).map_err(|error: BadAuthorization| error.to_string())
     }
 
