@@ -21,7 +21,8 @@ struct Process {
 fn parrot() -> Process {
     let folder = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("examples");
     let mut command = Command::new(folder.join("parrot"));
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the example is built");
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("`cargo build --examples` has built it");
     let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
     Process { child, input, output }
 }
