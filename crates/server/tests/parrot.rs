@@ -19,34 +19,35 @@ struct Process {
 
 /// Starts the example, which Cargo has built for the tests of this crate.
 fn parrot() -> Process {
-    let folder = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("examples");
+    let test = std::env::current_exe().expect("a program has a file");
+    let folder = test.ancestors().nth(2).expect("it is in `deps`").join("examples");
     let mut command = Command::new(folder.join("parrot"));
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("`cargo build --examples` has built it");
-    let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+    let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().expect("a pipe")));
     Process { child, input, output }
 }
 
 impl Process {
     fn send(&mut self, line: &str) {
-        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
+        writeln!(self.input.as_mut().expect("it is open"), "{line}").expect("the process reads");
     }
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
+        self.output.read_line(&mut line).expect("the process writes text");
         line.trim_end().to_owned()
     }
 
     fn value(&mut self) -> Value {
-        serde_json::from_str(&self.line()).unwrap()
+        serde_json::from_str(&self.line()).expect("a line of JSON")
     }
 
     /// Ends the input, and returns the exit code and the number of lines that were left.
     fn finish(mut self) -> (Option<i32>, usize) {
         drop(self.input.take());
         let rest = self.output.by_ref().lines().count();
-        (self.child.wait().unwrap().code(), rest)
+        (self.child.wait().expect("it is our child").code(), rest)
     }
 }
 
