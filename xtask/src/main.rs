@@ -3,7 +3,7 @@
 //! `peers` installs the real peers that the tests talk to, `test` runs every test with them, `bench` compares
 //! us with them, `soak` wears us out, `conformance` runs the official MCP suite, `accuracy` measures the repository
 //! tools, `model` fetches the small model that works offline, `dist` builds what is shipped, `picture` draws a
-//! conversation. Nothing here is part of the product, and the product depends on
+//! conversation, `house` measures the source tree. Nothing here is part of the product, and the product depends on
 //! nothing here.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "chores talk to the person who started them")]
 
@@ -11,6 +11,7 @@ mod accuracy;
 mod bench;
 mod conformance;
 mod dist;
+mod house;
 mod model;
 mod order;
 mod peers;
@@ -42,6 +43,7 @@ Chores:
   accuracy     Measure how well frameworks are recognised; exit with 1 if a bar is missed
   model        Fetch the small model that works offline into the data folder (instant when it is there)
   dist         Build the program as it is shipped: one file, without libraries of the system
+  house        Measure prose, the crates of the embedding API, large files and the size of the program
   picture      Draw a real conversation with `gladhand chat` into docs/chat.svg
   prose        Count sentences in comments, docs and messages that make a reader stop
   soak         Let 200 clients call servers that break, and see that nothing is lost, left or grows
@@ -60,6 +62,10 @@ Options of `conformance`:
   --requirements REVISION     Only that revision: 2025-11-25 or 2026-07-28
   --bridge                    Run only what goes through `gladhand bridge`
   --write                     Write docs/conformance.md when everything was run
+
+Options of `house`:
+  --build                     Measure the CPU time of a clean release build, too
+  --strict                    Exit with 1 if a limit is exceeded
 
 Options of `prose`:
   PATH…                       Only below these files or folders
@@ -90,6 +96,10 @@ fn main() -> ExitCode {
         ["bench", options @ ..] => match bench::Options::read(options) {
             Ok(options) => bench::run(options),
             Err(unknown) => return misused(&format!("`bench` has no option `{unknown}`")),
+        },
+        ["house", options @ ..] => match house::Options::read(options) {
+            Ok(options) => house::run(&options),
+            Err(unknown) => return misused(&format!("`house` has no option `{unknown}`")),
         },
         ["prose", options @ ..] => match prose::Options::read(options) {
             Ok(options) => prose::run(&options),

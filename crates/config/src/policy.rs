@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use gladhand_core::Pattern;
 use gladhand_hub::policy::{
-    ArgumentSchema, Callers, Effect, Expression, Handling, Invisible, Limit, NeededScopes, PinMode, Policy, Profile,
-    Rate, Rule, Subjects, Tools,
+    Callers, Effect, Expression, Handling, Invisible, Limit, NeededScopes, PinMode, Policy, Profile, Rate, Rule,
+    Subjects, Tools,
 };
+use gladhand_schemas::Check;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -149,7 +150,7 @@ impl RuleConfig {
             },
             when: self.when.as_ref().and_then(|when| when.0.meant.clone().ok()),
             // The schema was valid when the file was read.
-            schema: self.schema.as_ref().and_then(|schema| ArgumentSchema::parse(&schema.0).ok()),
+            schema: self.schema.as_ref().and_then(|schema| schema.check().ok()).map(|check| Box::new(check) as _),
             effect: self.effect,
             reason: self.reason.clone(),
         }
@@ -350,8 +351,13 @@ impl Schema {
 
     /// What is wrong with it.
     pub(crate) fn problem(&self) -> Option<String> {
-        let problem = ArgumentSchema::parse(&self.0).err()?;
+        let problem = self.check().err()?;
         Some(format!("this schema cannot be used: {problem}"))
+    }
+
+    /// Compiles it, or returns the reason why it cannot be used.
+    fn check(&self) -> Result<Check, String> {
+        Check::compile(&self.0.to_string())
     }
 }
 

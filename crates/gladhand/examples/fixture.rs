@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gladhand::Service;
+use gladhand::authorization::unnamed_pass;
 use gladhand_core::Secret;
 use gladhand_core::operations::{
     Failure, FailureKind, Level, Log, Outcome, Progress, Reply, Tool, ToolCall, ToolResult,
@@ -175,7 +176,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tools = serde_json::from_str(&fs_err::read_to_string(path)?)?;
     let hub = Hub::new(vec![Box::new(Toolbox { tools, sleepers: Arc::default() })])?;
     let token = std::env::var(gladhand::config::env::A2E_TOKEN).ok();
-    let mut service = Service::new(hub).tokens(token.into_iter().map(Secret::new).collect());
+    let mut service =
+        Service::new(hub).passes(token.into_iter().map(|token| unnamed_pass(Secret::new(token))).collect());
     if let Some(name) = std::env::args().nth(2) {
         service = service.pinned(REGISTRY.iter().find(|dialect| dialect.name == name).ok_or("no such dialect")?);
     }

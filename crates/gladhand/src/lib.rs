@@ -1,5 +1,6 @@
 //! Gladhand as a library: build a [`Hub`](hub::Hub) from providers of your own and serve it to any
-//! peer, in whichever dialect that peer opens. `examples/tool.rs` is a whole server with one tool.
+//! peer, in whichever dialect that peer opens. To embed only that, use `gladhand-server`, whose
+//! `examples/tool.rs` is a whole server with one tool.
 //!
 //! ```no_run
 //! use gladhand::{Service, hub::Hub, providers::Toolbox};

@@ -5,8 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gladhand_core::validation::Validation;
 use gladhand_hub::Hub;
 use gladhand_hub::policy::{Governor, PinMode};
+use gladhand_schemas::Schemas;
 
 use crate::audit::Audit;
 use crate::config::Config;
@@ -52,7 +54,8 @@ pub(crate) fn apply(hub: &Hub, config: &Config, data_dir: Option<&Path>) -> io::
     if let Some(file) = &pins {
         watch(hub.clone(), Arc::clone(file))?;
     }
-    hub.clone().validating(config.policy.validate_arguments).screening(config.policy.invisible);
+    let validation = config.policy.validate_arguments.then(|| Arc::new(Schemas) as Arc<dyn Validation>);
+    hub.clone().validating(validation).screening(config.policy.invisible);
     hub.violations().handle(config.policy.violations);
     if hub.governor().is_none() && !policy.is_empty() {
         hub.clone().governed(Arc::default());

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use gladhand_core::negotiation::{Agreement, Offer};
 use gladhand_core::operations::{Failure, Notice, Party, Prompt, Resource, Template, Terms, Tool, WatchId};
 use gladhand_core::sync::Unpoisoned as _;
+use gladhand_core::validation::Validation;
 use tokio::sync::broadcast;
 
 use crate::agent::Agent;
@@ -44,8 +45,10 @@ pub(crate) struct Inner {
     /// Which provider each name belongs to.
     claims: Claims,
     changes: broadcast::Sender<Notice>,
-    /// Whether arguments and results are validated against the schemas of the tools.
-    pub(crate) validating: AtomicBool,
+    /// Whether there is a validation.
+    is_validating: AtomicBool,
+    /// Validates arguments and results against the schemas of the tools.
+    validation: RwLock<Option<Arc<dyn Validation>>>,
     /// The mode for invisible text: an [`Invisible`].
     invisible: AtomicU8,
     /// The number of the next session.
@@ -141,6 +144,14 @@ impl Inner {
         routes.screened(self.invisible(), &self.claims)
     }
 
+    /// The validation of calls, if there is one.
+    pub(crate) fn validation(&self) -> Option<Arc<dyn Validation>> {
+        if !self.is_validating.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.validation.read().unpoisoned().clone()
+    }
+
     /// The mode for invisible text.
     pub(crate) fn invisible(&self) -> Invisible {
         Invisible::of(self.invisible.load(Ordering::Relaxed))
@@ -203,7 +214,8 @@ impl Hub {
             apart: PerSessionRoutes::default(),
             claims,
             changes: broadcast::Sender::new(CHANGES),
-            validating: AtomicBool::new(false),
+            is_validating: AtomicBool::new(false),
+            validation: RwLock::default(),
             invisible: AtomicU8::new(Invisible::Show as u8),
             sessions: AtomicU64::new(1),
             visitors: AtomicUsize::new(0),
@@ -246,8 +258,11 @@ impl Hub {
 
     /// Validates arguments and structured results against the schemas of the tools, or leaves that to the tools (the
     /// default).
-    pub fn validating(self, validating: bool) -> Self {
-        self.inner.validating.store(validating, Ordering::Relaxed);
+    pub fn validating(self, validation: Option<Arc<dyn Validation>>) -> Self {
+        let mut current = self.inner.validation.write().unpoisoned();
+        self.inner.is_validating.store(validation.is_some(), Ordering::Relaxed);
+        *current = validation;
+        drop(current);
         self
     }
 

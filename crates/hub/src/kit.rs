@@ -193,7 +193,9 @@ mod tests {
     use gladhand_core::operations::{
         Call, CallId, CompletionOf, Contents, FailureKind, Notice, Operation, PromptResult, ToolResult,
     };
+    use gladhand_core::validation::Validation;
     use gladhand_core::wire::json;
+    use gladhand_schemas::Schemas;
 
     use super::*;
     use crate::provider::{Asking, Caller};
@@ -299,8 +301,11 @@ mod tests {
             kit.slow_tool(wrong, move |call, _| echo(call)).into_hub().unwrap()
         };
         for (validating, expected) in [
-            (false, [None, None, None]),
-            (true, [None, Some(FailureKind::InvalidArguments), Some(FailureKind::ToolFailed)]),
+            (None, [None, None, None]),
+            (
+                Some(Arc::new(Schemas) as Arc<dyn Validation>),
+                [None, Some(FailureKind::InvalidArguments), Some(FailureKind::ToolFailed)],
+            ),
         ] {
             let hub = hub().validating(validating);
             for (name, expected) in ["fine", "fussy", "wrong"].into_iter().zip(expected) {

@@ -20,13 +20,10 @@ mod provider;
 mod represented;
 mod routes;
 mod routing;
-mod schema;
 mod session_registry;
 mod stand_ins;
 mod status;
-mod unique_items;
 mod watched;
-mod weight;
 
 pub use agent::Agent;
 pub use change_notifier::ChangeNotifier;
@@ -42,6 +39,5 @@ pub use provider::{
 };
 pub use represented::Represented;
 pub use routes::{HubError, Mount};
-pub use schema::{Check, Problem};
 pub use status::{ClientStatus, HubStatus, Offence, RunningCall, SessionStatus, UpstreamStatus};
 pub use watched::Hearers;

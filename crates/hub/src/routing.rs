@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{
     Call, CompletionCall, CompletionOf, Failure, FailureKind, Level, Log, Notice, Operation, Outcome, Reply,
     TaskSupport, TaskWish, Tool, ToolCall,
 };
+use gladhand_core::validation::Validation;
 use gladhand_core::wire::json;
 
 use crate::call_log::CallLog;
@@ -169,8 +169,8 @@ impl Hub {
         let mut as_task = false;
         if let (Operation::CallTool(call), Target::Tool(tool)) = (&operation, &target) {
             as_task = is_task(&call.name, context.terms.task, routes.tools[*tool].tasks)?;
-            if self.inner.validating.load(Ordering::Relaxed) {
-                routes.checks[*tool].arguments(&routes.tools[*tool], &call.arguments)?;
+            if let Some(validation) = self.inner.validation() {
+                routes.checks_of(*tool, &*validation).arguments(&routes.tools[*tool], &call.arguments)?;
             }
         }
         Ok(Errand { operation, target, as_task, routes })
@@ -184,8 +184,10 @@ impl Hub {
                 let Route { mount, own, .. } = routes.route_of(tool);
                 let call = ToolCall { name: Cow::Borrowed(own), arguments: call.arguments };
                 let answer = guarded(&routes, *mount, |provider| provider.call(call, context));
-                let validating = self.inner.validating.load(Ordering::Relaxed);
-                let answer = if validating { checked(answer, routes, tool) } else { answer };
+                let answer = match self.inner.validation() {
+                    Some(validation) => checked(answer, routes, tool, validation),
+                    None => answer,
+                };
                 match answer {
                     Answer::Now(outcome) if as_task => Answer::AsTask(Box::pin(std::future::ready(outcome))),
                     Answer::Later(work) if as_task => Answer::AsTask(work),
@@ -310,13 +312,13 @@ fn is_task(name: &str, wish: TaskWish, support: TaskSupport) -> Result<bool, Fai
 }
 
 /// The same answer, with its result validated against the tool's schema.
-fn checked(answer: Answer, routes: Arc<Routes>, tool: usize) -> Answer {
+fn checked(answer: Answer, routes: Arc<Routes>, tool: usize, validation: Arc<dyn Validation>) -> Answer {
     if routes.tools[tool].output_schema.is_none() {
         return answer;
     }
     let check = move |outcome: Outcome| {
         let reply = outcome?;
-        routes.checks[tool].reply(&routes.tools[tool], &reply)?;
+        routes.checks_of(tool, &*validation).reply(&routes.tools[tool], &reply)?;
         Ok(reply)
     };
     let later = |work: Work, check: Box<dyn FnOnce(Outcome) -> Outcome + Send>| -> Work {

@@ -1,4 +1,4 @@
-//! Who may come in now: the guard of the HTTP endpoint and the passes of A2E. Both follow the configuration.
+//! Who may come in now: the guard of the HTTP endpoint and the passes of A2E. Both may change while the service runs.
 //!
 //! Each change has a number, its epoch. A request or session remembers the epoch in which it was let in, so that it can be
 //! found out later whether its principal has lost access since. To be let in costs a request no more than a look at the
@@ -8,36 +8,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
-use gladhand_a2e_host::owner;
-use gladhand_auth::AuthError;
-use gladhand_auth::resource::{Guard, Policy, Withdrawal};
-use gladhand_core::Secret;
+use gladhand_auth::resource::Withdrawal;
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::Pass;
 use tokio::sync::Notify;
 
-/// Whom the HTTP endpoint lets in.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Admission {
-    /// Every client that can reach it.
-    #[default]
-    Everyone,
-    /// No client.
-    NoOne,
-    /// Clients with a token that the policy accepts.
-    Policy(Box<Policy>),
-}
-
-impl Admission {
-    /// The guard that decides so; none where every client is let in.
-    fn guard(&self) -> Result<Option<Guard>, AuthError> {
-        match self {
-            Self::Everyone => Ok(None),
-            Self::NoOne => Ok(Some(Guard::closed())),
-            Self::Policy(policy) => Guard::new(Policy::clone(policy)).map(Some),
-        }
-    }
-}
+use crate::http::Authorize;
 
 /// Who may come in, and who has lost access.
 #[derive(Debug, Default)]
@@ -52,12 +28,8 @@ pub struct Access {
 
 #[derive(Debug, Clone, Default)]
 struct State {
-    guard: Option<Arc<Guard>>,
-    /// What the guard was made from.
-    admission: Admission,
+    guard: Option<Arc<dyn Authorize>>,
     passes: Vec<Pass>,
-    /// Whether the configuration has no pass any more, so that the one above is one that no one has.
-    has_lost_passes: bool,
     withdrawn: Withdrawn,
 }
 
@@ -88,7 +60,7 @@ impl Access {
     }
 
     /// The guard of the HTTP endpoint, if it has one.
-    pub fn guard(&self) -> Option<Arc<Guard>> {
+    pub fn guard(&self) -> Option<Arc<dyn Authorize>> {
         if !self.is_guarded.load(Ordering::Acquire) {
             return None;
         }
@@ -116,25 +88,15 @@ impl Access {
         self.change(|state, _| state.passes = passes);
     }
 
-    /// Lets in whom these two name and no one else, and returns whether that changed something. An unusable policy changes
-    /// nothing.
-    ///
-    /// An endpoint that asked for tokens and has none any more lets in no one.
-    pub fn follow(&self, admission: &Admission, passes: Vec<Pass>) -> Result<bool, AuthError> {
-        let now = self.state();
-        let is_new_guard = *admission != now.admission;
-        let guard = if is_new_guard { admission.guard()? } else { None };
-        let is_new_pass = if now.has_lost_passes { !passes.is_empty() } else { !are_same(&passes, &now.passes) };
-        if is_new_guard {
-            self.change(|state, epoch| state.guarded(guard, admission, epoch));
-        }
-        if is_new_pass {
-            self.change(|state, _| {
-                state.has_lost_passes = passes.is_empty();
-                state.passes = if passes.is_empty() { vec![unknown_pass()] } else { passes };
-            });
-        }
-        Ok(is_new_guard || is_new_pass)
+    /// Lets requests over HTTP in if this guard accepts them. The sessions of principals that the change withdraws end. If
+    /// there was no guard, so do the sessions of clients that were not asked for a token.
+    pub fn set_guard(&self, guard: Arc<dyn Authorize>, withdrawal: Withdrawal) {
+        self.change(|state, epoch| {
+            if state.guard.replace(guard).is_none() {
+                state.withdrawn.unnamed = epoch;
+            }
+            state.withdrawn.add(withdrawal, epoch);
+        });
     }
 
     fn change(&self, change: impl FnOnce(&mut State, u64)) {
@@ -151,27 +113,6 @@ impl Access {
 
     fn state(&self) -> Arc<State> {
         Arc::clone(&self.state.read().unpoisoned())
-    }
-}
-
-impl State {
-    fn guarded(&mut self, next: Option<Guard>, admission: &Admission, epoch: u64) {
-        self.admission = admission.clone();
-        let Some(old) = &self.guard else {
-            if let Some(next) = next {
-                self.withdrawn.unnamed = epoch;
-                self.guard = Some(Arc::new(next));
-            }
-            return;
-        };
-        let next = next.unwrap_or_else(|| {
-            tracing::warn!(
-                "[authorization] has no token and no issuer any more: no request is let in until a token is added; the next start is open to everybody who can reach it"
-            );
-            Guard::closed()
-        });
-        self.withdrawn.add(old.withdrawn_by(&next), epoch);
-        self.guard = Some(Arc::new(next.succeeding(old)));
     }
 }
 
@@ -194,59 +135,24 @@ impl Withdrawn {
     }
 }
 
-/// A pass that no one has: the last one was taken back, and an empty list would let in everyone.
-fn unknown_pass() -> Pass {
-    tracing::warn!("[a2e] has no token any more: no agent is let in until the next start");
-    Pass::any(random_token())
-}
-
-/// A pass for a token that any agent may use. A token without a name is its own principal.
-pub fn unnamed_pass(token: Secret) -> Pass {
-    Pass { principal: Some(owner::of_token(&token)), ..Pass::any(token) }
-}
-
-/// A token that no client has.
-pub fn random_token() -> Secret {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
-    Secret::new(bytes.map(|byte| format!("{byte:02x}")).concat())
-}
-
-fn are_same(some: &[Pass], others: &[Pass]) -> bool {
-    let is_same = |one: &Pass, other: &Pass| {
-        one.token.matches(&other.token)
-            && (&one.client, &one.capabilities, &one.principal)
-                == (&other.client, &other.capabilities, &other.principal)
-    };
-    some.len() == others.len() && some.iter().zip(others).all(|(one, other)| is_same(one, other))
-}
-
 #[cfg(test)]
 mod tests {
-    use gladhand_auth::Scopes;
-    use gladhand_auth::resource::{Issuer, KeySource, KnownToken};
+    use gladhand_core::Secret;
 
     use super::*;
+    use crate::http::Authorized;
 
-    fn config(tokens: &[(&str, &str)]) -> Admission {
-        let known = |(name, token): &(&str, &str)| KnownToken {
-            name: (*name).to_owned(),
-            token: Secret::new(*token),
-            scopes: Scopes::default(),
-        };
-        match tokens {
-            [] => Admission::Everyone,
-            _ => {
-                let tokens = tokens.iter().map(known).collect();
-                Admission::Policy(Box::new(Policy { tokens, ..Policy::default() }))
-            }
+    /// A guard that accepts every request.
+    #[derive(Debug)]
+    struct Open;
+
+    impl Authorize for Open {
+        fn authorize<'a>(
+            &'a self,
+            _: &'a http::request::Parts,
+        ) -> std::pin::Pin<Box<dyn Future<Output = Authorized> + Send + 'a>> {
+            Box::pin(std::future::ready(Ok(None)))
         }
-    }
-
-    fn with_issuer(issuer: &str) -> Admission {
-        let issuers = vec![Issuer { issuer: issuer.to_owned(), keys: KeySource::File("/nowhere".into()) }];
-        let resource = Some("https://me.example".parse().unwrap());
-        Admission::Policy(Box::new(Policy { issuers, resource, ..Policy::default() }))
     }
 
     fn pass(token: &str) -> Pass {
@@ -254,64 +160,19 @@ mod tests {
     }
 
     #[test]
-    fn only_the_principal_of_a_removed_token_loses_access() {
+    fn a_new_guard_withdraws_whom_it_names_and_the_first_one_all_without_a_name() {
         let access = Access::default();
         assert!(access.guard().is_none());
-        assert!(access.follow(&config(&[("ann", "a"), ("bob", "b")]), Vec::new()).unwrap());
+        access.set_guard(Arc::new(Open), Withdrawal::default());
         let since = access.epoch();
-        assert!(access.guard().is_some());
-        assert!(access.has_withdrawn(None, 0), "who came in before there was a guard");
-        assert!(!access.follow(&config(&[("ann", "a"), ("bob", "b")]), Vec::new()).unwrap(), "nothing is different");
-        assert_eq!(access.epoch(), since);
-        assert!(access.follow(&config(&[("bob", "b")]), Vec::new()).unwrap());
-        assert!(access.has_withdrawn(Some("ann"), since) && !access.has_withdrawn(Some("bob"), since));
-        assert!(access.follow(&config(&[("bob", "b"), ("ann", "new")]), Vec::new()).unwrap());
-        assert!(access.has_withdrawn(Some("ann"), since) && !access.has_withdrawn(Some("ann"), access.epoch()));
-    }
-
-    #[test]
-    fn what_was_closed_stays_closed() {
-        let access = Access::default();
-        access.follow(&config(&[("ann", "a")]), vec![pass("p")]).unwrap();
-        let since = access.epoch();
-        access.follow(&config(&[]), Vec::new()).unwrap();
-        assert!(access.guard().is_some() && access.has_withdrawn(Some("ann"), since));
-        assert!(access.asks_for_passes() && !access.passes()[0].token.matches(&Secret::new("p")));
-        assert!(!access.follow(&config(&[]), Vec::new()).unwrap(), "nothing is different");
-        // With a token again, it is open to that one.
-        access.follow(&config(&[("bob", "b")]), vec![pass("q")]).unwrap();
-        assert!(are_same(&access.passes(), &[pass("q")]));
-    }
-
-    #[test]
-    fn a_pass_that_stands_for_another_principal_is_another_one() {
-        let of = |principal: &str| vec![Pass { principal: Some(principal.into()), ..pass("p") }];
-        let access = Access::default();
-        access.set_passes(of("named:team"));
-        assert!(!access.follow(&config(&[]), of("named:team")).unwrap());
-        assert!(access.follow(&config(&[]), of("named:ops")).unwrap());
-        assert_eq!(access.passes()[0].principal.as_deref(), Some("named:ops"));
-    }
-
-    #[test]
-    fn a_policy_that_cannot_be_used_changes_nothing() {
-        let access = Access::default();
-        access.follow(&config(&[("ann", "a")]), vec![pass("p")]).unwrap();
-        let since = access.epoch();
-        access.follow(&with_issuer("no address"), Vec::new()).unwrap_err();
-        assert_eq!(access.epoch(), since);
-        assert!(are_same(&access.passes(), &[pass("p")]));
-    }
-
-    #[test]
-    fn all_principals_of_a_removed_issuer_lose_access() {
-        let with = |issuer: &str| with_issuer(&format!("https://{issuer}.example"));
-        let access = Access::default();
-        access.follow(&with("one"), Vec::new()).unwrap();
-        let since = access.epoch();
-        access.follow(&with("two"), Vec::new()).unwrap();
-        assert!(access.has_withdrawn(Some("https://one.example ann"), since));
-        assert!(!access.has_withdrawn(Some("https://two.example ann"), since));
+        assert!(access.guard().is_some() && access.has_withdrawn(None, 0));
+        let issuers = vec!["https://one.example".to_owned()];
+        access.set_guard(Arc::new(Open), Withdrawal { names: vec!["ann".to_owned()], issuers });
+        assert!(
+            access.has_withdrawn(Some("ann"), since) && access.has_withdrawn(Some("https://one.example eve"), since)
+        );
+        assert!(!access.has_withdrawn(Some("bob"), since) && !access.has_withdrawn(None, since));
+        assert!(!access.has_withdrawn(Some("ann"), access.epoch()));
     }
 
     #[tokio::test]

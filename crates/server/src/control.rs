@@ -9,7 +9,6 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use etcetera::BaseStrategy;
 use gladhand_hub::{Hub, HubStatus, SessionStatus};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -183,10 +182,12 @@ fn is_own(found: &std::fs::Metadata) -> bool {
 /// depends on the data folder of a process. A process that was started without `XDG_RUNTIME_DIR` uses the folder that
 /// login sessions have.
 fn folders() -> Vec<PathBuf> {
-    let Ok(dirs) = etcetera::choose_base_strategy() else { return Vec::new() };
+    let named = |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    let Some(home) = std::env::home_dir().filter(|home| !home.as_os_str().is_empty()) else { return Vec::new() };
+    let data = named("XDG_DATA_HOME").unwrap_or_else(|| home.join(".local/share"));
     let login = || PathBuf::from(format!("/run/user/{}", rustix::process::getuid().as_raw()));
-    let runtime = dirs.runtime_dir().unwrap_or_else(login);
+    let runtime = named("XDG_RUNTIME_DIR").unwrap_or_else(login);
     let is_usable = std::fs::metadata(&runtime).is_ok_and(|found| is_own(&found));
     let runtime = is_usable.then_some(runtime);
-    runtime.into_iter().chain([dirs.data_dir()]).map(|base| base.join("gladhand/run")).collect()
+    runtime.into_iter().chain([data]).map(|base| base.join("gladhand/run")).collect()
 }

@@ -8,10 +8,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gladhand_core::Secret;
 use gladhand_core::negotiation::Peer;
 use gladhand_core::operations::TaskSupport;
 use gladhand_core::sync::Unpoisoned as _;
+use gladhand_core::validation::Validation;
 use gladhand_core::wire::invisible::strip;
 use gladhand_core::wire::lines::MAX_LINE;
 use gladhand_core::wire::{RawValue, json};
@@ -20,7 +20,7 @@ use gladhand_dialects::{CacheHints, Dialect, Door, Menu, Pass, REGISTRY, ServerS
 use gladhand_hub::policy::{Governor, Invisible, Violations};
 use gladhand_hub::{Hub, Represented};
 
-use crate::access::{Access, unnamed_pass};
+use crate::access::Access;
 use crate::control::{Control, Introduction};
 use crate::downstream::{self, Ended};
 use crate::http::{Http, HttpServer, WorkerThreads};
@@ -156,11 +156,6 @@ impl Service {
         Self { pinned: Some(dialect), ..self }
     }
 
-    /// Asks for one of these tokens where the dialect has tokens. Each is a principal of its own.
-    pub fn tokens(self, tokens: Vec<Secret>) -> Self {
-        self.passes(tokens.into_iter().map(unnamed_pass).collect())
-    }
-
     /// Tells the operator how to configure a token, where the log says that there is none.
     pub fn token_advice(self, advice: impl Into<String>) -> Self {
         Self { token_advice: Some(advice.into()), ..self }
@@ -178,8 +173,8 @@ impl Service {
     }
 
     /// Holds arguments and structured results to the tools' schemas, or leaves that to the tools (the default).
-    pub fn validating(self, validating: bool) -> Self {
-        Self { hub: self.hub.validating(validating), ..self }
+    pub fn validating(self, validation: Option<Arc<dyn Validation>>) -> Self {
+        Self { hub: self.hub.validating(validation), ..self }
     }
 
     /// Holds all calls to a policy.

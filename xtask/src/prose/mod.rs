@@ -113,23 +113,34 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let is_within = if options.is_cli {
         help_texts()?.show("help texts", MAX_HELP, options.top)
     } else {
-        let (mut tree, mut docs) = (Report::default(), Report::default());
-        for path in files(&options.paths)? {
-            let text = std::fs::read_to_string(shell::root().join(&path));
-            let text = text.with_context(|| format!("could not read {}", path.display()))?;
-            let is_page = path.starts_with("docs") || path == Path::new("README.md");
-            for (line, prose) in text::prose_of(&path, &text) {
-                let place = format!("{}:{line}", path.display());
-                if is_page {
-                    docs.add(place.clone(), &prose);
-                }
-                tree.add(place, &prose);
-            }
-        }
+        let (mut tree, mut docs) = reports(&options.paths)?;
         let docs_are_within = docs.words == 0 || docs.show("README.md and docs", MAX_DOCS, 0);
         tree.show("everything", MAX_TREE, options.top) && docs_are_within
     };
     Ok(if is_within || !options.is_strict { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The score of all comments, messages and docs together.
+pub(crate) fn tree_score() -> Result<f64> {
+    Ok(reports(&[])?.0.score())
+}
+
+/// The counts of all files below the paths, and of those among them that are pages of the documentation.
+fn reports(paths: &[PathBuf]) -> Result<(Report, Report)> {
+    let (mut tree, mut docs) = (Report::default(), Report::default());
+    for path in files(paths)? {
+        let text = std::fs::read_to_string(shell::root().join(&path));
+        let text = text.with_context(|| format!("could not read {}", path.display()))?;
+        let is_page = path.starts_with("docs") || path == Path::new("README.md");
+        for (line, prose) in text::prose_of(&path, &text) {
+            let place = format!("{}:{line}", path.display());
+            if is_page {
+                docs.add(place.clone(), &prose);
+            }
+            tree.add(place, &prose);
+        }
+    }
+    Ok((tree, docs))
 }
 
 /// The tracked Rust and Markdown files, or those of them below the paths. Texts of other projects are left out.

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::path::PathBuf;
 
-use gladhand_hub::Check;
+use gladhand_schemas::Check;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 

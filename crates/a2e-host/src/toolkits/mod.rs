@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use gladhand_core::operations::{Call, CapabilityCall, Failure, Operation, Outcome, Reply, Tool, ToolCall};
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{Members, RawValue, json};
-use gladhand_hub::{Answer, Bundles, Check, Context, Features, Hub, Provider, SessionId};
+use gladhand_hub::{Answer, Bundles, Context, Features, Hub, Provider, SessionId};
+use gladhand_schemas::Check;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 

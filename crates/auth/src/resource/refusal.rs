@@ -3,12 +3,14 @@
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::json;
 
-use super::proof::ALGORITHMS;
 use crate::scopes::Scopes;
+
+/// The accepted signature algorithms, as named in the header of a proof.
+pub(crate) const ALGORITHMS: [&str; 5] = ["ES256", "ES384", "EdDSA", "RS256", "PS256"];
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// The request has no token. The response reports no error, only the requirements.
     NoToken,
     /// The `Authorization` header is malformed.
@@ -31,7 +33,7 @@ pub struct Refused(pub &'static str);
 
 /// How a token is presented.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Scheme {
+pub enum Scheme {
     /// Without a proof (RFC 6750).
     #[default]
     Bearer,
@@ -41,7 +43,7 @@ pub(crate) enum Scheme {
 
 impl Refusal {
     /// The reason as text.
-    pub(crate) fn why(self) -> &'static str {
+    pub fn why(self) -> &'static str {
         match self {
             Self::NoToken => "no token",
             Self::Malformed(why) | Self::InvalidToken(why) | Self::InvalidProof(why) | Self::Undecided(why) => why,
@@ -51,7 +53,7 @@ impl Refusal {
 
     /// The response. Its challenge contains the scheme, the metadata address and the required scopes, if there are
     /// any.
-    pub(crate) fn response(self, scheme: Scheme, metadata: Option<&str>, needed: &Scopes) -> Response<String> {
+    pub fn response(self, scheme: Scheme, metadata: Option<&str>, needed: &Scopes) -> Response<String> {
         let (status, code) = match self {
             Self::NoToken => (StatusCode::UNAUTHORIZED, None),
             Self::Malformed(_) => (StatusCode::BAD_REQUEST, Some("invalid_request")),

@@ -10,6 +10,7 @@ use gladhand_core::Secret;
 use gladhand_hub::policy::Violations;
 use gladhand_hub::{Hub, List, Mount, Provider as _};
 
+use crate::authorization::FollowedAccess;
 use crate::cli::BridgeArgs;
 use crate::commands::plain::quoted;
 use crate::commands::settings::{Part, Settings};
@@ -31,7 +32,8 @@ pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.listen.data_dir.as_deref());
     let service = Service::new(hub).in_front_of(Arc::<UpstreamProvider>::clone(&upstream)).waiting_for_upstreams();
     let service = service.shown_as("bridge", data);
-    let ended = serve::serve(service, &args.listen, config)?;
+    let access = FollowedAccess::of(service.access());
+    let ended = serve::serve(service, &access, &args.listen, config)?;
     match upstream.trouble(List::Tools) {
         // The client may be gone before the error is written.
         Some(failure) if args.listen.http.is_empty() => {

@@ -7,7 +7,7 @@ use gladhand_core::negotiation::NAMED;
 use gladhand_dialects::Pass;
 use url::Url;
 
-use crate::authorization::{Access, Admission, unnamed_pass};
+use crate::authorization::{Admission, FollowedAccess, unnamed_pass};
 use crate::config::{A2eConfig, AgentPass, AuthorizationConfig, Config, DpopConfig, IssuerConfig, TokenConfig};
 use gladhand_server::http::ENDPOINT;
 
@@ -29,7 +29,11 @@ pub(crate) enum BadAuthorization {
 }
 
 /// Lets in whom `[authorization]` and `[a2e]` name, with one more token for agents. Returns whether that changed something.
-pub(crate) fn follow(access: &Access, config: &Config, token: Option<Secret>) -> Result<bool, BadAuthorization> {
+pub(crate) fn follow(
+    access: &FollowedAccess,
+    config: &Config,
+    token: Option<Secret>,
+) -> Result<bool, BadAuthorization> {
     let admission = admission(&config.authorization)?;
     Ok(access.follow(&admission, passes(&config.a2e, token))?)
 }
@@ -104,7 +108,8 @@ mod tests {
     fn guard(text: &str) -> Result<bool, String> {
         let config = config::parse(&format!("[authorization]\n{text}"), Reading::AsWritten);
         let config = config.map_err(|problems| problems[0].message.clone())?.authorization;
-        let followed = |admission: Admission| Access::default().follow(&admission, Vec::new()).map_err(Into::into);
+        let followed =
+            |admission: Admission| FollowedAccess::default().follow(&admission, Vec::new()).map_err(Into::into);
         admission(&config).and_then(followed).map_err(|error: BadAuthorization| error.to_string())
     }
 

@@ -346,7 +346,7 @@ fn the_python_of_the_readme_prints_what_it_says() {
 
 #[test]
 fn the_rust_on_the_page_is_the_example() {
-    let example = include_str!("../../examples/tool.rs");
+    let example = include_str!("../../../server/examples/tool.rs");
     assert!(example.contains(&only("docs/embedding.md", "Serve a tool of your own", "rust").text));
 }
 

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use gladhand::authorization::unnamed_pass;
 use gladhand::dialects::Stop;
 use gladhand::hub::{Hub, Provider};
 use gladhand::{Limits, Secret, Service};
@@ -129,11 +130,12 @@ impl Embedded {
         let http = Http { listen: vec!["127.0.0.1:0".parse().expect("an address")], ..http };
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let (bound, address) = std::sync::mpsc::channel();
+        let passes = tokens.into_iter().map(unnamed_pass).collect();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let server =
-                    Service::new(hub).limits(limits).tokens(tokens).bind_http(http).await.expect("a free port");
+                    Service::new(hub).limits(limits).passes(passes).bind_http(http).await.expect("a free port");
                 let address = server.urls()[0].split('/').nth(2).and_then(|address| address.parse().ok());
                 bound.send(address.expect("an address")).expect("somebody waits for it");
                 server.run(async { stopped.await.unwrap_or(Stop::Terminated) }).await;

@@ -33,7 +33,7 @@ pub use limits::{Limit, Rate};
 pub use parties::{CallTarget, Callers, Kind, NeededScopes, Subjects, Tools, UnknownClass, Who};
 pub use pins::{Definition, PinMode, Pinboard, Pinned, Standing, Stopped};
 pub use profile::Profile;
-pub use rule::{ArgumentSchema, Effect, Match, Rule};
+pub use rule::{Effect, Match, Rule};
 pub(crate) use view::{View, Views};
 pub use violation::{Handling, Offender, Violation, Violations};
 

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
+use gladhand_core::validation::{ArgumentSchema, TOO_COSTLY, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::expression::Expression;
 use super::parties::{CallTarget, Callers, Subjects, Who, any_fits};
-use crate::schema::{Check, TOO_COSTLY, Verdict};
 
 /// One rule. Of an ordered list of them, the first that matches a call decides.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct Rule {
     /// A condition on the arguments.
     pub when: Option<Expression>,
     /// A JSON Schema that the arguments must match.
-    pub schema: Option<ArgumentSchema>,
+    pub schema: Option<Box<dyn ArgumentSchema>>,
     /// The effect if all of that matches.
     pub effect: Effect,
     /// The reason, for the person or client that sees the effect.
@@ -134,21 +134,10 @@ impl Rule {
         if let Some(when) = self.when.as_ref().filter(|when| !when.holds(arguments)) {
             return Match::ConditionDoesNotHold { condition: when.to_string() };
         }
-        match self.schema.as_ref().map_or(Verdict::Fits, |schema| schema.0.verdict(arguments)) {
+        match self.schema.as_ref().map_or(Verdict::Fits, |schema| schema.verdict(arguments)) {
             Verdict::Fits => Match::Matches,
             Verdict::DoesNotFit => Match::SchemaDoesNotHold,
             Verdict::CannotBeTold => Match::Unreadable { problem: TOO_COSTLY.to_owned() },
         }
-    }
-}
-
-/// A JSON Schema for arguments.
-#[derive(Debug)]
-pub struct ArgumentSchema(Check);
-
-impl ArgumentSchema {
-    /// Compiles a schema, or returns the reason why it cannot be used.
-    pub fn parse(schema: &Value) -> Result<Self, String> {
-        Check::compile(&schema.to_string()).map(Self)
     }
 }

@@ -10,7 +10,9 @@ use gladhand_core::operations::{
     Call, CallId, Contents, Failure, FailureKind, Notice, Operation, Outcome, Reply, Resource, ScopeRecord, Tool,
     ToolCall, ToolResult,
 };
+use gladhand_core::validation::ArgumentSchema;
 use gladhand_core::wire::json;
+use gladhand_schemas::Check;
 use serde_json::{Value, json};
 
 use super::*;
@@ -215,12 +217,12 @@ async fn arguments_that_two_could_read_differently_are_denied_where_a_rule_looks
 
 #[test]
 fn a_decision_is_explained_rule_by_rule() {
-    let schema = ArgumentSchema::parse(&json!({"required": ["path"]})).unwrap();
+    let schema = Check::compile(r#"{"required": ["path"]}"#).unwrap();
     let mut policy = rules(vec![
         rule("a", &["alice"], &[], None, Effect::Allow),
         rule("b", &[], &["other"], None, Effect::Allow),
         rule("c", &[], &["t"], Some("n > 1"), Effect::Deny),
-        Rule { schema: Some(schema), ..rule("d", &[], &[], None, Effect::Deny) },
+        Rule { schema: Some(Box::new(schema)), ..rule("d", &[], &[], None, Effect::Deny) },
         rule("e", &[], &["t*"], None, Effect::Ask),
         rule("f", &[], &[], None, Effect::Deny),
     ]);
@@ -357,7 +359,7 @@ async fn a_schema_that_cannot_be_checked_denies() {
     let schema = json!({"required": ["op"], "properties": {"op": {"const": "drop"}, "a": {"allOf": [
         {"$ref": "#"}, {"$ref": "#"}]}}, "$defs": {}});
     for effect in [Effect::Deny, Effect::Allow, Effect::Ask] {
-        let schema = Some(ArgumentSchema::parse(&schema).unwrap());
+        let schema = Some(Box::new(Check::compile(&schema.to_string()).unwrap()) as Box<dyn ArgumentSchema>);
         let hub = hub(rules(vec![Rule { schema, ..rule("shaped", &[], &["git__push"], None, effect) }]));
         let caller = Someone::called("c");
         assert_eq!(caller.call(&hub, "git__push", json!({"op": "keep"})).await.unwrap(), "pushed");

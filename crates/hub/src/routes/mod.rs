@@ -5,16 +5,16 @@ mod screening;
 use std::cell::LazyCell;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use gladhand_core::operations::{CompletionOf, Operation, Prompt, Resource, Template, Tool, ToolCall};
+use gladhand_core::validation::{ToolChecks, Validation};
 
 use crate::claims::{Age, Claimed, Claims, Space, is_within};
 use crate::naming::Naming;
 use crate::origins::Origins;
 use crate::policy::{CallTarget, Invisible, Kind, Stopped, Views};
 use crate::provider::{List, Listed, Provider, SessionId};
-use crate::schema::Checks;
 
 /// A provider, and how its names are shown.
 #[derive(Debug, Clone)]
@@ -121,8 +121,8 @@ pub(crate) struct Routes {
     pub(crate) tools: Arc<[Tool]>,
     /// Shown name to its index in `tools`.
     by_tool: HashMap<String, usize>,
-    /// The schemas of each tool.
-    pub(crate) checks: Vec<Checks>,
+    /// The schemas of each tool that was called while calls are validated.
+    checks: Vec<OnceLock<Box<dyn ToolChecks>>>,
     pub(crate) resources: Arc<[Resource]>,
     by_uri: HashMap<String, Route>,
     /// For URIs that are owned but not listed now: the index of the owner.
@@ -286,7 +286,7 @@ impl Routes {
         let owners = by_uri.values().map(|route: &Route| route.mount);
         let with_resources = owners.chain(families.iter().map(|family: &Family| family.mount)).collect();
         let mut routes = Self {
-            checks: tools.iter().map(|_| Checks::default()).collect(),
+            checks: tools.iter().map(|_| OnceLock::new()).collect(),
             tools: tools.into(),
             by_tool,
             resources: resources.into(),
@@ -335,6 +335,11 @@ impl Routes {
             renamed.name = name;
         }
         renamed
+    }
+
+    /// The schemas of a tool, by its index.
+    pub(crate) fn checks_of(&self, tool: usize, validation: &dyn Validation) -> &dyn ToolChecks {
+        &**self.checks[tool].get_or_init(|| validation.of_tool())
     }
 
     /// The route of a tool, by its index.

@@ -6,8 +6,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use gladhand_auth::Scopes;
-use gladhand_auth::resource::{Guard, Principal};
-use gladhand_dialects::mcp::http::called_tools;
+use gladhand_auth::resource::Principal;
 use http::Response;
 use http::request::Parts;
 
@@ -44,35 +43,5 @@ pub trait Authorize: fmt::Debug + Send + Sync {
     /// A document that tells strangers how to become acquainted, if this is a path of one. Everybody may read it.
     fn document(&self, _path: &str) -> Option<Response<Bytes>> {
         None
-    }
-}
-
-impl Authorize for Guard {
-    fn authorize<'a>(&'a self, head: &'a Parts) -> Pin<Box<dyn Future<Output = Authorized> + Send + 'a>> {
-        Box::pin(async move {
-            match self.check(head).await {
-                Ok(principal) => Ok(Some(principal)),
-                Err(refusal) => Err(Box::new(refusal.map(Bytes::from))),
-            }
-        })
-    }
-
-    fn permit(&self, principal: &Principal, message: &[u8]) -> Result<(), Box<Response<Bytes>>> {
-        self.permit_tools(principal, &|| called_tools(message))
-    }
-
-    fn permit_tools(&self, principal: &Principal, tools: &dyn Fn() -> Vec<String>) -> Result<(), Box<Response<Bytes>>> {
-        if !self.limits_tools() {
-            return Ok(());
-        }
-        self.permits(principal, &tools()).map_err(|refusal| Box::new(refusal.map(Bytes::from)))
-    }
-
-    fn insufficient_scope(&self, principal: &Principal, needed: &Scopes) -> Box<Response<Bytes>> {
-        Box::new(self.insufficient_scope(principal, needed).map(Bytes::from))
-    }
-
-    fn document(&self, path: &str) -> Option<Response<Bytes>> {
-        self.metadata(path).map(|document| document.map(Bytes::from))
     }
 }

@@ -12,13 +12,11 @@ use gladhand_hub::Portion;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 #[cfg(unix)]
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::Instant;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -28,6 +26,7 @@ use super::endpoint::Endpoint;
 use super::first_bytes::{self, Begun};
 use super::served::Line;
 use super::timeout_io::{TimeoutIo, Timeouts, Untimed};
+use super::tls::Encryption;
 use super::who::Visitor;
 use super::worker_threads::{Slot, WorkerThreads};
 
@@ -100,11 +99,12 @@ impl Listener {
                 // Remove the socket file of a killed server. If a server still listens on it, keep it.
                 let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
                 if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
-                    fs_err::remove_file(path)?;
+                    std::fs::remove_file(path).map_err(with_address)?;
                 }
                 let listener = UnixListener::bind(path).map_err(with_address)?;
                 let file = SocketFile(path.clone());
-                fs_err::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+                let private = std::fs::Permissions::from_mode(0o600);
+                std::fs::set_permissions(path, private).map_err(with_address)?;
                 Ok(Self::Unix(listener, file))
             }
             #[cfg(not(unix))]
@@ -207,7 +207,7 @@ impl Accepted {
 #[derive(Debug)]
 pub(super) struct ConnectionContext {
     pub(super) endpoint: Arc<Endpoint>,
-    pub(super) tls: Option<Arc<ServerConfig>>,
+    pub(super) tls: Option<Encryption>,
     pub(super) connections: Arc<Connections>,
     pub(super) crew: Arc<WorkerThreads>,
     /// The running connections.
@@ -264,7 +264,7 @@ impl Connection {
         let begun = begin(&mut stream, first_bytes::is_record, until, self.line(), self.room()).await?;
         let (Some(first), Some(tls)) = (begun, &self.floor.tls) else { return Ok(()) };
         // The large future is created only now.
-        let agreed = Box::pin(TlsAcceptor::from(Arc::clone(tls)).accept(Begun::new(first, stream)));
+        let agreed = Box::pin(tls.accept(Begun::new(first, stream)));
         match self.line().leaving().run_until_cancelled(tokio::time::timeout_at(until, agreed)).await {
             Some(Ok(Ok(stream))) => Box::pin(self.serve(stream)).await,
             Some(Ok(Err(error))) => Err(error),

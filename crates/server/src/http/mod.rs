@@ -31,6 +31,10 @@ mod sessions;
 mod shared;
 mod stream;
 mod timeout_io;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
 mod tls;
 mod who;
 mod worker_threads;
@@ -62,6 +66,7 @@ pub use a2e::AgentLimits;
 pub use address::{Address, BadAddress};
 pub use authorize::{Authorize, Authorized};
 pub use options::HttpOptions;
+#[cfg(feature = "tls")]
 pub use tls::Tls;
 pub(crate) use worker_threads::WorkerThreads;
 
@@ -81,6 +86,7 @@ pub struct Http {
     /// Where to listen, at one address at least.
     pub listen: Vec<Address>,
     /// Encrypts what goes over TCP.
+    #[cfg(feature = "tls")]
     pub tls: Option<Tls>,
     /// Who may come in; without it, the service's own guard decides, if it has one.
     pub authorize: Option<Arc<dyn Authorize>>,
@@ -101,7 +107,10 @@ pub struct HttpServer {
 impl HttpServer {
     /// Binds all addresses. Connections wait until it runs.
     pub(crate) async fn bind(service: Service, http: Http) -> io::Result<Self> {
-        let tls = http.tls.as_ref().map(Tls::config).transpose()?;
+        #[cfg(feature = "tls")]
+        let tls = http.tls.as_ref().map(Tls::encryption).transpose()?;
+        #[cfg(not(feature = "tls"))]
+        let tls: Option<tls::Encryption> = None;
         let mut listeners = Vec::with_capacity(http.listen.len());
         for address in &http.listen {
             listeners.push(Listener::bind(address).await?);

@@ -110,8 +110,7 @@ impl Shared {
 
     /// Decides who may come in; none where no one is asked for a token.
     pub(super) fn authorize(&self) -> Option<Arc<dyn Authorize>> {
-        let guard = || self.service.access().guard().map(|guard| guard as Arc<dyn Authorize>);
-        self.authorize.clone().or_else(guard)
+        self.authorize.clone().or_else(|| self.service.access().guard())
     }
 
     /// Whether a principal has lost access since it was let in.

@@ -13,6 +13,7 @@ use gladhand_dialects::{CacheHints, Dialect, REGISTRY};
 use gladhand_hub::Hub;
 use tracing::Level;
 
+use crate::authorization::FollowedAccess;
 use crate::cli::{ListenArgs, ServeArgs};
 use crate::commands::CommandError;
 use crate::commands::settings::{self, Part, Settings};
@@ -41,20 +42,21 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     let reached = reached(&args.listen, &config)?;
     let Assembly { hub, agent, mounted, is_circle } = Assembly::of(&mut config, &layers, data.as_deref(), reached);
     let service = Service::new(hub.clone()).with_chore(gladhand_agent_tools::remove_leftovers);
+    let access = Arc::new(FollowedAccess::of(service.access()));
     let service = match is_circle || (layers.own.is_none() && layers.project.is_none()) {
         false => {
             let hang_up = hang_up_means(&args.listen);
             let named = args.listen.config.clone();
             let reader =
                 Reader::new(named, data.as_deref(), layers, config.clone()).approving(args.approve.map(Into::into));
-            let following = Following::new(mounted, hub, Arc::clone(service.access()), data, &config).with(agent);
+            let following = Following::new(mounted, hub, Arc::clone(&access), data, &config).with(agent);
             let following = reload::follow(reader, following, hang_up);
             service.alongside(following).outliving_hang_ups(hang_up == HangUp::Reload)
         }
         true => service,
     };
     let data = config::data_dir(args.listen.data_dir.as_deref());
-    serve(service.shown_as("serve", data), &args.listen, config)
+    serve(service.shown_as("serve", data), &access, &args.listen, config)
 }
 
 /// Who can reach what we serve. Tokens of A2E leave MCP open, which is served at the same addresses.
@@ -106,11 +108,16 @@ fn excuse(args: &ListenArgs, error: &ConfigError) {
 }
 
 /// Serves what a service has, on the terms of the configuration, to whom the command line says.
-pub(super) fn serve(service: Service, args: &ListenArgs, config: Config) -> Result<ExitCode, CommandError> {
+pub(super) fn serve(
+    service: Service,
+    access: &FollowedAccess,
+    args: &ListenArgs,
+    config: Config,
+) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.data_dir.as_deref());
     let (service, _policy) = policy_setup::govern(service, &config, data.as_deref())?;
     let token = config::token_in_environment().map_err(CommandError::usage)?;
-    from_config::follow(service.access(), &config, token).map_err(CommandError::usage)?;
+    from_config::follow(access, &config, token).map_err(CommandError::usage)?;
     let cache = CacheHints { ttl_ms: config.mcp.cache_ms, public: false };
     let mut service = service
         .max_parallel(config.a2e.max_parallel)

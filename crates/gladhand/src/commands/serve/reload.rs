@@ -14,7 +14,7 @@ use gladhand_hub::Hub;
 
 use super::mounted::Mounted;
 use crate::agent::LaterAgent;
-use crate::authorization::Access;
+use crate::authorization::FollowedAccess;
 use crate::commands::lookup::Sources;
 use crate::config::{
     self, Approve, Config, ConfigError, File, Grants, Layers, Loaded, Project, Reading, Standing, TrustStore,
@@ -68,7 +68,7 @@ pub(super) async fn follow(mut reader: Reader, mut following: Following, hang_up
 pub(super) struct Following {
     mounted: Mounted,
     hub: Hub,
-    access: Arc<Access>,
+    access: Arc<FollowedAccess>,
     agent: Option<Arc<LaterAgent>>,
     /// Where pins are kept.
     data_dir: Option<PathBuf>,
@@ -81,7 +81,7 @@ impl Following {
     pub(super) fn new(
         mounted: Mounted,
         hub: Hub,
-        access: Arc<Access>,
+        access: Arc<FollowedAccess>,
         data_dir: Option<PathBuf>,
         config: &Config,
     ) -> Self {

@@ -1,14 +1,14 @@
 //! A server with one tool of its own, in all dialects. Try:
 //!
 //! ```sh
-//! cargo run --example tool                       # and type a first line, or
+//! cargo run -p gladhand-server --example tool    # and type a first line, or
 //! gladhand open --as mcp -- target/debug/examples/tool
 //! ```
 
-use gladhand::Service;
-use gladhand::hub::Kit;
-use gladhand::negotiation::Peer;
-use gladhand::operations::{Tool, ToolResult};
+use gladhand_server::Service;
+use gladhand_server::hub::Kit;
+use gladhand_server::negotiation::Peer;
+use gladhand_server::operations::{Tool, ToolResult};
 use serde_json::json;
 
 #[derive(serde::Deserialize)]

@@ -4,15 +4,7 @@
 //! principals, never too few: a principal that still has access opens a new session with its next request.
 
 use super::{Dpop, Guard, KnownToken};
-
-/// Principals that lost their access.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Withdrawal {
-    /// The names of configured tokens.
-    pub names: Vec<String>,
-    /// Issuers. All their principals lost access.
-    pub issuers: Vec<String>,
-}
+use crate::resource::Withdrawal;
 
 impl Guard {
     /// The principals that this guard accepts and `next` refuses, or accepts with fewer scopes.

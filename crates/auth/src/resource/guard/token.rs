@@ -6,9 +6,8 @@ use jsonwebtoken::{Validation, dangerous, decode, decode_header};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Principal;
 use super::keys::Keys;
-use super::refusal::{Refusal, Scheme};
+use crate::resource::{Principal, Refusal, Scheme};
 use crate::scopes::Scopes;
 use crate::signatures::install_signatures;
 

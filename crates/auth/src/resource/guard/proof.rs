@@ -16,14 +16,13 @@ use serde_json::Value;
 use url::Url;
 
 use super::keys::Key;
-use super::refusal::Refusal;
 use crate::metadata::at;
+use crate::resource::Refusal;
+use crate::resource::refusal::ALGORITHMS;
 use crate::time::unix_now;
 
 /// The header with a proof.
 const PROOF: &str = "dpop";
-/// The accepted signature algorithms, as named in the header of a proof.
-pub(crate) const ALGORITHMS: [&str; 5] = ["ES256", "ES384", "EdDSA", "RS256", "PS256"];
 
 /// The maximum age of a proof in seconds.
 const MAX_AGE_SECONDS: u64 = 60;

@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gladhand_core::operations::{Failure, FailureKind, Reply, Tool, ToolResult};
+use gladhand_core::validation::{ArgumentSchema, TOO_COSTLY, ToolChecks, Validation, Verdict};
 use gladhand_core::wire::RawValue;
 use jsonschema::paths::{Location, LocationSegment};
 use jsonschema::{PatternOptions, ValidationError, Validator};
@@ -39,6 +40,16 @@ const PROBLEMS: usize = 5;
 
 /// Maximum number of characters of a problem, which may quote the value that was sent.
 const PROBLEM_CHARS: usize = 200;
+
+/// Validates the calls of tools with the `jsonschema` crate.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Schemas;
+
+impl Validation for Schemas {
+    fn of_tool(&self) -> Box<dyn ToolChecks> {
+        Box::<Checks>::default()
+    }
+}
 
 /// The schemas of one tool, compiled when they are first needed.
 #[derive(Debug, Default)]
@@ -87,17 +98,15 @@ impl Drop for Kept {
     }
 }
 
-impl Checks {
-    /// Whether a tool may be called with these arguments.
-    pub(crate) fn arguments(&self, tool: &Tool, arguments: &RawValue) -> Result<(), Failure> {
+impl ToolChecks for Checks {
+    fn arguments(&self, tool: &Tool, arguments: &RawValue) -> Result<(), Failure> {
         let compile = || Check::of(tool, "input", &tool.input_schema);
         let checked =
             self.input.with(compile, |check| check.map_or(Ok(()), |check| check.check("arguments", arguments)));
         checked.map_err(|problem| Failure::new(FailureKind::InvalidArguments, problem.to_string()))
     }
 
-    /// Whether a tool may return this. A failed result is not validated.
-    pub(crate) fn reply(&self, tool: &Tool, reply: &Reply) -> Result<(), Failure> {
+    fn reply(&self, tool: &Tool, reply: &Reply) -> Result<(), Failure> {
         let Reply::Tool(ToolResult { structured: Some(data), failed: false, .. }) = reply else { return Ok(()) };
         let Some(schema) = &tool.output_schema else { return Ok(()) };
         let compile = || Check::of(tool, "output", schema);
@@ -111,18 +120,6 @@ impl Checks {
         })
     }
 }
-
-/// Whether a value matches a schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Fits,
-    DoesNotFit,
-    /// The check would take too long.
-    CannotBeTold,
-}
-
-/// The message about a value whose check would take too long.
-pub(crate) const TOO_COSTLY: &str = "too large or too deeply nested to be checked against the schema";
 
 /// The reason for refusing a value.
 #[derive(Debug)]
@@ -176,16 +173,6 @@ impl Check {
         self.weight.memory(2 * largest_pattern(&self.weight))
     }
 
-    pub(crate) fn verdict(&self, value: &Value) -> Verdict {
-        if !self.weight.allows(value) {
-            Verdict::CannotBeTold
-        } else if self.validator.is_valid(value) {
-            Verdict::Fits
-        } else {
-            Verdict::DoesNotFit
-        }
-    }
-
     /// Whether a value, which is called `root` in messages, matches.
     fn check(&self, root: &str, raw: &RawValue) -> Result<(), Problem> {
         let value: Value = serde_json::from_str(raw.get())
@@ -235,6 +222,18 @@ impl Check {
         let told: Vec<String> = errors.by_ref().take(PROBLEMS).map(told).collect();
         let more = if errors.next().is_some() { "; and more" } else { "" };
         Err(Problem::Violations(told.join("; ") + more))
+    }
+}
+
+impl ArgumentSchema for Check {
+    fn verdict(&self, arguments: &Value) -> Verdict {
+        if !self.weight.allows(arguments) {
+            Verdict::CannotBeTold
+        } else if self.validator.is_valid(arguments) {
+            Verdict::Fits
+        } else {
+            Verdict::DoesNotFit
+        }
     }
 }
 

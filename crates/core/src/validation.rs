@@ -1,0 +1,44 @@
+//! What the hub needs of a JSON Schema validator. The validator itself is another crate's business, so that an embedder
+//! without one does not build it.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::operations::{Failure, Reply, Tool};
+use crate::wire::RawValue;
+
+/// Validates the calls of tools against their schemas.
+pub trait Validation: fmt::Debug + Send + Sync {
+    /// The checks of one tool. They are kept as long as the definition of the tool, so that a schema is compiled once.
+    fn of_tool(&self) -> Box<dyn ToolChecks>;
+}
+
+/// The checks of one tool.
+pub trait ToolChecks: fmt::Debug + Send + Sync {
+    /// Whether the tool may be called with these arguments.
+    fn arguments(&self, tool: &Tool, arguments: &RawValue) -> Result<(), Failure>;
+
+    /// Whether the tool may return this. A failed result is not validated.
+    fn reply(&self, tool: &Tool, reply: &Reply) -> Result<(), Failure>;
+}
+
+/// A compiled schema for the arguments of a call, as a policy rule has one.
+pub trait ArgumentSchema: fmt::Debug + Send + Sync {
+    /// Whether the arguments match the schema.
+    fn verdict(&self, arguments: &Value) -> Verdict;
+}
+
+/// Whether a value matches a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It does.
+    Fits,
+    /// It does not.
+    DoesNotFit,
+    /// The check would take too long.
+    CannotBeTold,
+}
+
+/// The message about a value whose check would take too long.
+pub const TOO_COSTLY: &str = "too large or too deeply nested to be checked against the schema";
