@@ -12,6 +12,7 @@ pub mod pick;
 pub mod rpc;
 pub mod skim;
 pub mod text;
+pub mod values;
 
 pub use id::Id;
 pub use json::RawValue;
