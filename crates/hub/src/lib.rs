@@ -23,6 +23,7 @@ mod schema;
 mod session_registry;
 mod stand_ins;
 mod status;
+mod turns;
 mod unique_items;
 mod watched;
 mod weight;
@@ -33,7 +34,7 @@ pub use claims::Conflict;
 pub use hub::Hub;
 pub use kit::Kit;
 pub use naming::{BETWEEN, Naming, Pattern};
-pub use portions::{Portion, Portions};
+pub use portions::{Portion, Portions, Usage};
 pub use presence::{Busy, CallName, Visit};
 pub use provider::{
     Answer, Asking, Bundles, Caller, Context, Declared, Features, List, Listed, Provider, Reporter, SessionId,
@@ -42,4 +43,5 @@ pub use provider::{
 pub use routes::{HubError, Mount};
 pub use schema::{Check, Problem};
 pub use status::{ClientStatus, HubStatus, Offence, RunningCall, SessionStatus, UpstreamStatus};
+pub use turns::{Turn, Turns};
 pub use watched::Hearers;
