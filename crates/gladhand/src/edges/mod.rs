@@ -18,6 +18,7 @@ pub mod leash;
 #[cfg(unix)]
 mod leashed;
 pub(crate) mod memory;
+pub(crate) mod open_files;
 mod outbox;
 pub(crate) mod questions;
 pub(crate) mod session_log;

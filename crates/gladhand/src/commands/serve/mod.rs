@@ -22,6 +22,7 @@ use crate::edges::clock::Clock;
 use crate::edges::downstream::Ended;
 use crate::edges::excuse;
 use crate::edges::http::{Http, Tls};
+use crate::edges::open_files;
 use crate::exit::Exit;
 use crate::policy_setup;
 use crate::{logging, utc};
@@ -76,6 +77,10 @@ fn hang_up_means(args: &ListenArgs) -> HangUp {
 
 /// The configuration that holds, and its files.
 pub(super) fn settings(args: &ListenArgs, part: Part) -> Result<Settings, CommandError> {
+    if !args.http.is_empty() {
+        // Before anything is made that has a part of the open files.
+        open_files::raise();
+    }
     let data = config::data_dir(args.data_dir.as_deref());
     let settings = settings::load(args.config.as_deref(), data.as_deref(), part, settings::log).map_err(|error| {
         excuse(args, &error);
@@ -119,7 +124,6 @@ pub(super) fn serve(service: Service, args: &ListenArgs, config: Config) -> Resu
         service = service.pinned(dialect);
     }
     if !args.http.is_empty() {
-        raise_open_files();
         let mut http = http(args, config.http)?;
         http.agents = config.a2e.limits();
         return ended(service.serve_http(http, announce).map_err(not_listening)?);
@@ -167,18 +171,6 @@ fn http(args: &ListenArgs, mut config: HttpConfig) -> Result<Http, CommandError>
     let files = args.tls_cert.clone().zip(args.tls_key.clone());
     let tls = files.map(|(certificate, key)| Tls { certificate, key });
     Ok(Http { listen: args.http.clone(), tls, config, ..Http::default() })
-}
-
-/// Every connection is an open file, and what a process may have by default is meant for something else.
-fn raise_open_files() {
-    #[cfg(unix)]
-    {
-        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-        let limit = getrlimit(Resource::Nofile);
-        if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-            tracing::debug!(%error, limit = ?limit.current, "the number of open files stays as it is");
-        }
-    }
 }
 
 /// Says where the server listens, at every log level.

@@ -20,6 +20,7 @@ use std::time::Duration;
 use gladhand_auth::Roots;
 use gladhand_core::operations::Party;
 use gladhand_core::wire::rpc::Envelope;
+use gladhand_core::wire::values;
 use gladhand_dialects::{Dialect, Lane, Loss, a2e, mcp};
 use http::HeaderMap;
 use tokio::sync::{Semaphore, mpsc};
@@ -355,7 +356,7 @@ fn answers(text: &str, id: u64) -> bool {
     if !text.trim_start().starts_with('[') {
         return is_answer(text);
     }
-    let parts: Vec<&serde_json::value::RawValue> = serde_json::from_str(text).unwrap_or_default();
+    let parts = values::items(text).unwrap_or_default();
     parts.into_iter().any(|part| is_answer(part.get()))
 }
 
