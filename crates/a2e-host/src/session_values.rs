@@ -7,8 +7,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use gladhand_core::operations::Party;
 use gladhand_core::sync::Unpoisoned as _;
-use gladhand_hub::SessionId;
+use gladhand_hub::{SessionId, Usage};
 
 use crate::starting::ending::{TaskCounter, TaskGuard};
 
@@ -29,15 +30,13 @@ struct State<T> {
 /// The values of one session.
 #[derive(Debug)]
 pub(crate) struct ValuesOfSession<T> {
+    /// The party of the session's client; `None` on standard streams.
+    party: Option<Party>,
     /// How many values are being made.
     pub(crate) reserved: usize,
     /// The finished values, oldest first.
     pub(crate) items: Vec<Arc<T>>,
 }
-
-/// How many values are finished or being made, in all sessions together.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TotalCount(pub(crate) usize);
 
 impl<T> Default for SessionValues<T> {
     fn default() -> Self {
@@ -50,9 +49,9 @@ impl<T> SessionValues<T> {
     /// Reserves a place for one more value if `admit` allows it. `admit` may remove values to make room.
     pub(crate) fn reserve<E>(
         &self,
-        session: SessionId,
+        (session, party): (SessionId, Option<Party>),
         is_counted: impl Fn(&T) -> bool,
-        admit: impl FnOnce(&mut ValuesOfSession<T>, TotalCount) -> Result<(), E>,
+        admit: impl FnOnce(&mut ValuesOfSession<T>, Usage) -> Result<(), E>,
     ) -> Result<Reservation<T>, ReserveError<E>> {
         let mut state = lock(&self.state);
         if state.closed {
@@ -60,10 +59,10 @@ impl<T> SessionValues<T> {
         }
         let counted =
             |values: &ValuesOfSession<T>| values.reserved + values.items.iter().filter(|item| is_counted(item)).count();
-        let total = TotalCount(state.sessions.values().map(counted).sum());
-        let values =
-            state.sessions.entry(session).or_insert_with(|| ValuesOfSession { reserved: 0, items: Vec::new() });
-        admit(values, total).map_err(ReserveError::NotAdmitted)?;
+        let usage = Usage::of(party, state.sessions.values().map(|values| (values.party, counted(values))));
+        let none = || ValuesOfSession { party, reserved: 0, items: Vec::new() };
+        let values = state.sessions.entry(session).or_insert_with(none);
+        admit(values, usage).map_err(ReserveError::NotAdmitted)?;
         values.reserved += 1;
         Ok(Reservation { state: Arc::clone(&self.state), session, task_guard: Some(self.task_counter.add()) })
     }
@@ -141,4 +140,31 @@ impl<T> Drop for Reservation<T> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unpoisoned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_party_with_all_values_keeps_no_other_from_its_share() {
+        let values = SessionValues::<()>::default();
+        let mut sessions = 0;
+        let mut take = |party: u64| {
+            // Each in a session of its own, where no limit of a session applies.
+            sessions += 1;
+            let place = (SessionId(sessions), Some(Party(party)));
+            values.reserve(place, |()| true, |_, usage: Usage| if usage.admits(8) { Ok(()) } else { Err(()) }).ok()
+        };
+        let mut fill = |party| std::iter::from_fn(|| take(party)).take(100).collect::<Vec<_>>();
+        let greedy = fill(1);
+        assert_eq!(greedy.len(), 8, "all, while no other party wants any");
+        let second = fill(2);
+        assert_eq!(second.len(), 4, "an equal share");
+        assert_eq!((fill(1).len(), fill(2).len()), (0, 0));
+        let others: Vec<_> = (3..100).flat_map(&mut fill).collect();
+        assert_eq!(8 + 4 + others.len(), 16, "however many parties there are");
+        drop((greedy, others));
+        assert_eq!(fill(1).len(), 4, "what is given back can be had again");
+    }
 }

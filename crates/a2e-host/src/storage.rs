@@ -1,19 +1,18 @@
 //! Access to the database for capabilities.
 //!
 //! Reading a few rows takes microseconds, but a write may wait for the disk or for another process. So database work
-//! never runs on the thread that drives a session. Each piece of work waits for a permit and runs on a thread that may
-//! block.
+//! never runs on the thread that drives a session. Each piece of work waits for a turn, which parties
+//! share, and runs on a thread that may block.
 
 use std::error::Error as _;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use gladhand_core::operations::{Failure, Reply};
+use gladhand_core::operations::{Failure, Party, Reply};
 use gladhand_core::wire::RawValue;
-use gladhand_hub::{Answer, Settling};
+use gladhand_hub::{Answer, Settling, Turns};
 use gladhand_store::{Database, DatabaseError};
 use rusqlite::Transaction;
-use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tracing::field::display;
 
@@ -24,9 +23,10 @@ const READERS: usize = 4;
 #[derive(Debug, Clone)]
 pub struct Storage {
     database: Arc<LazyDatabase>,
-    reading: Arc<Semaphore>,
-    /// One writer at a time, in order of arrival. SQLite also admits only one writer, but in no particular order.
-    changing: Arc<Semaphore>,
+    /// Parties take turns, so that many slow reads of one do not delay the reads of another.
+    reading: Arc<Turns>,
+    /// One writer at a time. SQLite also admits only one writer, but in no particular order.
+    changing: Arc<Turns>,
 }
 
 /// The kind of access that a piece of work needs.
@@ -100,8 +100,7 @@ impl Storage {
     }
 
     fn at(database: LazyDatabase) -> Self {
-        let permits = |number| Arc::new(Semaphore::new(number));
-        Self { database: Arc::new(database), reading: permits(READERS), changing: permits(1) }
+        Self { database: Arc::new(database), reading: Turns::of(READERS), changing: Turns::of(1) }
     }
 
     /// Waits until all data is in the database file, so that a clean exit leaves no write-ahead log with data in it.
@@ -109,9 +108,9 @@ impl Storage {
     pub(crate) fn closing(&self) -> Settling {
         let (database, changing) = (Arc::clone(&self.database), Arc::clone(&self.changing));
         Box::pin(async move {
-            let permit = changing.acquire_owned().await;
+            let turn = changing.take(None).await;
             let close = move || {
-                let _permit = permit;
+                let _turn = turn;
                 if let Some(Err(error)) = database.database.get().map(Database::close) {
                     tracing::warn!(%error, cause = error.source().map(display), "could not close the database cleanly");
                 }
@@ -121,21 +120,22 @@ impl Storage {
         })
     }
 
-    /// Answers with the result of the work. Work that has begun is finished even if the caller no longer waits.
+    /// Answers a party with the result of the work. Work that has begun is finished even if the caller no longer waits.
     pub(crate) fn answer(
         &self,
         access: Access,
+        party: Option<Party>,
         work: impl FnOnce(&LazyDatabase) -> Result<Box<RawValue>, StorageError> + Send + 'static,
     ) -> Answer {
-        let permits = match access {
+        let turns = match access {
             Access::Read => &self.reading,
             Access::Change => &self.changing,
         };
-        let (database, permits) = (Arc::clone(&self.database), Arc::clone(permits));
+        let (database, turns) = (Arc::clone(&self.database), Arc::clone(turns));
         Answer::Later(Box::pin(async move {
-            let permit = permits.acquire_owned().await;
+            let turn = turns.take(party).await;
             let work = move || {
-                let _permit = permit;
+                let _turn = turn;
                 work(&database).map(Reply::Capability).map_err(|error| database.failure_of(error))
             };
             spawn_blocking(work).await.unwrap_or_else(|_| Err(Failure::panicked()))

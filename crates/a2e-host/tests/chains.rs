@@ -11,7 +11,7 @@ use gladhand_a2e_host::chains::{ChainSettings, Chains};
 use gladhand_core::operations::{CapabilityCall, Failure, Reply, Tool, ToolResult};
 use gladhand_core::wire::json;
 use gladhand_hub::{Answer, Caller, Context, Hub, Kit, Provider};
-use mesh::{Agent, ask, call, granted};
+use mesh::{Agent, ask, call, granted, raw_call};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -408,4 +408,28 @@ proptest! {
             prop_assert!(ran.insert(pair[0].0) || mapped.contains(pair[0].0), "{:?}", events);
         }
     }
+}
+
+/// JSON text of at most 4 MiB that takes hundreds of megabytes as a tree.
+fn dense() -> String {
+    format!("[{}]", vec![r#"{"":0}"#; 500_000].join(","))
+}
+
+#[tokio::test]
+async fn a_chain_that_would_be_a_large_tree_is_refused() {
+    let hub = hub_with(ChainSettings::default(), Others::default());
+    let message =
+        json::raw(format!(r#"{{"chain_id":"c","nodes":[],"entry_node":"a","initial_input":{{"n":{}}}}}"#, dense()));
+    let call = raw_call("chains", "chain/req", message);
+    let refused = ask(&hub, &granted(&ALL), &Agent::of(1), call).await.expect_err("it is refused");
+    assert_eq!(refused.message, "chain/req: it has more than 200000 JSON values");
+}
+
+#[tokio::test]
+async fn an_output_that_would_be_a_large_tree_fails_its_node() {
+    let tools = Kit::new().tool(Tool::plain("dense", ""), |_, _| Ok(ToolResult::structured(json::raw(dense()))));
+    let hub = Hub::new(vec![Box::new(tools), Box::new(Chains::new(ChainSettings::default()))]).expect("unique names");
+    let node = json!({"node_id": "a", "kind": "tool", "name": "dense"});
+    let (answer, _) = run(&hub, &ALL, &chain(&json!([node]))).await;
+    assert_eq!(answer["error"]["message"], "the output cannot be used: it has more than 200000 JSON values");
 }

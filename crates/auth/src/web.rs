@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use gladhand_core::wire::values::{self, ReadError};
 use http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 use url::{Host, Url};
@@ -123,9 +124,12 @@ impl Answer {
     /// Parses the body as JSON.
     pub(crate) fn read<T: DeserializeOwned>(&self, from: &Url) -> Result<T, AuthError> {
         // The parser's message could quote the document, and the document may contain a token.
-        serde_json::from_slice(&self.body).map_err(|error| AuthError::InvalidResponse {
+        values::read_bytes(&self.body).map_err(|error| AuthError::InvalidResponse {
             address: shown(from),
-            problem: format!("unexpected JSON (line {}, column {})", error.line(), error.column()),
+            problem: match error {
+                ReadError::Json(error) => format!("unexpected JSON (line {}, column {})", error.line(), error.column()),
+                ReadError::TooManyValues => error.to_string(),
+            },
         })
     }
 }

@@ -16,6 +16,7 @@ use crate::claims::Claims;
 use crate::governed;
 use crate::per_session_routes::PerSessionRoutes;
 use crate::policy::{Governor, Invisible, Offender, Violations, Who};
+use crate::portions::Portions;
 use crate::presence::Presences;
 use crate::provider::{Caller, Context, Declared, Features, Provider, SessionId, Settling, viewer};
 use crate::routes::{HubError, Mount, Routes};
@@ -26,6 +27,9 @@ use crate::watched::{Change, Hearers, Subscriber, Watched};
 /// Number of changes that a session may fall behind. Further changes push out the oldest, and the session learns that
 /// it missed some.
 const CHANGES: usize = 64;
+
+/// Maximum memory in bytes that the messages of running requests to capabilities may take as trees. Parties share it.
+const MESSAGES: usize = 256 * 1024 * 1024;
 
 /// Finds the provider that answers a call. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -60,6 +64,8 @@ pub(crate) struct Inner {
     guests: SessionRegistry,
     governor: OnceLock<Arc<Governor>>,
     violations: OnceLock<Arc<Violations>>,
+    /// Bytes that the messages of running requests to capabilities take in memory at most.
+    pub(crate) messages: Arc<Portions>,
 }
 
 impl Inner {
@@ -224,6 +230,7 @@ impl Hub {
             guests: SessionRegistry::default(),
             governor: OnceLock::new(),
             violations: OnceLock::new(),
+            messages: Portions::lasting(MESSAGES, 0),
         });
         let hub = Self::behind(inner);
         hub.mounts().iter().for_each(|mount| mount.provider.attach(&hub.notifier.rung_by(&mount.provider)));

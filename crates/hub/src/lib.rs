@@ -23,6 +23,7 @@ mod routing;
 mod session_registry;
 mod stand_ins;
 mod status;
+mod turns;
 mod watched;
 
 pub use agent::Agent;
@@ -31,7 +32,7 @@ pub use claims::Conflict;
 pub use hub::Hub;
 pub use kit::Kit;
 pub use naming::{BETWEEN, Naming};
-pub use portions::{Portion, Portions};
+pub use portions::{Portion, Portions, Usage};
 pub use presence::{Busy, CallName, Visit};
 pub use provider::{
     Answer, Asking, Bundles, Caller, Context, Declared, Features, List, Listed, Provider, Reporter, SessionId,
@@ -40,4 +41,5 @@ pub use provider::{
 pub use represented::Represented;
 pub use routes::{HubError, Mount};
 pub use status::{ClientStatus, HubStatus, Offence, RunningCall, SessionStatus, UpstreamStatus};
+pub use turns::{Turn, Turns};
 pub use watched::Hearers;

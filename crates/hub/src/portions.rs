@@ -145,6 +145,34 @@ impl Drop for Portion {
     }
 }
 
+/// How many places of a limit parties hold, for limits whose holders are counted when one more place is wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Usage {
+    /// Of all parties together.
+    total: usize,
+    /// Of the party that wants one more.
+    own: usize,
+    /// The number of parties that hold places, that party included.
+    parties: usize,
+}
+
+impl Usage {
+    /// Counts the places of all holders, for a party that wants one more.
+    pub fn of(party: Option<Party>, holders: impl IntoIterator<Item = (Option<Party>, usize)>) -> Self {
+        let mut by_party = HashMap::from([(party, 0)]);
+        for (holder, places) in holders.into_iter().filter(|(_, places)| *places > 0) {
+            *by_party.entry(holder).or_default() += places;
+        }
+        Self { total: by_party.values().sum(), own: by_party[&party], parties: by_party.len() }
+    }
+
+    /// Whether the party may have one more of `max` places. When all are taken, a party below an equal share still gets
+    /// one, so that one party cannot keep the others from theirs. There are never more than twice as many.
+    pub fn admits(self, max: usize) -> bool {
+        self.total < max || (self.own < (max / self.parties).max(1) && self.total < max.saturating_mul(2))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{
-    Call, CompletionCall, CompletionOf, Failure, FailureKind, Level, Log, Notice, Operation, Outcome, Reply,
+    Call, CompletionCall, CompletionOf, Failure, FailureKind, Level, Log, Notice, Operation, Outcome, Party, Reply,
     TaskSupport, TaskWish, Tool, ToolCall,
 };
 use gladhand_core::validation::Validation;
-use gladhand_core::wire::json;
+use gladhand_core::wire::{json, values};
 
 use crate::call_log::CallLog;
 use crate::hub::{Hub, settle};
@@ -214,7 +214,19 @@ impl Hub {
                 guarded(&routes, to.mount, |provider| provider.complete(completion, context))
             }
             (Operation::Capability(asked), Target::Capability(_, mount)) => {
-                guarded(&routes, mount, |provider| provider.serve(asked, context))
+                // The provider reads the message into a tree, and may keep it as long as the call runs.
+                let mut read = self.inner.messages.portion(context.terms.party.unwrap_or(Party(0)));
+                if !read.grow(values::memory_of(asked.message.get())) {
+                    let why = "the running requests of this client take too much memory";
+                    return Answer::Now(Err(Failure::new(FailureKind::Busy, why)));
+                }
+                match guarded(&routes, mount, |provider| provider.serve(asked, context)) {
+                    Answer::Later(work) => Answer::Later(Box::pin(async move {
+                        let _read = read;
+                        work.await
+                    })),
+                    answer => answer,
+                }
             }
             (operation, _) => Answer::Now(Err(missing(&operation, &routes, None))),
         }
@@ -336,7 +348,8 @@ fn checked(answer: Answer, routes: Arc<Routes>, tool: usize, validation: Arc<dyn
 mod tests {
     use super::*;
     use gladhand_core::operations::call::no_arguments;
-    use gladhand_core::operations::{CallId, ToolResult};
+    use gladhand_core::operations::{CallId, CapabilityCall, Terms, ToolResult};
+    use gladhand_core::wire::values::MAX_VALUES;
 
     #[derive(Debug)]
     struct Named(&'static [&'static str]);
@@ -436,5 +449,46 @@ mod tests {
         };
         let offer = Offer::new(Peer::default(), ["1"]);
         agree(&rules, &offer, &offer).expect("one version on both sides")
+    }
+
+    /// A capability that never answers.
+    #[derive(Debug)]
+    struct Silent;
+
+    impl Provider for Silent {
+        fn capabilities(&self) -> Vec<&'static str> {
+            vec!["memory"]
+        }
+
+        fn serve(&self, _: CapabilityCall<'_>, _: &Context<'_>) -> Answer {
+            Answer::Later(Box::pin(std::future::pending()))
+        }
+    }
+
+    #[test]
+    fn messages_of_running_requests_have_a_bound_that_parties_share() {
+        let hub = Hub::new(vec![Box::new(Silent)]).expect("one provider");
+        let (agreement, caller): (_, Arc<dyn Caller>) = (Arc::new(agreement()), Arc::new(Nobody));
+        // Short text that becomes a large tree.
+        let message = json::raw(format!("[{}]", vec![r#"{"":0}"#; MAX_VALUES / 4].join(",")));
+        let ask = |party: u64| {
+            let (kind, capability) = ("memory/store/req", "memory");
+            let message = Cow::Borrowed(&*message);
+            let operation = Operation::Capability(CapabilityCall { kind, capability, request: None, message });
+            let terms = Terms { party: Some(Party(party)), ..Terms::default() };
+            match hub.answer(Call { id: CallId(1), operation, terms }, &agreement, &caller) {
+                Answer::Now(Err(failure)) => {
+                    assert_eq!(failure.kind, FailureKind::Busy, "{failure}");
+                    None
+                }
+                Answer::Now(Ok(_)) => panic!("it never answers"),
+                answer => Some(answer),
+            }
+        };
+        let first: Vec<_> = std::iter::from_fn(|| ask(1)).take(100).collect();
+        assert!((2..20).contains(&first.len()), "{}", first.len());
+        assert!(ask(2).is_some(), "another party has its share");
+        drop(first);
+        assert!(ask(1).is_some(), "a request that ends gives its memory back");
     }
 }

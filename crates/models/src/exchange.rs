@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use gladhand_core::Secret;
-use gladhand_core::wire::RawValue;
+use gladhand_core::wire::{RawValue, values};
 use gladhand_redaction::redact_with;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
@@ -19,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::debug_fields::DebugFields;
 use crate::events::{Events, MAX_EVENT_MIB, MAX_REPLY, MAX_REPLY_MIB, StreamDefect};
-use crate::values;
 use crate::web::{Request, Web, failed, timed_out};
 use crate::{Credential, Listener, ModelError, Piece, Round, Segment};
 
@@ -42,7 +41,7 @@ const MAX_SHOWN: usize = 2000;
 /// The maximum number of tool calls in one reply.
 pub(crate) const MAX_CALLS: usize = 256;
 /// The maximum number of JSON values of one reply that are kept in memory.
-const MAX_VALUES: usize = 200_000;
+const MAX_VALUES: usize = values::MAX_VALUES;
 
 /// A service, and the credential for it.
 #[derive(Debug, Clone, Copy)]

@@ -16,7 +16,6 @@ mod exchange;
 mod local;
 mod openai;
 mod request_parts;
-mod values;
 mod web;
 
 #[cfg(feature = "scripted")]

@@ -28,7 +28,10 @@ use std::time::{Duration, Instant};
 use gladhand_core::sync::Unpoisoned as _;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use rustix::process::{Pid, Signal, WaitOptions, getpgid, kill_process, kill_process_group, wait, waitpid};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitOptions, getpgid, getrlimit, kill_process, kill_process_group, setrlimit, wait,
+    waitpid,
+};
 
 use crate::leashed::Kind;
 
@@ -144,7 +147,12 @@ fn hold(mut command: Command) -> std::io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let mut control = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
-    let [stdin, stdout, stderr] = receive_channels(&control)?;
+    let ([stdin, stdout, stderr], open_files) = receive_channels(&control)?;
+    if open_files > 0 {
+        // We may have raised our own limit, which some programs cannot deal with. A lower one can always be set.
+        let limit = getrlimit(Resource::Nofile);
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(open_files), ..limit });
+    }
     writeln!(control, "{READY}")?;
     let started = command.stdin(stdin).stdout(stdout).stderr(stderr).spawn();
     // The command holds the channels. The other ends must see them close when the process exits.
@@ -241,17 +249,19 @@ fn end_all(find: impl Fn() -> Vec<Process>, enough: usize) {
     }
 }
 
-/// Receives the three channels of the process, which the parent sends first.
-fn receive_channels(control: &UnixStream) -> std::io::Result<[OwnedFd; 3]> {
+/// Receives the three channels of the process, which the parent sends first, and its limit on open files (zero: ours).
+fn receive_channels(control: &UnixStream) -> std::io::Result<([OwnedFd; 3], u64)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut received = RecvAncillaryBuffer::new(&mut space);
-    recvmsg(control, &mut [IoSliceMut::new(&mut [0])], &mut received, RecvFlags::CMSG_CLOEXEC)?;
+    let mut limit = [0; 8];
+    recvmsg(control, &mut [IoSliceMut::new(&mut limit)], &mut received, RecvFlags::CMSG_CLOEXEC)?;
     let channels = received.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(channels) => Some(channels.collect::<Vec<_>>()),
         _ => None,
     });
     let channels: Vec<_> = channels.flatten().collect();
-    channels.try_into().map_err(|_| std::io::ErrorKind::InvalidData.into())
+    let channels = channels.try_into().map_err(|_| std::io::Error::from(std::io::ErrorKind::InvalidData))?;
+    Ok((channels, u64::from_le_bytes(limit)))
 }
 
 /// All processes below this one that have not ended yet.

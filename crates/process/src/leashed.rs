@@ -19,7 +19,7 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
-use crate::leash;
+use crate::{leash, open_files};
 
 /// How long a leash may take to start.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -93,7 +93,9 @@ impl Leashed {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut message = SendAncillaryBuffer::new(&mut space);
         message.push(SendAncillaryMessage::ScmRights(&sent));
-        sendmsg(orders.as_ref(), &[IoSlice::new(&[0])], &mut message, SendFlags::empty()).map_err(io::Error::from)?;
+        // With the limit on open files that the process gets; zero for that of the leash.
+        let limit = open_files::limit_of_children().unwrap_or_default().to_le_bytes();
+        sendmsg(orders.as_ref(), &[IoSlice::new(&limit)], &mut message, SendFlags::empty()).map_err(io::Error::from)?;
         let process = process.await.unwrap_or_else(|_| Err(unanswered()))?;
         Ok(Self { process, orders, heard })
     }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use gladhand_core::operations::{Failure, FailureKind, Reply, Tool, ToolResult};
 use gladhand_core::validation::{ArgumentSchema, TOO_COSTLY, ToolChecks, Validation, Verdict};
 use gladhand_core::wire::RawValue;
+use gladhand_core::wire::values::{self, ReadError};
 use jsonschema::paths::{Location, LocationSegment};
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
@@ -156,7 +157,7 @@ impl Check {
         if schema.len() > LONGEST {
             return Err(format!("it is longer than {LONGEST} bytes"));
         }
-        let schema: Value = serde_json::from_str(schema).map_err(|error| error.to_string())?;
+        let schema: Value = values::read(schema).map_err(|error| error.to_string())?;
         let weight = Weight::of(&schema)?;
         let share = largest_pattern(&weight);
         let validator = jsonschema::options()
@@ -175,8 +176,10 @@ impl Check {
 
     /// Whether a value, which is called `root` in messages, matches.
     fn check(&self, root: &str, raw: &RawValue) -> Result<(), Problem> {
-        let value: Value = serde_json::from_str(raw.get())
-            .map_err(|error| Problem::CannotBeTold(shortened(&format!("{root}: {error}"))))?;
+        let value: Value = values::read(raw.get()).map_err(|error| match error {
+            ReadError::TooManyValues => Problem::CannotBeTold(format!("{root}: {TOO_COSTLY}")),
+            ReadError::Json(error) => Problem::CannotBeTold(shortened(&format!("{root}: {error}"))),
+        })?;
         if !self.weight.allows_any_of(raw.get().len()) {
             return self.check_value(root, &value);
         }

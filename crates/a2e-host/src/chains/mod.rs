@@ -9,11 +9,12 @@ mod running;
 mod walker;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gladhand_core::operations::{CapabilityCall, Failure, Outcome};
+use gladhand_core::operations::{CapabilityCall, Failure, Outcome, Party};
 use gladhand_core::wire::{Members, RawValue, json};
-use gladhand_hub::{Answer, Context, Features, Provider};
+use gladhand_hub::{Answer, Context, Features, Portion, Portions, Provider};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -45,14 +46,19 @@ impl Default for ChainSettings {
 #[derive(Debug)]
 pub struct Chains {
     settings: ChainSettings,
+    /// Bytes that the outputs of all running chains take in memory.
+    memory: Arc<Portions>,
 }
 
 impl Chains {
     /// Creates the provider with these limits.
     pub fn new(settings: ChainSettings) -> Self {
-        Self { settings }
+        Self { settings, memory: Portions::lasting(MAX_TOTAL_BYTES, 0) }
     }
 }
+
+/// Maximum memory of the outputs of all running chains, in bytes. Parties share it.
+const MAX_TOTAL_BYTES: usize = 256 * 1024 * 1024;
 
 /// Timeout in seconds of a chain whose `timeout` is not positive.
 const DEFAULT_TIMEOUT: u64 = 300;
@@ -124,11 +130,12 @@ impl Chains {
         let request: Request = call.read()?;
         let gone = || Failure::of_capability("runtime_error", "the hub is gone, so the nodes of a chain cannot run");
         let hub = context.notifier.hub().ok_or_else(gone)?;
+        let memory = self.memory.portion(context.terms.party.unwrap_or(Party(0)));
         let runner = Runner::new(hub, call.into_owned(), context, request.streaming);
         Ok(Answer::later(async move {
             let began = Instant::now();
             let chain_id = request.chain_id.clone().unwrap_or_else(hex_id::<4>);
-            let report = walk(request, settings, runner).await;
+            let report = walk(request, (settings, memory), runner).await;
             respond(chain_id, report, began.elapsed())
         }))
     }
@@ -145,9 +152,9 @@ fn timeout_of(timeout: i64, settings: ChainSettings) -> Duration {
     Duration::from_secs(timeout).min(settings.max_duration)
 }
 
-async fn walk(request: Request, settings: ChainSettings, runner: Runner) -> Report {
+async fn walk(request: Request, (settings, memory): (ChainSettings, Portion), runner: Runner) -> Report {
     let deadline = tokio::time::Instant::now() + timeout_of(request.timeout, settings);
-    let walker = Walker::new(&request.nodes, &request.entry_node, request.initial_input, settings);
+    let walker = Walker::new(&request.nodes, &request.entry_node, request.initial_input, (settings, memory));
     let mut walker = match walker {
         Ok(walker) => walker,
         Err(report) => return *report,

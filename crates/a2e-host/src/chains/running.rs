@@ -9,6 +9,7 @@ use gladhand_core::operations::{
     Call, CallId, CapabilityCall, CapabilityEvent, Content, Notice, Operation, Reply, Terms, ToolCall, ToolResult,
 };
 use gladhand_core::wire::json::Kind;
+use gladhand_core::wire::values::{self, ReadError};
 use gladhand_core::wire::{Id, Members, RawValue, json};
 use gladhand_hub::policy::Who;
 use gladhand_hub::{Answer, Asking, Caller, Context, Hub, SessionId, Settling};
@@ -256,7 +257,7 @@ fn command(input: &RawValue) -> Vec<String> {
     let members = Members::of(input).unwrap_or_default();
     let command = members.some("command").or_else(|| members.some("cmd"));
     match command {
-        Some(command) if Kind::of(command) == Kind::Array => serde_json::from_str(command.get()).unwrap_or_default(),
+        Some(command) if Kind::of(command) == Kind::Array => values::read(command.get()).unwrap_or_default(),
         Some(command) => {
             json::string(command).map_or_else(Vec::new, |words| words.split_whitespace().map(Into::into).collect())
         }
@@ -279,7 +280,10 @@ fn data(result: &ToolResult) -> Result<Value, String> {
 }
 
 fn parsed(raw: &RawValue) -> Result<Value, String> {
-    serde_json::from_str(raw.get()).map_err(|_| "the output is nested too deeply".to_owned())
+    values::read(raw.get()).map_err(|error| match error {
+        ReadError::TooManyValues => format!("the output cannot be used: {error}"),
+        ReadError::Json(_) => "the output is nested too deeply".to_owned(),
+    })
 }
 
 /// Returns the error message, or a default for an empty one.

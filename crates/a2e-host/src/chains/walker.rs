@@ -7,7 +7,8 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::vec;
 
-use gladhand_core::wire::{RawValue, json};
+use gladhand_core::wire::{RawValue, json, values};
+use gladhand_hub::Portion;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -162,6 +163,8 @@ pub(super) struct Walker {
     settings: ChainSettings,
     /// How many more bytes of output may be kept.
     remaining_bytes: usize,
+    /// The share of the memory of all chains that the outputs use.
+    memory: Portion,
 }
 
 /// The position of a walk.
@@ -190,7 +193,7 @@ impl Walker {
         nodes: &[Box<RawValue>],
         entry: &str,
         input: Map<String, Value>,
-        settings: ChainSettings,
+        (settings, memory): (ChainSettings, Portion),
     ) -> Result<Self, Box<Report>> {
         if nodes.len() > settings.nodes {
             let message = format!("the chain has {} nodes, the limit is {}", nodes.len(), settings.nodes);
@@ -198,11 +201,8 @@ impl Walker {
         }
         let mut known = HashMap::new();
         for (place, node) in nodes.iter().enumerate() {
-            let node: Node = serde_json::from_str(node.get()).map_err(|error| {
-                let problem = error.to_string();
-                let problem = problem.rsplit_once(" at line ").map_or(problem.as_str(), |(problem, _)| problem);
-                Box::new(Report::broken("chain_error", format!("nodes[{place}]: {problem}")))
-            })?;
+            let node: Node = values::read(node.get())
+                .map_err(|error| Box::new(Report::broken("chain_error", format!("nodes[{place}]: {error}"))))?;
             known.insert(node.node_id.clone(), node);
         }
         if !known.contains_key(entry) {
@@ -217,6 +217,7 @@ impl Walker {
             has_failed: false,
             settings,
             remaining_bytes: settings.bytes,
+            memory,
         })
     }
 
@@ -362,6 +363,10 @@ impl Walker {
         let size = bounded(&output, self.remaining_bytes / copies)
             .map_err(|_| format!("the outputs of the chain are larger than {} bytes", self.settings.bytes))?;
         self.remaining_bytes -= size.get().len() * copies;
+        // The output is a tree, which is much larger than its text, and the report has one more copy of the last.
+        if !self.memory.grow(values::memory_of(size.get()) * (copies + 1)) {
+            return Err("the outputs of the running chains of this client take too much memory".to_owned());
+        }
         Ok(output)
     }
 }

@@ -15,10 +15,10 @@ mod textfiles;
 
 use std::sync::Arc;
 
-use gladhand_core::operations::{CapabilityCall, Failure, Outcome};
-use gladhand_core::wire::json;
-use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling};
-use serde::Deserialize;
+use gladhand_core::operations::{CapabilityCall, Failure, Outcome, Party};
+use gladhand_core::wire::{RawValue, json};
+use gladhand_hub::{Answer, Context, Features, Portions, Provider, SessionId, Settling, Usage};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use self::command::Program;
@@ -67,6 +67,9 @@ impl Default for EnvSettings {
     }
 }
 
+/// Maximum memory of the states and records of all episodes, in bytes. Parties share it.
+const MAX_TOTAL_BYTES: usize = 256 * 1024 * 1024;
+
 /// The built-in environments.
 fn own() -> Vec<Arc<dyn Environment>> {
     vec![
@@ -89,6 +92,8 @@ pub struct Env {
     programs: Programs,
     environments: Vec<Arc<dyn Environment>>,
     episodes: SessionValues<RunningEpisode>,
+    /// Bytes of the states and records of all episodes.
+    memory: Arc<Portions>,
 }
 
 impl Env {
@@ -102,7 +107,7 @@ impl Env {
             let task_counter = episodes.task_counter().clone();
             environments.push(Arc::new(command::Command::of(program, Arc::clone(starter), task_counter)));
         }
-        Self { settings, programs, environments, episodes }
+        Self { settings, programs, environments, episodes, memory: Portions::lasting(MAX_TOTAL_BYTES, 0) }
     }
 
     /// Adds an environment, which takes precedence over one of the same name. It is unknown what the environment does,
@@ -165,6 +170,12 @@ struct BatchRequest {
     actions: Vec<Object>,
 }
 
+/// `env/exp/list/resp`.
+#[derive(Debug, Serialize)]
+struct Records {
+    episodes: Vec<Box<RawValue>>,
+}
+
 /// `env/exp/list/req`.
 #[derive(Debug, Deserialize)]
 #[serde(default)]
@@ -224,16 +235,18 @@ impl Provider for Env {
 impl Env {
     fn reset(&self, reset: ResetRequest, context: &Context<'_>) -> Result<Answer, Failure> {
         let environment = Arc::clone(self.environment(&reset.env_name)?);
-        let reservation = self.reserve(context.caller.session())?;
+        let party = context.terms.party;
+        let reservation = self.reserve(context.caller.session(), party)?;
         let bounds = pushes::Bounds {
             state: self.settings.max_state_bytes,
             records: self.settings.max_records,
             recorded: self.settings.max_record_bytes,
         };
+        let memory = self.memory.portion(party.unwrap_or(Party(0)));
         let (caller, seed) = (Arc::clone(context.caller), reset.seed.map(|Whole(seed)| seed));
         Ok(Answer::Later(Box::pin(async move {
             let reset = Reset { seed, options: reset.options };
-            let (episode, observation) = RunningEpisode::begin(&*environment, reset, caller, bounds).await?;
+            let (episode, observation) = RunningEpisode::begin(&*environment, reset, caller, (bounds, memory)).await?;
             // If the session has ended meanwhile, `reservation` refuses the episode and it is dropped here.
             reservation.fill(&Arc::new(episode)).ok_or_else(|| reset_denied("the session has ended"))?;
             reply(&json!({"obs": observation}))
@@ -246,16 +259,16 @@ impl Env {
     }
 
     /// Reserves a place for one more episode. Removes the oldest episodes that are over, if necessary.
-    fn reserve(&self, session: SessionId) -> Result<Reservation<RunningEpisode>, Failure> {
+    fn reserve(&self, session: SessionId, party: Option<Party>) -> Result<Reservation<RunningEpisode>, Failure> {
         let settings = &self.settings;
-        let admit = |values: &mut ValuesOfSession<RunningEpisode>, total: crate::session_values::TotalCount| {
+        let admit = |values: &mut ValuesOfSession<RunningEpisode>, usage: Usage| {
             while values.reserved + values.items.len() >= settings.max_episodes {
                 let over = values.items.iter().position(|episode| episode.is_over());
                 values.items.remove(over.ok_or(settings.max_episodes)?);
             }
-            if total.0 >= settings.max_total_episodes { Err(settings.max_total_episodes) } else { Ok(()) }
+            if usage.admits(settings.max_total_episodes) { Ok(()) } else { Err(settings.max_total_episodes) }
         };
-        self.episodes.reserve(session, |_| true, admit).map_err(|error| match error {
+        self.episodes.reserve((session, party), |_| true, admit).map_err(|error| match error {
             ReserveError::Closed => reset_denied("stopping"),
             ReserveError::NotAdmitted(max) => {
                 reset_denied(format!("the limit of {max} episodes is reached; close one first"))
@@ -349,7 +362,7 @@ impl Env {
             id => vec![self.episode(session, id)?],
         };
         let max_records = usize::try_from(of.limit).unwrap_or(0);
-        let records = running_episode::records(&episodes, max_records, self.settings.max_record_bytes);
-        Ok(Answer::Now(reply(&json!({"episodes": records}))))
+        let episodes = running_episode::records(&episodes, max_records, self.settings.max_record_bytes);
+        Ok(Answer::Now(reply(&Records { episodes })))
     }
 }

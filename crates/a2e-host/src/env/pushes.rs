@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use gladhand_core::operations::{CapabilityEvent, Failure};
 use gladhand_core::sync::Unpoisoned as _;
-use gladhand_core::wire::{RawValue, json};
-use gladhand_hub::Caller;
+use gladhand_core::wire::{RawValue, json, values};
+use gladhand_hub::{Caller, Portion};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -25,6 +25,8 @@ pub(super) struct EpisodeState {
     records: VecDeque<Box<RawValue>>,
     recorded: usize,
     bounds: Bounds,
+    /// The share of the memory of all episodes that this one uses.
+    memory: Portion,
 }
 
 /// Limits of the data kept for an episode.
@@ -40,7 +42,7 @@ pub(super) struct Bounds {
 
 impl EpisodeState {
     /// The state of an episode that has not started.
-    pub(super) fn with(bounds: Bounds) -> Self {
+    pub(super) fn with(bounds: Bounds, memory: Portion) -> Self {
         Self {
             steps: 0,
             state: Object::new(),
@@ -51,12 +53,13 @@ impl EpisodeState {
             records: VecDeque::new(),
             recorded: 0,
             bounds,
+            memory,
         }
     }
 
     /// Stores the first observation.
     pub(super) fn begin(&mut self, seen: &Seen) -> Result<(), Failure> {
-        self.check(&seen.state)?;
+        self.check(&seen.state, &seen.metadata)?;
         self.has_started = true;
         self.show(seen);
         Ok(())
@@ -64,7 +67,7 @@ impl EpisodeState {
 
     /// Counts and records a step.
     pub(super) fn advance(&mut self, action: &Object, seen: &Seen) -> Result<(), Failure> {
-        self.check(&seen.state)?;
+        self.check(&seen.state, &seen.metadata)?;
         self.steps += 1;
         let record = json::to_raw(&json!({
             "step_num": self.steps,
@@ -97,19 +100,27 @@ impl EpisodeState {
         (self.done, self.truncated) = (seen.done || self.done, seen.truncated);
     }
 
-    fn check(&self, state: &Object) -> Result<(), Failure> {
-        let (size, max) = (size(state), self.bounds.state);
-        if size <= max {
-            return Ok(());
+    /// Whether there is room for a state. If so, the episode uses the memory for it from now on.
+    fn check(&mut self, state: &Object, metadata: &Object) -> Result<(), Failure> {
+        let (state, metadata) = (text(state), text(metadata));
+        let (size, max) = (state.get().len().max(metadata.get().len()), self.bounds.state);
+        let refused = |message: String| Err(Failure::of_capability("runtime_error", message));
+        if size > max {
+            return refused(format!("the environment's state of {size} bytes is over the limit of {max}"));
         }
-        let message = format!("the environment's state of {size} bytes is over the limit of {max}");
-        Err(Failure::of_capability("runtime_error", message))
+        let before = self.memory.amount();
+        let needed = values::memory_of(state.get()) + values::memory_of(metadata.get()) + self.recorded;
+        if !self.memory.resize(needed) && needed > before {
+            self.memory.resize(before);
+            return refused("the episodes of this client use too much memory; close one first".to_owned());
+        }
+        Ok(())
     }
 }
 
-/// The size of an object in bytes of JSON.
-pub(super) fn size(object: &Object) -> usize {
-    json::to_raw(object).get().len()
+/// An object as JSON.
+pub(super) fn text(object: &Object) -> Box<RawValue> {
+    json::to_raw(object)
 }
 
 /// Reports changes of one episode that no request caused. The state is updated before the client is
@@ -166,7 +177,8 @@ impl Pushes {
         let mut episode_state = lock(&self.episode_state);
         let mut state = episode_state.state.clone();
         state.extend(push.delta.clone());
-        if let Err(failure) = episode_state.check(&state) {
+        let metadata = episode_state.metadata.clone();
+        if let Err(failure) = episode_state.check(&state, &metadata) {
             let event_type = "error".to_owned();
             push = Push { event_type, reason: failure.message, terminal: push.terminal, ..Push::default() };
         } else {

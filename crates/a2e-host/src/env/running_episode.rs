@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use gladhand_core::operations::{Failure, FailureKind};
-use gladhand_hub::Caller;
+use gladhand_core::wire::{RawValue, json};
+use gladhand_hub::{Caller, Portion};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::environment::{Environment, Episode, Object, Reset};
-use super::pushes::{Bounds, EpisodeState, Pushes, lock, observation, size};
+use super::pushes::{Bounds, EpisodeState, Pushes, lock, observation, text};
 
 /// A running episode.
 #[derive(Debug)]
@@ -29,10 +30,10 @@ impl RunningEpisode {
         environment: &dyn Environment,
         reset: Reset,
         caller: Arc<dyn Caller>,
-        bounds: Bounds,
+        (bounds, memory): (Bounds, Portion),
     ) -> Result<(Self, Value), Failure> {
         let id = fresh_id();
-        let episode_state = Arc::new(Mutex::new(EpisodeState::with(bounds)));
+        let episode_state = Arc::new(Mutex::new(EpisodeState::with(bounds, memory)));
         let pushes = Pushes::of(id.clone(), Arc::clone(&episode_state), caller);
         let (game, seen) = environment.reset(reset, pushes).await?;
         lock(&episode_state).begin(&seen)?;
@@ -50,7 +51,7 @@ impl RunningEpisode {
 
     /// Performs a step and returns the observation.
     pub(super) async fn step(&self, action: &Object, max_bytes: usize) -> Result<Value, Failure> {
-        let bytes = size(action);
+        let bytes = text(action).get().len();
         if bytes > max_bytes {
             let message = format!("an action of {bytes} bytes is over the limit of {max_bytes}");
             return Err(Failure::refused(message));
@@ -134,7 +135,7 @@ impl RunningEpisode {
 }
 
 /// The newest records of some episodes: at most `max` records and `max_bytes` bytes.
-pub(super) fn records(episodes: &[Arc<RunningEpisode>], max: usize, max_bytes: usize) -> Vec<Value> {
+pub(super) fn records(episodes: &[Arc<RunningEpisode>], max: usize, max_bytes: usize) -> Vec<Box<RawValue>> {
     let (mut all, mut bytes) = (Vec::new(), 0);
     for episode in episodes.iter().rev() {
         let episode_state = lock(&episode.episode_state);
@@ -144,10 +145,9 @@ pub(super) fn records(episodes: &[Arc<RunningEpisode>], max: usize, max_bytes: u
             if bytes > max_bytes {
                 break;
             }
-            let Ok(mut record) = serde_json::from_str::<Value>(record.get()) else { continue };
-            record["episode_id"] = json!(episode.id);
-            record["env_name"] = json!(episode.environment);
-            all.push(record);
+            let name = json::to_raw(&episode.environment);
+            let begin = record.get().strip_suffix('}').unwrap_or_default();
+            all.push(json::raw(format!(r#"{begin},"episode_id":"{}","env_name":{name}}}"#, episode.id)));
         }
     }
     all.reverse();

@@ -1,6 +1,7 @@
 //! Refinements: proposals derived from the statistics, the edits that were applied, and rollback.
 
 use gladhand_core::wire::json::{is_deeper_than, to_raw};
+use gladhand_core::wire::values;
 use rusqlite::{OptionalExtension as _, Row, params};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -16,6 +17,8 @@ const POOR: f64 = 0.5;
 const MAX_DEPTH: usize = 100;
 /// Maximum length of a refinement id, in bytes.
 const MAX_ID_BYTES: usize = 128;
+/// Maximum number of JSON values of a proposal. All that are remembered are read at once.
+const MAX_PROPOSAL_VALUES: usize = 2_000;
 
 const INSERT: &str = "INSERT INTO learning_refinements (refinement_id, applied_at, applied_edits, failed_edits, proposal, \
     snapshot, principal) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
@@ -113,6 +116,10 @@ impl History<'_> {
             Ok(Applied { refinement_id, failed_edits: written.len(), error, ..Applied::default() })
         };
         let kept = to_raw(proposal);
+        if values::has_more_than(MAX_PROPOSAL_VALUES, kept.get().as_bytes()) {
+            let message = format!("a proposal must not have more than {MAX_PROPOSAL_VALUES} JSON values");
+            return refused(refinement_id, message);
+        }
         if kept.get().len() > settings.record_bytes {
             return refused(refinement_id, format!("a proposal must not exceed {} bytes", settings.record_bytes));
         }

@@ -145,7 +145,7 @@ impl Provider for Learning {
             settings: self.settings.clone(),
             now: self.clock.now(),
         };
-        self.storage.answer(access, move |database| work(&learner, database))
+        self.storage.answer(access, context.terms.party, move |database| work(&learner, database))
     }
 
     fn closing(&self) -> Option<Settling> {

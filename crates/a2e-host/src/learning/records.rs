@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gladhand_core::wire::RawValue;
+use gladhand_core::wire::{RawValue, values};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -30,10 +30,7 @@ pub(super) struct Sample {
 
 /// Parses a record, or says what is wrong with it.
 pub(super) fn read<T: DeserializeOwned + Into<Record>>(written: &RawValue, now: f64) -> Result<Record, String> {
-    let parsed: T = serde_json::from_str(written.get()).map_err(|error| {
-        let problem = error.to_string();
-        problem.rsplit_once(" at line ").map_or_else(|| problem.clone(), |(problem, _)| problem.to_owned())
-    })?;
+    let parsed: T = values::read(written.get()).map_err(|error| error.to_string())?;
     let mut record: Record = parsed.into();
     record.body = written.to_owned();
     for sample in &mut record.samples {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use gladhand_core::wire::RawValue;
 use gladhand_core::wire::json::{self, Kind};
+use gladhand_core::wire::{RawValue, values};
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -77,12 +77,7 @@ impl Entry {
             updated_at: Option<f64>,
         }
 
-        let written: Written = serde_json::from_str(written.get()).map_err(|error| {
-            let problem = error.to_string();
-            InvalidEntry::Wrong(
-                problem.rsplit_once(" at line ").map_or_else(|| problem.clone(), |(problem, _)| problem.to_owned()),
-            )
-        })?;
+        let written: Written = values::read(written.get()).map_err(|error| InvalidEntry::Wrong(error.to_string()))?;
         let Written { key, content, tier, tags, source, ttl, created_at, updated_at, .. } = written;
         if Kind::of(&key) != Kind::Object {
             return Err(InvalidEntry::Wrong(format!("its key must be an object, not {}", Kind::of(&key).name())));
@@ -153,7 +148,7 @@ pub(super) fn identity(key: &RawValue) -> Identity {
 fn write_canonical(out: &mut Vec<u8>, value: &RawValue) {
     match Kind::of(value) {
         Kind::Object => {
-            let members: BTreeMap<String, &RawValue> = serde_json::from_str(value.get()).unwrap_or_default();
+            let members: BTreeMap<String, &RawValue> = values::read(value.get()).unwrap_or_default();
             out.push(b'{');
             for (name, member) in members {
                 json::write(out, &name);
@@ -164,7 +159,7 @@ fn write_canonical(out: &mut Vec<u8>, value: &RawValue) {
             out.push(b'}');
         }
         Kind::Array => {
-            let elements: Vec<&RawValue> = serde_json::from_str(value.get()).unwrap_or_default();
+            let elements = values::items(value.get()).unwrap_or_default();
             out.push(b'[');
             for element in elements {
                 write_canonical(out, element);

@@ -179,7 +179,9 @@ impl Provider for Memory {
         };
         let access = if call.kind == "memory/retrieve/req" { Access::Read } else { Access::Change };
         let (shared, call) = (Arc::clone(&self.shared), call.into_owned());
-        self.storage.answer(access, move |database| work(&shared, &call, &Requester { session, owner }, database))
+        self.storage.answer(access, context.terms.party, move |database| {
+            work(&shared, &call, &Requester { session, owner }, database)
+        })
     }
 
     fn left(&self, session: SessionId) {

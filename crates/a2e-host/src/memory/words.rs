@@ -3,7 +3,7 @@
 //! A word is a run of letters and digits, in lower case. In scripts without spaces between words, each character is a
 //! word.
 
-use gladhand_core::wire::RawValue;
+use gladhand_core::wire::{RawValue, values};
 use serde_json::Value;
 
 /// Maximum number of characters of a word. The rest is ignored.
@@ -28,7 +28,7 @@ pub(super) fn each_word(key: &RawValue, content: &RawValue, tags: &[String], emi
         each_word_of_text(tag, &mut emit);
     }
     for json in [key, content] {
-        match serde_json::from_str(json.get()) {
+        match values::read(json.get()) {
             Ok(value) => each_word_of_value(&value, &mut emit),
             Err(_) => each_word_of_text(json.get(), &mut emit),
         }

@@ -10,9 +10,9 @@ mod subagent;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use gladhand_core::operations::{CapabilityCall, Failure, Outcome};
+use gladhand_core::operations::{CapabilityCall, Failure, Outcome, Party};
 use gladhand_core::sync::Unpoisoned as _;
-use gladhand_hub::{Agent, Answer, Context, Features, Provider, SessionId, Settling};
+use gladhand_hub::{Agent, Answer, Context, Features, Provider, SessionId, Settling, Usage};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -79,13 +79,13 @@ impl Subagents {
     }
 
     /// Fails if a session may not have one more subagent.
-    fn check_limits(&self, session: SessionId, settings: &MultiAgentSettings) -> Result<(), Failure> {
-        check_limits(&self.lock(), session, settings)
+    fn check_limits(&self, place: Place, settings: &MultiAgentSettings) -> Result<(), Failure> {
+        check_limits(&self.lock(), place, settings)
     }
 
     fn add(&self, subagent: Arc<Subagent>, settings: &MultiAgentSettings) -> Result<(), Failure> {
         let mut subagents = self.lock();
-        check_limits(&subagents, subagent.session, settings)?;
+        check_limits(&subagents, (subagent.session, subagent.party), settings)?;
         let is_remembered = |other: &Arc<Subagent>| other.session == subagent.session && other.is_terminated();
         let remembered = subagents.iter().filter(|other| is_remembered(other)).count();
         let mut excess = remembered.saturating_sub(settings.remembered);
@@ -99,7 +99,14 @@ impl Subagents {
     }
 }
 
-fn check_limits(subagents: &[Arc<Subagent>], session: SessionId, settings: &MultiAgentSettings) -> Result<(), Failure> {
+/// A session and the party of its client.
+type Place = (SessionId, Option<Party>);
+
+fn check_limits(
+    subagents: &[Arc<Subagent>],
+    (session, party): Place,
+    settings: &MultiAgentSettings,
+) -> Result<(), Failure> {
     let live = || subagents.iter().filter(|subagent| !subagent.is_terminated());
     if live().filter(|subagent| subagent.session == session).count() >= settings.max_per_session {
         return Err(Failure::refused(format!(
@@ -107,7 +114,7 @@ fn check_limits(subagents: &[Arc<Subagent>], session: SessionId, settings: &Mult
             settings.max_per_session
         )));
     }
-    if live().count() >= settings.max_total {
+    if !Usage::of(party, live().map(|subagent| (subagent.party, 1))).admits(settings.max_total) {
         // Retryable: subagents of other sessions may end.
         let message = format!("the limit of {} subagents is reached", settings.max_total);
         return Err(Failure::of_capability("runtime_error", message));
@@ -227,7 +234,8 @@ impl MultiAgent {
         }
         let Spawn { name, role, model, max_steps, metadata } = call.read()?;
         let session = context.caller.session();
-        self.subagents.check_limits(session, &self.settings)?;
+        let place = (session, context.terms.party);
+        self.subagents.check_limits(place, &self.settings)?;
         let max_steps = u32::try_from(max_steps.max(1)).unwrap_or(u32::MAX).min(self.settings.steps);
         let timeout_seconds = self.settings.max_duration.as_secs();
         let config = Config::new(name, role, model, max_steps, timeout_seconds, metadata);
@@ -236,7 +244,7 @@ impl MultiAgent {
         Ok(Answer::later(async move {
             let connection = connection.open(&config.name, &config.model).await?;
             let subagent_id = format!("sub_{}", hex_id::<4>());
-            let subagent = Arc::new(Subagent::new(subagent_id.clone(), session, config, parent, connection));
+            let subagent = Arc::new(Subagent::new(subagent_id.clone(), place, config, parent, connection));
             if let Err(failure) = subagents.add(Arc::clone(&subagent), &settings) {
                 subagent.terminated().await;
                 return Err(failure);

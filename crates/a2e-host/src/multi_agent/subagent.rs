@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use gladhand_core::operations::{AgentCall, AgentEvent};
+use gladhand_core::operations::{AgentCall, AgentEvent, Party};
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::Members;
 use gladhand_hub::{Answer, SessionId};
@@ -99,6 +99,8 @@ pub(super) struct Subagent {
     pub(super) id: String,
     /// The session that spawned it.
     pub(super) session: SessionId,
+    /// The party of that session's client.
+    pub(super) party: Option<Party>,
     config: Config,
     /// The agent that spawned it.
     parent: Owner,
@@ -117,7 +119,7 @@ struct Resources {
 impl Subagent {
     pub(super) fn new(
         id: String,
-        session: SessionId,
+        (session, party): (SessionId, Option<Party>),
         config: Config,
         parent: Owner,
         connection: AgentConnection,
@@ -126,6 +128,7 @@ impl Subagent {
         Self {
             id,
             session,
+            party,
             config,
             parent,
             state: watch::Sender::new(ready),

@@ -4,6 +4,8 @@
 //! unknown plan, or a status that is not a column. It is stored unchanged, and a board shows such a status after the
 //! columns.
 
+use std::collections::HashMap;
+
 use gladhand_core::operations::{CapabilityCall, Failure};
 use gladhand_core::wire::{RawValue, json};
 use gladhand_hub::{Answer, Context, Features, Provider, Settling};
@@ -96,7 +98,7 @@ impl Provider for Planning {
             _ => Access::Read,
         };
         let planner = Planner { call: call.into_owned(), owner: Owner::of(context), settings: self.settings.clone() };
-        self.storage.answer(access, move |database| work(&planner, database))
+        self.storage.answer(access, context.terms.party, move |database| work(&planner, database))
     }
 
     fn closing(&self) -> Option<Settling> {
@@ -170,10 +172,14 @@ impl Planner {
 
         let Show { plan_id } = self.call.read()?;
         let boards = database.read(|rows| {
-            let plans = self.plans(rows, &plan_id)?.into_iter();
-            plans
-                .map(|plan| Ok(Board::new(self.tasks(rows, &plan.plan_id, "")?, plan)))
-                .collect::<rusqlite::Result<Vec<_>>>()
+            let plans = self.plans(rows, &plan_id)?;
+            // One query for all plans: there may be many, and no index has the tasks of one.
+            let mut tasks: HashMap<String, Vec<Task>> = HashMap::new();
+            for mut task in self.tasks(rows, &plan_id, "")? {
+                tasks.entry(task.plan_id.take().unwrap_or_default()).or_default().push(task);
+            }
+            let board = |plan: Plan| Board::new(tasks.remove(&plan.plan_id).unwrap_or_default(), plan);
+            Ok::<_, rusqlite::Error>(plans.into_iter().map(board).collect())
         })?;
         Ok(json::to_raw(&Boards { boards }))
     }
@@ -351,17 +357,22 @@ struct Groups(Vec<(String, Vec<Task>)>);
 impl Board {
     fn new(tasks: Vec<Task>, plan: Plan) -> Self {
         let mut groups: Vec<(String, Vec<Task>)> = Vec::new();
-        for column in &plan.columns {
-            if groups.iter().all(|(known, _)| known != column) {
-                groups.push((column.clone(), Vec::new()));
+        // Every task may have a status of its own.
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut place = |status: &str, groups: &mut Vec<(String, Vec<Task>)>| match places.get(status) {
+            Some(place) => *place,
+            None => {
+                places.insert(status.to_owned(), groups.len());
+                groups.push((status.to_owned(), Vec::new()));
+                groups.len() - 1
             }
+        };
+        for column in &plan.columns {
+            place(column, &mut groups);
         }
         for task in tasks {
-            let task = Task { plan_id: None, ..task };
-            match groups.iter_mut().find(|(status, _)| *status == task.status) {
-                Some((_, group)) => group.push(task),
-                None => groups.push((task.status.clone(), vec![task])),
-            }
+            let place = place(&task.status, &mut groups);
+            groups[place].1.push(Task { plan_id: None, ..task });
         }
         Self { plan, tasks: Groups(groups) }
     }

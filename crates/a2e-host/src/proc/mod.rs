@@ -14,15 +14,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_core::operations::{CapabilityCall, Failure, Outcome};
-use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling};
+use gladhand_core::operations::{CapabilityCall, Failure, Outcome, Party};
+use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling, Usage};
 use serde::Deserialize;
 use serde_json::json;
 
 use self::events::ProcessEvents;
 use self::process::{Bounds, End, Process};
 use self::spawn_request::Spawn;
-use crate::session_values::{Reservation, ReserveError, SessionValues, TotalCount, ValuesOfSession};
+use crate::session_values::{Reservation, ReserveError, SessionValues, ValuesOfSession};
 use crate::starting::{Signal, Starter, minimal_environment};
 use crate::{hex_id, reply};
 
@@ -160,7 +160,7 @@ impl Proc {
             Ok(plan) => plan,
             Err(why) => return Answer::Now(not_started(&why)),
         };
-        let reservation = match self.reserve(context.caller.session()) {
+        let reservation = match self.reserve(context.caller.session(), context.terms.party) {
             Ok(reservation) => reservation,
             Err(why) => return Answer::Now(not_started(why)),
         };
@@ -196,12 +196,12 @@ impl Proc {
     }
 
     /// Reserves a place for one more process. Forgets the oldest ended processes, if necessary.
-    fn reserve(&self, session: SessionId) -> Result<Reservation<Process>, &'static str> {
+    fn reserve(&self, session: SessionId, party: Option<Party>) -> Result<Reservation<Process>, &'static str> {
         let settings = &self.settings;
         let is_running = |process: &Process| process.end().is_none();
-        let admit = |values: &mut ValuesOfSession<Process>, TotalCount(total): TotalCount| {
+        let admit = |values: &mut ValuesOfSession<Process>, usage: Usage| {
             let running = values.reserved + values.items.iter().filter(|process| is_running(process)).count();
-            if running >= settings.max_running || total >= settings.max_running_total {
+            if running >= settings.max_running || !usage.admits(settings.max_running_total) {
                 return Err("proc_limit");
             }
             while values.items.iter().filter(|process| !is_running(process)).count() > settings.remembered {
@@ -210,7 +210,7 @@ impl Proc {
             }
             Ok(())
         };
-        self.processes.reserve(session, is_running, admit).map_err(|error| match error {
+        self.processes.reserve((session, party), is_running, admit).map_err(|error| match error {
             ReserveError::Closed => "stopping",
             ReserveError::NotAdmitted(why) => why,
         })

@@ -15,12 +15,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use gladhand_core::operations::{CapabilityCall, Failure, FailureKind, Outcome};
+use gladhand_core::operations::{CapabilityCall, Failure, FailureKind, Outcome, Party};
 use gladhand_core::sync::Unpoisoned as _;
-use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling};
+use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling, Turns};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use self::catalog::Catalog;
@@ -83,7 +83,8 @@ struct Inner {
     catalog: Catalog,
     starter: Arc<dyn Starter>,
     thinker: Option<Arc<dyn Thinker>>,
-    running: Semaphore,
+    /// Turns of programs. Parties share them.
+    running: Arc<Turns>,
     task_counter: TaskCounter,
     /// Sessions that have called a skill, with the token that cancels their calls.
     sessions: Mutex<HashMap<SessionId, CancellationToken>>,
@@ -96,7 +97,7 @@ impl Skills {
     pub fn new(settings: SkillSettings, starter: Arc<dyn Starter>, thinker: Option<Arc<dyn Thinker>>) -> Self {
         Self(Arc::new(Inner {
             catalog: Catalog::of(settings.folders.clone(), settings.roots.clone()),
-            running: Semaphore::new(settings.max_running),
+            running: Turns::of(settings.max_running),
             settings,
             starter,
             thinker,
@@ -169,9 +170,9 @@ impl Provider for Skills {
                 Ok(request) => {
                     let caller = Arc::clone(context.caller);
                     let session = caller.session();
-                    let cancelled = inner.cancelled(session);
+                    let (cancelled, place) = (inner.cancelled(session), (session, context.terms.party));
                     let events = SkillEvents::to(caller, call.request, request.name.clone(), request.streaming);
-                    Answer::Later(Box::pin(async move { inner.call(request, session, &cancelled, &events).await }))
+                    Answer::Later(Box::pin(async move { inner.call(request, place, &cancelled, &events).await }))
                 }
                 Err(failure) => Answer::Now(Err(failure)),
             },
@@ -226,7 +227,7 @@ impl Inner {
     async fn call(
         self: Arc<Self>,
         request: SkillCall,
-        session: SessionId,
+        place: (SessionId, Option<Party>),
         cancelled: &CancellationToken,
         events: &SkillEvents,
     ) -> Outcome {
@@ -251,7 +252,7 @@ impl Inner {
         events.tell("skill.preparing", json!({}));
         let time = self.time(request.timeout, &skill);
         let Value::Object(arguments) = arguments else { return Err(Failure::panicked()) };
-        let work = tokio::time::timeout(time, self.execute(&skill, &arguments, session, events));
+        let work = tokio::time::timeout(time, self.execute(&skill, &arguments, place, events));
         let Some(outcome) = cancelled.run_until_cancelled(work).await else {
             failed("skill_error", "stopping");
             return Err(Failure::new(FailureKind::Stopping, "stopping"));
@@ -285,12 +286,11 @@ impl Inner {
         &self,
         skill: &Skill,
         arguments: &Map<String, Value>,
-        session: SessionId,
+        (session, party): (SessionId, Option<Party>),
         events: &SkillEvents,
     ) -> Result<SkillResult, SkillError> {
         if let Some(command) = &skill.run {
-            // The semaphore is never closed.
-            let _permit = self.running.acquire().await;
+            let _turn = self.running.take(party).await;
             return running::run(command, skill, arguments, &self.settings, &*self.starter, events).await;
         }
         let prompt = skill.prompt(arguments);

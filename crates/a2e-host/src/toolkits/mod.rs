@@ -10,13 +10,13 @@
 //! ```
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use gladhand_core::operations::{Call, CapabilityCall, Failure, Operation, Outcome, Reply, Tool, ToolCall};
+use gladhand_core::operations::{Call, CapabilityCall, Failure, Operation, Outcome, Party, Reply, Tool, ToolCall};
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{Members, RawValue, json};
-use gladhand_hub::{Answer, Bundles, Context, Features, Hub, Provider, SessionId};
+use gladhand_hub::{Answer, Bundles, Context, Features, Hub, Portion, Portions, Provider, SessionId};
 use gladhand_schemas::Check;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -101,11 +101,43 @@ pub struct Toolkits {
     /// For each tool, the indices of the toolkits that it belongs to.
     of_tool: HashMap<String, Vec<usize>>,
     max_config_bytes: usize,
-    sessions: Arc<Mutex<HashMap<SessionId, Configured>>>,
+    state: Mutex<State>,
+    /// Tools in the lists of sessions with toolkits.
+    listed: Arc<Portions>,
+    /// Bytes of configurations.
+    configured: Arc<Portions>,
 }
 
-/// The configuration of a session: for each toolkit index, the default arguments of each tool.
-type Configured = HashMap<usize, HashMap<String, Defaults>>;
+/// The number of tools that all different lists of sessions with toolkits may have together. Sessions with the same
+/// toolkits see the same list, which exists once. Parties share it.
+const MAX_LISTED_TOOLS: usize = 200_000;
+
+/// Maximum size in bytes of the configurations of all sessions. Parties share it.
+const MAX_CONFIGURED_BYTES: usize = 64 * 1024 * 1024;
+
+#[derive(Debug, Default)]
+struct State {
+    sessions: HashMap<SessionId, Configured>,
+    /// The selections of all sessions, by their toolkits.
+    selections: HashMap<BTreeSet<usize>, Weak<Selection>>,
+    /// The number of selections so far.
+    numbered: u64,
+}
+
+/// The configuration of a session.
+#[derive(Debug)]
+struct Configured {
+    /// For each toolkit index, the default arguments of each tool.
+    kits: HashMap<usize, (HashMap<String, Defaults>, Portion)>,
+    selection: Arc<Selection>,
+}
+
+/// A set of configured toolkits. It determines which tools a session sees.
+#[derive(Debug)]
+struct Selection {
+    number: u64,
+    _listed: Portion,
+}
 
 /// Arguments that are added to a call.
 type Defaults = Vec<(String, Box<RawValue>)>;
@@ -126,11 +158,59 @@ impl Toolkits {
             }
             kits.push((kit, check));
         }
-        Ok(Self { kits, of_tool, max_config_bytes: settings.max_config_bytes, sessions: Arc::default() })
+        Ok(Self {
+            kits,
+            of_tool,
+            max_config_bytes: settings.max_config_bytes,
+            state: Mutex::default(),
+            listed: Portions::of(MAX_LISTED_TOOLS, 0),
+            configured: Portions::lasting(MAX_CONFIGURED_BYTES, 0),
+        })
     }
 
-    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Configured>> {
-        self.sessions.lock().unpoisoned()
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unpoisoned()
+    }
+
+    /// Adds a toolkit to a session of a party. `tools`: the length of the lists of tools.
+    fn add(
+        &self,
+        session: SessionId,
+        (place, defaults): (usize, HashMap<String, Defaults>),
+        tools: usize,
+        party: Party,
+    ) -> Result<(), Failure> {
+        let bytes = defaults.iter().map(|(tool, defaults)| tool.len() + size(defaults)).sum();
+        let mut portion = self.configured.portion(party);
+        if !portion.grow(bytes) {
+            return Err(Failure::refused("the configurations of this client are too large; end a session first"));
+        }
+        let mut state = self.state();
+        let state = &mut *state;
+        let mut kits: BTreeSet<_> =
+            state.sessions.get(&session).into_iter().flat_map(|configured| configured.kits.keys().copied()).collect();
+        kits.insert(place);
+        let known = state.selections.get(&kits).and_then(Weak::upgrade);
+        let selection = match known {
+            Some(selection) => selection,
+            None => {
+                let mut listed = self.listed.portion(party);
+                if !listed.grow(tools.max(1)) {
+                    let message = "the sessions of this client have too many different sets of toolkits";
+                    return Err(Failure::refused(message));
+                }
+                state.numbered += 1;
+                let selection = Arc::new(Selection { number: state.numbered, _listed: listed });
+                state.selections.retain(|_, selection| selection.strong_count() > 0);
+                state.selections.insert(kits, Arc::downgrade(&selection));
+                selection
+            }
+        };
+        let none = || Configured { kits: HashMap::new(), selection: Arc::clone(&selection) };
+        let configured = state.sessions.entry(session).or_insert_with(none);
+        configured.kits.insert(place, (defaults, portion));
+        configured.selection = selection;
+        Ok(())
     }
 }
 
@@ -163,7 +243,8 @@ impl Provider for Toolkits {
     }
 
     fn list_number(&self, session: SessionId) -> Option<u64> {
-        self.sessions().contains_key(&session).then_some(session.0)
+        // Equal numbers mean equal lists, which sessions then share.
+        self.state().sessions.get(&session).map(|configured| configured.selection.number)
     }
 
     fn features(&self) -> Features {
@@ -193,16 +274,16 @@ impl Provider for Toolkits {
     }
 
     fn left(&self, session: SessionId) {
-        self.sessions().remove(&session);
+        self.state().sessions.remove(&session);
     }
 }
 
 impl Bundles for Toolkits {
     fn shown(&self, mut tool: Tool, session: Option<SessionId>) -> Option<Tool> {
         let Some(kits) = self.of_tool.get(&tool.name) else { return Some(tool) };
-        let sessions = self.sessions();
-        let configured = sessions.get(&session?)?;
-        let kit = kits.iter().find(|kit| configured.contains_key(kit))?;
+        let state = self.state();
+        let configured = state.sessions.get(&session?)?;
+        let kit = kits.iter().find(|kit| configured.kits.contains_key(kit))?;
         tool.extra.retain(|(name, _)| name != "toolkit");
         tool.extra.push(("toolkit".to_owned(), json::to_raw(&self.kits[*kit].0.name)));
         Some(tool)
@@ -210,10 +291,10 @@ impl Bundles for Toolkits {
 
     fn completed<'a>(&self, call: ToolCall<'a>, session: SessionId) -> ToolCall<'a> {
         let Some(kits) = self.of_tool.get(&*call.name) else { return call };
-        let sessions = self.sessions();
-        let configured = sessions.get(&session);
-        let kit = configured.and_then(|configured| kits.iter().find_map(|kit| configured.get(kit)));
-        let Some(defaults) = kit.and_then(|kit| kit.get(&*call.name)) else { return call };
+        let state = self.state();
+        let configured = state.sessions.get(&session);
+        let kit = configured.and_then(|configured| kits.iter().find_map(|kit| configured.kits.get(kit)));
+        let Some(defaults) = kit.and_then(|(kit, _)| kit.get(&*call.name)) else { return call };
         // The tool refuses arguments that are not an object.
         let Some(given) = Members::of(&call.arguments) else { return call };
         let added = defaults.iter().filter(|(name, _)| !given.has(name));
@@ -227,13 +308,13 @@ impl Bundles for Toolkits {
 impl Toolkits {
     fn list(&self, call: &CapabilityCall<'_>, context: &Context<'_>) -> Result<Answer, Failure> {
         let filter: List = call.read()?;
-        let sessions = self.sessions();
-        let configured = sessions.get(&context.caller.session());
+        let state = self.state();
+        let configured = state.sessions.get(&context.caller.session());
         let kits = self.kits.iter().enumerate().filter(|(_, (kit, _))| filter.shows(kit)).map(|(place, (kit, _))| {
             json!({
                 "name": kit.name, "alias": kit.alias, "description": kit.description, "category": kit.category,
                 "tags": kit.tags, "icon_svg": kit.icon_svg, "schema": kit.schema, "tools": kit.tools,
-                "configured": configured.is_some_and(|configured| configured.contains_key(&place)),
+                "configured": configured.is_some_and(|configured| configured.kits.contains_key(&place)),
                 "version": kit.version,
             })
         });
@@ -256,10 +337,13 @@ impl Toolkits {
         let config = Value::Object(config);
         check.check_secret("config", &config).map_err(|problem| Failure::refused(problem.to_string()))?;
         let defaults = defaults(&config, kit)?;
-        self.sessions().entry(session).or_default().insert(place, defaults);
-        context.notifier.lists_changed_for(session);
+        let hub = context.notifier.hub();
+        let listed = hub.as_ref().map_or(0, |hub| hub.tools().len());
+        self.add(session, (place, defaults), listed, context.terms.party.unwrap_or(Party(0)))?;
+        // Other sessions need not be told, and this one has no message for a changed list.
+        context.notifier.lists_found_for(session);
         let tools = kit.tools.clone();
-        let Some(hub) = context.notifier.hub() else { return Ok(Answer::Now(configured(&toolkit_name, &[]))) };
+        let Some(hub) = hub else { return Ok(Answer::Now(configured(&toolkit_name, &[]))) };
         let listed = seen(&hub, context);
         Ok(Answer::later(async move {
             let listed = listed.outcome().await;
@@ -271,6 +355,11 @@ impl Toolkits {
             configured(&toolkit_name, &missing)
         }))
     }
+}
+
+/// The size of default arguments in bytes.
+fn size(defaults: &Defaults) -> usize {
+    defaults.iter().map(|(name, value)| name.len() + value.get().len()).sum()
 }
 
 /// The tools that the caller sees now.
@@ -301,4 +390,50 @@ fn defaults(config: &Value, kit: &Toolkit) -> Result<HashMap<String, Defaults>, 
         all.insert(tool.clone(), given.iter().map(|(name, value)| (name.clone(), json::to_raw(value))).collect());
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn toolkits() -> Toolkits {
+        let kit = |number: usize| Toolkit { name: format!("kit{number}"), ..Toolkit::default() };
+        let settings = ToolkitSettings { toolkits: (0..12).map(kit).collect(), ..ToolkitSettings::default() };
+        Toolkits::new(settings).expect("the names differ")
+    }
+
+    #[test]
+    fn sessions_with_the_same_toolkits_see_the_same_list() {
+        let toolkits = toolkits();
+        let add = |session: u64, kit: usize| {
+            let added = toolkits.add(SessionId(session), (kit, HashMap::new()), MAX_LISTED_TOOLS / 2, Party(session));
+            added.map(|()| toolkits.list_number(SessionId(session)))
+        };
+        let first = add(1, 0).expect("there is room");
+        let same: Vec<_> = (2..1000).map(|session| add(session, 0).expect("it takes no further room")).collect();
+        assert!(first.is_some() && same.iter().all(|number| *number == first));
+        assert_ne!(add(1, 1).expect("there is room"), first);
+        toolkits.left(SessionId(1));
+        assert_eq!((toolkits.list_number(SessionId(1)), toolkits.list_number(SessionId(2))), (None, first));
+    }
+
+    #[test]
+    fn different_lists_and_configurations_have_bounds_that_parties_share() {
+        let toolkits = toolkits();
+        // Every session of one party with another set of toolkits.
+        let mut sets = (1_u64..4096).map(|set| {
+            let kits = (0..12).filter(move |kit| set & (1 << kit) != 0);
+            kits.map(|kit| toolkits.add(SessionId(set), (kit, HashMap::new()), 10_000, Party(1))).find(Result::is_err)
+        });
+        let held = sets.by_ref().take_while(Option::is_none).count();
+        assert!(held <= 2 * MAX_LISTED_TOOLS / 10_000, "{held}");
+        let other = |kit: usize| toolkits.add(SessionId(10_000), (kit, HashMap::new()), 10_000, Party(2));
+        assert!(other(11).is_ok(), "another party has its share");
+
+        let large = || HashMap::from([("t".to_owned(), vec![("a".to_owned(), json::to_raw(&"x".repeat(1 << 20)))])]);
+        let configure = |session: u64, party: u64| toolkits.add(SessionId(session), (0, large()), 1, Party(party));
+        let held = (20_000..21_000).take_while(|session| configure(*session, 1).is_ok()).count();
+        assert!((32..=64).contains(&held), "{held}");
+        assert!(configure(30_000, 2).is_ok(), "another party has its share");
+    }
 }

@@ -78,8 +78,13 @@ pub(crate) fn granted_to(agent: &str, capabilities: &[&str]) -> Arc<Agreement> {
 
 /// A call to a capability.
 pub(crate) fn call(capability: &'static str, kind: &'static str, message: &Value) -> Call<'static> {
+    raw_call(capability, kind, json::to_raw(message))
+}
+
+/// A call to a capability with the text of its message.
+pub(crate) fn raw_call(capability: &'static str, kind: &'static str, message: Box<json::RawValue>) -> Call<'static> {
     let request = Some(Id::of(&json::to_raw("r1")));
-    let message = Cow::Owned(json::to_raw(message));
+    let message = Cow::Owned(message);
     Call::new(CallId(7), Operation::Capability(CapabilityCall { kind, capability, request, message }))
 }
 

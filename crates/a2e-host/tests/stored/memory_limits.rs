@@ -141,7 +141,7 @@ fn even_empty_tags_count_towards_the_size() {
     let folder = tempdir().unwrap();
     let house = house(&folder, MemorySettings::default());
     let mind = Mind::new(house.agent("ada"));
-    let tags = vec![""; 400_000];
+    let tags = vec![""; 150_000];
     let refused = mind.refusal(json!([{ "tier": "episodic", "key": {}, "content": 1, "tags": tags }]));
     assert_eq!(refused.0, "memory_full");
 }

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use gladhand_core::wire::values;
 use gladhand_models::Identity;
 use gladhand_redaction::redact_with;
 use serde::de::DeserializeOwned;
@@ -100,7 +101,7 @@ impl Answer {
 
     /// Parses the body as JSON.
     pub(super) fn read<T: DeserializeOwned>(&self) -> Option<T> {
-        serde_json::from_str(&self.body).ok()
+        values::read(&self.body).ok()
     }
 
     /// The body for error messages, without the secrets of the request, which some services repeat.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gladhand_core::sync::Unpoisoned as _;
+use gladhand_core::wire::values;
 use gladhand_dialects::{Lane, Loss};
 use http::{Method, StatusCode};
 use serde_json::Value;
@@ -42,7 +43,7 @@ impl HttpClient {
         let asked = async {
             let response = shared.fetch(&wanted).await.ok().filter(|response| response.status().is_success())?;
             let text = read(response, MAX_COMPLAINT).await.ok()?;
-            let said: Value = serde_json::from_slice(&text).ok()?;
+            let said: Value = values::read_bytes(&text).ok()?;
             Some(said["status"] == "ok")
         };
         tokio::time::timeout(HEALTH_TIMEOUT, asked).await.ok().flatten().unwrap_or(false)
@@ -60,7 +61,7 @@ impl Shared {
         if !status.is_success() {
             return Err(Loss::Status(status.as_u16()));
         }
-        let said: Option<Value> = serde_json::from_slice(&read(response, MAX_COMPLAINT).await?).ok();
+        let said: Option<Value> = values::read_bytes(&read(response, MAX_COMPLAINT).await?).ok();
         let id = said.as_ref().and_then(|said| said["session_id"].as_str());
         let id = id.filter(|id| !id.is_empty()).ok_or(Loss::Status(status.as_u16()))?;
         self.begin_session(Some(id.to_owned()));

@@ -19,6 +19,9 @@ const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=D
 /// How long to wait if it does not ask.
 pub(super) const USUAL_PAUSE: Duration = Duration::from_secs(1);
 
+/// Maximum length in bytes of an event id that is kept. A stream with a longer one is not taken up again after it breaks.
+const MAX_ID_BYTES: usize = 1024;
+
 /// A stream of events under way, and where to take it up again should it break.
 pub(super) struct Events {
     stream: BoxStream<'static, Result<Sse, sse_stream::Error>>,
@@ -59,6 +62,13 @@ pub(super) struct Position {
 impl Default for Position {
     fn default() -> Self {
         Self { last_id: None, pause: USUAL_PAUSE }
+    }
+}
+
+impl Position {
+    /// An event with an id has arrived.
+    fn passed(&mut self, id: String) {
+        self.last_id = Some(id).filter(|id| !id.is_empty() && id.len() <= MAX_ID_BYTES);
     }
 }
 
@@ -112,7 +122,7 @@ impl Events {
             };
             let portion = self.lock().portion.take();
             if let Some(id) = event.id {
-                self.position.last_id = Some(id).filter(|id| !id.is_empty());
+                self.position.passed(id);
             }
             if let Some(pause) = event.retry {
                 self.position.pause = Duration::from_millis(pause).clamp(*PAUSES.start(), *PAUSES.end());
@@ -124,5 +134,19 @@ impl Events {
                 _ => Said::Message(Arrived::new(data.into_bytes(), portion)),
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_event_id_is_not_kept() {
+        let mut position = Position::default();
+        position.passed("7".repeat(MAX_ID_BYTES));
+        assert_eq!(position.last_id.as_ref().map(String::len), Some(MAX_ID_BYTES));
+        position.passed("7".repeat(MAX_ID_BYTES + 1));
+        assert_eq!(position.last_id, None, "an earlier id would repeat events");
     }
 }

@@ -68,8 +68,13 @@ impl Posted {
 }
 
 impl Shared {
-    /// Posts a line and reports the result.
+    /// Posts a line and reports the result. A request of a party with too many others is not posted.
     pub(super) async fn post_line(self: Arc<Self>, posted: Posted) {
+        let exchange = self.endpoint.arriving.exchange(posted.party);
+        if let (None, Some(id)) = (&exchange, posted.id) {
+            let loss = Loss::Unsent("too many requests of this client are on their way to upstreams".into());
+            return self.report(Report::Lost(Lane(id), loss)).await;
+        }
         match posted.id {
             _ if self.style == Style::OneStream => self.post_to_one_stream(&posted).await,
             _ if self.style == Style::Agent => self.send_as_agent(&posted).await,

@@ -21,6 +21,7 @@ use gladhand_auth::Roots;
 use gladhand_core::operations::Party;
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::rpc::Envelope;
+use gladhand_core::wire::values;
 use gladhand_dialects::{Lane, Loss};
 use http::HeaderMap;
 use tokio::sync::{Semaphore, mpsc};
@@ -351,7 +352,7 @@ fn answers(text: &str, id: u64) -> bool {
     if !text.trim_start().starts_with('[') {
         return is_answer(text);
     }
-    let parts: Vec<&serde_json::value::RawValue> = serde_json::from_str(text).unwrap_or_default();
+    let parts = values::items(text).unwrap_or_default();
     parts.into_iter().any(|part| is_answer(part.get()))
 }
 

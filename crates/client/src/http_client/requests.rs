@@ -18,6 +18,7 @@ use super::authorizer::Attempt;
 use super::exchange::{MAX_COMPLAINT, read};
 use super::obstacle::obstacle;
 use super::{Endpoint, Shared, Style};
+use gladhand_process::open_files::OpenFiles;
 
 const SESSION: &str = "mcp-session-id";
 const AGENT_SESSION: &str = "x-session-id";
@@ -32,6 +33,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often one request is made at most: with a stored token, a renewed, a new and a few wider ones.
 const MAX_TRIES: usize = 8;
+
+/// How many unused connections to a server are kept at most.
+const MAX_IDLE: usize = 64;
 
 /// How many redirects are followed.
 const MAX_REDIRECTS: usize = 4;
@@ -58,6 +62,8 @@ pub(super) fn client(endpoint: &Endpoint) -> reqwest::Client {
     };
     let client = endpoint.roots.client(|builder| {
         let builder = builder.tcp_nodelay(true).connect_timeout(CONNECT_TIMEOUT).redirect(redirects());
+        // An unused connection is an open file too, and there may be many clients.
+        let builder = builder.pool_max_idle_per_host((OpenFiles::now().exchanges / 64).clamp(2, MAX_IDLE));
         // No proxy knows our loopback.
         if is_loopback { builder.no_proxy() } else { builder }
     });

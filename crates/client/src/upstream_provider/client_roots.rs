@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gladhand_core::operations::Answered;
-use gladhand_core::wire::json;
+use gladhand_core::wire::{json, values};
 use serde_json::{Value, json};
 use url::Url;
 
@@ -18,7 +18,7 @@ pub(super) type Allowed = Option<Arc<[PathBuf]>>;
 /// reader may take what this one does not, such as a lone surrogate, a huge number or a second `roots`.
 pub(super) async fn held(answered: Answered, allowed: Arc<[PathBuf]>) -> Answered {
     let answer = answered?;
-    let whole: Value = serde_json::from_str(answer.get()).unwrap_or_else(|error| {
+    let whole: Value = values::read(answer.get()).unwrap_or_else(|error| {
         tracing::info!(%error, "all roots of a client are left out: they cannot be read");
         Value::Null
     });

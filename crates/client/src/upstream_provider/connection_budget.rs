@@ -7,7 +7,9 @@ use gladhand_core::operations::Party;
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::shares::Bound;
 
-/// How many connections there may be besides the main ones. Each may be a process.
+use gladhand_process::open_files::OpenFiles;
+
+/// How many connections there may be besides the main ones, if open files allow it. Each may be a process.
 const MOST: usize = 256;
 
 /// ConnectionBudget that upstreams have in common. Clones share it.
@@ -45,7 +47,7 @@ impl ConnectionBudget {
 
 impl Default for ConnectionBudget {
     fn default() -> Self {
-        Self::of(MOST)
+        Self::of(OpenFiles::now().upstream_connections(MOST))
     }
 }
 

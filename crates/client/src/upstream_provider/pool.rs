@@ -47,7 +47,12 @@ impl Pools {
         });
         let kind: String = std::iter::once(format!("{identity}\n")).chain(kind).collect();
         if self.by_kind.len() >= KINDS && !self.by_kind.contains_key(&kind) {
-            self.by_kind.retain(|_, pool| Arc::strong_count(pool) > 1);
+            // Unused pools of the same identity first: with many kinds of calls, one caller must not end those of others.
+            let (before, of_identity) = (self.by_kind.len(), format!("{identity}\n"));
+            self.by_kind.retain(|kind, pool| Arc::strong_count(pool) > 1 || !kind.starts_with(&of_identity));
+            if self.by_kind.len() == before {
+                self.by_kind.retain(|_, pool| Arc::strong_count(pool) > 1);
+            }
         }
         Arc::clone(self.by_kind.entry(kind).or_default())
     }

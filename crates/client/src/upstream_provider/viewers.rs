@@ -14,16 +14,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-use gladhand_core::operations::{Failure, Operation};
+use gladhand_core::operations::{Failure, Operation, Party};
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::passed_on;
+use gladhand_dialects::shares::{Holder, giving_way};
 use gladhand_hub::{Context, List, Listed, SessionId, Settling, viewer};
 
 use super::lists::Lists;
 use super::upstream_connection::UpstreamConnection;
 use super::{Errand, Inner, SETTLING};
 
-/// How many kinds of callers without a session have separate lists. Above this, the lists found so far are dropped.
+/// How many kinds of callers without a session have separate lists. Parties share them: above this, kinds of the largest
+/// party are dropped first.
 const KINDS: usize = 32;
 
 /// How long lists without change notifications stay valid, unless a call has ended since.
@@ -39,6 +41,8 @@ pub(super) struct Viewers {
     own: HashMap<SessionId, Option<Arc<Lists>>>,
     /// When lists were last requested, and how many calls had ended by then.
     asked_for: HashMap<SessionId, (u64, Instant)>,
+    /// The kinds of callers that have entries above, with the party that wanted them last, and when.
+    kinds: HashMap<SessionId, (Party, Instant)>,
 }
 
 impl Viewers {
@@ -47,11 +51,25 @@ impl Viewers {
         self.asked_for.remove(&viewer);
     }
 
-    /// Removes all kinds of callers, and returns those that had separate lists.
-    fn take_kinds(&mut self) -> Vec<SessionId> {
-        self.asked_for.retain(|viewer, _| !viewer.is_kind());
-        let kinds: Vec<_> = self.own.keys().copied().filter(|viewer| viewer.is_kind()).collect();
-        kinds.into_iter().filter(|kind| matches!(self.own.remove(kind), Some(Some(_)))).collect()
+    /// Makes room for a kind of callers of a party. Returns the kinds that gave way and had separate lists.
+    fn make_room(&mut self, kind: SessionId, party: Party) -> Vec<SessionId> {
+        let mut gone = Vec::new();
+        if !self.kinds.contains_key(&kind) && self.kinds.len() >= KINDS {
+            let holder = |(id, (party, used)): (&SessionId, &(Party, Instant))| Holder {
+                id: *id,
+                party: *party,
+                used: *used,
+                is_idle: true,
+            };
+            let holders: Vec<_> = self.kinds.iter().map(holder).collect();
+            for leaving in giving_way(KINDS, &holders, party) {
+                self.kinds.remove(&leaving);
+                self.asked_for.remove(&leaving);
+                gone.extend(self.own.remove(&leaving).flatten().map(|_| leaving));
+            }
+        }
+        self.kinds.insert(kind, (party, Instant::now()));
+        gone
     }
 }
 
@@ -92,9 +110,10 @@ impl Inner {
         if is_known && self.outdated(kind, self.seen_by(viewer)).is_none() {
             return None;
         }
+        let party = context.terms.party.unwrap_or(Party(0));
         let (inner, errand) = (Arc::clone(self), Errand::of(Operation::ListTools, context, self.allowed_roots()));
         Some(Box::pin(async move {
-            match tokio::time::timeout(SETTLING, inner.find_for(kind, &errand)).await {
+            match tokio::time::timeout(SETTLING, inner.find_for(kind, party, &errand)).await {
                 Ok(Ok(())) => {
                     let has_own = inner.connections().own.contains_key(&viewer);
                     if !has_own && viewer != kind {
@@ -138,7 +157,10 @@ impl Inner {
     }
 
     /// Fetches the lists of a connection for callers of one kind.
-    async fn find_for(self: &Arc<Self>, kind: SessionId, errand: &Errand) -> Result<(), Failure> {
+    async fn find_for(self: &Arc<Self>, kind: SessionId, party: Party, errand: &Errand) -> Result<(), Failure> {
+        // Before the upstream is asked, so that failures leave nothing behind.
+        let gone = self.viewers().make_room(kind, party);
+        self.forgotten(gone);
         let (connection, turn) = match self.shared_connection(errand) {
             Some(connection) => (connection, None),
             None => self.listing_connection(errand).await?,
@@ -163,8 +185,8 @@ impl Inner {
         let is_own = lists.is_some();
         let forgotten = {
             let mut viewers = self.viewers();
-            let kinds = viewers.own.keys().filter(|viewer| viewer.is_kind()).count();
-            let mut forgotten = if kinds >= KINDS { viewers.take_kinds() } else { Vec::new() };
+            // Meanwhile others may have wanted its place.
+            let mut forgotten = viewers.make_room(kind, party);
             let before = viewers.own.insert(kind, lists).flatten();
             forgotten.extend(before.map(|_| kind));
             forgotten
@@ -203,6 +225,7 @@ impl Inner {
             let connections = self.connections();
             let mut viewers = self.viewers();
             viewers.asked_for.retain(|viewer, _| connections.own.contains_key(viewer));
+            viewers.kinds.clear();
             let all: Vec<_> =
                 viewers.own.keys().copied().filter(|viewer| !connections.own.contains_key(viewer)).collect();
             all.into_iter().filter(|viewer| matches!(viewers.own.remove(viewer), Some(Some(_)))).collect()
@@ -235,5 +258,30 @@ impl Inner {
         };
         let Some(notifier) = self.notifier.get() else { return };
         apart.into_iter().for_each(|session| notifier.lists_changed_for(session));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_party_with_many_kinds_of_callers_pushes_out_its_own() {
+        let mut viewers = Viewers::default();
+        let mut see = |kind: u64, party: u64| {
+            let gone = viewers.make_room(SessionId(kind), Party(party));
+            viewers.own.insert(SessionId(kind), Some(Arc::default()));
+            viewers.asked_for.insert(SessionId(kind), (0, Instant::now()));
+            (gone, viewers.own.len(), viewers.asked_for.len(), viewers.kinds.len())
+        };
+        (0..4).for_each(|kind| drop(see(kind, 1)));
+        for kind in 100..1000 {
+            let (gone, own, asked_for, kinds) = see(kind, 2);
+            assert!(gone.iter().all(|gone| gone.0 >= 100), "the other party keeps its lists");
+            assert!(own <= KINDS && asked_for <= KINDS && kinds <= KINDS);
+        }
+        let (gone, ..) = see(5, 1);
+        assert!(gone.len() == 1 && gone[0].0 >= 100, "a party below its share gets a place of the largest");
+        assert!(see(5, 1).0.is_empty(), "it is known");
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::wire::RawValue;
+use crate::wire::{RawValue, values};
 use serde::de::DeserializeOwned;
 
 use crate::operations::agent::AgentCall;
@@ -202,12 +202,7 @@ pub struct ToolCall<'a> {
 impl ToolCall<'_> {
     /// Deserializes the arguments into a type of the tool.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        serde_json::from_str(self.arguments.get()).map_err(|error| {
-            let problem = error.to_string();
-            // The position in the line means nothing to the caller.
-            let problem = problem.rsplit_once(" at line ").map_or(problem.as_str(), |(problem, _)| problem);
-            Failure::invalid_argument("arguments", problem)
-        })
+        values::read(self.arguments.get()).map_err(|error| Failure::invalid_argument("arguments", error.to_string()))
     }
 
     /// The same without borrowed data.

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use crate::wire::{Id, RawValue};
+use crate::wire::{Id, RawValue, values};
 use serde::de::DeserializeOwned;
 
 use crate::operations::failure::{Failure, FailureKind};
@@ -26,12 +26,7 @@ pub struct CapabilityCall<'a> {
 impl CapabilityCall<'_> {
     /// Deserializes the message into a type of the capability.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        serde_json::from_str(self.message.get()).map_err(|error| {
-            let problem = error.to_string();
-            // The position in the line means nothing to the sender of the message.
-            let problem = problem.rsplit_once(" at line ").map_or(problem.as_str(), |(problem, _)| problem);
-            Failure::refused(format!("{}: {problem}", self.kind))
-        })
+        values::read(self.message.get()).map_err(|error| Failure::refused(format!("{}: {error}", self.kind)))
     }
 
     /// An event of this request: its message type and its own members.

@@ -6,9 +6,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 
 use crate::wire::json::{self, Kind, RawValue};
+use crate::wire::values::MAX_VALUES;
 
 /// The members of an object, in the order of the text.
 #[derive(Debug, Clone, Default)]
@@ -85,6 +86,9 @@ impl<'de> Deserialize<'de> for Members<'de> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut entries = Vec::with_capacity(8);
                 while let Some(Key(key)) = map.next_key()? {
+                    if entries.len() == MAX_VALUES {
+                        return Err(A::Error::custom(format_args!("an object of more than {MAX_VALUES} members")));
+                    }
                     entries.push((key, map.next_value()?));
                 }
                 Ok(Members { entries })

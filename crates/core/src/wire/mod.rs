@@ -13,6 +13,7 @@ pub mod pick;
 pub mod rpc;
 pub mod skim;
 pub mod text;
+pub mod values;
 
 pub use frames::{Frame, FrameKind, Frames, Lane};
 pub use id::Id;

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use gladhand_core::negotiation::{Agreement, Capability, Minimum, Offer, Peer, Refusal, Wants, agree};
 use gladhand_core::operations::{Failure, FailureKind, Level, Log, Notice, Progress};
 use gladhand_core::wire::json::Kind;
-use gladhand_core::wire::{Id, Members, RawValue, json};
+use gladhand_core::wire::{Id, Members, RawValue, json, values};
 
 use super::capabilities::{self, VERSION};
 use super::errors;
@@ -71,7 +71,7 @@ pub(super) fn read_handshake(members: &Members<'_>, setup: &ClientSetup) -> Resu
 
 fn read_grants(raw: Option<&RawValue>, host: &mut Offer) -> Result<(), &'static str> {
     let Some(raw) = raw else { return Ok(()) };
-    let entries: Vec<&RawValue> = serde_json::from_str(raw.get()).map_err(|_| "`accepted_caps` is not a list")?;
+    let entries = values::items(raw.get()).map_err(|_| "`accepted_caps` is not a list")?;
     let mut unknown = 0;
     for entry in entries {
         let entry = Members::of(entry).ok_or("an entry of `accepted_caps` is not an object")?;

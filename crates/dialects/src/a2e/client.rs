@@ -12,7 +12,7 @@ use gladhand_core::operations::{
     Answered, Call, CallId, CapabilityEvent, Failure, FailureKind, Notice, Operation, Outcome, QuestionId,
     QuestionKind, Reply, Tool,
 };
-use gladhand_core::wire::{Fault, FrameKind, Id, Members, RawValue, Skim};
+use gladhand_core::wire::{Fault, FrameKind, Id, Members, Skim, values};
 
 use super::answers;
 use super::capabilities::TOOLS;
@@ -458,7 +458,7 @@ fn request_type(operation: &Operation<'_>) -> &'static str {
 
 fn read_list(members: &Members<'_>) -> Result<Arc<[Tool]>, &'static str> {
     let Some(raw) = members.raw("tools") else { return Ok(Arc::from([])) };
-    let items: Vec<&RawValue> = serde_json::from_str(raw.get()).map_err(|_| "`tools` is not a list")?;
+    let items = values::items(raw.get()).map_err(|_| "`tools` is not a list")?;
     if items.len() > MAX_TOOLS {
         return Err("`tools` is too long");
     }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use gladhand_core::wire::json::{Kind, RawValue};
-use gladhand_core::wire::{Members, json};
+use gladhand_core::wire::{Members, json, values};
 
 /// Maximum number of reported problems, one per line. It bounds the answer to a hostile list of a million wrong items.
 const MAX_PROBLEMS: usize = 20;
@@ -56,7 +56,7 @@ impl<'m, 'a> Fields<'m, 'a> {
     /// A list of strings. Default: empty.
     pub(super) fn texts(&mut self, name: &str) -> Vec<Cow<'a, str>> {
         let Some(raw) = self.members.raw(name) else { return Vec::new() };
-        let Ok(items) = serde_json::from_str::<Vec<&'a RawValue>>(raw.get()) else {
+        let Ok(items) = values::items(raw.get()) else {
             self.expected(name, "a list", raw);
             return Vec::new();
         };
@@ -127,7 +127,7 @@ impl<'m, 'a> Fields<'m, 'a> {
     /// A list of objects, if present.
     pub(super) fn objects(&mut self, name: &str) {
         let Some(raw) = self.members.raw(name) else { return };
-        let Ok(items) = serde_json::from_str::<Vec<&'a RawValue>>(raw.get()) else {
+        let Ok(items) = values::items(raw.get()) else {
             return self.expected(name, "a list", raw);
         };
         for (at, item) in items.into_iter().enumerate().filter(|(_, item)| Kind::of(item) != Kind::Object) {

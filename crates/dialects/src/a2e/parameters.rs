@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use gladhand_core::wire::json::Kind;
-use gladhand_core::wire::{Members, RawValue, json};
+use gladhand_core::wire::{Members, RawValue, json, values};
 
 use super::fields::text_of;
 use super::message::{Object, write_list};
@@ -32,7 +32,7 @@ pub(super) fn write_parameters(out: &mut Vec<u8>, schema: Option<&RawValue>) {
 
 /// Builds an object schema from a list of `ToolParameter`.
 pub(super) fn schema_of(parameters: Option<&RawValue>) -> Box<RawValue> {
-    let items: Vec<&RawValue> = parameters.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+    let items = parameters.and_then(|raw| values::items(raw.get()).ok()).unwrap_or_default();
     let named = items.into_iter().filter_map(|raw| {
         let members = Members::of(raw)?;
         Some((members.raw("name").and_then(text_of)?, members))
@@ -110,7 +110,7 @@ impl<'a> Writer<'a> {
 }
 
 fn first_branch(raw: &RawValue) -> Option<&RawValue> {
-    let branches: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
+    let branches = values::items(raw.get()).ok()?;
     let is_null =
         |raw: &RawValue| Members::of(raw).and_then(|members| members.str("type")).is_some_and(|t| t == "null");
     branches.into_iter().find(|branch| !is_null(branch))
@@ -124,7 +124,7 @@ fn type_of(schema: &Members<'_>) -> &'static str {
     };
     let named = schema.raw("type").and_then(|raw| match Kind::of(raw) {
         Kind::Array => {
-            let several: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
+            let several = values::items(raw.get()).ok()?;
             several.into_iter().find_map(known)
         }
         _ => known(raw),
@@ -138,7 +138,7 @@ fn type_of(schema: &Members<'_>) -> &'static str {
 
 /// The values of an enumeration, if all are strings.
 fn strings_of(raw: Option<&RawValue>) -> Option<Vec<&RawValue>> {
-    let values: Vec<&RawValue> = serde_json::from_str(raw?.get()).ok()?;
+    let values = values::items(raw?.get()).ok()?;
     let all_strings = !values.is_empty() && values.iter().all(|value| Kind::of(value) == Kind::String);
     all_strings.then_some(values)
 }

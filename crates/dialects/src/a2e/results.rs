@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gladhand_core::operations::{Content, ToolResult};
 use gladhand_core::wire::json::Kind;
-use gladhand_core::wire::{Members, RawValue, json};
+use gladhand_core::wire::{Members, RawValue, json, values};
 
 use super::fields::{integer_of, text_of};
 use super::message::{Object, write_list};
@@ -141,7 +141,7 @@ fn write_block(out: &mut Vec<u8>, block: &Content) {
 
 /// The content blocks, if every item is one.
 fn read_blocks(raw: &RawValue) -> Option<Vec<Content>> {
-    let items: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
+    let items = values::items(raw.get()).ok()?;
     let blocks = items.into_iter().map(|item| {
         let members = Members::of(item)?;
         let kind = members.str("type")?;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use gladhand_core::operations::{Progress, TaskSupport, Tool};
 use gladhand_core::wire::json::Kind;
-use gladhand_core::wire::{Members, RawValue, json};
+use gladhand_core::wire::{Members, RawValue, json, values};
 
 use super::fields::text_of;
 use super::message::Object;
@@ -110,7 +110,7 @@ pub(super) fn read_definition(raw: &RawValue) -> Option<Tool> {
 
 /// The strings of a list. Other items are left out.
 fn texts(raw: &RawValue) -> Vec<String> {
-    let items: Vec<&RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
+    let items = values::items(raw.get()).unwrap_or_default();
     items.into_iter().filter_map(json::string).map(Cow::into_owned).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use gladhand_core::operations::{Content, Failure, FailureKind, Outcome, Reply, Tool, ToolResult};
 use gladhand_core::wire::json::Kind;
-use gladhand_core::wire::{Members, RawValue, json};
+use gladhand_core::wire::{Members, RawValue, json, values};
 use serde::Serialize;
 
 use super::envelope::{Error, Form, HANDSHAKE};
@@ -117,7 +117,7 @@ pub(super) fn failed(failure: &Failure) -> Error {
 /// A result in the shipped server's form: a citation is a path instead of an object.
 pub(super) fn citing_by_path(result: &RawValue) -> Option<Box<RawValue>> {
     let members = Members::of(result)?;
-    let cited: Vec<&RawValue> = serde_json::from_str(members.raw("citations")?.get()).ok()?;
+    let cited = values::items(members.raw("citations")?.get()).ok()?;
     let mut paths: Vec<String> = Vec::with_capacity(cited.len());
     for citation in cited {
         let path = Members::of(citation)?.str("path")?.into_owned();
@@ -147,7 +147,7 @@ pub(super) fn read_result(result: &RawValue) -> ToolResult {
         if let Some(text) = members.raw("text").filter(|raw| Kind::of(raw) == Kind::String) {
             return ToolResult { content: vec![Content::Text(text.to_owned())], ..ToolResult::default() };
         }
-        let blocks = members.raw("content").and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok());
+        let blocks = members.raw("content").and_then(|raw| values::items(raw.get()).ok());
         if let Some(content) = blocks.and_then(|blocks| blocks.into_iter().map(read_block).collect()) {
             return ToolResult { content, ..ToolResult::default() };
         }

@@ -8,7 +8,7 @@ use gladhand_core::negotiation::{
     agree,
 };
 use gladhand_core::operations::Feature;
-use gladhand_core::wire::{Members, RawValue};
+use gladhand_core::wire::{Members, RawValue, values};
 use serde::Serialize;
 
 use super::envelope::Form;
@@ -105,7 +105,7 @@ pub(super) fn read_names(result: &RawValue) -> Result<Vec<String>, &'static str>
     let capabilities = result.raw("capabilities").ok_or("the result of the handshake has no `capabilities`")?;
     let list = Members::of(capabilities).and_then(|object| object.raw("tools")).unwrap_or(capabilities);
     let mut names: Vec<String> =
-        serde_json::from_str(list.get()).map_err(|_| "`capabilities` contains no list of tool names")?;
+        values::read(list.get()).map_err(|_| "`capabilities` contains no list of tool names")?;
     names.retain(|name| name != "handshake");
     Ok(names)
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use gladhand_core::operations::{AgentCall, ImageInput, ModelChoice};
 use gladhand_core::wire::json::Kind;
-use gladhand_core::wire::{Members, RawValue};
+use gladhand_core::wire::{Members, RawValue, values};
 
 use super::errors::Error;
 use super::params::Checked;
@@ -102,7 +102,7 @@ pub(super) fn ends_session(call: &AgentCall<'_>) -> bool {
 /// §7.3).
 fn images(raw: &RawValue) -> Vec<ImageInput<'_>> {
     let rows: Vec<&RawValue> = match Kind::of(raw) {
-        Kind::Array => serde_json::from_str(raw.get()).unwrap_or_default(),
+        Kind::Array => values::items(raw.get()).unwrap_or_default(),
         _ => Vec::new(),
     };
     rows.into_iter().filter_map(image).collect()

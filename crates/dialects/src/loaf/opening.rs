@@ -9,7 +9,7 @@ use gladhand_core::negotiation::{
     Agreement, Capability, Defined, Minimum, Offer, Peer, Refusal, Rules, Side, VersionRule, Wants, agree,
 };
 use gladhand_core::wire::json::Kind;
-use gladhand_core::wire::{Members, RawValue, json};
+use gladhand_core::wire::{Members, RawValue, json, values};
 use serde::Serialize;
 
 use super::methods::{METHODS, Method};
@@ -163,7 +163,7 @@ pub(super) fn read_answer(setup: &ClientSetup, result: &RawValue) -> Result<(Agr
     let version = result.str("protocol_version").ok_or_else(|| misbehaved("`protocol_version` is not a string"))?;
     let mut methods: BTreeSet<String> = result
         .raw("methods")
-        .and_then(|raw| serde_json::from_str(raw.get()).ok())
+        .and_then(|raw| values::read(raw.get()).ok())
         .ok_or_else(|| misbehaved("`methods` is not a list of strings"))?;
     methods.retain(|name| METHODS.iter().any(|method| method.name == name));
     let peer = match result.object("implementation") {

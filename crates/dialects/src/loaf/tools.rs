@@ -7,7 +7,7 @@ use gladhand_core::operations::{
     Content, Failure, FailureKind, Level, Log, Outcome, Progress, Reply, Tool, ToolResult,
 };
 use gladhand_core::wire::json::Kind;
-use gladhand_core::wire::{Members, RawValue, json};
+use gladhand_core::wire::{Members, RawValue, json, values};
 use serde::Serialize;
 
 use super::errors::OVERLOADED;
@@ -165,7 +165,7 @@ pub(super) fn read_log(payload: &Members<'_>) -> Option<Log> {
 pub(super) fn read_list(result: &RawValue) -> Outcome {
     let entries = Members::of(result)
         .and_then(|result| result.raw("tools"))
-        .and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok())
+        .and_then(|raw| values::items(raw.get()).ok())
         .ok_or_else(|| Failure::new(FailureKind::UpstreamError, "the result of `tools.list` contains no list"))?;
     if entries.len() > MAX_TOOLS {
         return Err(Failure::list_too_long("tools", MAX_TOOLS));
@@ -210,7 +210,7 @@ fn read_output(output: &RawValue) -> ToolResult {
     match Kind::of(output) {
         Kind::String => ToolResult { content: vec![Content::Text(output.to_owned())], ..ToolResult::default() },
         Kind::Array => {
-            let items: Vec<&RawValue> = serde_json::from_str(output.get()).unwrap_or_default();
+            let items = values::items(output.get()).unwrap_or_default();
             match items.into_iter().map(block).collect::<Option<Vec<_>>>() {
                 Some(content) if !content.is_empty() => ToolResult { content, ..ToolResult::default() },
                 _ => ToolResult::structured(output.to_owned()),

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use gladhand_core::wire::Members;
 use gladhand_core::wire::json::{Kind, RawValue};
+use gladhand_core::wire::{Members, values};
 
 /// The first problem in the `messages` of `sampling/createMessage`. `None` if they are valid.
 ///
@@ -11,7 +11,7 @@ use gladhand_core::wire::json::{Kind, RawValue};
 /// nothing else. Results are not allowed elsewhere.
 pub(super) fn disorder(params: &Members<'_>) -> Option<&'static str> {
     let messages = params.raw("messages").filter(|raw| Kind::of(raw) == Kind::Array)?;
-    let messages: Vec<&RawValue> = serde_json::from_str(messages.get()).ok()?;
+    let messages = values::items(messages.get()).ok()?;
     let mut awaited = Tally::new();
     for message in messages {
         let message = Members::of(message).unwrap_or_default();
@@ -50,7 +50,7 @@ fn tally(blocks: &[Members<'_>], kind: &str, id: &str) -> Tally {
 fn blocks<'a>(message: &Members<'a>) -> Vec<Members<'a>> {
     let Some(content) = message.raw("content") else { return Vec::new() };
     let blocks = match Kind::of(content) {
-        Kind::Array => serde_json::from_str(content.get()).unwrap_or_default(),
+        Kind::Array => values::items(content.get()).unwrap_or_default(),
         _ => vec![content],
     };
     blocks.into_iter().map(|block: &RawValue| Members::of(block).unwrap_or_default()).collect()

@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use gladhand_core::operations::Tool;
 use gladhand_core::wire::json::{self, Kind, RawValue};
-use gladhand_core::wire::{Members, pick};
+use gladhand_core::wire::{Members, pick, values};
 
 /// The prefix of every header of a mirrored argument.
 pub const PREFIX: &str = "Mcp-Param-";
@@ -144,7 +144,7 @@ fn elsewhere(value: &RawValue, path: &mut Vec<String>, depth: usize) -> Result<(
     match Kind::of(value) {
         Kind::Object => collect(value, path, None, depth),
         Kind::Array => {
-            let items: Vec<&RawValue> = serde_json::from_str(value.get()).unwrap_or_default();
+            let items = values::items(value.get()).unwrap_or_default();
             items.into_iter().try_for_each(|item| collect(item, path, None, depth))
         }
         _ => Ok(()),

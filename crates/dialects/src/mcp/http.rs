@@ -7,8 +7,7 @@ use std::borrow::Cow;
 
 use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::rpc::{self, Envelope, code};
-use gladhand_core::wire::{FrameKind, Frames};
-use gladhand_core::wire::{Id, Line};
+use gladhand_core::wire::{FrameKind, Frames, Id, Line, values};
 
 pub use super::header_params::{
     BadAnnotation, HeaderParam, Mirrors, PREFIX, decode_header_value, encode_header_value, header_params,
@@ -46,7 +45,7 @@ pub fn called_tools(body: &[u8]) -> Vec<String> {
     if !text.trim_start().starts_with('[') {
         return one(&text).into_iter().collect();
     }
-    let parts: Vec<&RawValue> = serde_json::from_str(&text).unwrap_or_default();
+    let parts = values::items(&text).unwrap_or_default();
     parts.into_iter().filter_map(|part| one(part.get())).collect()
 }
 

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use gladhand_core::negotiation::Side;
 use gladhand_core::operations::{Call, Operation, Update, WatchId, subscription_weight};
 use gladhand_core::wire::json::{self, Kind, RawValue};
-use gladhand_core::wire::{FrameKind, Frames};
-use gladhand_core::wire::{Id, Members, rpc};
+use gladhand_core::wire::{FrameKind, Frames, Id, Members, rpc, values};
 
 use super::capabilities::InForce;
 use super::changes::{Change, Changes};
@@ -266,7 +265,7 @@ fn read_filter(params: Option<&RawValue>, in_force: &InForce) -> Result<Filter, 
         None => Ok(BTreeSet::new()),
         Some(list) => {
             let list = Some(list).filter(|list| Kind::of(list) == Kind::Array);
-            let names = list.and_then(|list| serde_json::from_str::<BTreeSet<String>>(list.get()).ok());
+            let names = list.and_then(|list| values::read::<BTreeSet<String>>(list.get()).ok());
             names.ok_or_else(|| errors::invalid_params(format!("`{member}` must be a list of strings")))
         }
     };

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use gladhand_core::wire::json::{Kind, RawValue};
 use gladhand_core::wire::rpc::Envelope;
-use gladhand_core::wire::{Fault, Line, Picked};
+use gladhand_core::wire::{Fault, Line, Picked, values};
 
 use super::DIALECT;
 use super::batch::MAX_BATCH;
@@ -46,7 +46,7 @@ impl<'a> Message<'a> {
     /// Parses a text without surrounding white space.
     pub(super) fn read(text: &'a str) -> Self {
         let read = if text.starts_with('[') {
-            Read::Batch(serde_json::from_str(text))
+            Read::Batch(values::items(text))
         } else {
             Read::One(text, Envelope::picking(text, Params::NAMES))
         };

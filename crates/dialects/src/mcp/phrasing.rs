@@ -5,8 +5,8 @@
 
 use gladhand_core::negotiation::{Agreement, Side};
 use gladhand_core::operations::{Failure, FailureKind, Question, QuestionKind};
-use gladhand_core::wire::Members;
 use gladhand_core::wire::json::{self, Kind, RawValue};
+use gladhand_core::wire::{Members, values};
 use serde_json::{Map, Value};
 
 use super::capabilities::InForce;
@@ -156,7 +156,7 @@ fn with_single_blocks(params: &str) -> Result<String, Failure> {
 /// Parses text that is known to be an object.
 fn object(text: &str) -> Result<Map<String, Value>, Failure> {
     // An unpaired surrogate cannot be parsed. A question to a user or a model does not need one.
-    serde_json::from_str(text)
+    values::read(text)
         .map_err(|_| Failure::new(FailureKind::Internal, "the parameters of a question must be valid text"))
 }
 

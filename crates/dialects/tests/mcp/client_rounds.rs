@@ -145,3 +145,20 @@ fn callers_that_leave_questions_unanswered_keep_no_other_from_being_asked() {
     hand.cancels(196);
     assert!(is_asked(&mut hand, 3), "a call that ends gives its place back");
 }
+
+#[test]
+fn states_of_waiting_calls_have_a_bound_that_parties_share() {
+    let mut hand = asked();
+    let (mut id, state) = (1, "s".repeat(4 * 1024 * 1024));
+    let mut waits = |party: u64| {
+        id += 1;
+        let mut call = Call::new(CallId(id), bare_call("t"));
+        call.terms.party = Some(Party(party));
+        hand.step(|client, ambient, heard| client.call(call, None, ambient, heard));
+        hand.hears(&input_required(id, &format!(r#""inputRequests":{{{ELICIT}}},"requestState":"{state}""#)));
+        hand.take_asked();
+        hand.is_open(id)
+    };
+    let shares = [1, 2].map(|party| (0..100).take_while(|_| waits(party)).count());
+    assert_eq!(shares, [3, 2], "a party keeps at most half of what the others leave");
+}

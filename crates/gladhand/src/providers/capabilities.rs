@@ -21,6 +21,7 @@ use url::Url;
 use super::a2e_mcp::{A2eMcp, Root, Settings as McpSettings};
 use crate::config::{A2eConfig, CapabilityName, MemoryConfig};
 use crate::starters::capabilities::OnLeash;
+use gladhand_process::open_files::OpenFiles;
 
 /// What the capabilities are put together from.
 #[derive(Debug)]
@@ -112,6 +113,7 @@ fn processes(config: &A2eConfig) -> ProcSettings {
         max_running: config.proc.max,
         max_duration,
         max_output_bytes: config.proc.output_bytes,
+        max_running_total: OpenFiles::now().processes(ProcSettings::default().max_running_total),
         ..ProcSettings::default()
     }
 }
@@ -122,7 +124,13 @@ fn environments(config: &A2eConfig) -> EnvSettings {
         folder: folder.clone(),
         ..Program::new(name.clone(), command.clone())
     };
-    EnvSettings { programs: config.env.commands.iter().map(program).collect(), ..EnvSettings::default() }
+    let (programs, usual): (Vec<_>, _) = (config.env.commands.iter().map(program).collect(), EnvSettings::default());
+    let max_total_episodes = match programs.is_empty() {
+        true => usual.max_total_episodes,
+        // Each may be a process.
+        false => OpenFiles::now().processes(usual.max_total_episodes),
+    };
+    EnvSettings { programs, max_total_episodes, ..usual }
 }
 
 fn servers(config: &A2eConfig) -> McpSettings {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use gladhand_agent_tools::SecretFiles;
 use gladhand_core::operations::{Failure, FailureKind, Progress, Tool, ToolCall, ToolResult};
 use gladhand_core::sync::Unpoisoned as _;
-use gladhand_core::wire::{RawValue, json};
+use gladhand_core::wire::{RawValue, json, values};
 use gladhand_faq::{Extract, Library, Question};
 use gladhand_hub::{Answer, ChangeNotifier, Context, Provider, Reporter};
 use gladhand_repository::{
@@ -271,7 +271,7 @@ fn index_of_environment() -> Option<PathBuf> {
 
 /// The arguments of a call as an object.
 fn object(arguments: &RawValue) -> Result<serde_json::Value, Failure> {
-    let object = serde_json::from_str(arguments.get()).ok();
+    let object = values::read(arguments.get()).ok();
     object.ok_or_else(|| Failure::invalid_argument("arguments", "expected an object"))
 }
 

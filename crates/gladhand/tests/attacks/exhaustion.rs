@@ -164,6 +164,32 @@ fn what_agents_remember_has_a_bound_of_all_sessions() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn json_of_agents_takes_no_more_memory_than_its_bound() {
+    let server = Server::start("");
+    let before = memory(&server);
+    // Short text that takes a hundred times as much memory as a tree.
+    let dense = || vec![json!({"": 0}); 3_900_000 / 7];
+    let chain = json!({"type": "chain/req", "id": "c", "nodes": [{"node_id": "a", "kind": "tool", "name": "x"}],
+        "entry_node": "a", "initial_input": {"n": dense()}});
+    let reset = json!({"type": "env/reset/req", "id": "e", "env_name": "counter", "options": {"n": dense()}});
+    for _ in 0..4 {
+        let mut agent = Agent::unopened(&server, &[]);
+        let caps = ["chains", "env", "tools"];
+        let handshake = json!({"type": "handshake/req", "id": "h", "agent_id": "ann", "agent_caps": caps});
+        assert_eq!(agent.send(&server, &[], &handshake), 200);
+        assert_eq!(agent.hear().expect("an answer")["ok"], true);
+        for message in [&chain, &reset] {
+            assert_eq!(agent.send(&server, &[], message), 200);
+            let refused = agent.hear().expect("an answer").to_string();
+            assert!(refused.contains("it has more than 200000 JSON values"), "{refused:.500}");
+        }
+    }
+    let grown = memory(&server).saturating_sub(before);
+    assert!(grown < 200 * 1024, "{grown} KiB");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn memory_of_large_sessions_is_returned_when_they_end() {
     let server = Server::start("");
     let before = memory(&server);

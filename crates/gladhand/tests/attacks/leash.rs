@@ -71,6 +71,29 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
+fn a_started_program_gets_the_limit_on_open_files_from_before() {
+    let folder = tempfile::tempdir().expect("a folder for tests");
+    let config =
+        "[upstreams.s]\ncommand = 'sh'\nargs = ['-c', 'ulimit -Sn > limit.new; mv limit.new limit; exec sleep 600']\n";
+    let config = format!("{config}cwd = '{}'\n", folder.path().display());
+    std::fs::write(folder.path().join("gladhand.toml"), config).expect("it can be written");
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"ulimit -Sn 300; exec "$0" "$@""#]).arg(gladhand().get_program());
+    command.args(["serve", "--config", "gladhand.toml", "--data-dir", "data", "--http", "127.0.0.1:0"]);
+    command.current_dir(folder.path()).stdin(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let mut server = command.spawn().expect("the program is built");
+    let limit = folder.path().join("limit");
+    until("the program has started", || limit.exists());
+    let own = std::fs::read_to_string(format!("/proc/{}/limits", server.id())).expect("it runs");
+    let _ = server.kill();
+    let _ = server.wait();
+    let own = own.lines().find_map(|line| line.strip_prefix("Max open files")).expect("a line of its own");
+    let [soft, hard] = [0, 1].map(|place| own.split_whitespace().nth(place).expect("two limits").to_owned());
+    assert_eq!(soft, hard, "we have as many as we may");
+    assert_eq!(std::fs::read_to_string(limit).expect("it was written").trim(), "300");
+}
+
+#[test]
 fn a_server_that_kills_its_leash_is_ended_with_what_it_started() {
     let mut hostile = Hostile::start("kill -KILL $PPID");
     hostile.attack();

@@ -35,6 +35,23 @@ mod secrets;
 mod serving;
 mod state;
 
+/// The table of bounds on the security page has the constants of the sources.
+#[test]
+fn the_security_page_names_bounds_that_hold() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("../../docs/security.md")).expect("the page is there");
+    let sources = sources(&root.join(".."));
+    let is_constant = |name: &str| name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+    let bounds = page.split('`').filter_map(|word| word.split_once(" = ")).filter(|(name, _)| is_constant(name));
+    let mut checked = 0;
+    for (name, value) in bounds {
+        let line = format!("const {name}: usize = {value};");
+        assert!(sources.iter().any(|source| source.contains(&line)), "no source has `{line}`");
+        checked += 1;
+    }
+    assert!(checked > 20, "the page names only {checked} bounds");
+}
+
 /// The security page promises nothing that no test holds.
 #[test]
 fn the_security_page_names_tests_that_exist() {

@@ -5,16 +5,14 @@
 
 use std::fmt;
 
+use gladhand_core::wire::values;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 
 /// The arguments as a value, or the reason why they are ambiguous.
 pub(super) fn read(arguments: &str) -> Result<Value, String> {
-    serde_json::from_str::<Certain>(arguments).map(|certain| certain.0).map_err(|error| {
-        let problem = error.to_string();
-        problem.rsplit_once(" at line ").map_or_else(|| problem.clone(), |(problem, _)| problem.to_owned())
-    })
+    values::read::<Certain>(arguments).map(|certain| certain.0).map_err(|error| error.to_string())
 }
 
 struct Certain(Value);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use gladhand_core::operations::{Prompt, PromptArgument, Tool};
-use gladhand_core::wire::RawValue;
+use gladhand_core::wire::{RawValue, values};
 use serde::{Deserialize, Serialize};
 use serde_json::map::Entry;
 use serde_json::{Map, Value};
@@ -150,7 +150,7 @@ impl Definition {
 
     /// The definition of a tool.
     pub(crate) fn of_tool(upstream: &str, own: &str, tool: &Tool) -> Self {
-        let formerly = |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or(Value::Null);
+        let formerly = |raw: &RawValue| values::read(raw.get()).unwrap_or(Value::Null);
         let annotations = tool.extra.iter().find(|(name, _)| name == "annotations");
         let narrow = Value::Array(vec![
             tool.title.clone().into(),

@@ -56,6 +56,7 @@ use crate::Service;
 use a2e::{Agents, Trust};
 use connections::Connections;
 use endpoint::Endpoint;
+use gladhand_process::open_files::OpenFiles;
 use guard::Guard;
 use listener::{ConnectionContext, Listener};
 use refusals::RefusalLog;
@@ -75,10 +76,6 @@ pub const ENDPOINT: &str = "/mcp";
 
 /// How long unread answers may hold up the end.
 const FLUSH_GRACE: Duration = Duration::from_secs(2);
-
-/// Open files that connections leave to upstreams, databases and logs.
-#[cfg(unix)]
-const FILES_KEPT: usize = 512;
 
 /// How to serve over HTTP.
 #[derive(Debug, Clone, Default)]
@@ -211,20 +208,9 @@ impl HttpServer {
 
 /// How many connections fit into the files that this process may have open, with some left for everything else.
 fn within_open_files(connections: usize) -> usize {
-    #[cfg(unix)]
-    {
-        let open = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        let open = open.and_then(|open| usize::try_from(open).ok()).unwrap_or(usize::MAX);
-        let room = open.saturating_sub(FILES_KEPT).max(open / 2).max(1);
-        if room < connections {
-            tracing::info!(
-                connections,
-                room,
-                "the limit on open files allows for fewer connections than are configured"
-            );
-        }
-        connections.min(room)
+    let room = OpenFiles::now().connections;
+    if room < connections {
+        tracing::info!(connections, room, "the limit on open files allows for fewer connections than are configured");
     }
-    #[cfg(not(unix))]
-    connections
+    connections.min(room)
 }

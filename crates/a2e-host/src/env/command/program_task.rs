@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gladhand_core::wire::{Lines, lines};
+use gladhand_core::wire::{Lines, lines, values};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
@@ -157,7 +157,7 @@ impl ProgramTask {
                 if line.trim_ascii().is_empty() {
                     continue;
                 }
-                let Ok(mut message) = serde_json::from_slice::<Object>(line) else {
+                let Ok(mut message) = values::read_bytes::<Object>(line) else {
                     return Some("it wrote a line that is not a JSON object");
                 };
                 if let Some(push) = message.remove("push") {

@@ -29,7 +29,7 @@ use gladhand_core::operations::{
 };
 use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::rpc::{self, Envelope};
-use gladhand_core::wire::{Fault, Members, Skim};
+use gladhand_core::wire::{Fault, Members, Skim, values};
 
 use behalf::CallerEnvelope;
 use call_kind::{CallKind, ResultKind};
@@ -447,7 +447,7 @@ impl Client for McpClient {
             return self.message(text, ambient, heard);
         }
         let has_batches = self.in_force().is_some_and(|in_force| in_force.revision.has_batches());
-        match serde_json::from_str::<Vec<&RawValue>>(text) {
+        match values::items(text) {
             Ok(parts) if has_batches && parts.len() <= MAX_BATCH => {
                 parts.into_iter().for_each(|part| self.message(part.get(), ambient, heard));
             }

@@ -6,7 +6,7 @@
 
 use gladhand_core::negotiation::Refusal;
 use gladhand_core::wire::json::{self, Kind, RawValue};
-use gladhand_core::wire::{Id, Members, rpc};
+use gladhand_core::wire::{Id, Members, rpc, values};
 
 use super::behalf::client_info;
 use super::{Answer, McpClient, Phase};
@@ -162,6 +162,6 @@ fn strings(raw: &RawValue) -> Option<Vec<String>> {
     if Kind::of(raw) != Kind::Array {
         return None;
     }
-    let parts: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
+    let parts = values::items(raw.get()).ok()?;
     Some(parts.into_iter().filter_map(json::string).map(Into::into).collect())
 }

@@ -4,8 +4,8 @@ use gladhand_core::operations::{
     Completion, Content, Contents, Failure, FailureKind, Prompt, PromptArgument, PromptResult, Resource, TaskSupport,
     Template, Tool, ToolResult,
 };
-use gladhand_core::wire::Members;
 use gladhand_core::wire::json::{self, Kind, RawValue};
+use gladhand_core::wire::{Members, values};
 
 /// A tool definition of the upstream. `None` without a name, since no client could call it.
 pub(super) fn tool(raw: &RawValue) -> Option<Tool> {
@@ -196,7 +196,7 @@ pub(super) fn array(raw: &RawValue) -> Option<Vec<&RawValue>> {
     if Kind::of(raw) != Kind::Array {
         return None;
     }
-    serde_json::from_str(raw.get()).ok()
+    values::items(raw.get()).ok()
 }
 
 fn text(raw: &RawValue) -> Option<String> {

@@ -3,7 +3,7 @@
 //! The repeated request is identical, except for a new id, the answers, and the upstream's `requestState` if it sent
 //! one.
 
-use gladhand_core::operations::{Answered, CallId, Failure, Question, QuestionKind};
+use gladhand_core::operations::{Answered, CallId, Failure, FailureKind, Party, Question, QuestionKind};
 use gladhand_core::wire::Members;
 use gladhand_core::wire::json::{self, Kind, RawValue};
 
@@ -12,10 +12,14 @@ use super::questions::{Asker, kind_of};
 use super::results::upstream_error;
 use super::work::{Params, Sent, Work};
 use super::{McpClient, done};
+use crate::shares::Bound;
 use crate::side::Heard;
 
 /// Maximum number of times that one call may be answered with questions.
 pub(super) const MAX_ROUNDS: usize = 16;
+
+/// Maximum number of bytes of `requestState` and answers that all waiting calls keep. Parties share it.
+const MAX_KEPT_BYTES: usize = 32 * 1024 * 1024;
 
 /// The answer if the user was not available, or the answer failed.
 const CANCELLED_ELICITATION: &str = r#"{"action":"cancel"}"#;
@@ -32,6 +36,15 @@ pub(super) struct Round {
     pub(super) task: Option<String>,
 }
 
+impl Round {
+    /// How many bytes of the upstream and of the caller it keeps.
+    fn kept(&self) -> usize {
+        let answers = self.answers.iter().filter_map(|(_, answer)| answer.as_ref());
+        let raw = |raw: &RawValue| raw.get().len();
+        self.state.as_deref().map_or(0, raw) + answers.map(|answer| raw(answer)).sum::<usize>()
+    }
+}
+
 impl McpClient {
     /// Handles a call that was answered with questions, or with a request to repeat it.
     pub(super) fn input_required(&mut self, mut work: Box<Work>, members: &Members<'_>, heard: &mut Heard) {
@@ -43,6 +56,8 @@ impl McpClient {
             Err(upstream_error("the upstream asks for input without a question"))
         } else if work.rounds > MAX_ROUNDS {
             Err(upstream_error("the upstream asks questions too many times"))
+        } else if !self.may_keep(state.map_or(0, |state| state.get().len()), work.party) {
+            Err(upstream_error("the `requestState` of the upstream is too large to be kept"))
         } else {
             self.questions_of(&work, &entries)
         };
@@ -50,6 +65,15 @@ impl McpClient {
             Ok(questions) => self.begin_round(work, questions, state.map(ToOwned::to_owned), None, heard),
             Err(failure) => done(work.call, Err(failure), heard),
         }
+    }
+
+    /// Whether the waiting calls of a party may keep so many bytes more.
+    fn may_keep(&self, more: usize, party: Option<Party>) -> bool {
+        let rounds = || self.rounds.values();
+        let bound = Bound { limit: MAX_KEPT_BYTES, used: rounds().map(Round::kept).sum() };
+        bound.admits(more, party, |party| {
+            rounds().filter(|round| round.work.party == Some(party)).map(Round::kept).sum()
+        })
     }
 
     /// The questions in `inputRequests`. Fails if the session cannot answer one of them.
@@ -107,6 +131,14 @@ impl McpClient {
         answered: Answered,
         heard: &mut Heard,
     ) {
+        let party = self.rounds.get(&call).and_then(|round| round.work.party);
+        // Until the last answer has come, the others are kept.
+        let answered = match answered {
+            Ok(answer) if !self.may_keep(answer.get().len(), party) => {
+                Err(Failure::new(FailureKind::Busy, "the answers of this client are too large to be kept"))
+            }
+            answered => answered,
+        };
         let answer = match (answered, kind) {
             (Ok(answer), _) => answer,
             (Err(_), QuestionKind::Elicit) => json::raw(CANCELLED_ELICITATION.to_owned()),

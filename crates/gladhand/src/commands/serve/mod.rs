@@ -23,6 +23,7 @@ use crate::from_config;
 use crate::policy_setup;
 use crate::{logging, utc};
 pub(super) use assembly::{Assembly, Reached};
+use gladhand_process::open_files;
 use gladhand_server::Service;
 use gladhand_server::downstream::Ended;
 use gladhand_server::excuse;
@@ -80,6 +81,10 @@ fn hang_up_means(args: &ListenArgs) -> HangUp {
 
 /// The configuration that holds, and its files.
 pub(super) fn settings(args: &ListenArgs, part: Part) -> Result<Settings, CommandError> {
+    if !args.http.is_empty() {
+        // Before anything is made that has a part of the open files.
+        open_files::raise();
+    }
     let data = config::data_dir(args.data_dir.as_deref());
     let settings = settings::load(args.config.as_deref(), data.as_deref(), part, settings::log).map_err(|error| {
         excuse(args, &error);
@@ -129,7 +134,6 @@ pub(super) fn serve(
         service = service.pinned(dialect);
     }
     if !args.http.is_empty() {
-        raise_open_files();
         let mut http = http(args, config.http)?;
         http.agents = from_config::agent_limits(&config.a2e);
         return ended(service.serve_http(http, announce).map_err(not_listening)?);
@@ -177,18 +181,6 @@ fn http(args: &ListenArgs, mut config: HttpConfig) -> Result<Http, CommandError>
     let files = args.tls_cert.clone().zip(args.tls_key.clone());
     let tls = files.map(|(certificate, key)| Tls { certificate, key });
     Ok(Http { listen: args.http.clone(), tls, options: from_config::http_options(config), ..Http::default() })
-}
-
-/// Every connection is an open file, and what a process may have by default is meant for something else.
-fn raise_open_files() {
-    #[cfg(unix)]
-    {
-        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-        let limit = getrlimit(Resource::Nofile);
-        if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-            tracing::debug!(%error, limit = ?limit.current, "the number of open files stays as it is");
-        }
-    }
 }
 
 /// Says where the server listens, at every log level.

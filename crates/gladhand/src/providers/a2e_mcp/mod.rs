@@ -22,7 +22,7 @@ use gladhand_core::operations::{CapabilityCall, Failure, Operation, Outcome, Rep
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json;
 use gladhand_hub::policy::Kind;
-use gladhand_hub::{Answer, Caller, ChangeNotifier, Context, Features, Listed, Provider, SessionId, Settling};
+use gladhand_hub::{Answer, Caller, ChangeNotifier, Context, Features, Listed, Provider, SessionId, Settling, Usage};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -71,12 +71,12 @@ impl Servers {
     /// One more, if its name is free and there is room.
     fn add(&self, session: SessionId, server: &Arc<Server>, settings: &Settings) -> Result<(), String> {
         let mut sessions = self.lock();
-        let all: usize = sessions.values().map(Vec::len).sum();
+        let usage = Usage::of(server.party, sessions.values().flatten().map(|server| (server.party, 1)));
         let own = sessions.entry(session).or_default();
         if own.iter().any(|other| other.id == server.id) {
             return Err(format!("there is a server {:?} already", server.id));
         }
-        if own.len() >= settings.of_session || all >= settings.all {
+        if own.len() >= settings.of_session || !usage.admits(settings.all) {
             return Err("there is no room for another server".to_owned());
         }
         own.push(Arc::clone(server));

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use gladhand_core::negotiation::Side;
 use gladhand_core::operations::{
-    CapabilityEvent, Content, Failure, FailureKind, Operation, Outcome, Prompt, Reply, Resource, TaskSupport, Tool,
-    ToolCall, ToolResult,
+    CapabilityEvent, Content, Failure, FailureKind, Operation, Outcome, Party, Prompt, Reply, Resource, TaskSupport,
+    Tool, ToolCall, ToolResult,
 };
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{Members, RawValue, json};
@@ -28,6 +28,8 @@ const WATCHED: usize = 1000;
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) id: String,
+    /// The party of the session that registered it.
+    pub(super) party: Option<Party>,
     permitted: Permitted,
     host: Arc<ServerHost>,
     state: Mutex<State>,
@@ -73,6 +75,7 @@ impl Server {
         };
         let server = Arc::new(Self {
             id,
+            party: context.terms.party,
             permitted,
             host: Arc::new(host),
             state: Mutex::default(),

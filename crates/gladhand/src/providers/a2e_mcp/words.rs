@@ -1,7 +1,7 @@
 //! What MCP servers have and are, in the words of A2E (a2e §17.1).
 
 use gladhand_core::operations::{Contents, Failure, FailureKind, Prompt, Resource};
-use gladhand_core::wire::{Members, RawValue};
+use gladhand_core::wire::{Members, RawValue, values};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -62,9 +62,9 @@ pub(super) fn contents(contents: &Contents, uri: &str) -> Vec<Value> {
     parts.collect()
 }
 
-/// A document, if it is not nested too deeply to be read.
+/// A document, if it is neither nested too deeply nor too large to be read.
 pub(super) fn parsed(raw: &RawValue) -> Option<Value> {
-    serde_json::from_str(raw.get()).ok()
+    values::read(raw.get()).ok()
 }
 
 /// A failure that A2E has a word for.
