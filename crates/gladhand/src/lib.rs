@@ -31,7 +31,6 @@ mod policy_setup;
 pub mod providers;
 mod secrets;
 mod spelling;
-mod starters;
 mod utc;
 
 pub use gladhand_auth as auth;

@@ -3,6 +3,7 @@
 //! - [`child`] is a child process with its channels; [`child_lines`] reads and writes its lines.
 //! - [`child_log`] forwards the stderr of a child to our log.
 //! - [`leash`] is the supervisor process between us and a child; [`leashed`] is our end of it.
+//! - [`starting`] starts the programs of providers, on a leash or without one.
 //! - [`surroundings`] is the folder and the environment of a child.
 //!
 //! This crate knows no dialect and no provider.
@@ -14,4 +15,6 @@ pub mod child_log;
 pub mod leash;
 #[cfg(unix)]
 pub mod leashed;
+#[cfg(unix)]
+pub mod starting;
 pub mod surroundings;

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use gladhand_core::operations::{CapabilityCall, Failure, Outcome};
 use gladhand_core::wire::json;
 use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling};
+use gladhand_process::starting::Starter;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -32,7 +33,6 @@ pub use self::textfiles::Textfiles;
 use crate::grants::{self, Programs};
 use crate::reply;
 use crate::session_values::{Reservation, ReserveError, SessionValues, ValuesOfSession};
-use crate::starting::Starter;
 
 /// The configured environments and the limits of episodes.
 #[derive(Debug, Clone)]

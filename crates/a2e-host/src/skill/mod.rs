@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use gladhand_core::operations::{CapabilityCall, Failure, FailureKind, Outcome};
 use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling};
+use gladhand_process::starting::Starter;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, mpsc};
@@ -28,7 +29,7 @@ use self::events::SkillEvents;
 pub use self::thinking::{Thinker, Thought};
 use crate::reply;
 use crate::starting::ending::TaskCounter;
-use crate::starting::{Starter, minimal_environment};
+use crate::starting::minimal_environment;
 
 /// How many characters of a prompt are shown in the `skill.prompt.ready` event.
 const PREVIEW_CHARS: usize = 200;
