@@ -23,7 +23,7 @@ const BANNED: [&str; 6] = ["aws-lc", "clap", "jsonschema", "reqwest", "rusqlite"
 /// How many of the largest files are listed.
 const LARGEST: usize = 10;
 
-/// What to measure, and whether limits count.
+/// Whether to measure a build, and whether limits count.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     /// Measure a clean build, too.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use gladhand_a2e_host::chains::{ChainSettings, Chains};
 use gladhand_a2e_host::proc::{Proc, ProcSettings};
 use gladhand_a2e_host::skill::{SkillSettings, Skills};
-use gladhand_a2e_host::starting::Plain;
 use gladhand_hub::Hub;
+use gladhand_process::starting::Family;
 use mesh::{Agent, ask, call, granted};
 use serde_json::{Value, json};
 
@@ -20,8 +20,8 @@ fn hub(skills: &std::path::Path) -> Hub {
     let processes = ProcSettings { allowed: words(&["/bin/echo", "/bin/sh", "/bin/sleep"]), ..Default::default() };
     let skills = SkillSettings { folders: vec![skills.to_owned()], ..Default::default() };
     Hub::new(vec![
-        Box::new(Proc::new(processes, Arc::new(Plain))),
-        Box::new(Skills::new(skills, Arc::new(Plain), None)),
+        Box::new(Proc::new(processes, Arc::new(Family))),
+        Box::new(Skills::new(skills, Arc::new(Family), None)),
         Box::new(Chains::new(ChainSettings::default())),
     ])
     .expect("unique provider names")

@@ -22,7 +22,6 @@ pub use files::bounds::SecretFiles;
 pub use files::secrets::may_hold_secrets;
 pub use files::secrets::steers_programs;
 pub use process::Environment;
-pub use process::starting::{Channels, Held, Program, Starter};
 pub use settings::{KeyOfExa, WorkbenchSettings};
 
 /// Removes temporary files with the variables of commands, which earlier processes left behind because they were

@@ -5,8 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::process::family::Parent;
-use crate::process::starting::Starter;
+use gladhand_process::starting::{Family, Starter};
 
 /// Returns the key for web search, if there is one. Called for each search, because the key may change.
 pub type KeyOfExa = Arc<dyn Fn() -> Option<String> + Send + Sync>;
@@ -50,7 +49,7 @@ impl WorkbenchSettings {
             exa_base: "https://api.exa.ai".to_owned(),
             exa_key: Arc::new(|| None),
             extras: true,
-            starter: Arc::new(Parent),
+            starter: Arc::new(Family),
         }
     }
 }

@@ -10,6 +10,10 @@
 //! This crate knows nothing of sessions, lines or tools. It never forwards a token that it received: the tokens
 //! that we send were issued to us. Tokens are held in [`Secret`](gladhand_core::Secret) and never appear in a log,
 //! an error or `Debug` output.
+#![cfg_attr(
+    not(all(feature = "guard", feature = "client")),
+    allow(dead_code, reason = "each of the two features uses a part of what both share")
+)]
 
 #[cfg(feature = "client")]
 pub mod client;

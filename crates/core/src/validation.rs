@@ -1,5 +1,5 @@
-//! What the hub needs of a JSON Schema validator. The validator itself is another crate's business, so that an embedder
-//! without one does not build it.
+//! The interface of a JSON Schema validator. The validator itself is in another crate, so that a program which embeds the
+//! hub without one does not build it.
 
 use std::fmt;
 

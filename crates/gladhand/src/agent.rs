@@ -194,8 +194,8 @@ impl Inner {
         let mut settings = gladhand_agent_tools::WorkbenchSettings::new(folder);
         settings.roots.clone_from(&self.config.roots);
         #[cfg(unix)]
-        if let Some(starter) = crate::starters::agent_tools::starter() {
-            settings.starter = starter;
+        if gladhand_process::leash::is_enabled() {
+            settings.starter = Arc::new(gladhand_process::starting::OnLeash::always());
         }
         // The output of a program reaches the model, and with it the service that runs the model.
         settings.environment.retain(|name, _| !env::is_never_passed_on(name) && !KEYS.iter().any(|key| name == key));

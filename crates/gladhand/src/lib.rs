@@ -29,7 +29,6 @@ mod pins;
 mod policy_setup;
 pub mod providers;
 mod secrets;
-mod starters;
 mod utc;
 
 pub use gladhand_auth as auth;

@@ -4,6 +4,7 @@
 //! - [`child_log`] forwards the stderr of a child to our log.
 //! - [`leash`] is the supervisor process between us and a child; [`leashed`] is our end of it.
 //! - [`open_files`] divides the open files of this process.
+//! - [`starting`] starts the programs of providers, on a leash or without one.
 //! - [`surroundings`] is the folder and the environment of a child.
 //!
 //! This crate knows no dialect and no provider.
@@ -16,4 +17,6 @@ pub mod leash;
 #[cfg(unix)]
 pub mod leashed;
 pub mod open_files;
+#[cfg(unix)]
+pub mod starting;
 pub mod surroundings;

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use gladhand_core::operations::{CapabilityCall, Failure, Outcome, Party};
 use gladhand_core::wire::{RawValue, json};
 use gladhand_hub::{Answer, Context, Features, Portions, Provider, SessionId, Settling, Usage};
+use gladhand_process::starting::Starter;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -32,7 +33,6 @@ pub use self::textfiles::Textfiles;
 use crate::grants::{self, Programs};
 use crate::reply;
 use crate::session_values::{Reservation, ReserveError, SessionValues, ValuesOfSession};
-use crate::starting::Starter;
 
 /// The configured environments and the limits of episodes.
 #[derive(Debug, Clone)]

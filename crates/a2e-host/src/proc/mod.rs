@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use gladhand_core::operations::{CapabilityCall, Failure, Outcome, Party};
 use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling, Usage};
+use gladhand_process::starting::{Signal, Starter};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -23,7 +24,7 @@ use self::events::ProcessEvents;
 use self::process::{Bounds, End, Process};
 use self::spawn_request::Spawn;
 use crate::session_values::{Reservation, ReserveError, SessionValues, ValuesOfSession};
-use crate::starting::{Signal, Starter, minimal_environment};
+use crate::starting::minimal_environment;
 use crate::{hex_id, reply};
 
 /// Which processes may be started, and their limits.
@@ -180,7 +181,7 @@ impl Proc {
         );
         let starter = Arc::clone(&self.starter);
         Answer::Later(Box::pin(async move {
-            let started = match starter.start(&plan).await {
+            let started = match plan.start(&*starter).await {
                 Ok(started) => started,
                 Err(error) => return not_started(&format!("cannot start: {error}")),
             };

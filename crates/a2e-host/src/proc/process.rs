@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gladhand_core::sync::Unpoisoned as _;
+use gladhand_process::starting::{Held, Signal};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -17,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 use super::events::{ProcessEvents, Stream};
 use super::line_splitter::LineSplitter;
 use super::stdin_queue::StdinQueue;
+use crate::starting::Started;
 use crate::starting::ending::{end, output_drained};
-use crate::starting::{Held, Signal, Started};
 
 /// How many bytes one read takes at most.
 const CHUNK: usize = 16 * 1024;
@@ -142,10 +143,10 @@ impl ProcessTask {
     /// Runs to the end of the process. Dropping the future kills the process.
     pub(super) async fn run(self) {
         let Self { process, started, mut signals, bounds, events } = self;
-        let Started { stdin, stdout, stderr, mut held, .. } = started;
+        let Started { stdin, stdout, stderr, held, .. } = started;
         let stdin = Some(stdin).filter(|_| bounds.reads);
         let wait_for_end = async {
-            let end = process.wait(&mut *held, &mut signals, bounds, &events).await;
+            let end = process.wait(&*held, &mut signals, bounds, &events).await;
             *process.end.lock().unpoisoned() = Some(end);
             process.ended.cancel();
             end
@@ -163,7 +164,7 @@ impl ProcessTask {
 impl Process {
     async fn wait(
         &self,
-        held: &mut dyn Held,
+        held: &dyn Held,
         signals: &mut mpsc::Receiver<Signal>,
         bounds: Bounds,
         events: &ProcessEvents,
@@ -178,11 +179,10 @@ impl Process {
         let mut cause = Cause::Exited;
         let status = loop {
             tokio::select! {
-                status = held.wait() => break status.ok(),
+                status = held.ended() => break status.ok(),
                 Some(signal) = signals.recv() => {
                     cause = Cause::Signalled;
-                    // This fails only if the process has ended.
-                    let _ = held.signal(signal);
+                    held.signal(signal);
                 }
                 () = events.output_limit_exceeded() => {
                     cause = Cause::OutputLimit;
@@ -199,7 +199,7 @@ impl Process {
             }
         };
         // Its descendants end with it.
-        let _ = held.signal(Signal::Kill);
+        held.signal(Signal::Kill);
         // A killed process may report no status.
         let killed = || (cause != Cause::Exited).then_some(-KILLED);
         End { code: status.and_then(code).or_else(killed), cause }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use gladhand_core::operations::{CapabilityCall, Failure, FailureKind, Outcome, Party};
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling, Turns};
+use gladhand_process::starting::Starter;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -29,7 +30,7 @@ use self::events::SkillEvents;
 pub use self::thinking::{Thinker, Thought};
 use crate::reply;
 use crate::starting::ending::TaskCounter;
-use crate::starting::{Starter, minimal_environment};
+use crate::starting::minimal_environment;
 
 /// How many characters of a prompt are shown in the `skill.prompt.ready` event.
 const PREVIEW_CHARS: usize = 200;

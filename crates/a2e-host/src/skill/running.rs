@@ -19,6 +19,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gladhand_core::wire::{Line, Lines};
+use gladhand_process::starting::{Held, Signal, Starter};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -28,7 +29,7 @@ use super::definition::Skill;
 use super::events::SkillEvents;
 use super::{SkillError, SkillResult, SkillSettings};
 use crate::starting::ending::output_drained;
-use crate::starting::{Held, Plan, Signal, Started, Starter};
+use crate::starting::{Plan, Started};
 
 /// How many bytes one read takes at most.
 const CHUNK: usize = 16 * 1024;
@@ -47,8 +48,8 @@ pub(super) async fn run(
         folder: Some(skill.folder.clone()),
         environment: settings.environment.clone(),
     };
-    let started = starter.start(&plan).await;
-    let Started { mut stdin, stdout, stderr, mut held, .. } =
+    let started = plan.start(starter).await;
+    let Started { mut stdin, stdout, stderr, held, .. } =
         started.map_err(|error| SkillError::Failed(format!("could not start the program: {error}")))?;
     let output = OutputReader { settings, events, bytes_read: AtomicU64::new(0), ended: CancellationToken::new() };
     let write_arguments = async {
@@ -63,7 +64,7 @@ pub(super) async fn run(
         write_arguments,
         output.read_stdout(stdout, &mut result, &mut failed),
         output.read_stderr(stderr),
-        output.end(&mut *held),
+        output.end(&*held),
     )?;
     match (failed, code) {
         (Some(why), _) => Err(SkillError::Reported(why)),
@@ -137,10 +138,10 @@ fn info() -> String {
 }
 
 impl OutputReader<'_> {
-    async fn end(&self, held: &mut dyn Held) -> Result<Option<i32>, SkillError> {
-        let status = held.wait().await;
+    async fn end(&self, held: &dyn Held) -> Result<Option<i32>, SkillError> {
+        let status = held.ended().await;
         // Its descendants end with it.
-        let _ = held.signal(Signal::Kill);
+        held.signal(Signal::Kill);
         self.ended.cancel();
         Ok(status.ok().and_then(|status| status.code()))
     }

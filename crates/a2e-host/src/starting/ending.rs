@@ -4,10 +4,9 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gladhand_process::starting::{Held, Signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-
-use super::{Held, Signal};
 
 /// How long a killed process may take to disappear. Only a process stuck in the kernel takes longer.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -22,15 +21,14 @@ pub(crate) async fn output_drained(ended: &CancellationToken) {
 }
 
 /// Ends a process and all its descendants: first SIGTERM, after the grace period SIGKILL.
-pub(crate) async fn end(held: &mut dyn Held, grace: Duration) -> Option<ExitStatus> {
-    // The signal fails only if the process has already ended.
-    let _ = held.signal(Signal::Terminate);
-    let left = tokio::time::timeout(grace, held.wait()).await;
+pub(crate) async fn end(held: &dyn Held, grace: Duration) -> Option<ExitStatus> {
+    held.signal(Signal::Terminate);
+    let left = tokio::time::timeout(grace, held.ended()).await;
     // Descendants may still be running.
-    let _ = held.signal(Signal::Kill);
+    held.signal(Signal::Kill);
     match left {
         Ok(status) => status.ok(),
-        Err(_) => tokio::time::timeout(KILL_TIMEOUT, held.wait()).await.ok().and_then(Result::ok),
+        Err(_) => tokio::time::timeout(KILL_TIMEOUT, held.ended()).await.ok().and_then(Result::ok),
     }
 }
 

@@ -1,18 +1,15 @@
-//! How processes are started. The starter guarantees that no process outlives this one.
+//! The processes that capabilities start, with pipes to them.
 
 pub(crate) mod ending;
-mod plain;
 
-use std::ffi::OsStr;
-use std::fmt;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::sync::Arc;
 
-use async_trait::async_trait;
+use gladhand_process::child::pipes;
+use gladhand_process::starting::{Channels, Held, Program, Starter};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
-
-pub use plain::Plain;
 
 /// The search path for programs if our own environment has none.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -43,35 +40,25 @@ pub struct Started {
     /// Its standard error.
     pub stderr: ChildStderr,
     /// The process and all its descendants.
-    pub held: Box<dyn Held>,
+    pub held: Arc<dyn Held>,
 }
 
-/// Signals that can be sent to a process and its group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signal {
-    /// SIGTERM.
-    Terminate,
-    /// SIGINT, like Ctrl-C.
-    Interrupt,
-    /// SIGKILL.
-    Kill,
-}
-
-/// A process and all its descendants. Dropping it kills all of them.
-#[async_trait]
-pub trait Held: fmt::Debug + Send + Sync {
-    /// Waits until the process has ended. Cancelling the wait is safe; it can be called again.
-    async fn wait(&mut self) -> io::Result<ExitStatus>;
-
-    /// Sends a signal to the process and its group.
-    fn signal(&self, signal: Signal) -> io::Result<()>;
-}
-
-/// Starts processes.
-#[async_trait]
-pub trait Starter: fmt::Debug + Send + Sync {
-    /// Starts a process with pipes, in a group of its own.
-    async fn start(&self, plan: &Plan) -> io::Result<Started>;
+impl Plan {
+    /// Starts the process with pipes, in a group of its own.
+    pub(crate) async fn start(&self, starter: &dyn Starter) -> io::Result<Started> {
+        let (file, arguments) = self.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
+        let environment = self.environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let program = Program {
+            file: file.as_ref(),
+            arguments: &arguments,
+            folder: self.folder.as_deref(),
+            environment: &environment,
+        };
+        let ((stdin, stdout, stderr), theirs) = pipes()?;
+        let held = starter.start(program, Channels::Three(theirs)).await?;
+        Ok(Started { pid: held.id().unwrap_or_default(), stdin, stdout, stderr, held })
+    }
 }
 
 /// Finds the file of a program. A name without a folder is searched in the absolute folders of `path`. A name with a

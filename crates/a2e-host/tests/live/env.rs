@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_a2e_host::env::{Env, EnvSettings, Program, Textfiles};
-use gladhand_a2e_host::starting::{Plain, Starter};
+use gladhand_process::starting::{Family, Starter};
 use serde_json::{Value, json};
 
 use crate::desk::{Desk, Session, gone};
@@ -51,7 +51,7 @@ fn settings() -> EnvSettings {
 }
 
 fn desk(settings: EnvSettings) -> Desk {
-    let starter: Arc<dyn Starter> = Arc::new(Plain);
+    let starter: Arc<dyn Starter> = Arc::new(Family);
     Desk::with(Env::new(settings, &starter))
 }
 
@@ -201,7 +201,7 @@ async fn a_gridworld_refuses_unknown_actions_and_ends_after_its_steps() {
 #[tokio::test]
 async fn notes_are_found_read_written_and_renamed() {
     let within = tempfile::tempdir().unwrap();
-    let starter: Arc<dyn Starter> = Arc::new(Plain);
+    let starter: Arc<dyn Starter> = Arc::new(Family);
     let env = Env::new(settings(), &starter).with(Arc::new(Textfiles { within: within.path().to_owned() }));
     let session = Desk::with(env).session();
     let folders = || std::fs::read_dir(within.path()).unwrap().count();

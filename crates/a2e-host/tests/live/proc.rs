@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_a2e_host::proc::{Proc, ProcSettings};
-use gladhand_a2e_host::starting::Plain;
+use gladhand_process::starting::Family;
 use serde_json::{Value, json};
 
 use crate::desk::{Desk, Session, gone};
@@ -15,7 +15,7 @@ fn settings() -> ProcSettings {
 }
 
 fn desk(settings: ProcSettings) -> Desk {
-    Desk::with(Proc::new(settings, Arc::new(Plain)))
+    Desk::with(Proc::new(settings, Arc::new(Family)))
 }
 
 async fn spawn(session: &Session, message: Value) -> Value {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gladhand_a2e_host::skill::{SkillSettings, Skills, Thinker, Thought};
-use gladhand_a2e_host::starting::Plain;
 use gladhand_core::operations::Failure;
+use gladhand_process::starting::Family;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -45,7 +45,7 @@ fn settings(folder: &TempDir) -> SkillSettings {
 }
 
 fn desk(settings: SkillSettings) -> Desk {
-    Desk::with(Skills::new(settings, Arc::new(Plain), None))
+    Desk::with(Skills::new(settings, Arc::new(Family), None))
 }
 
 async fn call(session: &Session, message: Value) -> Result<Value, (String, String)> {
@@ -344,7 +344,7 @@ async fn a_thinker_executes_prompts() {
     let folder = folder(&[("sum", SUMMARISE)]);
     let thinking = |max_output_bytes| {
         let settings = SkillSettings { max_output_bytes, ..settings(&folder) };
-        Desk::with(Skills::new(settings, Arc::new(Plain), Some(Arc::new(Loud)))).session()
+        Desk::with(Skills::new(settings, Arc::new(Family), Some(Arc::new(Loud)))).session()
     };
     let session = thinking(1000);
     let answer = call(&session, json!({"name": "summarise", "arguments": {"args": "it"}})).await.unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gladhand_a2e_host::env::{Env, EnvSettings, Program};
 use gladhand_a2e_host::proc::{Proc, ProcSettings};
 use gladhand_a2e_host::skill::{SkillSettings, Skills};
-use gladhand_a2e_host::starting::{Plain, Starter};
+use gladhand_process::starting::{Family, Starter};
 use serde_json::{Value, json};
 
 use crate::desk::{Desk, Session, gone};
@@ -92,7 +92,7 @@ async fn skills(session: Arc<Session>, mut seed: u64) -> Vec<u64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_process_is_left_after_a_stress_run() {
-    let starter: Arc<dyn Starter> = Arc::new(Plain);
+    let starter: Arc<dyn Starter> = Arc::new(Family);
     let grace = Duration::from_millis(100);
     let allowed = vec!["bash".to_owned()];
     let limits = ProcSettings { allowed, grace, max_running: 6, max_output_bytes: 40_000, ..ProcSettings::default() };

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::RawValue;
+use gladhand_process::starting::Starter;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe::{Receiver, Sender};
@@ -16,8 +17,8 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::moment;
+use crate::process::ending::{GRACE, end};
 use crate::process::pipes::Pipes;
-use crate::process::starting::{GRACE, Starter, end};
 use crate::process::{Environment, Plan, arguments, pipes};
 use crate::scripts::Runtime;
 use crate::settings::WorkbenchSettings;

@@ -5,16 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use gladhand_core::sync::Unpoisoned as _;
+use gladhand_process::starting::{Channels, Held, Signal};
 use tempfile::TempPath;
 use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::net::unix::pipe::Sender;
 use tokio_util::sync::CancellationToken;
 
+use super::ending::GRACE;
 use super::escapes::Stripper;
 use super::foreground::{OUTPUT_GRACE, read_all};
 use super::output::{Reading, Tail};
 use super::pipes::Pipes;
-use super::starting::{Channels, GRACE, Held};
 use super::{Exit, Plan, pipes};
 use crate::bench::Job;
 use crate::moment;
@@ -241,8 +242,8 @@ impl Background {
     pub(crate) async fn stop(&self, mode: StopMode) {
         if self.is_running() {
             match mode {
-                StopMode::Terminate => self.held.terminate(),
-                StopMode::Kill => self.held.kill(),
+                StopMode::Terminate => self.held.signal(Signal::Terminate),
+                StopMode::Kill => self.held.signal(Signal::Kill),
             }
             let _ = tokio::time::timeout(STOP_WAIT, self.ended.cancelled()).await;
         }

@@ -8,8 +8,8 @@ use gladhand_core::sync::Unpoisoned as _;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::task::JoinHandle;
 
+use super::ending::{Guard, end};
 use super::output::{Decoder, Head};
-use super::starting::{Guard, end};
 use super::{Exit, Plan, pipes};
 use crate::bench::Job;
 

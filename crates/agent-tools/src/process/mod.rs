@@ -1,15 +1,13 @@
 //! Processes: started in their own groups, read with limits, and ended with all descendants.
 
 pub(crate) mod background;
+pub(crate) mod ending;
 mod escapes;
-pub(crate) mod family;
 pub(crate) mod foreground;
 pub(crate) mod output;
 pub(crate) mod pipes;
 pub(crate) mod programs;
-pub(crate) mod starting;
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -17,10 +15,8 @@ use std::process::ExitStatus;
 
 use rustix::process::Signal;
 
-use starting::Program;
-
-/// The environment variables of a process.
-pub type Environment = BTreeMap<OsString, OsString>;
+pub use gladhand_process::starting::Environment;
+use gladhand_process::starting::Program;
 
 /// A program, its arguments, its working directory and its environment.
 #[derive(Debug)]
@@ -35,9 +31,9 @@ impl Plan {
     /// The program, ready to start.
     pub(crate) fn program(&self) -> Program<'_> {
         Program {
-            file: &self.program,
+            file: self.program.as_os_str(),
             arguments: &self.arguments,
-            folder: &self.folder,
+            folder: Some(&self.folder),
             environment: &self.environment,
         }
     }

@@ -3,9 +3,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use gladhand_process::starting::Channels;
 use tokio::net::unix::pipe::{Receiver, Sender, pipe};
-
-use super::starting::Channels;
 
 /// Our ends of the channels of a program.
 #[derive(Debug)]

@@ -14,13 +14,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use gladhand_process::starting::MARK;
 use rustix::fs::OFlags;
 
-use crate::process::{Environment, family};
+use crate::process::Environment;
 use crate::session_state::ShellState;
 
 /// Variables that belong to one shell process and are not passed on.
-const NOT_PASSED_ON: [&str; 6] = ["_", "SHLVL", "PWD", "OLDPWD", "gladhand_status", family::MARK];
+const NOT_PASSED_ON: [&str; 6] = ["_", "SHLVL", "PWD", "OLDPWD", "gladhand_status", MARK];
 
 /// The prefix of the names of state files.
 const PREFIX: &str = "gladhand-state-";

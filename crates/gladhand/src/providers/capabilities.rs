@@ -12,15 +12,14 @@ use gladhand_a2e_host::multi_agent::{MultiAgent, MultiAgentSettings};
 use gladhand_a2e_host::planning::{Planning, PlanningSettings};
 use gladhand_a2e_host::proc::{Proc, ProcSettings};
 use gladhand_a2e_host::skill::{SkillSettings, Skills};
-use gladhand_a2e_host::starting::Starter;
 use gladhand_a2e_host::storage::Storage;
 use gladhand_a2e_host::toolkits::{Toolkit, ToolkitSettings, Toolkits};
 use gladhand_hub::{Agent, Provider};
+use gladhand_process::starting::{OnLeash, Starter};
 use url::Url;
 
 use super::a2e_mcp::{A2eMcp, Root, Settings as McpSettings};
 use crate::config::{A2eConfig, CapabilityName, MemoryConfig};
-use crate::starters::capabilities::OnLeash;
 use gladhand_process::open_files::OpenFiles;
 
 /// What the capabilities are put together from.
@@ -38,7 +37,7 @@ impl Parts<'_> {
     /// The capabilities, in the order of their names in the configuration.
     pub(crate) fn assemble(self) -> Vec<Arc<dyn Provider>> {
         let storage = self.data.map(|data| Storage::in_folder(data.to_owned()));
-        let starter: Arc<dyn Starter> = Arc::new(OnLeash);
+        let starter: Arc<dyn Starter> = Arc::new(OnLeash::or_family());
         self.config.enabled().into_iter().filter_map(|name| self.one(name, storage.as_ref(), &starter)).collect()
     }
 

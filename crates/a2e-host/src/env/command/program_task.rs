@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gladhand_core::wire::{Lines, lines, values};
+use gladhand_process::starting::Held;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
@@ -12,8 +13,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::Program;
 use crate::env::environment::Object;
 use crate::env::pushes::Pushes;
+use crate::starting::Started;
 use crate::starting::ending::{end, output_drained};
-use crate::starting::{Held, Started};
 
 /// How many bytes one read takes at most.
 const CHUNK: usize = 16 * 1024;
@@ -99,7 +100,7 @@ struct ProgramTask {
 
 impl ProgramTask {
     async fn run(self, started: Started, mut requests: mpsc::Receiver<Value>, responses: mpsc::Sender<Object>) {
-        let Started { mut stdin, stdout, stderr, mut held, .. } = started;
+        let Started { mut stdin, stdout, stderr, held, .. } = started;
         let exited = CancellationToken::new();
         let mut stderr_tail = StderrTail { stderr, kept: Vec::new() };
         let why = tokio::select! {
@@ -107,7 +108,7 @@ impl ProgramTask {
             why = self.read_stdout(stdout, &responses, &exited) => why,
             () = write_forever(&mut requests, &mut stdin) => None,
             () = stderr_tail.read_forever() => None,
-            () = watch(&mut *held, &exited) => None,
+            () = watch(&*held, &exited) => None,
         };
         // A caller that waits for a response need not wait for the program to exit.
         drop(responses);
@@ -116,16 +117,16 @@ impl ProgramTask {
             let stderr_output = stderr_tail.last_output().await;
             tracing::warn!(environment = self.name, why, stderr_output, "an environment failed");
         }
-        self.finish(requests, stdin, &mut *held).await;
+        self.finish(requests, stdin, &*held).await;
     }
 
     /// Lets the program read the close message, and ends it if it does not exit within the grace period.
-    async fn finish(&self, mut requests: mpsc::Receiver<Value>, mut stdin: ChildStdin, held: &mut dyn Held) {
+    async fn finish(&self, mut requests: mpsc::Receiver<Value>, mut stdin: ChildStdin, held: &dyn Held) {
         requests.close();
         let leaving = async {
             write_requests(&mut requests, &mut stdin).await;
             drop(stdin);
-            let _ = held.wait().await;
+            let _ = held.ended().await;
         };
         let _ = tokio::time::timeout(self.grace, leaving).await;
         end(held, self.grace).await;
@@ -199,8 +200,8 @@ async fn write_forever(requests: &mut mpsc::Receiver<Value>, stdin: &mut ChildSt
 }
 
 /// Signals that the program has exited. Output that it wrote before is still read.
-async fn watch(held: &mut dyn Held, exited: &CancellationToken) {
-    let _ = held.wait().await;
+async fn watch(held: &dyn Held, exited: &CancellationToken) {
+    let _ = held.ended().await;
     exited.cancel();
     std::future::pending().await
 }

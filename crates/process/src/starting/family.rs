@@ -2,7 +2,7 @@
 //!
 //! Each program runs in its own process group, which is signalled as a whole. On Linux, a process that leaves the group
 //! (a daemon) is still recognised by a mark in its environment. On other systems only the group is known. If this
-//! process is killed, the programs keep running. An embedder that can do better provides another [`Starter`].
+//! process is killed, the programs keep running.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -10,35 +10,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, kill_process, kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
-use super::starting::{Channels, Held, Program, Starter};
-use crate::moment;
+use super::{Channels, Held, Program, Signal, Starter};
 
 /// The variable that holds the mark.
-pub(crate) const MARK: &str = "GLADHAND_BENCH";
+pub const MARK: &str = "GLADHAND_BENCH";
 
 /// Polling interval for remaining processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Starts programs as children of this process.
-#[derive(Debug)]
-pub(crate) struct Parent;
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Family;
 
 #[async_trait]
-impl Starter for Parent {
+impl Starter for Family {
     async fn start(&self, program: Program<'_>, channels: Channels) -> io::Result<Arc<dyn Held>> {
-        let mark = moment::random_hex(16)?;
+        let mark = random_mark()?;
         let mut command = Command::new(program.file);
-        command
-            .args(program.arguments)
-            .current_dir(program.folder)
-            .env_clear()
-            .envs(program.environment)
-            .env(MARK, &mark)
-            .kill_on_drop(true);
+        command.args(program.arguments).env_clear().envs(program.environment).env(MARK, &mark).kill_on_drop(true);
+        if let Some(folder) = program.folder {
+            command.current_dir(folder);
+        }
         let child = match channels {
             Channels::Three([stdin, stdout, stderr]) => {
                 let channels = [stdin, stdout, stderr].map(Stdio::from);
@@ -50,20 +46,20 @@ impl Starter for Parent {
                 pty_process::Command::from(command).spawn(terminal).map_err(io::Error::other)?
             }
         };
-        Ok(Arc::new(Family::of(child, mark)))
+        Ok(Arc::new(Members::of(child, mark)))
     }
 }
 
 /// A process, its group, and the processes that carry its mark.
 #[derive(Debug)]
-struct Family {
+struct Members {
     /// The process and its group.
     process: Option<Pid>,
     mark: String,
     status: watch::Receiver<Option<ExitStatus>>,
 }
 
-impl Family {
+impl Members {
     /// Wraps a child that was started as the leader of its group.
     fn of(mut child: Child, mark: String) -> Self {
         let process = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
@@ -76,33 +72,37 @@ impl Family {
         Self { process, mark, status }
     }
 
-    fn signal(&self, signal: Signal) {
-        // Once the process has ended, its group id may belong to others.
-        let group = self.process.filter(|_| self.status.borrow().is_none());
-        // Signals fail only for processes that have ended.
-        if let Some(group) = group {
-            let _ = kill_process_group(group, signal);
-        }
-        for member in marked(&self.mark) {
-            if Some(member.group) != group {
-                let _ = kill_process(member.id, signal);
-            }
-        }
+    /// The process group. Once the process has ended, its id may belong to others.
+    fn group(&self) -> Option<Pid> {
+        self.process.filter(|_| self.status.borrow().is_none())
     }
 }
 
 #[async_trait]
-impl Held for Family {
+impl Held for Members {
     fn id(&self) -> Option<u32> {
         self.process.map(|process| process.as_raw_nonzero().get().unsigned_abs())
     }
 
-    fn terminate(&self) {
-        self.signal(Signal::TERM);
-    }
-
-    fn kill(&self) {
-        self.signal(Signal::KILL);
+    fn signal(&self, signal: Signal) {
+        let number = match signal {
+            Signal::Terminate => rustix::process::Signal::TERM,
+            Signal::Interrupt => rustix::process::Signal::INT,
+            Signal::Kill => rustix::process::Signal::KILL,
+        };
+        let group = self.group();
+        // Signals fail only for processes that have ended.
+        if let Some(group) = group {
+            let _ = kill_process_group(group, number);
+        }
+        if signal == Signal::Interrupt {
+            return;
+        }
+        for member in marked(&self.mark) {
+            if Some(member.group) != group {
+                let _ = kill_process(member.id, number);
+            }
+        }
     }
 
     async fn ended(&self) -> io::Result<ExitStatus> {
@@ -123,10 +123,17 @@ impl Held for Family {
     }
 }
 
-impl Drop for Family {
+impl Drop for Members {
     fn drop(&mut self) {
-        self.kill();
+        self.signal(Signal::Kill);
     }
+}
+
+/// A mark that no other program has.
+fn random_mark() -> io::Result<String> {
+    let mut bits = [0; 8];
+    getrandom::fill(&mut bits).map_err(io::Error::other)?;
+    Ok(format!("{:016x}", u64::from_ne_bytes(bits)))
 }
 
 /// A process that carries a mark.
