@@ -2,8 +2,8 @@
 //!
 //! ```no_run
 //! use std::sync::Arc;
-//! use gladhand::operations::{Operation, Reply};
-//! use gladhand::upstream::{Alone, Options, Target, Upstream};
+//! use gladhand_client::upstream::{Alone, Options, Target, Upstream};
+//! use gladhand_core::operations::{Operation, Reply};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let target = Target::parse(&["http://127.0.0.1:3000/mcp".to_owned()])?;

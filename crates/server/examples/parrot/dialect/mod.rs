@@ -14,7 +14,7 @@ use gladhand_core::negotiation::{
 use gladhand_core::operations::{
     Call, CallId, Content, Failure, FailureKind, Feature, Notice, Operation, Outcome, Reply, ToolCall, ToolResult,
 };
-use gladhand_core::wire::{Fault, Members, RawValue, Skim, TextPolicy, json};
+use gladhand_core::wire::{Fault, FrameKind, Frames, Members, RawValue, Skim, TextPolicy, json};
 use gladhand_dialects::{
     Ambient, Claim, Client, ClientSetup, Dialect, Event, FirstLine, Heard, Output, Server, ServerSetup, Stop,
     side::Action,
@@ -59,12 +59,13 @@ fn claim(first: &FirstLine<'_>) -> Claim {
     if opens { Claim::Certain } else { Claim::No }
 }
 
-fn say(wire: &mut Vec<u8>, word: &str, value: &RawValue) {
-    wire.extend_from_slice(format!("{{\"{word}\":{}}}\n", value.get()).as_bytes());
+/// Writes a line. `kind` says what it is, so that the transport need not read it.
+fn say(wire: &mut Frames, kind: FrameKind, word: &str, value: &RawValue) {
+    wire.line(kind, format!("{{\"{word}\":{}}}", value.get()).as_bytes());
 }
 
-fn squawk(wire: &mut Vec<u8>, why: &str) {
-    say(wire, "squawk", &json::to_raw(why));
+fn squawk(wire: &mut Frames, why: &str) {
+    say(wire, FrameKind::Error { code: 0, names_request: false }, "squawk", &json::to_raw(why));
 }
 
 /// Our side towards a parrot.
@@ -73,7 +74,7 @@ struct ParrotServer {
     setup: ServerSetup,
     open: Option<(Arc<Agreement>, Gate)>,
     /// Calls in order, with the answer once it is there.
-    calls: VecDeque<(CallId, Option<Vec<u8>>)>,
+    calls: VecDeque<(CallId, Option<Frames>)>,
     next: u64,
 }
 
@@ -92,7 +93,7 @@ impl ParrotServer {
             Ok(agreement) => {
                 let agreement = Arc::new(agreement);
                 self.open = Some((Arc::clone(&agreement), Gate::new(TABLE, &agreement)));
-                say(&mut out.wire, "perched", &json::to_raw(&self.setup.identity.name));
+                say(&mut out.wire, FrameKind::Result, "perched", &json::to_raw(&self.setup.identity.name));
                 out.actions.push(Action::Opened(agreement));
             }
             Err(refusal) => {
@@ -104,7 +105,7 @@ impl ParrotServer {
 
     fn flush(&mut self, out: &mut Output<'_>) {
         while let Some((_, Some(answer))) = self.calls.front() {
-            out.wire.extend_from_slice(answer);
+            out.wire.append(answer);
             self.calls.pop_front();
         }
     }
@@ -134,10 +135,10 @@ impl Server for ParrotServer {
     }
 
     fn resolve(&mut self, call: CallId, outcome: Outcome, _: &mut Ambient<'_>, out: &mut Output<'_>) {
-        let mut answer = Vec::new();
+        let mut answer = Frames::default();
         match outcome {
             Ok(Reply::Tool(ToolResult { content, .. })) => match &content[..] {
-                [Content::Text(text)] => say(&mut answer, "heard", text),
+                [Content::Text(text)] => say(&mut answer, FrameKind::Result, "heard", text),
                 _ => squawk(&mut answer, "more than a parrot can say"),
             },
             Ok(_) => squawk(&mut answer, "nobody asked"),
@@ -158,7 +159,7 @@ impl Server for ParrotServer {
     }
 
     fn held(&self) -> usize {
-        self.calls.iter().filter_map(|(_, answer)| answer.as_ref()).map(Vec::len).sum()
+        self.calls.iter().filter_map(|(_, answer)| answer.as_ref()).map(|answer| answer.len()).sum()
     }
 }
 
@@ -171,7 +172,7 @@ struct ParrotClient {
 
 impl Client for ParrotClient {
     fn open(&mut self, _: &mut Ambient<'_>, heard: &mut Heard) {
-        say(&mut heard.wire, "parrot", &json::to_raw(&self.setup.identity.name));
+        say(&mut heard.wire, FrameKind::Request, "parrot", &json::to_raw(&self.setup.identity.name));
     }
 
     fn receive(&mut self, text: &str, _: &mut Ambient<'_>, heard: &mut Heard) {
@@ -214,7 +215,7 @@ impl Client for ParrotClient {
         match message {
             Some(message) => {
                 self.waiting.push_back(call.id);
-                say(&mut heard.wire, "say", message);
+                say(&mut heard.wire, FrameKind::Request, "say", message);
             }
             None => {
                 let failure = Failure::new(FailureKind::UnknownTool, "a parrot only echoes");
