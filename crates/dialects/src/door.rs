@@ -22,6 +22,24 @@ pub struct Door {
     registry: &'static [&'static Dialect],
     setup: ServerSetup,
     settled: Option<(&'static Dialect, Box<dyn Server>)>,
+    /// Whether the next line may begin with a byte-order mark: it may decide the dialect, or has done so.
+    may_have_mark: bool,
+}
+
+/// The facts that a client's first line states.
+#[derive(Debug)]
+pub struct Opening {
+    /// The dialect that the client speaks.
+    pub dialect: &'static Dialect,
+    /// The offer of the client, as far as the line contains it.
+    pub offer: Offer,
+}
+
+/// The dialect with the strongest claim to a first line.
+struct Detected {
+    dialect: &'static Dialect,
+    claim: Claim,
+    offer: Offer,
 }
 
 /// Removes the byte-order mark that some programs write before the first line.
@@ -32,31 +50,29 @@ fn without_mark(line: &[u8]) -> &[u8] {
 impl Door {
     /// A door that detects the dialect, out of a registry.
     pub fn detecting(registry: &'static [&'static Dialect], setup: ServerSetup) -> Self {
-        Self { registry, setup, settled: None }
+        Self { registry, setup, settled: None, may_have_mark: true }
     }
 
     /// A door for one dialect.
     pub fn pinned(dialect: &'static Dialect, setup: ServerSetup) -> Self {
         let server = (dialect.server)(setup.clone());
-        Self { registry: &[], setup, settled: Some((dialect, server)) }
+        Self { registry: &[], setup, settled: Some((dialect, server)), may_have_mark: false }
     }
 
     /// Processes a line from the downstream.
     pub fn receive<'a>(&mut self, line: Line<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         let line = match line {
             // A byte-order mark before the first line is ignored in every dialect.
-            Line::Bytes(bytes) if self.settled.is_none() => {
-                Line::Bytes(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes))
-            }
+            Line::Bytes(bytes) if self.may_have_mark => Line::Bytes(without_mark(bytes)),
             line => line,
         };
         if self.settled.is_none() {
             match self.detect(line) {
                 Ok(None) => return,
-                Ok(Some((dialect, Claim::Certain))) => {
+                Ok(Some(Detected { dialect, claim: Claim::Certain, .. })) => {
                     self.settled = Some((dialect, (dialect.server)(self.setup.clone())))
                 }
-                Ok(Some((dialect, _))) => {
+                Ok(Some(Detected { dialect, .. })) => {
                     let mut passing = (dialect.server)(self.setup.clone());
                     feed(dialect.text, &mut *passing, line, ambient, out);
                     return;
@@ -68,6 +84,7 @@ impl Door {
             }
         }
         if let Some((dialect, server)) = &mut self.settled {
+            self.may_have_mark = false;
             feed(dialect.text, &mut **server, line, ambient, out);
         }
     }
@@ -76,7 +93,7 @@ impl Door {
     pub fn excuse(&self, line: Line<'_>, why: &str, ambient: &mut Ambient<'_>, wire: &mut Frames) {
         let dialect = match (&self.settled, self.detect(line)) {
             (Some((dialect, _)), _) => *dialect,
-            (None, Ok(Some((dialect, _)))) => dialect,
+            (None, Ok(Some(detected))) => detected.dialect,
             (None, Ok(None)) => return,
             (None, Err(error)) => return rpc::error(wire, None, &rpc::Error { message: why.into(), ..error }),
         };
@@ -86,29 +103,22 @@ impl Door {
         }
     }
 
-    /// The offer in a client's first line. `None` if the line does not determine the dialect.
-    pub fn foresee(&self, line: &[u8]) -> Option<Offer> {
+    /// Reads a first line. If the line decides the dialect, that is the dialect of the session from now on. `None` if the
+    /// line decides nothing: [`Self::receive`] answers it.
+    pub fn settle(&mut self, line: &[u8]) -> Option<Opening> {
         let line = without_mark(line);
-        let dialect = self.foresees(line)?;
-        let text = std::str::from_utf8(line).ok()?;
-        let raw: &RawValue = serde_json::from_str(text).ok()?;
-        Some((dialect.offer)(&FirstLine { text, members: Members::of(raw) }))
-    }
-
-    /// Whether the client with this first line speaks a dialect that has agent sessions.
-    pub fn foresees_agent(&self, line: &[u8]) -> bool {
-        self.foresees(line).is_some_and(|dialect| dialect.has_agent)
-    }
-
-    /// The detected dialect, or the dialect that this line would determine. `None` if the line does not determine it.
-    pub fn foresees(&self, line: &[u8]) -> Option<&'static Dialect> {
-        match &self.settled {
-            Some((dialect, _)) => Some(dialect),
-            None => match self.detect(Line::Bytes(without_mark(line))) {
-                Ok(Some((dialect, Claim::Certain))) => Some(dialect),
-                _ => None,
-            },
-        }
+        let detected = match &self.settled {
+            Some((dialect, _)) => {
+                let text = std::str::from_utf8(line).ok()?;
+                let raw: &RawValue = serde_json::from_str(text).ok()?;
+                let offer = (dialect.offer)(&FirstLine { text, members: Members::of(raw) });
+                return Some(Opening { dialect, offer });
+            }
+            None => self.detect(Line::Bytes(line)).ok()??,
+        };
+        let Detected { dialect, claim: Claim::Certain, offer } = detected else { return None };
+        self.settled = Some((dialect, (dialect.server)(self.setup.clone())));
+        Some(Opening { dialect, offer })
     }
 
     /// The detected dialect.
@@ -214,7 +224,7 @@ impl Door {
 
     /// Finds the dialect with the strongest claim to a line: `None` for a blank line, or the error response if no
     /// dialect claims it.
-    fn detect(&self, line: Line<'_>) -> Result<Option<(&'static Dialect, Claim)>, rpc::Error<'static>> {
+    fn detect(&self, line: Line<'_>) -> Result<Option<Detected>, rpc::Error<'static>> {
         let Some(text) = TextPolicy::UNDECIDED.read(line).map_err(|fault| parse_error(&fault))? else {
             return Ok(None);
         };
@@ -231,7 +241,8 @@ impl Door {
                 best = Some((*dialect, claim));
             }
         }
-        best.map(Some).ok_or_else(|| self.unknown_dialect())
+        let (dialect, claim) = best.ok_or_else(|| self.unknown_dialect())?;
+        Ok(Some(Detected { dialect, claim, offer: (dialect.offer)(&first) }))
     }
 
     fn unknown_dialect(&self) -> rpc::Error<'static> {

@@ -22,7 +22,7 @@ pub mod testing;
 pub use absence::{Absence, absent, versions_with};
 pub use ambient::{Ambient, Entropy, Moment, Party};
 pub use breach::Breach;
-pub use door::Door;
+pub use door::{Door, Opening};
 pub use side::{
     Action, CacheHints, Claim, Client, ClientSetup, Declared, Declined, Dialect, Event, FirstLine, Heard, Lane, Loss,
     Menu, Output, Pass, Server, ServerSetup, Stop, TASKS_EXTENSION, Unagreed, askable, carried, carried_name,

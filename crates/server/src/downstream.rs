@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use gladhand_core::operations::{AgentEvent, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, Reply};
 use gladhand_core::wire::{Line, Lines};
-use gladhand_dialects::{Action, Dialect, Door, Output, Stop};
+use gladhand_dialects::{Action, Dialect, Door, Opening, Output, Stop};
 use gladhand_hub::{Answer, Asking, Busy, CallName, Caller, SessionId, Settling, Visit, Work};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
@@ -57,7 +57,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     let mut signals = Signals::listen()?;
     let mut door = service.door(&clock);
     if let Some(dialect) = door.dialect() {
-        meet(&service, &mut door, dialect);
+        announce(&service, &mut door, dialect);
     }
     let mut lines = Lines::with_limit(service.bounds().line_bytes);
     if service.may_ask() || service.hub().agent().is_some() {
@@ -88,9 +88,13 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
         closing: None,
         signalled: false,
     };
-    session.warn_of_any_token();
     let access = Arc::clone(session.service.access());
     let mut epoch = access.epoch();
+    if session.door.dialect().is_some() {
+        // The passes may have changed while the first line was awaited.
+        session.readmit();
+    }
+    session.warn_of_any_token();
     let mut input_open = true;
     // Since when the client reads nothing, so that the loop reads no input.
     let mut stuck: Option<tokio::time::Instant> = None;
@@ -206,15 +210,10 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
 
 /// Looks at the first line, so that upstreams are opened with this client's features.
 async fn prepare(service: &Service, door: &mut Door, input: &mut Input, lines: &mut Lines) -> io::Result<()> {
-    let client = loop {
+    let was_pinned = door.dialect().is_some();
+    let opening = loop {
         if let Some(line) = lines.peek() {
-            if let Some(agent) = service.hub().agent()
-                && door.foresees_agent(line)
-                && let Some(settling) = agent.settling()
-            {
-                settling.await;
-            }
-            break door.foresee(line);
+            break door.settle(line);
         }
         if lines.pending() > service.bounds().line_bytes {
             break None;
@@ -227,14 +226,28 @@ async fn prepare(service: &Service, door: &mut Door, input: &mut Input, lines: &
             }
         }
     };
-    service.hub().expects(&client.unwrap_or_default());
+    if let Some(Opening { dialect, .. }) = &opening {
+        if let Some(settling) = service.hub().agent().filter(|_| dialect.has_agent).and_then(|agent| agent.settling()) {
+            settling.await;
+        }
+        if !was_pinned {
+            announce_decided(service, door, dialect);
+        }
+    }
+    service.hub().expects(&opening.map(|opening| opening.offer).unwrap_or_default());
     service.open_upstreams().await;
     door.offer(service.identified(), service.menu());
     Ok(())
 }
 
+/// Announces a dialect that the first line decided.
+fn announce_decided(service: &Service, door: &mut Door, dialect: &Dialect) {
+    tracing::info!(dialect = dialect.name, "the first line decided the dialect");
+    announce(service, door, dialect);
+}
+
 /// Tells the providers which dialect is spoken before the session opens: some offer more in certain dialects.
-fn meet(service: &Service, door: &mut Door, dialect: &Dialect) {
+fn announce(service: &Service, door: &mut Door, dialect: &Dialect) {
     service.hub().speaks(dialect.name);
     door.offer(service.identified(), service.menu());
 }
@@ -378,18 +391,17 @@ impl Session {
 
     fn receive(&mut self, line: Line<'_>) {
         tracing::trace!(bytes = if let Line::Bytes(bytes) = line { bytes.len() } else { 0 }, "line in");
-        let decided = match line {
-            Line::Bytes(bytes) if self.door.dialect().is_none() => self.door.foresees(bytes),
+        let opening = match line {
+            Line::Bytes(bytes) if self.door.dialect().is_none() => self.door.settle(bytes),
             _ => None,
         };
-        if let Some(dialect) = decided {
-            tracing::info!(dialect = dialect.name, "the first line decided the dialect");
-            meet(&self.service, &mut self.door, dialect);
+        if let Some(Opening { dialect, .. }) = &opening {
+            announce_decided(&self.service, &mut self.door, dialect);
             self.readmit();
         }
         let mut out = Output::onto(self.outbox.lend());
         self.door.receive(line, &mut self.clock.ambient(), &mut out);
-        if decided.is_some() {
+        if opening.is_some() {
             self.warn_of_any_token();
         }
         let breaches = violations::of_actions(&out.actions);
