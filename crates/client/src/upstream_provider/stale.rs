@@ -42,7 +42,7 @@ struct Changed<W> {
     is_new: bool,
 }
 
-/// What is to be done next.
+/// The next step.
 enum Next<W> {
     /// Ask for these lists.
     Ask(Changed<W>),
@@ -98,7 +98,7 @@ impl<W> Stale<W> {
 
 impl<W> State<W> {
     fn mark(&mut self, lists: &[List], connection: Weak<W>, is_new: bool) {
-        // What was at the end of a connection that is gone is nobody's any more.
+        // Changes of a closed connection no longer matter.
         self.changed.retain(|changed| changed.connection.strong_count() > 0);
         let at = self.changed.iter().position(|changed| changed.connection.ptr_eq(&connection)).unwrap_or_else(|| {
             self.changed.push_back(Changed { connection, lists: Vec::new(), is_new });
