@@ -46,7 +46,7 @@ struct Open {
     opened: u64,
     /// The most that there were at once since memory was last given back.
     peak: usize,
-    /// What sessions had returned when memory was last given back.
+    /// The memory that sessions had returned (`Portions::returned`) when memory was last given back.
     returned: usize,
     /// At how many more looks memory is given back: the rest of a burst may still go, or be freed only now.
     looks_left: u8,

@@ -1,7 +1,7 @@
 //! How an agent's session is driven: a step of our side, everything that follows from it, and work that goes on.
 //!
-//! Steps are short and happen under one lock. Whoever answers a call may tell its caller something from within the call,
-//! so the hub is asked while the lock is open. An outcome is written only while the agent reads what it is sent: our side
+//! Steps are short and happen under one lock. A provider may send notifications to the caller while a call runs, so the
+//! lock is released before calling the hub. An outcome is written only while the agent reads what it is sent: our side
 //! runs no more than so many calls at once, so no more than so many outcomes wait.
 
 use std::collections::VecDeque;
@@ -83,7 +83,7 @@ impl AgentSession {
                 }
                 inner.settled.retain(|settled| settled.call != call);
             }
-            // Anybody may try, so this is no cause for alarm here.
+            // Any client may try to connect, so this is logged at info level.
             Action::Refused(refusal) => tracing::info!(%refusal, "no session"),
             Action::Dropped(what) => tracing::debug!(what, "dropped"),
             Action::Declined(declined) => {
