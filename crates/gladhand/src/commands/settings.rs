@@ -1,4 +1,4 @@
-//! The configuration of a command: its files are found and read, and the user hears what is not used of them.
+//! The configuration of a command: finds and reads its files, and reports the parts that are not used.
 
 use std::path::{Path, PathBuf};
 

@@ -30,7 +30,7 @@ impl Starter for OnLeash {
         });
         match leashed.await {
             Ok(leashed) => Ok(Arc::new(OnOne(leashed))),
-            // What cannot be held is not started: people rely on it that a model's commands can be stopped.
+            // A process without a leash is not started: users rely on being able to stop a model's commands.
             Err(NotHeld::NoLeash(error) | NotHeld::NotStarted(error)) => Err(error),
         }
     }

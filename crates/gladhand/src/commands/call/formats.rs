@@ -25,7 +25,7 @@ impl Format {
         })
     }
 
-    /// What is asked for, as a person says it.
+    /// An example of the format, for users.
     pub(super) fn example(self) -> &'static str {
         match self {
             Self::Email => "an email address",

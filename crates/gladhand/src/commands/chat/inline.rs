@@ -1,4 +1,4 @@
-//! What stands inside a line of Markdown: code, bold, italics, escapes.
+//! Inline Markdown: code, bold, italics, escapes.
 
 use anstyle::Style;
 
@@ -49,7 +49,7 @@ pub(super) fn show(
     (at, before)
 }
 
-/// What a text begins with.
+/// The element at the beginning of a text.
 enum Found {
     /// So many bytes that mean themselves.
     Plain(usize),

@@ -69,7 +69,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
     }
 }
 
-/// What was found.
+/// The result of a check.
 #[derive(Debug, Default)]
 struct Verdict {
     /// The file is wrong.
@@ -152,7 +152,7 @@ fn unavailable(problem: &Problem) -> String {
     format!("upstream {upstream} is not available until this is there: {}", problem.message)
 }
 
-/// What is said of names that an upstream does not have, and under which key.
+/// The keys and patterns that match no name of an upstream.
 fn idle<'u>(upstream: &'u UpstreamConfig, known: &[String]) -> Vec<(&'static str, &'u str)> {
     let fits_nothing = |pattern: &&String| {
         let pattern = Pattern((*pattern).clone());
