@@ -27,7 +27,7 @@ enum Era {
     Stateless,
 }
 
-/// What it does that others do not.
+/// Unusual behaviour of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Habit {
     /// Once it was asked what it speaks, it knows no handshake any more, and lists only versions that have one.
@@ -51,9 +51,9 @@ enum Habit {
     SpeaksBoth,
     /// It has a tool `private` for clients that can be asked by a form, and for no others.
     HasAPrivateTool,
-    /// It writes a log line when a session is open, whatever the level.
+    /// It writes a log line when a session is open, at any log level.
     LogsAtOnce,
-    /// It logs, and tells of changed lists, and declares neither.
+    /// It sends log lines and notifications of changed lists, but declares neither.
     DeclaresLittle,
     /// It declares no word of changed lists, and gives none.
     ChangesQuietly,
@@ -91,7 +91,7 @@ struct Server {
     log: File,
     is_first: bool,
     is_open: bool,
-    /// What the client of a handshake can be asked.
+    /// The client capabilities of a handshake.
     capabilities: Value,
     /// The level of `logging/setLevel`.
     level: Option<String>,
@@ -207,7 +207,7 @@ impl Server {
         self.serve(&request);
     }
 
-    /// What it declares.
+    /// The declared capabilities.
     fn declared(&self) -> Value {
         if self.has(Habit::DeclaresLittle) || self.has(Habit::ChangesQuietly) {
             return json!({"tools": {}, "resources": {}, "prompts": {}, "completions": {}});
