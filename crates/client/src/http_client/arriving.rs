@@ -33,7 +33,7 @@ pub struct Arrived {
 }
 
 impl Arriving {
-    /// A bound of so many bytes, and of as many requests as open files allow.
+    /// Limits the bytes to `most`, and the requests to the number that open files allow.
     pub fn of(most: usize) -> Self {
         Self::with_exchanges(most, OpenFiles::now().exchanges)
     }

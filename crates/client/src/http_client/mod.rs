@@ -231,7 +231,7 @@ impl HttpClient {
         self.refused.extend(posted.id.map(|id| Report::Lost(Lane(id), loss())));
     }
 
-    /// Whether so many lines are on their way that no call should be added.
+    /// Whether too many lines are on their way to add another call.
     pub fn is_full(&self) -> bool {
         self.tasks.len() >= FULL
     }

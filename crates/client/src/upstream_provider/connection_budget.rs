@@ -12,7 +12,7 @@ use gladhand_process::open_files::OpenFiles;
 /// How many connections there may be besides the main ones, if open files allow it. Each may be a process.
 const MOST: usize = 256;
 
-/// ConnectionBudget that upstreams have in common. Clones share it.
+/// The connection budget that all upstreams share. Clones share it too.
 #[derive(Debug, Clone)]
 pub struct ConnectionBudget {
     most: usize,
@@ -27,7 +27,7 @@ pub(super) struct Permit {
 }
 
 impl ConnectionBudget {
-    /// ConnectionBudget for so many.
+    /// A budget of `most` connections.
     pub fn of(most: usize) -> Self {
         Self { most, taken: Arc::default() }
     }

@@ -267,7 +267,7 @@ impl Host for WayHost {
             Notice::Log(_, log) => self.log(log),
             // These belong to calls, and events of an upstream's agent are not forwarded.
             Notice::Progress(..) | Notice::ComeBackLater(..) | Notice::GoesOnAsTask(_) | Notice::Agent(_) => {}
-            // Who asks for such things has a way of its own.
+            // A client that uses capabilities has a separate connection.
             Notice::Capability(event) => {
                 let session = self.session.as_ref().and_then(|session| session.borrow().clone());
                 match session.as_ref().and_then(Weak::upgrade) {

@@ -182,7 +182,7 @@ impl Lists {
                 match ask(Operation::ListTemplates).await {
                     Ok(Reply::Templates(templates)) => self.templates = templates.to_vec(),
                     Err(failure) if is_too_long(&failure) => return Err(failure),
-                    // Some servers have resources and no word for templates.
+                    // Some servers have resources, but no method for templates.
                     _ => {}
                 }
             }

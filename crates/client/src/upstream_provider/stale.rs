@@ -85,7 +85,7 @@ impl<W> Stale<W> {
         }
     }
 
-    /// The lists of a connection were asked for, and have so many entries.
+    /// The lists of a connection were requested, and have this many entries.
     pub(super) fn rest(&self, connection: Weak<W>, now: Instant, entries: usize) {
         let pause = PAUSE_FOR_ENTRY.saturating_mul(u32::try_from(entries).unwrap_or(u32::MAX)).min(LONGEST_PAUSE);
         self.lock().resting.push((connection, now + pause));
