@@ -36,7 +36,7 @@ pub(super) struct Endpoint {
     pub(super) sessions: Arc<Sessions>,
     /// Whether MCP is spoken.
     pub(super) speaks_mcp: bool,
-    /// Who speaks A2E, if that is spoken.
+    /// The A2E agents, if A2E is enabled.
     pub(super) agents: Option<Arc<a2e::Agents>>,
     pub(super) guard: Guard,
     pub(super) refusals: RefusalLog,
@@ -181,7 +181,7 @@ impl Endpoint {
         }
     }
 
-    /// Who speaks A2E, if a request is meant for them.
+    /// The A2E agents, if the request is for them.
     fn agents_at(&self, head: &Parts) -> Option<&Arc<a2e::Agents>> {
         let is_theirs = [a2e::SESSION, a2e::SEND, a2e::STREAM].contains(&head.uri.path());
         self.agents.as_ref().filter(|_| is_theirs)

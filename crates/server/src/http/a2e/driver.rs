@@ -1,8 +1,8 @@
 //! How an agent's session is driven: a step of our side, everything that follows from it, and work that goes on.
 //!
 //! Steps are short and happen under one lock. A provider may send notifications to the caller while a call runs, so the
-//! lock is released before calling the hub. An outcome is written only while the agent reads what it is sent: our side
-//! runs no more than so many calls at once, so no more than so many outcomes wait.
+//! lock is released before calling the hub. An outcome is written only while the agent reads its
+//! stream. The number of concurrent calls is limited, and so is the number of waiting outcomes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, Weak};

@@ -52,7 +52,7 @@ pub struct AgentLimits {
     pub sessions: usize,
     /// Close a session after this long without a request, an open stream or a running call.
     pub idle: Duration,
-    /// How long the handshake may be in coming.
+    /// Close a session that has not sent its handshake by then.
     pub handshake: Duration,
 }
 
