@@ -147,7 +147,7 @@ impl ChildPeer {
 }
 
 impl Drop for ChildPeer {
-    /// Who is not ended is killed, and what it started with it.
+    /// Kills a process that has not ended, and the processes that it started.
     fn drop(&mut self) {
         self.kill();
         self.reader.abort();
