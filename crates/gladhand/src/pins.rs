@@ -20,7 +20,7 @@ pub(crate) const NAME: &str = "pins.json";
 /// All pins, by what they pin: see [`key`].
 type Book = BTreeMap<String, Pin>;
 
-/// The longest definition whose text is stored with its hash. Of a longer one it cannot be shown what changed.
+/// The longest definition whose text is stored with its hash. Changes in a longer one cannot be shown.
 const LONGEST: usize = 256 * 1024;
 
 /// One pinned definition.

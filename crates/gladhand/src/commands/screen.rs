@@ -32,7 +32,7 @@ fn readable_width(is_terminal: bool, width: Option<usize>) -> Option<usize> {
     named_width().or_else(terminal).map(|width| width.min(USUAL))
 }
 
-/// The width of the terminal that stdout is, as it is now.
+/// The current width of the terminal on stdout.
 pub(super) fn terminal_width() -> Option<usize> {
     width_of(std::io::stdout())
 }
@@ -105,7 +105,7 @@ pub(super) fn fitted(line: &str, room: usize) -> Vec<String> {
     fitted
 }
 
-/// Text cut into pieces of so many columns.
+/// Cuts text into pieces of this many columns.
 pub(super) fn pieces(text: &str, room: usize) -> Vec<String> {
     let (mut pieces, mut piece, mut column) = (Vec::new(), String::new(), 0);
     for c in text.chars() {

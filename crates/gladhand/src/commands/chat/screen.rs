@@ -143,7 +143,7 @@ impl Screen {
         }
     }
 
-    /// A person has typed a line while something else goes on, and so many wait now.
+    /// The user has typed a line during other work, and this many lines wait now.
     pub(super) fn typed_ahead(&mut self, line: &str, waiting: usize) -> io::Result<()> {
         self.waiting = waiting;
         self.markdown.moved();

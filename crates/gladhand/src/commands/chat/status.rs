@@ -29,7 +29,7 @@ pub(super) struct Status {
 }
 
 impl Status {
-    /// This begins, and so many lines wait for its end.
+    /// An activity begins, and this many lines wait for its end.
     pub(super) fn begin(what: &str, waiting: usize) -> Self {
         Self { what: what.to_owned(), since: Instant::now(), waiting, drawn: None }
     }

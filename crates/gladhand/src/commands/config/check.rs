@@ -125,7 +125,7 @@ fn judge(file: &File, of_project: Option<(&Config, &Grants)>, data: Option<PathB
     }
     for (name, upstream) in config.iter().flat_map(|config| &config.upstreams.0).filter(|(_, one)| one.enabled) {
         verdict.upstreams += 1;
-        // Of what is wrong in itself nothing more needs to be said.
+        // An upstream with a mistake gets no further messages.
         let told = verdict.errors.iter().chain(&verdict.unavailable);
         if told.into_iter().any(|error| error.is_of(&["upstreams", name])) {
             continue;
