@@ -38,7 +38,7 @@ enum Habit {
     DiesOfQuestions,
     /// It says nothing to a first line that is no `initialize`.
     IgnoresQuestions,
-    /// Messages with members that it does not know are dropped without a word.
+    /// It drops messages with unknown members without an answer.
     DropsSilently,
     /// A cancelled call is answered all the same, after more progress, with an error of code 0.
     AnswersCancelled,
@@ -55,7 +55,7 @@ enum Habit {
     LogsAtOnce,
     /// It sends log lines and notifications of changed lists, but declares neither.
     DeclaresLittle,
-    /// It declares no word of changed lists, and gives none.
+    /// It neither declares nor sends notifications of changed lists.
     ChangesQuietly,
     /// It reads nothing while a call lingers.
     Blocks,

@@ -128,7 +128,7 @@ fn the_head_of_a_request_takes_little_until_it_is_whole() {
     }
 }
 
-/// The code of the answer to a request to remember a text of so many bytes.
+/// The error code of a request to store a text of this many bytes.
 fn remember(host: &mut crate::a2e_agent::Agent, memory: &serde_json::Value, key: usize, bytes: usize) -> String {
     let entry = json!({"key": {"k": key}, "content": "x".repeat(bytes), "tier": "working"});
     let stored = host.ask(json!({"type": "memory/store/req", "memory_id": memory, "entries": [entry]}));
@@ -485,7 +485,7 @@ fn idle_sessions_of_agents_give_way_and_busy_ones_do_not() {
     assert!(is_there(&busy.id));
 }
 
-/// Opens sessions of agents without a handshake, each from another of so many addresses.
+/// Opens sessions of agents without a handshake, each from another of this many addresses.
 #[cfg(target_os = "linux")]
 fn flood_of_agents(server: &Server, count: usize, addresses: usize) {
     for number in 0..count {

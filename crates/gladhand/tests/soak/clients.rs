@@ -10,7 +10,7 @@ use crate::house::{House, UPSTREAMS};
 use crate::support::{MCP_INITIALIZED, Process, gladhand, mcp_call, mcp_initialize};
 use crate::tally::{Chance, Errand, Tally};
 
-/// Of so many clients one can be asked something.
+/// One in this many clients can answer questions.
 pub(crate) const ASKABLE: u64 = 32;
 
 /// The environment of all clients.

@@ -28,7 +28,7 @@ use verdict::Verdict;
 /// How many pairs are run at once.
 const AT_ONCE: usize = 3;
 
-/// Of the pairs that need not be run each time, every so many are.
+/// One in this many of the optional pairs is run each time.
 const SAMPLE: usize = 6;
 
 /// Something that a client and a server do with each other.

@@ -38,7 +38,7 @@ use through::Through;
 /// How many pairs are run at once. A session waits more than it works.
 const AT_ONCE: usize = 8;
 
-/// Of all pairs, every so many are run each time.
+/// One in this many pairs is run each time.
 const SAMPLE: usize = 11;
 
 /// A pair that is run each time, in every way: its tool asks in the middle of a call, in the era of the handshake only.
