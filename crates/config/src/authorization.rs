@@ -8,7 +8,7 @@ use gladhand_redaction::{Life, MASK, learn};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whose tokens open the HTTP endpoint. With neither issuers nor tokens, it is open to everybody who can reach it.
+/// Whose tokens open the HTTP endpoint. With neither issuers nor tokens, every client that can reach it may use it.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthorizationConfig {
@@ -20,7 +20,7 @@ pub struct AuthorizationConfig {
     pub scopes: Vec<String>,
     /// Scopes that calls of single tools need besides, by name; `*` in a name stands for any letters.
     pub tool_scopes: BTreeMap<String, Vec<String>>,
-    /// What is made of tokens that are bound to a key.
+    /// How tokens that are bound to a key are treated.
     pub dpop: DpopConfig,
     /// Authorization servers whose tokens are accepted.
     pub issuers: Vec<IssuerConfig>,
@@ -66,7 +66,7 @@ pub struct TokenConfig {
     #[serde(deserialize_with = "token", serialize_with = "masked")]
     #[schemars(with = "String")]
     pub token: Secret,
-    /// What it may be used for. Absent: everything.
+    /// The scopes that it grants. Absent: everything.
     pub scopes: Option<Vec<String>>,
 }
 

@@ -11,7 +11,7 @@ use super::ConfigError;
 pub const CONFIG: &str = "GLADHAND_CONFIG";
 /// The data folder.
 pub const DATA_DIR: &str = "GLADHAND_DATA_DIR";
-/// What to log.
+/// The log filter.
 pub const LOG: &str = "GLADHAND_LOG";
 /// A token that A2E agents must present, and that `open --as a2e` presents.
 pub const A2E_TOKEN: &str = "GLADHAND_A2E_TOKEN";

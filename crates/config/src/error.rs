@@ -15,7 +15,7 @@ pub enum ConfigError {
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with line and column.
+        /// The problems, with line and column.
         problems: Vec<Problem>,
     },
     /// The token in the environment cannot be one.

@@ -35,7 +35,7 @@ pub fn read(path: &Path) -> std::io::Result<String> {
 pub struct File {
     /// Where it is.
     pub path: PathBuf,
-    /// What is in it.
+    /// The content of the file.
     pub text: String,
 }
 

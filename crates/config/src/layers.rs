@@ -189,7 +189,8 @@ fn read_if_there(path: PathBuf) -> std::io::Result<Option<File>> {
     }
 }
 
-/// What a project file refers to outside of itself, by upstream: `${secret:NAME}`, `${NAME}`, inherited variables.
+/// The references of a project file to values outside of it, by upstream: `${secret:NAME}`, `${NAME}`, inherited
+/// variables.
 pub fn references(file: &File) -> Vec<(String, Grants)> {
     let (source, _) = super::Source::read(&file.text);
     expand::references(&source)

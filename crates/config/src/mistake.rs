@@ -1,10 +1,10 @@
-//! What can be wrong with a key or a value, and the words for it.
+//! The mistakes that a key or a value can contain, and their messages.
 
 use std::fmt;
 
 use super::spelling::nearest;
 
-/// What is wrong with a key or a value. Of values, only words that are none of a few known ones are quoted.
+/// A mistake in a key or a value. Of values, only words that are none of a few known ones are quoted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mistake<'s> {
     /// There is no such key.

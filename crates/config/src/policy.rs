@@ -1,6 +1,6 @@
 //! `[policy]`, `[audit]` and `[profiles]` of the configuration.
 //!
-//! Conditions and classes of tools are parsed while the file is read. What is wrong with them is kept, and reported with its
+//! Conditions and classes of tools are parsed while the file is read. Errors in them are kept, and reported with their
 //! place ([`PolicyConfig::take_mistakes`]).
 
 use std::collections::BTreeMap;
@@ -296,7 +296,7 @@ impl Default for AuditConfig {
 #[derive(Debug, Clone)]
 struct Written<T> {
     text: String,
-    /// What it means, or what is wrong with it.
+    /// The parsed value, or the error.
     meant: Result<T, String>,
 }
 
@@ -349,7 +349,7 @@ impl Schema {
         &self.0
     }
 
-    /// What is wrong with it.
+    /// The error, if there is one.
     pub(crate) fn problem(&self) -> Option<String> {
         let problem = self.check().err()?;
         Some(format!("this schema cannot be used: {problem}"))

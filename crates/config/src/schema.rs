@@ -1,5 +1,5 @@
 //! The JSON Schema of the configuration file, for editors. It is derived from the types of the settings, and the file
-//! itself is held to it ([`super::conform`]).
+//! itself is checked against it ([`super::conform`]).
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use super::{Config, Hidden, Inherit, UpstreamConfig, Upstreams};
 /// A keyword of our own: what to do instead of a value that is out of range. It is not shown to editors.
 pub(crate) const ADVICE: &str = "x-advice";
 
-/// The schema that a file is held to.
+/// The schema that files are checked against.
 pub(crate) static RULES: LazyLock<Value> = LazyLock::new(|| {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<Config>().to_value();
@@ -131,7 +131,7 @@ pub(crate) fn word_or_words(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] })
 }
 
-/// What can be spoken to an upstream.
+/// The dialects that can be spoken to an upstream.
 pub(crate) fn spoken(_: &mut SchemaGenerator) -> Schema {
     let names = REGISTRY.iter().flat_map(|dialect| {
         let versions = dialect.versions.iter().map(|version| format!("{}@{version}", dialect.name));

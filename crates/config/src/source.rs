@@ -26,7 +26,7 @@ pub struct Problem {
     /// The key, as in `upstreams.git.cwd`, or `policy.rules#2.effect` in the second item of a list; empty where the text is
     /// no TOML.
     pub key: String,
-    /// What is wrong.
+    /// The error message.
     pub message: String,
 }
 
@@ -143,7 +143,7 @@ impl<'t> Source<'t> {
     }
 }
 
-/// What a table has under a key, or as an item of the list under it, and where that is.
+/// The value under a key of a table, or an item of the list under that key, and its place.
 fn member<'s, 't>(table: &'s DeTable<'t>, name: &str, place: &mut Range<usize>) -> Option<&'s DeValue<'t>> {
     let of_key = |name: &str| table.get_key_value(name);
     if let Some((key, value)) = of_key(name) {

@@ -30,7 +30,7 @@ fn folded(name: &str) -> String {
 /// How many letters must be added, taken away, changed or swapped with the next to make one word of the other.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<_>, Vec<_>) = (one.chars().collect(), other.chars().collect());
-    // What it takes to make the beginning of the one, row by row, that of the other, column by column.
+    // The cost of turning each prefix of one word (rows) into each prefix of the other (columns).
     let mut rows: Vec<Vec<usize>> = vec![(0..=other.len()).collect()];
     for at in 1..=one.len() {
         let mut row = vec![at];

@@ -1,11 +1,11 @@
-//! What a program of an upstream finds around it: its folder and its variables.
+//! The environment of an upstream's program: its working directory and its variables.
 
 use std::path::PathBuf;
 
 use gladhand_core::Pattern;
 use gladhand_core::Secret;
 
-/// What a program of an upstream finds around it.
+/// The environment of an upstream's program.
 #[derive(Debug, Clone)]
 pub struct Surroundings {
     /// The folder that it starts in; none: ours.

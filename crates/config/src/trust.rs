@@ -36,7 +36,7 @@ pub struct TrustRecord {
     pub sha256: String,
     /// When it was trusted.
     pub since: String,
-    /// What the file may read besides its own content.
+    /// The secrets, variables and logins that the file may use.
     pub grants: Grants,
     /// Its content.
     text: String,

@@ -38,7 +38,7 @@ struct Described {
     does: Does,
 }
 
-/// What a tool does when it is called.
+/// The behaviour of a tool call.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Does {
@@ -50,7 +50,7 @@ enum Does {
     Repeats(String),
     /// The same, with `null` for an argument that is not there.
     RepeatsIfAny(String),
-    /// What the product's `echo` does, whose name it must have.
+    /// The behaviour of the product's `echo`, whose name it must have.
     Echoes,
     /// Returns the text that belongs to an argument, or reports that there is none.
     LooksUp { argument: String, entries: BTreeMap<String, String> },

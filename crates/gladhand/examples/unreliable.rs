@@ -1,12 +1,12 @@
-//! An MCP server of the handshake era that misbehaves when it is told to, for tests of whoever stands in front of it.
+//! An MCP server of the handshake era that misbehaves on request, for tests of the code in front of it.
 //!
-//! Its tools answer with the text that they are given, and before that:
+//! Its tools answer with the text that they are given. Before that:
 //!
-//! - `echo` does nothing else;
-//! - `die` ends the process in place of an answer, and `vanish` after half of one;
-//! - `silence` never answers, and `stall` reads and writes nothing for `ms` milliseconds;
-//! - `flood` writes `lines` lines to stderr;
-//! - `garbage` writes lines that are no messages, and answers to nobody's question;
+//! - `echo` does nothing else.
+//! - `die` ends the process in place of an answer, and `vanish` after half of one.
+//! - `silence` never answers, and `stall` reads and writes nothing for `ms` milliseconds.
+//! - `flood` writes `lines` lines to stderr.
+//! - `garbage` writes lines that are no messages, and answers to unknown requests.
 //! - `twice` answers twice.
 //!
 //! `--exit` ends it at once with a word on stderr, `--slow MS` lets it begin late, and with `--stay` it does not leave

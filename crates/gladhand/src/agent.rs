@@ -1,4 +1,4 @@
-//! The agent of this process: put together from the configuration, when somebody first wants it.
+//! The agent of this process, built from the configuration when it is first needed.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,8 @@ impl LaterAgent {
         }
     }
 
-    /// Which model answers where nobody chooses another. Services are asked as at the start of a chat; nothing is changed.
+    /// The model that answers unless the user chooses another. Services are asked as at the start of a chat; nothing is
+    /// changed.
     pub async fn default_model(&self) -> std::io::Result<DefaultModel> {
         let settings = self.inner.accounts(&self.inner.folder(), &std::env::current_dir()?);
         let accounts = Accounts::open(AccountSettings { keeps: false, ..settings });
@@ -94,7 +95,7 @@ impl Inner {
             let accounts = Arc::clone(&accounts);
             async move { accounts.refresh().await }
         });
-        // Where nobody is signed in it takes no time; services that are slow are not waited for.
+        // If no account is signed in, this returns immediately; slow services are not waited for.
         let _ = tokio::time::timeout(PATIENCE, refreshing).await;
         let bench = Workbench::open(self.workbench(&folder, &accounts));
         let roots = self.config.roots.clone();
@@ -216,7 +217,7 @@ impl Inner {
 fn policy(config: &AgentConfig) -> Policy {
     let (approve_all, approve_none) = (config.approve == Approve::All, config.approve == Approve::None);
     let mut policy = Policy { approve_all, approve_none, ..Policy::default() };
-    // What is stricter comes last.
+    // Stricter rules come last, because later ones win.
     for (names, rule) in [(&config.allow, Rule::Allow), (&config.ask, Rule::Ask), (&config.deny, Rule::Deny)] {
         for name in names {
             let (of_effect, effect) = match name.as_str() {

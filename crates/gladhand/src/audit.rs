@@ -47,7 +47,7 @@ enum Message {
 }
 
 impl Audit {
-    /// Begins, or goes on with a file that is there; nothing if the configuration names none.
+    /// Starts a new file, or continues an existing one; nothing if the configuration names none.
     pub(crate) fn start(config: &AuditConfig) -> io::Result<Option<Self>> {
         let Some(path) = &config.file else { return Ok(None) };
         let book = Book::open(path, config.max_bytes, config.keep)?;
@@ -107,8 +107,9 @@ fn write_all(mut book: Book, messages: &Receiver<Message>, dropped: &AtomicU64) 
     }
 }
 
-/// A record without secrets, in the payloads too: the file is a log, and nobody gets their data from it. The name of a tool or
-/// prompt that the hub has is written as it is. Whoever can choose a value that is masked could hide a call otherwise.
+/// A record without secrets, in the payloads too: the file is a log, and clients do not read their data from it. The
+/// name of a tool or prompt that the hub has is written as it is. Otherwise a client that can choose a masked value
+/// could hide a call.
 fn redacted(mut record: Record) -> Record {
     let is_known = ["tool", "prompt"].contains(&record.operation) && !record.upstream.is_empty();
     for text in [&mut record.tool, &mut record.own_name] {

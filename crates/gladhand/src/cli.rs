@@ -53,9 +53,9 @@ pub struct Cli {
 /// A command line that cannot be read, or that asks for help.
 #[derive(Debug)]
 pub struct Misuse {
-    /// What clap says of it.
+    /// The error of clap.
     pub error: clap::Error,
-    /// What to do about it, beyond what clap knows.
+    /// A hint in addition to those of clap.
     pub hint: Option<String>,
     /// Who is told.
     pub audience: Audience,
@@ -82,8 +82,8 @@ impl Misuse {
 impl Cli {
     /// Reads the command line of this process.
     ///
-    /// Hosts start `serve` and `bridge` all day and wait for them, so for these only that one command is put together.
-    /// Whatever it does not understand is left to the whole tree.
+    /// Hosts start `serve` and `bridge` often and wait for them, so for these only that one command is built. If it cannot
+    /// parse the command line, the whole tree is built.
     pub fn read() -> Result<Self, Misuse> {
         let first = std::env::args_os().nth(1);
         let quickly = match first.as_ref().and_then(|word| word.to_str()) {

@@ -1,6 +1,5 @@
-//! Gladhand as a library: build a [`Hub`](hub::Hub) from providers of your own and serve it to any
-//! peer, in whichever dialect that peer opens. To embed only that, use `gladhand-server`, whose
-//! `examples/tool.rs` is a whole server with one tool.
+//! Gladhand as a library: build a [`Hub`](hub::Hub) from your own providers, and serve it to peers of every dialect. To
+//! embed only that, use `gladhand-server`, whose `examples/tool.rs` is a whole server with one tool.
 //!
 //! ```no_run
 //! use gladhand::{Service, hub::Hub, providers::Toolbox};

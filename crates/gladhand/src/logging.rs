@@ -1,8 +1,8 @@
 //! Logs: to stderr only, without ever blocking a session.
 //!
-//! A host may start us and never read our stderr, and a full pipe must not stop a session; so lines
-//! go through a bounded queue to a thread of their own, and are counted and dropped when the queue
-//! is full. Payloads are never logged, at any level, and each line is redacted: a peer may repeat a secret of ours.
+//! A host may start this process and never read its stderr, and a full pipe must not stop a session. Lines therefore go
+//! through a bounded queue to a separate thread, and are counted and dropped when the queue is full. Payloads are never
+//! logged, at any level, and each line is redacted: a peer may repeat a secret of ours.
 //!
 //! With `--log-format json` every line on stderr is a JSON object: log lines, and what commands say there ([`say`]),
 //! errors of the command line included. [`choose`] therefore runs before the command line is parsed.
@@ -63,7 +63,7 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 /// How lines on stderr look in this process.
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
-/// Finds the format in the words of a command line that is not parsed yet, and keeps it for the whole process.
+/// Finds the format in the arguments of a command line that is not parsed yet, and keeps it for the whole process.
 pub fn choose(words: impl Iterator<Item = OsString>) {
     // Words behind `--` are for another program.
     let mut words = words.take_while(|word| word != "--").peekable();
@@ -241,8 +241,8 @@ fn write_patiently(mut bytes: &[u8]) {
 /// The longest log line; what a peer says of itself may be longer.
 const LONGEST_LINE: usize = 4096;
 
-/// One line without secrets, whatever a peer put into it: line breaks, control and invisible characters are escaped, so that it can
-/// neither forge a second line nor reach the terminal. Our own colours pass.
+/// One log line without secrets. Line breaks, control and invisible characters from a peer are escaped, so that they
+/// can neither forge a second line nor reach the terminal. Our own colours pass.
 fn harmless(line: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(line);
     // Before it is cut: half a secret would not be found.

@@ -20,23 +20,24 @@ pub(crate) const NAME: &str = "pins.json";
 /// All pins, by what they pin: see [`key`].
 type Book = BTreeMap<String, Pin>;
 
-/// The longest definition whose text is kept beside its hash. Of a longer one it cannot be shown what changed.
+/// The longest definition whose text is stored with its hash. Changes in a longer one cannot be shown.
 const LONGEST: usize = 256 * 1024;
 
 /// One pinned definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Pin {
-    /// What it is shown as, and approved by.
+    /// The name under which it is shown and approved.
     shown: String,
     sha256: String,
     since: String,
-    /// What the hash covers. Versions before this was written pinned a part of a tool's definition.
+    /// The part of the definition that the hash covers. Versions before this was written pinned a part of a tool's
+    /// definition.
     #[serde(default)]
     covers: Covers,
     /// The definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     text: Option<String>,
-    /// What it is now, if that is something else.
+    /// The current definition, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     changed: Option<Change>,
 }
@@ -65,7 +66,7 @@ struct Change {
 /// A definition that waits to be approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Waiting {
-    /// What it is approved by.
+    /// The name that approves it.
     pub(crate) name: String,
     /// Since when it was known.
     pub(crate) since: String,
@@ -107,7 +108,7 @@ impl PinFile {
         Ok(Self { path, known: Mutex::new(known) })
     }
 
-    /// Whether somebody else has written the file since we last looked.
+    /// Whether another process has written the file since it was last read.
     pub(crate) fn has_changed(&self) -> bool {
         self.known().written != written(&self.path)
     }

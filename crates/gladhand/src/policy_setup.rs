@@ -15,10 +15,10 @@ use crate::config::Config;
 use crate::pins::{self, PinFile};
 use gladhand_server::Service;
 
-/// How often it is looked whether somebody approved a tool that is stopped.
+/// How often to check whether a stopped tool was approved.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What is to be finished when everything else has ended.
+/// The work that remains when everything else has ended.
 #[derive(Debug)]
 #[must_use = "dropping it writes what is left"]
 pub(crate) struct Governing(Option<Audit>);
@@ -42,8 +42,8 @@ pub(crate) fn govern(service: Service, config: &Config, data_dir: Option<&Path>)
     Ok((service, Governing(audit)))
 }
 
-/// Holds a hub to the policy of a configuration, from the next call on. Sessions are told if they may get to see something
-/// else. What cannot be applied changes nothing.
+/// Holds a hub to the policy of a configuration, from the next call on. Sessions are told if they may get to see
+/// something else. If the configuration cannot be applied, nothing changes.
 pub(crate) fn apply(hub: &Hub, config: &Config, data_dir: Option<&Path>) -> io::Result<()> {
     let policy = config.policy.policy(&config.profiles, &config.authorization.tool_scopes);
     let is_pinning = hub.governor().is_some_and(|governor| governor.has_pinboard());

@@ -21,7 +21,7 @@ pub(crate) enum NoSecrets {
 }
 
 impl NoSecrets {
-    /// What can be done about it.
+    /// A hint for the user.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Homeless => Some(format!("set {}", env::DATA_DIR)),

@@ -47,7 +47,7 @@ impl Host {
         let mut lines = stderr.lines().map_while(Result::ok);
         let url = lines.find_map(|line| line.split_once("listening on ").map(|(_, url)| url.to_owned()));
         let url = url.expect("it listens");
-        // What else it says is nobody's concern, and must not fill the pipe.
+        // The rest of its output is not needed, and must not fill the pipe.
         std::thread::spawn(move || lines.for_each(drop));
         let origin = url.split('/').take(3).collect::<Vec<_>>().join("/");
         (listening, origin)

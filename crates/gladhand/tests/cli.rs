@@ -1,4 +1,4 @@
-//! What a person sees of the command line: help, mistakes, logs, manual pages.
+//! The command line as users see it: help, mistakes, logs, manual pages.
 
 mod support;
 
@@ -278,7 +278,7 @@ fn a_peer_is_told_of_a_broken_configuration_in_its_own_words() {
         let answer = text(&output.stdout);
         assert_eq!((output.status.code(), answer.lines().count()), (Some(2), 1), "{answer}");
         assert!(answer.starts_with(expected), "{answer}");
-        // The answer to an agent's handshake has a word for it, and no room for more.
+        // The answer to an agent's handshake contains only a reason code, so the message is on stderr.
         let told = if answer.contains("handshake/resp") {
             assert!(answer.contains(r#""ok":false,"reason":"server_error""#), "{answer}");
             text(&output.stderr)

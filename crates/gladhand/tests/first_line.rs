@@ -13,7 +13,7 @@ use support::{assert_snapshot, gladhand, without_numbers, without_random_names};
 
 const MODES: [&str; 5] = ["auto", "mcp", "a2e", "loaf", "fluxloop"];
 
-/// What `gladhand serve` writes when it is given this and nothing more.
+/// The output of `gladhand serve` for exactly this input.
 fn answers(mode: &str, input: &[u8]) -> Vec<String> {
     let mut child = gladhand()
         .args(["serve", "--dialect", mode])
@@ -154,7 +154,7 @@ fn odd_first_lines_have_a_defined_answer_in_every_mode() {
 #[test]
 fn an_odd_line_leaves_the_door_open_for_every_dialect() {
     for (name, line) in odd_lines() {
-        // These are for certain somebody's, so they settle it.
+        // These lines belong to one dialect for certain, so they decide it.
         if [
             "a byte-order mark and a ping",
             "a carriage return behind a ping",

@@ -182,7 +182,7 @@ fn a_reader_that_pauses_loses_nothing() {
         stdin.write_all(input.as_bytes()).unwrap();
         drop(stdin);
     });
-    // Ten megabytes wait on either side while nobody reads.
+    // Ten megabytes wait on either side while there is no reader.
     std::thread::sleep(Duration::from_millis(500));
     let held = memory(child.id());
     let mut output = String::new();
@@ -219,8 +219,8 @@ fn answers_that_wait_their_turn_do_not_fill_the_memory() {
     assert!(held < 160 * 1024, "{held} KiB are held for two hundred megabytes of answers");
 }
 
-/// What a process holds in memory of its own, in KiB. The pages of its program, which are many in an
-/// unoptimised build, do not count.
+/// The private memory of a process, in KiB. The pages of its program, which are many in an unoptimised build, do not
+/// count.
 fn memory(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it is running");
     let own = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux says so");

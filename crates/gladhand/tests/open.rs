@@ -13,7 +13,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 const TOKEN: &str = "sesame-open-up";
 
-/// Answers an MCP `initialize` with a version that nobody speaks.
+/// Answers an MCP `initialize` with an unknown version.
 const FROM_THE_FUTURE: &str = r#"read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2099-01-01","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}'; cat >/dev/null"#;
 /// Refuses loaf's handshake.
 const STRICT: &str = r#"read -r line; echo '{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"unsupported protocol_version: 1.0.0","data":{"reason":"unsupported_protocol_version","supported":"2.0.0"}}}'; cat >/dev/null"#;
@@ -374,7 +374,7 @@ fn every_client_is_tried_and_shown_in_one_table() {
     ];
     assert_eq!((&report["opened"], shown), (&Value::Bool(true), expected.map(str::to_owned).to_vec()));
     assert_eq!(attempts[0]["refusal"]["reason"], "timed_out");
-    // Nobody opens: the exit code is that of the first client.
+    // No opening succeeds: the exit code is that of the first client.
     let output = open(&["--as", "all", "--json"], Some("exit 7")).output().unwrap();
     let report: Value = serde_json::from_str(&text(&output)).unwrap();
     assert_eq!((output.status.code(), &report["opened"]), (Some(4), &Value::Bool(false)));
@@ -403,7 +403,7 @@ fn no_process_is_left_behind() {
                 let output = open(&["--as", "loaf", "--timeout", "1"], Some(&script)).output().unwrap();
                 assert_eq!(output.status.code(), Some(4), "{name}");
                 for pid in std::fs::read_to_string(&pids).unwrap().lines() {
-                    // What was killed may take a moment to be gone.
+                    // A killed process may take a moment to disappear.
                     let begun = std::time::Instant::now();
                     while let Some(state) = running(pid) {
                         assert!(begun.elapsed().as_secs() < 10, "{name}: process {pid} is still there: {state}");
@@ -415,13 +415,13 @@ fn no_process_is_left_behind() {
     });
 }
 
-/// What the system says of a process that runs.
+/// The state of a running process, as the system reports it.
 fn running(pid: &str) -> Option<String> {
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     (!state.is_empty() && !state.contains(") Z ")).then_some(state)
 }
 
-/// A server that repeats whatever token it is given, in every place where it can.
+/// A server that repeats the token that it receives, in every place where it can.
 const PARROT: &str = r#"read -r line; token=$(printf '%s' "$line" | sed 's/.*"auth_token":"\([^"]*\)".*/\1/')
 id=$(printf '%s' "$line" | sed 's/.*"id":"\([^"]*\)".*/\1/')
 echo "log: got $token"; echo "log: got $token" >&2

@@ -194,7 +194,7 @@ fn a_tool_that_changed_is_stopped_until_somebody_approves_it() {
         id += 1;
         process.send(&echo(id, "back"));
         let answer = loop {
-            // It may say that its list has changed, which nobody here waits for.
+            // It may notify that its list has changed, which is ignored here.
             let line = process.value();
             if line["id"] == id {
                 break line;

@@ -72,7 +72,7 @@ fn answers(folder: &Path, lines: &[&str]) -> String {
     printed(&child.wait_with_output().expect("it ends"))
 }
 
-/// What a server says up to a line with this in it, while it could be told more.
+/// The output of a server up to a line that contains this, while its input stays open.
 fn said_until(sign: &str, folder: &Path, lines: &[&str]) -> Vec<String> {
     let (mut child, stdin) = told(folder, lines);
     let mut said = Vec::new();

@@ -36,7 +36,7 @@ fn choice(log: &str) -> &str {
     &line[line.find("upstream=").unwrap_or_else(|| panic!("no upstream: {line}"))..]
 }
 
-/// What the line about the choice says of a server that is a command.
+/// The text of the log line about the choice, for a server that is a command.
 fn expected(server: &[&str], version: &str, why: &str) -> String {
     format!(r#"upstream="{}" dialect="mcp" version="{version}" why="{why}""#, server.join(" "))
 }

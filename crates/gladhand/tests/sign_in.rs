@@ -14,14 +14,14 @@ use support::gladhand;
 use tempfile::TempDir;
 use url::Url;
 
-/// What the fake was asked, and how it behaves.
+/// The requests to the fake server, and its behaviour.
 #[derive(Debug, Default)]
 struct World {
     /// Paths with their bodies.
     log: Vec<(String, String)>,
     /// Whether the token is not accepted any more, and the answer to that.
     refusal: Option<(u16, &'static str)>,
-    /// The answer of the token endpoint to whoever wants to renew a token.
+    /// The answer of the token endpoint to a refresh request.
     no_refresh: Option<&'static str>,
 }
 
@@ -40,7 +40,7 @@ impl Fake {
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (world, origin) = (Arc::clone(&served), base.clone());
-                // Whoever hangs up in the middle wanted no answer.
+                // A client that hangs up during a request wants no answer.
                 std::thread::spawn(move || drop(serve(stream, &origin, &world)));
             }
         });

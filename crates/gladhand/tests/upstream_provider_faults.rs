@@ -1,4 +1,4 @@
-//! What clients of a bridge see when the server behind it misbehaves, or the bridge itself ends.
+//! The view of a bridge's clients when the server behind it misbehaves, or the bridge itself ends.
 #![cfg(target_os = "linux")]
 
 #[path = "support/bridge.rs"]
@@ -45,7 +45,7 @@ impl Caller {
         answer
     }
 
-    /// What `echo` says.
+    /// The answer of `echo`.
     fn echo(&mut self) -> String {
         let answer = self.call("echo", &json!({"text": "grüezi"}));
         answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
@@ -85,7 +85,7 @@ fn a_server_that_is_killed_between_calls_costs_nothing() {
     let [first] = upstreams("killed")[..] else { panic!("there is one") };
     signal(first, Signal::KILL);
     until("it is gone", || (!upstreams("killed").contains(&first)).then_some(()));
-    // Whoever calls in the very moment may still lose that call.
+    // A call at that very moment may still fail.
     until("it is there again", || caller.call("echo", &json!({}))["error"].is_null().then_some(()));
     assert_eq!(caller.echo(), "grüezi");
     assert!(bridge.stop());

@@ -39,7 +39,7 @@ const LAST: Duration = Duration::from_secs(6);
 pub enum Manner {
     /// It is given time to leave by itself.
     Polite,
-    /// It did not answer, or somebody is waiting: SIGTERM at once.
+    /// The process did not answer, or a caller is waiting: SIGTERM immediately.
     Hurried,
 }
 
@@ -54,8 +54,8 @@ pub struct ChildPeer {
 }
 
 impl ChildPeer {
-    /// Starts a command in its surroundings, without the variables of ours that are named in `hidden`. What it writes to
-    /// stderr is handed to `on_stderr`, which must not block.
+    /// Starts a command in its surroundings, without the variables of ours that are named in `hidden`. Lines of its
+    /// stderr are handed to `on_stderr`, which must not block.
     pub async fn start(
         command: &[String],
         surroundings: &Surroundings,
@@ -147,14 +147,14 @@ impl ChildPeer {
 }
 
 impl Drop for ChildPeer {
-    /// Who is not ended is killed, and what it started with it.
+    /// Kills a process that has not ended, and the processes that it started.
     fn drop(&mut self) {
         self.kill();
         self.reader.abort();
     }
 }
 
-/// The process itself, and whoever holds it.
+/// The process itself, and its leash if it has one.
 #[derive(Debug)]
 enum Process {
     /// On a leash.
@@ -240,7 +240,7 @@ impl Process {
             (Self::Leashed(leashed), Signal::Kill) => leashed.kill(),
             (Self::Child(_, Some(group)), signal) => {
                 let signal = if matches!(signal, Signal::Kill) { Unix::KILL } else { Unix::TERM };
-                // No such group: everybody has left, which is what we want.
+                // An error means that the group is empty already, which is the desired state.
                 let _ = rustix::process::kill_process_group(*group, signal);
             }
             (Self::Child(_, None), _) => {}

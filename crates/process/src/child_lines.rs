@@ -9,13 +9,13 @@ use tokio::process::ChildStdin;
 
 use crate::child::{ChildPeer, Manner};
 
-/// How many unsent bytes are enough: whoever has more to say waits.
+/// The number of unsent bytes from which writers have to wait.
 const FULL: usize = 4 * 1024 * 1024;
 
 /// How many unsent bytes are too many: what more is read may only add to them.
 const STUFFED: usize = 16 * FULL;
 
-/// How long a child may take to read what is said last.
+/// How long a child may take to read the last lines.
 const GOODBYE: Duration = Duration::from_millis(200);
 
 /// How much is asked for at once.
@@ -32,12 +32,12 @@ pub struct ChildLines {
     is_over: bool,
 }
 
-/// What a child wrote.
+/// A line or an event from a child.
 #[derive(Debug)]
 pub enum Wrote {
     /// A line.
     Line(Vec<u8>),
-    /// A line beyond the limit, in bytes, and what could be told of it.
+    /// A line beyond the limit, in bytes, and the members that could still be read from it.
     TooLong(usize, Skim),
     /// Nothing, but it read so much that it is not full any more.
     Room,

@@ -1,5 +1,4 @@
-//! What a child process writes to its stderr, in our log: line by line, under its name, and never more than anybody
-//! would read.
+//! Copies the stderr of a child process to our log: line by line, under its name, with a limit on the rate.
 
 use std::time::Instant;
 

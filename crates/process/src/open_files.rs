@@ -27,7 +27,7 @@ pub struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// Divides so many files.
+    /// Divides this many files.
     pub fn of(files: usize) -> Self {
         let exchanges = (files / 8).clamp(4, MAX_EXCHANGES);
         let children = (files / 32).clamp(4, MAX_CHILDREN);

@@ -1,4 +1,4 @@
-//! What a process that we start finds around it: its folder and its variables.
+//! The environment of a process that is started: its working directory and its variables.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use gladhand_core::Pattern;
 use gladhand_core::Secret;
 use tokio::process::Command;
 
-/// What a process finds around it. By default: what is around us.
+/// The environment of a process. By default: the environment of this process.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
     /// The folder that it starts in; none: ours.

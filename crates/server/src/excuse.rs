@@ -1,5 +1,5 @@
-//! Tells whoever waits on standard input why it cannot be served, as the answer to its first line: what is on stderr many
-//! clients never show.
+//! Explains to a client on standard input why it cannot be served, as the answer to its first line: many clients never
+//! show stderr.
 
 use std::io;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub fn excuse(door: &Door, clock: Clock, why: &str) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let told = runtime.block_on(async { tokio::time::timeout(PATIENCE, answer(door, clock, why)).await });
-    // A thread may be stuck reading; nobody needs what it reads.
+    // A thread may be blocked in a read whose result is not needed.
     runtime.shutdown_background();
     told.unwrap_or(Ok(()))
 }

@@ -14,7 +14,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// What is to be sent.
+    /// The bytes that are still to be sent.
     pub(super) fn waiting(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }

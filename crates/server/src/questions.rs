@@ -16,7 +16,7 @@ pub(crate) struct Questions {
 impl Questions {
     /// Numbers questions that are about to be put to the peer, and keeps where their answers go.
     pub(crate) fn number(&mut self, questions: Vec<Asking>) -> Vec<(QuestionId, Question)> {
-        // A question whose answer nobody awaits any more is forgotten here, at the latest.
+        // Removes questions whose asker has stopped waiting.
         self.open.retain(|_, answer| !answer.is_closed());
         let mut numbered = Vec::with_capacity(questions.len());
         for Asking { question, answer } in questions {
@@ -27,14 +27,14 @@ impl Questions {
         numbered
     }
 
-    /// Hands an answer to whoever asked, unless they have stopped waiting.
+    /// Delivers an answer to the waiting asker, if there still is one.
     pub(crate) fn answered(&mut self, question: QuestionId, answered: Answered) {
         if let Some(answer) = self.open.remove(&question) {
             let _ = answer.send(answered);
         }
     }
 
-    /// Nobody will answer any more.
+    /// Drops all open questions: no answer will come.
     pub(crate) fn forget(&mut self) {
         self.open.clear();
     }

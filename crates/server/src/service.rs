@@ -151,7 +151,7 @@ impl Service {
         Self { registry, ..self }
     }
 
-    /// Speaks one dialect, whatever the first line says.
+    /// Speaks one dialect, regardless of the first line.
     pub fn pinned(self, dialect: &'static Dialect) -> Self {
         Self { pinned: Some(dialect), ..self }
     }
@@ -207,8 +207,8 @@ impl Service {
         Self { opening_patience: Duration::MAX, ..self }
     }
 
-    /// Does this while it serves, in the runtime that [`Self::serve_stdio`] and [`Self::serve_http`] make. It may put
-    /// other providers behind the hub, so the list of tools is said to change.
+    /// Does this while it serves, in the runtime that [`Self::serve_stdio`] and [`Self::serve_http`] make. The work may
+    /// put other providers behind the hub, so the server declares that the tool list can change.
     pub fn alongside(self, work: impl Future<Output = ()> + Send + 'static) -> Self {
         Self { alongside: Some(Work(Mutex::new(Box::pin(work)))), tools_may_change: true, ..self }
     }
@@ -261,7 +261,7 @@ impl Service {
         ended
     }
 
-    /// Serves everybody over HTTP until a signal comes. `listening` is told where, once it is so.
+    /// Serves clients over HTTP until a signal arrives. `listening` is told where, once it is so.
     ///
     /// This thread accepts connections and serves them; others help it as there are more.
     pub fn serve_http(mut self, http: Http, listening: impl FnOnce(&[String])) -> io::Result<Ended> {
@@ -390,7 +390,7 @@ impl Service {
         (!all.is_empty()).then(|| all.join("\n"))
     }
 
-    /// What the hub has, as an offer to a downstream.
+    /// The features of the hub, as an offer to a downstream.
     pub(crate) fn menu(&self) -> Menu {
         let features = self.hub.features();
         let tools = self.hub.tools();

@@ -12,7 +12,7 @@ pub struct Signals {
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
-    /// None where whoever started us wants us to outlive the terminal, or where it means something else.
+    /// `None` if the parent process ignores SIGHUP (as `nohup` does), or if SIGHUP has another use.
     #[cfg(unix)]
     hang_up: Option<tokio::signal::unix::Signal>,
 }
@@ -30,13 +30,14 @@ impl Signals {
         Self::except_hang_up()
     }
 
-    /// Starts listening, and leaves SIGHUP to whoever has another use for it.
+    /// Starts listening, but leaves SIGHUP for another use.
     pub fn except_hang_up() -> std::io::Result<Self> {
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
             let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-            // A file that may not grow is an error of whoever writes it. As long as nobody hears this signal, it ends us.
+            // A write beyond the file size limit must fail with an error. Without a handler for this signal, the
+            // process would be terminated.
             drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
             Ok(Self { interrupt, terminate, hang_up: None })
         }
@@ -71,8 +72,8 @@ impl Signals {
     }
 }
 
-/// Whether SIGHUP was ignored when we were started, as `nohup` has it. To listen would end that. Asked where the
-/// kernel tells; elsewhere nobody is known to ignore it.
+/// Whether SIGHUP was ignored when we were started, as `nohup` has it. To listen would end that. This reads `/proc`; on
+/// other systems the answer is no.
 #[cfg(unix)]
 fn ignores_hang_up() -> bool {
     // At once: read in pieces it would be a good part of a start.

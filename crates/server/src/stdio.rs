@@ -1,9 +1,8 @@
-//! Standard input and output as a channel of bytes, whatever they happen to be.
+//! Standard input and output as a byte channel, for any kind of file.
 //!
-//! Pipes and sockets are polled (shells give pipes, Node-based hosts give sockets); terminals,
-//! files and everything else that cannot be polled go through one reading thread and plain writes.
-//! Polling needs `O_NONBLOCK`, which is a property that we share with whoever else holds the same
-//! open file, so it is put back at the end.
+//! Pipes and sockets are polled (shells give pipes, Node-based hosts give sockets); terminals, files and everything
+//! else that cannot be polled go through one reading thread and plain writes. Polling needs `O_NONBLOCK`, which is a
+//! property of the open file and so is shared with other processes. It is restored at the end.
 
 use std::io;
 
@@ -57,7 +56,7 @@ mod unix {
             Ok(Self { source, _flags: flags })
         }
 
-        /// Appends what there is, waiting until there is something. Zero means the end.
+        /// Appends the available bytes, and waits until there are some. Zero means the end.
         ///
         /// Nothing is lost when the future is dropped: bytes are in `buffer` or still in the channel.
         pub async fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
@@ -105,7 +104,7 @@ mod unix {
     }
 
     impl Input {
-        /// Whether nobody can write to it any more, though there may be something left to read.
+        /// Whether all writers are gone, though unread bytes may remain.
         ///
         /// Only pipes and sockets tell before everything is read.
         pub fn is_hung_up(&self) -> bool {
@@ -176,8 +175,8 @@ mod unix {
 
         /// Waits until more fits.
         ///
-        /// Registered only for as long as somebody waits: a standing registration would wake us each
-        /// time the peer reads from a socket.
+        /// Registered only while a writer waits: a standing registration would wake the loop each time the peer reads
+        /// from a socket.
         pub async fn writable(&self) -> io::Result<()> {
             let fd = self.fd.try_clone()?;
             match self.kind {
@@ -190,7 +189,7 @@ mod unix {
     }
 
     impl Output {
-        /// Waits until nobody can read what we write any more.
+        /// Waits until all readers of our output are gone.
         ///
         /// Only pipes tell; elsewhere the next write does.
         pub async fn gone(&self) -> io::Result<()> {
@@ -280,7 +279,7 @@ mod threads {
             false
         }
 
-        /// Appends what there is, waiting until there is something. Zero means the end.
+        /// Appends the available bytes, and waits until there are some. Zero means the end.
         pub async fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
             match self.0.recv().await {
                 Some(chunk) => {

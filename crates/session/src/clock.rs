@@ -35,7 +35,7 @@ impl Clock {
         self.now
     }
 
-    /// What a state machine is given for one step.
+    /// The inputs of a state machine for one step.
     pub fn ambient(&mut self) -> Ambient<'_> {
         Ambient::new(self.now, &mut self.pool)
     }

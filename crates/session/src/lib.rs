@@ -1,4 +1,4 @@
-//! What sessions with downstreams and sessions with upstreams share.
+//! Code that sessions with downstreams and sessions with upstreams share.
 //!
 //! - [`clock`] gives the state machines of the dialects their time and their random numbers.
 //! - [`violations`] finds the rules that a peer broke in a step, and reports them to the hub's policy.

@@ -1,4 +1,4 @@
-//! What a peer broke in a step, found between the dialect and whoever counts it.
+//! Collects the rules that a peer broke in a step, and passes them to the counter of violations.
 
 use gladhand_dialects::{Action, Breach, Declined, Event, Unagreed};
 use gladhand_hub::policy::{Handling, Offender, Violation, Violations, Who};
@@ -34,7 +34,7 @@ pub fn write_down(hub: &Hub, declined: &Declined, principal: Option<&str>, sessi
     }
 }
 
-/// What becomes of what was not agreed: who only observes lets it pass.
+/// How to treat messages that were not agreed: in `observe` mode they pass.
 pub fn unagreed(violations: &Violations) -> Unagreed {
     match violations.handling() {
         Handling::Observe => Unagreed::Passes,
@@ -50,6 +50,6 @@ pub fn note_client(hub: &Hub, client: &str, breaches: &[Breach], line: &[u8]) ->
 /// Counts what a peer broke; returns what its session is to end for, if it is.
 pub fn note(violations: &Violations, who: &Offender, breaches: &[Breach], line: &[u8]) -> Option<Violation> {
     let noted = breaches.iter().map(|breach| Violation::new(who.clone(), breach.rule, breach.description, line));
-    // All are counted, whichever it ends for.
+    // All violations are counted, not only the one that ends the session.
     noted.filter(|violation| violations.note(violation) == Handling::Enforce).last()
 }

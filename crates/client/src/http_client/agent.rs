@@ -35,7 +35,7 @@ const MAX_FAILURES: u32 = 6;
 const LIVELY: Duration = Duration::from_secs(10);
 
 impl HttpClient {
-    /// Whether whoever is at an address says that it is well, in the way of A2E's hosts. It changes nothing there.
+    /// Whether the server at an address reports that it is healthy, in the way of A2E hosts. It changes nothing there.
     pub async fn finds_host(endpoint: Endpoint) -> bool {
         let health = beside(&endpoint.url, "health");
         let (shared, _) = Shared::new(endpoint, Style::Agent);
@@ -121,7 +121,7 @@ impl Shared {
     }
 }
 
-/// What is beside the others at an address.
+/// The URL of a resource below an address: `name` is appended to the path.
 pub(super) fn beside(base: &Url, name: &str) -> Url {
     let mut url = base.clone();
     url.set_query(None);

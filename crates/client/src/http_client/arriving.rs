@@ -10,7 +10,7 @@ use gladhand_process::open_files::OpenFiles;
 /// How many bytes of answers may have arrived that the session has not read.
 const MOST: usize = 256 * 1024 * 1024;
 
-/// What is shorter counts for all, and not for its party.
+/// Shorter answers count against the total only, not against the share of their party.
 const SMALL: usize = 64 * 1024;
 
 /// Whose share an answer takes that belongs to no party: of our own requests, or of the only client.
@@ -33,7 +33,7 @@ pub struct Arrived {
 }
 
 impl Arriving {
-    /// A bound of so many bytes, and of as many requests as open files allow.
+    /// Limits the bytes to `most`, and the requests to the number that open files allow.
     pub fn of(most: usize) -> Self {
         Self::with_exchanges(most, OpenFiles::now().exchanges)
     }

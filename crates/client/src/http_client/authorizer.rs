@@ -1,4 +1,4 @@
-//! Where the authorization of HTTP requests comes from: a fixed token, or somebody who can get one.
+//! Where the authorization of HTTP requests comes from: a fixed token, or a component that can obtain one.
 
 use std::fmt;
 
@@ -60,7 +60,7 @@ impl Authorizer for client::Authorizer {
     }
 }
 
-/// A token that somebody configured. There is no other, so a challenge is final.
+/// A configured token. There is no other, so a challenge is final.
 #[derive(Debug)]
 pub struct Bearer(Secret);
 

@@ -25,12 +25,12 @@ const MAX_ID_BYTES: usize = 1024;
 /// A stream of events under way, and where to take it up again should it break.
 pub(super) struct Events {
     stream: BoxStream<'static, Result<Sse, sse_stream::Error>>,
-    /// What came since the last event.
+    /// Bytes that arrived since the last event.
     unread: Arc<Mutex<Unread>>,
     pub(super) position: Position,
 }
 
-/// What came of an event that is not complete yet.
+/// The bytes of an event that is not complete yet.
 struct Unread {
     portion: Portion,
     limit: usize,
@@ -110,7 +110,7 @@ impl Events {
         self.unread.lock().unpoisoned()
     }
 
-    /// The next thing said; `None` when the stream has ended, in whatever way.
+    /// The next item of the stream; `None` when the stream has ended for any reason.
     pub(super) async fn next(&mut self) -> Option<Said> {
         loop {
             let event = match self.stream.next().await? {

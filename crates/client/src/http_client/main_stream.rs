@@ -55,7 +55,7 @@ impl Shared {
                         return;
                     }
                 }
-                // What is wrong will be told to whoever calls something.
+                // The next call reports the error to its caller.
                 Err(Loss::Denied(_) | Loss::Forbidden(_)) => return,
                 Err(_) => {}
             }
@@ -77,7 +77,7 @@ impl Shared {
                 && name == "endpoint"
             {
                 let endpoint = self.endpoint.url.join(data.trim()).ok();
-                // Elsewhere somebody else would get what is meant for this server.
+                // A different origin could be a different server, which must not receive requests for this one.
                 let endpoint = endpoint.filter(|endpoint| endpoint.origin() == self.endpoint.url.origin());
                 return endpoint.map(|endpoint| (events, endpoint)).ok_or(Loss::Broken);
             }

@@ -1,8 +1,8 @@
 //! MCP and A2E over HTTP, our side as a client: lines become requests, and what comes back becomes messages.
 //!
-//! Each line is posted by a task of its own, so that none waits for another's answer; only what wants no answer
-//! holds up those behind it until it has arrived, because its order may matter. A cancellation holds up nothing. All tasks
-//! report to one bounded queue. What a report means is not decided here.
+//! Each line is posted by a task of its own, so that none waits for another's answer; only what wants no answer holds
+//! up those behind it until it has arrived, because its order may matter. A cancellation holds up nothing. All tasks
+//! report to one bounded queue. The session decides how to interpret a report.
 
 mod agent;
 mod arriving;
@@ -52,7 +52,7 @@ const CANCELLATIONS_AT_ONCE: usize = 32;
 /// How long the server may take to hear that a session is over.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// What a client over HTTP talks to, and how.
+/// The server that an HTTP client talks to, and the connection settings.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     /// The address.
@@ -90,7 +90,7 @@ impl Style {
     }
 }
 
-/// What happened.
+/// An event that a task reports.
 #[derive(Debug)]
 pub enum Report {
     /// A message came, on this way and under this status.
@@ -118,11 +118,11 @@ pub struct HttpClient {
     exchanges: HashMap<u64, (AbortHandle, Option<Party>)>,
     /// Done when the last line that wants no answer has arrived.
     turn: CancellationToken,
-    /// What the last notification of changed roots waits for. Done when that is being posted.
+    /// The turn that the last notification of changed roots waits for. Done when that is being posted.
     roots_turn: Option<CancellationToken>,
 }
 
-/// What all tasks of one client share.
+/// State that all tasks of one client share.
 #[derive(Debug)]
 struct Shared {
     http: reqwest::Client,
@@ -231,7 +231,7 @@ impl HttpClient {
         self.refused.extend(posted.id.map(|id| Report::Lost(Lane(id), loss())));
     }
 
-    /// Whether so many lines are on their way that no call should be added.
+    /// Whether too many lines are on their way to add another call.
     pub fn is_full(&self) -> bool {
         self.tasks.len() >= FULL
     }
@@ -291,7 +291,7 @@ impl Drop for HttpClient {
 }
 
 impl Shared {
-    /// What a client of an endpoint is made of, and where its tasks report to.
+    /// The parts of a client for an endpoint, and the queue that its tasks report to.
     fn new(endpoint: Endpoint, style: Style) -> (Self, mpsc::Receiver<Report>) {
         let (report_to, reports) = mpsc::channel(REPORTS);
         let (post_to, stream_from) = match style {
@@ -337,7 +337,7 @@ impl Shared {
     }
 
     async fn report(&self, report: Report) {
-        // Nobody listens: the client is being closed.
+        // An error means that the queue has no receiver: the client is being closed.
         let _ = self.report_to.send(report).await;
     }
 }

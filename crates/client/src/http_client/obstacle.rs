@@ -1,11 +1,11 @@
-//! Why nobody could be reached, in words.
+//! Describes why a server could not be reached.
 
 use std::error::Error;
 use std::io::ErrorKind;
 
 use url::Url;
 
-/// Names the address and what stands in the way: nobody listening, silence, the name, TLS.
+/// Names the address and the cause: connection refused, timeout, name resolution or TLS.
 pub(super) fn obstacle(url: &Url, error: &reqwest::Error) -> Box<str> {
     let host = url.host_str().unwrap_or_default();
     let place = match url.port_or_known_default() {
@@ -27,7 +27,7 @@ pub(super) fn obstacle(url: &Url, error: &reqwest::Error) -> Box<str> {
         Some(ErrorKind::ConnectionRefused) => "connection refused".to_owned(),
         _ if error.is_timeout() => "timed out".to_owned(),
         Some(ErrorKind::TimedOut) => "timed out".to_owned(),
-        // Whoever got beyond that fails at the next step.
+        // TCP succeeded, so the TLS handshake failed.
         _ if url.scheme() == "https" && !causes.iter().any(|cause| cause.to_string() == "tcp connect error") => {
             format!("TLS: {deepest}")
         }

@@ -42,7 +42,7 @@ const MAX_REDIRECTS: usize = 4;
 
 /// A client that speaks to one origin.
 pub(super) fn client(endpoint: &Endpoint) -> reqwest::Client {
-    // A redirect elsewhere would take credentials and calls along to somebody whom nobody named.
+    // A redirect to another origin would send credentials and calls to a server that the user did not name.
     let redirects = || {
         Policy::custom(|attempt| {
             let first = attempt.previous().first().map(Url::origin);
@@ -95,7 +95,7 @@ impl Shared {
         all.insert(ACCEPT, HeaderValue::from_static(BOTH));
         all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         for (name, value) in headers {
-            // What cannot be a header cannot be mirrored; the server will say that it misses it.
+            // A value that is not a valid header value cannot be mirrored; the server reports the missing header.
             if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
                 all.insert(name, value);
             }
@@ -116,7 +116,7 @@ impl Shared {
         Wanted { method: Method::GET, url: &self.stream_from, headers, body: None }
     }
 
-    /// Makes a request, and again with better authorization as long as somebody can get it.
+    /// Makes a request, and retries with better authorization as long as the authorizer can obtain it.
     pub(super) async fn fetch(&self, wanted: &Wanted<'_>) -> Result<Response, Loss> {
         let mut attempt = Attempt::default();
         for _ in 0..MAX_TRIES {

@@ -111,7 +111,7 @@ struct Pending {
     expires: Option<Instant>,
 }
 
-/// What can wake the loop.
+/// The events that can wake the loop.
 enum Wake {
     Inbound(Inbound),
     Command(Command),

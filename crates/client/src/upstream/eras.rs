@@ -1,4 +1,4 @@
-//! What is remembered of upstreams that were opened before, so that they are not asked each time what they speak.
+//! Remembers which protocol an upstream spoke when it was last opened, so that later connections need no probing.
 //!
 //! A verdict holds for a program as it is now, and not for ever: a new one might be of the new era. One that turns out
 //! wrong is forgotten.
@@ -25,7 +25,7 @@ const GOOD_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How many verdicts a file holds.
 const MOST: usize = 1000;
 
-/// What an upstream was found to speak.
+/// The protocol that an upstream was found to speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// MCP, in these eras.
@@ -128,14 +128,14 @@ impl Kept {
 }
 
 impl Eras {
-    /// Verdicts that are kept in a file between runs. One that cannot be read is begun anew.
+    /// Verdicts that are kept in a file between runs. An unreadable file counts as empty.
     pub fn kept_in(file: impl Into<PathBuf>) -> Self {
         let file = file.into();
         let kept = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
         Self { verdicts: Arc::new(Mutex::new(kept.unwrap_or_default())), file: Some(file) }
     }
 
-    /// What an upstream is known to speak.
+    /// The protocol that an upstream is known to speak.
     pub(super) fn find(&self, target: &Target) -> Option<Verdict> {
         let verdicts = self.verdicts.lock().unpoisoned();
         verdicts.get(&key(target)).filter(|kept| kept.is_good()).and_then(Kept::verdict)

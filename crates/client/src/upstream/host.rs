@@ -1,4 +1,4 @@
-//! Whoever is downstream of a session with an upstream.
+//! The downstream side of a session with an upstream.
 
 use futures_util::future::BoxFuture;
 use gladhand_core::operations::{Answered, Failure, Notice, Question};

@@ -79,7 +79,7 @@ pub enum OpenError {
     NotStarted {
         /// The program.
         program: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// Nothing answers at the URL, or the server there is out of order.
@@ -88,7 +88,7 @@ pub enum OpenError {
     /// The upstream wants credentials that it was not given.
     #[error("the upstream does not let us in: {why}")]
     Unauthorized {
-        /// What it or its authorization server says.
+        /// The explanation of the upstream or of its authorization server.
         why: Box<str>,
     },
     /// The upstream refuses our requests, and credentials would not help.
@@ -97,7 +97,7 @@ pub enum OpenError {
         /// The reason that it gives.
         why: Box<str>,
     },
-    /// What was to be spoken has no form over HTTP.
+    /// The requested protocol cannot be used over HTTP.
     #[error("{0} is not spoken over HTTP")]
     NotOverHttp(&'static str),
     /// It answered, or was silent, and there is no session.

@@ -1,4 +1,4 @@
-//! What can be an upstream, as people name it.
+//! Upstream targets, as users write them.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub enum Target {
     Url(Url),
 }
 
-/// What was named cannot be an upstream.
+/// The text does not name an upstream.
 #[derive(Debug, thiserror::Error)]
 pub enum BadTarget {
     /// Nothing was named.
@@ -23,9 +23,9 @@ pub enum BadTarget {
     /// It looks like a URL and is none.
     #[error("`{text}` is no URL: {source}")]
     NoUrl {
-        /// What was given.
+        /// The text that was given.
         text: String,
-        /// What is wrong with it.
+        /// The parse error.
         source: url::ParseError,
     },
     /// It is a URL that cannot be opened.

@@ -1,4 +1,4 @@
-//! The way to an upstream, whichever it is.
+//! The transport to an upstream: a process or HTTP.
 
 use std::process::ExitStatus;
 
@@ -22,12 +22,12 @@ pub enum Transport {
     Ended,
 }
 
-/// What came.
+/// A message or an event from the upstream.
 #[derive(Debug)]
 pub enum Inbound {
     /// A message, on this way; over HTTP with its status.
     Message(Lane, Vec<u8>, Option<u16>),
-    /// Something that cannot be read, and what could be told of it.
+    /// An unreadable message, and the members that could still be read from it.
     Garbled(Fault, Skim),
     /// An exchange ended without an answer.
     Lost(Lane, Loss),
@@ -87,7 +87,7 @@ impl Transport {
         }
     }
 
-    /// What has come already, and can be had without waiting.
+    /// The next input that has already arrived, without waiting.
     pub fn ready(&mut self) -> Option<Inbound> {
         match self {
             Self::Child(child) => child.ready().map(Inbound::from),
@@ -191,7 +191,7 @@ impl Evidence {
         }
     }
 
-    /// What is out of order, if it is the server as a whole.
+    /// The reason if the server as a whole is out of order.
     pub fn outage(&self) -> Option<String> {
         match (self.status, &self.loss) {
             (Some(status @ 500..), _) => Some(format!("the server answered with HTTP status {status}")),
@@ -201,7 +201,7 @@ impl Evidence {
         }
     }
 
-    /// Whether somebody may answer in the way of the first revision only.
+    /// Whether the server may support only the transport of the first revision.
     pub fn suggests_one_stream(&self) -> bool {
         matches!(self.status, Some(400 | 404 | 405))
     }

@@ -2,8 +2,8 @@
 //!
 //! Two kinds of failure are told apart. An upstream that cannot be opened, or that dies before any call is made, is
 //! broken itself: the pauses between attempts grow, and calls are refused meanwhile. An upstream that dies after a call
-//! was made may have been crashed by one caller, and the other callers must not suffer for it: it is opened again at once,
-//! at most once per [`FIRST_PAUSE`], and calls wait for that.
+//! was made may have been crashed by one caller, and other callers must not suffer for it. It is opened again
+//! immediately, at most once per [`FIRST_PAUSE`], and calls wait for that.
 //!
 //! The breaker never reads a clock: the time is a parameter.
 

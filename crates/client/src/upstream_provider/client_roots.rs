@@ -1,7 +1,8 @@
 //! Which folders a client over a network may name as its roots to a server that runs on this machine.
 //!
-//! A file server may serve the roots of its client in place of the folders that it was started with. A client over a network
-//! must not choose folders of this machine that connection, so its answer is held to the folders that the operator allows.
+//! A file server may serve the roots of its client in place of the folders that it was started with. A client over a
+//! network must not choose the folders of this machine in that way, so its answer is limited to the folders that the
+//! operator allows.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use url::Url;
 /// The folders that roots of a client may lie in; `None`: they may lie anywhere.
 pub(super) type Allowed = Option<Arc<[PathBuf]>>;
 
-/// The answer to `roots/list`, with allowed folders only. It is written anew from the members that were checked: another
-/// reader may take what this one does not, such as a lone surrogate, a huge number or a second `roots`.
+/// The answer to `roots/list`, with allowed folders only. The answer is rebuilt from the checked members, because
+/// another parser may accept input that this one ignores: a lone surrogate, a huge number or a second `roots`.
 pub(super) async fn held(answered: Answered, allowed: Arc<[PathBuf]>) -> Answered {
     let answer = answered?;
     let whole: Value = values::read(answer.get()).unwrap_or_else(|error| {
@@ -29,7 +30,7 @@ pub(super) async fn held(answered: Answered, allowed: Arc<[PathBuf]>) -> Answere
             tracing::info!(root = %uri, "a root of a client is left out: the operator does not allow it");
             continue;
         };
-        // What is checked is what the server gets.
+        // The server receives the resolved path that was checked.
         let Ok(uri) = Url::from_file_path(&place) else { continue };
         let mut allowed = json!({"uri": uri.as_str()});
         if let Some(name) = root["name"].as_str() {

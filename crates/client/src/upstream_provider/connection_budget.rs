@@ -1,4 +1,4 @@
-//! ConnectionBudget for connections: how many there may be besides the main ones, of everybody together and of each party.
+//! The limit on connections besides the main ones, in total and for each party.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use gladhand_process::open_files::OpenFiles;
 /// How many connections there may be besides the main ones, if open files allow it. Each may be a process.
 const MOST: usize = 256;
 
-/// ConnectionBudget that upstreams have in common. Clones share it.
+/// The connection budget that all upstreams share. Clones share it too.
 #[derive(Debug, Clone)]
 pub struct ConnectionBudget {
     most: usize,
@@ -27,12 +27,13 @@ pub(super) struct Permit {
 }
 
 impl ConnectionBudget {
-    /// ConnectionBudget for so many.
+    /// A budget of `most` connections.
     pub fn of(most: usize) -> Self {
         Self { most, taken: Arc::default() }
     }
 
-    /// A place for one more way of a party, if there is one for it: nobody gets more than half of what others leave.
+    /// Reserves one more connection for a party if the budget allows it: a party gets at most half of the connections
+    /// that others leave.
     pub(super) fn take(&self, party: Option<Party>) -> Option<Permit> {
         let mut taken = self.taken.lock().unpoisoned();
         let bound = Bound { limit: self.most, used: taken.values().sum() };

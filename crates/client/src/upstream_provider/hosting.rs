@@ -158,10 +158,11 @@ impl Drop for Open {
 pub(super) struct WayHost {
     /// Running calls, the newest last.
     under_way: Mutex<Vec<Arc<CallHost>>>,
-    /// The one session that this connection belongs to, once it is open; without one, nobody but callers can be asked.
+    /// The one session that this connection belongs to, once it is open. Without one, the upstream can send requests
+    /// only to callers.
     session: Option<Session>,
     notifier: Option<ChangeNotifier>,
-    /// Who used this connection first, and whether anybody else did.
+    /// The first user of this connection, and whether it had other users.
     users: Mutex<Users>,
     /// The connection itself.
     connection: Weak<UpstreamConnection>,
@@ -264,9 +265,9 @@ impl Host for WayHost {
                 None => self.ring(|notifier| notifier.elicitation_complete(id)),
             },
             Notice::Log(_, log) => self.log(log),
-            // They belong to calls, and an upstream's agent is not ours to tell of.
+            // These belong to calls, and events of an upstream's agent are not forwarded.
             Notice::Progress(..) | Notice::ComeBackLater(..) | Notice::GoesOnAsTask(_) | Notice::Agent(_) => {}
-            // Who asks for such things has a way of its own.
+            // A client that uses capabilities has a separate connection.
             Notice::Capability(event) => {
                 let session = self.session.as_ref().and_then(|session| session.borrow().clone());
                 match session.as_ref().and_then(Weak::upgrade) {

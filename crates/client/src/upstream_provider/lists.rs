@@ -1,4 +1,4 @@
-//! What an upstream has, as it was last heard.
+//! The lists of an upstream, as last received.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::Spec;
 use crate::upstream::{Host, Upstream};
 
-/// Everything that an upstream lists, and what it does beside that. Can be kept between runs.
+/// Everything that an upstream lists, and its other features. Can be kept between runs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Lists {
@@ -157,7 +157,7 @@ impl Lists {
         }
     }
 
-    /// Asks for one list again. What was not agreed is an empty list.
+    /// Asks for one list again. A list that was not agreed is empty.
     async fn refresh(&mut self, list: List, upstream: &Upstream, client: Option<&Client>) -> Result<(), Failure> {
         let ask = |operation: Operation<'static>| async {
             match client {
@@ -182,7 +182,7 @@ impl Lists {
                 match ask(Operation::ListTemplates).await {
                     Ok(Reply::Templates(templates)) => self.templates = templates.to_vec(),
                     Err(failure) if is_too_long(&failure) => return Err(failure),
-                    // Some servers have resources and no word for templates.
+                    // Some servers have resources, but no method for templates.
                     _ => {}
                 }
             }
@@ -231,8 +231,8 @@ impl Lists {
         }
     }
 
-    /// What it does beyond answering calls. Any list that it has may change: the upstream may come back as another. It may
-    /// write log lines whatever it declares: servers of widespread SDKs never declare that they do.
+    /// The features of the upstream beyond answering calls. Any list that it has may change: the upstream may come back
+    /// as another. It may write log lines even if it does not declare them: servers of widespread SDKs never do.
     pub(super) fn features(&self) -> Features {
         Features {
             questions: true,
@@ -247,7 +247,7 @@ impl Lists {
         }
     }
 
-    /// What somebody of whom nothing is known might do.
+    /// The features to assume for an upstream whose lists are not known.
     pub(super) fn unknown() -> Features {
         Features {
             questions: true,

@@ -77,7 +77,7 @@ pub struct Spec {
     pub target: Target,
     /// How to open a session. The downstream client decides which client features are declared.
     pub options: Options,
-    /// Whether every session gets a separate connection, whatever was agreed.
+    /// Whether every session gets a separate connection, regardless of the agreement.
     pub isolated: bool,
     /// The folders that clients over a network may name as their roots, where the upstream runs on this machine.
     pub client_roots: Vec<PathBuf>,

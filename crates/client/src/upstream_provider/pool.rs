@@ -351,7 +351,7 @@ pub(super) struct Turn {
     permit: Permit,
 }
 
-/// What happens to a connection when its turn is dropped.
+/// The fate of a connection when its turn is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Afterwards {
     /// Any call of the pool may use it.

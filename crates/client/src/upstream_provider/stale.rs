@@ -42,7 +42,7 @@ struct Changed<W> {
     is_new: bool,
 }
 
-/// What is to be done next.
+/// The next step.
 enum Next<W> {
     /// Ask for these lists.
     Ask(Changed<W>),
@@ -85,7 +85,7 @@ impl<W> Stale<W> {
         }
     }
 
-    /// The lists of a connection were asked for, and have so many entries.
+    /// The lists of a connection were requested, and have this many entries.
     pub(super) fn rest(&self, connection: Weak<W>, now: Instant, entries: usize) {
         let pause = PAUSE_FOR_ENTRY.saturating_mul(u32::try_from(entries).unwrap_or(u32::MAX)).min(LONGEST_PAUSE);
         self.lock().resting.push((connection, now + pause));
@@ -98,7 +98,7 @@ impl<W> Stale<W> {
 
 impl<W> State<W> {
     fn mark(&mut self, lists: &[List], connection: Weak<W>, is_new: bool) {
-        // What was at the end of a connection that is gone is nobody's any more.
+        // Changes of a closed connection no longer matter.
         self.changed.retain(|changed| changed.connection.strong_count() > 0);
         let at = self.changed.iter().position(|changed| changed.connection.ptr_eq(&connection)).unwrap_or_else(|| {
             self.changed.push_back(Changed { connection, lists: Vec::new(), is_new });

@@ -19,7 +19,7 @@ use crate::upstream::Upstream;
 /// How long a call waits for an answer to a subscription that its caller asked for.
 const SUBSCRIBING: Duration = Duration::from_secs(2);
 
-/// What is watched at an upstream.
+/// The resources that sessions subscribe to at an upstream.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     /// The watched resources, with the caller that was the first to subscribe.

@@ -25,7 +25,7 @@ pub(super) struct ClientProfile {
     peer: Option<Peer>,
     /// The revision of MCP that it speaks.
     pub(super) revision: Option<Revision>,
-    /// What the upstream hears that it has.
+    /// The client capabilities that are declared to the upstream.
     pub(super) declares: Declared,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct UpstreamConnection {
     spec: Arc<Spec>,
     client: ClientProfile,
     pub(super) host: Arc<WayHost>,
-    /// What was compared with the pins.
+    /// The definitions that were compared with the pins.
     pub(super) pinning: Pinning,
     /// The callers without a session that it is for, where it is one of a pool.
     pub(super) kind: SessionId,
@@ -69,7 +69,7 @@ pub(super) struct UpstreamConnection {
     session: Mutex<Option<(Upstream, Instant)>>,
     /// How often it was opened.
     openings: AtomicU64,
-    /// Held by whoever opens it, so that it is opened once.
+    /// Held while the connection is being opened, so that it is opened only once.
     opening: tokio::sync::Mutex<Breaker>,
 }
 
@@ -130,7 +130,8 @@ impl UpstreamConnection {
         self.openings.load(Ordering::Relaxed).saturating_sub(1)
     }
 
-    /// The session, opened if need be. Whoever stops waiting does not stop the opening; `opened` is told of a new one.
+    /// The session, opened if need be. The opening continues even if its caller stops waiting; `opened` receives each
+    /// new session.
     pub(super) async fn open(
         self: &Arc<Self>,
         opened: impl FnOnce(&Upstream) + Send + 'static,

@@ -34,7 +34,7 @@ const FRESH: Duration = Duration::from_secs(1);
 /// How long a list request waits for an upstream to list again.
 const RELISTING: Duration = Duration::from_secs(2);
 
-/// What viewers see.
+/// The lists that each viewer sees.
 #[derive(Debug, Default)]
 pub(super) struct Viewers {
     /// The separate lists of a viewer; `None` if the viewer sees the lists of the main connection.

@@ -180,7 +180,7 @@ impl CapabilityName {
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentPass {
-    /// What the agent calls itself (`agent_id`).
+    /// The name that the agent gives itself (`agent_id`).
     pub id: String,
     /// The token that it must present.
     pub token: Hidden,

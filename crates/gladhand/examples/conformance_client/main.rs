@@ -51,7 +51,7 @@ fn options() -> anyhow::Result<Options> {
     Ok(Options { speak, provides, ..Options::default() })
 }
 
-/// What the suite tells a client about the scenario, if anything.
+/// The description of the scenario from the suite, if there is one.
 fn context() -> anyhow::Result<Value> {
     match std::env::var("MCP_CONFORMANCE_CONTEXT") {
         Ok(context) => Ok(serde_json::from_str(&context)?),
@@ -77,7 +77,7 @@ async fn play(scenario: &str, upstream: &Upstream) -> anyhow::Result<()> {
             call_raw(upstream, "json_schema_echo", arguments).await?;
         }
         "initialize" | "json-schema-ref-no-deref" | "request-metadata" => {}
-        // What is on offer is called, with whatever its schema asks for.
+        // Calls every offered tool, with the arguments that its schema requires.
         _ => {
             for tool in &*tools {
                 call(upstream, &tool.name, &arguments_for(tool)).await?;
@@ -148,7 +148,7 @@ fn something(schema: &Value) -> Value {
     }
 }
 
-/// Somebody who fills in every form: with what it suggests, or else with something.
+/// A user who fills in every form: with the defaults, or else with arbitrary values.
 struct Person;
 
 impl Host for Person {

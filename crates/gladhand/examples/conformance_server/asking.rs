@@ -1,4 +1,4 @@
-//! What asks its caller something on the way: by a request of its own or by `input_required`, as the session has it.
+//! Tools that ask their caller during a call: by a separate request or by `input_required`, depending on the session.
 
 use gladhand::hub::{Answer, Kit, Reporter};
 use gladhand::negotiation::Side;
@@ -11,7 +11,7 @@ pub(crate) fn kit() -> Kit {
     rounds(one_question(elicitations(Kit::new())))
 }
 
-/// What tools of the handshake era ask; on a stateless wire they work all the same.
+/// The questions of tools of the handshake era; on a stateless wire they work as well.
 fn elicitations(kit: Kit) -> Kit {
     let ask_user = json!({"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]});
     let ask_model = json!({"type": "object", "properties": {"prompt": {"type": "string"}}, "required": ["prompt"]});
@@ -206,7 +206,7 @@ pub(crate) fn field(answer: &RawValue, name: &str) -> Result<String, Failure> {
     field.map(str::to_owned).ok_or_else(|| Failure::invalid_argument(name, "the form was not filled in"))
 }
 
-/// What a model said.
+/// The text of a model's answer.
 fn said(answer: &RawValue) -> String {
     let answer: Value = serde_json::from_str(answer.get()).unwrap_or_default();
     answer["content"]["text"].as_str().unwrap_or_default().to_owned()

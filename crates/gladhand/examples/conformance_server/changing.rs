@@ -1,5 +1,5 @@
-//! What changes while it is served: a tool and a prompt that come and go, and a resource that is renewed, when they
-//! are told to.
+//! Providers that change while they are served: a tool and a prompt that come and go, and a resource that is updated,
+//! each on request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

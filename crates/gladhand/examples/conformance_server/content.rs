@@ -1,4 +1,4 @@
-//! What answers without asking: all kinds of content, progress, logs, resources, prompts, completion.
+//! Tools that answer without asking: all kinds of content, progress, logs, resources, prompts, completion.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What can be had as a task: something to come back for.
+//! Tools that run as tasks, whose results the client fetches later.
 
 use std::time::Duration;
 

@@ -27,7 +27,7 @@ enum Era {
     Stateless,
 }
 
-/// What it does that others do not.
+/// Unusual behaviour of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Habit {
     /// Once it was asked what it speaks, it knows no handshake any more, and lists only versions that have one.
@@ -38,7 +38,7 @@ enum Habit {
     DiesOfQuestions,
     /// It says nothing to a first line that is no `initialize`.
     IgnoresQuestions,
-    /// Messages with members that it does not know are dropped without a word.
+    /// It drops messages with unknown members without an answer.
     DropsSilently,
     /// A cancelled call is answered all the same, after more progress, with an error of code 0.
     AnswersCancelled,
@@ -51,11 +51,11 @@ enum Habit {
     SpeaksBoth,
     /// It has a tool `private` for clients that can be asked by a form, and for no others.
     HasAPrivateTool,
-    /// It writes a log line when a session is open, whatever the level.
+    /// It writes a log line when a session is open, at any log level.
     LogsAtOnce,
-    /// It logs, and tells of changed lists, and declares neither.
+    /// It sends log lines and notifications of changed lists, but declares neither.
     DeclaresLittle,
-    /// It declares no word of changed lists, and gives none.
+    /// It neither declares nor sends notifications of changed lists.
     ChangesQuietly,
     /// It reads nothing while a call lingers.
     Blocks,
@@ -91,7 +91,7 @@ struct Server {
     log: File,
     is_first: bool,
     is_open: bool,
-    /// What the client of a handshake can be asked.
+    /// The client capabilities of a handshake.
     capabilities: Value,
     /// The level of `logging/setLevel`.
     level: Option<String>,
@@ -207,7 +207,7 @@ impl Server {
         self.serve(&request);
     }
 
-    /// What it declares.
+    /// The declared capabilities.
     fn declared(&self) -> Value {
         if self.has(Habit::DeclaresLittle) || self.has(Habit::ChangesQuietly) {
             return json!({"tools": {}, "resources": {}, "prompts": {}, "completions": {}});

@@ -1,4 +1,4 @@
-//! What this server's tools do.
+//! The tools of this server.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub(crate) fn after(call: &Id, what: &str, answer: Option<&Value>) -> Value {
     call.result(&text(&used(what, answer)))
 }
 
-/// What a tool makes of an answer.
+/// The text that a tool makes of an answer.
 fn used(what: &str, answer: Option<&Value>) -> String {
     let answer = answer.cloned().unwrap_or_default();
     match what {
@@ -175,7 +175,7 @@ impl Server {
         }
     }
 
-    /// Tells whoever wants to hear of it that something has changed.
+    /// Sends a notification of a change to the clients that want it.
     fn tell(&self, method: &str, kind: &str, uri: Option<&str>) {
         let params = uri.map_or_else(|| json!({}), |uri| json!({"uri": uri}));
         if self.era == Era::Handshake {

@@ -22,7 +22,7 @@ pub(crate) fn failure(id: &Id, code: i32, message: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": id.0, "error": {"code": code, "message": message}})
 }
 
-/// Writes a line. Whoever does not read it any more is gone, and so are we soon.
+/// Writes a line. An error means that the client is gone; this process ends soon after.
 pub(crate) fn say(message: &Value) {
     let mut stdout = std::io::stdout().lock();
     let _ = writeln!(stdout, "{message}");

@@ -51,7 +51,7 @@ pub struct FollowedAccess {
 #[derive(Debug, Default)]
 struct Followed {
     guard: Option<Arc<Guard>>,
-    /// What the guard was made from.
+    /// The settings that the guard was built from.
     admission: Admission,
     /// Whether the configuration has no pass any more, so that the pass in force is one that no one has.
     has_lost_passes: bool,

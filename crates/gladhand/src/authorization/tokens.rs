@@ -12,14 +12,14 @@ use gladhand_store::{SecretError, Secrets};
 use crate::config::env;
 use crate::secrets::{self, NoSecrets};
 
-/// What the names of these secrets begin with; the address of the server follows.
+/// The prefix of the names of these secrets; the address of the server follows.
 const PREFIX: &str = "oauth:";
 /// The file that tokens were kept in before, unencrypted.
 const PLAIN: &str = "tokens.json";
 /// The file that it was locked with.
 const PLAIN_LOCK: &str = "tokens.lock";
 
-/// Keeps tokens in the secrets of a data folder. They are opened when somebody asks for a token.
+/// Keeps tokens in the secrets of a data folder. They are opened when a token is first needed.
 #[derive(Debug)]
 pub struct KeptTokens {
     data: PathBuf,
@@ -42,7 +42,7 @@ impl KeptTokens {
         Ok(Arc::clone(secrets.insert(Arc::new(opened))))
     }
 
-    /// Changes the records of a server while nobody else does.
+    /// Changes the records of a server while no other writer does.
     fn change(&self, server: &str, change: impl FnOnce(&mut Vec<Record>)) -> io::Result<()> {
         change_in(&*self.secrets()?, server, change)
     }
@@ -76,7 +76,7 @@ fn take_in(data: &Path, secrets: &Secrets) -> io::Result<()> {
     };
     for record in records.iter().rev() {
         change_in(secrets, &record.server, |kept| {
-            // What is there already is newer.
+            // An existing record is newer.
             if !kept.iter().any(|known| known.issuer == record.issuer) {
                 record.put_among(kept);
             }
@@ -115,7 +115,7 @@ fn described(error: SecretError) -> io::Error {
     with_hint(&NoSecrets::Closed(error), hint)
 }
 
-/// The only place where an error and its hint become one line: whoever reads it sees no other.
+/// The only place where an error and its hint become one line, because the reader sees no other.
 fn with_hint(error: &NoSecrets, hint: Option<String>) -> io::Error {
     io::Error::other(match hint {
         Some(hint) => format!("{error} ({hint})"),

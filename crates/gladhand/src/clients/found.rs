@@ -167,8 +167,8 @@ pub(crate) fn secret_place(place: &str) -> String {
     }
 }
 
-/// What a secret in a command line is called: by the text before it in its word (`--token=`, `API_KEY=`, `Authorization:`),
-/// else by the option before that word.
+/// The name for a secret in a command line: the text before it in its word (`--token=`, `API_KEY=`, `Authorization:`),
+/// else the option before that word.
 fn argument_name(words: &[String], before: &str) -> String {
     let name = |text: &str| {
         let name = text.rsplit(|c: char| !c.is_ascii_alphanumeric() && !"-_".contains(c)).next().unwrap_or_default();

@@ -320,8 +320,8 @@ struct Stranger<'p> {
 }
 
 impl Stranger<'_> {
-    /// The secret that takes the place of an input. The digest of file, server and input keeps the name apart from every secret
-    /// that the user has for something else, whatever the file calls its servers and inputs.
+    /// The secret that takes the place of an input. The digest of file, server and input keeps the name apart from
+    /// every other secret of the user, for any names of servers and inputs in the file.
     fn secret(&self, id: &str) -> String {
         let file = std::path::absolute(self.file).unwrap_or_else(|_| self.file.to_owned());
         let digest = fingerprint(&serde_json::json!([file.to_string_lossy(), self.server, id]).to_string());
@@ -342,11 +342,11 @@ fn note(notes: &mut Vec<String>, note: String) {
     }
 }
 
-/// What a reference of a client becomes.
+/// The translation of a client's reference.
 enum Meaning {
     /// A reference in our form.
     Reference(String),
-    /// Text that stands for itself, whatever it holds.
+    /// Literal text.
     Text(String),
 }
 
@@ -355,7 +355,7 @@ fn translated(text: &str, references: &References<'_>, notes: &mut Vec<String>) 
     let bare = (references.bare && is_bare_reference(text)).then(|| format!("${{{}}}", &text[1..]));
     let (mut ours, mut rest) = (Text::default(), bare.as_deref().unwrap_or(text));
     while let Some(at) = rest.find("${") {
-        // What is never closed stands for itself.
+        // An unclosed reference is literal text.
         let Some((reference, after)) = rest[at + 2..].split_once('}') else { break };
         ours.push_plain(&rest[..at]);
         rest = after;
@@ -394,8 +394,8 @@ impl References<'_> {
     }
 }
 
-/// What stands for a variable or secret in a file of a stranger: its default, else the reference as text. A note says how the
-/// user can let the server have it.
+/// The replacement for a variable or secret in a file of a stranger: its default, else the reference as text. A note
+/// says how the user can let the server have it.
 fn withheld(reference: &str, notes: &mut Vec<String>) -> String {
     let (name, default) = reference.split_once(":-").unwrap_or((reference, ""));
     note(notes, format!("`${{{name}}}` is not read for this file; write it here if the server may have it"));

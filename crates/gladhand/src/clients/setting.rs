@@ -68,9 +68,9 @@ pub(super) struct Text(Vec<Piece>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
-    /// It stands for itself, whatever it holds. No two of these follow each other: together they may look like a reference.
+    /// Literal text. No two of these follow each other: together they may look like a reference.
     Plain(String),
-    /// What is written between `${` and `}`.
+    /// The text between `${` and `}`.
     Reference(String),
 }
 
@@ -142,7 +142,7 @@ impl Text {
         self.0.iter().map(piece).collect()
     }
 
-    /// What stands in these places, unescaped.
+    /// The text at these places, unescaped.
     pub(super) fn slices(&self, places: &[Range<usize>]) -> Vec<String> {
         let whole = self.joined(str::to_owned);
         places.iter().filter_map(|place| whole.get(place.clone()).map(str::to_owned)).collect()

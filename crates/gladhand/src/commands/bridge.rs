@@ -72,7 +72,7 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
         eras: session::eras(args.listen.data_dir.as_deref()),
         ..Options::default()
     };
-    // What it has is asked for each time: a bridge offers exactly what the server has now.
+    // The lists are not cached: a bridge offers exactly what the server has now.
     Ok(Spec {
         name: name(&target),
         target,
@@ -92,8 +92,8 @@ fn name(target: &Target) -> String {
     }
 }
 
-/// What gets us into a server: a token, or what it gave us when somebody signed in (`gladhand login`). Nobody can be
-/// asked to sign in here.
+/// The credentials for a server: a token, or the tokens of an earlier login (`gladhand login`). An interactive login is
+/// not possible here.
 fn authorizer(target: &Target, token: Option<Secret>, roots: &Roots) -> Option<Arc<dyn Authorizer>> {
     match (target, token) {
         (_, Some(token)) => Some(Arc::new(Bearer::new(token))),

@@ -1,4 +1,4 @@
-//! What differs between two definitions, for a person who is to approve the change.
+//! The differences between two definitions, for a user who is to approve the change.
 //!
 //! Definitions come from servers, so everything of theirs is shown escaped: an invisible character must not hide here.
 

@@ -48,7 +48,7 @@ fn write_pages(
     visible(command).try_for_each(|below| write_pages(below, Some(command), all, folder))
 }
 
-/// What clap knows of a command, and the sections that a manual page has besides.
+/// A manual page: the help of a command, and further sections.
 fn page(command: &clap::Command, parent: Option<&clap::Command>, all: &[String]) -> std::io::Result<Vec<u8>> {
     let man = Man::new(command.clone()).source(format!("gladhand {}", env!("CARGO_PKG_VERSION")));
     let mut page = Vec::new();
@@ -113,7 +113,7 @@ fn lines(roff: &mut Roff, text: &str) {
     roff.control("fi", []).control("in", []);
 }
 
-/// The pages to read next: the command above, those below, those beside it in a group, those that its help speaks of.
+/// Related pages: the parent command, subcommands, siblings in a group, and commands that the help mentions.
 fn related(command: &clap::Command, parent: Option<&clap::Command>, help: &str, all: &[String]) -> Vec<String> {
     let own = title(command);
     let beside = parent.filter(|parent| title(parent).contains('-')).into_iter().flat_map(visible);
@@ -139,7 +139,7 @@ fn visible(command: &clap::Command) -> impl Iterator<Item = &clap::Command> {
     command.get_subcommands().filter(|below| !below.is_hide_set())
 }
 
-/// What a page is called: `gladhand-config-check`.
+/// The title of a page: `gladhand-config-check`.
 fn title(command: &clap::Command) -> String {
     command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned()
 }

@@ -63,7 +63,7 @@ impl CommandError {
         Self::new(Exit::Usage, error)
     }
 
-    /// The same under a word for programs that says more than the exit code.
+    /// The same with a code for programs that is more specific than the exit code.
     pub fn code(self, code: &'static str) -> Self {
         Self { code, ..self }
     }
@@ -102,8 +102,8 @@ pub enum Audience {
 
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The whole chain, causes last: "could not do this: because of that". What an error has told of its cause is not
-        // told again.
+        // The whole chain, causes last: "could not do this: because of that". A cause that the error already contains
+        // is not repeated.
         let mut told = String::new();
         for cause in self.error.chain().map(ToString::to_string) {
             match told.as_str() {
@@ -116,7 +116,7 @@ impl fmt::Display for CommandError {
     }
 }
 
-/// Tells of an error and says how the process ends.
+/// Prints an error and returns the exit code of the process.
 pub fn complain(error: &CommandError, audience: Audience) -> ExitCode {
     match audience {
         Audience::Person => complain_to_person(error),
@@ -135,7 +135,7 @@ fn complain_to_person(error: &CommandError) {
     say_error(&message, &human, error.hint.as_deref());
 }
 
-/// Tells of an error on stderr: as a log line where log lines are JSON, else as a person reads it, with the hint below.
+/// Prints an error on stderr: as a log line if log lines are JSON, else as text for users, with the hint below.
 fn say_error(message: &str, human: &str, hint: Option<&str>) {
     let hint = hint.map(|hint| plain_lines(&redact(hint)));
     let fields: Vec<_> = hint.iter().map(|hint| ("hint", hint.as_str())).collect();
@@ -143,7 +143,7 @@ fn say_error(message: &str, human: &str, hint: Option<&str>) {
     logging::say(Level::ERROR, message, &fields, &(human.to_owned() + &below.collect::<String>()));
 }
 
-/// Tells of a command line that cannot be read, or shows the help that it asks for.
+/// Prints the error of an invalid command line, or the help that it asks for.
 pub fn complain_of_usage(misuse: &Misuse) -> ExitCode {
     let Misuse { error, hint, audience } = misuse;
     if *audience == Audience::Person || !error.use_stderr() {
@@ -160,7 +160,7 @@ pub fn complain_of_usage(misuse: &Misuse) -> ExitCode {
     complain(&usage_error(&error.render().to_string(), hint.as_deref()), Audience::Program)
 }
 
-/// What clap says for people, in parts: the mistake, then tips and the usage.
+/// The message of clap, in parts: the mistake, then tips and the usage.
 fn usage_error(text: &str, hint: Option<&str>) -> CommandError {
     let mut parts = text.trim().split("\n\n").map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
     let mistake = parts.next().unwrap_or_default();

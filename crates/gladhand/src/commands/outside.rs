@@ -24,8 +24,9 @@ impl Missing {
     }
 }
 
-/// What an upstream's settings name and this machine does not have. Nothing is started or connected to. Messages quote
-/// the settings as they are `written`: what a reference in them stands for may be a secret.
+/// Folders and programs that an upstream's settings name and that are missing on this machine. Nothing is started or
+/// connected to. Messages quote the settings as they are `written`: what a reference in them stands for may be a
+/// secret.
 pub(super) fn missing(upstream: &UpstreamConfig, written: &UpstreamConfig) -> Vec<Missing> {
     let mut all = Vec::new();
     let folder = upstream.cwd.as_deref();
@@ -46,7 +47,7 @@ fn has_reference(text: &str) -> bool {
     text.contains("${")
 }
 
-/// What everything else in the configuration names and this machine does not have.
+/// Folders and programs that the rest of the configuration names and that are missing on this machine.
 pub(super) fn missing_elsewhere(config: &Config) -> Vec<Missing> {
     let RepositoryConfig { roots, docs, recipes, .. } = &config.repository;
     let AgentConfig { folder, roots: agent_roots, .. } = &config.agent;
@@ -58,13 +59,13 @@ pub(super) fn missing_elsewhere(config: &Config) -> Vec<Missing> {
     let single = [("repository.docs", docs), ("repository.recipes", recipes), ("a2e.skill.path", &skill.path)];
     let single = single.into_iter().flat_map(|(key, folder)| folder.iter().map(move |folder| (key.to_owned(), folder)));
     let folders = listed.chain(single).chain(folder.map(|folder| ("agent.folder".to_owned(), folder)));
-    // What is empty is a mistake, and told as one.
+    // An empty path is reported as a mistake elsewhere.
     let folders = folders.filter(|(_, folder)| !folder.as_os_str().is_empty());
     let folders = folders.filter_map(|(key, folder)| missing_folder(&key, folder, folder));
     folders.chain(outside_the_roots(&config.a2e)).chain(missing_programs(&config.a2e)).collect()
 }
 
-/// What the configuration leaves open although it asks for tokens elsewhere.
+/// Reports an endpoint that is open although the configuration asks for tokens elsewhere.
 pub(super) fn left_open(config: &Config) -> Option<Missing> {
     let A2eConfig { tokens, agents, .. } = &config.a2e;
     let key = match (tokens.is_empty(), agents.is_empty()) {

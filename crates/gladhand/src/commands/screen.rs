@@ -32,7 +32,7 @@ fn readable_width(is_terminal: bool, width: Option<usize>) -> Option<usize> {
     named_width().or_else(terminal).map(|width| width.min(USUAL))
 }
 
-/// The width of the terminal that stdout is, as it is now.
+/// The current width of the terminal on stdout.
 pub(super) fn terminal_width() -> Option<usize> {
     width_of(std::io::stdout())
 }
@@ -93,7 +93,7 @@ pub(super) fn fitted(line: &str, room: usize) -> Vec<String> {
     let room = room.max(NARROWEST);
     let mut fitted: Vec<String> = Vec::new();
     for row in rows(line, Some(room)) {
-        // What follows the last piece of a broken word may have room behind it.
+        // The next row may fit behind the last piece of a broken word.
         match fitted.last_mut() {
             Some(last) if columns(last) + 1 + columns(row) <= room => {
                 last.push(' ');
@@ -105,7 +105,7 @@ pub(super) fn fitted(line: &str, room: usize) -> Vec<String> {
     fitted
 }
 
-/// Text cut into pieces of so many columns.
+/// Cuts text into pieces of this many columns.
 pub(super) fn pieces(text: &str, room: usize) -> Vec<String> {
     let (mut pieces, mut piece, mut column) = (Vec::new(), String::new(), 0);
     for c in text.chars() {
@@ -132,7 +132,7 @@ fn columns_of(c: char) -> usize {
 
 fn rows(line: &str, room: Option<usize>) -> Vec<&str> {
     let Some(room) = room else { return vec![line.trim_end()] };
-    // What is indented stays so, as lists and examples are.
+    // Indented text, such as lists and examples, keeps its indent.
     let hanging = line.chars().take_while(|c| *c == ' ').count();
     let (mut rows, mut start, mut last_blank, mut column) = (Vec::new(), 0, None, 0);
     for (at, c) in line.char_indices() {

@@ -83,7 +83,7 @@ enum SecretCommand {
 /// Keeps, lists or forgets.
 pub fn run(args: SecretArgs) -> Result<ExitCode, CommandError> {
     let folder = config::data_dir(args.data_dir.as_deref()).ok_or_else(|| closed(NoSecrets::Homeless))?;
-    // Opened before anybody is asked for anything: what would be refused need not be typed.
+    // Opened before the user is asked for a value, so that they type nothing in vain.
     let secrets = secrets::open(&folder).map_err(closed)?;
     match args.command {
         SecretCommand::Set { name, value: Some(()) } => {
@@ -131,7 +131,7 @@ pub fn run(args: SecretArgs) -> Result<ExitCode, CommandError> {
     Ok(Exit::Success.into())
 }
 
-/// What is to be kept; none if that is nothing.
+/// The value to store; none if it is empty.
 fn value(name: &str) -> Result<Option<Secret>, CommandError> {
     if std::io::stdin().is_terminal() {
         return Ok(secret_prompt::ask(&format!("value of `{}` (not shown): ", plain(name)))?);
@@ -141,7 +141,7 @@ fn value(name: &str) -> Result<Option<Secret>, CommandError> {
         return Err(refused(SecretError::TooLong));
     }
     let text = Secret::new(text);
-    // What ends the line is not meant.
+    // The line end is not part of the value.
     let value = text.expose().strip_suffix('\n').unwrap_or_else(|| text.expose());
     let value = value.strip_suffix('\r').unwrap_or(value);
     Ok((!value.is_empty()).then(|| Secret::new(value)))

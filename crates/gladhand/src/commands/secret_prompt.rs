@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use gladhand_core::Secret;
 
-/// What the person at the terminal enters, unseen; none if that is nothing, or they give up.
+/// Reads a value from the terminal without echo; none if it is empty or the user gives up.
 #[cfg(unix)]
 pub(super) fn ask(question: &str) -> io::Result<Option<Secret>> {
     use std::io::Read as _;
@@ -59,12 +59,12 @@ impl Silent {
 #[cfg(unix)]
 impl Drop for Silent {
     fn drop(&mut self) {
-        // There is nobody to tell if it fails.
+        // An error cannot be reported here.
         let _ = rustix::termios::tcsetattr(io::stdin(), rustix::termios::OptionalActions::Drain, &self.0);
     }
 }
 
-/// What was typed so far. Wiped when it is dropped.
+/// The input so far. Wiped when it is dropped.
 #[cfg(unix)]
 #[derive(Default)]
 struct Line(zeroize::Zeroizing<Vec<u8>>);

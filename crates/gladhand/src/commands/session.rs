@@ -1,4 +1,4 @@
-//! What the commands that talk to a server share: which server, opened how, and what became of it.
+//! Code that the commands which talk to a server share: choosing the server, opening it and reporting errors.
 
 use std::future::Future;
 use std::io::{IsTerminal as _, Write as _};
@@ -185,7 +185,7 @@ impl Plan {
             };
             let opened = tokio::select! {
                 opened = opening => opened,
-                // What the opening itself says about it is better, where it has the same time.
+                // The opening has a better error message, so it gets a second longer to report its timeout.
                 () = access.silence(timeout + Duration::from_secs(1)) => {
                     let refusal = Refusal::TimedOut { seconds: timeout.as_secs() };
                     Err(OpenError::refused(refusal))
@@ -204,14 +204,14 @@ impl Plan {
             }
             done
         });
-        // A person may still be looking at a question that nobody awaits any more.
+        // A thread may still wait for the user's answer to a question that no longer matters.
         runtime.shutdown_background();
         done
     }
 }
 
-/// How a command ends that was told to stop. Whoever pressed Ctrl-C may have been asked something, and what comes next
-/// does not belong behind it.
+/// How a command ends that was told to stop. After Ctrl-C, the next output must not stand behind a prompt, so it starts
+/// on a new line.
 fn stopped(stop: Stop) -> ExitCode {
     if stop == Stop::Interrupted && std::io::stderr().is_terminal() {
         // If stderr is closed, the message is lost.
@@ -220,7 +220,7 @@ fn stopped(stop: Stop) -> ExitCode {
     signals::exit_status(stop).into()
 }
 
-/// What gets requests into a server.
+/// The credentials for requests to a server.
 #[derive(Debug)]
 pub(super) struct Access {
     headers: HeaderMap,
@@ -292,7 +292,7 @@ pub(super) fn target(url: Option<&str>, command: &[String]) -> Result<Target, Co
     Ok(target)
 }
 
-/// What other runs found out about servers, where there is a place to keep it.
+/// The protocols of servers as found in other runs, if there is a data folder.
 pub(super) fn eras(data_dir: Option<&Path>) -> Eras {
     config::data_dir(data_dir).map(|folder| Eras::kept_in(folder.join(ERAS))).unwrap_or_default()
 }
@@ -323,21 +323,21 @@ pub(super) fn headers(lines: &[String]) -> anyhow::Result<HeaderMap> {
     Ok(headers)
 }
 
-/// What to do about a server that cannot be reached.
+/// A hint for a server that cannot be reached.
 pub(super) const UNREACHABLE: &str = "is it running, and is the path right (often /mcp)?";
 
-/// What to do about an answer that exceeds the limit on lines.
+/// A hint for an answer that exceeds the limit on lines.
 const TOO_LONG: &str = "for servers in the configuration, `limits.line_bytes` sets this limit";
 
 /// The code of JSON-RPC for a failure inside a server.
 const INTERNAL_ERROR: &str = "-32603";
 
-/// What to do about a server that does not let us in.
+/// A hint for a server that refuses access.
 pub(super) fn unauthorized() -> String {
     format!("sign in from a terminal, set {} to a bearer token, or give --header 'Authorization: …'", env::MCP_TOKEN)
 }
 
-/// What to do about a program that could not be started.
+/// A hint for a program that could not be started.
 pub(super) fn not_started(program: &str) -> String {
     let is_port = |text: &str| {
         let port = text.split('/').next().unwrap_or_default();

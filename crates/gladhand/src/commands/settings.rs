@@ -1,4 +1,4 @@
-//! The configuration of a command: its files are found and read, and the user hears what is not used of them.
+//! The configuration of a command: finds and reads its files, and reports the parts that are not used.
 
 use std::path::{Path, PathBuf};
 
@@ -48,7 +48,7 @@ pub(super) fn unavailable(name: &str, why: &str) -> String {
     format!("upstream {name} is not available: {why}")
 }
 
-/// The same, without a word about upstreams that are not available.
+/// The same, without messages about unavailable upstreams.
 fn read(named: Option<&Path>, data: Option<&Path>, part: Part, report: fn(&str)) -> Result<Settings, ConfigError> {
     let layers = Layers::find(named, &TrustStore::in_folder(data))?;
     let sources = Sources::with_store_in(data.map(Path::to_owned));

@@ -103,7 +103,7 @@ pub(super) fn tool_result(result: &ToolResult, album: &Album) -> Result<String> 
     Ok(joined(blocks))
 }
 
-/// What is in a resource, one part after the other.
+/// The contents of a resource, one part after the other.
 pub(super) fn contents(contents: &Contents, album: &Album) -> Result<String> {
     let parts = contents.parts.iter().map(|part| resource_part(part, album));
     Ok(joined(parts.collect::<Result<_>>()?))

@@ -23,8 +23,8 @@ pub(super) enum Manner {
     WithoutBrowser,
 }
 
-/// Somebody who can get into the server at this address; none where no credentials may travel to it. `asked` becomes
-/// true when a person is asked to sign in.
+/// An authorizer for the server at this address; none where no credentials may be sent to it. `asked` becomes true when
+/// a person is asked to sign in.
 pub(super) async fn authorizer(
     server: &Url,
     manner: Manner,
@@ -78,8 +78,7 @@ fn show(address: &Url, manner: Manner) {
         Manner::OnPurpose => "If no browser opens, open this page to sign in:",
         Manner::WithoutBrowser => "Open this page on this machine to sign in:",
     };
-    // Nobody reads stderr: then there is nobody to tell.
-    // The status line of a command that waits may be there.
+    // If stderr is closed, the message is lost. The status line of a command that waits may be there.
     let clear = if std::io::stderr().is_terminal() { "\r\u{1b}[K" } else { "" };
     let _ = writeln!(anstream::stderr(), "{clear}{words}\n{address}");
     if manner != Manner::WithoutBrowser {

@@ -11,10 +11,10 @@ use crate::authorization::{Admission, FollowedAccess, unnamed_pass};
 use crate::config::{A2eConfig, AgentPass, AuthorizationConfig, Config, DpopConfig, IssuerConfig, TokenConfig};
 use gladhand_server::http::ENDPOINT;
 
-/// What is wrong with the section as a whole.
+/// Mistakes in the section as a whole.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadAuthorization {
-    /// Tokens of issuers are made for somebody, and we do not know under which name that would be us.
+    /// Tokens of issuers name their audience, and the configuration does not say which audience is this server.
     #[error("authorization.resource must be set when there are issuers")]
     NoResource,
     /// Something that should be an address.
@@ -61,7 +61,7 @@ fn admission(section: &AuthorizationConfig) -> Result<Admission, BadAuthorizatio
     let list = |scopes: &Vec<String>| -> Scopes { scopes.iter().map(String::as_str).collect() };
     let (scopes, audiences) = (list(&section.scopes), section.audiences.clone());
     let tools: ToolScopes = section.tool_scopes.iter().map(|(name, scopes)| (name, list(scopes))).collect();
-    // Whoever writes a token into this file means it to be enough, unless they say for what.
+    // A token in this file grants every scope, unless its own scopes are listed.
     let mut everything = scopes.clone();
     everything.add(&tools.all());
     let known = |TokenConfig { name, token, scopes }: &TokenConfig| KnownToken {

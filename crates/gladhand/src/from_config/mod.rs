@@ -1,4 +1,4 @@
-//! What the configuration means to a server: its sections as the options of a service, of HTTP and of upstreams.
+//! Translates sections of the configuration to the options of the service, of HTTP and of upstreams.
 
 mod admission;
 

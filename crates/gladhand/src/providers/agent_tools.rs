@@ -1,7 +1,7 @@
 //! The agent as tools, for peers whose dialect has no agent sessions.
 //!
-//! Four tools: begin a session, say something in it and wait for the answer, interrupt it, read it. While a turn runs its
-//! steps are reported as progress; whoever cancels the call interrupts the turn.
+//! Four tools: begin a session, say something in it and wait for the answer, interrupt it, read it. While a turn runs,
+//! its steps are reported as progress. Cancelling the call interrupts the turn.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -114,7 +114,7 @@ impl Provider for AgentTools {
 }
 
 impl AgentTools {
-    /// Whether a session is the caller's own. What others began is not there for it.
+    /// Whether a session is the caller's own. Sessions of other callers are reported as unknown.
     fn check_owner(&self, session: &str, context: &Context<'_>) -> Result<(), Failure> {
         let caller = Owner::of(context);
         let owners = self.owners.lock().unpoisoned();
@@ -167,7 +167,7 @@ impl AgentTools {
     }
 }
 
-/// What the agent said.
+/// The answer of the agent.
 fn said(outcome: Outcome) -> Result<Box<RawValue>, Failure> {
     match outcome? {
         Reply::Agent(said) => Ok(said),
@@ -175,7 +175,7 @@ fn said(outcome: Outcome) -> Result<Box<RawValue>, Failure> {
     }
 }
 
-/// Somebody who asks the agent and hears what happens, until this is dropped.
+/// Sends requests to the agent and receives its events, until this is dropped.
 #[derive(Debug)]
 struct Listener {
     agent: Arc<dyn Agent>,
@@ -186,7 +186,7 @@ struct Listener {
     ear: Arc<dyn Caller>,
 }
 
-/// What the agent tells goes in here.
+/// Receives the events of the agent.
 #[derive(Debug)]
 struct Ear {
     session: SessionId,
@@ -257,7 +257,7 @@ impl Listener {
             if payload.str("session_id").as_deref() != Some(session.as_str()) {
                 continue;
             }
-            // What has a turn is of ours, or of one before it in the queue.
+            // An event with another turn id belongs to an earlier turn in the queue.
             if payload.str("turn_id").is_some_and(|of| of != turn) {
                 continue;
             }
@@ -272,7 +272,7 @@ impl Listener {
     }
 }
 
-/// A turn that is followed: whoever stops following it before its end stops it.
+/// A turn that is being followed. Dropping this before the end interrupts the turn.
 struct Running<'a> {
     listener: &'a Listener,
     session: &'a str,
@@ -287,7 +287,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// What was heard of a turn.
+/// The events of a turn, collected.
 #[derive(Debug, Default, Serialize)]
 struct Heard<'a> {
     session_id: &'a str,

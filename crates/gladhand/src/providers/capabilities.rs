@@ -22,7 +22,7 @@ use super::a2e_mcp::{A2eMcp, Root, Settings as McpSettings};
 use crate::config::{A2eConfig, CapabilityName, MemoryConfig};
 use gladhand_process::open_files::OpenFiles;
 
-/// What the capabilities are put together from.
+/// The parts that the capabilities are built from.
 #[derive(Debug)]
 pub(crate) struct Parts<'a> {
     /// The configuration.
@@ -143,7 +143,7 @@ fn servers(config: &A2eConfig) -> McpSettings {
     }
 }
 
-/// A folder, as servers are told of it.
+/// A folder as a root for servers.
 fn root(folder: &Path) -> Option<Root> {
     let folder = std::path::absolute(folder).ok()?;
     let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();

@@ -1,11 +1,12 @@
 //! The repository tools and `faq`, for peers of every dialect.
 //!
-//! A call reads a tree for as long as that takes, on a thread of its own: it reports how far it is, and ends when its caller
-//! does not want the answer any more. What the tools look like (but for what they return, which would be ten times as long) is written down (`repository_tools.jsonl`) rather than made
-//! at each start; a test sees to it that it is what they are.
+//! A call reads a tree on a separate thread for as long as that takes. It reports its progress, and ends when its
+//! caller no longer wants the answer. The descriptions of the tools are stored in a file (`repository_tools.jsonl`)
+//! rather than built at each start; a test checks that they are current. They do not include the output schemas, which
+//! would make them ten times as long.
 //!
-//! Twelve tools more are not what somebody with another purpose wants to find in a list: unless the configuration says
-//! otherwise, they are there for who speaks Fluxloop, and for nobody else.
+//! By default, only clients that speak Fluxloop get these twelve tools, because they would clutter the tool list of
+//! other clients. The configuration can change that.
 
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
@@ -38,10 +39,10 @@ const LONGEST_PASSAGE: usize = 600;
 /// The variables of Fluxloop that name the index which `faq` and the workflow use, the stronger first.
 const INDEX_VARIABLES: [&str; 2] = ["MCP_INDEX_PATH", "FLUXLOOP_MCP_INDEX_DIR"];
 
-/// The tools as peers are told of them.
+/// The tool descriptions that peers receive.
 const DESCRIPTIONS: &str = include_str!("repository_tools.jsonl");
 
-/// Whoever speaks it expects these tools.
+/// Clients of this dialect expect these tools.
 const NATIVE: &str = "fluxloop";
 
 /// The tools, and what they share.
@@ -86,7 +87,7 @@ struct Asked {
 }
 
 impl RepositoryTools {
-    /// As the configuration wants them; indexes are kept in the data folder. Whoever is reached over a network reads the
+    /// As the configuration wants them; indexes are kept in the data folder. Clients over a network can read the
     /// configured folders and nothing else.
     pub fn new(config: &RepositoryConfig, files: impl Into<OwnFiles>, is_networked: bool) -> Self {
         let files = files.into();
@@ -173,7 +174,7 @@ impl Provider for RepositoryTools {
 }
 
 impl Inner {
-    /// Runs a tool for somebody who works in a folder.
+    /// Runs a tool for a caller that works in a folder.
     fn run(
         &self,
         name: &str,
@@ -230,7 +231,7 @@ impl Inner {
         Arc::new(move |real: &Path, about: &Metadata| secrets.contain(real, about))
     }
 
-    /// What `faq` reads in one call.
+    /// Limits on the files that `faq` reads in one call.
     fn limits(&self) -> gladhand_faq::Limits {
         let secrets = Secrets(self.is_secret());
         gladhand_faq::Limits { secrets, ..gladhand_faq::Limits::default() }
@@ -311,7 +312,7 @@ struct Told {
     last: Mutex<Heard>,
 }
 
-/// What a caller was told last.
+/// The last progress report to a caller.
 #[derive(Debug)]
 struct Heard {
     at: Option<Instant>,
@@ -325,7 +326,7 @@ impl Heard {
     }
 }
 
-/// Says, when it is dropped, that nobody wants the answer any more.
+/// Marks the answer as unwanted when it is dropped.
 struct Wanted(Arc<Told>);
 
 impl Drop for Wanted {

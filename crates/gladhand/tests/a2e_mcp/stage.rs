@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 /// Longer than anything here takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An agent: hears everything, and answers whatever it is asked with what it was given for that.
+/// An agent: records everything that it receives, and answers every question with the configured answer.
 #[derive(Debug, Default)]
 pub struct Agent {
     session: u64,
@@ -43,7 +43,7 @@ impl Caller for Agent {
             let mut asked = self.asked.lock().expect("nobody panics with it");
             asked.push((question.key, format!("{:?}", question.kind), params));
             let said = self.answer.lock().expect("nobody panics with it").clone();
-            // Whoever asked may not want to know any more.
+            // The asker may have stopped waiting.
             let _ = answer.send(said.ok_or_else(|| Failure::new(FailureKind::Unanswered, "the agent declines")));
         }
     }
@@ -134,7 +134,7 @@ impl Stage {
         }
     }
 
-    /// What a tool returned: its data.
+    /// The data of a tool's result.
     pub async fn data(&self, tool: &str, arguments: &Value) -> Value {
         let result = self.call(tool, arguments).await.expect("it is answered");
         serde_json::from_str(result.structured.expect("there is data").get()).expect("it is JSON")

@@ -128,7 +128,7 @@ fn the_head_of_a_request_takes_little_until_it_is_whole() {
     }
 }
 
-/// The code of the answer to a request to remember a text of so many bytes.
+/// The error code of a request to store a text of this many bytes.
 fn remember(host: &mut crate::a2e_agent::Agent, memory: &serde_json::Value, key: usize, bytes: usize) -> String {
     let entry = json!({"key": {"k": key}, "content": "x".repeat(bytes), "tier": "working"});
     let stored = host.ask(json!({"type": "memory/store/req", "memory_id": memory, "entries": [entry]}));
@@ -156,7 +156,7 @@ fn what_agents_remember_has_a_bound_of_all_sessions() {
     let entry = json!({"key": {}, "content": "x", "tier": "working", "tags": vec![""; 100_000]});
     let refused = agent.ask(json!({"type": "memory/store/req", "memory_id": memory, "entries": [entry]}));
     assert_eq!(refused["message"], "entries.0: it has more than 256 tags", "{refused}");
-    // What is replaced or forgotten makes room.
+    // Replaced and forgotten entries free memory.
     let (other, of_other) = &mut first[0];
     assert_eq!(remember(other, of_other, 0, 10), "");
     assert_eq!(remember(agent, memory, 0, 300_000), "");
@@ -215,7 +215,7 @@ fn memory_of_large_sessions_is_returned_when_they_end() {
     }
     let full = memory(&server);
     assert!(full > before + 50 * 1024, "{before} {full}");
-    // What the last one keeps lies behind the rest.
+    // The memory of the last session lies behind that of the others.
     let _last = sessions.pop();
     for agent in &mut sessions {
         assert_eq!(agent.send(&server, &[], &json!({"type": "shutdown", "id": "z", "grace_s": 0})), 200);
@@ -325,7 +325,7 @@ fn events_of_a_host_for_an_agent_that_does_not_read_have_a_bound() {
     assert_eq!(agent.send(&server, &[], &spawn), 200);
     until("the session with the host ends", || server.log().contains("its client does not read its events"));
     assert!(memory(&server) < before + 40 * 1024, "{} KiB after {before}", memory(&server));
-    // What was told before that is not lost.
+    // Events from before that are not lost.
     let told = |agent: &mut Agent| agent.hear().expect("the stream goes on")["type"] == "proc/read/event";
     assert!(told(&mut agent) || told(&mut agent));
 }
@@ -485,7 +485,7 @@ fn idle_sessions_of_agents_give_way_and_busy_ones_do_not() {
     assert!(is_there(&busy.id));
 }
 
-/// Opens sessions of agents without a handshake, each from another of so many addresses.
+/// Opens sessions of agents without a handshake, each from another of this many addresses.
 #[cfg(target_os = "linux")]
 fn flood_of_agents(server: &Server, count: usize, addresses: usize) {
     for number in 0..count {
@@ -526,7 +526,7 @@ fn a_flood_of_agents_evicts_no_agent_between_opening_and_handshake() {
     assert_eq!(agent.hear().expect("an answer")["ok"], true);
 }
 
-/// The lines of a log that tell of refused requests.
+/// The log lines about refused requests.
 fn refusals(server: &Server) -> Vec<String> {
     server.log().lines().filter(|line| line.contains("request refused")).map(str::to_owned).collect()
 }

@@ -20,8 +20,8 @@ use crate::client::{
     Connection, STATELESS, call_with_progress, open_session, open_session_with, stateless, stateless_call,
 };
 
-/// A server of MCP that answers each method with what is in a file of that name, asks what is in `ask_TOOL` before it
-/// answers the call of that tool, answers no call while there is a file `hold`, and keeps what it hears.
+/// An MCP server that answers each method with the content of the file of that name. Before it answers a call of a
+/// tool, it asks the question in `ask_TOOL`. It answers no call while there is a file `hold`, and it records its input.
 const SCRIPT: &str = r#"
 cd "$1" || exit 1
 while IFS= read -r line; do

@@ -214,7 +214,7 @@ fn answer(process: &mut Process, id: &str) -> Value {
 #[test]
 fn a_list_that_exceeds_the_line_limit_is_an_error_that_says_so() {
     let long = Long::new();
-    // What is remembered after the first run must not make an empty list of it either.
+    // The cache of the first run must not turn this into an empty list either.
     for run in 0..2 {
         let arguments = long.arguments();
         let mut process = mcp_session(&arguments.each_ref().map(String::as_str));

@@ -6,7 +6,7 @@ use crate::a2e_agent::{Agent, Prepared, ask, remembered};
 
 const KEPT: [&str; 3] = ["memory", "learning", "planning"];
 
-/// What an agent sees of everything that is kept, after it has added something to all of it.
+/// The stored data that an agent sees, after it has added an entry of each kind.
 fn sees_after(mut ask: impl FnMut(Value) -> Value, name: &str) -> Value {
     let before = json!({
         "memory": remembered(&mut ask, None),

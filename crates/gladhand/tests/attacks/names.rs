@@ -146,7 +146,7 @@ impl Client {
         }
     }
 
-    /// What a tool returns, or why it does not.
+    /// The result of a tool call, or the error.
     pub(crate) fn call(&mut self, tool: &str) -> String {
         self.next += 1;
         let answer = self.answer(&mcp_call(self.next, tool, "{}"));

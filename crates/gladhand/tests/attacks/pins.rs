@@ -1,4 +1,4 @@
-//! Rug pulls: a changed definition is stopped before the first call, whatever part of it changed.
+//! Rug pulls: a changed definition is stopped before the first call, no matter which part of it changed.
 
 use serde_json::{Value, json};
 

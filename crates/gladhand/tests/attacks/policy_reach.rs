@@ -336,7 +336,7 @@ fn vault_with_tasks(authorization: &str) -> (Place, Server) {
     let place = vault(authorization, "");
     let tool = json!({"name": "look", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}});
     place.says("vault", "tools", &json!([tool]));
-    // What tools can is offered from the start on if it is remembered.
+    // Features of tools are offered from the start if the lists are cached.
     Server::start(&place).caller("open-sesame").request("tools/list", &json!({}));
     let server = Server::start(&place);
     (place, server)
@@ -367,7 +367,7 @@ fn ask_stateless(server: &Server, token: &str, method: &str, name: &str, mut par
     Connection::open(server.address).post(&headers, &body).body
 }
 
-/// The id of the task that an answer tells of.
+/// The id of the task in an answer.
 fn task_of(made: &str) -> String {
     let task = made.split("\"taskId\":\"").nth(1).and_then(|rest| rest.split('"').next());
     task.unwrap_or_else(|| panic!("a task: {made}")).to_owned()
@@ -623,7 +623,7 @@ fn of_listeners_without_a_session_only_those_hear_of_a_change_that_may_read_the_
     place.says("vault", "resources", &json!([{"uri": "x:1", "name": "one"}, {"uri": "x:2", "name": "two"}]));
     let server = Server::start(&place);
     let mut ann = server.caller("open-sesame");
-    // What the vault can is offered from the moment on at which its lists are known.
+    // Features of the vault are offered once its lists are known.
     ann.request("resources/list", &json!({}));
     let listen = |token: &str| {
         let bearer = format!("Bearer {token}");

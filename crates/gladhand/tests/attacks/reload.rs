@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::project_files::{Clone, at_terminal};
 use crate::support::{MCP_INITIALIZED, PATIENCE, Process, mcp_initialize};
 
-/// An upstream that is told of a folder, as a file server is.
+/// An upstream that receives a folder as an argument, as a file server does.
 fn upstream(name: &str, folder: &Path) -> String {
     let program = env!("CARGO_BIN_EXE_gladhand");
     let script = format!("exec '{program}' serve --config /dev/null");
@@ -51,7 +51,7 @@ fn upstreams_become(process: &mut Process, expected: &[&str]) {
 fn a_change_that_a_tool_could_have_written_narrows_at_once_and_widens_when_trusted() {
     let clone = Clone::with("");
     std::fs::remove_file(clone.path("project/gladhand.toml")).expect("it is there");
-    // The user's own file lies in a folder that one of its upstreams is told of.
+    // The user's own file lies in a folder that one of its upstreams receives as an argument.
     let own = "config/gladhand/gladhand.toml";
     let (a, b, evil) = ["a", "b", "evil"].map(|name| upstream(name, &clone.path("config"))).into();
     clone.write(own, &(a.clone() + &b));
@@ -166,7 +166,7 @@ fn a_tool_that_can_write_records_of_trust_cannot_trust_its_own_change() {
     let clone = Clone::with("");
     std::fs::remove_file(clone.path("project/gladhand.toml")).expect("it is there");
     let own = "config/gladhand/gladhand.toml";
-    // The upstream is told of a folder that holds the configuration and the data folder.
+    // The upstream receives a folder that contains the configuration and the data folder.
     let (a, evil) = ["a", "evil"].map(|name| upstream(name, &clone.path("."))).into();
     clone.write(own, &a);
     let mut process = session(&clone);

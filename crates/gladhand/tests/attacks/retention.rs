@@ -98,7 +98,7 @@ fn answers_that_no_reader_takes_have_a_bound_of_all_sessions() {
     }
     let kept = cut.iter().filter(|cut| come_back(&stage.server, &[BOB], cut).is_some()).count();
     assert!((6..=10).contains(&kept), "{kept} of {}", cut.len());
-    // A reader that stays gets its answer whatever is kept.
+    // A reader that stays connected gets its answer, regardless of the stored data.
     let session = open_session_with(&mut stage.server.connect(), "2025-11-25", &[BOB]);
     let answer = stage.server.connect().post(&[BOB, ("Mcp-Session-Id", &session)], &mcp_call(1, "h__large", "{}"));
     assert!(answer.status == 200 && answer.body.len() > 1_000_000, "{}", answer.status);
@@ -314,7 +314,7 @@ fn errors_for_agents_that_do_not_read_have_a_bound_of_all_sessions() {
         hello[field] = json!(text);
         hello
     };
-    // What a handshake says is kept up to a length.
+    // The fields of a handshake are stored up to a maximum length.
     for field in ["version", "agent_id", "auth_token"] {
         assert_eq!(send(&begin(), &hello(field, format!("1.{}", "9".repeat(15_000_000)))), 200);
     }

@@ -214,7 +214,7 @@ fn an_agent_loses_its_session_with_its_token() {
     assert_eq!(first.send(&server, &[], &json!({"type": "ping", "id": "p"})), 404);
     assert_eq!(second.send(&server, &[], &json!({"type": "ping", "id": "p"})), 200);
     assert_eq!(second.hear().expect("it goes on")["type"], "pong");
-    // A handshake that comes after the change is held to the tokens of now.
+    // A handshake after the change is checked against the current tokens.
     let mut late = late;
     let handshake = json!({"type": "handshake/req", "id": "h", "agent_id": "late", "agent_caps": ["tools"],
         "auth_token": "first"});

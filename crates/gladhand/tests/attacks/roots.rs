@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::client::Connection;
 use crate::support::{example, gladhand};
 
-/// What a server behind `bridge --http` hears from a client that names a folder as its root.
+/// The answer that a server behind `bridge --http` gets from a client that names a folder as its root.
 fn heard(root: &Path, options: &[&str]) -> String {
     heard_of(&json!({"uri": format!("file://{}", root.display()), "name": "mine"}).to_string(), options)
 }

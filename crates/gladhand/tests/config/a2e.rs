@@ -1,5 +1,5 @@
-//! What is wrong with the settings of A2E, or with what they name: `check` and `doctor` say it, and agents are served as far
-//! as it goes.
+//! Mistakes in the settings of A2E, or in the things that they name: `check` and `doctor` report them, and agents are
+//! still served as far as possible.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What a person does with the file: check, show, import, install.
+//! The commands that a user runs on the file: check, show, import, install.
 
 use std::io::Write as _;
 use std::process::{Output, Stdio};
@@ -222,11 +222,11 @@ fn a_client_without_a_file_gets_one_that_starts_us() {
     let file: Value = serde_json::from_slice(&std::fs::read(setting.path().join(".cursor/mcp.json")).unwrap()).unwrap();
     let config = setting.file().canonicalize().unwrap();
     assert_eq!(file["mcpServers"]["tools"]["args"], json!(["serve", "--config", config]));
-    // The file of this folder is named though nobody asked for it: it would not be found from elsewhere.
+    // The file of this folder is named although it was not requested, because it would not be found from elsewhere.
     assert_eq!(setting.run(&["config", "install", "cursor"]).status.code(), Some(0));
     let file: Value = serde_json::from_slice(&std::fs::read(setting.path().join(".cursor/mcp.json")).unwrap()).unwrap();
     assert_eq!(file["mcpServers"]["gladhand"]["args"], json!(["serve", "--config", config]));
-    // What we put there is not imported as a server of ours.
+    // Our own entry is not imported as a server.
     let imported = setting.run(&["config", "import", "cursor"]);
     assert_eq!(text(&imported.stdout), "");
     assert!(text(&imported.stderr).contains("tools is left out: it is gladhand itself"), "{}", text(&imported.stderr));

@@ -92,7 +92,7 @@ fn opened(command: Command) -> Process {
     process
 }
 
-/// Waits for something that nobody tells us of.
+/// Polls until a condition holds.
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -108,7 +108,7 @@ fn ours(name: &str) -> String {
     format!("[upstreams.{name}]\ncommand = [{program}, \"serve\", \"--config\", \"/dev/null\"]\n")
 }
 
-/// The answer to a request, whatever notifications come before it.
+/// The answer to a request; notifications before it are skipped.
 fn answer(process: &mut Process, request: &str) -> Value {
     let id = serde_json::from_str::<Value>(request).expect("JSON")["id"].clone();
     process.send(request);

@@ -182,7 +182,7 @@ fn secrets_move_into_the_store_and_are_named_if_they_do_not() {
         let (_, report) = setting.json(&["secret", "list", "--json"]);
         assert_eq!(report["names"], json!(["git-password", "git-token"]));
     }
-    // What is kept there is the same server: it can be moved without asking for secrets again.
+    // The stored secrets are of the same server, so it can be moved without asking for them again.
     let (code, report) = setting.json(&["config", "install", "cursor", "--replace", "--json"]);
     assert_eq!((code, report["moved"][0]["name"].as_str()), (Some(0), Some("git")), "{report:#}");
     setting.works(&["config", "uninstall", "cursor"]);
@@ -269,7 +269,7 @@ fn an_upstream_that_was_changed_is_not_removed() {
     setting.works(&["config", "install", "cursor", "--replace"]);
     let mine = setting.config() + "prefix = 'mine'\n";
     setting.write(&mine);
-    // What stands behind it belongs to its table, so the table is not what was added.
+    // The line after it belongs to its table, so the table differs from the added one.
     let told = setting.works(&["config", "uninstall", "cursor"]);
     assert!(told.contains("the upstream echo stays: it was changed"), "{told}");
     assert_eq!(setting.config(), mine);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::commands::text;
 use super::{Setting, call, opened, tools};
 
-/// A folder with a file, and beside it what the file names.
+/// A folder with a file, and next to it the files that it names.
 fn elsewhere(setting: &Setting) -> String {
     let folder = setting.path().join("conf");
     std::fs::create_dir_all(folder.join("work")).expect("it can be written");

@@ -135,7 +135,7 @@ fn a_changed_policy_holds_from_the_next_call_on() {
         answer["result"]["content"][0]["text"].as_str().map_or_else(|| answer.to_string(), ToOwned::to_owned)
     };
     assert_eq!(says(&mut process), "hi");
-    // What is denied always is not listed any more, and that is told.
+    // A tool that is always denied is no longer listed, and the client is notified.
     setting.write(&rule("deny", ""));
     let heard = process.value();
     assert_eq!(heard["method"], "notifications/tools/list_changed", "{heard}");

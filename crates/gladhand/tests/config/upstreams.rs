@@ -36,7 +36,7 @@ fn tools_of_all_upstreams_are_there_under_names_of_their_own() {
     }
     let (code, _, errors) = process.finish();
     assert_eq!(code, 0, "{errors}");
-    // What they have is remembered for next time.
+    // Their lists are cached for the next run.
     let mut kept: Vec<_> = std::fs::read_dir(setting.path().join("data/upstreams"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -56,7 +56,7 @@ fn each_upstream_starts_in_its_own_folder() {
     };
     for name in ["a", "b"] {
         std::fs::create_dir(place.join(name)).unwrap();
-        // What each of them has is said by a file in its folder.
+        // A file in the folder of each upstream determines its tools.
         let text = format!("[toolbox]\nenabled = {}\n", name == "a");
         std::fs::write(place.join(name).join("own.toml"), text).unwrap();
     }

@@ -65,12 +65,12 @@ impl Script {
         self.log().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// What it was sent by one method.
+    /// The messages that it received with one method.
     pub(crate) fn requests(&self, method: &str) -> Vec<Value> {
         self.received().into_iter().filter(|message| message["method"] == method).collect()
     }
 
-    /// What was wrong with what it was sent.
+    /// The protocol violations that it found in its input.
     pub(crate) fn objections(&self) -> Vec<String> {
         self.log().lines().filter(|line| line.starts_with("violation")).map(str::to_owned).collect()
     }
@@ -108,11 +108,11 @@ pub(crate) struct Client {
     pub(crate) heard: Vec<Value>,
     /// The methods of questions that came, in either form.
     pub(crate) asked: Vec<String>,
-    /// What more is said in `_meta`.
+    /// Further members of `_meta`.
     pub(crate) meta: Value,
     /// The version that it asks for in a handshake.
     version: &'static str,
-    /// What its handshake was answered with.
+    /// The answer to its handshake.
     pub(crate) opened: Value,
 }
 
@@ -262,7 +262,7 @@ impl Client {
     }
 }
 
-/// What the client answers to a question.
+/// The client's answer to a question.
 pub(crate) fn reply(method: &str) -> Value {
     match method {
         "elicitation/create" => json!({"action": "accept", "content": {"name": "ada"}}),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::bridge::{Client, Era, HANDSHAKE, STATELESS, Script, client_info, everything, until};
 
-/// What a server was told about its client, in `initialize` or in a request that stands alone.
+/// The client information that a server received, in `initialize` or in a stateless request.
 fn told(script: &Script, server: Era) -> Value {
     match server {
         Era::Handshake => script.requests("initialize").last().expect("it was opened")["params"].clone(),

@@ -1,4 +1,5 @@
-//! What is told on the way: log lines, progress, cancellation, changes, and folders that are asked for outside a call.
+//! Notifications and requests outside of answers: log lines, progress, cancellation, changes, and root lists that are
+//! requested outside a call.
 
 use serde_json::{Value, json};
 
@@ -61,7 +62,7 @@ fn progress_between_two_rounds_of_a_call_comes_with_the_second() {
     let id = client.send("tools/call", call.clone());
     let asked = client.answer_to(id);
     assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
-    // The server goes on with the call, although its question is open.
+    // The server continues the call, although its question is open.
     client.meta = json!({});
     assert_eq!(client.text("report"), "reported");
     assert_eq!(client.heard, Vec::<Value>::new(), "no request of the call is open");

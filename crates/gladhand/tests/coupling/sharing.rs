@@ -1,4 +1,5 @@
-//! Many clients over HTTP: who shares a server, who has one of its own, and that everybody is asked its own questions.
+//! Many clients over HTTP: which of them share a server, which have a separate one, and that each is asked only its own
+//! questions.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -33,7 +34,7 @@ impl Bridge {
             let line = line.ok()?;
             line.split("http://").nth(1)?.split('/').next()?.parse().ok()
         });
-        // Whoever writes to a pipe that nobody reads ends.
+        // A process that writes to a pipe without a reader ends.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, address: address.expect("it says where it listens"), script }
     }

@@ -28,7 +28,7 @@ const VOLATILE: [&str; 11] = [
     "uptime_seconds",
 ];
 
-/// What the agent writes, and what it is answered.
+/// A request of the agent, and the answer.
 struct Exchange {
     request: String,
     answers: Vec<Value>,

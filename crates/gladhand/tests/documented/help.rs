@@ -29,7 +29,7 @@ fn commands() -> Vec<(String, Command)> {
     all
 }
 
-/// The examples of a help, each as the command lines of ours in it. What follows two blanks describes the example.
+/// The examples of a help, each as the command lines of ours in it. The text after two blanks describes the example.
 fn examples(help: &str) -> Vec<Vec<String>> {
     let Some((_, rest)) = help.split_once("Examples:\n") else { return Vec::new() };
     let part = rest.split("\n\n").next().unwrap_or_default().replace("\\\n", " ");

@@ -1,4 +1,4 @@
-//! What we document about ourselves: help, manual pages, reports in JSON, and every snippet of the pages.
+//! Our own documentation: help, manual pages, reports in JSON, and every snippet of the pages.
 
 #[path = "../support/mod.rs"]
 mod support;

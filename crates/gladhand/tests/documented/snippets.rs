@@ -187,7 +187,7 @@ fn an_audit_line_on_a_page_has_the_members_of_a_real_one() {
     };
     for snippet in checked_by(&Check::Audit) {
         let mut shown = members(&snippet.text);
-        // Only a caller over HTTP has proved who it is.
+        // Only a caller over HTTP has a proven identity.
         assert!(shown.remove("principal"), "{snippet}");
         assert_eq!(shown, members(line.trim()), "{snippet}");
     }

@@ -31,7 +31,8 @@ const PROGRAMS: [(&str, &str); 6] = [
 /// Servers elsewhere that the pages name.
 const ELSEWHERE: &str = "https://example.org/mcp";
 
-/// What is said of a model server that is found by a variable, and of one at its usual place. No test listens at usual places.
+/// The texts about a model server that is found by a variable, and about one at its usual place. No test listens at
+/// usual places.
 const BY_VARIABLE: &str = "the server that the variable GLADHAND_OLLAMA_BASE names";
 const BY_ITSELF: &str = "the ollama server on this machine";
 

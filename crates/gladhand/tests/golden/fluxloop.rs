@@ -147,7 +147,7 @@ fn page_handshake(data: &Value) -> Value {
 #[test]
 fn the_recorded_server_is_matched_in_both_forms() {
     let shipped = |file| Run::new(file, fixture("fluxloop.json"));
-    // What gives no dialect away needs an operator who says which one it is.
+    // If the first line does not reveal the dialect, the operator must choose it.
     let pinned = |file| {
         let mut command = fixture("fluxloop.json");
         command.arg("fluxloop");

@@ -1,9 +1,9 @@
 //! MCP: what we answer to the lines that nine real servers were recorded with, and six real clients.
 //!
-//! The files in `mcp_answers/` hold the recorded lines of the client, and behind them our own
-//! answers, byte for byte; a `peers` line says which recorded servers had the same outcome and what
-//! the others did. `mcp_answers/README.md` says why we differ where we do. After a change on
-//! purpose, `GLADHAND_BLESS=1` writes our answers anew; read the difference like prose.
+//! The files in `mcp_answers/` hold the recorded lines of the client, and behind them our own answers, byte for byte; a
+//! `peers` line says which recorded servers had the same outcome and what the others did. `mcp_answers/README.md` says
+//! why we differ where we do. After a change on purpose, `GLADHAND_BLESS=1` rewrites our answers; read the difference
+//! like prose.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::replay::{RecordedLine, here, recordings_of, text_of, unhex};
 use crate::support::Process;
 use crate::{fixture, serve};
 
-/// What happens in one file: lines sent together and the lines that answer them.
+/// One exchange in a file: lines sent together and the lines that answer them.
 #[derive(Debug, Default)]
 struct Exchange {
     sent: Vec<u8>,
@@ -79,7 +79,7 @@ fn play(name: &str, problems: &mut Vec<String>) {
     }
 }
 
-/// Writes our answers anew, behind the lines that they answer.
+/// Rewrites our answers, behind the lines that they answer.
 fn bless(name: &str) {
     let path = here(&format!("mcp_answers/{name}.ndjson"));
     let slow = name.starts_with("slow_") || name == "modern_cancel";
@@ -156,7 +156,7 @@ fn each_recorded_client_gets_what_it_needs_to_go_on() {
                 let recorded: RecordedLine<'_> = serde_json::from_str(line).unwrap();
                 match (recorded.dir, recorded.msg) {
                     ("c2s", Some(message)) => process.send(message.get()),
-                    // What the scripted server said, in our name.
+                    // The message of the scripted server, under our name.
                     ("s2c", Some(message)) => {
                         let mut expected: Value = serde_json::from_str(message.get()).unwrap();
                         let us = json!({"name": "gladhand", "version": env!("CARGO_PKG_VERSION")});

@@ -31,23 +31,23 @@ pub(crate) struct Rules {
     pub(crate) in_order: bool,
     /// The `type`s of messages that come when they come: in their order, but before or after any answer.
     pub(crate) apart: &'static [&'static str],
-    /// What holds for every recorded answer: additive members, our own name.
+    /// Applies the differences of every recorded answer: additional members, our own name.
     pub(crate) standing: fn(&mut Value),
 }
 
-/// One run: a recording and who it is played to.
+/// One run: a recording and the command that it is played to.
 pub(crate) struct Run {
     pub(crate) file: &'static str,
     /// Under which the table of differences knows it: the file, unless it is rewritten.
     pub(crate) name: &'static str,
     pub(crate) command: Command,
-    /// What ends a line that the client sends.
+    /// The line end of lines that the client sends.
     pub(crate) line_end: &'static str,
     /// Changes the recording before it is played, such as into another form of the dialect.
     pub(crate) rewrite: fn(Vec<Item>) -> Vec<Item>,
-    /// What stands for something else in the recording, such as a folder.
+    /// Placeholders in the recording, such as that for a folder.
     pub(crate) names: BTreeMap<String, String>,
-    /// What happens elsewhere once this line has been sent.
+    /// An action to run after this line has been sent.
     pub(crate) then: Option<(usize, Box<dyn Fn()>)>,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
-    /// What is answered instead of a recorded answer.
+    /// The expected answers in place of a recorded one.
     pub(crate) fn applied_to(&self, mut answer: Value) -> Vec<Value> {
         if let Some(answers) = &self.instead {
             return answers.clone();
@@ -132,7 +132,7 @@ pub(crate) fn differences(dialect: &str) -> Vec<Difference> {
     table.collect()
 }
 
-/// What is wrong with a table: entries that nothing used, and such without a reason.
+/// Mistakes in a table: unused entries, and entries without a reason.
 pub(crate) fn idle_differences(table: &[Difference], is_used: impl Fn(usize) -> bool) -> Vec<String> {
     let unused =
         table.iter().enumerate().filter(|(at, _)| !is_used(*at)).map(|(_, entry)| (entry, "makes no difference"));
@@ -281,7 +281,7 @@ struct Player<'p> {
     names: BTreeMap<String, String>,
     /// Everything the recorded client sent: names that it chose are no random names of ours.
     sent: String,
-    /// Messages that come when they come and that nobody has waited for yet.
+    /// Messages that may arrive at any time and have not been expected yet.
     early: Vec<Value>,
     then: Option<(usize, Box<dyn Fn()>)>,
     problems: &'p mut Vec<String>,

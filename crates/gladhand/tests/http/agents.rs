@@ -210,13 +210,13 @@ fn a_second_stream_takes_the_place_of_the_first_and_nothing_is_lost() {
     let second = listen(program.connect(), &agent.id);
     assert!(agent.stream.event().is_none(), "the first ends");
     agent.stream = second;
-    // What the first may not have got comes once more.
+    // Messages that the first reader may not have received are sent once more.
     let hear = |agent: &mut Agent, known: &str| {
         let heard = agent.hear()["req_id"].clone();
         if heard == known { agent.hear()["req_id"].clone() } else { heard }
     };
     assert_eq!(hear(&mut agent, "h1"), "later");
-    // What comes while nobody reads is kept.
+    // Messages that arrive while there is no reader are stored.
     let closed = std::mem::replace(&mut agent.stream, program.connect());
     drop(closed);
     for number in 0..5 {

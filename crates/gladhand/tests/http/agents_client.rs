@@ -48,7 +48,8 @@ async fn our_client_opens_calls_and_leaves_our_host() {
     let url = base(program.address());
     let refused = open(&url, as_agent()).await;
     assert!(matches!(refused, Err(OpenError::Refused { refusal: Refusal::AuthFailed, .. })), "{refused:?}");
-    // Who was refused keeps its place until the time for a handshake is over; whoever leaves makes room for the next.
+    // A refused client keeps its place until the time for a handshake is over; a client that leaves makes room for the
+    // next.
     for _ in 0..3 {
         let upstream = open(&url, Options { token: Some(Secret::new("hush")), ..as_agent() }).await.unwrap();
         assert_eq!((upstream.agreement().dialect, upstream.agreement().max_parallel), ("a2e", Some(4)));

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::client::{Connection, Event, Response};
 use crate::server::Program;
 
-/// The line of `http_endpoints` that is answered otherwise than recorded, and how: bytes that are no text are taken as all
-/// garbage is, and the error is on the stream (a2e §20.2; there the reference breaks down).
+/// The line of `http_endpoints` whose answer differs from the recording, and its status. Bytes that are no text are
+/// treated like all garbage, and the error is on the stream (a2e §20.2; the reference breaks down there).
 const DIFFERENCE: (usize, u16) = (20, 200);
 
 /// The lines of a recording: which, whether the client sent it, and the text.

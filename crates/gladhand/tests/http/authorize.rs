@@ -12,7 +12,7 @@ use gladhand_server::http::{Authorize, Authorized, Http};
 use crate::client::{STATELESS, open_session_with, stateless};
 use crate::server::{Embedded, Program};
 
-/// Believes whoever says who they are.
+/// Accepts every claimed identity.
 #[derive(Debug)]
 struct Credulous;
 

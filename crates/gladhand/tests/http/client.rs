@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::{PATIENCE, mcp_initialize};
 
-/// What a client of either era accepts.
+/// The content types that a client of either era accepts.
 pub(crate) const ACCEPT: &str = "application/json, text/event-stream";
 
 /// The one stateless version.
@@ -82,7 +82,7 @@ impl Connection {
         Self::reach_unix(path, PATIENCE).expect("it listens")
     }
 
-    /// Opens a connection, if somebody listens; everything that is waited for there comes within this time.
+    /// Opens a connection, if a server listens; all reads on it time out after this time.
     pub(crate) fn reach(address: SocketAddr, patience: Duration) -> io::Result<Self> {
         Self::over(TcpStream::connect(address)?, patience)
     }

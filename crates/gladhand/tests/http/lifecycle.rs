@@ -140,7 +140,7 @@ impl Provider for Watched {
         if call.name == "rest" {
             let begun = self.0.clone();
             return Answer::later(async move {
-                // It is looked at once when it is delivered; whoever looks again has taken it on.
+                // It is polled once when it is delivered; a second poll means that the connection waits for it.
                 tokio::task::yield_now().await;
                 let _ = begun.send("begun");
                 tokio::time::sleep(Duration::from_millis(20)).await;

@@ -1,4 +1,4 @@
-//! Policy over HTTP: who has proved to be somebody, questions where there is no session, sessions that are ended.
+//! Policy over HTTP: proven identities, questions without a session, sessions that are ended.
 
 use serde_json::{Value, json};
 

@@ -87,7 +87,7 @@ impl Program {
         }
     }
 
-    /// What it wrote to stderr until its end.
+    /// The rest of its stderr, until its end.
     pub(crate) fn rest_of_stderr(&mut self) -> String {
         let mut rest = String::new();
         std::io::Read::read_to_string(&mut self.stderr, &mut rest).expect("text");

@@ -18,7 +18,7 @@ fn a_socket_in_the_file_system_is_for_its_owner_and_goes_with_the_server() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("g.sock");
-    // What a server that was killed left behind is in nobody's way.
+    // The leftover socket of a killed server does not disturb a new one.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let mut program = Program::start_at(&format!("unix:{}", path.display()), &[]);
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -76,7 +76,7 @@ fn encrypted_connections_are_served() {
     client.read_to_end(&mut answer).unwrap();
     let answer = String::from_utf8_lossy(&answer);
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(r#""protocolVersion":"2025-11-25""#), "{answer}");
-    // Who speaks no TLS is not served, and is in nobody's way.
+    // A client without TLS is not served, and does not disturb others.
     let mut plain = program.connect();
     plain.send_bytes(b"GET /healthz HTTP/1.1\r\n\r\n");
     // An alert, and then the end.

@@ -205,7 +205,7 @@ fn a_listener_without_a_session_hears_what_it_asked_for() {
     let (headers, body) = stateless_call(1, "ring", "{}");
     assert_eq!(server.connect().post(&headers, &body).status, 200);
     assert_eq!(listener.event().expect("news").json()["method"], "notifications/tools/list_changed");
-    // When the server stops, the listener is told in its own words.
+    // When the server stops, the listener receives an answer in its protocol.
     drop(server);
     assert_eq!(listener.event().expect("the end").json()["id"], 9);
     assert_eq!(listener.event(), None);

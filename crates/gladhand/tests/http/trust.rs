@@ -18,7 +18,7 @@ fn server(more: &[&str]) -> Program {
     program
 }
 
-/// `gladhand` with a home of its own and nobody's proxies and certificates.
+/// `gladhand` with a separate home folder, and without proxies and certificates from the environment.
 fn command(arguments: &[&str]) -> (Command, tempfile::TempDir) {
     let (mut command, home) = (gladhand(), tempfile::tempdir().expect("a folder"));
     for name in ["SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
@@ -130,7 +130,7 @@ fn a_proxy_is_used_except_where_it_is_not_to_be() {
         let _ = child.wait_with_output();
     }
     proxy.set_nonblocking(true).unwrap();
-    // Whatever the killed ones still wanted.
+    // Drops the connections of the killed processes.
     while proxy.accept().is_ok() {}
     let server = Program::start(&[]);
     for (url, is_found) in [("http://server.invalid/mcp", false), (server.url.as_str(), true)] {

@@ -38,7 +38,7 @@ fn the_current_python_client_is_served_in_each_of_its_modes() {
     check(python("py2", "clients/py_v2.py"), Some("2026-07-28"), &unasked);
 }
 
-/// What every client sees, whichever revision it speaks.
+/// The view of every client, in all revisions.
 fn seen(protocol: &str) -> Value {
     json!({
         "protocol": protocol,
@@ -66,7 +66,7 @@ fn check(mut client: Vec<OsString>, mode: Option<&str>, expected: &Value) {
     }
 }
 
-/// What passed between a client and one process of ours.
+/// The messages between a client and one process of ours.
 struct Tapped {
     lines: Vec<(String, Value)>,
     exit: Option<Value>,
@@ -93,9 +93,9 @@ impl Tapped {
         tapped
     }
 
-    /// Each request is answered exactly once, but not at all if it was cancelled; nothing else is answered;
-    /// progress is whole and comes before the reply; and the process ends well, whether its stdin was closed or
-    /// it was told to.
+    /// Each request is answered exactly once, but not at all if it was cancelled, and nothing else is answered.
+    /// Progress is complete and comes before the reply. The process exits successfully, whether its stdin was closed or
+    /// a signal ended it.
     fn check(&self) {
         let cancelled = self.all("client", |line| {
             line["params"].get("requestId").filter(|_| line["method"] == "notifications/cancelled")

@@ -54,7 +54,7 @@ pub(crate) fn python(line: &str, script: &str) -> Vec<OsString> {
     vec![peers().join(line).join("bin/python").into(), scripts().join(script).into()]
 }
 
-/// What a program that succeeds prints: one line of JSON.
+/// The output of a program that succeeds: one line of JSON.
 pub(crate) struct Printed {
     pub(crate) code: Option<i32>,
     pub(crate) json: Value,

@@ -71,7 +71,7 @@ impl Scene {
         Self { process: Process::start(command), models, _rest: (issuer, home, runtime) }
     }
 
-    /// Everything that is said until the answer to a request, without the answers to others.
+    /// All messages until the answer to a request, without the answers to others.
     fn ask(&mut self, id: u64, method: &str, params: Value) -> Vec<Value> {
         self.process.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string());
         self.until(|message| message["id"] == id)
@@ -99,7 +99,7 @@ impl Scene {
         (page, self.until(|message| message["id"] == 1))
     }
 
-    /// What models were shown to be let in, one after the other.
+    /// The tokens that models received, one after the other.
     fn tokens(&self) -> Vec<String> {
         let asked = self.models.requests_of("/codex/responses");
         asked.iter().map(|asked| asked.headers["authorization"].clone()).collect()

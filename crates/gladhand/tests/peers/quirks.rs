@@ -10,7 +10,7 @@ use crate::support::{MCP_INITIALIZED, Process, gladhand, mcp_call};
 /// A client of the handshake era in front of a bridge in front of a server.
 struct Client {
     process: Process,
-    /// What came that was no answer to what was asked.
+    /// Messages that are not the answer to a request.
     heard: Vec<Value>,
     _folder: tempfile::TempDir,
 }
@@ -130,7 +130,7 @@ fn what_a_server_says_of_a_cancelled_call_is_nobodys_concern() {
         while client.process.value()["method"] != "notifications/progress" {}
         let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
         client.process.send(&cancel.to_string());
-        // Whatever was on its way is here when this is answered; nothing may come after it.
+        // All messages on their way have arrived when this is answered; none may come after it.
         client.request(8, "ping", json!({}));
         client.heard.clear();
         let text = client.echo(9);

@@ -1,6 +1,6 @@
 //! `gladhand open` opens real servers in every revision that they speak, and says why where they do not.
 //!
-//! What is expected was read off the servers themselves, so a mistake that both sides of ours share shows here.
+//! The expected results were read off the servers themselves, so a mistake that both of our sides share shows here.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! What a session of ours has with a real server beyond the cells of the matrix: templates, completion, tasks.
+//! A session with a real server beyond the cells of the matrix: templates, completion, tasks.
 
 use std::ffi::OsString;
 use std::sync::Arc;

@@ -10,10 +10,10 @@ use crate::house::{House, UPSTREAMS};
 use crate::support::{MCP_INITIALIZED, Process, gladhand, mcp_call, mcp_initialize};
 use crate::tally::{Chance, Errand, Tally};
 
-/// Of so many clients one can be asked something.
+/// One in this many clients can answer questions.
 pub(crate) const ASKABLE: u64 = 32;
 
-/// What all clients have.
+/// The environment of all clients.
 #[derive(Clone, Copy)]
 pub(crate) struct Surroundings<'s> {
     pub(crate) house: &'s House,
@@ -41,7 +41,7 @@ enum Whim {
     List,
     /// Calls, and goes away before the answer.
     HangUp,
-    /// Begins anew.
+    /// Starts a new session.
     Leave,
 }
 
@@ -63,7 +63,7 @@ impl<'s> Caller<'s> {
         }
     }
 
-    /// What comes back, unless the house is killed meanwhile: then there is another connection.
+    /// The response; `None` if the house was killed meanwhile. Then the connection is opened again.
     fn exchange(&mut self, method: &str, headers: &[(&str, &str)], body: &str) -> Option<Response> {
         let sent = self.send(method, headers, body);
         let response = sent.ok().and_then(|()| self.connection.try_response());
@@ -77,7 +77,7 @@ impl<'s> Caller<'s> {
 
     /// Sends something, and goes away before the answer.
     fn hang_up_on(&mut self, headers: &[(&str, &str)], body: &str) {
-        // Nobody waits for it, so it may as well fail.
+        // The response is not awaited, so the request may fail.
         let _ = self.send("POST", headers, body);
         self.reconnect();
     }
@@ -181,7 +181,7 @@ impl<'s> Caller<'s> {
         }
     }
 
-    /// Lists tools; whoever's session is gone finds that out at the next call.
+    /// Lists tools; if its session is gone, the client learns that at the next call.
     fn list(&mut self, headers: &[(&str, &str)], body: &str) {
         let Some(response) = self.exchange("POST", headers, body) else { return };
         if response.status != 404 {

@@ -1,11 +1,11 @@
-//! The gate that everybody passes between two steps, so that all can be made to stand still.
+//! The gate that all clients pass between two steps, so that all of them can be paused.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::house::patiently;
 
-/// Where everybody passes between two steps.
+/// The gate that all clients pass between two steps.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     is_closed: AtomicBool,
@@ -27,7 +27,7 @@ impl Gate {
         !self.is_over.load(Ordering::SeqCst)
     }
 
-    /// The same after a pause, or before if somebody closes the gate.
+    /// The same after a pause, which closing the gate cuts short.
     pub(crate) fn goes_on_after(&self, pause: Duration) -> bool {
         let until = Instant::now() + pause;
         while Instant::now() < until && self.goes_on() {
@@ -36,7 +36,7 @@ impl Gate {
         self.goes_on()
     }
 
-    /// Does something while everybody stands still.
+    /// Runs a function while all clients are paused.
     pub(crate) fn while_closed<T>(&self, all: usize, look: impl FnOnce() -> T) -> T {
         self.is_closed.store(true, Ordering::SeqCst);
         patiently("everybody stands still", || {
@@ -48,7 +48,7 @@ impl Gate {
         seen
     }
 
-    /// Something that lets there be no more steps for anybody if whoever holds it panics.
+    /// A guard that ends all clients if its holder panics.
     pub(crate) fn guard(&self) -> Guard<'_> {
         Guard(self)
     }
@@ -59,7 +59,7 @@ impl Gate {
     }
 }
 
-/// Ends everything when somebody panics.
+/// Ends all clients when its holder panics.
 #[derive(Debug)]
 pub(crate) struct Guard<'g>(&'g Gate);
 

@@ -1,4 +1,4 @@
-//! The one `gladhand serve` that everybody goes to, and what the kernel knows of it.
+//! The one `gladhand serve` that all clients use, and its figures from the kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -34,11 +34,11 @@ pub(crate) struct House {
     child: Mutex<Child>,
     /// Counts up when it is about to be killed, and again when it is back. A connection may be cut only by that.
     age: AtomicU64,
-    /// What it said that it should never have to say.
+    /// Panic messages from its log.
     panics: Arc<Mutex<Vec<String>>>,
 }
 
-/// What the file says that changes.
+/// The parts of the configuration that change.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Plan {
     /// Which edition of each server is to run.
@@ -70,7 +70,7 @@ impl House {
         replace_file(&self.folder, "[upstreams\n");
     }
 
-    /// Kills it as nobody should be killed, sees that it takes along all that it started, and starts it again.
+    /// Kills it with SIGKILL, checks that all processes that it started end too, and starts it again.
     pub(crate) fn kill_and_start_again(&self) {
         let mut child = self.child.lock().expect("nobody panicked");
         let family = descendants(child.id());
@@ -82,7 +82,7 @@ impl House {
         self.age.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Tells it to end, and sees that it does so in order and leaves nobody behind.
+    /// Stops it, and checks that it ends in order and leaves no process behind.
     pub(crate) fn stop(&self) {
         let mut child = self.child.lock().expect("nobody panicked");
         let family = descendants(child.id());
@@ -122,7 +122,7 @@ impl House {
         }
     }
 
-    /// What it weighs (without the pages of the program) and how many files it has open, once that has come to rest.
+    /// Its memory (without the pages of the program) and its number of open files, once these are stable.
     pub(crate) fn weight(&self) -> Weight {
         let id = self.child.lock().expect("nobody panicked").id();
         let look = || {
@@ -142,7 +142,7 @@ impl House {
     }
 }
 
-/// What it weighs.
+/// The memory and the open files of the house.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Weight {
     pub(crate) bytes: u64,
@@ -248,7 +248,7 @@ fn began(process: u32) -> Option<(u32, u64)> {
     Some((words.get(1)?.parse().ok()?, words.get(19)?.parse().ok()?))
 }
 
-/// The names of all tools that somebody who comes now is shown.
+/// The names of all tools that a new client sees.
 pub(crate) fn tools(house: &House) -> Vec<String> {
     let mut connection = house.reach(false).expect("it listens");
     let headers = [("MCP-Protocol-Version", STATELESS), ("Mcp-Method", "tools/list")];

@@ -1,7 +1,7 @@
 //! 200 clients before one `gladhand serve` with ten servers behind it that break all the time, whose configuration changes
 //! under way, and which is itself killed: every call is answered exactly once, nothing is left behind, and nothing grows.
 //!
-//! A minute of it runs with the other tests; `cargo xtask soak` runs it for as long as one likes.
+//! A minute of it runs with the other tests; `cargo xtask soak` runs it for any time.
 #![cfg(target_os = "linux")]
 
 #[path = "../support/bridge.rs"]
@@ -39,8 +39,8 @@ const KILLED: u32 = 3;
 const PEACE: Duration = Duration::from_millis(1200);
 /// Between two changes of the configuration.
 const STEADY: Duration = Duration::from_secs(4);
-/// How much heavier the house may be at a later mark than at the first. What it needs at once depends on what happens to
-/// meet, and allocators keep what they were given: five megabytes are seen to come in the first minute, and ever fewer
+/// How much heavier the house may be at a later mark than at the first. The memory in use depends on which calls
+/// coincide, and allocators keep freed memory. Measured growth is five megabytes in the first minute, and ever less
 /// after it. A leak of 300 bytes in a call is more than this within a minute, and one of 30 within ten.
 const SLACK: u64 = 12 * 1024 * 1024;
 /// How many more files it may have open: four for each server that runs now and did not then.

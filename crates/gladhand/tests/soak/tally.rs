@@ -1,4 +1,4 @@
-//! What is called, and what became of it.
+//! The calls, and their results.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::house::UPSTREAMS;
 
-/// What became of all calls.
+/// The results of all calls.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     answered: AtomicU64,
@@ -57,7 +57,7 @@ impl Tally {
         let reason = answer["error"]["data"]["reason"].as_str();
         let how = match (reason, answer["error"]["message"].as_str()) {
             (Some(reason @ ("upstream_lost" | "upstream_error")), _) => reason,
-            // What the changing policy forbids and bounds.
+            // Calls that the changing policy forbids or limits.
             (Some("busy"), _) if tool.ends_with("__flood") => "limited",
             _ if tool.ends_with("__twice") && said.is_some_and(|said| said.starts_with("policy forbids")) => "denied",
             // It comes and goes; and what is denied is not shown, so that a bridge never hears of it.
@@ -69,7 +69,7 @@ impl Tally {
         std::thread::sleep(Duration::from_millis(10));
     }
 
-    /// Something ended otherwise than with an answer.
+    /// A call ended without an answer.
     pub(crate) fn note(&self, how: &str) {
         *self.otherwise.lock().expect("nobody panicked").entry(how.to_owned()).or_default() += 1;
     }

@@ -10,7 +10,8 @@ use crate::*;
 
 const OTHERS: [&str; 3] = ["a2e", "loaf", "fluxloop"];
 
-/// A server of one dialect that notes each of its processes in a file, and does something to whoever begins in another.
+/// A server of one dialect that records each of its processes in a file, and runs a command for clients that open in
+/// another dialect.
 fn server(dialect: &str, to_strangers: &str, started: &Path) -> Vec<String> {
     let opening = match dialect {
         "a2e" => "handshake/req",
@@ -95,7 +96,8 @@ async fn what_a_server_does_not_speak_any_more_is_found_out_again() {
     let eras = Eras::default();
     for dialect in ["loaf", "a2e", "mcp", "fluxloop"] {
         std::fs::write(&script, &server(dialect, "", &started)[2]).unwrap();
-        // One that has become something else may be refused once, and is known anew afterwards.
+        // A server that speaks another dialect than before may be refused once, and its dialect is stored again
+        // afterwards.
         let opened = match open_command(&command, &eras).await {
             Ok(opened) => opened,
             Err(_) => open_command(&command, &eras).await.unwrap(),

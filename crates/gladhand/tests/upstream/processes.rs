@@ -95,7 +95,7 @@ async fn what_was_found_out_is_not_asked_again() {
     assert_eq!(std::fs::read_to_string(&asked).unwrap(), "\n");
 }
 
-/// What a scripted server does when it is asked the first question of an era, this many seconds later.
+/// The reaction of a scripted server to the first question of an era, after this many seconds.
 #[derive(Debug, Clone, Copy)]
 enum Does {
     Open(u8),
@@ -129,7 +129,7 @@ fn of_eras(new: Does, old: Does, started: &std::path::Path) -> String {
     )
 }
 
-/// What comes of opening such a server: the version, or the word for the refusal.
+/// The result of opening such a server: the version, or the code of the refusal.
 async fn found_out(new: Does, old: Does, has_shaken_hands: bool) -> String {
     let folder = tempfile::tempdir().unwrap();
     let (started, script) = (folder.path().join("started"), folder.path().join("script"));
@@ -160,7 +160,7 @@ async fn whichever_era_answers_is_taken_in_whatever_order_the_other_fails() {
     use Does::{Die, Nothing, Open, Refuse};
     let (new, old) = ("2026-07-28", "2025-11-25");
     let table = [
-        // It is of the new era, at once or slow to start, whatever becomes of the handshake meanwhile.
+        // It is of the new era, with a fast or a slow start, and with any outcome of the handshake.
         (Open(0), Refuse(0), false, new),
         (Open(5), Refuse(0), false, new),
         (Open(5), Refuse(4), false, new),

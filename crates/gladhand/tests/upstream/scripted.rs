@@ -40,7 +40,7 @@ impl Request {
     }
 }
 
-/// What is written back, and what becomes of the connection.
+/// The response, and the fate of the connection.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// This, and the connection is closed.
@@ -103,7 +103,7 @@ impl Scripted {
         Self { url, requests, dropped, task }
     }
 
-    /// What came so far.
+    /// The requests so far.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
     }

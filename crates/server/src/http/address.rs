@@ -13,7 +13,7 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// What is said to be an address is none.
+/// The text is not an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected HOST:PORT, as in 127.0.0.1:8080, or unix:PATH")]
 pub struct BadAddress;

@@ -33,7 +33,7 @@ impl Alarm {
         self.set = None;
     }
 
-    /// Nobody wants to be woken any more.
+    /// Cancels the timer.
     pub(super) fn stop(&mut self) {
         if let Some((_, timer)) = self.set.take() {
             timer.abort();

@@ -15,7 +15,7 @@ pub type Authorized = Result<Option<Principal>, Box<Response<Bytes>>>;
 
 /// Decides for each request who it comes from and whether it is served.
 ///
-/// The name of whom it returns as the principal binds sessions and parked calls: nobody else can use them.
+/// The name of the returned principal binds sessions and parked calls: other principals cannot use them.
 pub trait Authorize: fmt::Debug + Send + Sync {
     /// Judges a request by its head.
     fn authorize<'a>(&'a self, head: &'a Parts) -> Pin<Box<dyn Future<Output = Authorized> + Send + 'a>>;
@@ -26,7 +26,7 @@ pub trait Authorize: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// The same for a message of which somebody else can tell which tools it calls.
+    /// The same for a message whose tools only the caller can determine.
     fn permit_tools(
         &self,
         _principal: &Principal,
@@ -40,7 +40,8 @@ pub trait Authorize: fmt::Debug + Send + Sync {
         Box::new(principal.insufficient_scope(needed).map(Bytes::from))
     }
 
-    /// A document that tells strangers how to become acquainted, if this is a path of one. Everybody may read it.
+    /// A document that tells strangers how to become acquainted, if this is a path of one. No authorization is needed
+    /// to read it.
     fn document(&self, _path: &str) -> Option<Response<Bytes>> {
         None
     }

@@ -21,13 +21,13 @@ use crate::memory;
 /// How often it is looked whether many connections are gone.
 const TIDY: Duration = Duration::from_secs(2);
 
-/// With so many connections fewer, unused memory is given back.
+/// When the number of connections has dropped by this many, unused memory is given back.
 const MANY: usize = 500;
 
 /// At how many looks after that it is given back too.
 const LOOKS: u8 = 2;
 
-/// The same with so many bytes fewer that sessions kept.
+/// The same when sessions have released this many bytes.
 const MUCH: usize = 32 * 1024 * 1024;
 
 /// All open connections.
@@ -46,7 +46,7 @@ struct Open {
     opened: u64,
     /// The most that there were at once since memory was last given back.
     peak: usize,
-    /// What sessions had returned when memory was last given back.
+    /// The memory that sessions had returned (`Portions::returned`) when memory was last given back.
     returned: usize,
     /// At how many more looks memory is given back: the rest of a burst may still go, or be freed only now.
     looks_left: u8,
@@ -62,7 +62,7 @@ pub(super) struct Place {
 }
 
 impl Connections {
-    /// Room for so many.
+    /// A limit of `most` connections.
     pub(super) fn of(most: usize) -> Self {
         Self { most, seats: Arc::new(Semaphore::new(most)), open: Mutex::default() }
     }

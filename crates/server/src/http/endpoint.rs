@@ -1,4 +1,4 @@
-//! What is behind which path, and who may get there.
+//! Routes requests by path, and checks access.
 
 use std::convert::Infallible;
 use std::hash::RandomState;
@@ -26,7 +26,7 @@ use super::shared::Shared;
 use super::who::{Visitor, Who};
 use super::{ENDPOINT, a2e, mcp, pair};
 
-/// How long a browser may remember what it was told of other origins, in seconds.
+/// How long a browser may cache the answer to a preflight request, in seconds.
 const PREFLIGHT_AGE: HeaderValue = HeaderValue::from_static("7200");
 
 /// Everything that answers requests.
@@ -36,12 +36,12 @@ pub(super) struct Endpoint {
     pub(super) sessions: Arc<Sessions>,
     /// Whether MCP is spoken.
     pub(super) speaks_mcp: bool,
-    /// Who speaks A2E, if that is spoken.
+    /// The A2E agents, if A2E is enabled.
     pub(super) agents: Option<Arc<a2e::Agents>>,
     pub(super) guard: Guard,
     pub(super) refusals: RefusalLog,
     pub(super) stopping: AtomicBool,
-    /// What parties are told apart by.
+    /// The hash key that maps peers to parties.
     pub(super) secret: RandomState,
 }
 
@@ -63,7 +63,7 @@ impl Endpoint {
     }
 
     async fn respond(&self, head: &Parts, body: Incoming, visitor: Visitor, line: &Arc<Line>) -> Response<Content> {
-        // Whoever asks whether we are well tells us nothing and learns nothing else.
+        // A health check needs no authorization and reveals nothing else.
         match head.uri.path() {
             "/healthz" => return respond::text(StatusCode::OK, "ok\n"),
             "/readyz" if self.is_stopping() => return respond::text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
@@ -94,7 +94,7 @@ impl Endpoint {
         }
         let agents = self.agents_at(head);
         if agents.is_none() && !(self.speaks_mcp && [ENDPOINT, pair::STREAM, pair::MESSAGES].contains(&path)) {
-            // Whoever posts JSON looks for MCP.
+            // A client that posts JSON is looking for MCP.
             let seeks_mcp = self.speaks_mcp && head.method == Method::POST && is_json(&head.headers);
             return match self.agents {
                 Some(_) if !seeks_mcp => a2e::detail(StatusCode::NOT_FOUND, "Not Found"),
@@ -181,7 +181,7 @@ impl Endpoint {
         }
     }
 
-    /// Who speaks A2E, if a request is meant for them.
+    /// The A2E agents, if the request is for them.
     fn agents_at(&self, head: &Parts) -> Option<&Arc<a2e::Agents>> {
         let is_theirs = [a2e::SESSION, a2e::SEND, a2e::STREAM].contains(&head.uri.path());
         self.agents.as_ref().filter(|_| is_theirs)
@@ -202,7 +202,7 @@ impl Endpoint {
     }
 }
 
-/// What a browser asks before it lets a page of another origin talk to us.
+/// The answer to the preflight request that a browser sends before a page of another origin may talk to this server.
 fn preflight(head: &Parts) -> Response<Content> {
     let mut response = respond::empty(StatusCode::NO_CONTENT);
     let headers = response.headers_mut();

@@ -25,7 +25,7 @@ pub(super) struct Events {
     session: Arc<Session>,
     lane: Lane,
     reader: ReaderToken,
-    /// What goes before everything else.
+    /// Sent before all events.
     preface: Option<Bytes>,
     /// Ends the session together with the stream, where they are one.
     farewell: Option<Farewell>,

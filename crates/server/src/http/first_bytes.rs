@@ -21,7 +21,8 @@ pub(super) const MOST: usize = 16 * 1024;
 /// How much is dropped of what follows a head that is refused.
 const DROPPED: usize = 1024 * 1024;
 
-/// Reads until it is enough; nothing if the peer ends before that. What is not enough yet takes room of its party.
+/// Reads until it is enough; nothing if the peer ends before that. An incomplete head counts against the share of its
+/// party.
 pub(super) async fn read<S: AsyncRead + Unpin>(
     stream: &mut S,
     is_enough: impl Fn(&[u8]) -> bool,
@@ -49,7 +50,7 @@ pub(super) async fn read<S: AsyncRead + Unpin>(
     Ok(first)
 }
 
-/// Says an answer and ends. What the peer still sends is read and dropped, or the system would drop the answer.
+/// Says an answer and ends. The rest of the input is read and dropped, otherwise the system would discard the answer.
 pub(super) async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, answer: &[u8]) -> io::Result<()> {
     stream.write_all(answer).await?;
     stream.shutdown().await?;

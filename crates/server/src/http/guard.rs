@@ -1,17 +1,17 @@
 //! Which hosts a request may be addressed to, and which web pages it may come from.
 //!
-//! A page in a browser can make its own name resolve to a loopback address and then talk to whatever
-//! listens there. The name is still in `Host`, and the page in `Origin`: both must be expected ones.
+//! A page in a browser can make its own name resolve to a loopback address and then talk to any server that listens
+//! there. The name is still in `Host`, and the page in `Origin`: both must be expected ones.
 
 use std::net::{IpAddr, SocketAddr};
 
 use http::header::{HOST, HeaderName, HeaderValue, ORIGIN};
 use http::{HeaderMap, Uri};
 
-/// What is expected in `Host` and `Origin`.
+/// The expected values of `Host` and `Origin`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Guard {
-    /// What clients say all day, which need not be taken apart.
+    /// The values that most requests have. They are compared without parsing.
     usual: Vec<String>,
     bound: Vec<IpAddr>,
     hosts: Vec<String>,
@@ -25,7 +25,7 @@ pub(super) const HOST_REFUSED: &str =
 /// Why a request is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turned {
-    /// It is addressed to somebody else.
+    /// The request is addressed to another host.
     Host,
     /// It comes from a web page that is not expected.
     Origin,
@@ -102,7 +102,7 @@ impl Guard {
     }
 }
 
-/// A header that may be there once. Of two that differ, whoever is in between may have looked at the other.
+/// A header that may be there once. If two values differ, a proxy may have checked the other one.
 fn only(headers: &HeaderMap, name: HeaderName) -> Result<Option<&HeaderValue>, ()> {
     let mut values = headers.get_all(name).iter();
     let first = values.next();

@@ -84,7 +84,7 @@ pub(super) async fn serve(
     }
 }
 
-/// What the version header says.
+/// The content of the version header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     Absent,
@@ -113,7 +113,7 @@ async fn post(
     sender: Option<&Principal>,
 ) -> Response<Content> {
     let Some(message) = Message::of(body) else {
-        // On a line of its own this would be nothing at all, and nobody would answer it.
+        // On stdio this would be an empty line, which gets no answer.
         return respond::refusal(StatusCode::BAD_REQUEST, "the body is empty");
     };
     if version == Version::Stateless || !message.is_readable() || message.is_stateless() {
@@ -148,7 +148,8 @@ async fn post(
 /// A message that needs no session.
 async fn stateless(endpoint: &Endpoint, headers: &HeaderMap, message: Message<'_>, who: &Who) -> Response<Content> {
     if !message.wants_answer() {
-        // Whoever gives a request up closes its exchange; an id would not even say whose request is meant.
+        // A client cancels a request by closing its exchange; an id would not even tell which client's request is
+        // meant.
         return respond::empty(StatusCode::ACCEPTED);
     }
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());

@@ -1,8 +1,8 @@
 //! HTTP, server side: MCP's Streamable HTTP in both eras, the pair of addresses before it, and A2E.
 //!
-//! `listener` owns sockets and connections, `endpoint` says what is behind which path, `a2e` is A2E as a whole, `mcp` and
-//! `pair` are the two transports of MCP, `session` and `driver` hold our side under a lock, `lanes` and `stream` are the
-//! ways back to a peer. What the words of the protocol mean is decided below, in the dialect.
+//! `listener` owns sockets and connections, and `endpoint` routes requests by path. `a2e` contains everything for A2E;
+//! `mcp` and `pair` are the two transports of MCP. `session` and `driver` hold our side under a lock, and `lanes` and
+//! `stream` send messages to a peer. The dialect below decides what protocol messages mean.
 
 mod a2e;
 mod address;

@@ -1,4 +1,4 @@
-//! What is read of a request before anybody looks at its message: types, sizes, time.
+//! Checks a request before its message is parsed: content types, size, time.
 
 use std::task::Poll;
 
@@ -27,7 +27,7 @@ pub(super) async fn read_body(mut body: Incoming, shared: &Shared, party: Party)
         let mut whole = Bytes::new();
         let mut parts: Option<BytesMut> = None;
         while let Some(frame) = body.frame().await {
-            // Cut off: there is nobody left who could read an answer.
+            // The request was cut off: the client can no longer read an answer.
             let Ok(frame) = frame else {
                 return Err(respond::refusal(StatusCode::BAD_REQUEST, "the body was cut off"));
             };
@@ -48,7 +48,7 @@ pub(super) async fn read_body(mut body: Incoming, shared: &Shared, party: Party)
         Ok(parts.map_or(whole, BytesMut::freeze))
     };
     let mut read = std::pin::pin!(read);
-    // Nearly always all of it is here already, and nobody's time is taken.
+    // In most cases the whole body has arrived already, and no timer is needed.
     if let Poll::Ready(read) = std::future::poll_fn(|cx| Poll::Ready(read.as_mut().poll(cx))).await {
         return read;
     }
@@ -65,7 +65,7 @@ fn too_large() -> Response<Content> {
 /// Whether the body says that it is JSON, in the only encoding that JSON has.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let Some(kind) = headers.get(CONTENT_TYPE) else { return false };
-    // What clients say all day need not be taken apart.
+    // The most frequent value needs no parsing.
     if kind == "application/json" {
         return true;
     }

@@ -25,7 +25,7 @@ pub(super) const WITHDRAWN: &str = "the token is not valid any more";
 /// How long a stream lasts whose token lasts longer.
 const LONGEST_STREAM: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// What the body of a response is.
+/// The body of a response.
 #[derive(Debug)]
 pub(super) enum Content {
     /// All of it, or nothing once it is sent.

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// Names a session towards its peer. Whoever knows it may use the session, so it is never shown.
+/// Names a session towards its peer. A client that knows it may use the session, so it is never logged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct SessionId(u128);
 
 impl SessionId {
-    /// A fresh one that nobody can guess.
+    /// A new random id that cannot be guessed.
     pub(super) fn draw() -> Self {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
@@ -17,7 +17,7 @@ impl SessionId {
     /// Reads one as it is written.
     pub(super) fn read(text: &str) -> Option<Self> {
         let digits: &[u8; 32] = text.as_bytes().try_into().ok()?;
-        // All digits at once, whatever they are: that takes no branch for each.
+        // Checks all digits in one pass, which needs no branch per digit.
         let (mut values, mut are_digits) = ([0; 32], true);
         for (value, digit) in values.iter_mut().zip(digits) {
             let is_letter = (b'a'..=b'f').contains(digit);

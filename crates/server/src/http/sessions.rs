@@ -39,7 +39,7 @@ impl Sessions {
         Self { shared, open: RwLock::default(), stateless }
     }
 
-    /// What serves requests without a session.
+    /// The session that serves requests without a session id.
     pub(super) fn stateless(&self) -> &Session {
         &self.stateless
     }

@@ -1,4 +1,4 @@
-//! What all sessions of one server have in common.
+//! State that all sessions of one server share.
 
 use std::sync::{Arc, RwLock};
 
@@ -53,7 +53,7 @@ pub(super) const SMALL: usize = 64 * 1024;
 /// Answers up to this size are not counted. A connection has one of them at a time.
 const SMALL_ANSWER: usize = 4 * 1024;
 
-/// What all sessions of one server have in common.
+/// State that all sessions of one server share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) service: Service,
@@ -123,7 +123,7 @@ impl Shared {
         let mut setup = self.service.setup(clock);
         setup.storage = Arc::new(SharedStorage { kept: Arc::clone(&self.kept), party });
         if manner == Manner::Stateless {
-            // One for everybody.
+            // All stateless requests share one limit.
             setup.max_in_flight = self.options.in_flight;
         }
         McpServer::new(setup)
@@ -142,7 +142,7 @@ impl Shared {
         mirrors
     }
 
-    /// Where tasks run: with the connection that they are for, where somebody wants them started there.
+    /// The runtime for tasks: the runtime of the current connection, or the main one outside of any runtime.
     pub(super) fn runtime(&self) -> Handle {
         Handle::try_current().unwrap_or_else(|_| self.runtime.clone())
     }
@@ -189,8 +189,8 @@ impl Shared {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NoRoom;
 
-/// What a message with this many bytes and calls takes of the bound on calls, beside this many others in its session.
-/// `None`: it does not count.
+/// The share of the limit on calls that a message with this many bytes and calls takes, given the number of other calls
+/// in its session. `None`: it does not count.
 pub(super) fn count_calls(
     under_way: &Arc<Portions>,
     (bytes, calls): (usize, usize),
@@ -232,7 +232,7 @@ impl Reservation for SharedReservation {
     }
 }
 
-/// An answer that waits to be written. Whoever writes it drops it when that is done.
+/// An answer that waits to be written. The writer drops it after writing.
 #[derive(Debug)]
 struct Unwritten {
     answer: Bytes,

@@ -44,8 +44,8 @@ impl WorkerThreads {
         (workers, guard)
     }
 
-    /// Background work of the accepting thread. It busy-polls only if it is otherwise idle and there are more cores:
-    /// with one core, a client could not send a request meanwhile.
+    /// Background work of the accepting thread. It busy-polls only if the thread is idle and there are more cores: with
+    /// one core, a client could not send a request meanwhile.
     pub(super) async fn keep_awake(&self) {
         self.first.busy_poller.wanted().await;
         if !self.others().is_empty() {

@@ -132,7 +132,7 @@ impl Properties {
                 }
             }
         }
-        // What comes as JSON is taken at its word: the server has the last one anyway.
+        // Arguments given as JSON are not checked for missing members: the server checks them anyway.
         if given.is_none() {
             self.missing(&arguments)?;
         }

@@ -12,7 +12,7 @@ use crate::commands::screen::{write_labelled, write_line};
 
 const STRONG: Style = Style::new().bold();
 
-/// What `gladhand call TOOL --help` prints.
+/// The text that `gladhand call TOOL --help` prints.
 pub(super) fn help(tool: &Tool, target: &str, screen: Option<usize>) -> String {
     let properties = Properties::of(tool.input_schema.get());
     let mut text = String::new();
@@ -59,7 +59,7 @@ fn word(property: &Property) -> String {
     if property.required { format!(" {name}={value}") } else { format!(" [{name}={value}]") }
 }
 
-/// What an argument may be: `integer, 1 to 10, default 3`.
+/// The type and the range of an argument: `integer, 1 to 10, default 3`.
 fn kind(property: &Property) -> String {
     let schema = &property.schema;
     let mut parts = Vec::new();

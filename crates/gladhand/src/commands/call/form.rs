@@ -18,7 +18,7 @@ const ANSWER: usize = 12;
 /// How many columns a description has that can stand for a missing title.
 const SHORT: usize = 40;
 
-/// What a person types to say no.
+/// The input that declines a question.
 pub(super) const DECLINE: &str = "!no";
 
 /// Asks for every field and makes the answer. `ask` shows a prompt, which is broken to fit the width of the screen, and
@@ -53,7 +53,7 @@ pub(super) fn fill_in(schema: &RawValue, width: Option<usize>, mut ask: impl FnM
     json!({"action": "accept", "content": content})
 }
 
-/// The answer of nobody: every default where there is one, nothing else. `None` if something required has none.
+/// The answer if no user is present: every default, and nothing else. `None` if something required has none.
 pub(super) fn defaults(schema: &RawValue) -> Option<Value> {
     let mut content = Map::new();
     for field in fields(schema) {
@@ -72,7 +72,7 @@ pub(super) fn defaults(schema: &RawValue) -> Option<Value> {
 struct Field {
     name: String,
     title: String,
-    /// Its purpose, where a title stands beside it.
+    /// Its purpose, if there is a title as well.
     description: Option<String>,
     kind: Kind,
     required: bool,

@@ -25,7 +25,7 @@ impl Format {
         })
     }
 
-    /// What is asked for, as a person says it.
+    /// An example of the format, for users.
     pub(super) fn example(self) -> &'static str {
         match self {
             Self::Email => "an email address",
@@ -82,7 +82,7 @@ fn is_date_time(text: &str) -> bool {
     is_date(date) && is_time && is_fraction && is_offset
 }
 
-/// Numbers of so many digits with a character between them.
+/// Numbers with these counts of digits, and a character between them.
 fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Option<[u32; N]> {
     let mut numbers = [0; N];
     let mut parts = text.split(between);

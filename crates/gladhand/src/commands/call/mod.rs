@@ -89,7 +89,8 @@ fn is_url(word: &str) -> bool {
     ["http://", "https://"].iter().any(|scheme| word.starts_with(scheme))
 }
 
-/// The tool of a name, or what there is instead. What our own server says of other upstreams is left out.
+/// Finds a tool by name, or returns an error that lists the available ones. Messages of our own server about other
+/// upstreams are left out.
 async fn find(upstream: &Upstream, person: &Person, name: &str, asked: &Asked) -> Result<Tool, CommandError> {
     let listing = person.waiting("listing tools", upstream.call(Operation::ListTools));
     let (listed, logs) = match asked {

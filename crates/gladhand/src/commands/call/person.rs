@@ -38,7 +38,7 @@ pub(in crate::commands) struct Person {
     level: Level,
     roots: Vec<PathBuf>,
     bar: Mutex<Option<ProgressBar>>,
-    /// What our own server may say and the person has heard already, or need not hear.
+    /// Messages of our own server that the user has seen already, or need not see.
     known: Vec<String>,
     /// Log lines that are held back, while they are.
     held: Mutex<Option<Vec<String>>>,
@@ -47,7 +47,7 @@ pub(in crate::commands) struct Person {
 }
 
 impl Person {
-    /// Whoever sits at the terminal; who works in these folders.
+    /// The user at the terminal, who works in these folders.
     pub(in crate::commands) fn new(roots: Vec<PathBuf>, verbosity: u8) -> Self {
         let level = match verbosity {
             0 => Level::Warning,
@@ -166,7 +166,7 @@ impl Person {
         Ok(json::to_raw(&serde_json::json!({"roots": roots})))
     }
 
-    /// Asks the person, or answers for nobody.
+    /// Asks the user, or answers with defaults if no user is present.
     fn elicit(&self, question: Question) -> BoxFuture<'static, Answered> {
         let params = Members::of(&question.params).unwrap_or_default();
         let message = quoted(&params.str("message").unwrap_or_default());
@@ -258,7 +258,7 @@ fn number(number: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Shows a page to visit. It is shown whole, because whoever opens it should see where it leads.
+/// Shows a page to visit. The whole URL is shown, so that the user sees where it leads before opening it.
 fn visit(message: &str, url: &str) -> serde_json::Value {
     tell(&format!("\nThe server asks: {message}\n  Open this page: {url}"));
     match ask(&format!("  Enter when you are done there, {} to decline: ", form::DECLINE)) {
@@ -281,7 +281,7 @@ fn ask(prompt: &str) -> Option<String> {
     let mut line = String::new();
     let read = std::io::stdin().lock().read_line(&mut line).unwrap_or(0);
     if read == 0 {
-        // What comes next does not belong behind the prompt.
+        // The next output starts on a new line.
         let _ = writeln!(stderr);
     }
     (read > 0).then_some(line)

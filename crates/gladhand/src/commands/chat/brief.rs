@@ -17,7 +17,7 @@ const BLANKS: usize = 40;
 /// Where the outcome of a tool has its words, the best place first.
 const WORDS: [&str; 8] = ["output", "stdout", "stderr", "text", "content", "result", "message", "error"];
 
-/// What a tool is called with, in one line.
+/// The arguments of a tool call, in one line.
 pub(super) fn input(json: &str) -> String {
     match serde_json::from_str(json) {
         Ok(Value::Object(members)) if members.len() == 1 => members.values().map(value).collect(),
@@ -29,8 +29,8 @@ pub(super) fn input(json: &str) -> String {
     }
 }
 
-/// What a tool is called with, for the person who decides about it. Nothing is left out: a member that is given twice is
-/// shown twice, what cannot be seen is escaped, and blanks that would push something out of sight are counted.
+/// The arguments of a tool call, for the user who decides about it. Nothing is left out: a member that is given twice
+/// is shown twice, what cannot be seen is escaped, and blanks that would push something out of sight are counted.
 pub(super) fn whole(json: &str) -> String {
     let Ok(members) = Members::parse(json) else { return format!("  {}", visible(json)) };
     let member = |(name, value): (&str, &RawValue)| {
@@ -85,7 +85,7 @@ fn counted(text: &str) -> String {
     shown + rest
 }
 
-/// What came of a tool, in one line.
+/// The result of a tool call, in one line.
 pub(super) fn outcome(json: &str) -> String {
     let Ok(said) = serde_json::from_str::<Value>(json) else { return shortened(json) };
     words(&said).unwrap_or_else(|| match said.get("exit_code").and_then(Value::as_i64) {
@@ -135,7 +135,7 @@ pub(super) fn shortened(text: &str) -> String {
     }
 }
 
-/// What a command answered: members one below the other, lists of named things as a table.
+/// The result of a command: members one below the other, lists of named things as a table.
 pub(super) fn report(said: &Value) -> String {
     let mut text = String::new();
     write_report(&mut text, 0, said);
@@ -159,8 +159,8 @@ pub(super) fn chats(chats: &[Value]) -> String {
     lines + "/history ID takes one up\n"
 }
 
-/// What a conversation of so many messages was put into, which takes so many tokens now. The agent counts what is said;
-/// with the tools it is what stands below answers.
+/// Describes a compression of the conversation: how many messages it covers, and the tokens before and after. The agent
+/// counts only the messages, so the tokens of the tools are added here.
 pub(super) fn compressed(said: &Value, messages: Option<u64>, tokens: Option<u64>) -> String {
     if said["compressed"] != true {
         return "there is nothing to compress".to_owned();

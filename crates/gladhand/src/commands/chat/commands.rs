@@ -14,7 +14,7 @@ use super::talk::Talk;
 use super::typed::Typed;
 use crate::commands::CommandError;
 
-/// What these do here. All others are as the agent describes them.
+/// Descriptions of the commands that work differently here. All others are as the agent describes them.
 const OURS: [(&str, &str); 6] = [
     ("/auth", "who is signed in (/auth); sign in (/auth openai|antigravity); a key (/auth openrouter|exa KEY)"),
     ("/onboarding", "the first steps: the same as /auth, and then /model"),
@@ -24,7 +24,7 @@ const OURS: [(&str, &str); 6] = [
     ("Ctrl-C", "stop the answer; when there is none, leave"),
 ];
 
-/// How somebody signs in.
+/// Help on signing in.
 const SIGNING_IN: &str = "\
 /auth openai, /auth antigravity: sign in with a browser
 /auth openrouter KEY, /auth exa KEY: use a key; it is kept encrypted";
@@ -152,7 +152,7 @@ impl Conversation {
                 () = screen.second() => screen.tick()?,
             }
         };
-        // What was told before the end belongs before it.
+        // Events from before the end of the command are shown before its result.
         while let Some(event) = talk.next_event() {
             screen.event(&event)?;
         }

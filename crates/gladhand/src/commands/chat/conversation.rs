@@ -31,7 +31,7 @@ pub(super) enum Ended {
     Interrupted,
     /// There is no answer, for this reason.
     Failed(String),
-    /// Somebody wants everything to end.
+    /// The process was told to stop.
     Left(Stop),
 }
 
@@ -77,7 +77,7 @@ impl Conversation {
         }
     }
 
-    /// One turn: from what somebody says to the end of the answer.
+    /// One turn: from the user's message to the end of the answer.
     pub(super) async fn turn(&mut self, text: &str) -> Result<Ended, CommandError> {
         let speaker = self.talk.speaker().await;
         let session = self.talk.session.clone();
@@ -180,14 +180,14 @@ impl Conversation {
         self.typed.as_ref().map_or(0, Typed::waiting)
     }
 
-    /// What is said next; none when there is no more of it.
+    /// The next message; none at the end of input.
     async fn message(&mut self) -> Result<Result<Option<String>, Stop>, CommandError> {
         let has_person = self.has_person();
         let Self { talk, screen, typed, signals } = self;
         let Some(typed) = typed else { return Ok(Ok(None)) };
         // The terminal itself shows a line that is typed at the prompt, so only lines from before the prompt are repeated.
         let mut has_prompted = false;
-        // What is heard while a line is edited is shown when it is entered.
+        // Events that arrive while a line is edited are shown when it is entered.
         let mut held = Vec::new();
         loop {
             let early = if has_prompted { None } else { typed.early() };
@@ -276,7 +276,7 @@ impl Conversation {
     }
 }
 
-/// A line that is typed while something else goes on. Never ends where nobody types.
+/// A line that is typed while something else goes on. Never completes if there is no input to read.
 pub(super) async fn ahead(typed: Option<&mut Typed>) -> String {
     match typed {
         Some(typed) => typed.ahead().await,

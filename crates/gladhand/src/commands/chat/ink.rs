@@ -20,7 +20,7 @@ pub(super) struct Ink {
     width: Option<usize>,
     /// How much of the line is written.
     column: usize,
-    /// What the lines that go on begin with.
+    /// The prefix of continuation lines.
     hanging: Piece,
     /// Blanks that are written if a word follows in the same line.
     blanks: Vec<Piece>,
@@ -30,7 +30,7 @@ pub(super) struct Ink {
     is_long: bool,
     /// The style of what was written last.
     style: Style,
-    /// What can be shown.
+    /// Text that is ready to be shown.
     text: String,
 }
 
@@ -80,7 +80,7 @@ impl Ink {
 
     /// Lines that go on begin with this, up to the end of the line.
     pub(super) fn hang(&mut self, text: &str, style: Style) {
-        // Of a line that is mostly margin nobody has much.
+        // An indent of more than half a line would leave too little text on it.
         let is_much = self.width.is_some_and(|width| text.width() > width / 2);
         self.hanging = if is_much { Piece::default() } else { Piece { text: text.to_owned(), style } };
     }
@@ -91,7 +91,7 @@ impl Ink {
         self.blanks.clear();
     }
 
-    /// What can be shown now.
+    /// Takes the text that is ready to be shown.
     pub(super) fn take(&mut self) -> String {
         std::mem::take(&mut self.text)
     }
@@ -122,7 +122,7 @@ impl Ink {
         self.is_long = false;
     }
 
-    /// Writes what there is of a word that fits into no line, so that no more of it is held back.
+    /// Writes the available part of a word that is wider than a line, so that it is no longer held back.
     fn write_long(&mut self) {
         let Some(width) = self.width else { return };
         if !self.is_long && width_of(&self.word) > width {

@@ -1,4 +1,4 @@
-//! What stands inside a line of Markdown: code, bold, italics, escapes.
+//! Inline Markdown: code, bold, italics, escapes.
 
 use anstyle::Style;
 
@@ -49,15 +49,15 @@ pub(super) fn show(
     (at, before)
 }
 
-/// What a text begins with.
+/// The element at the beginning of a text.
 enum Found {
-    /// So many bytes that mean themselves.
+    /// Literal text of this many bytes.
     Plain(usize),
-    /// A character that means itself, behind a backslash.
+    /// A literal character, behind a backslash.
     Escaped,
-    /// So many bytes of code, between so many marks.
+    /// Code: its length in bytes, and the number of marks on either side.
     Code { marks: usize, length: usize },
-    /// So many bytes of text, between so many marks.
+    /// Emphasized text: its length in bytes, and the number of marks on either side.
     Emphasis { marks: usize, length: usize },
 }
 
@@ -84,7 +84,7 @@ fn code(text: &str, is_end: bool) -> Option<Found> {
     }
 }
 
-/// Where code ends that began with so many marks: with exactly as many.
+/// The end of code that began with this many marks; exactly as many close it.
 fn end_of_code(text: &str, marks: usize) -> Option<usize> {
     let mut at = 0;
     while let Some(found) = text[at..].find('`') {

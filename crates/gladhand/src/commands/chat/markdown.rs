@@ -1,8 +1,8 @@
 //! Markdown as it streams in: headings, lists, quotes, fenced blocks, code, bold and italics become styles.
 //!
-//! Text is shown as soon as it is known what it is; only what may still become a marker, or stands between two markers, is
-//! held back, within a bound. Wherever the pieces of a text end, the same comes out. What is not understood (tables,
-//! links) is shown as it was written, and without styles everything is: then only the breaking of lines is left.
+//! Text is shown as soon as it is known what it is; only what may still become a marker, or stands between two markers,
+//! is held back, within a bound. Wherever the pieces of a text end, the same comes out. Unsupported elements (tables,
+//! links) are shown as they were written. Without styles, all text is: then only line breaks are added.
 
 use anstyle::{AnsiColor, Style};
 
@@ -20,7 +20,7 @@ pub(super) const CODE: Style = AnsiColor::Cyan.on_default();
 /// A text that is being shown.
 #[derive(Debug, Default)]
 pub(super) struct Markdown {
-    /// Of the current line, what is not shown yet.
+    /// The part of the current line that is not shown yet.
     held: String,
     line: Line,
     /// The fenced block that we are in.
@@ -30,7 +30,7 @@ pub(super) struct Markdown {
     ink: Ink,
 }
 
-/// What is known of the current line.
+/// The state of the current line.
 #[derive(Debug, Clone, Copy, Default)]
 enum Line {
     /// Nothing yet.
@@ -42,7 +42,7 @@ enum Line {
     Code,
 }
 
-/// What a fenced block begins with, and ends with at least.
+/// The opening marker of a fenced block; the closing one is at least as long.
 #[derive(Debug, Clone, Copy)]
 struct Fence {
     mark: char,
@@ -168,7 +168,7 @@ impl Markdown {
     }
 }
 
-/// What a line begins with.
+/// The block marker at the beginning of a line.
 #[derive(Debug)]
 struct Head {
     /// How many bytes belong to it.
@@ -187,7 +187,7 @@ enum Kind {
 }
 
 impl Head {
-    /// What this line begins with, if that can be told already.
+    /// The block marker of this line, if it is complete.
     fn of(line: &str, is_end: bool) -> Option<Self> {
         let indent = line.len() - line.trim_start_matches(' ').len();
         let rest = &line[indent..];

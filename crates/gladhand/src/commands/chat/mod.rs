@@ -109,7 +109,7 @@ async fn chat(args: &ChatArgs, question: Option<&str>, hub: &Hub) -> Result<Exit
     let folder = args.folder.as_ref().map(fs_err::canonicalize).transpose().map_err(CommandError::usage)?;
     let folder = folder.map(|folder| folder.into_os_string().into_string());
     let folder = folder.transpose().map_err(|_| CommandError::usage(anyhow!("the path of the folder is not UTF-8")))?;
-    // A model is told of the tools that are known when it is asked, so upstreams get a moment to say what they have.
+    // A model receives the tools that are known when it is called, so upstreams get a moment to list theirs.
     let settled = tokio::time::timeout(SETTLING, hub.settled());
     let talk = tokio::select! {
         stop = signals.next() => return Ok(ExitCode::from(signals::exit_status(stop))),
@@ -159,7 +159,7 @@ async fn answer(conversation: &mut Conversation, question: &str) -> Result<ExitC
     }
 }
 
-/// Chats with whoever is at the other end of our input.
+/// Chats with the user or the program on standard input.
 async fn hold(conversation: &mut Conversation, as_json: bool) -> Result<ExitCode, CommandError> {
     if conversation.has_person() {
         conversation.talk.ask(AgentCall::CanApprove).await?;
@@ -191,7 +191,7 @@ async fn hold(conversation: &mut Conversation, as_json: bool) -> Result<ExitCode
     })
 }
 
-/// Why nobody answers: there is no model, or the one that was set up cannot be reached.
+/// Why there is no answer: there is no model, or the configured one cannot be reached.
 async fn nobody(talk: &Talk) -> CommandError {
     match talk.trouble().await {
         Some(trouble) => failed(trouble),

@@ -18,7 +18,7 @@ pub(super) enum For {
     Good,
 }
 
-/// The models that there are.
+/// The available models.
 #[derive(Debug, Deserialize)]
 pub(super) struct Models {
     models: Vec<Model>,
@@ -53,7 +53,7 @@ impl Models {
         text
     }
 
-    /// The one that somebody means: `PROVIDER/ID`, an id, or a provider, whose first model it is then.
+    /// The model that the user means: `PROVIDER/ID`, an id, or a provider, which means its first model.
     fn find(&self, wanted: &str) -> Option<&Model> {
         let is_meant = |model: &&Model| {
             wanted.strip_prefix(model.provider.as_str()).and_then(|rest| rest.strip_prefix('/')) == Some(&model.id)
@@ -72,7 +72,7 @@ impl Models {
         some.join("\n")
     }
 
-    /// Some that somebody may have meant.
+    /// Models with names similar to the requested one.
     fn like(&self, wanted: &str) -> Vec<String> {
         let word = wanted.rsplit('/').next().unwrap_or(wanted).to_lowercase();
         let alike = self.models.iter().filter(|model| model.id.to_lowercase().contains(&word));
@@ -110,7 +110,7 @@ pub(super) async fn choose(talk: &Talk, wanted: &str, scope: For) -> Result<(), 
 /// How many models are named beside an error.
 const FEW: usize = 12;
 
-/// What is missing where there is no model that runs here.
+/// The reason if there is no local model.
 const LOCAL: &str = match cfg!(feature = "local-model") {
     true => "its weights are missing from the folder `models` of the data folder: `cargo xtask model` fetches them",
     false => {

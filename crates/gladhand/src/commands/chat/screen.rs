@@ -1,4 +1,4 @@
-//! What a person sees of a chat: answers on stdout, everything else on stderr.
+//! The output of a chat: answers on stdout, everything else on stderr.
 
 use std::io::{self, IsTerminal as _};
 
@@ -24,7 +24,7 @@ const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default();
 const ASKING: Style = AnsiColor::Yellow.on_default();
 
-/// What is going on while nothing is heard of the model.
+/// The status while the model sends nothing.
 const THINKING: &str = "thinking";
 
 /// How a chat is shown.
@@ -32,23 +32,23 @@ const THINKING: &str = "thinking";
 pub(super) enum Form {
     /// Everything, as it happens.
     Chat,
-    /// The answer; the rest only for somebody who watches.
+    /// The answer; the rest only if a user watches.
     Answer,
     /// Every event as a line of JSON.
     Json,
 }
 
-/// What is shown, and where the cursors are.
+/// The output of a chat, and the positions of the cursors.
 pub(super) struct Screen {
     form: Form,
     out: Pane,
     err: Pane,
     markdown: Markdown,
-    /// What the model thinks, on its way to stderr.
+    /// The thoughts of the model, on their way to stderr.
     thoughts: Ink,
     /// Makes what the model says harmless, piece by piece: answers and thoughts.
     escapers: [Escaper; 2],
-    /// What is going on, where somebody can see that.
+    /// The current activity, if stderr is a terminal.
     status: Option<Status>,
     /// Whether a line can come and go.
     has_status: bool,
@@ -62,7 +62,7 @@ pub(super) struct Screen {
     has_answered: bool,
     /// Whether an answer is being shown.
     is_answering: bool,
-    /// What the agent remarked, until it is known whether that is why the turn failed.
+    /// The last remark of the agent, kept until it is known whether it explains a failed turn.
     remark: Option<String>,
     /// How much the next request is reckoned to take.
     tokens: Option<u64>,
@@ -143,7 +143,7 @@ impl Screen {
         }
     }
 
-    /// A person has typed a line while something else goes on, and so many wait now.
+    /// The user has typed a line during other work, and this many lines wait now.
     pub(super) fn typed_ahead(&mut self, line: &str, waiting: usize) -> io::Result<()> {
         self.waiting = waiting;
         self.markdown.moved();
@@ -223,7 +223,7 @@ impl Screen {
         }
     }
 
-    /// Keeps how large the conversation is, for when it is said who answered.
+    /// Stores the size of the conversation, which is shown with the name of the model.
     fn estimated(&mut self, event: &AgentEvent) {
         let payload = Members::of(&event.payload).unwrap_or_default();
         let tokens = payload.raw("total_tokens_estimate").and_then(|tokens| tokens.get().parse().ok());
@@ -297,7 +297,7 @@ impl Screen {
         self.err.write_in(DIM, MORE)
     }
 
-    /// What a line that is edited stands behind, in place of the prompt: without and with colours.
+    /// The prompt of the line editor: without and with colours.
     pub(super) fn sign(&self, is_continued: bool) -> (String, String) {
         let (style, sign) = if is_continued { (DIM, MORE) } else { (PROMPT, SIGN) };
         let style = self.err.style(style);
@@ -428,7 +428,7 @@ impl Screen {
         self.err.write_lines(&[(style, &plain_lines(text))], 0)
     }
 
-    /// Whether somebody sees what is beside the answer.
+    /// Whether a user sees the output besides the answer.
     fn has_watcher(&self) -> bool {
         match self.form {
             Form::Chat | Form::Answer => self.err.is_terminal,
@@ -437,9 +437,9 @@ impl Screen {
     }
 }
 
-/// What invites a person to say something.
+/// The prompt for a message.
 const SIGN: &str = "› ";
-/// What a person continues a message behind.
+/// The prompt for the continuation of a message.
 const MORE: &str = "… ";
 
 /// Where the second column of a table begins in one of its lines, because what stands there goes on there; 0 where there

@@ -1,6 +1,6 @@
 //! A line that says that something is going on, and leaves no trace.
 //!
-//! What a person types meanwhile stands behind it, and stays there until they press Enter or something is to be shown.
+//! Text that the user types meanwhile stands behind it, until they press Enter or other output is shown.
 
 use std::io;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const CLEAR: &str = "\r\x1b[K";
 /// ConnectionBudget for how long it takes, so that nothing behind it moves.
 const SECONDS: usize = 6;
 
-/// What is going on.
+/// The current activity.
 #[derive(Debug)]
 pub(super) struct Status {
     what: String,
@@ -29,7 +29,7 @@ pub(super) struct Status {
 }
 
 impl Status {
-    /// This begins, and so many lines wait for its end.
+    /// An activity begins, and this many lines wait for its end.
     pub(super) fn begin(what: &str, waiting: usize) -> Self {
         Self { what: what.to_owned(), since: Instant::now(), waiting, drawn: None }
     }

@@ -23,7 +23,7 @@ pub(super) struct Talk {
     _visit: Visit,
 }
 
-/// What the agent tells goes in here.
+/// Receives the events of the agent.
 #[derive(Debug)]
 struct Ear {
     session: SessionId,

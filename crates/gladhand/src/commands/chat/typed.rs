@@ -15,7 +15,7 @@ const LONGEST: u64 = 1024 * 1024;
 /// Lines that are read ahead.
 const AHEAD: usize = 16;
 
-/// What a line comes to.
+/// The result of an entered line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Typing {
     /// It ends in a backslash, and goes on in the next one.
@@ -132,7 +132,7 @@ impl Typed {
         }
     }
 
-    /// What is typed next; none at the end of input.
+    /// The next message; none at the end of input.
     pub(super) async fn message(&mut self) -> Option<Typing> {
         let line = match self.early.pop_front() {
             Some(line) => Some(line),
@@ -176,7 +176,7 @@ impl Typed {
         self.early.len()
     }
 
-    /// What was typed up to here answers no question that is asked from here on.
+    /// Lines that were typed before a question do not answer it.
     pub(super) fn set_aside(&mut self) {
         while let Some(line) = self.next_at_once() {
             self.early.push_back(line);

@@ -115,7 +115,7 @@ impl Own {
         (!told.is_empty()).then(|| told.join("; "))
     }
 
-    /// What a server needs that is not there: variables, secrets, programs.
+    /// Variables, secrets and programs that a server needs and that are missing.
     pub(super) fn missing(&self, found: &Found) -> Vec<String> {
         match self.trouble(found) {
             Some(trouble) => vec![trouble],

@@ -69,7 +69,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
     }
 }
 
-/// What was found.
+/// The result of a check.
 #[derive(Debug, Default)]
 struct Verdict {
     /// The file is wrong.
@@ -125,7 +125,7 @@ fn judge(file: &File, of_project: Option<(&Config, &Grants)>, data: Option<PathB
     }
     for (name, upstream) in config.iter().flat_map(|config| &config.upstreams.0).filter(|(_, one)| one.enabled) {
         verdict.upstreams += 1;
-        // Of what is wrong in itself nothing more needs to be said.
+        // An upstream with a mistake gets no further messages.
         let told = verdict.errors.iter().chain(&verdict.unavailable);
         if told.into_iter().any(|error| error.is_of(&["upstreams", name])) {
             continue;
@@ -152,7 +152,7 @@ fn unavailable(problem: &Problem) -> String {
     format!("upstream {upstream} is not available until this is there: {}", problem.message)
 }
 
-/// What is said of names that an upstream does not have, and under which key.
+/// The keys and patterns that match no name of an upstream.
 fn idle<'u>(upstream: &'u UpstreamConfig, known: &[String]) -> Vec<(&'static str, &'u str)> {
     let fits_nothing = |pattern: &&String| {
         let pattern = Pattern((*pattern).clone());

@@ -223,7 +223,7 @@ fn tell(found: &Found, standing: &Standing, beside: Option<&str>, is_trial: bool
 fn tell_missing(new: &[&Found], own: &Own) {
     for found in new {
         let missing = own.missing(found);
-        // What is missing names each secret that takes the place of a question.
+        // The list of missing items names each secret that replaces a question.
         let notes = found.notes.iter().filter(|note| !note.starts_with("`gladhand secret set"));
         notes.chain(&missing).for_each(|note| say(&format!("  {}: {}", found.name, escape(note, Layout::Line))));
     }
@@ -260,7 +260,8 @@ fn nothing_found(args: &ImportArgs) {
     }
 }
 
-/// What would be added. Of a stranger's servers everything is shown: what looks like a secret may be what they run.
+/// The configuration that would be added. Of a stranger's servers everything is shown: what looks like a secret may be
+/// what they run.
 fn preview(own: &Own, added: &[Added]) -> String {
     let before = redact(&own.file.text).into_owned();
     let shown = |one: &Added| if one.is_strangers { one.text.clone() } else { redact(&one.text).into_owned() };

@@ -291,7 +291,7 @@ fn print_json(value: &Value) -> Result<ExitCode, CommandError> {
     Ok(Exit::Success.into())
 }
 
-/// What a change makes of a file, without secrets.
+/// The changes to a file, without secrets.
 fn changed(file: &Path, before: &str, after: &str) -> String {
     redact(&changed_as_it_is(file, before, after)).into_owned()
 }

@@ -74,7 +74,7 @@ struct Question<'f> {
     standing: Standing,
     /// Everything that its enabled upstreams refer to, by upstream.
     references: Vec<(String, Grants)>,
-    /// What is wrong with it. Such a file would stop every command once it is trusted.
+    /// The mistakes in it. Such a file would stop every command once it is trusted.
     mistakes: Vec<Problem>,
 }
 
@@ -146,7 +146,8 @@ fn shown_files(questions: &[Question<'_>]) -> String {
     text
 }
 
-/// What a configuration starts, connects to, reads, and says in vain.
+/// The programs that a configuration starts, the servers that it connects to, the values that it reads, and its
+/// ineffective settings.
 fn effects(question: &Question<'_>) -> String {
     let examined = question.file.examine(Reading::AsWritten);
     let mut text = String::new();

@@ -9,7 +9,7 @@ use gladhand_store::Database;
 use super::Finding;
 use crate::config::{self, MASK, Reading};
 
-/// What a file holds, as far as others are concerned.
+/// Whether a file contains secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     /// Nothing that others may not see.
@@ -31,7 +31,7 @@ impl Content {
     }
 }
 
-/// What is wrong with who can read and change a file, if something is.
+/// Reports a file that other users can read or change and should not.
 pub(super) fn permissions(about: &str, path: &Path, content: Content) -> Option<Finding> {
     #[cfg(unix)]
     {

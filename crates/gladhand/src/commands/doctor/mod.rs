@@ -93,7 +93,7 @@ struct Finding {
     state: State,
     about: String,
     message: String,
-    /// What to do.
+    /// A suggestion for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
     /// The session with an upstream that could be opened.
@@ -134,7 +134,7 @@ impl Finding {
 /// How many columns stand before a finding, for its mark.
 const INDENT: usize = 4;
 
-/// What to do about upstreams whose names can clash.
+/// The suggestion for upstreams whose names can clash.
 const PREFIXES: &str = "give one of them another `prefix`";
 
 /// Looks at everything.
@@ -262,7 +262,7 @@ fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Setti
     Some(Settings { config, mistakes: problems, upstreams, within })
 }
 
-/// What running processes with the same data folder say of upstreams that they cannot open or list.
+/// Findings of running processes with the same data folder about their upstreams.
 #[cfg(unix)]
 async fn running(data: Option<&Path>) -> Vec<Finding> {
     let mut findings = Vec::new();

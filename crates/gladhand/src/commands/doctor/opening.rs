@@ -54,7 +54,7 @@ pub(super) async fn upstreams(
     Ok(looked)
 }
 
-/// Does several things at once, and only so many. Outcomes come in the order of the things.
+/// Runs futures concurrently, up to a limit. Results come in the order of the futures.
 async fn together<F: Future>(things: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let room = Semaphore::new(AT_ONCE);
     let things = things.into_iter().map(|thing| async {

@@ -182,7 +182,7 @@ fn headline(title: &str, target: &Target, width: usize) -> String {
 
 /// Every capability with what both sides said of it and what survived.
 fn table(agreement: &Agreement, width: usize, text: &mut String) {
-    // What stands between a name and the last column: two columns of 9, with two blanks before and after them.
+    // The width between a name and the last column: two columns of 9, with two blanks before and after them.
     const BETWEEN: usize = 2 * (2 + 9) + 2;
     let room = width.saturating_sub(2 + BETWEEN + "in force".len()).max("capability".len());
     let names: Vec<_> = agreement.terms.iter().map(|term| plain(&term.capability.0)).collect();
@@ -216,7 +216,7 @@ fn table(agreement: &Agreement, width: usize, text: &mut String) {
     text.push('\n');
 }
 
-/// What cannot be had here, reason by reason.
+/// The unavailable features, grouped by reason.
 fn menu(dialect: &Dialect, agreement: &Agreement, width: usize, text: &mut String) {
     let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
     for (feature, absence) in absent(dialect, agreement) {
@@ -308,7 +308,7 @@ fn attempts(records: &[Record], width: usize, text: &mut String) {
     text.push('\n');
 }
 
-/// What a message is, in a few words: its method or type, and the id it goes by as it was written.
+/// A short label for a message: its method or type, and its id as it was written.
 fn label(message: &Message) -> String {
     let Ok(members) = Members::parse(&message.text) else { return "not a message".to_owned() };
     let word = ["method", "type", "tool"].iter().find_map(|name| members.str(name));

@@ -34,7 +34,7 @@ const LAST_WORDS: usize = 20;
 /// After the opening the server may still have something to say about it.
 const AFTERTHOUGHT: Duration = Duration::from_millis(50);
 
-/// What is to be opened, and how.
+/// The target of the opening, and its options.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     /// As which client.
@@ -49,7 +49,7 @@ pub(super) struct Plan<'a> {
     pub(super) log_stderr: bool,
 }
 
-/// What happened.
+/// The record of an opening.
 #[derive(Debug)]
 pub(super) struct Record {
     /// The dialect we opened as.
@@ -128,7 +128,7 @@ pub(super) enum Verdict {
     Refused(Refusal),
     /// The server could not be started.
     NotStarted(String),
-    /// Nobody answers at the URL, or what answers is out of order.
+    /// The URL cannot be reached, or the server there is out of order.
     Unreachable(String),
     /// The user pressed Ctrl-C, or a signal stopped the process.
     Interrupted(Stop),
@@ -220,7 +220,8 @@ impl Opening<'_> {
         // Through the log: it is bounded, never blocks, and lets no secret and no control character pass.
         let mut log = log_stderr.then(|| ChildLog::new("server"));
         let on_stderr = move |text: &str| log.iter_mut().for_each(|log| log.write(text));
-        // Tokens are ours to present; a server that gets one from us would accept whatever we present.
+        // The server must not inherit our tokens: a server that takes its token from our environment would accept the
+        // one that we present.
         let hidden = env::never_passed_on();
         let hidden: Vec<_> = hidden.iter().map(String::as_str).collect();
         let child = ChildPeer::start(command, &Surroundings::default(), &hidden, on_stderr).await.map_err(|error| {
@@ -271,7 +272,7 @@ impl Opening<'_> {
         }
     }
 
-    /// What is worth knowing once the opening has ended, in whatever way.
+    /// Collects the results once the opening has ended, with or without success.
     async fn conclude(&mut self, verdict: &Verdict) {
         self.record.took = self.started.elapsed();
         self.record.unfinished = self.transport.unfinished();

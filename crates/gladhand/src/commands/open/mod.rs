@@ -1,7 +1,7 @@
 //! `gladhand open`: opens a session with a server as some client, and shows what happened.
 //!
-//! What is shown is the exchange that took place: lines are recorded as they cross the channel, drawn
-//! as they do, and the verdict, the table and the JSON are made from the same record.
+//! The output shows the exchange that took place. Lines are recorded and drawn as they cross the channel, and the
+//! verdict, the table and the JSON are made from the same record.
 
 mod capabilities;
 mod draw;

@@ -79,7 +79,7 @@ struct Shown<'r> {
     text: Option<&'r str>,
 }
 
-/// A feature that cannot be had: a word for programs, a sentence for people.
+/// An unavailable feature: a code for programs, a sentence for users.
 #[derive(Serialize)]
 struct Absent {
     feature: &'static str,
@@ -98,7 +98,7 @@ impl Absent {
     }
 }
 
-/// Why there is no session: a word for programs, a sentence for people.
+/// Why there is no session: a code for programs, a sentence for users.
 #[derive(Serialize)]
 pub(super) struct Reason {
     pub(super) reason: &'static str,
@@ -151,7 +151,7 @@ impl<'r> Shown<'r> {
 }
 
 impl Reason {
-    /// The same as every command under `--json` tells of a failure.
+    /// The error in the form that every command prints under `--json`.
     fn error(&self, exit: u8, hints: &[String]) -> Value {
         let hint = (!hints.is_empty()).then(|| hints.join("\n"));
         error_member(self.reason, exit, &self.message, hint.as_deref())

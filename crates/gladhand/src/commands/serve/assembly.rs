@@ -20,16 +20,16 @@ pub(in crate::commands) struct Assembly {
     pub(in crate::commands) hub: Hub,
     /// The agent, if there is one.
     pub(super) agent: Option<Arc<LaterAgent>>,
-    /// What is mounted in it.
+    /// The providers that are mounted in it.
     pub(super) mounted: Mounted,
-    /// Whether we were started by somebody with the same configuration.
+    /// Whether a Gladhand with the same configuration started this process.
     pub(super) is_circle: bool,
 }
 
 /// Who can reach what is put together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::commands) enum Reached {
-    /// Whoever started us.
+    /// Only the process that started this one.
     Here,
     /// Others with a token, who may read only what was configured.
     WithToken,
@@ -48,11 +48,11 @@ impl Assembly {
             config.upstreams.0.clear();
         }
         if config.repository.roots.is_empty() {
-            // What the agent may not read itself it may not read by another tool.
+            // The repository tools must not read more than the agent's own tools.
             config.repository.roots.clone_from(&config.agent.roots);
         }
         if reached != Reached::Here && config.agent.roots.is_empty() {
-            // Whoever comes from elsewhere gets to see what is here, and not what else this user may read.
+            // Remote clients may read the current folder only, not everything that this user may read.
             config.agent.roots.extend(std::env::current_dir());
         }
         // Those of a Gladhand around us too: its tokens are no more for our model than our own.

@@ -72,8 +72,8 @@ fn reached(args: &ListenArgs, config: &Config) -> Result<Reached, CommandError> 
     })
 }
 
-/// To who sits at a terminal, or serves one peer, SIGHUP says that everybody has gone; to a service it says to look at
-/// its configuration.
+/// SIGHUP means the end of the session to a process that has a terminal or serves one peer on stdio. To a service it
+/// means: reload the configuration.
 fn hang_up_means(args: &ListenArgs) -> HangUp {
     let has_terminal = std::io::stdin().is_terminal() || std::io::stderr().is_terminal();
     if args.http.is_empty() || has_terminal { HangUp::Stop } else { HangUp::Reload }
@@ -145,7 +145,7 @@ pub(super) fn serve(
     ended(service.serve_stdio()?)
 }
 
-/// Why nobody can be served over HTTP, with something to do about it.
+/// Why the server cannot listen for HTTP, with a suggestion.
 fn not_listening(error: std::io::Error) -> CommandError {
     let hint = match error.kind() {
         std::io::ErrorKind::AddrInUse => {

@@ -1,4 +1,4 @@
-//! What is mounted: the toolbox and the upstreams of the configuration.
+//! The mounted providers: the toolbox and the upstreams of the configuration.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -67,7 +67,7 @@ impl Memory {
     }
 }
 
-/// What is mounted now.
+/// The providers that are mounted now.
 #[derive(Debug)]
 pub(super) struct Mounted {
     memory: Memory,
@@ -81,7 +81,7 @@ pub(super) struct Mounted {
     room: ConnectionBudget,
     /// ConnectionBudget for answers that arrive from all upstreams over HTTP.
     arriving: Arriving,
-    /// What upstreams broke of what was negotiated.
+    /// Counts the protocol violations of upstreams.
     violations: Arc<Violations>,
     /// The longest line that is taken from an upstream.
     line_bytes: usize,
@@ -94,7 +94,7 @@ struct Entry {
     provider: Arc<dyn Provider>,
 }
 
-/// What became different, by name.
+/// The differences, by name.
 #[derive(Default)]
 pub(super) struct Change {
     pub(super) added: Vec<String>,
@@ -105,12 +105,12 @@ pub(super) struct Change {
     pub(super) renamed: Vec<String>,
     /// Whether the toolbox came or went.
     toolbox: bool,
-    /// Ends when what is not mounted any more is closed.
+    /// Completes when the unmounted providers are closed.
     pub(super) closing: Vec<Settling>,
 }
 
 impl Mounted {
-    /// What a configuration wants mounted. Nothing is started yet.
+    /// The providers that a configuration names. Nothing is started yet.
     pub(super) fn new(config: &Config, memory: Memory, within: Within) -> Self {
         let violations = Arc::new(Violations::new(config.policy.violations));
         let (upstreams, room) = (Vec::new(), ConnectionBudget::default());
@@ -222,7 +222,7 @@ pub(in crate::commands) fn reach(
     within: &Within,
 ) -> Option<(Target, Options)> {
     let target = from_config::target(config)?;
-    // What is wrong with a file was said when the configuration was read.
+    // Errors in the file were reported when the configuration was read.
     let roots = Roots::read(config.ca.as_deref()).unwrap_or_default();
     let is_of_project = config.origin == Origin::Project;
     let authorizer = match (&config.bearer, &target) {

@@ -27,7 +27,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Sections that follow the file.
 const FOLLOWING: [&str; 5] = ["upstreams", "toolbox", "policy", "profiles", "authorization"];
 
-/// What follows the file in a section that does not.
+/// Keys that follow the file in sections that do not.
 const FOLLOWING_KEYS: [(&str, &str); 6] = [
     ("a2e", "tokens"),
     ("a2e", "agents"),
@@ -63,7 +63,7 @@ pub(super) async fn follow(mut reader: Reader, mut following: Following, hang_up
     }
 }
 
-/// What follows the configuration.
+/// Everything that is updated when the configuration changes.
 #[derive(Debug)]
 pub(super) struct Following {
     mounted: Mounted,
@@ -133,7 +133,7 @@ impl Following {
         }
         self.hub.remount(self.mounted.mounts());
         if self.hub.has_resource_without_provider() {
-            // Somebody new may have it, and says so only when it is started.
+            // A new upstream may have the resource, and lists it only after it has started.
             let hub = self.hub.clone();
             tokio::spawn(async move { hub.settled().await });
         }
@@ -167,7 +167,7 @@ pub(super) struct Reader {
     /// The files whose content was last in force as a whole, and their configuration. It decides which files are exposed:
     /// a tool that removes its own upstream from a file has still written that file.
     approved: (Layers, Config),
-    /// What the command line says instead of `agent.approve`.
+    /// The value from the command line that overrides `agent.approve`.
     approve: Option<Approve>,
     /// The settings in force: the approved ones, narrowed by later changes.
     in_force: Config,
@@ -335,7 +335,7 @@ impl Reader {
         Some(Pending { file, is_forgeable })
     }
 
-    /// Says what is different and cannot follow, once. What is again as it was is not different.
+    /// Says what is different and cannot follow, once. A setting that has its old value again does not count.
     fn mind_the_rest(&mut self) {
         let settings = lasting(self.seen.0.own.as_ref());
         let is_in_force = |section: &&str| self.started_with.get(*section) == settings.get(*section);

@@ -14,7 +14,7 @@ pub(in crate::commands) struct Within {
 }
 
 impl Within {
-    /// What is around us, as our starter says, and our own files.
+    /// The configuration files of the Gladhand around us, as our parent process names them, and our own files.
     pub(in crate::commands) fn new<'p>(around: Option<OsString>, own: impl IntoIterator<Item = &'p Path>) -> Self {
         let around = around.map(|files| std::env::split_paths(&files).collect()).unwrap_or_default();
         let whole = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -31,7 +31,7 @@ impl Within {
         self.around.iter().map(PathBuf::as_path)
     }
 
-    /// What is to be said to whom we start.
+    /// The list of files for programs that are started.
     pub(super) fn passed_on(&self) -> Option<String> {
         let all = self.around.iter().chain(&self.own);
         std::env::join_paths(all).ok()?.into_string().ok().filter(|files| !files.is_empty())

@@ -1,4 +1,4 @@
-//! Resources of configured servers that agents follow. The hub tells of their changes.
+//! Resources of configured servers that agents follow. The hub reports their changes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -23,7 +23,7 @@ pub(super) struct Following {
     telling: OnceLock<AbortHandle>,
 }
 
-/// What a session follows, by URI.
+/// The resources that a session follows, by URI.
 #[derive(Debug)]
 struct Followed {
     agent: Listener,
@@ -41,7 +41,7 @@ impl Following {
         self.sessions.lock().unpoisoned()
     }
 
-    /// A session follows a resource from now on, which the hub has agreed to tell of. False: it did so before.
+    /// A session follows a resource from now on. The hub has agreed to report its changes. False: it did so before.
     pub(super) fn add(
         self: &Arc<Self>,
         caller: &Arc<dyn Caller>,

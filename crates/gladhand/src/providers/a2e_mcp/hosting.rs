@@ -28,7 +28,7 @@ pub(super) const WAITING: usize = 256;
 pub(super) struct ServerHost {
     pub(super) id: String,
     pub(super) agent: Listener,
-    /// What was agreed with the agent, and on whose behalf it registered the server.
+    /// The agreement with the agent, and the terms under which it registered the server.
     pub(super) agreement: Arc<Agreement>,
     pub(super) terms: Terms<'static>,
     pub(super) notifier: ChangeNotifier,
@@ -129,7 +129,7 @@ fn in_mcp(notice: &Notice) -> Option<(&'static str, Value)> {
             }
             ("notifications/message", params)
         }
-        // What belongs to a call goes to its caller; the rest is no notification.
+        // Notices of a call go to its caller; the others are no notifications.
         Notice::Progress(..)
         | Notice::ComeBackLater(..)
         | Notice::GoesOnAsTask(_)

@@ -1,9 +1,9 @@
 //! The capability `mcp`: agents reach MCP servers through this process (a2e §17).
 //!
-//! There are two kinds of servers. Those of the configuration are everybody's: they are listed, and what they have goes through
-//! the hub, so that whatever policy says holds. Those that a session registers are its own: their tools are listed as
-//! `<server_id>__<tool>` for that session alone, and they end with it. What may be registered is configured, and by
-//! default that is nothing.
+//! There are two kinds of servers. Servers of the configuration are shared by all sessions: they are listed, and calls
+//! to them go through the hub, so that policy applies. Those that a session registers are its own: their tools are
+//! listed as `<server_id>__<tool>` for that session alone, and they end with it. The configuration says which servers
+//! may be registered; by default, none.
 //!
 //! A registered server that wants to sample, or to know the folders, asks the session's agent ([`Caller::ask`]); the
 //! question's key is the server's id.
@@ -107,7 +107,7 @@ impl Drop for Registering {
     }
 }
 
-/// What the provider is called: servers that sessions register go by it in rules and in the audit file.
+/// The name of the provider. Rules and the audit file use it for servers that sessions register.
 const NAME: &str = "mcp";
 
 #[derive(Debug, Default, Deserialize)]

@@ -127,7 +127,7 @@ impl Own {
             return Err(Failure::cannot_watch());
         };
         let added = following.add(&self.caller, server, (uri, id), &self.hub);
-        // What is followed already, or cannot be, is not to be told of twice.
+        // If the resource is followed already, or cannot be, its changes must not be reported twice.
         if !matches!(added, Ok(true)) {
             self.hub.unwatch(uri, id);
         }

@@ -32,7 +32,7 @@ pub struct Settings {
     /// Folders that a command may work in, with everything below them; the first is where it works if it is not told.
     /// Without any it works where we do.
     pub folders: Vec<PathBuf>,
-    /// Folders that registered servers are told of when they ask; if there are none, the agent is asked.
+    /// Folders that registered servers receive when they ask for roots; if there are none, the agent is asked.
     pub roots: Vec<Root>,
     /// How many servers a session may register.
     pub of_session: usize,
@@ -63,12 +63,12 @@ impl Default for Settings {
     }
 }
 
-/// A folder that servers are told of.
+/// A folder that servers receive as a root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Root {
     /// Where it is.
     pub uri: String,
-    /// What it is called.
+    /// Its name.
     pub name: String,
 }
 
@@ -131,7 +131,7 @@ const LONGEST_ID: usize = 64;
 const ENTRIES: usize = 1000;
 
 impl Settings {
-    /// What becomes of a description, or why it is not permitted.
+    /// The server that a description permits, or the reason why it is not permitted.
     pub(super) fn permit(&self, config: ServerConfig) -> Result<Permitted, String> {
         let id = config.server_id.clone().unwrap_or_else(hex_id);
         let is_plain = |character: char| character.is_ascii_alphanumeric() || "_-.".contains(character);

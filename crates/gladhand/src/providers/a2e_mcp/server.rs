@@ -38,7 +38,7 @@ pub(super) struct Server {
     keeper: Mutex<Option<AbortHandle>>,
 }
 
-/// What changes.
+/// The mutable state.
 #[derive(Debug, Default)]
 struct State {
     upstream: Option<Upstream>,
@@ -49,7 +49,7 @@ struct State {
     is_closed: bool,
 }
 
-/// What a server has, as far as it is shown.
+/// The visible tools and other lists of a server.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     tools: Vec<Tool>,
@@ -58,7 +58,7 @@ pub(super) struct Lists {
 }
 
 impl Server {
-    /// A server that is not open yet, for whoever calls.
+    /// A server that is not open yet, for the session of the caller.
     pub(super) fn new(permitted: Permitted, context: &Context<'_>, roots: Vec<Root>) -> Arc<Self> {
         let (pushes, waiting) = mpsc::channel(WAITING);
         let (id, stale, agent) = (permitted.id.clone(), Arc::new(Notify::new()), Arc::downgrade(context.caller));
@@ -154,7 +154,7 @@ impl Server {
         }
     }
 
-    /// What it has and may show. A list that cannot be had is empty.
+    /// Fetches the lists that it has and may show. A list that cannot be had is empty.
     async fn fetch(&self, upstream: &Upstream) -> Lists {
         let agreement = upstream.agreement();
         let mut lists = Lists::default();
@@ -200,9 +200,9 @@ impl Server {
         let shown = |tool: &Tool| Tool {
             name: format!("{}__{}", self.id, tool.name),
             description: format!("[MCP:{name}] {}", tool.description),
-            // What it returns is put into words of our own.
+            // The result is converted to another form, so the schema would not match.
             output_schema: None,
-            // What comes only as a task is waited for here: agents know no tasks.
+            // Agents know no tasks, so a tool that runs only as a task is awaited here.
             tasks: TaskSupport::Forbidden,
             tags: vec!["mcp".to_owned(), self.id.clone(), name.clone()],
             ..tool.clone().with("streaming", &false.into())
@@ -210,7 +210,7 @@ impl Server {
         self.lists().tools.iter().map(shown).collect()
     }
 
-    /// What it calls a tool of its own itself.
+    /// The server's own name for a tool.
     pub(super) fn own_name(&self, shown: &str) -> Option<String> {
         let own = shown.strip_prefix(&self.id)?.strip_prefix("__")?;
         self.lists().tools.iter().any(|tool| tool.name == own).then(|| own.to_owned())
@@ -241,7 +241,7 @@ impl Server {
                 let message = format!("at most {WATCHED} resources of a server are followed");
                 return Err(Failure::new(FailureKind::Busy, message));
             }
-            // Before the server is asked: it may tell of a change before its answer is read.
+            // Before the request to the server: it may report a change before its answer is read.
             watched.insert(uri.to_owned());
         }
         let asked = self.ask(Operation::Watch(uri.to_owned().into())).await;
@@ -310,7 +310,7 @@ async fn keep(
 ) {
     loop {
         tokio::select! {
-            // What is told comes before what follows from it.
+            // Notifications come before their consequences.
             biased;
             push = waiting.recv() => {
                 let (Some(push), Some(agent)) = (push, agent.upgrade()) else { return };
@@ -331,7 +331,7 @@ async fn keep(
     }
 }
 
-/// What a tool of a server returned, as A2E has it.
+/// The result of a tool call, in the form of A2E.
 fn told(result: ToolResult) -> ToolResult {
     #[derive(Serialize)]
     struct Data<'a> {

@@ -1,4 +1,4 @@
-//! What MCP servers have and are, in the words of A2E (a2e §17.1).
+//! The features and states of MCP servers, in the terms of A2E (a2e §17.1).
 
 use gladhand_core::operations::{Contents, Failure, FailureKind, Prompt, Resource};
 use gladhand_core::wire::{Members, RawValue, values};
@@ -46,7 +46,7 @@ pub(super) fn prompts(server: &str, prompt: &Prompt) -> Value {
     })
 }
 
-/// What is in a resource.
+/// The contents of a resource.
 pub(super) fn contents(contents: &Contents, uri: &str) -> Vec<Value> {
     let parts = contents.parts.iter().filter_map(|part| Members::of(part));
     let parts = parts.map(|part| {
@@ -67,7 +67,7 @@ pub(super) fn parsed(raw: &RawValue) -> Option<Value> {
     values::read(raw.get()).ok()
 }
 
-/// A failure that A2E has a word for.
+/// A failure with an error code of A2E.
 pub(super) fn failed(code: &'static str, message: impl Into<String>) -> Failure {
     Failure::of_capability(code, message)
 }

@@ -33,12 +33,12 @@ const RULES: Rules = Rules {
     parser_texts: &[],
     elsewhere: &["client_sees_", "max_parallel_", "subprocess_as_shipped", "http_"],
     in_order: false,
-    // A process runs beside everything else, and so does a server that tells of a change.
+    // Output of a process, and changes that a server reports, can arrive at any time.
     apart: &["proc/read/event", "mcp/server/push"],
     standing: as_we_say_it,
 };
 
-/// What differs from the reference in every answer, by a2e §§2, 6.4.
+/// The differences from the reference in every answer, by a2e §§2, 6.4.
 fn as_we_say_it(answer: &mut Value) {
     // §2 row 1: both spellings of the version key.
     answer["a2e"] = json!("1.0");
@@ -227,7 +227,7 @@ fn recorded_answers_to_a_client_are_understood() {
             _ => Err(report["refusal"]["reason"].as_str().unwrap().to_owned()),
         };
         assert_eq!((output.status.code(), &got), (Some(if got.is_ok() { 0 } else { 3 }), &verdict), "{file}");
-        // What was asked is what the recorded client asked, apart from its name and the version key.
+        // The request equals that of the recorded client, apart from its name and the version key.
         let mut recorded: Value = serde_json::from_slice(request).unwrap();
         let asked = &report["messages"][0]["message"];
         recorded["a2e"] = json!("1.0");

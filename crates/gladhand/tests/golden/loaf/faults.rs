@@ -1,4 +1,4 @@
-//! What can go wrong around a turn: the server is killed, a provider breaks off, two servers share one folder.
+//! Faults during a turn: the server is killed, a provider breaks off, two servers share one folder.
 
 use gladhand_models::scripted::{Reply, Script, ScriptedProvider};
 use rustix::process::Signal;
@@ -84,7 +84,7 @@ pub(super) fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
 }
 
-/// What is said in a saved chat.
+/// The texts of the messages in a saved chat.
 fn texts(chat: &Value) -> Vec<&str> {
     let messages = chat["messages"].as_array().or_else(|| chat["history"].as_array());
     messages.into_iter().flatten().filter_map(|message| message["text"].as_str()).collect()
@@ -134,7 +134,7 @@ fn a_disk_that_takes_nothing_is_told_and_the_conversation_goes_on() {
     let (runtime, stage) = (runtime(), Stage::new());
     let provider = provider(&runtime, vec![streamed(&[json!("one")]), streamed(&[json!("two")])]);
     let server = stage.set(&Default::default(), provider.origin());
-    // No file may grow; whoever is not prepared for that is ended by a signal.
+    // No file may grow; a process without a handler for that is ended by a signal.
     let mut limited = std::process::Command::new("sh");
     limited.args(["-c", r#"ulimit -f 0; exec "$0" "$@""#]).arg(server.get_program()).args(server.get_args());
     limited.current_dir(server.get_current_dir().expect("it has a folder"));

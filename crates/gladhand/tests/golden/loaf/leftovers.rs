@@ -1,4 +1,4 @@
-//! What becomes of the processes of tools: nobody stays who came because of us.
+//! The processes of tools after the end of a session: none that we started remains.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// A server whose session does as a model wishes, once everybody in the file has started.
+/// A server whose session runs the tool calls of a model, once all processes in the file have started.
 struct Scene {
     client: Client,
     session: Value,
@@ -96,7 +96,7 @@ fn whoever_kills_the_server_ends_what_its_tools_started() {
             "const {{spawn}} = await import('node:child_process'); spawn('sh', ['-c', {}]); setTimeout(() => {{}}, 6e5)",
             json!(format!("{family} sleep 600")))});
         vec![
-            // What ended by itself has left something behind.
+            // A command that has ended by itself leaves a process behind.
             ("bash", json!({"command": family})),
             ("bash", background(true)),
             ("bash", background(false)),

@@ -29,7 +29,7 @@ const AT_ONCE: usize = 6;
 fn the_recorded_server_is_matched() {
     let table = differences("loaf");
     let mut files = recordings("loaf");
-    // While something is mended, only recordings whose names begin so may be played: `GLADHAND_REPLAY=42,45`.
+    // During debugging, only recordings whose names begin with these may be played: `GLADHAND_REPLAY=42,45`.
     let only = std::env::var("GLADHAND_REPLAY").ok();
     if let Some(only) = &only {
         files.retain(|file| only.split(',').any(|start| file.starts_with(start)));

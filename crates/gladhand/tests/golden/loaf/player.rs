@@ -1,8 +1,9 @@
 //! Plays a recording to a server and compares what comes back.
 //!
 //! Answers are found by their id, and events by what they are about: those of one session come in the recorded order,
-//! and so do those about the state and about a login. What else came between is left open (§2.5), except that what a
-//! request causes while nothing else is under way comes before its answer, and the turn that it starts afterwards.
+//! and so do those about the state and about a login. The order of all other lines is open (§2.5), with one exception.
+//! Events that a request causes while nothing else runs come before its answer, and the turn that it starts comes
+//! afterwards.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{Read, Write};
@@ -207,7 +208,8 @@ impl<'p> Player<'p> {
         rules::heard(&mut got);
         let lane = lane_of(&got, |session| self.names.recorded(session).to_owned());
         let lane = self.lanes.entry(lane).or_default();
-        // What is of another kind than the next is looked for further on, so that one absent line is one problem.
+        // If the next expected line is of another kind, the search continues further on, so that one missing line is
+        // one problem.
         let at = lane.iter().take(AHEAD).position(|(_, expected)| kind_of(expected) == kind_of(&got));
         let Some(at) = at else {
             let line = lane.front().map_or(0, |(line, _)| *line);
@@ -294,7 +296,7 @@ impl<'p> Player<'p> {
     }
 }
 
-/// What a line is about: lines about the same thing are in order.
+/// The subject of a line: lines about the same subject are in order.
 fn lane_of(message: &Value, session: impl Fn(&str) -> String) -> String {
     if let Some(id) = message.get("id") {
         return format!("answer {id}");

@@ -19,18 +19,18 @@ pub(super) struct Step {
     pub(super) text: String,
 }
 
-/// What happens.
+/// One step of a recording.
 #[derive(Debug)]
 pub(super) enum What {
     /// The server starts, in folders with these files.
     Start(BTreeMap<String, String>),
     Send(String),
     Expect(Value),
-    /// A service goes on with what it was holding back.
+    /// A service continues with the part that it held back.
     Release(String),
     /// The browser of the person who signs in goes there.
     Browse(String),
-    /// What the browser is shown: status, text, and where it is sent on to.
+    /// The page that the browser receives: status, text, and the redirect target.
     Shown(u16, String, Option<String>),
     /// A file has this content.
     File(String, String),
@@ -116,7 +116,7 @@ fn what_of(line: Line<'_>) -> Option<What> {
     })
 }
 
-/// What the services said, one line each.
+/// The answers of the services, one line each.
 pub(super) fn services_of(file: &str) -> String {
     let text = std::fs::read_to_string(recordings_of("loaf").join(format!("provider/{file}.ndjson")));
     rules::rewritten(file, text.unwrap_or_default())

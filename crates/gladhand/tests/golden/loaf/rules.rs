@@ -1,4 +1,4 @@
-//! What differs from the reference wherever it is said, each rule with its reason.
+//! Differences from the reference in all recordings, each rule with its reason.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ pub(super) fn is_compared(file: &str, request: usize) -> bool {
     !OWN_REQUESTS.iter().any(|(own, at, _)| *own == file && *at == request)
 }
 
-/// What a model is told of a conversation, in the words of each service; the instructions are our own.
+/// The messages that a model receives, in the format of each service; the instructions are our own.
 pub(super) fn conversation(body: &Value) -> Option<Value> {
     let told = body.get("messages").or_else(|| body.get("input")).or_else(|| body.pointer("/request/contents"))?;
     let told = told.as_array()?.iter().filter(|said| said["role"] != "system").cloned().map(|mut said| {
@@ -67,7 +67,7 @@ pub(super) fn rewritten(file: &str, text: String) -> String {
     }
 }
 
-/// What is recorded, as we say it.
+/// Converts a recorded message to our form.
 pub(super) fn recorded(answer: &mut Value) {
     // §20 item 3: our own name is an additional member, and `methods` lists what is callable.
     if let Some(methods) = answer.pointer_mut("/result/methods").and_then(Value::as_array_mut) {
@@ -94,7 +94,7 @@ pub(super) fn recorded(answer: &mut Value) {
     without_texts_of_models(answer);
 }
 
-/// What we say beyond the recordings, taken away.
+/// Removes members of our messages that the recordings do not have.
 pub(super) fn heard(answer: &mut Value) {
     for place in ["/result/tools", "/result/output/tools"] {
         if let Some(tools) = answer.pointer_mut(place).and_then(Value::as_array_mut) {
@@ -121,7 +121,7 @@ pub(super) fn heard(answer: &mut Value) {
     without_texts_of_models(answer);
 }
 
-/// What models are told about themselves and their tools is our own.
+/// The instructions and tool descriptions that models receive are our own.
 fn without_texts_of_models(answer: &mut Value) {
     let Some(request) = answer.pointer_mut("/params/payload/data/payload") else { return };
     if let Some(tools) = request.get_mut("tools") {

@@ -52,7 +52,7 @@ impl Names {
         here == ours && there == recorded
     }
 
-    /// What one of our names was in the recording.
+    /// The recorded name for one of our names.
     pub(super) fn recorded<'a>(&'a self, ours: &'a str) -> &'a str {
         self.recorded.get(ours).map_or(ours, String::as_str)
     }
@@ -136,7 +136,7 @@ fn texts(recorded: &str, ours: &str, names: &mut Names) -> bool {
     if recorded == ours {
         return true;
     }
-    // What follows depends on the JSON parser, or on the operating system and the runtime.
+    // The rest of the text depends on the JSON parser, or on the operating system and the runtime.
     for (theirs, mine) in [("parse error: ", "parse error: "), ("ENOENT: ", "No such file or directory")] {
         if let (Some((said, _)), Some((says, _))) = (recorded.split_once(theirs), ours.split_once(mine)) {
             return says.starts_with(said);

@@ -16,21 +16,21 @@ const HANDSHAKE: Tongue = Tongue::Handshake("2025-11-25");
 
 /// A client of others.
 pub(crate) struct Theirs {
-    /// Who it is, with its version and its mode.
+    /// Its name, with its version and its mode.
     pub(crate) name: String,
     /// Its script.
     pub(crate) words: Vec<OsString>,
     /// The mode in which it opens.
     pub(crate) mode: &'static str,
-    /// What it comes to speak with us.
+    /// The protocol that it speaks with us.
     pub(super) tongue: Tongue,
 }
 
 /// A client.
 pub(super) struct Client {
-    /// Who it is, with its version and its mode.
+    /// Its name, with its version and its mode.
     pub(super) name: String,
-    /// What it comes to speak with us.
+    /// The protocol that it speaks with us.
     pub(super) tongue: Tongue,
     kind: Kind,
 }

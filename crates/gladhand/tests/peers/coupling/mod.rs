@@ -1,9 +1,9 @@
 //! The coupling, cell by cell: real clients, real servers, and `gladhand bridge` between each two of them.
 //!
-//! A pair is a client, a server, and the way in which the client comes to the bridge; a cell is something that the two do
-//! with each other. What is to be expected of a cell follows from what the two speak ([`verdict`]); `docs/coupling.md`
-//! shows it for all pairs, and each cell that is run must be as it is shown: exact or emulated ones work, absent ones do
-//! not. `GLADHAND_BLESS=1` writes the page anew.
+//! A pair is a client, a server, and the way in which the client comes to the bridge; a cell is something that the two
+//! do with each other. The expected result of a cell follows from the protocols of the two ([`verdict`]), and
+//! `docs/coupling.md` shows it for all pairs. Each cell that is run must match the page: exact or emulated ones work,
+//! absent ones do not. `GLADHAND_BLESS=1` rewrites the page.
 //!
 //! Every client meets a server of each era in every run, and a sample of the others; `GLADHAND_WHOLE_MATRIX=1` runs all
 //! pairs, and `GLADHAND_MATRIX='rmcp'` only those whose words hold that.
@@ -28,7 +28,7 @@ use verdict::Verdict;
 /// How many pairs are run at once.
 const AT_ONCE: usize = 3;
 
-/// Of the pairs that need not be run each time, every so many are.
+/// One in this many of the optional pairs is run each time.
 const SAMPLE: usize = 6;
 
 /// Something that a client and a server do with each other.
@@ -76,7 +76,7 @@ impl Cell {
     }
 }
 
-/// What was seen: nothing to complain of, or what went wrong. A cell that was not tried is not in it.
+/// The results: success, or an error message. A cell that was not tried is not in it.
 type Seen = BTreeMap<Cell, Result<(), String>>;
 
 /// How the client comes to the bridge.
@@ -111,7 +111,7 @@ impl Pair<'_> {
         verdict::of(self.client.tongue, self.server, self.way, cell)
     }
 
-    /// What was seen in its session; one that breaks down leaves nothing but that.
+    /// The results of its session; after a panic, only that.
     fn run(&self) -> Seen {
         catch_unwind(AssertUnwindSafe(|| self.client.meet(self))).unwrap_or_else(|panic| {
             let why = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "it broke down".to_owned());
@@ -119,7 +119,7 @@ impl Pair<'_> {
         })
     }
 
-    /// What is wrong with what was seen.
+    /// The results that differ from the expected ones.
     fn complaints(&self, seen: &Seen) -> Vec<String> {
         let complaint = |cell: Cell| match (seen.get(&cell), self.verdict(cell)) {
             (Some(Ok(())), Verdict::Exact | Verdict::Emulated(_)) | (Some(Err(_)) | None, Verdict::Absent(_)) => None,
@@ -132,7 +132,7 @@ impl Pair<'_> {
     }
 }
 
-/// All pairs that there are, with whether each is run every time.
+/// All pairs, with whether each is run every time.
 fn pairs<'m>(clients: &'m [Client], servers: &'m [Server]) -> Vec<(Pair<'m>, bool)> {
     let mut pairs = Vec::new();
     for (column, server) in servers.iter().enumerate() {

@@ -14,7 +14,7 @@ use super::verdict::{Tongue, Verdict};
 use super::{Cell, Pair, Seen};
 use crate::matrix::servers::{Ears, Heard, Step, Trial, soon};
 
-/// How long a call is under way at most before it is given up or its server killed, where nothing tells of its progress.
+/// How long a call runs at most before it is cancelled or its server is killed, if it reports no progress.
 const UNDER_WAY: Duration = Duration::from_millis(700);
 
 pub(super) fn session(pair: &Pair<'_>, bridge: &Bridge) -> Seen {
@@ -82,7 +82,7 @@ async fn fails(trial: &Trial<'_>, error: &Step, call: &Step) -> Result<(), Strin
     trial.call(call).await
 }
 
-/// A tool comes into being, word of it comes, and it is listed.
+/// A tool is added, a notification arrives, and the tool is listed.
 async fn changes(trial: &Trial<'_>, change: &Step, heard: &mut Heard) -> Result<(), String> {
     if trial.list("grown").await.is_ok() {
         return Err("it is there already".to_owned());

@@ -17,14 +17,14 @@ const FIXED: &str = "The server never changes its tools.";
 
 /// A server.
 pub(super) struct Server {
-    /// Who it is, with its version.
+    /// Its name, with its version.
     pub(super) name: String,
-    /// What it comes to speak with us.
+    /// The protocol that it speaks with us.
     pub(super) tongue: Tongue,
     /// How it is started.
     pub(super) words: Vec<OsString>,
     pub(super) steps: Steps,
-    /// What it does not do whoever its client is, and why.
+    /// The cells that do not work with any client, and the reasons.
     pub(super) absent: Vec<(Cell, &'static str)>,
     /// Whether it says that its tools may be called twice, so that a call that was lost is made again.
     pub(super) repeats: bool,
@@ -32,7 +32,7 @@ pub(super) struct Server {
     pub(super) is_strict: bool,
 }
 
-/// What there is to call, for each cell that it has something for.
+/// The tool calls for each cell.
 pub(super) struct Steps {
     pub(super) call: Step,
     /// Reports progress.

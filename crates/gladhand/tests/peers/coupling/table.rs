@@ -8,11 +8,11 @@ use super::{Cell, Pair};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/coupling.md");
 
-/// What is between these is made here.
+/// The test generates the text between these.
 const BEGIN: &str = "<!-- made from the verdicts of the coupling by a test -->\n";
 const END: &str = "<!-- end of what is made -->\n";
 
-/// A table for each server, and why what is not exact is as it is.
+/// A table for each server, and the reason for each cell that is not exact.
 pub(super) fn render(pairs: &[&Pair<'_>], servers: &[Server]) -> String {
     let mut reasons = Vec::new();
     let mut tables = String::new();
@@ -69,7 +69,7 @@ fn number(reason: &'static str, reasons: &mut Vec<&'static str>) -> usize {
     position + 1
 }
 
-/// What is wrong with the page in the docs.
+/// The differences between the page in the docs and the table.
 pub(super) fn check_page(table: &str) -> Option<String> {
     let page = std::fs::read_to_string(PAGE).expect("there is a page about the coupling");
     let (before, rest) = page.split_once(BEGIN).expect("the page has a place for the table");

@@ -15,7 +15,7 @@ use super::verdict::Tongue;
 use super::{Way, ours, servers};
 use crate::matrix::servers::soon;
 
-/// Somebody with a name, who answers when the other was asked too.
+/// A named user who answers only after the other was asked too.
 struct Person {
     name: &'static str,
     both_are_asked: Arc<Barrier>,

@@ -1,9 +1,9 @@
-//! What is to be expected of a cell, by what the two sides of the bridge speak.
+//! The expected result of a cell, by the protocols of the two sides of the bridge.
 
 use super::servers::Server;
 use super::{Cell, Way};
 
-/// What a peer speaks.
+/// The protocol of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tongue {
     /// MCP with a handshake, in a revision.
@@ -76,7 +76,7 @@ const ONE_LIST: &str = "Calls without a session, of one client with equal capabi
 const BY_LISTENING: &str =
     "Notifications of the handshake era are sent on the subscription streams of the stateless era, and the reverse.";
 
-/// What is to be expected of a cell.
+/// The expected result of a cell.
 pub(super) fn of(client: Tongue, server: &Server, way: Way, cell: Cell) -> Verdict {
     use Tongue::{A2e, Fluxloop, Handshake};
     use Verdict::{Absent, Emulated, Exact};

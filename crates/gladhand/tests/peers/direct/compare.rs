@@ -1,8 +1,8 @@
-//! What is worse in one session than in another.
+//! The results that are worse in one session than in another.
 
 use serde_json::{Map, Value, json};
 
-/// The revision without a handshake. What a client sees in it differs in form.
+/// The revision without a handshake. The results of its clients differ in form.
 const STATELESS: &str = "2026-07-28";
 
 /// The trials that work directly, and not in the same way through us.
@@ -59,7 +59,7 @@ pub(super) fn works(seen: &Value) -> bool {
     }
 }
 
-/// What a client saw, without what differs from session to session and without defaults that are written out.
+/// The result of a client, without values that differ from session to session and without explicit defaults.
 fn shown(trial: &Value, seen: &Value, is_other_era: bool) -> Value {
     if trial["is_random"] == true {
         return json!(works(seen));

@@ -1,14 +1,16 @@
-//! Do no harm: whatever a client and a server do with each other directly, they do through `gladhand` in the same way.
+//! Do no harm: everything that works between a client and a server directly also works through `gladhand` in the same
+//! way.
 //!
 //! Each client of others opens each ordinary server twice: it starts the server itself, and it reaches the same server
 //! through `gladhand bridge` or `gladhand serve`. In each session it tries every feature that the server has, and writes
 //! down all that it saw. A trial that works directly must work through us, with an equal result ([`compare`]); of one that
 //! fails directly nothing is expected.
 //!
-//! What works is a table in `docs/coupling.md` ([`table`]), and what a run sees must be what is there. A run tries a sample of
-//! the pairs, which is the same each time, with every client and every server in it; `GLADHAND_WHOLE_MATRIX=1` tries all
-//! pairs in all ways, and `GLADHAND_MATRIX='rmcp'` only those whose words hold that. `GLADHAND_BLESS=1` writes what is seen
-//! into the page. `target/tmp/direct-sessions` has all that the clients saw.
+//! The working features are a table in `docs/coupling.md` ([`table`]), and the results of a run must match it. A run
+//! tries a sample of the pairs, which is the same each time, with every client and every server in it;
+//! `GLADHAND_WHOLE_MATRIX=1` tries all pairs in all ways, and `GLADHAND_MATRIX='rmcp'` only those whose words hold
+//! that. `GLADHAND_BLESS=1` writes what is seen into the page. `target/tmp/direct-sessions` has all that the clients
+//! saw.
 
 mod compare;
 mod features;
@@ -36,7 +38,7 @@ use through::Through;
 /// How many pairs are run at once. A session waits more than it works.
 const AT_ONCE: usize = 8;
 
-/// Of all pairs, every so many are run each time.
+/// One in this many pairs is run each time.
 const SAMPLE: usize = 11;
 
 /// A pair that is run each time, in every way: its tool asks in the middle of a call, in the era of the handshake only.
@@ -77,7 +79,7 @@ struct Pair<'m> {
     ways: Vec<Way>,
 }
 
-/// What a pair did.
+/// The results of a pair.
 struct Compared {
     worse: Vec<String>,
     key: Key,
@@ -131,7 +133,7 @@ impl Pair<'_> {
         kept.expect("there is a place for what was seen");
     }
 
-    /// What was seen, as the page shows it.
+    /// The results, as a row of the page.
     fn row(&self, direct: &Map<String, Value>, through: &[Option<Map<String, Value>>; Way::ALL.len()]) -> Row {
         let revision = |seen: &Map<String, Value>| seen["open"].as_str().unwrap_or("–").to_owned();
         let cell = |shown: &dyn Fn(&Map<String, Value>) -> String| {

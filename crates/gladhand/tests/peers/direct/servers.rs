@@ -1,5 +1,5 @@
-//! The servers, and what there is to try with each of them. Those of `peers/ordinary` are written with the usual calls of
-//! their SDKs; the others are not ours at all, except for the small program around rmcp. A server that offers HTTP is met
+//! The servers, and the trials for each of them. Those of `peers/ordinary` are written with the usual calls of their
+//! SDKs; the others are not ours at all, except for the small program around rmcp. A server that offers HTTP is met
 //! over HTTP too.
 
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use crate::matrix::{Transport, versions};
 
 /// A server on one transport.
 pub(super) struct Server {
-    /// Who it is, with its version.
+    /// Its name, with its version.
     pub(super) name: String,
     /// How it is talked to.
     pub(super) transport: Transport,
@@ -23,7 +23,7 @@ pub(super) struct Server {
     manner: Manner,
     /// Whether it speaks the handshake era.
     pub(super) has_handshake: bool,
-    /// What there is to try, in this order: a name, what is done, and what that needs.
+    /// The trials, in this order: a name, the action, and its parameters.
     pub(super) trials: Vec<Value>,
 }
 
@@ -175,12 +175,12 @@ fn asking(name: &str, tool: &str, arguments: Value, kind: &str) -> Value {
     trial(name, "call", json!({"tool": tool, "arguments": arguments, "asks": kind}))
 }
 
-/// What every server has.
+/// The trials for every server.
 fn introduction() -> Vec<Value> {
     ["open", "identity", "capabilities"].map(|name| trial(name, name, json!({}))).to_vec()
 }
 
-/// What the servers of `peers/ordinary` have; each of the tools elicits in another way.
+/// The trials for the servers of `peers/ordinary`; each of the tools elicits in another way.
 fn ordinary(eliciting: &[&str]) -> Vec<Value> {
     let reference = json!({"type": "ref/prompt", "name": "travel"});
     let template = json!({"type": "ref/resource", "uri": "city://{name}"});

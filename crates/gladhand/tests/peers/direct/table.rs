@@ -13,17 +13,17 @@ use crate::coupling::clients::Theirs;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/coupling.md");
 
-/// What is between these is made here.
+/// The test generates the text between these.
 const BEGIN: &str = "<!-- made by a test from sessions with and without us -->\n";
 const END: &str = "<!-- end of the sessions with and without us -->\n";
 
 /// The name of the column before those of the features.
 const REVISION: &str = "revision";
 
-/// What is said where nothing works.
+/// The text of a cell if nothing works.
 const NOTHING: &str = "–";
 
-/// What was seen directly, and through us in each way; `None` where that was not tried.
+/// The direct result, and the result through us in each way; `None` where that was not tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cell {
     pub(super) direct: String,
@@ -37,7 +37,7 @@ pub(super) type Key = (String, &'static str, String);
 pub(super) type Row = Vec<Cell>;
 
 impl Cell {
-    /// As it is on the page: what is the same in all ways is said once.
+    /// A cell of the page: a result that is the same in all ways is written once.
     fn parse(text: &str) -> Option<Self> {
         let words: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
         let through = |way: usize| words.get(if words.len() == 2 { 1 } else { way + 1 }).cloned();
@@ -76,7 +76,7 @@ pub(super) fn bless(clients: &[Theirs], servers: &[Server], seen: &Compared) {
     }
 }
 
-/// What is wrong with the page, given what a run saw.
+/// The differences between the page and the results of a run.
 pub(super) fn check(clients: &[Theirs], servers: &[Server], seen: &BTreeMap<Key, Row>) -> Vec<String> {
     let mut complaints = Vec::new();
     let (page, made) = with(clients, servers, seen, &mut complaints);

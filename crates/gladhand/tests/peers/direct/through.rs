@@ -17,7 +17,7 @@ const LISTED: Duration = Duration::from_secs(60);
 pub(super) struct Through {
     words: Vec<String>,
     listening: Option<Listening>,
-    /// What it keeps is kept apart from others.
+    /// A separate data folder.
     _folder: tempfile::TempDir,
 }
 

@@ -77,7 +77,7 @@ fn row(peer: String, client: Vec<OsString>, mode: &'static str, transport: Trans
     Row { peer, mode, transport, revision, absent: Vec::new(), session }
 }
 
-/// Has a client talk to servers of its own, and compares what it saw with what everybody must see.
+/// Lets a client talk to separate servers, and compares its results with the expected ones.
 fn session(row: &Row, client: &[OsString]) -> Seen {
     let fixture = Ours::start(row.transport, &fixture(), &[], &["127.0.0.1:0"]);
     let toolbox = Ours::start(row.transport, GLADHAND.as_ref(), &["serve"], &["--http", "127.0.0.1:0"]);
@@ -99,7 +99,7 @@ fn session(row: &Row, client: &[OsString]) -> Seen {
     Cell::ALL.into_iter().filter_map(compare).collect()
 }
 
-/// What every client sees, whichever it is.
+/// The expected results, which are the same for every client.
 fn expected(cell: Cell, revision: &str) -> Value {
     match cell {
         Cell::Open => json!(revision),
@@ -141,7 +141,7 @@ impl Ours {
         command.args(arguments).args(http).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().expect("our own server starts");
         let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
-        // The fixture says it on stdout, the product on stderr; the other one is closed, and nobody minds.
+        // The fixture prints it on stdout, the product on stderr; the other stream is closed, which does no harm.
         let says: Box<dyn Read> = match arguments {
             [] => Box::new(stdout.expect("stdout is piped")),
             _ => Box::new(stderr.expect("stderr is piped")),

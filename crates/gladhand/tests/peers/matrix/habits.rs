@@ -1,10 +1,10 @@
-//! What there is to try with a server: which of its tools reports, lingers, asks, and what its answers say.
+//! The tools of a server to try: which of them reports, lingers, asks, and what its answers contain.
 
 use serde_json::{Value, json};
 
 use super::servers::Step;
 
-/// What a server has for each cell; nothing where it has nothing.
+/// The tool calls of a server for each cell; none where it has no such tool.
 pub(crate) struct Habits {
     /// A tool that answers.
     pub(crate) call: Step,

@@ -1,10 +1,10 @@
 //! The matrix: every peer line, on every transport that it has, in both directions, through one whole session.
 //!
-//! Each row is one peer in one mode on one transport, each cell something that the two do with each other. What a peer
-//! cannot do is written down with its reason; a cell that works although it is written down as absent fails the test, so
-//! that the list stays true. The table of what was seen is left in `target/peer-matrix.txt`, and `docs/peers.md` shows it:
-//! `GLADHAND_BLESS=1` writes that page anew, if there is nothing to complain of. `GLADHAND_MATRIX='rmcp 3.8.0 (auto'`
-//! runs only the rows whose words hold that.
+//! Each row is one peer in one mode on one transport, each cell something that the two do with each other. Missing
+//! features of a peer are listed with the reason; a cell that works although it is listed as absent fails the test, so
+//! that the list stays true. The table of results is written to `target/peer-matrix.txt`, and `docs/peers.md` shows it:
+//! `GLADHAND_BLESS=1` rewrites that page if there are no complaints. `GLADHAND_MATRIX='rmcp 3.8.0 (auto'` runs only the
+//! rows whose words hold that.
 
 mod clients;
 pub(crate) mod habits;
@@ -69,12 +69,12 @@ impl Cell {
     }
 }
 
-/// What was seen: nothing to complain of, or what went wrong. A cell that was not tried is not in it.
+/// The results: success, or an error message. A cell that was not tried is not in it.
 type Seen = BTreeMap<Cell, Result<(), String>>;
 
 /// One peer in one mode on one transport.
 struct Row {
-    /// Who it is, with its version.
+    /// Its name, with its version.
     peer: String,
     /// How it opens.
     mode: &'static str,
@@ -82,7 +82,7 @@ struct Row {
     transport: Transport,
     /// Which revision the two must come to speak.
     revision: &'static str,
-    /// What it cannot do, and why.
+    /// The cells that it does not support, and the reasons.
     absent: Vec<(Cell, &'static str)>,
     /// Takes it through its session.
     session: Box<dyn Fn(&Self) -> Seen + Send + Sync>,
@@ -93,7 +93,7 @@ struct Row {
 pub(crate) enum Transport {
     Stdio,
     Http,
-    /// HTTP with a stream beside it, as 2024-11-05 has it.
+    /// HTTP with a separate event stream, as in 2024-11-05.
     Sse,
 }
 
@@ -112,7 +112,7 @@ impl Row {
         format!("{} ({}, {})", self.peer, self.mode, self.transport.name())
     }
 
-    /// What was seen in its session; one that breaks down leaves nothing but that.
+    /// The results of its session; after a panic, only that.
     fn run(&self) -> Seen {
         catch_unwind(AssertUnwindSafe(|| (self.session)(self))).unwrap_or_else(|panic| {
             let why = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "it broke down".to_owned());
@@ -124,7 +124,7 @@ impl Row {
         self.absent.iter().find(|(absent, _)| *absent == cell).map(|(_, reason)| *reason)
     }
 
-    /// What is wrong with what was seen.
+    /// The results that differ from the expected ones.
     fn complaints(&self, seen: &Seen) -> Vec<String> {
         let complaint = |cell: Cell| match (seen.get(&cell), self.reason(cell).is_some()) {
             (Some(Ok(())), false) | (Some(Err(_)) | None, true) => None,
@@ -139,7 +139,7 @@ impl Row {
 
 #[test]
 fn every_peer_does_everything_that_it_can_do() {
-    // Only the rows whose words hold this, if somebody looks for a fault.
+    // Only the rows whose names contain this, for debugging.
     let wanted = std::env::var("GLADHAND_MATRIX").unwrap_or_default();
     let is_wanted = |row: &Row| row.words().contains(&wanted);
     let directions =

@@ -118,7 +118,7 @@ enum Start {
     Port(Vec<OsString>),
     /// It gets a folder to work in.
     InFolder(Vec<OsString>),
-    /// It is told of a repository that it finds.
+    /// Its folder is a git repository.
     InRepository(Vec<OsString>),
     /// It needs nothing.
     Alone(Vec<OsString>),
@@ -322,14 +322,14 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> Result<T, String
     timeout(PATIENCE, future).await.map_err(|_| "nothing came".to_owned())
 }
 
-/// Answers for a person and a model, and tells of what it hears.
+/// Answers for a user and a model, and reports the notifications that it receives.
 pub(crate) struct Ears {
     progress: mpsc::UnboundedSender<Progress>,
     updates: mpsc::UnboundedSender<String>,
     changes: mpsc::UnboundedSender<()>,
 }
 
-/// What was heard.
+/// The received notifications.
 pub(crate) struct Heard {
     pub(crate) progress: mpsc::UnboundedReceiver<Progress>,
     updates: mpsc::UnboundedReceiver<String>,
@@ -360,7 +360,7 @@ impl Host for Ears {
     }
 
     fn notice(&self, notice: Notice) {
-        // Nobody may be listening any more.
+        // The receiver may be gone.
         match notice {
             Notice::Progress(_, progress) => drop(self.progress.send(progress)),
             Notice::ResourceUpdated(update) => drop(self.updates.send(update.uri)),

@@ -7,7 +7,7 @@ use super::{Cell, Row, Seen};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/peers.md");
 
-/// What is between these is made here.
+/// The test generates the text between these.
 const BEGIN: &str = "<!-- made from the rows of the matrix by a test -->\n";
 const END: &str = "<!-- end of what is made -->\n";
 
@@ -51,7 +51,7 @@ fn number(reason: &'static str, reasons: &mut Vec<&'static str>) -> usize {
     position + 1
 }
 
-/// Leaves the table where somebody who ran the tests finds it, with what was seen in the cells that have no mark.
+/// Writes the table to a file for the developer, with the results of the cells that have no mark.
 pub(super) fn print(table: &str, sessions: &[(&Row, Seen)]) {
     let mut text = table.to_owned();
     for (row, seen) in sessions {
@@ -63,7 +63,7 @@ pub(super) fn print(table: &str, sessions: &[(&Row, Seen)]) {
     std::fs::write(target.join("peer-matrix.txt"), text).expect("the target folder can be written to");
 }
 
-/// What is wrong with the page in the docs.
+/// The differences between the page in the docs and the table.
 pub(super) fn check_page(table: &str) -> Option<String> {
     let page = std::fs::read_to_string(PAGE).expect("there is a page about peers");
     let (before, rest) = page.split_once(BEGIN).expect("the page has a place for the table");

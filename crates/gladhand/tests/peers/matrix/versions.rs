@@ -1,4 +1,4 @@
-//! Which version of a peer is installed, as it is pinned.
+//! The pinned version of each installed peer.
 
 use std::fs;
 

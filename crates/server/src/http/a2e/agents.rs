@@ -27,7 +27,7 @@ const CONFIGURED: [&str; 3] = ["proc", "skill", "env"];
 pub(in crate::http) enum Trust {
     /// They must: with a token in their handshake, or in every request.
     Tokens,
-    /// Anybody may come in.
+    /// Every agent is accepted.
     Anybody,
 }
 
@@ -37,7 +37,7 @@ impl Trust {
         if is_authorized || service.access().asks_for_passes() { Self::Tokens } else { Self::Anybody }
     }
 
-    /// Says at the start what is not offered, and what would change that.
+    /// Logs at startup which capabilities are withheld, and how to enable them.
     pub(in crate::http) fn announce(self, service: &Service) {
         if self == Self::Tokens {
             return;
@@ -179,12 +179,12 @@ impl Agents {
         }
     }
 
-    /// Everybody takes nothing new from now on.
+    /// Every session stops accepting new requests.
     pub(in crate::http) fn stop(&self, stop: Stop) {
         self.all().iter().for_each(|session| session.stop(stop));
     }
 
-    /// Everybody is done: what is still in flight fails.
+    /// Every session ends: calls in flight fail.
     pub(in crate::http) fn end_all(&self) {
         self.all().iter().for_each(|session| session.end());
     }
@@ -220,7 +220,7 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
-    /// The session is over: nobody finds it any more.
+    /// The session is over and can no longer be found.
     pub(super) fn leave(&self) {
         if let Some(agents) = self.agents.upgrade() {
             let mut sessions = agents.write();

@@ -1,4 +1,4 @@
-//! What a message is about, as far as that is to be known before it is taken.
+//! Facts about a message that are needed before it is accepted.
 
 use gladhand_core::wire::{Members, RawValue};
 

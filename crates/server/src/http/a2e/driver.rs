@@ -1,8 +1,8 @@
 //! How an agent's session is driven: a step of our side, everything that follows from it, and work that goes on.
 //!
-//! Steps are short and happen under one lock. Whoever answers a call may tell its caller something from within the call,
-//! so the hub is asked while the lock is open. An outcome is written only while the agent reads what it is sent: our side
-//! runs no more than so many calls at once, so no more than so many outcomes wait.
+//! Steps are short and happen under one lock. A provider may send notifications to the caller while a call runs, so the
+//! lock is released before calling the hub. An outcome is written only while the agent reads its
+//! stream. The number of concurrent calls is limited, and so is the number of waiting outcomes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, Weak};
@@ -83,7 +83,7 @@ impl AgentSession {
                 }
                 inner.settled.retain(|settled| settled.call != call);
             }
-            // Anybody may try, so this is no cause for alarm here.
+            // Any client may try to connect, so this is logged at info level.
             Action::Refused(refusal) => tracing::info!(%refusal, "no session"),
             Action::Dropped(what) => tracing::debug!(what, "dropped"),
             Action::Declined(declined) => {

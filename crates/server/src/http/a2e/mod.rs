@@ -50,9 +50,9 @@ const SESSION_ID: HeaderName = HeaderName::from_static("x-session-id");
 pub struct AgentLimits {
     /// How many may be open, and how many more may wait for their handshake.
     pub sessions: usize,
-    /// After which time without use, and without anybody reading or waiting, one ends.
+    /// Close a session after this long without a request, an open stream or a running call.
     pub idle: Duration,
-    /// How long the handshake may be in coming.
+    /// Close a session that has not sent its handshake by then.
     pub handshake: Duration,
 }
 
