@@ -16,7 +16,7 @@ use crate::shell;
 use rules::{Counts, Rule};
 
 /// The highest score of all comments, messages and docs together.
-const MAX_TREE: f64 = 40.0;
+const MAX_TREE: f64 = 15.0;
 /// The highest score of README.md and docs/.
 const MAX_DOCS: f64 = 4.0;
 /// The highest score of the help texts of all commands.
