@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::policy::RuleConfig;
 use super::surroundings::usual;
+use super::upstreams::Origin;
 use super::{A2eConfig, AgentConfig, Approve, AuthorizationConfig, Config, DpopConfig, PolicyConfig, UpstreamConfig};
 
 /// How many lists of rules and how many limits changes may add before the user trusts one of them. Beyond it everything is
@@ -29,7 +30,9 @@ impl Config {
     pub fn held(&self, proposed: &Self) -> Self {
         let mut held = self.clone();
         held.upstreams.0.retain_mut(|(name, upstream)| {
-            let kept = proposed.upstreams.0.iter().find(|(other, other_config)| other == name && other_config.enabled);
+            let is_same =
+                |other: &str, one: &UpstreamConfig| other == name && one.enabled && one.origin == upstream.origin;
+            let kept = proposed.upstreams.0.iter().find(|(other, one)| is_same(other, one));
             kept.inspect(|(_, proposed)| upstream.hold(proposed)).is_some()
         });
         held.policy.hold(&proposed.policy);
@@ -46,6 +49,16 @@ impl Config {
         held.authorization.hold(&proposed.authorization);
         held.a2e.hold(&proposed.a2e);
         held
+    }
+
+    /// Whether a project file has added upstreams.
+    pub fn has_project_upstreams(&self) -> bool {
+        self.upstreams.0.iter().any(|(_, upstream)| upstream.origin == Origin::Project)
+    }
+
+    /// Removes the upstreams that a project file has added.
+    pub fn remove_project_upstreams(&mut self) {
+        self.upstreams.0.retain(|(_, upstream)| upstream.origin != Origin::Project);
     }
 
     /// Whether an endpoint that was open lets in no client until the change that asks for tokens is trusted.

@@ -32,6 +32,8 @@ pub fn replace_private(file: &Path, content: &[u8]) -> io::Result<()> {
 /// itself is replaced.
 pub fn replace_content(file: &Path, content: &[u8], new_file: NewFile) -> io::Result<()> {
     let permissions = existing_permissions(file)?;
+    // The new content is private until it has the permissions of the file that it replaces.
+    let new_file = if permissions.is_some() { NewFile::Private } else { new_file };
     let new = write_beside(file, content, new_file)?;
     if let Some(permissions) = permissions {
         new.as_file().set_permissions(permissions)?;

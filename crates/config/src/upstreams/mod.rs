@@ -148,7 +148,9 @@ impl Origin {
     /// The current folder may be a stranger's repository, and many programs (`npx`, `python -m`) run code that they find in their
     /// working folder. So only upstreams of the project itself start there.
     fn folder(self) -> Option<PathBuf> {
-        let home = || etcetera::home_dir().ok().filter(|home| home.is_dir()).unwrap_or_else(std::env::temp_dir);
+        // Without a home folder, one that no other user can write into: a shared one could hold code of another user.
+        let root = || PathBuf::from(std::path::MAIN_SEPARATOR_STR);
+        let home = || etcetera::home_dir().ok().filter(|home| home.is_dir()).unwrap_or_else(root);
         (self == Self::Own).then(home)
     }
 

@@ -185,6 +185,8 @@ pub(super) struct Reader {
 struct Change {
     layers: Layers,
     pending: Option<Pending>,
+    /// Whether the files cannot be read, and only the project's trust was taken back.
+    is_revocation: bool,
 }
 
 /// A change that waits for trust.
@@ -227,20 +229,29 @@ impl Reader {
                     tracing::warn!(%error, "the configuration could not be read again: the old one stays in force");
                 }
                 self.is_unreadable = true;
-                return None;
+                // The user takes back trust without a word in the files.
+                let is_revocation = self.has_lost_trust() && self.in_force.has_project_upstreams();
+                let layers = self.seen.0.clone();
+                return is_revocation.then_some(Change { layers, pending: None, is_revocation });
             }
         };
         self.is_unreadable = false;
-        let pending = self.pending(&layers).filter(|_| !self.is_revoked(&layers));
+        let is_as_approved = layers.own == self.approved.0.own;
+        let pending = self.pending(&layers).filter(|_| !(is_as_approved && self.is_revoked(&layers)));
         let is_seen = (&layers, pending.is_some()) == (&self.seen.0, self.seen.1);
-        (is_asked_for || !is_seen).then_some(Change { layers, pending })
+        (is_asked_for || !is_seen).then_some(Change { layers, pending, is_revocation: false })
     }
 
     /// The configuration, if there is one to follow.
-    fn load(&mut self, Change { layers, pending }: Change) -> Option<Config> {
+    fn load(&mut self, Change { layers, pending, is_revocation }: Change) -> Option<Config> {
+        if is_revocation {
+            tracing::warn!("the project file is not trusted any more: its upstreams are removed");
+            self.in_force.remove_project_upstreams();
+            return Some(self.in_force.clone());
+        }
         let config = match &pending {
             None => self.sources.lookup(|lookup| layers.load(Reading::Whole(lookup))),
-            Some(_) => as_if_trusted(&layers).load(Reading::AsWritten),
+            Some(_) => self.load_narrowing(&layers),
         };
         self.seen = (layers, pending.is_some());
         let config = match config {
@@ -311,11 +322,40 @@ impl Reader {
         Ok(layers)
     }
 
+    /// The settings to narrow with while a change waits for trust.
+    ///
+    /// A project file counts only if it was in force: a file that the user never trusted does nothing, whatever it says. If
+    /// the project file has mistakes, its approved content counts, so that they do not stop the user's own file.
+    fn load_narrowing(&self, layers: &Layers) -> Result<Loaded, ConfigError> {
+        let approved = self.approved.0.trusted_project().map(|(file, _)| file);
+        let mut layers = layers.clone();
+        let is_counted = approved.is_some() && !self.is_revoked(&layers);
+        if let Some(project) = layers.project.as_mut().filter(|_| is_counted) {
+            project.standing = Standing::Trusted(Grants::default());
+        }
+        let narrowing = layers.load(Reading::AsWritten);
+        let (Err(error), Some(project), Some(approved)) = (&narrowing, &mut layers.project, approved) else {
+            return narrowing;
+        };
+        if !matches!(error, ConfigError::Invalid { path, .. } if *path == project.file.path) {
+            return narrowing;
+        }
+        tracing::error!("the project file stays as it was trusted: {error}");
+        project.file = approved.clone();
+        layers.load(Reading::AsWritten)
+    }
+
     /// Whether the user took back the trust in a project file that is as it was. Then nothing of it is used any more.
     fn is_revoked(&self, layers: &Layers) -> bool {
         let (before, _) = &self.approved;
         let (Some(project), Some(now)) = (&before.project, &layers.project) else { return false };
-        project.file == now.file && layers.trusted_project().is_none() && layers.own == before.own
+        before.trusted_project().is_some() && project.file == now.file && layers.trusted_project().is_none()
+    }
+
+    /// Whether the records of trust no longer contain the project file that is in force.
+    fn has_lost_trust(&self) -> bool {
+        let project = self.approved.0.trusted_project();
+        project.is_some_and(|(file, _)| !self.trust.trusts(&file.path, &file.text))
     }
 
     /// The file that changed, may have been changed by a peer, and is not trusted as it is now.
@@ -344,15 +384,6 @@ impl Reader {
         }
         self.settings = settings;
     }
-}
-
-/// The same files, with the project file taken into account although it is not trusted: it is only narrowed with.
-fn as_if_trusted(layers: &Layers) -> Layers {
-    let mut layers = layers.clone();
-    if let Some(project) = &mut layers.project {
-        project.standing = Standing::Trusted(Grants::default());
-    }
-    layers
 }
 
 /// The settings of the file of the operator or the user, without the keys that follow it. A project file has none that need
@@ -428,6 +459,61 @@ mod tests {
         let after = "[http]\nsessions = 2\n[mcp]\n[toolbox]\nenabled = false\n[authorization]\nscopes = ['x']\n";
         assert_eq!(different(&before, &lasting(after)), ["http"]);
         assert_eq!(different(&before, &lasting(&format!("{after}[a2e]\nsessions = 5\n"))), ["http", "a2e"]);
+    }
+
+    const OWN: &str = "[upstreams.u]\ncommand = 'u'\n[[authorization.tokens]]\nname = 'bob'\ntoken = 'b'\n";
+    const PROJECT: &str = "[upstreams.p]\ncommand = 'p'\n";
+
+    fn layers(own: &str, project: &str, standing: Standing) -> Layers {
+        let file = |path: &str, text: &str| File { path: path.into(), text: text.to_owned() };
+        let project = Some(Project { file: file("gladhand.toml", project), standing });
+        Layers { own: Some(file("/own.toml", own)), project, is_named: false }
+    }
+
+    /// The settings after a change that waits for trust.
+    fn after_pending(approved: Layers, change: Layers) -> Option<Config> {
+        let config = approved.load(Reading::AsWritten).unwrap().config;
+        let pending = Some(Pending { file: "/own.toml".into(), is_forgeable: false });
+        Reader::new(None, None, approved, config).load(Change { layers: change, pending, is_revocation: false })
+    }
+
+    fn names(config: &Config) -> Vec<&str> {
+        config.upstreams.0.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_project_file_that_was_never_trusted_changes_nothing_while_a_change_waits() {
+        let with_ann = format!("{OWN}[[authorization.tokens]]\nname = 'ann'\ntoken = 'a'\n");
+        for project in ["[limits]\nin_flight = 0\n", "[[policy.rules]]\ntools = ['*']\neffect = 'deny'\n", "no TOML"] {
+            let of = |own: &str| layers(own, project, Standing::Unknown);
+            let config = after_pending(of(&with_ann), of(OWN)).expect("a token is taken back");
+            let tokens: Vec<_> = config.authorization.tokens.iter().map(|token| token.name.as_str()).collect();
+            assert_eq!((tokens, config.policy.narrowing.len()), (vec!["bob"], 0), "{project}");
+        }
+    }
+
+    #[test]
+    fn a_project_whose_trust_is_taken_back_loses_its_upstreams_while_another_change_waits() {
+        let trusted = || Standing::Trusted(Grants::default());
+        let approved = layers(OWN, PROJECT, trusted());
+        let commented = format!("{OWN}# more\n");
+        let config = after_pending(approved.clone(), layers(&commented, PROJECT, Standing::Unknown)).unwrap();
+        assert_eq!(names(&config), ["u"]);
+        let config = after_pending(approved.clone(), layers(&commented, PROJECT, trusted())).unwrap();
+        assert_eq!(names(&config), ["u", "p"]);
+        let before = PROJECT.to_owned();
+        let broken = layers(&commented, "[limits]\nin_flight = 0\n", Standing::Changed { before });
+        let config = after_pending(approved, broken).expect("its mistakes do not stop the user's own file");
+        assert_eq!(names(&config), ["u", "p"]);
+    }
+
+    #[test]
+    fn an_upstream_of_the_project_does_not_keep_one_of_the_user_that_was_removed() {
+        let project = "[upstreams.u]\ncommand = 'other'\n";
+        let trusted = || Standing::Trusted(Grants::default());
+        let without = OWN.replace("[upstreams.u]\ncommand = 'u'\n", "");
+        let config = after_pending(layers(OWN, project, trusted()), layers(&without, project, trusted())).unwrap();
+        assert_eq!(names(&config), [""; 0]);
     }
 
     #[test]
