@@ -456,6 +456,8 @@ pub enum Event {
 pub enum Loss {
     /// The request did not reach a server that would process it. Contains the reason.
     Unsent(Box<str>),
+    /// The request was not sent, because its client has its share of requests. It must not be sent again. Contains the reason.
+    Busy(&'static str),
     /// The request was sent, but the connection broke before the answer.
     Broken,
     /// The request was refused because the session has ended. A new session must be opened.

@@ -72,7 +72,7 @@ impl Shared {
     pub(super) async fn post_line(self: Arc<Self>, posted: Posted) {
         let exchange = self.endpoint.arriving.exchange(posted.party);
         if let (None, Some(id)) = (&exchange, posted.id) {
-            let loss = Loss::Unsent("too many requests of this client are on their way to upstreams".into());
+            let loss = Loss::Busy("too many requests of this client are on their way to upstreams");
             return self.report(Report::Lost(Lane(id), loss)).await;
         }
         match posted.id {

@@ -48,6 +48,16 @@ fn an_unsent_request_is_sent_again() {
 }
 
 #[test]
+fn a_request_beyond_the_share_of_its_client_is_not_sent_again() {
+    let mut hand = over_http(STATELESS);
+    hand.calls(1, bare_call("t"));
+    hand.take_sent();
+    hand.loses(2, Loss::Busy("too many requests"));
+    assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::Busy);
+    assert!(hand.take_sent().is_empty(), "a repetition would get around the share");
+}
+
+#[test]
 fn the_caller_gets_the_reason_for_denied_access() {
     let mut hand = over_http(STATELESS);
     hand.calls(1, bare_call("t"));

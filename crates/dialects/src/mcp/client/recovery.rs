@@ -136,7 +136,8 @@ impl McpClient {
         let may = match loss {
             Loss::Unsent(_) | Loss::Session => true,
             Loss::Broken => is_harmless,
-            Loss::Status(_)
+            Loss::Busy(_)
+            | Loss::Status(_)
             | Loss::TooLong(_)
             | Loss::WebPage(_)
             | Loss::NoRoom
@@ -215,7 +216,7 @@ pub(super) fn invalid_answer(problem: &str) -> Failure {
 
 fn refusal(loss: &Loss) -> Refusal {
     match loss {
-        Loss::Unsent(_) | Loss::Broken | Loss::Session => Refusal::PeerGone,
+        Loss::Unsent(_) | Loss::Busy(_) | Loss::Broken | Loss::Session => Refusal::PeerGone,
         Loss::Status(status) => {
             Refusal::PeerRefused { code: status.to_string(), message: format!("HTTP status {status}") }
         }
@@ -232,6 +233,7 @@ fn failure(loss: &Loss) -> Failure {
         Loss::Unsent(why) => {
             Failure::new(FailureKind::UpstreamLost, format!("the upstream could not be reached: {why}"))
         }
+        Loss::Busy(why) => Failure::new(FailureKind::Busy, *why),
         Loss::Broken => Failure::new(FailureKind::UpstreamLost, "the connection broke before the upstream answered"),
         Loss::Session => Failure::new(FailureKind::UpstreamLost, "the upstream ended the session before it answered"),
         Loss::Status(status) => upstream_error(format!("the upstream answered with HTTP status {status}")),
