@@ -273,13 +273,17 @@ impl Reader {
                     "{file} has changed and could have been written by a tool of this process: what narrows applies now, \
                      the rest after {remedy}"
                 );
-                let was_locked = self.in_force.is_locked();
-                self.in_force = self.in_force.held(&config);
-                if self.in_force.is_locked() && !was_locked {
+                for name in self.in_force.changed_tokens(&config) {
+                    tracing::warn!(
+                        "the token of `{name}` changed: the old one is refused now; the new one is accepted after {remedy}"
+                    );
+                }
+                if self.in_force.closes_for(&config) {
                     tracing::warn!(
                         "{file} asks for a first token: the endpoint that was open lets in no client until {remedy}"
                     );
                 }
+                self.in_force = self.in_force.held(&config);
                 if self.in_force.policy.is_closed() {
                     tracing::error!("too many changes wait for trust: everything is denied until {remedy}");
                 }
