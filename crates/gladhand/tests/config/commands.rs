@@ -231,3 +231,20 @@ fn a_client_without_a_file_gets_one_that_starts_us() {
     assert_eq!(text(&imported.stdout), "");
     assert!(text(&imported.stderr).contains("tools is left out: it is gladhand itself"), "{}", text(&imported.stderr));
 }
+
+#[test]
+fn trust_in_the_file_of_a_server_ignores_nothing() {
+    let setting = Setting::new("");
+    let token = "[[authorization.tokens]]\nname = \"ann\"\ntoken = \"abc\"\n";
+    let screen = |name: &str| {
+        std::fs::write(setting.path().join(name), token).expect("it can be written");
+        text(&setting.run(&["config", "trust", name]).stdout)
+    };
+    // A project file has a fixed name.
+    let of_server = screen("tok.toml");
+    assert!(of_server.contains("  is        the configuration file of a server"), "{of_server}");
+    assert!(!of_server.contains("ignored"), "{of_server}");
+    let of_either = screen("gladhand.toml");
+    assert!(of_either.contains("  ignored   authorization.tokens"), "{of_either}");
+    assert!(of_either.contains("  but       in a running server that was started with --config"), "{of_either}");
+}
