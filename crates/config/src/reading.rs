@@ -149,7 +149,7 @@ fn mistakes_beside(source: &Source<'_>, known: &[Problem]) -> Vec<Problem> {
             let of_item = |problem: &&Problem| problem.key == place || problem.key.starts_with(&format!("{place}."));
             let wrong: Vec<_> = known.iter().filter(of_item).collect();
             for problem in &wrong {
-                let inside = problem.key[place.len()..].trim_start_matches('.');
+                let inside = problem.key.strip_prefix(&place).unwrap_or_default().trim_start_matches('.');
                 item.remove(inside.split(['.', '#']).next().unwrap_or_default());
             }
             let mistakes = PolicyConfig::mistakes_of_item(list, item, &place).into_iter();
