@@ -48,6 +48,11 @@ impl Config {
         held
     }
 
+    /// Whether an endpoint lets in no client until a change of its tokens is trusted.
+    pub fn is_locked(&self) -> bool {
+        self.authorization.is_closed || self.a2e.lock.is_some()
+    }
+
     /// Whether a proposed configuration asks for tokens at an endpoint that is open.
     pub fn closes_for(&self, proposed: &Self) -> bool {
         let (http, a2e) = (&self.authorization, &self.a2e);
@@ -310,11 +315,6 @@ mod tests {
         super::super::parse(text, Reading::AsWritten).unwrap()
     }
 
-    /// Whether an endpoint lets in no client until a change of its tokens is trusted.
-    fn is_locked(config: &Config) -> bool {
-        config.authorization.is_closed || config.a2e.lock.is_some()
-    }
-
     #[test]
     fn a_held_change_takes_away_and_adds_nothing() {
         let before = config(
@@ -353,7 +353,7 @@ mod tests {
         let issuer = "[authorization]\nresource = 'https://me.example'\n[[authorization.issuers]]\nissuer = 'https://as.example'\n";
         for first in [token, issuer] {
             let held = Config::default().held(&config(first)).held(&config(first));
-            assert!(is_locked(&held) && !held.authorization.is_required());
+            assert!(held.is_locked() && !held.authorization.is_required());
             assert!(held.authorization.is_closed);
             assert!(held.a2e.lock.is_none(), "that section is as it was");
         }
@@ -363,7 +363,7 @@ mod tests {
             assert!(lock.expose().len() == 64 && held.held(&config(first)).a2e.lock.unwrap().matches(lock));
             assert!(!held.authorization.is_closed);
         }
-        assert!(!is_locked(&Config::default().held(&Config::default())));
+        assert!(!Config::default().held(&Config::default()).is_locked());
     }
 
     #[test]
@@ -374,9 +374,9 @@ mod tests {
             let (before, proposed) = (of("old"), of("new"));
             assert_eq!(before.changed_tokens(&proposed), ["ann"]);
             assert!(!before.closes_for(&proposed), "it asked for a token before");
-            assert!(is_locked(&before.held(&proposed)));
-            assert!(before.changed_tokens(&before).is_empty() && !is_locked(&before.held(&before)));
-            assert!(!is_locked(&before.held(&Config::default())), "no token waits");
+            assert!(before.held(&proposed).is_locked());
+            assert!(before.changed_tokens(&before).is_empty() && !before.held(&before).is_locked());
+            assert!(!before.held(&Config::default()).is_locked(), "no token waits");
             assert!(before.changed_tokens(&Config::default()).is_empty(), "that one is removed");
             assert!(Config::default().closes_for(&proposed));
             assert!(!Config::default().held(&proposed).closes_for(&of("newer")), "it is closed already");
