@@ -26,7 +26,7 @@ pub struct AuthorizationConfig {
     pub issuers: Vec<IssuerConfig>,
     /// Tokens that are accepted as they are.
     pub tokens: Vec<TokenConfig>,
-    /// Whether no request is let in because a change that asks for the first token is not trusted yet.
+    /// Whether no request is let in because all tokens of the file are new and not trusted yet.
     #[serde(skip)]
     pub is_closed: bool,
 }

@@ -61,9 +61,30 @@ impl Config {
         self.upstreams.0.retain(|(_, upstream)| upstream.origin != Origin::Project);
     }
 
-    /// Whether an endpoint that was open lets in no client until the change that asks for tokens is trusted.
+    /// Whether an endpoint lets in no client until a change of its tokens is trusted.
     pub fn is_locked(&self) -> bool {
         self.authorization.is_closed || self.a2e.lock.is_some()
+    }
+
+    /// Whether a proposed configuration asks for tokens at an endpoint that is open.
+    pub fn closes_for(&self, proposed: &Self) -> bool {
+        let (http, a2e) = (&self.authorization, &self.a2e);
+        let is_open = !http.is_required() && !http.is_closed;
+        (is_open && proposed.authorization.is_required())
+            || (!a2e.is_required() && a2e.lock.is_none() && proposed.a2e.is_required())
+    }
+
+    /// Everyone who has another token in a proposed configuration.
+    pub fn changed_tokens<'c>(&'c self, proposed: &Self) -> Vec<&'c str> {
+        let over_http = self.authorization.tokens.iter().filter(|token| {
+            let mut named = proposed.authorization.tokens.iter().filter(|other| other.name == token.name).peekable();
+            named.peek().is_some() && !named.any(|other| other.token.matches(&token.token))
+        });
+        let agents = self.a2e.agents.iter().filter(|agent| {
+            let mut named = proposed.a2e.agents.iter().filter(|other| other.id == agent.id).peekable();
+            named.peek().is_some() && !named.any(|other| other.token == agent.token)
+        });
+        over_http.map(|token| token.name.as_str()).chain(agents.map(|agent| agent.id.as_str())).collect()
     }
 
     /// Whether a tool or an agent of this process could have written a file without a question to the user.
@@ -158,10 +179,9 @@ impl AgentConfig {
 }
 
 impl AuthorizationConfig {
-    /// Keeps the tokens, issuers and audiences that a proposed section has too, and asks for the scopes of both. If only the
-    /// proposed section asks for tokens, no request is let in.
+    /// Keeps the tokens, issuers and audiences that a proposed section has too, and asks for the scopes of both. If none is
+    /// left and the proposed section asks for tokens, no request is let in.
     fn hold(&mut self, proposed: &Self) {
-        self.is_closed |= !self.is_required() && proposed.is_required();
         self.tokens.retain_mut(|token| {
             let kept = proposed.tokens.iter().find(|kept| kept.name == token.name && kept.token.matches(&token.token));
             if let Some(scopes) = kept.and_then(|kept| kept.scopes.as_ref()) {
@@ -187,16 +207,14 @@ impl AuthorizationConfig {
         for (tool, scopes) in &proposed.tool_scopes {
             add_new(self.tool_scopes.entry(tool.clone()).or_default(), scopes);
         }
+        self.is_closed |= !self.is_required() && proposed.is_required();
     }
 }
 
 impl A2eConfig {
-    /// Keeps the tokens that a proposed section has too, with the capabilities that both open. If only the proposed section
-    /// asks for tokens, no agent is let in.
+    /// Keeps the tokens that a proposed section has too, with the capabilities that both open. If none is left and the
+    /// proposed section asks for tokens, no agent is let in.
     fn hold(&mut self, proposed: &Self) {
-        if !self.is_required() && proposed.is_required() {
-            self.lock.get_or_insert_with(random_token);
-        }
         self.tokens.retain(|token| proposed.tokens.iter().any(|kept| kept.matches(token)));
         self.agents.retain_mut(|agent| {
             let kept = proposed.agents.iter().find(|kept| kept.id == agent.id && kept.token == agent.token);
@@ -206,6 +224,9 @@ impl A2eConfig {
             }
             kept.is_some()
         });
+        if !self.is_required() && proposed.is_required() {
+            self.lock.get_or_insert_with(random_token);
+        }
     }
 }
 
@@ -356,7 +377,23 @@ mod tests {
             assert!(!held.authorization.is_closed);
         }
         assert!(!Config::default().held(&Config::default()).is_locked());
-        assert!(!config(token).held(&config(&token.replace("ann", "bob"))).is_locked(), "it asked for a token before");
+    }
+
+    #[test]
+    fn a_changed_token_closes_until_it_is_trusted_and_is_named() {
+        let token = |value: &str| config(&format!("[[authorization.tokens]]\nname = 'ann'\ntoken = '{value}'\n"));
+        let agent = |value: &str| config(&format!("[[a2e.agents]]\nid = 'ann'\ntoken = '{value}'\n"));
+        for of in [&token as &dyn Fn(&str) -> Config, &agent] {
+            let (before, proposed) = (of("old"), of("new"));
+            assert_eq!(before.changed_tokens(&proposed), ["ann"]);
+            assert!(!before.closes_for(&proposed), "it asked for a token before");
+            assert!(before.held(&proposed).is_locked());
+            assert!(before.changed_tokens(&before).is_empty() && !before.held(&before).is_locked());
+            assert!(!before.held(&Config::default()).is_locked(), "no token waits");
+            assert!(before.changed_tokens(&Config::default()).is_empty(), "that one is removed");
+            assert!(Config::default().closes_for(&proposed));
+            assert!(!Config::default().held(&proposed).closes_for(&of("newer")), "it is closed already");
+        }
     }
 
     #[test]

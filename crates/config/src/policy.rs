@@ -15,6 +15,10 @@ use gladhand_hub::policy::{
 use gladhand_schemas::Check;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::source::document;
 
 /// `[policy]`: rules, limits and checks of calls.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
@@ -54,6 +58,21 @@ impl PolicyConfig {
             self.limits.clear();
         }
         of_rules.into_iter().chain(of_limits).collect()
+    }
+
+    /// The mistakes of one item of `rules` or `limits` at a place. One that cannot be parsed has none.
+    pub(crate) fn mistakes_of_item(list: &str, mut item: DeTable<'_>, place: &str) -> Vec<(String, String)> {
+        match list {
+            "rules" => {
+                // The other keys are checked without an effect, too.
+                if !item.contains_key("effect") {
+                    let value = DeValue::String("deny".into());
+                    item.insert(Spanned::new(0..0, "effect".into()), Spanned::new(0..0, value));
+                }
+                RuleConfig::deserialize(document(item)).map(|rule| rule.mistakes(place)).unwrap_or_default()
+            }
+            _ => LimitConfig::deserialize(document(item)).map(|limit| limit.mistakes(place)).unwrap_or_default(),
+        }
     }
 
     /// The policy that this, the profiles and the scopes of `[authorization]` make.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::source::in_order;
-use super::{Config, Grants, Lookup, Problem, Source, expand, layers};
+use super::{Config, Grants, Lookup, PolicyConfig, Problem, Source, expand, layers};
 
 /// How many upstreams a file has at most.
 pub(crate) const MOST_UPSTREAMS: usize = 1000;
@@ -98,7 +98,8 @@ pub(crate) fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Re
     if let Some(folder) = folder.filter(|_| !matches!(reading, Reading::AsWritten)) {
         config.anchor(folder);
     }
-    let mistakes = config.mistakes(&source);
+    let mut mistakes = config.mistakes(&source);
+    mistakes.extend(mistakes_beside(&source, &problems));
     if let Reading::Whole(lookup) | Reading::Granted(lookup, _) | Reading::Strangers(lookup) = reading {
         for (name, upstream) in config.upstreams.0.iter_mut().filter(|(_, upstream)| upstream.enabled) {
             let missing = unresolved.iter().filter(|problem| problem.is_of(&["upstreams", name]));
@@ -108,12 +109,17 @@ pub(crate) fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Re
             if matches!(reading, Reading::Whole(_)) {
                 upstream.learn_secrets();
             }
-            // Skip further checks of an upstream that could not be parsed or resolved.
-            if missing.is_empty() && !problems.iter().any(|problem| problem.is_of(&["upstreams", name])) {
-                problems.extend(upstream.mistakes(name, lookup).into_iter().map(|(key, message)| {
+            // Skip further checks of an upstream that could not be resolved, and of keys that could not be parsed.
+            if missing.is_empty() {
+                let is_told = |path: &[&str]| problems.iter().any(|problem| problem.is_of(path));
+                let mistakes = upstream.mistakes(name, lookup, !is_told(&["upstreams", name])).into_iter();
+                let mistakes = mistakes.filter(|(key, _)| key.is_none_or(|key| !is_told(&["upstreams", name, key])));
+                let mistakes = mistakes.map(|(key, message)| {
                     let path: Vec<_> = ["upstreams", name].into_iter().chain(key).collect();
                     source.problem(&path, message)
-                }));
+                });
+                let mistakes: Vec<_> = mistakes.collect();
+                problems.extend(mistakes);
             }
         }
     }
@@ -127,6 +133,35 @@ fn too_many_upstreams(source: &Source<'_>) -> Option<Problem> {
     let mut keys = source.keys().into_iter().filter(|(section, _)| *section == "upstreams");
     let (section, name) = keys.nth(MOST_UPSTREAMS)?;
     Some(source.problem(&[section, name], format!("there are more than {MOST_UPSTREAMS} upstreams in this file")))
+}
+
+/// Mistakes in the items of a list of the policy that was left out, as such a list is if one of its items could not be
+/// parsed. Keys with a mistake that is known already are passed over.
+fn mistakes_beside(source: &Source<'_>, known: &[Problem]) -> Vec<Problem> {
+    let mut found = Vec::new();
+    for list in ["rules", "limits"] {
+        let begin = format!("policy.{list}#");
+        if !known.iter().any(|problem| problem.key.starts_with(&begin)) {
+            continue;
+        }
+        for (at, mut item) in source.items("policy", list).into_iter().enumerate() {
+            let place = format!("{begin}{}", at + 1);
+            let of_item = |problem: &&Problem| problem.key == place || problem.key.starts_with(&format!("{place}."));
+            let wrong: Vec<_> = known.iter().filter(of_item).collect();
+            for problem in &wrong {
+                let inside = problem.key.strip_prefix(&place).unwrap_or_default().trim_start_matches('.');
+                item.remove(inside.split(['.', '#']).next().unwrap_or_default());
+            }
+            let mistakes = PolicyConfig::mistakes_of_item(list, item, &place).into_iter();
+            // An item without one of its keys lacks nothing.
+            let mistakes = mistakes.filter(|(key, _)| wrong.is_empty() || *key != place);
+            found.extend(mistakes.map(|(key, message)| {
+                let path: Vec<_> = key.split('.').collect();
+                source.problem_of_value(&path, message)
+            }));
+        }
+    }
+    found
 }
 
 impl Config {

@@ -98,6 +98,16 @@ impl<'t> Source<'t> {
         keys.into_iter().map(|(_, section, key)| (section, key)).collect()
     }
 
+    /// The tables in a list of a section. An item that is no table counts as an empty one.
+    pub(super) fn items(&self, section: &str, list: &str) -> Vec<DeTable<'t>> {
+        let Some(DeValue::Array(items)) = self.value(&[section, list]).map(Spanned::get_ref) else { return Vec::new() };
+        let table = |item: &Spanned<DeValue<'t>>| match item.get_ref() {
+            DeValue::Table(table) => table.clone(),
+            _ => DeTable::new(),
+        };
+        items.iter().map(table).collect()
+    }
+
     /// A problem with the value of a key, or with the nearest table around it.
     pub fn problem(&self, path: &[&str], message: impl Into<String>) -> Problem {
         self.at(Some(self.span(path)), &path.join("."), &message.into())
@@ -177,7 +187,7 @@ fn place(text: &str, at: usize) -> (usize, usize) {
     (line, before.rsplit('\n').next().map_or(1, |start| start.chars().count() + 1))
 }
 
-fn document(root: DeTable<'_>) -> toml::Deserializer<'_> {
+pub(super) fn document(root: DeTable<'_>) -> toml::Deserializer<'_> {
     Spanned::new(0..0, root).into()
 }
 

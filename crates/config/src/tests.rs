@@ -153,6 +153,7 @@ fn everything_that_is_wrong_with_upstreams_is_told_at_once() {
     assert!(!problem.contains("hush"), "{problem}");
     let expected = "\
 line 3, column 1: upstreams.a.url: there is a `command` already, and only one of the two can be
+line 3, column 1: upstreams.a.url: expected an address that begins with http:// or https://
 line 5, column 13: upstreams.b.env.T: the variable NOPE is not set
 line 7, column 1: upstreams.c.url: expected an address that begins with http:// or https://
 line 8, column 1: upstreams.c.args: it belongs to a `command`, and there is none

@@ -8,8 +8,14 @@ use super::{BUILT_IN, Inherit, UpstreamConfig};
 use crate::{Hidden, Lookup};
 
 impl UpstreamConfig {
-    /// Returns the mistakes as key (none: the whole upstream) and message.
-    pub(crate) fn mistakes(&self, name: &str, lookup: &Lookup<'_>) -> Vec<(Option<&'static str>, String)> {
+    /// Returns the mistakes as key (none: the whole upstream) and message. If keys were left out because of other mistakes
+    /// (`is_whole` is false), the upstream lacks nothing.
+    pub(crate) fn mistakes(
+        &self,
+        name: &str,
+        lookup: &Lookup<'_>,
+        is_whole: bool,
+    ) -> Vec<(Option<&'static str>, String)> {
         let mut mistakes = Vec::new();
         let mut mistake = |key: Option<&'static str>, message: &str| mistakes.push((key, message.to_owned()));
         if !is_name(name) {
@@ -19,14 +25,14 @@ impl UpstreamConfig {
             mistake(None, "the name belongs to tools of Gladhand itself, and rules name them by it: choose another");
         }
         match (&self.url, self.command.first().map(String::as_str)) {
-            (None, None) => mistake(None, "it needs a `command` or a `url`"),
+            (None, None) if is_whole => mistake(None, "it needs a `command` or a `url`"),
             (Some(_), Some(_)) => mistake(Some("url"), "there is a `command` already, and only one of the two can be"),
             (None, Some("")) => mistake(Some("command"), "the program must not be empty"),
-            (Some(url), None) => match Url::parse(url) {
-                Ok(url) if ["http", "https"].contains(&url.scheme()) && url.has_host() => {}
-                _ => mistake(Some("url"), "expected an address that begins with http:// or https://"),
-            },
-            (None, Some(_)) => {}
+            _ => {}
+        }
+        let is_address = |url: Url| ["http", "https"].contains(&url.scheme()) && url.has_host();
+        if self.url.as_ref().is_some_and(|url| !Url::parse(url).is_ok_and(is_address)) {
+            mistake(Some("url"), "expected an address that begins with http:// or https://");
         }
         let (of_command, of_url) = (self.url.is_some(), self.url.is_none());
         for (key, is_there, is_misplaced, belongs_to) in [
@@ -39,7 +45,7 @@ impl UpstreamConfig {
             ("auth", self.auth.is_some(), of_url, "url"),
             ("ca", self.ca.is_some(), of_url, "url"),
         ] {
-            if is_there && is_misplaced {
+            if is_there && is_misplaced && is_whole {
                 mistake(Some(key), &format!("it belongs to a `{belongs_to}`, and there is none"));
             }
         }

@@ -231,3 +231,47 @@ fn a_client_without_a_file_gets_one_that_starts_us() {
     assert_eq!(text(&imported.stdout), "");
     assert!(text(&imported.stderr).contains("tools is left out: it is gladhand itself"), "{}", text(&imported.stderr));
 }
+
+#[test]
+fn trust_in_the_file_of_a_server_ignores_nothing() {
+    let setting = Setting::new("");
+    let token = "[[authorization.tokens]]\nname = \"ann\"\ntoken = \"abc\"\n";
+    let screen = |name: &str| {
+        std::fs::write(setting.path().join(name), token).expect("it can be written");
+        text(&setting.run(&["config", "trust", name]).stdout)
+    };
+    // A project file has a fixed name.
+    let of_server = screen("tok.toml");
+    assert!(of_server.contains("  is        the configuration file of a server"), "{of_server}");
+    assert!(!of_server.contains("ignored"), "{of_server}");
+    let of_either = screen("gladhand.toml");
+    assert!(of_either.contains("  ignored   authorization.tokens"), "{of_either}");
+    assert!(of_either.contains("  but       in a running server that was started with --config"), "{of_either}");
+}
+
+#[test]
+fn check_tells_mistakes_of_both_kinds_at_once() {
+    let setting = Setting::new(
+        "[upstreams.a]\ncommand = \"sh\"\nurl = \"ftp://x\"\nspeak = \"mpc\"\ntimeout_ms = \"long\"\n\
+         [[policy.rules]]\neffect = \"forbid\"\nwhen = 'path wihin \"/srv\"'\n\
+         [[policy.rules]]\neffect = \"deny\"\nwhen = 'path wihin \"/srv\"'\n\
+         [[policy.limits]]\ncalls = \"many\"\n[upstreams.b]\ncomand = \"sh\"\nargs = [\"x\"]\n",
+    );
+    let (_, report) = setting.json(&["config", "check", "--json"]);
+    let problems = report["problems"].as_array().expect("a list");
+    let told = problems.iter().filter(|problem| problem["severity"] == "error");
+    let told: Vec<_> =
+        told.map(|problem| (problem["line"].as_u64().unwrap(), problem["key"].as_str().unwrap())).collect();
+    let expected = [
+        (3, "upstreams.a.url"),
+        (3, "upstreams.a.url"),
+        (4, "upstreams.a.speak"),
+        (5, "upstreams.a.timeout_ms"),
+        (7, "policy.rules#1.effect"),
+        (8, "policy.rules#1.when"),
+        (11, "policy.rules#2.when"),
+        (13, "policy.limits#1.calls"),
+        (15, "upstreams.b.comand"),
+    ];
+    assert_eq!(told, expected, "{report}");
+}

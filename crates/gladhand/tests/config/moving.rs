@@ -300,3 +300,19 @@ fn a_shared_file_of_a_project_names_its_folder_relatively() {
         assert!(written.contains("[upstreams.x]\ncommand = [\"x\"]\ncwd = \".\"\n"), "{written}");
     }
 }
+
+#[test]
+fn moving_a_server_tells_what_is_lost_and_leaves_one_without_its_folder() {
+    let setting = Setting::new("");
+    let servers = json!({ "mcpServers": {
+        "py": { "command": "sh", "args": ["-c", "exit"], "timeout": 5, "trust": true },
+        "here": { "command": "sh", "cwd": "sub/folder" },
+    } });
+    let file = setting.at_home(".cursor/mcp.json", &servers.to_string());
+    let told = setting.works(&["config", "install", "cursor", "--replace"]);
+    assert!(told.contains("py is moved") && told.contains("  py: not taken over: timeout, trust\n"), "{told}");
+    assert!(told.contains("here stays in ") && told.contains("there is no folder "), "{told}");
+    let left: Value = serde_json::from_str(&content(&file)).unwrap();
+    assert_eq!(left["mcpServers"]["here"], servers["mcpServers"]["here"], "{left}");
+    assert!(left["mcpServers"]["py"].is_null() && !setting.config().contains("[upstreams.here]"), "{left}");
+}

@@ -1,5 +1,7 @@
 //! The file changes while a session is open.
 
+use std::process::Stdio;
+
 use serde_json::json;
 
 use super::{Setting, answer, call, echoed, ours, tools, tools_become, wait_until};
@@ -201,4 +203,29 @@ fn an_upstream_that_comes_later_knows_who_is_there() {
     assert_eq!(answer["result"]["content"], echoed("hi"), "{answer}");
     let starts = std::fs::read_to_string(&starts).unwrap_or_default();
     assert_eq!(starts.lines().count(), 1, "it was opened as that client at once");
+}
+
+#[test]
+fn a_token_that_changes_is_told_as_one_that_waits_for_trust() {
+    let token = |value: &str| format!("[[authorization.tokens]]\nname = \"ann\"\ntoken = \"{value}\"\n");
+    let setting = Setting::new(&(ours("a") + &token("old-token")));
+    let log = setting.path().join("errors.log");
+    let errors = || std::fs::read_to_string(&log).unwrap_or_default();
+    let mut command = setting.gladhand(&["serve", "--http", "127.0.0.1:0"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
+    let mut server = command.spawn().unwrap();
+    wait_until("it listens", || errors().contains("http://"));
+    setting.write(&(ours("a") + &token("new-token")));
+    let told =
+        "the token of `ann` changed: the old one is refused now; the new one is accepted after `gladhand config trust";
+    wait_until("the change is told", || errors().contains(told));
+    wait_until("the result is told", || {
+        errors().contains("has no token of before any more: no client is let in until")
+    });
+    // The rules of access follow after that message. The next change shows that they have followed.
+    setting.write_trusted(&(ours("a") + &token("new-token") + "[http]\nsessions = 5\n"));
+    wait_until("the next change is read", || errors().contains("[http] is different now"));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(!errors().contains("no token and no issuer"), "{}", errors());
 }

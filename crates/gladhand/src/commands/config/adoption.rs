@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use gladhand_core::Secret;
+use gladhand_core::wire::invisible::{Layout, escape};
 use gladhand_store::{SecretError, Secrets};
 
 use crate::clients::found::{Found, secret_name};
@@ -124,6 +125,24 @@ impl Own {
                 let missing = outside::missing(&upstream, &upstream).into_iter();
                 missing.map(|missing| format!("{}: {}", missing.message, missing.advice)).collect()
             }
+        }
+    }
+
+    /// That the folder is missing in which a server is to be started, if so.
+    pub(super) fn missing_folder(&self, found: &Found) -> Option<String> {
+        let upstream = self.upstream(found);
+        let missing = outside::missing(&upstream, &upstream).into_iter().find(|missing| missing.key == "cwd")?;
+        Some(format!("{}: {}", missing.message, missing.advice))
+    }
+
+    /// Says what new upstreams need that is not there, and what the user should know of them besides.
+    pub(super) fn tell_notes<'f>(&self, new: impl IntoIterator<Item = &'f Found>) {
+        for found in new {
+            let missing = self.missing(found);
+            // The list of missing items names each secret that replaces a question.
+            let notes = found.notes.iter().filter(|note| !note.starts_with("`gladhand secret set"));
+            let say = |note: &String| super::say(&format!("  {}: {}", found.name, escape(note, Layout::Line)));
+            notes.chain(&missing).for_each(say);
         }
     }
 

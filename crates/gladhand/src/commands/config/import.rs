@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
 use clap::ValueEnum;
-use gladhand_core::wire::invisible::{Layout, escape};
 use gladhand_redaction::{redact, redact_json};
 use serde_json::{Value, json};
 
@@ -88,7 +87,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CommandError> {
             tell(found, standing, None, args.dry_run);
         }
         if !added.is_empty() && !args.dry_run {
-            tell_missing(&new, &own);
+            own.tell_notes(new.iter().copied());
             say(&format!("{} has {} more", own.file.path.display(), counted(added.len(), "upstream")));
             say("`gladhand config check` shows what is still missing, `gladhand doctor` opens each upstream.");
         }
@@ -216,16 +215,6 @@ fn tell(found: &Found, standing: &Standing, beside: Option<&str>, is_trial: bool
             let differences = plain(&differences.join("; "));
             say(&format!("  {name} differs from the one in {beside}, which is taken: {differences}"));
         }
-    }
-}
-
-/// Says what the new upstreams need that is not there, and what the user should know of them besides.
-fn tell_missing(new: &[&Found], own: &Own) {
-    for found in new {
-        let missing = own.missing(found);
-        // The list of missing items names each secret that replaces a question.
-        let notes = found.notes.iter().filter(|note| !note.starts_with("`gladhand secret set"));
-        notes.chain(&missing).for_each(|note| say(&format!("  {}: {}", found.name, escape(note, Layout::Line))));
     }
 }
 

@@ -64,6 +64,12 @@ pub(super) fn run(args: &InstallArgs) -> Result<ExitCode, CommandError> {
         }
     }
     let unavailable = own.unavailable(&config);
+    if changes && !args.dry_run {
+        for Moved { name, upstream, .. } in moved.iter().filter(|_| !args.json) {
+            say(&format!("{name} is moved: it is the upstream {upstream} of {} now", own.file.path.display()));
+        }
+        own.tell_notes(&new);
+    }
     if args.json {
         let left = left.iter().map(|LeftOut { name, why }| json!({ "name": name, "why": why })).collect::<Vec<_>>();
         let moved = moved.iter().map(|one| json!({ "name": one.name, "upstream": one.upstream })).collect::<Vec<_>>();
@@ -85,7 +91,7 @@ pub(super) fn run(args: &InstallArgs) -> Result<ExitCode, CommandError> {
         }
         return super::print(&shown);
     }
-    tell(args, &arguments, &moved, &own, backup.as_deref(), &secrets);
+    tell(args, &arguments, !moved.is_empty(), backup.as_deref(), &secrets);
     unavailable.iter().for_each(|line| say(line));
     if others > 0 && !args.replace {
         let client = args.client.name();
@@ -162,7 +168,8 @@ impl Moving {
         for mut found in servers.found {
             let standing = own.standing(&found);
             let trouble = match &standing {
-                Standing::New => own.trouble(&found),
+                // A relative folder may be another one for the client than for us.
+                Standing::New => own.trouble(&found).or_else(|| own.missing_folder(&found)),
                 Standing::Same => None,
                 Standing::Differs(differences) => {
                     let path = own.file.path.display();
@@ -261,18 +268,8 @@ impl Done<'_> {
     }
 }
 
-fn tell(
-    args: &InstallArgs,
-    arguments: &[String],
-    moved: &[Moved],
-    own: &Own,
-    backup: Option<&Path>,
-    secrets: &[String],
-) {
-    let (client, config) = (args.client.name(), own.file.path.display());
-    for Moved { name, upstream, .. } in moved {
-        say(&format!("{name} is moved: it is the upstream {upstream} of {config} now"));
-    }
+fn tell(args: &InstallArgs, arguments: &[String], has_moved: bool, backup: Option<&Path>, secrets: &[String]) {
+    let client = args.client.name();
     if !secrets.is_empty() {
         say(&format!("kept in the secret store: {}", secrets.join(", ")));
     }
@@ -282,7 +279,7 @@ fn tell(
     }
     let command = arguments.join(" ");
     say(&format!("{client} starts `gladhand {command}` as `{}` from its next start on.", args.name));
-    if !moved.is_empty() {
+    if has_moved {
         say(&format!("`gladhand config uninstall {client}` puts everything back."));
     }
 }

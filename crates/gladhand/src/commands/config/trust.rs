@@ -159,8 +159,13 @@ fn effects(question: &Question<'_>) -> String {
     let is_of_user =
         own.as_ref().is_some_and(|own| config::place(&own.path).is_ok_and(|own| own == question.file.path));
     let own = own.filter(|_| !is_of_user).and_then(|file| file.examine(Reading::AsWritten).config).unwrap_or_default();
-    // The user's own file may say everything.
-    let set_aside = if is_of_user { Vec::new() } else { own.set_aside(project, &examined.places) };
+    // A project file has a fixed name. Any other file is one that a server was started with, and may say everything.
+    let is_of_server = is_of_user || question.file.path.file_name().is_none_or(|name| name != PROJECT_FILE);
+    let set_aside = if is_of_server { Vec::new() } else { own.set_aside(project, &examined.places) };
+    if is_of_server {
+        let meaning = "the configuration file of a server: its changes take effect in the running server";
+        write_labelled(&mut text, "is", meaning);
+    }
     let is_ignored = |name: &str| set_aside.iter().any(|SetAside(one)| one.key == format!("upstreams.{name}"));
     for (name, upstream) in project.upstreams.0.iter().filter(|(name, one)| one.enabled && !is_ignored(name)) {
         text.push_str(&effect(name, upstream));
@@ -174,12 +179,18 @@ fn effects(question: &Question<'_>) -> String {
     let narrowing = [count(policy.rules.len(), "rule"), count(policy.limits.len(), "limit")];
     let narrowing: Vec<_> = narrowing.into_iter().flatten().collect();
     if !narrowing.is_empty() {
-        let _ = writeln!(text, "  narrows   policy with {}", narrowing.join(" and "));
+        let verb = if is_of_server { "sets" } else { "narrows" };
+        let _ = writeln!(text, "  {verb:<9} policy with {}", narrowing.join(" and "));
     }
+    let has_two_meanings = !set_aside.is_empty();
     for SetAside(Problem { line, key, message, .. }) in set_aside {
         let why = message.strip_prefix("not used: ").unwrap_or(&message);
         let _ = writeln!(text, "  ignored   {} (line {line})", exact(&key));
         write_labelled(&mut text, "", why);
+    }
+    if has_two_meanings {
+        let meaning = "in a running server that was started with --config and this file, everything in it takes effect";
+        write_labelled(&mut text, "but", meaning);
     }
     text.push('\n');
     text

@@ -284,12 +284,19 @@ impl Reader {
                     "{file} has changed and could have been written by a tool of this process: what narrows applies now, \
                      the rest after {remedy}"
                 );
-                let was_locked = self.in_force.is_locked();
+                for name in self.in_force.changed_tokens(&config) {
+                    tracing::warn!(
+                        "the token of `{name}` changed: the old one is refused now; the new one is accepted after {remedy}"
+                    );
+                }
+                let (was_locked, was_open) = (self.in_force.is_locked(), self.in_force.closes_for(&config));
                 self.in_force = self.in_force.held(&config);
-                if self.in_force.is_locked() && !was_locked {
+                if was_open {
                     tracing::warn!(
                         "{file} asks for a first token: the endpoint that was open lets in no client until {remedy}"
                     );
+                } else if self.in_force.is_locked() && !was_locked {
+                    tracing::warn!("{file} has no token of before any more: no client is let in until {remedy}");
                 }
                 if self.in_force.policy.is_closed() {
                     tracing::error!("too many changes wait for trust: everything is denied until {remedy}");
