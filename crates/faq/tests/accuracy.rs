@@ -187,6 +187,14 @@ fn the_framework_of_the_asker_comes_first() {
 }
 
 #[test]
+fn the_example_of_the_help_of_repo_faq_is_answered() {
+    let data = tempfile::tempdir().unwrap();
+    let answer = Library::open(data.path()).ask(&Question::new("How are secrets kept?"), None, &Limits::default());
+    let expected = ("How are secrets kept?", "docs/configuration.md", "Secrets", "kept in an encrypted file");
+    assert_eq!(fault(&answer.unwrap(), expected), None);
+}
+
+#[test]
 fn the_example_of_the_protocol_page_is_answered_where_the_folder_has_the_answer() {
     let (data, docs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let write = |path: &str, text: &str| {

@@ -12,9 +12,10 @@ use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::invisible::{Layout, escape, escape_json};
 use gladhand_redaction::redact_cut;
 use serde::de::IgnoredAny;
@@ -85,8 +86,75 @@ pub fn is_json() -> bool {
 /// stands. `fields` are members beside the message.
 pub fn say(level: Level, message: &str, fields: &[(&str, &str)], human: &str) {
     let text = if is_json() { json_line(level, message, fields) } else { human.as_bytes().to_vec() };
-    // A reader that has closed stderr misses the line and nothing else. In one write: no other line comes between.
-    let _ = anstream::stderr().write_all(&text);
+    let mut held = HELD.lock().unpoisoned();
+    if !held.keep(&text) {
+        // A reader that has closed stderr misses the line and nothing else. In one write: no other line comes between.
+        let _ = anstream::stderr().write_all(&text);
+    }
+}
+
+/// Lines that wait until the user has answered a question.
+static HELD: Mutex<Held> = Mutex::new(Held { questions: 0, lines: Vec::new(), lost: 0 });
+
+struct Held {
+    /// How many questions are open.
+    questions: usize,
+    lines: Vec<Vec<u8>>,
+    /// Lines that did not fit.
+    lost: u64,
+}
+
+impl Held {
+    /// Keeps a line for later if a question is open; whether it did.
+    fn keep(&mut self, line: &[u8]) -> bool {
+        if self.questions > 0 {
+            match self.lines.len() {
+                ..QUEUE => self.lines.push(line.to_vec()),
+                _ => self.lost += 1,
+            }
+        }
+        self.questions > 0
+    }
+
+    /// Writes the lines that were kept.
+    fn release(&mut self) {
+        for line in self.lines.drain(..) {
+            let _ = anstream::stderr().write_all(&line);
+        }
+        let lost = std::mem::take(&mut self.lost);
+        if lost > 0 {
+            let format = FORMAT.get().copied().unwrap_or(LogFormat::Human);
+            write_patiently(&lost_lines(lost, "they came while a question was open", format));
+        }
+    }
+}
+
+/// An open question at the terminal: nothing else is written to stderr until it is dropped.
+#[derive(Debug)]
+pub struct OpenQuestion(());
+
+impl OpenQuestion {
+    /// Holds back all lines for stderr.
+    pub fn new() -> Self {
+        HELD.lock().unpoisoned().questions += 1;
+        Self(())
+    }
+}
+
+impl Default for OpenQuestion {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for OpenQuestion {
+    fn drop(&mut self) {
+        let mut held = HELD.lock().unpoisoned();
+        held.questions = held.questions.saturating_sub(1);
+        if held.questions == 0 {
+            held.release();
+        }
+    }
 }
 
 /// A line in the form that `tracing` writes.
@@ -147,6 +215,11 @@ pub struct LogGuard(Lossy);
 
 impl Drop for LogGuard {
     fn drop(&mut self) {
+        // A question may still be open when the process ends. The lock is taken only if stderr is not read.
+        if let Ok(mut held) = HELD.try_lock() {
+            held.questions = 0;
+            held.release();
+        }
         let (done, written) = sync_channel(1);
         if self.0.send(Message::Flush(done)) {
             // Timed out or gone: stderr is not being read, and that is its reader's choice.
@@ -200,14 +273,19 @@ impl Lossy {
         let _ = std::thread::Builder::new().name("log".to_owned()).spawn(move || {
             while let Ok(message) = receiver.recv() {
                 match message {
-                    Message::Line(line) => write_patiently(&line),
+                    Message::Line(line) => {
+                        let mut held = HELD.lock().unpoisoned();
+                        if !held.keep(&line) {
+                            write_patiently(&line);
+                        }
+                    }
                     Message::Flush(done) => {
                         let _ = done.try_send(());
                     }
                 }
                 let lost = dropped.swap(0, Ordering::Relaxed);
                 if lost > 0 {
-                    write_patiently(&lost_lines(lost, format));
+                    write_patiently(&lost_lines(lost, "stderr is read too slowly", format));
                 }
             }
         });
@@ -216,8 +294,8 @@ impl Lossy {
 }
 
 /// Says that lines were dropped, as a log line.
-fn lost_lines(lost: u64, format: LogFormat) -> Vec<u8> {
-    let message = format!("{lost} log lines dropped, stderr is read too slowly");
+fn lost_lines(lost: u64, why: &str, format: LogFormat) -> Vec<u8> {
+    let message = format!("{lost} log lines dropped, {why}");
     match format {
         LogFormat::Json => json_line(Level::WARN, &message, &[]),
         LogFormat::Human => format!("{}  WARN {message}\n", utc::now()).into_bytes(),

@@ -19,7 +19,7 @@ while read -r line; do
   result=
   case "$line" in
     *'"initialize"'*) result='{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"sh","version":"1"}}' ;;
-    *'"tools/list"'*) result='{"tools":[{"name":"echo","inputSchema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}},{"name":"count","inputSchema":{"type":"object"}},{"name":"ask","inputSchema":{"type":"object"}},{"name":"die","inputSchema":{"type":"object"}},{"name":"hang","inputSchema":{"type":"object"}}]}' ;;
+    *'"tools/list"'*) result='{"tools":[{"name":"echo","inputSchema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}},{"name":"count","inputSchema":{"type":"object"}},{"name":"ask","inputSchema":{"type":"object"}},{"name":"book","inputSchema":{"type":"object"}},{"name":"die","inputSchema":{"type":"object"}},{"name":"hang","inputSchema":{"type":"object"}}]}' ;;
     *'"prompts/list"'*) result='{"prompts":[{"name":"review","arguments":[{"name":"language","description":"Which one.","required":true},{"name":"tone"},{"name":"file","required":true}]}]}' ;;
     *'"prompts/get"'*) result='{"messages":[{"role":"user","content":{"type":"text","text":"filled in"}}]}' ;;
     *'"name":"echo"'*) result=$(printf '%s' "$line" | sed 's/.*"text":"\([^"]*\)".*/{"content":[{"type":"text","text":"said \1"}]}/') ;;
@@ -30,6 +30,14 @@ while read -r line; do
       echo '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Before the parcel can be sent, a few things must be known about it.","requestedSchema":{"type":"object","properties":{"size":{"type":"string","title":"Size of the parcel","description":"A parcel that is larger than this is sent on the next day, and costs more.","oneOf":[{"const":"s","title":"Small"},{"const":"l","title":"Large"}]}},"required":["size"]}}}'
       read -r answer
       case "$answer" in *'"size":"l"'*) result='{"content":[{"type":"text","text":"a large one"}]}' ;; *) result=$text ;; esac ;;
+    *'"name":"book"'*)
+      echo '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string","title":"Name"}},"required":["name"]}}}'
+      sleep 0.2
+      printf '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"total":2,"message":"asked"}}\n' "$token"
+      echo '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a line of the log"}}'
+      echo 'a line on stderr' >&2
+      read -r answer
+      sleep 1; result=$text ;;
     *'"name":"die"'*) echo 'first words' >&2; printf 'out of \033[31mink\n' >&2; exit 9 ;;
     *'"name":"hang"'*) trap '' TERM INT HUP; echo hanging >&2; while :; do sleep 0.05; done ;;
   esac
@@ -220,6 +228,27 @@ must be known about it.
     assert_eq!(asked.replace("\r\n", "\n"), expected);
     terminal.types("2\n");
     assert!(terminal.all().ends_with("a large one\r\n"));
+}
+
+#[test]
+fn nothing_is_written_into_an_open_question() {
+    let mut command = with_server(&["-v", "call", "book"]);
+    command.env_remove("GLADHAND_LOG");
+    let mut terminal = Terminal::with_columns(80, command);
+    terminal.until("  Name: ");
+    // Longer than it takes until the status line is shown, and until the server has written its lines.
+    std::thread::sleep(Duration::from_millis(1500));
+    terminal.types("Ada\n");
+    let answered = terminal.until("Ada\r\n");
+    assert!(!answered.trim_end_matches("Ada\r\n").contains('\n'), "{answered:?}");
+    for hidden in ["calling book", "1/2 asked", "a line of the log", "a line on stderr"] {
+        assert!(!answered.contains(hidden), "{hidden}: {answered:?}");
+    }
+    let later = terminal.all();
+    for shown in ["1/2 asked", "info: a line of the log", "a line on stderr"] {
+        assert!(later.contains(shown), "{shown}: {later:?}");
+    }
+    assert!(later.ends_with("done\r\n"), "{later:?}");
 }
 
 #[test]

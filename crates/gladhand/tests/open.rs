@@ -344,6 +344,11 @@ fn an_answer_that_is_no_message_is_named_for_what_it_is() {
     }
 }
 
+/// The page with one blank between words, however its lines are broken.
+fn in_words(page: &str) -> String {
+    page.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn every_client_is_tried_and_shown_in_one_table() {
     let output = open(&["--as", "all"], None).env("COLUMNS", "80").output().unwrap();
@@ -379,6 +384,18 @@ fn every_client_is_tried_and_shown_in_one_table() {
     let report: Value = serde_json::from_str(&text(&output)).unwrap();
     assert_eq!((output.status.code(), &report["opened"]), (Some(4), &Value::Bool(false)));
     assert!(report["attempts"].as_array().unwrap().iter().all(|attempt| attempt["exit"] == "exit status: 7"));
+    // The table says what to do about it.
+    let page = in_words(&text(&open(&["--as", "all"], Some("echo no licence found >&2; exit 7")).output().unwrap()));
+    for line in
+        ["hint: the server ended by itself (exit status: 7)", "hint: it wrote nothing", "stderr: no licence found"]
+    {
+        assert_eq!(page.matches(line).count(), 1, "{line}: {page}");
+    }
+    assert!(!page.contains("gladhand bridge"), "{page}");
+    let page = in_words(&text(&open(&["--as", "all"], Some(one)).output().unwrap()));
+    assert_eq!(page.matches("hint: ").count(), 1, "{page}");
+    assert!(page.contains("hint: `gladhand bridge -- sh -c"), "{page}");
+    assert!(page.contains("` makes the server open with every client"), "{page}");
     let output = open(&["--as", "all", "--want", "tools"], None).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let output = gladhand().args(["open", "--as", "all", "--", "no-such-program"]).output().unwrap();

@@ -6,6 +6,7 @@ mod support;
 #[cfg(target_os = "linux")]
 mod a2e;
 mod help;
+mod links;
 mod pages;
 mod reports;
 mod shell;

@@ -35,14 +35,20 @@ impl fmt::Display for Snippet {
     }
 }
 
+/// The names of the pages: README.md and those in docs.
+pub(crate) fn names() -> Vec<String> {
+    let folder = repository().join("docs");
+    let docs = std::fs::read_dir(folder).expect("docs are there").map(|entry| entry.expect("a file").file_name());
+    let docs = docs.map(|name| format!("docs/{}", name.to_str().expect("UTF-8")));
+    let mut names: Vec<_> = docs.filter(|name| name.ends_with(".md")).collect();
+    names.sort();
+    names.insert(0, "README.md".to_owned());
+    names
+}
+
 /// All snippets of README.md and docs.
 pub(crate) fn snippets() -> Vec<Snippet> {
-    let folder = repository().join("docs");
-    let docs = std::fs::read_dir(folder).expect("docs are there").map(|entry| entry.expect("a file").path());
-    let mut pages: Vec<_> = docs.filter(|file| file.extension().is_some_and(|kind| kind == "md")).collect();
-    pages.sort();
-    pages.insert(0, repository().join("README.md"));
-    pages.iter().flat_map(|file| of(file)).collect()
+    names().into_iter().flat_map(of).collect()
 }
 
 /// The text of a page.
@@ -50,8 +56,7 @@ pub(crate) fn page(name: &str) -> String {
     std::fs::read_to_string(repository().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-fn of(file: &Path) -> Vec<Snippet> {
-    let name = file.strip_prefix(repository()).expect("a page of ours").display().to_string();
+fn of(name: String) -> Vec<Snippet> {
     let (mut all, mut heading, mut open) = (Vec::new(), String::new(), None::<Snippet>);
     for (at, line) in page(&name).lines().enumerate() {
         match (line.trim_start().strip_prefix("```"), &mut open) {

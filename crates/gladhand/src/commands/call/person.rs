@@ -23,7 +23,7 @@ use super::form;
 use crate::commands::plain::{plain, quoted};
 use crate::commands::screen;
 use crate::commands::sign_in::is_anybody_there;
-use crate::logging;
+use crate::logging::{self, OpenQuestion};
 use gladhand_client::upstream::Host;
 
 /// How long a server may take before the status line says what is waited for.
@@ -37,7 +37,7 @@ pub(in crate::commands) struct Person {
     /// From which level on log lines are shown.
     level: Level,
     roots: Vec<PathBuf>,
-    bar: Mutex<Option<ProgressBar>>,
+    status: Arc<Mutex<Status>>,
     /// Messages of our own server that the user has seen already, or need not see.
     known: Vec<String>,
     /// Log lines that are held back, while they are.
@@ -54,8 +54,8 @@ impl Person {
             1 => Level::Info,
             _ => Level::Debug,
         };
-        let (bar, held, turn) = (Mutex::default(), Mutex::default(), Arc::new(Semaphore::new(1)));
-        Self { is_there: is_anybody_there(), level, roots, bar, known: Vec::new(), held, turn }
+        let (status, held, turn) = (Arc::default(), Mutex::default(), Arc::new(Semaphore::new(1)));
+        Self { is_there: is_anybody_there(), level, roots, status, known: Vec::new(), held, turn }
     }
 
     /// The same person, who is not told these lines by the server.
@@ -80,11 +80,9 @@ impl Person {
         self.level
     }
 
-    /// Takes the progress bar off the screen.
-    pub(in crate::commands) fn finish(&self) {
-        if let Some(bar) = self.bar.lock().unpoisoned().take() {
-            bar.finish_and_clear();
-        }
+    /// Takes the status line off the screen.
+    fn finish(&self) {
+        self.status.lock().unpoisoned().set(None);
     }
 
     /// Waits for a server. On a terminal, a line says for what if it takes longer than a moment; the line is gone when the
@@ -101,10 +99,10 @@ impl Person {
     async fn status(&self, what: &str) -> Infallible {
         tokio::time::sleep(MOMENT).await;
         {
-            let mut bar = self.bar.lock().unpoisoned();
+            let mut status = self.status.lock().unpoisoned();
             // Progress that the server reports says more.
-            if bar.is_none() {
-                bar.insert(bar_on_stderr()).set_message(format!("{} …", plain(&redact(what))));
+            if status.text.is_none() {
+                status.set(Some(format!("{} …", plain(&redact(what)))));
             }
         }
         std::future::pending().await
@@ -119,13 +117,12 @@ impl Person {
     }
 
     fn progress(&self, progress: &Progress) {
-        let mut bar = self.bar.lock().unpoisoned();
-        bar.get_or_insert_with(bar_on_stderr).set_message(drawn(progress));
+        self.status.lock().unpoisoned().set(Some(drawn(progress)));
     }
 
-    /// Says something without tearing the progress bar.
+    /// Says something without tearing the status line.
     pub(in crate::commands) fn say(&self, text: &str) {
-        let bar = self.bar.lock().unpoisoned();
+        let status = self.status.lock().unpoisoned();
         let write = || {
             logging::say(
                 tracing::Level::INFO,
@@ -134,7 +131,7 @@ impl Person {
                 &format!("{text}\n"),
             );
         };
-        match &*bar {
+        match &status.bar {
             Some(bar) => bar.suspend(write),
             None => write(),
         }
@@ -180,9 +177,10 @@ impl Person {
             let answer = answer.unwrap_or_else(|| serde_json::json!({"action": "cancel"}));
             return Box::pin(std::future::ready(Ok(json::to_raw(&answer))));
         }
-        self.finish();
+        let asking = Asking::new(&self.status);
         let turn = Arc::clone(&self.turn);
         Box::pin(async move {
+            let _asking = asking;
             let gone = |_| Failure::new(FailureKind::Unanswered, "nobody answers any more");
             let _turn = turn.acquire_owned().await.map_err(gone)?;
             let asked = tokio::task::spawn_blocking(move || match url {
@@ -223,6 +221,59 @@ struct Line<'p>(&'p Person);
 impl Drop for Line<'_> {
     fn drop(&mut self) {
         self.0.finish();
+    }
+}
+
+/// The line that says what is waited for, or how far the server is. It is not shown while a question is open.
+#[derive(Debug, Default)]
+struct Status {
+    text: Option<String>,
+    /// The line on the screen.
+    bar: Option<ProgressBar>,
+    /// How many questions are open.
+    questions: usize,
+}
+
+impl Status {
+    fn set(&mut self, text: Option<String>) {
+        self.text = text;
+        self.draw();
+    }
+
+    fn draw(&mut self) {
+        match self.text.as_ref().filter(|_| self.questions == 0) {
+            Some(text) => self.bar.get_or_insert_with(bar_on_stderr).set_message(text.clone()),
+            None => {
+                if let Some(bar) = self.bar.take() {
+                    bar.finish_and_clear();
+                }
+            }
+        }
+    }
+}
+
+/// A question that is open, or waits for its turn. Log lines and the status line come back when it is dropped.
+struct Asking {
+    status: Arc<Mutex<Status>>,
+    lines: Option<OpenQuestion>,
+}
+
+impl Asking {
+    fn new(status: &Arc<Mutex<Status>>) -> Self {
+        let mut shown = status.lock().unpoisoned();
+        shown.questions += 1;
+        shown.draw();
+        Self { status: Arc::clone(status), lines: Some(OpenQuestion::new()) }
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let mut shown = self.status.lock().unpoisoned();
+        // Before the status line, which is the last on the screen.
+        self.lines = None;
+        shown.questions -= 1;
+        shown.draw();
     }
 }
 

@@ -14,7 +14,7 @@ use gladhand_dialects::{Dialect, absent};
 use gladhand_redaction::{redact, redact_words};
 
 use super::exchange::{Message, Record, Verdict};
-use super::report::{Reason, hints};
+use super::report::{Reason, hints, hints_for_all};
 use crate::commands::plain::plain;
 use crate::commands::screen::{columns, fitted, pieces, width, write_labelled};
 use crate::commands::{CommandError, written};
@@ -74,6 +74,11 @@ impl Page {
             text.push_str(&headline("opening as every client", &record.target, page.width));
         }
         attempts(records, page.width, &mut text);
+        let (hints, stderr) = hints_for_all(records);
+        if !hints.is_empty() {
+            remarks(&hints, stderr, page.width, &mut text);
+            text.push('\n');
+        }
         page.print(&text);
         written(page.written)
     }
@@ -266,13 +271,18 @@ fn verdict(record: &Record, width: usize, text: &mut String) {
         }
         _ => {}
     }
-    for hint in hints(record) {
-        write_labelled(text, "  hint: ", &plain(&hint), width);
+    remarks(&hints(record), &record.last_words, width, text);
+    text.push('\n');
+}
+
+/// Hints, and what the server wrote to stderr.
+fn remarks(hints: &[String], stderr: &[String], width: usize, text: &mut String) {
+    for hint in hints {
+        write_labelled(text, "  hint: ", &plain(hint), width);
     }
-    for line in &record.last_words {
+    for line in stderr {
         write_labelled(text, &format!("  {FAINT}stderr:{FAINT:#} "), &plain(line), width);
     }
-    text.push('\n');
 }
 
 /// A server by its own name.

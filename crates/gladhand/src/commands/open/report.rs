@@ -169,6 +169,27 @@ impl Reason {
     }
 }
 
+/// Hints for a server that was opened as every client, and the lines of its stderr that say more.
+pub(super) fn hints_for_all(records: &[Record]) -> (Vec<String>, &[String]) {
+    let is_open = |record: &Record| matches!(record.verdict, Verdict::Opened(_));
+    let Some(first) = records.first() else { return (Vec::new(), &[]) };
+    match records.iter().filter(|record| is_open(record)).count() {
+        // A process that ends by itself does so for every client, and the first one tells why.
+        0 if records.iter().all(|record| record.exit.is_some()) => {
+            let hints = hints(first).into_iter().filter(|hint| hint != TRY_ALL);
+            (hints.collect(), &first.last_words)
+        }
+        opened if 0 < opened && opened < records.len() => {
+            let server = match &first.target {
+                Target::Command(_) => format!("-- {}", first.target),
+                Target::Url(_) => first.target.to_string(),
+            };
+            (vec![format!("`gladhand bridge {server}` makes the server open with every client")], &[])
+        }
+        _ => (Vec::new(), &[]),
+    }
+}
+
 /// Hints for a server that did not open, or that writes too much.
 pub(super) fn hints(record: &Record) -> Vec<String> {
     use gladhand_core::negotiation::Refusal;
