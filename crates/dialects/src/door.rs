@@ -22,6 +22,9 @@ pub struct Door {
     registry: &'static [&'static Dialect],
     setup: ServerSetup,
     settled: Option<(&'static Dialect, Box<dyn Server>)>,
+    /// The dialect that the first line decided. Its server side is created when that line is received, with the offer of
+    /// that time.
+    decided: Option<&'static Dialect>,
     /// Whether the next line may begin with a byte-order mark: it may decide the dialect, or has done so.
     may_have_mark: bool,
 }
@@ -50,13 +53,13 @@ fn without_mark(line: &[u8]) -> &[u8] {
 impl Door {
     /// A door that detects the dialect, out of a registry.
     pub fn detecting(registry: &'static [&'static Dialect], setup: ServerSetup) -> Self {
-        Self { registry, setup, settled: None, may_have_mark: true }
+        Self { registry, setup, settled: None, decided: None, may_have_mark: true }
     }
 
     /// A door for one dialect.
     pub fn pinned(dialect: &'static Dialect, setup: ServerSetup) -> Self {
         let server = (dialect.server)(setup.clone());
-        Self { registry: &[], setup, settled: Some((dialect, server)), may_have_mark: false }
+        Self { registry: &[], setup, settled: Some((dialect, server)), decided: None, may_have_mark: false }
     }
 
     /// Processes a line from the downstream.
@@ -66,6 +69,9 @@ impl Door {
             Line::Bytes(bytes) if self.may_have_mark => Line::Bytes(without_mark(bytes)),
             line => line,
         };
+        if let Some(dialect) = self.decided.take() {
+            self.settled = Some((dialect, (dialect.server)(self.setup.clone())));
+        }
         if self.settled.is_none() {
             match self.detect(line) {
                 Ok(None) => return,
@@ -107,8 +113,8 @@ impl Door {
     /// line decides nothing: [`Self::receive`] answers it.
     pub fn settle(&mut self, line: &[u8]) -> Option<Opening> {
         let line = without_mark(line);
-        let detected = match &self.settled {
-            Some((dialect, _)) => {
+        let detected = match self.dialect() {
+            Some(dialect) => {
                 let text = std::str::from_utf8(line).ok()?;
                 let raw: &RawValue = serde_json::from_str(text).ok()?;
                 let offer = (dialect.offer)(&FirstLine { text, members: Members::of(raw) });
@@ -117,13 +123,13 @@ impl Door {
             None => self.detect(Line::Bytes(line)).ok()??,
         };
         let Detected { dialect, claim: Claim::Certain, offer } = detected else { return None };
-        self.settled = Some((dialect, (dialect.server)(self.setup.clone())));
+        self.decided = Some(dialect);
         Some(Opening { dialect, offer })
     }
 
     /// The detected dialect.
     pub fn dialect(&self) -> Option<&'static Dialect> {
-        self.settled.as_ref().map(|(dialect, _)| *dialect)
+        self.settled.as_ref().map(|(dialect, _)| *dialect).or(self.decided)
     }
 
     /// Whether the dialect carries a token and no token is configured, so that any is accepted.
