@@ -165,7 +165,7 @@ pub struct Global {
 pub enum Command {
     /// Serve one peer on stdin and stdout, or any number over HTTP.
     Serve(ServeArgs),
-    /// Put any server behind any client: couple one server to whatever speaks on stdin and stdout, or over HTTP.
+    /// Put any server behind any client: couple one server to the clients on stdin and stdout, or over HTTP.
     Bridge(BridgeArgs),
     /// Open a session with a server, and show the handshake.
     Open(OpenArgs),
@@ -246,8 +246,9 @@ Examples:
 GLADHAND_A2E_TOKEN is one more token that A2E agents may present, beside those
 in the configuration.
 
-When stdin closes or a signal comes, calls in flight are finished or failed,
-everything is written, and the exit code is 0. A second signal ends at once.";
+When stdin closes or a signal arrives, calls in flight finish or fail, all
+output is written, and the exit code is 0. A second signal, or one before the
+first line of the client, ends the process at once with 130 or 143.";
 
 /// The help of `--as`, which means the same in every command that has it.
 const AS: &str =

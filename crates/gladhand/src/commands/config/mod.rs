@@ -26,7 +26,7 @@ use crate::exit::Exit;
 const CONFIG_HELP: &str = "\
 Examples:
   gladhand config import --write          take over servers your editor knows
-  gladhand config check                   say everything that is wrong
+  gladhand config check                   list all errors
   gladhand config show                    show the settings that hold
   gladhand config install claude-desktop  put us into a client's file";
 
@@ -44,7 +44,7 @@ pub struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Say everything that is wrong with the configuration file.
+    /// List all errors of the configuration file.
     Check(CheckArgs),
     /// Show the settings that hold, with secrets masked.
     Show(ShowArgs),
