@@ -1,8 +1,8 @@
-//! What to speak to a server, as people write it.
+//! The dialect or revision to speak to a server, as users write it.
 
 use crate::{Dialect, REGISTRY, mcp};
 
-/// What to speak to a server.
+/// The dialect or revision to speak to a server.
 #[derive(Debug, Clone, Copy)]
 pub enum Speak {
     /// The dialect that the server is found to speak.

@@ -13,7 +13,7 @@ impl Lane {
     pub const MAIN: Self = Self(0);
 }
 
-/// What a line is.
+/// The kind of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameKind {
     /// The successful answer to a request.
@@ -47,7 +47,7 @@ pub struct Frame {
     pub span: Range<usize>,
     /// Where it goes.
     pub lane: Lane,
-    /// What it is.
+    /// Its kind.
     pub kind: FrameKind,
 }
 
