@@ -108,9 +108,15 @@ impl PinFile {
         Ok(Self { path, known: Mutex::new(known) })
     }
 
-    /// Whether another process has written the file since it was last read.
-    pub(crate) fn has_changed(&self) -> bool {
-        self.known().written != written(&self.path)
+    /// Reads the file again if another process has written it since it was last read, and returns whether it has.
+    pub(crate) fn refresh(&self) -> bool {
+        let now = written(&self.path);
+        if self.known().written == now {
+            return false;
+        }
+        let book = read(&self.path);
+        self.known().take(book, now);
+        true
     }
 
     /// Approves changed definitions by shown name or as `upstream/tool`, except those that were not listed since they changed.
@@ -173,22 +179,45 @@ impl PinFile {
 }
 
 impl Pinboard for PinFile {
+    /// A hub calls this on the threads that serve its sessions. If every definition has its pin, no file is accessed:
+    /// [`PinFile::refresh`], on a thread of its own, keeps the pins in memory current.
     fn look(&self, seen: &[Definition]) -> Vec<Standing> {
         let mut known = self.known();
-        // Others may have pinned and approved since.
-        match read(&self.path) {
-            Ok(book) => known.book = book,
-            Err(error) => tracing::error!(%error, "the pinned definitions cannot be read again"),
+        let (standings, is_new) = known.compare(seen);
+        if !is_new && standings.iter().all(|standing| *standing == Standing::Pinned) {
+            return standings;
         }
-        known.written = written(&self.path);
-        let before = known.book.clone();
-        let standings = seen.iter().map(|definition| compare(&mut known.book, definition)).collect();
-        if known.book != before
-            && let Err(error) = self.write(&mut known)
-        {
+        // Another process may have pinned or approved the same definitions since.
+        let now = written(&self.path);
+        let (standings, is_new) = match known.written == now {
+            true => (standings, is_new),
+            false => {
+                known.take(read(&self.path), now);
+                known.compare(seen)
+            }
+        };
+        if is_new && let Err(error) = self.write(&mut known) {
             tracing::error!(%error, "the pinned definitions cannot be kept");
         }
         standings
+    }
+}
+
+impl Known {
+    /// Replaces the pins by those of the file. If the file cannot be read, the pins in memory stay in force.
+    fn take(&mut self, book: io::Result<Book>, written: Option<Stamp>) {
+        match book {
+            Ok(book) => self.book = book,
+            Err(error) => tracing::error!(%error, "the pinned definitions cannot be read again"),
+        }
+        self.written = written;
+    }
+
+    /// Compares definitions with their pins, and returns whether a pin is new or different.
+    fn compare(&mut self, seen: &[Definition]) -> (Vec<Standing>, bool) {
+        let before = self.book.clone();
+        let standings = seen.iter().map(|definition| compare(&mut self.book, definition)).collect();
+        (standings, self.book != before)
     }
 }
 
@@ -318,12 +347,37 @@ mod tests {
     }
 
     #[test]
+    fn a_definition_that_has_its_pin_costs_no_access_to_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pins.json");
+        let file = PinFile::open(path.clone()).unwrap();
+        assert_eq!(file.look(&definition("one")), [Standing::Pinned]);
+        fs_err::write(&path, "{").unwrap();
+        let stamp = written(&path);
+        assert_eq!(file.look(&definition("one")), [Standing::Pinned]);
+        assert_ne!(file.known().written, stamp, "the file was looked at");
+        assert!(matches!(&file.look(&definition("two"))[..], [Standing::Changed { .. }]), "the pins in memory hold");
+    }
+
+    #[test]
+    fn pins_of_another_process_are_kept_when_a_new_one_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pins.json");
+        let (ours, theirs) = (PinFile::open(path.clone()).unwrap(), PinFile::open(path.clone()).unwrap());
+        let [other] = definition("other");
+        let other = Definition { own: "o".to_owned(), shown: None, ..other };
+        theirs.look(&[other]);
+        ours.look(&definition("one"));
+        assert_eq!(read(&path).unwrap().into_keys().collect::<Vec<_>>(), ["u/o", "u/t"]);
+    }
+
+    #[test]
     fn a_definition_is_pinned_changes_and_is_approved_by_somebody_else() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data/pins.json");
         let ours = PinFile::open(path.clone()).unwrap();
         assert_eq!(ours.look(&definition("one")), [Standing::Pinned]);
-        assert!(!ours.has_changed());
+        assert!(!ours.refresh());
         let ours = PinFile::open(path.clone()).unwrap();
         assert_eq!(ours.look(&definition("one")), [Standing::Pinned]);
         assert!(matches!(&ours.look(&definition("two"))[..], [Standing::Changed { .. }]));
@@ -335,7 +389,7 @@ mod tests {
         theirs.note_listed(&theirs.waiting()).unwrap();
         assert_eq!(approve(&theirs, "u__t").approved, ["u__t"]);
         assert!(theirs.waiting().is_empty());
-        assert!(ours.has_changed());
+        assert!(ours.refresh() && !ours.refresh());
         assert_eq!(ours.look(&definition("two")), [Standing::Pinned]);
         assert!(
             matches!(&ours.look(&definition("one"))[..], [Standing::Changed { .. }]),

@@ -52,7 +52,7 @@ pub(crate) fn apply(hub: &Hub, config: &Config, data_dir: Option<&Path>) -> io::
         _ => None,
     };
     if let Some(file) = &pins {
-        watch(hub.clone(), Arc::clone(file))?;
+        watch(hub, file)?;
     }
     let validation = config.policy.validate_arguments.then(|| Arc::new(Schemas) as Arc<dyn Validation>);
     hub.clone().validating(validation).screening(config.policy.invisible);
@@ -75,12 +75,14 @@ fn open_pins(data_dir: Option<&Path>) -> io::Result<Arc<PinFile>> {
     PinFile::open(folder.join(pins::NAME)).map(Arc::new)
 }
 
-/// Lets approved tools back in, as long as the process lasts.
-fn watch(hub: Hub, file: Arc<PinFile>) -> io::Result<()> {
+/// Admits approved tools again, on a thread that ends soon after the hub.
+fn watch(hub: &Hub, file: &Arc<PinFile>) -> io::Result<()> {
+    let (hub, file) = (hub.notifier(), Arc::downgrade(file));
     let look = move || {
         loop {
             std::thread::sleep(LOOK);
-            if file.has_changed() {
+            let Some(file) = file.upgrade() else { return };
+            if file.refresh() {
                 hub.look_again();
             }
         }

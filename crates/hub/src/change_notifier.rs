@@ -72,6 +72,13 @@ impl ChangeNotifier {
         }
     }
 
+    /// See [`Hub::look_again`].
+    pub fn look_again(&self) {
+        if let Some(hub) = self.hub.upgrade() {
+            hub.look_again();
+        }
+    }
+
     /// Whether definitions are compared with pins: see [`Governor::is_pinning`](crate::policy::Governor::is_pinning).
     pub fn is_pinning(&self) -> bool {
         self.hub.upgrade().is_some_and(|hub| hub.is_pinning())

@@ -129,6 +129,12 @@ impl Inner {
         self.governor.get().is_some_and(|governor| governor.is_pinning())
     }
 
+    /// See [`Hub::look_again`].
+    pub(crate) fn look_again(&self) {
+        self.show_again();
+        self.tell_of_all_lists();
+    }
+
     pub(crate) fn show_again(&self) {
         let _asking = self.asking.lock().unpoisoned();
         let mounts = Arc::clone(&self.routes().mounts);
@@ -337,8 +343,12 @@ impl Hub {
     /// Asks all providers for their lists again, and notifies every session. For changes of what callers may see that
     /// do not come from a provider.
     pub fn look_again(&self) {
-        self.inner.show_again();
-        self.inner.tell_of_all_lists();
+        self.inner.look_again();
+    }
+
+    /// A notifier that does not keep the hub alive.
+    pub fn notifier(&self) -> ChangeNotifier {
+        self.notifier.clone()
     }
 
     /// Waits until all providers know their lists, or have given up for now.
