@@ -30,7 +30,7 @@ const LAST_LINES: Duration = Duration::from_secs(2);
 /// Writes down calls.
 #[derive(Clone)]
 pub(crate) struct Audit {
-    queue: SyncSender<Message>,
+    queue: SyncSender<AuditMessage>,
     dropped: Arc<AtomicU64>,
     payloads: bool,
 }
@@ -41,7 +41,7 @@ impl fmt::Debug for Audit {
     }
 }
 
-enum Message {
+enum AuditMessage {
     Call(String, Box<Record>),
     Flush(SyncSender<()>),
 }
@@ -61,7 +61,7 @@ impl Audit {
     /// Waits until what was said before is written, within bounds.
     pub(crate) fn flush(&self) {
         let (done, written) = sync_channel(1);
-        if self.queue.try_send(Message::Flush(done)).is_ok() {
+        if self.queue.try_send(AuditMessage::Flush(done)).is_ok() {
             let _ = written.recv_timeout(LAST_LINES);
         }
     }
@@ -69,7 +69,7 @@ impl Audit {
 
 impl Auditor for Audit {
     fn record(&self, record: Record) {
-        if self.queue.try_send(Message::Call(utc::now(), Box::new(record))).is_err() {
+        if self.queue.try_send(AuditMessage::Call(utc::now(), Box::new(record))).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -80,18 +80,18 @@ impl Auditor for Audit {
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct AuditLine<'a> {
     time: &'a str,
     #[serde(flatten)]
     record: &'a Record,
 }
 
-fn write_all(mut book: Book, messages: &Receiver<Message>, dropped: &AtomicU64) {
+fn write_all(mut book: Book, messages: &Receiver<AuditMessage>, dropped: &AtomicU64) {
     let mut is_failing = false;
     while let Ok(message) = messages.recv() {
         let written = match message {
-            Message::Call(time, record) => book.write(&Line { time: &time, record: &redacted(*record) }),
-            Message::Flush(done) => {
+            AuditMessage::Call(time, record) => book.write(&AuditLine { time: &time, record: &redacted(*record) }),
+            AuditMessage::Flush(done) => {
                 let missed = missed(&mut book, dropped);
                 let _ = done.send(());
                 missed

@@ -221,14 +221,14 @@ impl Drop for LogGuard {
             held.release();
         }
         let (done, written) = sync_channel(1);
-        if self.0.send(Message::Flush(done)) {
+        if self.0.send(LogMessage::Flush(done)) {
             // Timed out or gone: stderr is not being read, and that is its reader's choice.
             let _: Result<(), RecvTimeoutError> = written.recv_timeout(LAST_WORDS);
         }
     }
 }
 
-enum Message {
+enum LogMessage {
     Line(Vec<u8>),
     Flush(SyncSender<()>),
 }
@@ -237,7 +237,7 @@ enum Message {
 #[derive(Clone)]
 struct Lossy {
     /// The thread is started by the first line, so that a silent process has none.
-    queue: Arc<OnceLock<SyncSender<Message>>>,
+    queue: Arc<OnceLock<SyncSender<LogMessage>>>,
     format: LogFormat,
     dropped: Arc<AtomicU64>,
 }
@@ -253,8 +253,8 @@ impl Lossy {
         Self { queue: Arc::default(), format, dropped: Arc::default() }
     }
 
-    fn send(&self, message: Message) -> bool {
-        let starts = matches!(message, Message::Line(_));
+    fn send(&self, message: LogMessage) -> bool {
+        let starts = matches!(message, LogMessage::Line(_));
         let queue = if starts { Some(self.queue.get_or_init(|| self.start_thread())) } else { self.queue.get() };
         match queue.map(|queue| queue.try_send(message)) {
             Some(Ok(())) => true,
@@ -266,20 +266,20 @@ impl Lossy {
         }
     }
 
-    fn start_thread(&self) -> SyncSender<Message> {
+    fn start_thread(&self) -> SyncSender<LogMessage> {
         let (sender, receiver) = sync_channel(QUEUE);
         let (dropped, format) = (Arc::clone(&self.dropped), self.format);
         // If no thread can be had, the receiver is gone and lines are dropped.
         let _ = std::thread::Builder::new().name("log".to_owned()).spawn(move || {
             while let Ok(message) = receiver.recv() {
                 match message {
-                    Message::Line(line) => {
+                    LogMessage::Line(line) => {
                         let mut held = HELD.lock().unpoisoned();
                         if !held.keep(&line) {
                             write_patiently(&line);
                         }
                     }
-                    Message::Flush(done) => {
+                    LogMessage::Flush(done) => {
                         let _ = done.try_send(());
                     }
                 }
@@ -420,7 +420,7 @@ impl Drop for LineWriter<'_> {
                 LogFormat::Human => harmless(&self.line),
                 LogFormat::Json => harmless_json(&self.line),
             };
-            self.lossy.send(Message::Line(line));
+            self.lossy.send(LogMessage::Line(line));
         }
     }
 }

@@ -18,7 +18,7 @@ fn elicitations(kit: Kit) -> Kit {
     kit.slow_tool(
         Tool::plain("test_elicitation", "Asks the user for a name and an address.").taking(&ask_user),
         |call, reporter| async move {
-            let Message { message } = call.read()?;
+            let MessageInput { message } = call.read()?;
             let schema = form(&[("username", json!({"type": "string"})), ("email", json!({"type": "string"}))]);
             let answer = reporter.ask(Question::form(&message, &schema)).await?;
             Ok(ToolResult::text(&format!("User response: {}", summary(&answer))))
@@ -162,7 +162,7 @@ fn rounds(kit: Kit) -> Kit {
 }
 
 #[derive(Deserialize)]
-struct Message {
+struct MessageInput {
     message: String,
 }
 

@@ -17,7 +17,7 @@ use crate::commands::call::arguments::{Properties, Property};
 use crate::commands::call::person::Person;
 use crate::commands::plain::{Reader, plain};
 use crate::commands::screen;
-use crate::commands::session::{Asked, Plan, reply};
+use crate::commands::session::{AskedServer, Plan, reply};
 use crate::commands::show::{self, Album};
 use crate::commands::suggest::{misplaced, unknown};
 use crate::commands::{CommandError, note, written};
@@ -136,7 +136,12 @@ pub fn prompts(args: PromptsArgs, verbosity: u8) -> Result<ExitCode, CommandErro
 }
 
 /// Says which arguments of a prompt are missing, or which prompt may be meant, where the server would say less.
-fn check_prompt(prompts: &[Prompt], name: &str, given: &Map<String, Value>, asked: &Asked) -> Result<(), CommandError> {
+fn check_prompt(
+    prompts: &[Prompt],
+    name: &str,
+    given: &Map<String, Value>,
+    asked: &AskedServer,
+) -> Result<(), CommandError> {
     let Some(prompt) = prompts.iter().find(|prompt| prompt.name == name) else {
         let names: Vec<_> = prompts.iter().map(|prompt| prompt.name.as_str()).collect();
         return Err(unknown("prompt", name, &names, asked));

@@ -67,18 +67,18 @@ Examples:
 pub struct RepoArgs {
     /// What to look at.
     #[command(subcommand)]
-    pub what: What,
+    pub command: RepoCommand,
 }
 
 /// What can be asked about a repository.
 #[derive(Debug, Subcommand)]
-pub enum What {
+pub enum RepoCommand {
     /// What a repository is made of: languages, package managers, entry points, members, risks.
     #[command(after_help = ANALYZE_HELP)]
-    Analyze(Place),
+    Analyze(RepositoryArgs),
     /// Which frameworks it uses, with the evidence.
     #[command(after_help = FRAMEWORKS_HELP)]
-    Frameworks(Place),
+    Frameworks(RepositoryArgs),
     /// Answer a question from documentation.
     #[command(after_help = FAQ_HELP)]
     Faq {
@@ -96,7 +96,7 @@ pub enum What {
     Plan {
         /// Where.
         #[command(flatten)]
-        place: Place,
+        place: RepositoryArgs,
         /// What to integrate: mcp-server, gladhand, fluxloop, or a recipe of one's own. Without it, an MCP server is registered
         /// with gladhand, and any other application gets an MCP endpoint (mcp-server).
         #[arg(long)]
@@ -110,7 +110,7 @@ pub enum What {
     Validate {
         /// Where.
         #[command(flatten)]
-        place: Place,
+        place: RepositoryArgs,
         /// The file with the plan; `-` is stdin.
         #[arg(long, value_name = "FILE", default_value = "-")]
         plan: PathBuf,
@@ -119,7 +119,7 @@ pub enum What {
 
 /// A repository, and how to print what is found.
 #[derive(Debug, Args)]
-pub struct Place {
+pub struct RepositoryArgs {
     /// The folder of the repository.
     #[arg(default_value = ".", value_hint = ValueHint::DirPath)]
     pub path: PathBuf,
@@ -140,23 +140,24 @@ pub fn run(args: &RepoArgs) -> Result<ExitCode, CommandError> {
         bar.0.finish_and_clear();
         answer.map(|answer| read(&answer)).map_err(failed)
     };
-    let root =
-        |place: &Place| -> Result<String, CommandError> { Ok(existing(&place.path)?.to_string_lossy().into_owned()) };
-    match &args.what {
-        What::Analyze(place) => {
+    let root = |place: &RepositoryArgs| -> Result<String, CommandError> {
+        Ok(existing(&place.path)?.to_string_lossy().into_owned())
+    };
+    match &args.command {
+        RepoCommand::Analyze(place) => {
             let profile = ask("analyze_repository", &json!({ "root": root(place)? }))?;
             print(profile, place.json, profile_text, None)
         }
-        What::Frameworks(place) => {
+        RepoCommand::Frameworks(place) => {
             let found = ask("detect_frameworks", &json!({ "root": root(place)? }))?;
             print(found, place.json, frameworks_text, None)
         }
-        What::Faq { question, docs, json } => {
+        RepoCommand::Faq { question, docs, json } => {
             let docs = docs.as_deref().map(existing).transpose()?;
             let answer = ask("faq", &json!({ "query": question, "docs": docs }))?;
             print(answer, *json, answer_text, None)
         }
-        What::Plan { place, target, framework } => {
+        RepoCommand::Plan { place, target, framework } => {
             let target = match target {
                 Some(target) => target.as_str(),
                 None => {
@@ -173,7 +174,7 @@ pub fn run(args: &RepoArgs) -> Result<ExitCode, CommandError> {
             let bad_news = is_empty(&plan).then(nothing);
             print(plan, place.json, plan_text, bad_news)
         }
-        What::Validate { place, plan } => {
+        RepoCommand::Validate { place, plan } => {
             let plan: Value = serde_json::from_str(&text_of(plan)?)
                 .map_err(|error| CommandError::usage(anyhow!("the plan is no JSON: {error}")))?;
             let verdict = ask("validate_edit_plan", &json!({ "root": root(place)?, "plan": plan }))?;

@@ -13,7 +13,7 @@ pub(super) fn ask(question: &str) -> io::Result<Option<Secret>> {
     let silent = Silent::begin()?;
     let mut stderr = anstream::stderr();
     let _ = stderr.write_all(question.as_bytes()).and_then(|()| stderr.flush());
-    let mut line = Line::default();
+    let mut line = HiddenInput::default();
     let mut bytes = io::stdin().lock().bytes();
     let entered = loop {
         match bytes.next().transpose()? {
@@ -67,7 +67,7 @@ impl Drop for Silent {
 /// The input so far. Wiped when it is dropped.
 #[cfg(unix)]
 #[derive(Default)]
-struct Line(zeroize::Zeroizing<Vec<u8>>);
+struct HiddenInput(zeroize::Zeroizing<Vec<u8>>);
 
 #[cfg(unix)]
 #[derive(Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ enum Typed {
 }
 
 #[cfg(unix)]
-impl Line {
+impl HiddenInput {
     fn take(&mut self, byte: u8) -> Typed {
         const CTRL_C: u8 = 3;
         const CTRL_D: u8 = 4;
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_line_can_be_corrected() {
         let typed = |text: &str| {
-            let mut line = Line::default();
+            let mut line = HiddenInput::default();
             let ends: Vec<_> = text.bytes().map(|byte| line.take(byte)).filter(|typed| *typed != Typed::More).collect();
             (String::from_utf8(line.0.to_vec()).unwrap(), ends)
         };

@@ -39,14 +39,14 @@ const ERAS: &str = "eras.json";
 
 /// Which server a command asks.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum AskedServer {
     /// The one that the command line names.
     Named,
     /// Our own, which has these upstreams, because the command line names none.
     Ours(Upstreams),
 }
 
-impl Asked {
+impl AskedServer {
     /// The upstreams that are not available, each with why.
     pub(super) fn unavailable(&self) -> Vec<String> {
         match self {
@@ -145,10 +145,10 @@ impl Plan {
     }
 
     /// Which server a command asks.
-    pub(super) fn asked(&self) -> Asked {
+    pub(super) fn asked(&self) -> AskedServer {
         match &self.own {
-            Some(config) => Asked::Ours(config.upstreams.clone()),
-            None => Asked::Named,
+            Some(config) => AskedServer::Ours(config.upstreams.clone()),
+            None => AskedServer::Named,
         }
     }
 

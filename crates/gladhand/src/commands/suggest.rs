@@ -6,18 +6,18 @@ use gladhand_redaction::redact_words;
 
 use super::CommandError;
 use super::plain::plain;
-use super::session::Asked;
+use super::session::AskedServer;
 use crate::config::spelling::alike;
 
 /// How many names are listed beside an error.
 const MOST: usize = 20;
 
 /// There is no tool or prompt of this name; `kind` says which of the two it is.
-pub(super) fn unknown(kind: &str, name: &str, known: &[&str], asked: &Asked) -> CommandError {
+pub(super) fn unknown(kind: &str, name: &str, known: &[&str], asked: &AskedServer) -> CommandError {
     let quoted = |names: &[&str]| names.iter().map(|name| format!("`{}`", plain(name))).collect::<Vec<_>>();
     let has = match asked {
-        Asked::Named => "it has",
-        Asked::Ours(_) => "they have",
+        AskedServer::Named => "it has",
+        AskedServer::Ours(_) => "they have",
     };
     let hint = match (alike(name, known).as_slice(), known) {
         (_, []) => format!("{has} no {kind}s"),
@@ -33,8 +33,8 @@ pub(super) fn unknown(kind: &str, name: &str, known: &[&str], asked: &Asked) -> 
     let code = if kind == "prompt" { FailureKind::UnknownPrompt } else { FailureKind::UnknownTool };
     let name = plain(name);
     match asked {
-        Asked::Named => CommandError::usage(anyhow!("the server has no {kind} `{name}`")).hint(hint),
-        Asked::Ours(_) => {
+        AskedServer::Named => CommandError::usage(anyhow!("the server has no {kind} `{name}`")).hint(hint),
+        AskedServer::Ours(_) => {
             let error = anyhow!(
                 "no server was named, so gladhand's own {kind}s and the configured upstreams were asked: they have no \
                  {kind} `{name}`"
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn names_are_suggested_or_listed() {
-        let hint = |name: &str, known: &[&str]| unknown("tool", name, known, &Asked::Named).hint.unwrap();
+        let hint = |name: &str, known: &[&str]| unknown("tool", name, known, &AskedServer::Named).hint.unwrap();
         assert_eq!(hint("ecko", &["echo", "add"]), "did you mean `echo`?");
         assert_eq!(hint("zzz", &["echo", "add"]), "it has `echo`, `add`");
         assert_eq!(hint("zzz", &[]), "it has no tools");

@@ -183,17 +183,17 @@ struct Listener {
     /// On whose behalf the agent is asked: its tools are called in that name.
     terms: Terms<'static>,
     notifier: ChangeNotifier,
-    ear: Arc<dyn Caller>,
+    receiver: Arc<dyn Caller>,
 }
 
 /// Receives the events of the agent.
 #[derive(Debug)]
-struct Ear {
+struct EventReceiver {
     session: SessionId,
     events: mpsc::UnboundedSender<AgentEvent>,
 }
 
-impl Caller for Ear {
+impl Caller for EventReceiver {
     fn tell(&self, _: Notice) {}
 
     fn ask(&self, _: Option<CallId>, _: Vec<Asking>) {}
@@ -210,7 +210,7 @@ impl Caller for Ear {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.agent.left(self.ear.session());
+        self.agent.left(self.receiver.session());
     }
 }
 
@@ -228,14 +228,14 @@ impl Listener {
             agreement: Arc::clone(agreement),
             terms,
             notifier: notifier.clone(),
-            ear: Arc::new(Ear { session, events: sender }),
+            receiver: Arc::new(EventReceiver { session, events: sender }),
         };
         (listener, events)
     }
 
     fn ask(&self, call: AgentCall<'_>) -> Answer {
-        let Self { agent, agreement, terms, notifier, ear } = self;
-        agent.ask(call, &Context { call: CallId(0), terms, agreement, caller: ear, notifier })
+        let Self { agent, agreement, terms, notifier, receiver } = self;
+        agent.ask(call, &Context { call: CallId(0), terms, agreement, caller: receiver, notifier })
     }
 
     /// Says something and follows the turn to its end.

@@ -77,7 +77,7 @@ struct Described {
 
 /// The input of `faq`.
 #[derive(Debug, Default, Deserialize)]
-struct Asked {
+struct FaqInput {
     query: Option<String>,
     #[serde(rename = "topK")]
     top_k: Option<u32>,
@@ -162,7 +162,11 @@ impl Provider for RepositoryTools {
         let reporter = context.terms.wants_progress.then(|| context.reporter());
         let folder = context.terms.folder.clone();
         Answer::later(async move {
-            let told = Arc::new(Told { reporter, is_unwanted: AtomicBool::new(false), last: Mutex::new(Heard::new()) });
+            let told = Arc::new(ProgressReporter {
+                reporter,
+                is_unwanted: AtomicBool::new(false),
+                last: Mutex::new(LastReport::new()),
+            });
             let wanted = Wanted(Arc::clone(&told));
             let running =
                 tokio::task::spawn_blocking(move || inner.run(&call.name, &call.arguments, folder.as_deref(), &*told));
@@ -209,7 +213,8 @@ impl Inner {
     }
 
     fn answer(&self, arguments: &RawValue, places: &Places) -> Result<Box<RawValue>, Failure> {
-        let Asked { query, top_k, context, docs } = read_input(object(arguments)?).map_err(|error| failure(&error))?;
+        let FaqInput { query, top_k, context, docs } =
+            read_input(object(arguments)?).map_err(|error| failure(&error))?;
         let folder = match &docs {
             Some(named) => Some(allowed(named, places)?),
             None => self.docs.clone(),
@@ -306,28 +311,28 @@ fn failure(error: &RepositoryError) -> Failure {
 
 /// Tells a caller how far its call is.
 #[derive(Debug)]
-struct Told {
+struct ProgressReporter {
     reporter: Option<Reporter>,
     is_unwanted: AtomicBool,
-    last: Mutex<Heard>,
+    last: Mutex<LastReport>,
 }
 
 /// The last progress report to a caller.
 #[derive(Debug)]
-struct Heard {
+struct LastReport {
     at: Option<Instant>,
     stage: Option<Stage>,
     reports: u32,
 }
 
-impl Heard {
+impl LastReport {
     fn new() -> Self {
         Self { at: None, stage: None, reports: 0 }
     }
 }
 
 /// Marks the answer as unwanted when it is dropped.
-struct Wanted(Arc<Told>);
+struct Wanted(Arc<ProgressReporter>);
 
 impl Drop for Wanted {
     fn drop(&mut self) {
@@ -335,13 +340,13 @@ impl Drop for Wanted {
     }
 }
 
-impl Watcher for Told {
+impl Watcher for ProgressReporter {
     fn report(&self, stage: Stage, done: usize, total: Option<usize>) {
         let Some(reporter) = &self.reporter else { return };
         let mut last = self.last.lock().unpoisoned();
         let is_news = last.stage != Some(stage) || last.at.is_none_or(|at| at.elapsed() >= REPORTS);
         if is_news {
-            *last = Heard { at: Some(Instant::now()), stage: Some(stage), reports: last.reports + 1 };
+            *last = LastReport { at: Some(Instant::now()), stage: Some(stage), reports: last.reports + 1 };
             let of = total.map(|total| format!(" ({done} of {total})")).unwrap_or_default();
             let message = Some(format!("{}{of}", stage.name()));
             reporter.progress(Progress { progress: f64::from(last.reports), total: None, message });

@@ -21,7 +21,7 @@ use gladhand_core::wire::json;
 
 use crate::cli::{CallArgs, Cli};
 use crate::commands::plain::{Reader, plain};
-use crate::commands::session::{Asked, Plan, reply};
+use crate::commands::session::{AskedServer, Plan, reply};
 use crate::commands::{CommandError, print_data, print_json, written};
 use crate::exit::Exit;
 use gladhand_client::upstream::Upstream;
@@ -91,11 +91,11 @@ fn is_url(word: &str) -> bool {
 
 /// Finds a tool by name, or returns an error that lists the available ones. Messages of our own server about other
 /// upstreams are left out.
-async fn find(upstream: &Upstream, person: &Person, name: &str, asked: &Asked) -> Result<Tool, CommandError> {
+async fn find(upstream: &Upstream, person: &Person, name: &str, asked: &AskedServer) -> Result<Tool, CommandError> {
     let listing = person.waiting("listing tools", upstream.call(Operation::ListTools));
     let (listed, logs) = match asked {
-        Asked::Named => (listing.await, Vec::new()),
-        Asked::Ours(_) => person.holding_logs(listing).await,
+        AskedServer::Named => (listing.await, Vec::new()),
+        AskedServer::Ours(_) => person.holding_logs(listing).await,
     };
     let Reply::Tools(tools) = reply(listed)? else {
         return Err(CommandError::new(Exit::PeerFailed, anyhow!("the server's answer is no list of tools")));

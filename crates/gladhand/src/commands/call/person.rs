@@ -88,7 +88,7 @@ impl Person {
     /// Waits for a server. On a terminal, a line says for what if it takes longer than a moment; the line is gone when the
     /// server has answered.
     pub(in crate::commands) async fn waiting<T>(&self, what: &str, answer: impl Future<Output = T>) -> T {
-        let _line = Line(self);
+        let _line = StatusGuard(self);
         tokio::select! {
             biased;
             answer = answer => answer,
@@ -216,9 +216,9 @@ impl Host for Person {
 }
 
 /// Takes the status line off the screen when it is dropped.
-struct Line<'p>(&'p Person);
+struct StatusGuard<'p>(&'p Person);
 
-impl Drop for Line<'_> {
+impl Drop for StatusGuard<'_> {
     fn drop(&mut self) {
         self.0.finish();
     }

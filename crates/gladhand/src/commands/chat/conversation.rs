@@ -155,10 +155,10 @@ impl Conversation {
     pub(super) async fn recall(&mut self) -> Result<(), CommandError> {
         #[derive(Deserialize)]
         struct State {
-            messages: Vec<Message>,
+            messages: Vec<PastMessage>,
         }
         #[derive(Deserialize)]
-        struct Message {
+        struct PastMessage {
             kind: String,
             text: String,
         }

@@ -22,7 +22,7 @@ pub(super) const CODE: Style = AnsiColor::Cyan.on_default();
 pub(super) struct Markdown {
     /// The part of the current line that is not shown yet.
     held: String,
-    line: Line,
+    line: LineState,
     /// The fenced block that we are in.
     fence: Option<Fence>,
     /// Whether there are no styles, so that what marks them must be seen.
@@ -32,7 +32,7 @@ pub(super) struct Markdown {
 
 /// The state of the current line.
 #[derive(Debug, Clone, Copy, Default)]
-enum Line {
+enum LineState {
     /// Nothing yet.
     #[default]
     Beginning,
@@ -73,7 +73,7 @@ impl Markdown {
             self.show(line.is_some());
             if line.is_some() {
                 self.ink.put("\n", Style::new());
-                self.line = Line::Beginning;
+                self.line = LineState::Beginning;
             }
         }
         self.ink.take()
@@ -89,26 +89,26 @@ impl Markdown {
 
     /// Shows of the current line what is known.
     fn show(&mut self, is_end: bool) {
-        if let (Line::Beginning, Some(fence)) = (self.line, self.fence) {
+        if let (LineState::Beginning, Some(fence)) = (self.line, self.fence) {
             return self.show_fenced(fence, is_end);
         }
-        if let Line::Beginning = self.line {
+        if let LineState::Beginning = self.line {
             match Head::of(&self.held, is_end) {
                 None => return,
                 Some(head) => self.begin(head),
             }
         }
         match self.line {
-            Line::Beginning => {}
-            Line::Code => self.put_whole(CODE),
-            Line::Text(..) if self.is_bare => {
+            LineState::Beginning => {}
+            LineState::Code => self.put_whole(CODE),
+            LineState::Text(..) if self.is_bare => {
                 self.ink.put(&self.held, Style::new());
                 self.held.clear();
             }
-            Line::Text(style, before) => {
+            LineState::Text(style, before) => {
                 let (shown, before) = inline::show(&self.held, style, before, is_end, &mut self.ink);
                 self.held.drain(..shown);
-                self.line = Line::Text(style, before);
+                self.line = LineState::Text(style, before);
             }
         }
     }
@@ -121,7 +121,7 @@ impl Markdown {
             self.fence = None;
             self.put_whole(DIM);
         } else if is_end || !is_fence || self.held.len() > HOLD {
-            self.line = Line::Code;
+            self.line = LineState::Code;
             self.put_whole(CODE);
         }
     }
@@ -132,7 +132,7 @@ impl Markdown {
         let blanks = |count: usize| " ".repeat(count);
         let indent = self.held.len() - self.held.trim_start_matches(' ').len();
         let marker: String = self.held.drain(..length).collect();
-        self.line = Line::Text(Style::new(), None);
+        self.line = LineState::Text(Style::new(), None);
         match kind {
             Kind::Fence(fence) => {
                 self.ink.put_whole(&marker, if self.is_bare { Style::new() } else { DIM });
@@ -144,7 +144,7 @@ impl Markdown {
                 self.ink.hang(&marker, Style::new());
             }
             Kind::Heading if self.is_bare => self.ink.put(&marker, Style::new()),
-            Kind::Heading => self.line = Line::Text(HEADING, None),
+            Kind::Heading => self.line = LineState::Text(HEADING, None),
             Kind::Bullet if !self.is_bare => {
                 self.ink.put(&format!("{}• ", blanks(indent)), Style::new());
                 self.ink.hang(&blanks(indent + 2), Style::new());
@@ -157,7 +157,7 @@ impl Markdown {
                 let bar = format!("{}│ ", blanks(indent));
                 self.ink.put(&bar, DIM);
                 self.ink.hang(&bar, DIM);
-                self.line = Line::Text(QUOTE, None);
+                self.line = LineState::Text(QUOTE, None);
             }
         }
     }

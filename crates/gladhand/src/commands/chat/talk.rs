@@ -16,7 +16,7 @@ use gladhand_server::following::Following;
 pub(super) struct Talk {
     hub: Hub,
     agreement: Arc<Agreement>,
-    ear: Arc<dyn Caller>,
+    receiver: Arc<dyn Caller>,
     heard: Arc<Following>,
     /// The name of the session.
     pub(super) session: String,
@@ -25,12 +25,12 @@ pub(super) struct Talk {
 
 /// Receives the events of the agent.
 #[derive(Debug)]
-struct Ear {
+struct EventReceiver {
     session: SessionId,
     heard: Arc<Following>,
 }
 
-impl Caller for Ear {
+impl Caller for EventReceiver {
     fn tell(&self, _: Notice) {}
 
     // Tools ask the agent, which has no answers of its own; the questions are dropped and count as not answered.
@@ -60,9 +60,9 @@ impl Talk {
     /// Begins a session whose tools work in a folder.
     pub(super) async fn begin(hub: Hub, folder: Option<&str>) -> Result<Self, Failure> {
         let (visit, heard) = (hub.visit(), Arc::new(Following::default()));
-        let ear = Arc::new(Ear { session: visit.id(), heard: Arc::clone(&heard) });
+        let receiver = Arc::new(EventReceiver { session: visit.id(), heard: Arc::clone(&heard) });
         let agreement = Arc::new(agreement());
-        let mut talk = Self { hub, agreement, ear, heard, session: String::new(), _visit: visit };
+        let mut talk = Self { hub, agreement, receiver, heard, session: String::new(), _visit: visit };
         let created = talk.ask(AgentCall::Create { title: None, folder: folder.map(Into::into) }).await?;
         let id = Members::of(&created).and_then(|created| created.str("session_id").map(String::from));
         talk.session = id.ok_or_else(|| Failure::new(FailureKind::Internal, "the agent began no session"))?;
@@ -72,7 +72,7 @@ impl Talk {
     /// Asks the agent something.
     pub(super) async fn ask(&self, asked: AgentCall<'_>) -> Result<Box<RawValue>, Failure> {
         let call = Call { id: CallId(0), operation: Operation::Agent(asked), terms: Terms::default() };
-        match self.hub.answer(call, &self.agreement, &self.ear).outcome().await? {
+        match self.hub.answer(call, &self.agreement, &self.receiver).outcome().await? {
             Reply::Agent(said) => Ok(said),
             _ => Err(Failure::new(FailureKind::Internal, "the agent answered something else")),
         }
