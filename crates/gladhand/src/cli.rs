@@ -18,24 +18,24 @@ const WIDTH: usize = 80;
 
 const AFTER_HELP: &str = "\
 Examples:
-  gladhand open --as mcp@2025-06-18     look at a handshake with gladhand itself
-  gladhand open --as mcp -- npx server  does this server open, and with what?
-  gladhand tools -- npx server          what can it do?
+  gladhand open --as mcp@2025-06-18     show a handshake with Gladhand itself
+  gladhand open --as mcp -- npx server  show the handshake of a server
+  gladhand tools -- npx server          list its tools
   gladhand call echo message=hi http://localhost:8080/mcp
-  gladhand chat                         talk to a model that has your tools
-  gladhand serve                        serve one peer on stdin and stdout
-  gladhand serve --http 127.0.0.1:8080  serve any number over HTTP
-  gladhand config import --write        take over servers that your editor knows
-  gladhand doctor                       is everything there?
+  gladhand chat                         talk to a model that can use your tools
+  gladhand serve                        serve one client on stdin and stdout
+  gladhand serve --http 127.0.0.1:8080  serve any number of clients over HTTP
+  gladhand config import --write        import servers from your editor
+  gladhand doctor                       check your setup
   printf '{\"type\":\"handshake\",\"id\":\"1\"}\\n' | gladhand serve
 
-Exit codes: 0 done, 1 something outside failed, 2 usage or configuration,
-3 the peer refused, 4 the peer failed, 5 the call failed.";
+Exit codes: 0 success, 1 failure of files, network or system, 2 wrong usage or
+configuration, 3 refused by the peer, 4 failure of the peer, 5 failed call.";
 
-/// Opens a session with any agent peer, whatever handshake it speaks, and enforces what was agreed.
+/// Connects any agent client to any tool server, and enforces what the two agreed.
 ///
-/// Four dialects are spoken, as server and as client: MCP (all five revisions), A2E 1.0,
-/// loaf RPC 1.0.0 and Fluxloop. The first line of a peer decides which.
+/// Gladhand speaks four dialects, as server and as client: MCP (all five revisions), A2E 1.0,
+/// loaf RPC 1.0.0 and Fluxloop. The client's first line selects the dialect.
 #[derive(Debug, Parser)]
 #[command(name = "gladhand", version, about, long_about, after_help = AFTER_HELP, propagate_version = true, max_term_width = WIDTH)]
 pub struct Cli {
@@ -149,13 +149,13 @@ fn audience_of_misuse(words: &[OsString]) -> Audience {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options for all commands")]
 pub struct Global {
-    /// Log more, on stderr: -v what happens, -vv in detail, -vvv each line's size.
+    /// Log more on stderr: -v events, -vv details, -vvv the size of each line.
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     pub verbose: u8,
-    /// Log less: -q only errors, -qq nothing.
+    /// Log less: -q errors only, -qq nothing.
     #[arg(short, long, action = clap::ArgAction::Count, global = true, conflicts_with = "verbose")]
     pub quiet: u8,
-    /// How log lines look.
+    /// Format of log lines.
     #[arg(long, value_enum, default_value = "human", global = true)]
     pub log_format: LogFormat,
 }
@@ -163,38 +163,38 @@ pub struct Global {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve one peer on stdin and stdout, or any number over HTTP.
+    /// Serve one client on stdin and stdout, or any number over HTTP.
     Serve(ServeArgs),
-    /// Put any server behind any client: couple one server to the clients on stdin and stdout, or over HTTP.
+    /// Connect clients of any dialect to one server, on stdin and stdout or over HTTP.
     Bridge(BridgeArgs),
     /// Open a session with a server, and show the handshake.
     Open(OpenArgs),
-    /// Call a tool of any server, from the command line.
+    /// Call a tool of a server.
     Call(CallArgs),
-    /// Chat with a model that has our tools, in the terminal or for a script.
+    /// Chat with a model that can use your tools, in the terminal or from a script.
     Chat(ChatArgs),
     /// List the tools of a server.
     Tools(ToolsArgs),
     /// List the resources of a server, or read one.
     Resources(ResourcesArgs),
-    /// List the prompts of a server, or fill one in.
+    /// List the prompts of a server, or get one.
     Prompts(PromptsArgs),
-    /// Check, show and fill the configuration file; put us into the configuration of other programs.
+    /// Check, show or import configuration; install Gladhand into other programs.
     Config(crate::commands::config::ConfigArgs),
-    /// Look whether everything that is needed is there, and say what to do where it is not.
+    /// Check the configuration, upstreams and this machine, and suggest fixes.
     Doctor(crate::commands::doctor::DoctorArgs),
-    /// Show what runs: sessions, upstreams, their processes, and what sharing saves.
+    /// Show running Gladhand processes with their sessions and upstreams.
     #[cfg(unix)]
     Ps(PsArgs),
-    /// Look at a repository: what it is made of, which frameworks it uses, how to integrate something.
+    /// Analyse a repository: languages, frameworks, documentation, integration plans.
     Repo(crate::commands::repo::RepoArgs),
-    /// Keep secrets on this machine, encrypted.
+    /// Manage secrets, encrypted on this machine.
     Secret(crate::commands::secret::SecretArgs),
-    /// Sign in to a server ahead of time.
+    /// Sign in to a server before its first use.
     Login(crate::commands::login::LoginArgs),
-    /// Sign out of a server, and forget its tokens.
+    /// Sign out of a server, and delete its tokens.
     Logout(crate::commands::login::LogoutArgs),
-    /// Explain what policy makes of a call, and approve tools that changed.
+    /// Explain how policy decides a call; approve tools that changed.
     Policy(crate::commands::policy::PolicyArgs),
     /// Print a completion script for a shell.
     #[command(after_help = COMPLETIONS_HELP)]
@@ -223,17 +223,16 @@ Examples:
   gladhand man --out ~/.local/share/man/man1";
 
 const SERVE_HELP: &str = "\
-The dialect is decided by the peer's first line, unless --dialect pins it.
-Lines go to stdout, logs to stderr, nothing else to either.
+The client's first line selects the dialect, unless --dialect does. Stdout
+carries protocol lines only; logs go to stderr.
 
-With --http, MCP is served at /mcp (and at /sse for clients of 2024-11-05),
-A2E at /session, /send and /stream, and stdin and stdout are left alone. Only
-requests to loopback names, to the address itself and to --allow-host are
-answered. /healthz, /readyz and /health say how we are.
+With --http, MCP is served at /mcp (and at /sse for clients of 2024-11-05) and
+A2E at /session, /send and /stream. Stdin and stdout are not used. A request
+must name a loopback host, the address itself or a host of --allow-host. The
+server's health is at /healthz, /readyz and /health.
 
-Servers in the configuration file ([upstreams.NAME]) are served too, under
-names such as NAME__tool. The file may be changed meanwhile; what is new, gone
-or different follows.
+Tools of the servers in the configuration file ([upstreams.NAME]) are served
+under names such as NAME__tool. Changes of the file apply while it runs.
 
 Examples:
   gladhand serve
@@ -243,16 +242,15 @@ Examples:
     --tls-cert cert.pem --tls-key key.pem
   printf '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"rpc.handshake\"}\\n' | gladhand serve
 
-GLADHAND_A2E_TOKEN is one more token that A2E agents may present, beside those
-in the configuration.
+GLADHAND_A2E_TOKEN is a token for A2E agents, in addition to those in the
+configuration.
 
 When stdin closes or a signal arrives, calls in flight finish or fail, all
-output is written, and the exit code is 0. A second signal, or one before the
-first line of the client, ends the process at once with 130 or 143.";
+output is written, and the exit code is 0. A second signal, or a signal before
+the client's first line, ends the process immediately with 130 or 143.";
 
 /// The help of `--as`, which means the same in every command that has it.
-const AS: &str =
-    "What to speak to the server, as a client: `auto` finds out what it speaks, `mcp` which revision of MCP";
+const AS: &str = "Dialect to speak to the server; `auto` detects it, `mcp` detects the revision of MCP";
 
 /// The clients that `open` can be: those of every command, and all of them one beside the other.
 fn open_clients() -> clap::builder::PossibleValuesParser {
@@ -314,7 +312,7 @@ pub struct ServeArgs {
     /// Whom to serve, and how.
     #[command(flatten)]
     pub listen: ListenArgs,
-    /// Who is asked before the agent runs a tool that may do harm [default: ask].
+    /// Who approves tools of the agent that may do harm [default: ask].
     #[arg(long, value_name = "WHOM")]
     pub approve: Option<WhoApproves>,
 }
@@ -322,88 +320,90 @@ pub struct ServeArgs {
 /// Whom to serve, and how.
 #[derive(Debug, Args)]
 pub struct ListenArgs {
-    /// The dialect to speak; `auto` lets the first line decide.
+    /// Dialect to speak; `auto`: the client's first line selects it.
     #[arg(long, value_name = "DIALECT", default_value = "auto", value_parser = dialects())]
     pub dialect: String,
-    /// Serve MCP over HTTP at this address instead of stdin and stdout; HOST:PORT or unix:PATH, may be repeated.
+    /// Serve over HTTP at this address, HOST:PORT or unix:PATH, instead of stdin and stdout; may be repeated.
     #[arg(long, value_name = "ADDRESS", visible_alias = "listen")]
     pub http: Vec<Address>,
-    /// A further name under which HTTP clients may address us, with or without a port; may be repeated.
+    /// Accept HTTP requests for this host name, with or without a port; may be repeated.
     #[arg(long, value_name = "HOST", requires = "http")]
     pub allow_host: Vec<String>,
-    /// A further origin of web pages that may talk to us, as in https://app.example; may be repeated.
+    /// Accept requests from web pages of this origin, such as https://app.example; may be repeated.
     #[arg(long, value_name = "ORIGIN", requires = "http")]
     pub allow_origin: Vec<String>,
-    /// The certificate for HTTPS, with its chain, in PEM form.
+    /// Certificate chain for HTTPS, in PEM form.
     #[arg(long, value_name = "FILE", requires_all = ["http", "tls_key"], value_hint = ValueHint::FilePath)]
     pub tls_cert: Option<PathBuf>,
-    /// The private key of the certificate, in PEM form.
+    /// Private key of the certificate, in PEM form.
     #[arg(long, value_name = "FILE", requires = "tls_cert", value_hint = ValueHint::FilePath)]
     pub tls_key: Option<PathBuf>,
-    /// The configuration file [default: your own, and ./gladhand.toml if you trust it].
+    /// Configuration file [default: your own, and ./gladhand.toml if you trust it].
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
-    /// The data folder [default: the user's data folder].
+    /// Data folder [default: the user's data folder].
     #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
     pub data_dir: Option<PathBuf>,
 }
 
 const BRIDGE_HELP: &str = "\
-The client may speak any dialect and revision, and so may the server: what the
-one side lacks is translated, or absent from what is offered. The server starts
-with the client's first line, with exactly what that client can be asked. With
---http any number of clients share it where that is safe.
+The client and the server may speak any dialect and revision. Messages are
+translated; a feature that one side lacks is not offered to the other. The
+server starts with the client's first line and receives the capabilities that
+this client declared. With --http, clients share a server process unless a
+request of the server could reach the wrong client.
 
-Put it before the command of any server in a client's configuration.
+In the configuration of a client, put `gladhand bridge --` before the command
+of a server.
 
 Examples:
   gladhand bridge -- npx -y @modelcontextprotocol/server-everything stdio
   gladhand bridge https://example.org/mcp
   gladhand bridge --http 127.0.0.1:8080 -- my-old-server --stdio
 
-GLADHAND_MCP_TOKEN is the bearer token that is presented to a server over HTTP,
-GLADHAND_A2E_TOKEN the one in the handshake with a host of A2E.";
+GLADHAND_MCP_TOKEN is the bearer token for a server over HTTP, and
+GLADHAND_A2E_TOKEN the token in the handshake with an A2E host.";
 
 /// Options of `bridge`.
 #[derive(Debug, Args)]
 #[command(after_help = BRIDGE_HELP)]
 pub struct BridgeArgs {
-    /// The server's URL, unless a command follows.
+    /// URL of the server, unless a command follows.
     pub url: Option<String>,
     /// As which client to talk to the server.
     #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "auto", value_parser = clients(), ignore_case = true, help = AS)]
     pub client: String,
-    /// Give up opening the server after this many seconds.
+    /// Limit for opening the server, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: u64,
-    /// Give up a call after this many seconds without a sign of life; 0: never.
+    /// Limit for a call without progress, in seconds; 0: no limit.
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = clap::value_parser!(u64).range(..=86_400))]
     pub call_timeout: u64,
-    /// Send this header with every HTTP request to the server; may be given several times.
+    /// Send this header with every HTTP request to the server; may be repeated.
     #[arg(long, value_name = "NAME: VALUE")]
     pub header: Vec<String>,
-    /// Trust the authorities in this file (PEM) beside those of the system, for a server at an https URL.
+    /// Trust the certificate authorities in this PEM file, in addition to those of the system.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub ca: Option<PathBuf>,
-    /// Give every client a server of its own, also where one could be shared.
+    /// Start a separate server process for every client.
     #[arg(long, requires = "http")]
     pub isolate: bool,
-    /// A folder that clients over HTTP may name as a root to the server; may be given several times. Without it, roots on
-    /// this machine are left out of what clients answer.
+    /// Folder that HTTP clients may send to the server as a root; may be repeated. Other roots on this machine are
+    /// removed from the answers of clients.
     #[arg(long, value_name = "FOLDER", requires = "http", value_hint = ValueHint::DirPath)]
     pub client_root: Vec<PathBuf>,
     /// Whom to serve, and how.
     #[command(flatten)]
     pub listen: ListenArgs,
-    /// The server to start, with its arguments.
+    /// Command that starts the server.
     #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,
 }
 
 const PS_HELP: &str = "\
-Lists every `gladhand serve` and `gladhand bridge` of this user, whatever its
-data folder: its sessions (client, principal, dialect and revision, age, calls,
-what runs) and its upstreams.
+Lists every `gladhand serve` and `gladhand bridge` of this user, with any data
+folder. For each session it shows client, principal, dialect, revision, age and
+calls, and for each upstream its processes and how many sessions share them.
 
 Examples:
   gladhand ps
@@ -414,18 +414,18 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = PS_HELP)]
 pub struct PsArgs {
-    /// Print JSON; with --watch, one line each time.
+    /// Print JSON; with --watch, one line per update.
     #[arg(long)]
     pub json: bool,
-    /// Show it again every two seconds, until Ctrl-C.
+    /// Update every two seconds, until Ctrl-C.
     #[arg(long)]
     pub watch: bool,
 }
 
 const OPEN_HELP: &str = "\
-Shows the messages as they went over the wire, then every capability with what
-both sides said of it and what survived, then what cannot be had and why, then
-the verdict. Exit code 0 only if a session opened.
+Shows the messages on the wire, a table of capabilities (declared by the
+client, by the server, in force), the capabilities that are absent with the
+reason, and the result. The exit code is 0 only if a session opened.
 
 Examples:
   gladhand open -- my-server
@@ -435,38 +435,37 @@ Examples:
   gladhand open --as all -- my-server
   gladhand open --as a2e --want tools,memory --json -- my-a2e-host
 
-GLADHAND_A2E_TOKEN is the token that `--as a2e` presents, GLADHAND_MCP_TOKEN the
-bearer token that is presented over HTTP; a server that is started does not get
-to see the variables.";
+GLADHAND_A2E_TOKEN is the token for `--as a2e`, and GLADHAND_MCP_TOKEN is the
+bearer token over HTTP. A server that is started does not receive them.";
 
 /// Options of `open`.
 #[derive(Debug, Args)]
 #[command(after_help = OPEN_HELP)]
 pub struct OpenArgs {
     /// As which client to talk to the server.
-    #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "auto", value_parser = open_clients(), ignore_case = true, help = format!("{AS}; `all` opens as every client and prints one table"))]
+    #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "auto", value_parser = open_clients(), ignore_case = true, help = format!("{AS}; `all` tries each one and prints a table"))]
     pub client: String,
     /// Print one JSON object instead of the drawing.
     #[arg(long)]
     pub json: bool,
-    /// Use only these capabilities of the server, comma-separated, in the dialect's words.
+    /// Use only these capabilities of the server: names of the dialect, comma-separated.
     #[arg(long, value_name = "CAPABILITY", value_delimiter = ',')]
     pub want: Vec<String>,
-    /// Declare these capabilities of our own, comma-separated, in the dialect's words.
+    /// Declare these capabilities as the client: names of the dialect, comma-separated.
     #[arg(long, value_name = "CAPABILITY", value_delimiter = ',')]
     pub declare: Vec<String>,
-    /// Give up after this many seconds.
+    /// Limit for the opening, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub timeout: u64,
-    /// Send this header with every HTTP request; may be given several times.
+    /// Send this header with every HTTP request; may be repeated.
     #[arg(long, value_name = "NAME: VALUE")]
     pub header: Vec<String>,
-    /// Trust the authorities in this file (PEM) beside those of the system, for a server at an https URL.
+    /// Trust the certificate authorities in this PEM file, in addition to those of the system.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub ca: Option<PathBuf>,
-    /// The server's URL, unless a command follows.
+    /// URL of the server, unless a command follows.
     pub url: Option<String>,
-    /// The server to start, with its arguments [default: gladhand serve].
+    /// Command that starts the server [default: gladhand serve].
     #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,
 }
@@ -480,26 +479,26 @@ pub struct ServerArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Give up after this many seconds without a sign of life.
+    /// Limit without any message of the server, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: u64,
-    /// Send this header with every HTTP request; may be given several times.
+    /// Send this header with every HTTP request; may be repeated.
     #[arg(long, value_name = "NAME: VALUE")]
     pub header: Vec<String>,
-    /// Trust the authorities in this file (PEM) beside those of the system, for a server at an https URL.
+    /// Trust the certificate authorities in this PEM file, in addition to those of the system.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub ca: Option<PathBuf>,
-    /// The server to start, with its arguments [default: gladhand serve].
+    /// Command that starts the server [default: gladhand serve].
     #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,
 }
 
 const CALL_HELP: &str = "\
-Arguments are read by the tool's own schema: key=value as the type it wants,
-key:=JSON as it stands, key=@FILE from a file; a key given again makes a list.
-With a tool and a server, --help shows what the tool takes. Text goes to
-stdout; progress, log lines and questions of the server go through the
-terminal; images and other media are saved as files.
+Arguments follow the tool's schema: key=value is converted to the type of the
+schema, key:=JSON is used unchanged, key=@FILE reads a file, and a repeated key
+makes a list. With a tool and a server, --help shows the tool's arguments. Text
+results go to stdout. Progress, log lines and questions of the server appear on
+the terminal. Images and other media are saved as files.
 
 Examples:
   gladhand call echo message=hi
@@ -509,29 +508,29 @@ Examples:
   gladhand call search --args '{\"query\": \"x\"}' https://example.org/mcp
   gladhand call search --args @query.json https://example.org/mcp
 
-GLADHAND_MCP_TOKEN is the bearer token that is presented over HTTP; a server
-that is started does not get to see the variable.";
+GLADHAND_MCP_TOKEN is the bearer token over HTTP. A server that is started does
+not receive this variable.";
 
 /// Options of `call`.
 #[derive(Debug, Args)]
 #[command(after_help = CALL_HELP, disable_help_flag = true, arg_required_else_help = true)]
 pub struct CallArgs {
-    /// The tool.
+    /// Name of the tool.
     #[arg(required_unless_present = "help", default_value = "", hide_default_value = true)]
     pub tool: String,
-    /// Its arguments as key=value, and the URL of the server unless a command follows.
+    /// Arguments as key=value, and the URL of the server unless a command follows.
     #[arg(value_name = "KEY=VALUE|URL")]
     pub words: Vec<String>,
-    /// All arguments as one JSON object, from a file (@FILE) or from standard input (-); key=value adds to it.
+    /// Arguments as a JSON object, a file (@FILE) or standard input (-); key=value adds to it.
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     pub args: Option<String>,
     /// Save images and other media into this folder.
     #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     pub save: PathBuf,
-    /// Tell the server that you work in this folder, if it asks; may be given several times.
+    /// Folder to name as a root if the server asks for roots; may be repeated.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub root: Vec<PathBuf>,
-    /// Print help: of the tool where one is named, else of this command.
+    /// Print help for the tool, or for this command if no tool is named.
     #[arg(short, long)]
     pub help: bool,
     /// Which server, and how.
@@ -540,13 +539,14 @@ pub struct CallArgs {
 }
 
 const CHAT_HELP: &str = "\
-The agent has its own tools and those of the configuration. It asks before it
-runs one that may do harm; a script is not asked, and such tools are refused
-unless --approve all. Answers go to stdout, everything else to stderr.
+The agent has its own tools and the tools of configured servers. It asks before
+it runs a tool that may do harm. In a script, such tools are refused unless
+--approve all is set. Answers go to stdout, everything else to stderr.
 
-Ctrl-C stops the answer, Ctrl-D leaves, /help lists the commands. A line that
-ends in a backslash goes on in the next one; lines that are pasted together are
-one message. The arrow keys bring back earlier messages, Ctrl-R searches them.
+Ctrl-C stops the answer, Ctrl-D leaves, and /help lists the commands. A line
+that ends with a backslash continues on the next line. Lines pasted together
+are one message. The arrow keys show earlier messages, and Ctrl-R searches
+them.
 
 Examples:
   gladhand chat
@@ -555,57 +555,57 @@ Examples:
   gladhand chat -p 'What does this folder contain?'
   git diff | gladhand chat -p - --json
 
-Models: OPENROUTER_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY, an Ollama or
-llama.cpp server on this machine, or the small one that works offline (`local`,
-in builds with the feature local-model, after `cargo xtask model`).";
+Models: set OPENROUTER_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY, or run an
+Ollama or llama.cpp server on this machine. Builds with the feature local-model
+have a small offline model (`local`, after `cargo xtask model`).";
 
 /// Options of `chat`.
 #[derive(Debug, Args)]
 #[command(after_help = CHAT_HELP)]
 pub struct ChatArgs {
-    /// Have one question answered, print the answer, and end; `-` reads the question from standard input.
+    /// Print the answer to this question and exit; `-` reads it from standard input.
     #[arg(short, long, value_name = "QUESTION", allow_hyphen_values = true)]
     pub print: Option<String>,
-    /// Go on with a saved chat, by its id or the beginning of that [default: the last one].
+    /// Continue a saved chat, by its id or a prefix of it [default: the last one].
     #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "last")]
     pub resume: Option<String>,
-    /// The model to talk to, in this chat: PROVIDER/ID, or a provider, as in `local`.
+    /// Model for this chat: PROVIDER/ID, or a provider such as `local`.
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
-    /// Who is asked before the agent runs a tool that may do harm [default: ask].
+    /// Who approves tools of the agent that may do harm [default: ask].
     #[arg(long, value_name = "WHOM")]
     pub approve: Option<WhoApproves>,
-    /// The folder that its tools work in [default: this one].
+    /// Working folder of the tools [default: the current folder].
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub folder: Option<PathBuf>,
     /// Print every event as a line of JSON.
     #[arg(long)]
     pub json: bool,
-    /// The configuration file [default: your own, and ./gladhand.toml if you trust it].
+    /// Configuration file [default: your own, and ./gladhand.toml if you trust it].
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
-    /// The data folder [default: the user's data folder].
+    /// Data folder [default: the user's data folder].
     #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
     pub data_dir: Option<PathBuf>,
 }
 
 const TOOLS_HELP: &str = "\
-The server is a URL, or a command behind `--`. `gladhand call TOOL --help` with
-the same server shows what a tool takes.
+The server is a URL, or a command after `--`. `gladhand call TOOL --help` with
+the same server shows the arguments of a tool.
 
 Examples:
   gladhand tools http://localhost:8080/mcp
   gladhand tools --json -- npx my-server";
 
 const RESOURCES_HELP: &str = "\
-The server is a URL, or a command behind `--`.
+The server is a URL, or a command after `--`.
 
 Examples:
   gladhand resources http://localhost:8080/mcp
   gladhand resources --read file:///notes.md http://localhost:8080/mcp";
 
 const PROMPTS_HELP: &str = "\
-The server is a URL, or a command behind `--`.
+The server is a URL, or a command after `--`.
 
 Examples:
   gladhand prompts http://localhost:8080/mcp
@@ -615,7 +615,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = TOOLS_HELP)]
 pub struct ToolsArgs {
-    /// The server's URL, unless a command follows.
+    /// URL of the server, unless a command follows.
     pub url: Option<String>,
     /// Which server, and how.
     #[command(flatten)]
@@ -626,12 +626,12 @@ pub struct ToolsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = RESOURCES_HELP)]
 pub struct ResourcesArgs {
-    /// The server's URL, unless a command follows.
+    /// URL of the server, unless a command follows.
     pub url: Option<String>,
-    /// Print what is in this resource; bytes are saved as a file.
+    /// Print the content of this resource; binary content is saved as a file.
     #[arg(long, value_name = "URI")]
     pub read: Option<String>,
-    /// Save bytes into this folder.
+    /// Save binary content into this folder.
     #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     pub save: PathBuf,
     /// Which server, and how.
@@ -643,10 +643,10 @@ pub struct ResourcesArgs {
 #[derive(Debug, Args)]
 #[command(after_help = PROMPTS_HELP)]
 pub struct PromptsArgs {
-    /// Arguments of the prompt as key=value, and the server's URL unless a command follows.
+    /// Arguments of the prompt as key=value, and the URL of the server unless a command follows.
     #[arg(value_name = "KEY=VALUE|URL")]
     pub words: Vec<String>,
-    /// Fill in this prompt and print its messages.
+    /// Get this prompt and print its messages.
     #[arg(long, value_name = "NAME")]
     pub get: Option<String>,
     /// Save images and other media into this folder.

@@ -33,9 +33,9 @@ use crate::utc;
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     Human,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 

@@ -20,7 +20,7 @@ const MAX_TREE: f64 = 15.0;
 /// The highest score of README.md and docs/.
 const MAX_DOCS: f64 = 4.0;
 /// The highest score of the help texts of all commands.
-const MAX_HELP: f64 = 21.0;
+const MAX_HELP: f64 = 12.0;
 
 /// How many places `--top` shows if it names no number.
 const DEFAULT_TOP: usize = 40;
@@ -170,8 +170,8 @@ fn help_texts() -> Result<Report> {
                 open.push(below);
             }
         }
-        for paragraph in help.split("\n\n") {
-            report.add(format!("gladhand {}", words.join(" ")), paragraph);
+        for piece in text::pieces_of_help(&help) {
+            report.add(format!("gladhand {}", words.join(" ")), &piece);
         }
     }
     Ok(report)

@@ -46,6 +46,20 @@ pub(super) fn commands_of(help: &str) -> impl Iterator<Item = &str> {
     named.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help")
 }
 
+/// The paragraphs of a help text, and each item of its lists: a command, an option, a value or an example.
+pub(super) fn pieces_of_help(help: &str) -> Vec<String> {
+    let mut pieces = Pieces::default();
+    for (number, line) in (1..).zip(help.lines()) {
+        let is_item = line.starts_with("  ") && !line.starts_with("   ") || line.trim_start().starts_with('-');
+        if line.is_empty() || is_item {
+            pieces.end();
+        }
+        pieces.extend(number, line);
+    }
+    pieces.end();
+    pieces.done.into_iter().map(|(_, text)| text).collect()
+}
+
 /// Pieces of prose that are put together line by line.
 #[derive(Default)]
 struct Pieces {
@@ -109,6 +123,15 @@ mod tests {
         let expected =
             [(3, "One\ntwo.\n"), (6, " a "), (6, " b "), (8, "Sets x.")].map(|(line, text)| (line, text.to_owned()));
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn items_of_a_help_text_are_separate_pieces() {
+        let help = "Does this\nand that.\n\nCommands:\n  one   First\n          more of it\n  two   Second\n      --all  All\n";
+        let expected = ["Does this\nand that.\n", "\nCommands:\n", "  one   First\n          more of it\n"];
+        let pieces = pieces_of_help(help);
+        assert_eq!(pieces[..3], expected.map(str::to_owned));
+        assert_eq!(pieces[3..], ["  two   Second\n", "      --all  All\n"].map(str::to_owned));
     }
 
     #[test]

@@ -20,9 +20,9 @@ use crate::exit::Exit;
 use gladhand_client::upstream::Target;
 
 const LOGIN_HELP: &str = "\
-Opens a session with the server, as `gladhand call` does, and lets you sign in
-if it wants that. The tokens are kept in the secret store (`gladhand secret
-list`) and renewed from then on.
+Opens a session with the server. If the server requires authorization, you sign
+in with a browser. Tokens are stored in the secret store (`gladhand secret
+list`) and renewed automatically.
 
 Examples:
   gladhand login https://example.org/mcp
@@ -32,25 +32,25 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = LOGIN_HELP)]
 pub struct LoginArgs {
-    /// The server's URL.
+    /// URL of the server.
     url: String,
-    /// Print the address of the sign-in page and open no browser.
+    /// Print the URL of the sign-in page instead of opening a browser.
     #[arg(long)]
     no_browser: bool,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Give up after this many seconds without a sign of life; signing in may take five minutes.
+    /// Limit without any message of the server, in seconds; signing in may take five minutes.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
-    /// Trust the authorities in this file (PEM) beside those of the system.
+    /// Trust the certificate authorities in this PEM file, in addition to those of the system.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 }
 
 const LOGOUT_HELP: &str = "\
-Tokens are revoked where the authorization server can do that, and forgotten in
-any case.
+Tokens are revoked at the authorization server if it supports revocation, and
+always deleted here.
 
 Examples:
   gladhand logout https://example.org/mcp";
@@ -59,12 +59,12 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = LOGOUT_HELP)]
 pub struct LogoutArgs {
-    /// The server's URL.
+    /// URL of the server.
     url: String,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Trust the authorities in this file (PEM) beside those of the system.
+    /// Trust the certificate authorities in this PEM file, in addition to those of the system.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 }

@@ -30,8 +30,8 @@ const MOVED: &str = "the caller is named with --principal";
 const POLICY_HELP: &str = "\
 Examples:
   gladhand policy test git__push --args '{\"branch\": \"main\"}' --principal ann
-  gladhand policy approve            list the changes that wait
-  gladhand policy approve git__push  approve one, as it was listed";
+  gladhand policy approve            list the pending changes
+  gladhand policy approve git__push  approve a listed change";
 
 const TEST_HELP: &str = "\
 Examples:
@@ -40,6 +40,8 @@ Examples:
   gladhand policy test vault://keys --kind resource --principal ann";
 
 const APPROVE_HELP: &str = "\
+Only a change that was listed before can be approved.
+
 Examples:
   gladhand policy approve
   gladhand policy approve git__push
@@ -57,9 +59,9 @@ pub struct PolicyArgs {
 /// What `policy` does.
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
-    /// Explain, rule by rule, what becomes of a call. Nothing is called.
+    /// Explain, rule by rule, how policy decides a call, without calling anything.
     Test(PolicyTestArgs),
-    /// Approve changed tools, prompts and instructions. Without a name, list the changes. Only a listed change can be approved.
+    /// List changed tools, prompts and instructions, or approve them by name.
     Approve(PolicyApproveArgs),
 }
 
@@ -67,38 +69,38 @@ pub enum PolicyCommand {
 #[derive(Debug, Args)]
 #[command(after_help = TEST_HELP)]
 pub struct PolicyTestArgs {
-    /// The tool or prompt, by the name under which it is shown; the URI of a resource; a request to a capability of A2E.
+    /// Shown name of a tool or prompt, URI of a resource, or request type of an A2E capability.
     #[arg(value_name = "NAME")]
     pub tool: String,
-    /// What it is: `tool`, `resource`, `prompt` or `capability`.
+    /// Kind of the target: `tool`, `resource`, `prompt` or `capability`.
     #[arg(long, value_name = "KIND", default_value = "tool", value_parser = Kind::parse)]
     pub kind: Kind,
-    /// Its arguments.
+    /// Arguments of the call.
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub args: String,
-    /// Who the caller has proved to be: the name of its token, or issuer and subject of its JWT with a space between
-    /// them, as `who` in a rule names it. Without it, the caller is nobody in particular.
+    /// Principal of the caller, as in `who` of a rule: the name of its token, or issuer and subject of its JWT, separated
+    /// by a space [default: a caller without a token].
     #[arg(long, value_name = "PRINCIPAL")]
     pub principal: Option<String>,
     /// Not taken: in every other command it names the dialect to speak. It is here so that we say what is meant.
     #[arg(long = "as", value_name = "PRINCIPAL", hide = true, value_parser = |_: &str| Err::<(), _>(MOVED))]
     pub moved: Option<()>,
-    /// What the caller calls itself.
+    /// Name that the client declares.
     #[arg(long, value_name = "NAME", default_value = "")]
     pub client: String,
-    /// The upstream that has the tool, for profiles.
+    /// Upstream of the tool, for profiles.
     #[arg(long, value_name = "NAME")]
     pub upstream: Option<String>,
-    /// Take the tool for one that says that it changes nothing.
+    /// Assume that the tool declares itself read-only.
     #[arg(long)]
     pub read_only: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
-    /// The configuration file [default: your own, and ./gladhand.toml if you trust it].
+    /// Configuration file [default: your own, and ./gladhand.toml if you trust it].
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
-    /// The data folder [default: the user's data folder].
+    /// Data folder [default: the user's data folder].
     #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
     pub data_dir: Option<PathBuf>,
 }
@@ -107,16 +109,16 @@ pub struct PolicyTestArgs {
 #[derive(Debug, Args)]
 #[command(after_help = APPROVE_HELP)]
 pub struct PolicyApproveArgs {
-    /// Tools and prompts by the names under which they were shown, or `instructions:UPSTREAM`.
+    /// Shown names of tools and prompts, or `instructions:UPSTREAM`.
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
-    /// The configuration file [default: your own, and ./gladhand.toml if you trust it].
+    /// Configuration file [default: your own, and ./gladhand.toml if you trust it].
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
-    /// The data folder [default: the user's data folder].
+    /// Data folder [default: the user's data folder].
     #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
     pub data_dir: Option<PathBuf>,
 }

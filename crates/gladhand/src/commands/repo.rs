@@ -22,7 +22,7 @@ use crate::logging;
 use crate::providers::RepositoryTools;
 
 const REPO_HELP: &str = "\
-Nothing in the repository is changed. The same tools are served to peers.
+The repository is not changed. Clients can call the same tools.
 
 Examples:
   gladhand repo analyze ~/project
@@ -47,7 +47,7 @@ Examples:
   gladhand repo faq 'How is it installed?' --docs ~/project/docs --json";
 
 const PLAN_HELP: &str = "\
-Exit code 1 means that there is nothing to apply.
+Exit code 1: the plan has no edits.
 
 Examples:
   gladhand repo plan
@@ -55,7 +55,7 @@ Examples:
   gladhand repo plan ~/project --json > plan.json";
 
 const VALIDATE_HELP: &str = "\
-Exit code 1 means that the plan cannot be applied as it is.
+Exit code 1: the plan cannot be applied.
 
 Examples:
   gladhand repo validate ~/project --plan plan.json
@@ -73,45 +73,45 @@ pub struct RepoArgs {
 /// What can be asked about a repository.
 #[derive(Debug, Subcommand)]
 pub enum RepoCommand {
-    /// What a repository is made of: languages, package managers, entry points, members, risks.
+    /// Show languages, package managers, entry points, members and risks.
     #[command(after_help = ANALYZE_HELP)]
     Analyze(RepositoryArgs),
-    /// Which frameworks it uses, with the evidence.
+    /// Show the frameworks that the repository uses, with evidence.
     #[command(after_help = FRAMEWORKS_HELP)]
     Frameworks(RepositoryArgs),
     /// Answer a question from documentation.
     #[command(after_help = FAQ_HELP)]
     Faq {
-        /// The question.
+        /// Question to answer.
         question: String,
-        /// The folder of documentation; without it, the configured one, or our own.
+        /// Folder of documentation [default: the configured one, or the documentation of Gladhand].
         #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         docs: Option<PathBuf>,
         /// Print the answer as JSON.
         #[arg(long)]
         json: bool,
     },
-    /// The edits that integrate something into it, as a patch. Changes nothing.
+    /// Print a patch that integrates an MCP server, Gladhand or Fluxloop.
     #[command(after_help = PLAN_HELP)]
     Plan {
         /// Where.
         #[command(flatten)]
         place: RepositoryArgs,
-        /// What to integrate: mcp-server, gladhand, fluxloop, or a recipe of one's own. Without it, an MCP server is registered
-        /// with gladhand, and any other application gets an MCP endpoint (mcp-server).
+        /// Integration: mcp-server, gladhand, fluxloop, or the name of your own recipe [default: `gladhand` for an MCP
+        /// server, `mcp-server` for any other application].
         #[arg(long)]
         target: Option<String>,
-        /// The framework; found out if it is not said.
+        /// Framework of the repository [default: detected].
         #[arg(long)]
         framework: Option<String>,
     },
-    /// Whether a plan (as `plan --json` prints it) can be applied as it is.
+    /// Check whether a plan from `plan --json` can be applied.
     #[command(after_help = VALIDATE_HELP)]
     Validate {
         /// Where.
         #[command(flatten)]
         place: RepositoryArgs,
-        /// The file with the plan; `-` is stdin.
+        /// File with the plan; `-` reads standard input.
         #[arg(long, value_name = "FILE", default_value = "-")]
         plan: PathBuf,
     },
@@ -120,7 +120,7 @@ pub enum RepoCommand {
 /// A repository, and how to print what is found.
 #[derive(Debug, Args)]
 pub struct RepositoryArgs {
-    /// The folder of the repository.
+    /// Folder of the repository.
     #[arg(default_value = ".", value_hint = ValueHint::DirPath)]
     pub path: PathBuf,
     /// Print the answer as JSON.

@@ -20,12 +20,12 @@ use crate::secrets::{self, NoSecrets};
 const LONGEST: u64 = 1024 * 1024;
 
 const SECRET_HELP: &str = "\
-Secrets lie in one encrypted file in the data folder. Its key is made from
-GLADHAND_PASSPHRASE if that is set, and else lies in the config folder, so that
-a copy of the data folder reveals nothing.
+Secrets are stored in one encrypted file in the data folder. Its key is derived
+from GLADHAND_PASSPHRASE if that is set. Otherwise the key is a file in the
+config folder, so that a copy of the data folder alone reveals nothing.
 
 Examples:
-  gladhand secret set github  asks for the value, without showing it
+  gladhand secret set github  prompt for the value, without echo
   pass show github | gladhand secret set github
   gladhand secret list
   gladhand secret rm github";
@@ -36,7 +36,7 @@ Examples:
 pub struct SecretArgs {
     #[command(subcommand)]
     command: SecretCommand,
-    /// The data folder [default: the user's data folder].
+    /// Data folder [default: the user's data folder].
     #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath, global = true)]
     data_dir: Option<PathBuf>,
     /// Print one JSON object.
@@ -60,22 +60,22 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 enum SecretCommand {
-    /// Keep a secret under a name: from a hidden prompt, or from stdin.
+    /// Store a secret under a name, from a hidden prompt or from stdin.
     #[command(after_help = SET_HELP)]
     Set {
-        /// Its name.
+        /// Name of the secret.
         name: String,
-        /// Not taken: who else is on this machine could read it there. It is here so that we say so, and not repeat it.
+        /// Rejected with an explanation: other users of this machine can read command lines.
         #[arg(hide = true, value_parser = |_: &str| Ok::<_, std::convert::Infallible>(()))]
         value: Option<()>,
     },
-    /// List the names of all secrets, and say where they are kept.
+    /// List the names of all secrets, and the file that contains them.
     #[command(after_help = LIST_HELP)]
     List,
-    /// Forget a secret.
+    /// Delete a secret.
     #[command(after_help = RM_HELP)]
     Rm {
-        /// Its name.
+        /// Name of the secret.
         name: String,
     },
 }

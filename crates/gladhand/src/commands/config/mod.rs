@@ -25,10 +25,10 @@ use crate::exit::Exit;
 
 const CONFIG_HELP: &str = "\
 Examples:
-  gladhand config import --write          take over servers your editor knows
+  gladhand config import --write          import servers from your editor
   gladhand config check                   list all errors
-  gladhand config show                    show the settings that hold
-  gladhand config install claude-desktop  put us into a client's file";
+  gladhand config show                    show the settings in force
+  gladhand config install claude-desktop  add Gladhand to a client's file";
 
 const SCHEMA_HELP: &str = "\
 Examples:
@@ -46,29 +46,28 @@ pub struct ConfigArgs {
 enum ConfigCommand {
     /// List all errors of the configuration file.
     Check(CheckArgs),
-    /// Show the settings that hold, with secrets masked.
+    /// Show the settings in force, with secrets masked.
     Show(ShowArgs),
     /// Print the JSON Schema of the configuration file.
     ///
-    /// Editors that know TOML schemas complete and check gladhand.toml with it.
+    /// Editors with support for TOML schemas use it to complete and check gladhand.toml.
     #[command(after_help = SCHEMA_HELP)]
     Schema,
-    /// Take over servers from another program's configuration.
+    /// Import servers from another program's configuration.
     Import(ImportArgs),
-    /// Put `gladhand serve` into another program's configuration.
+    /// Add `gladhand serve` to another program's configuration.
     Install(InstallArgs),
-    /// Take it out again, and put back what it replaced.
+    /// Remove it again, and restore the servers that it replaced.
     Uninstall(UninstallArgs),
-    /// Trust the files of this project, after showing what they do.
+    /// Show the files of this project, and trust them.
     Trust(TrustArgs),
 }
 
 const CHECK_HELP: &str = "\
-Each problem is told with its line, its column and its key, never with its
-value. Exit code 0: nothing is wrong; 1: the file is fine, and something that it
-names is not there (a program, a folder, a tool); 2: the file is wrong or cannot
-be read. An upstream whose variable or secret is not set is a warning that does
-not change the exit code: everything else works without it.
+Each problem is shown with line, column and key. Exit codes: 0 no problem; 1
+the file is valid, but a program, folder or tool that it names does not exist;
+2 the file has errors or cannot be read. A variable or secret of an upstream
+that is not set causes a warning and does not change the exit code.
 
 Examples:
   gladhand config check
@@ -77,13 +76,13 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_HELP)]
 struct CheckArgs {
-    /// The file [default: the one that `gladhand serve` would use].
+    /// Configuration file [default: the one that `gladhand serve` would use].
     #[arg(value_hint = ValueHint::FilePath)]
     file: Option<PathBuf>,
-    /// The same as an option.
+    /// Configuration file, as an option.
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
-    /// The data folder [default: the user's].
+    /// Data folder [default: the user's data folder].
     #[arg(long, value_name = "FOLDER", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
     data_dir: Option<PathBuf>,
     /// Print one JSON object.
@@ -92,9 +91,9 @@ struct CheckArgs {
 }
 
 const SHOW_HELP: &str = "\
-Only what differs from the defaults is shown, unless --all is given. References
-such as ${VAR} and ${secret:NAME} are shown as they are written, and what is
-written in clear as ***.
+Settings that equal their defaults are hidden unless --all is set. References
+such as ${VAR} and ${secret:NAME} are shown unchanged; secrets in clear text
+are shown as ***.
 
 Examples:
   gladhand config show
@@ -104,31 +103,31 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = SHOW_HELP)]
 struct ShowArgs {
-    /// The file [default: the one that `gladhand serve` would use].
+    /// Configuration file [default: the one that `gladhand serve` would use].
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
-    /// The data folder [default: the user's].
+    /// Data folder [default: the user's data folder].
     #[arg(long, value_name = "FOLDER", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
     data_dir: Option<PathBuf>,
-    /// Show everything, what is as it is by default too.
+    /// Show all settings, including defaults.
     #[arg(long)]
     all: bool,
-    /// Print everything as one JSON object.
+    /// Print all settings as one JSON object.
     #[arg(long)]
     json: bool,
 }
 
 const IMPORT_HELP: &str = "\
-Understands the files of Claude Desktop, Claude Code, Cursor, VS Code, Zed,
-Windsurf, Codex, Gemini CLI, Cline, JetBrains (Junie), LM Studio and Copilot
-CLI, comments and all. Without a source, all of them that are there are read,
-and the files of this folder (.mcp.json, .cursor/mcp.json, .vscode/mcp.json and
-the like). What is printed can be put into gladhand.toml as it is, with the
-origin of each server. Servers of a project get its folder as their `cwd`.
+Reads the files of Claude Desktop, Claude Code, Cursor, VS Code, Zed, Windsurf,
+Codex, Gemini CLI, Cline, JetBrains (Junie), LM Studio and Copilot CLI, with or
+without comments. Without a source, it reads all of these that exist, and the
+files of this folder (.mcp.json, .cursor/mcp.json, .vscode/mcp.json and
+others). The output is valid in gladhand.toml and names the origin of each
+server. A server of a project gets the project's folder as its `cwd`.
 
-Of two servers with one name the first is taken, and what differs in the other
-is told. Values that look like secrets are named; --secrets keeps them in the
-secret store and writes ${secret:NAME} instead.
+If two servers have the same name, the first is imported and the differences
+are shown. Values that look like secrets are listed. With --secrets, they are
+stored in the secret store and replaced with ${secret:NAME}.
 
 Examples:
   gladhand config import
@@ -142,35 +141,35 @@ struct ImportArgs {
     /// lm-studio, copilot-cli.
     #[arg(value_name = "FILE|CLIENT", value_hint = ValueHint::FilePath)]
     source: Option<String>,
-    /// Add what is not there yet to the configuration file, instead of printing it.
+    /// Add new servers to the configuration file, instead of printing them.
     #[arg(long)]
     write: bool,
-    /// Add it to this file.
+    /// Add new servers to this file.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     into: Option<PathBuf>,
-    /// Keep secrets that are written out in the secret store, and refer to them.
+    /// Move clear-text secrets to the secret store.
     #[arg(long)]
     secrets: bool,
-    /// Show what would be changed, and change nothing.
+    /// Show the changes without making them.
     #[arg(long)]
     dry_run: bool,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// The data folder [default: the user's].
+    /// Data folder [default: the user's data folder].
     #[arg(long, value_name = "FOLDER", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
     data_dir: Option<PathBuf>,
 }
 
 const INSTALL_HELP: &str = "\
-The rest of the file stays as it is, comments included, and a copy of the old
-one is kept beside it. Doing it twice changes nothing. A file that is named with
---config is named in the entry, and is trusted whenever the program starts us.
-A configuration with errors is not installed.
+The rest of the program's file stays unchanged, comments included, and a backup
+is written next to it. A second run changes nothing. With --config, the entry
+names that file, which is trusted whenever the program starts Gladhand. A
+configuration with errors is not installed.
 
-With --replace, the program's own servers become upstreams of that configuration
-and are taken out of the program's file, so that it has them once, behind us.
-What cannot be moved stays and is named. `gladhand config uninstall` undoes it.
+With --replace, the program's servers become upstreams of that configuration
+and are removed from the program's file. Servers that cannot be moved stay, and
+are listed. `gladhand config uninstall` undoes all of this.
 
 Examples:
   gladhand config install claude-desktop --dry-run
@@ -181,36 +180,37 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = INSTALL_HELP)]
 struct InstallArgs {
-    /// The program whose configuration is changed.
+    /// Program whose configuration is changed.
     client: Client,
-    /// Move its servers behind us.
+    /// Move the program's servers into the configuration of Gladhand.
     #[arg(long)]
     replace: bool,
-    /// Keep secrets of moved servers in the secret store, and refer to them.
+    /// Move clear-text secrets of these servers to the secret store.
     #[arg(long, requires = "replace")]
     secrets: bool,
-    /// Show what would be changed, and change nothing.
+    /// Show the changes without making them.
     #[arg(long)]
     dry_run: bool,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// What to be called there.
+    /// Name of the entry.
     #[arg(long, default_value = "gladhand")]
     name: String,
-    /// The configuration file that it starts us with [default: your own].
+    /// Configuration file for the entry [default: your own].
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
-    /// The data folder [default: the user's].
+    /// Data folder [default: the user's data folder].
     #[arg(long, value_name = "FOLDER", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
     data_dir: Option<PathBuf>,
 }
 
 const UNINSTALL_HELP: &str = "\
-Our entries are removed and servers that --replace moved are put back. Upstreams
-and secrets that were added for them are removed from our side, except upstreams
-that you have changed or that another program needs. A file that has not changed
-since is restored byte for byte; in another one only our part is undone.
+Removes the entries of Gladhand and restores the servers that --replace moved.
+Upstreams and secrets that were added for them are removed, except upstreams
+that you changed or that another program needs. A file that did not change
+since is restored byte for byte. In a changed file, only the entries are
+undone.
 
 Examples:
   gladhand config uninstall cursor --dry-run
@@ -219,28 +219,28 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = UNINSTALL_HELP)]
 struct UninstallArgs {
-    /// The program whose configuration is changed.
+    /// Program whose configuration is changed.
     client: Client,
-    /// Show what would be changed, and change nothing.
+    /// Show the changes without making them.
     #[arg(long)]
     dry_run: bool,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// The data folder [default: the user's].
+    /// Data folder [default: the user's data folder].
     #[arg(long, value_name = "FOLDER", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
     data_dir: Option<PathBuf>,
 }
 
 const TRUST_HELP: &str = "\
-A project's gladhand.toml and its skills (.agents/skills) are not used until you
-have trusted exactly their content. This command shows what they start, connect
-to and read, and asks. A change asks again and shows the difference. A trusted
-gladhand.toml can add upstreams and narrow policy; it cannot widen what your own
-configuration allows.
+A project's gladhand.toml and its skills (.agents/skills) are not used until
+you have trusted exactly their content. This command shows what they start,
+connect to and read, and asks. A change asks again and shows the difference. A
+trusted gladhand.toml can add upstreams and narrow policy; it cannot widen what
+your own configuration allows.
 
-The question is asked at a terminal only. For scripts, name a file that you know
-with --config: it is used as it is.
+Trust can be given only at a terminal. A script can name a file with --config,
+which needs no trust.
 
 Examples:
   gladhand config trust
@@ -251,10 +251,10 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = TRUST_HELP, group(ArgGroup::new("reporting").args(["revoke", "list"])))]
 struct TrustArgs {
-    /// A project's folder, or one file [default: the current folder].
+    /// Folder of a project, or one file [default: the current folder].
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
     path: Option<PathBuf>,
-    /// Take trust back from a file, or from all files below a folder.
+    /// Revoke the trust in a file, or in all files below a folder.
     #[arg(long)]
     revoke: bool,
     /// List the trusted files.
@@ -263,7 +263,7 @@ struct TrustArgs {
     /// With --list and --revoke: print one JSON object.
     #[arg(long, requires = "reporting")]
     json: bool,
-    /// The data folder [default: the user's].
+    /// Data folder [default: the user's data folder].
     #[arg(long, value_name = "FOLDER", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
     data_dir: Option<PathBuf>,
 }

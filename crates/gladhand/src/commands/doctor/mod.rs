@@ -37,16 +37,15 @@ use gladhand_server::signals;
 use opening::Opening;
 
 const DOCTOR_HELP: &str = "\
-Looks at the configuration file and the folders and programs that it names, at
-whether each upstream names a version of what it fetches, at invisible text in
-what it listed last, at who can read and change our files, at the data folder
-and its database, at the model that `gladhand chat` would ask, and at what
-running servers say of their upstreams.
+Checks the configuration file and the folders and programs that it names,
+permissions of files, the data folder and its database, the model of `gladhand
+chat`, and the upstreams of running servers. For each upstream, it checks
+whether the command names a package version, and whether listed texts have
+invisible characters.
 
-Each upstream is opened, its tools are listed, and it is closed again. The
-report shows the revision that it speaks, the number of its tools and the time
-to open. Upstreams of a project file that you have not trusted are not started.
-Exit code 1 means that something is broken.
+It opens each upstream, lists its tools and closes it. The report shows the
+revision, the number of tools and the time to open. Upstreams of an untrusted
+project file are not started. Exit code 1: a check failed.
 
 Examples:
   gladhand doctor
@@ -60,19 +59,19 @@ pub struct DoctorArgs {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Start no upstream, and connect to nothing.
+    /// Start no upstream and open no connection.
     #[arg(long)]
     offline: bool,
-    /// Give up an upstream that has not opened after this many seconds.
+    /// Limit for opening an upstream, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds, conflicts_with = "offline")]
     timeout: u64,
-    /// Also look whether this address is free to serve at; may be repeated.
+    /// Also check whether this address is free for `serve --http`; may be repeated.
     #[arg(long, value_name = "ADDRESS")]
     http: Vec<Address>,
-    /// The configuration file [default: your own, and ./gladhand.toml if you trust it].
+    /// Configuration file [default: your own, and ./gladhand.toml if you trust it].
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
-    /// The data folder [default: the user's data folder].
+    /// Data folder [default: the user's data folder].
     #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
     data_dir: Option<PathBuf>,
 }
