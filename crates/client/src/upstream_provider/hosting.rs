@@ -155,7 +155,7 @@ impl Drop for Open {
 
 /// The host of a connection to an upstream: hears what belongs to no call.
 #[derive(Debug)]
-pub(super) struct WayHost {
+pub(super) struct ConnectionHost {
     /// Running calls, the newest last.
     under_way: Mutex<Vec<Arc<CallHost>>>,
     /// The one session that this connection belongs to, once it is open. Without one, the upstream can send requests
@@ -181,7 +181,7 @@ pub(super) struct WayHost {
 /// How many log lines are kept until the session is open that they go to.
 const EARLY_LOGS: usize = 64;
 
-impl WayHost {
+impl ConnectionHost {
     pub(super) fn new(
         session: Option<Session>,
         notifier: Option<ChangeNotifier>,
@@ -219,7 +219,7 @@ impl WayHost {
     }
 }
 
-impl Host for WayHost {
+impl Host for ConnectionHost {
     fn ask(&self, question: Question) -> BoxFuture<'static, Answered> {
         if let Some(call) = self.newest() {
             return call.ask(question);
@@ -257,7 +257,7 @@ impl Host for WayHost {
                     let caller = session.borrow().as_ref().and_then(Weak::upgrade);
                     caller.iter().for_each(|caller| caller.tell(Notice::ElicitationComplete(id.clone())));
                 }
-                // A way of a pool is for callers without a session, so no session was asked.
+                // A pooled connection is for callers without a session, so no session was asked.
                 None if self.is_pooled => {
                     let under_way = self.lock().clone();
                     under_way.iter().for_each(|call| call.notice(Notice::ElicitationComplete(id.clone())));
@@ -282,7 +282,7 @@ impl Host for WayHost {
     }
 }
 
-impl WayHost {
+impl ConnectionHost {
     /// Closes the connection: its upstream sends events that its session does not read, and no event may be lost. Calls in flight
     /// fail, and the next call opens the connection again.
     fn close_connection(&self) {
@@ -358,7 +358,7 @@ impl WayHost {
 /// A running call, until it is dropped.
 #[derive(Debug)]
 pub(super) struct UnderWay {
-    host: Arc<WayHost>,
+    host: Arc<ConnectionHost>,
     call: Arc<CallHost>,
 }
 

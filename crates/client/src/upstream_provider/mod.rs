@@ -7,11 +7,14 @@
 mod breaker;
 mod client_roots;
 mod connection_budget;
+mod forwarding;
 mod hosting;
 mod lists;
 pub mod memory;
 mod pinning;
 mod pool;
+mod refreshing;
+mod selection;
 mod stale;
 mod subscriptions;
 mod upstream_connection;
@@ -20,53 +23,42 @@ mod viewers;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
-use std::task::Poll;
 use std::time::Duration;
 
 use gladhand_core::negotiation::{Offer, Peer};
 use gladhand_core::operations::{
-    CapabilityCall, CompletionCall, Failure, FailureKind, Level, Log, Operation, Outcome, Party, Prompt, Resource,
-    Template, Terms, Tool, ToolCall,
+    CapabilityCall, CompletionCall, Failure, Level, Log, Operation, Prompt, Resource, Template, Tool, ToolCall,
 };
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json;
-use gladhand_dialects::mcp::revision::Revision;
-use gladhand_dialects::{askable, carried_name, passed_on};
+use gladhand_dialects::carried_name;
 use gladhand_hub::policy::{Offender, Who};
 use gladhand_hub::{
     Answer, Caller, ChangeNotifier, Context, Declared, Features, List, Listed, Offence, Provider, Represented,
-    SessionId, Settling, UpstreamStatus, viewer,
+    SessionId, Settling, UpstreamStatus,
 };
 use gladhand_redaction::redact;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
 
-use crate::upstream::{Options, Speak, Target, Upstream};
+use crate::upstream::{Options, Target, Upstream};
 pub use memory::forget_unused;
 
 use client_roots::Allowed;
 pub use connection_budget::ConnectionBudget;
-use connection_budget::Permit;
-use hosting::{CallHost, Session, WayHost};
+
 use lists::Lists;
 use pool::Pools;
 use stale::Stale;
-use subscriptions::{Subscriber, Subscriptions};
+use subscriptions::Subscriptions;
 use upstream_connection::{ClientProfile, UpstreamConnection};
 use viewers::Viewers;
 
 /// How long a list request waits for an upstream whose lists are unknown.
 const SETTLING: Duration = Duration::from_secs(15);
-
-/// How many sessions a call tries, if each ends before the call could be made.
-const SESSIONS: usize = 8;
-
-/// How long a response is held back for log lines that the server wrote earlier but sent on another stream.
-const LATE_LOGS: Duration = Duration::from_millis(20);
 
 /// An upstream as it is configured.
 #[derive(Debug, Clone)]
@@ -191,68 +183,6 @@ impl UpstreamProvider {
         self.inner.listed().await;
         Ok(())
     }
-
-    /// Forwards a call on the connection that its caller may use.
-    fn pass_on(&self, operation: Operation<'_>, repeatable: bool, context: &Context<'_>) -> Answer {
-        let inner = Arc::clone(&self.inner);
-        let errand = Errand::of(operation, context, inner.allowed_roots());
-        let may_become_task = inner.known().is_some_and(|lists| lists.tasks);
-        let mut repeatable = repeatable;
-        let work = async move {
-            second_look().await;
-            loop {
-                match inner.run(&errand).await {
-                    Err(failure) if repeatable && failure.kind == FailureKind::UpstreamLost => {
-                        tracing::debug!(upstream = inner.spec.name, %failure, "a call that may be repeated is repeated");
-                        repeatable = false;
-                    }
-                    outcome => return outcome,
-                }
-            }
-        };
-        // If the upstream decides which calls become tasks, the downstream session follows that decision.
-        if may_become_task { Answer::TaskLater(Box::pin(work)) } else { Answer::Later(Box::pin(work)) }
-    }
-}
-
-/// A call to be forwarded.
-struct Errand {
-    operation: Operation<'static>,
-    terms: Terms<'static>,
-    agreement: Arc<gladhand_core::negotiation::Agreement>,
-    host: Arc<CallHost>,
-}
-
-impl Errand {
-    fn of(operation: Operation<'_>, context: &Context<'_>, roots: Allowed) -> Self {
-        Self {
-            operation: operation.into_owned(),
-            terms: context.terms.clone().into_owned(),
-            agreement: Arc::clone(context.agreement),
-            host: CallHost::of(context, roots),
-        }
-    }
-
-    /// Whether an upstream with a handshake needs a separate session for this caller: the caller can answer requests,
-    /// or its session declares a feature that the upstream must know.
-    fn needs_way_of_its_own(&self) -> bool {
-        let has_session = self.host.caller.session() != SessionId::NONE;
-        self.can_be_asked() || has_session && passed_on(&self.agreement).next().is_some()
-    }
-
-    /// Whose lists the caller sees.
-    fn viewer(&self) -> SessionId {
-        viewer(&self.agreement, self.host.caller.session(), self.terms.principal.as_deref())
-    }
-
-    /// The viewer id that callers without a session share if they see the same lists as this caller.
-    fn kind(&self) -> SessionId {
-        viewer(&self.agreement, SessionId::NONE, self.terms.principal.as_deref())
-    }
-
-    fn can_be_asked(&self) -> bool {
-        askable(&self.agreement).next().is_some()
-    }
 }
 
 impl Inner {
@@ -262,239 +192,6 @@ impl Inner {
 
     fn connections(&self) -> MutexGuard<'_, Connections> {
         self.connections.lock().unpoisoned()
-    }
-
-    async fn run(self: &Arc<Self>, errand: &Errand) -> Outcome {
-        let outcome = self.run_on_a_connection(errand).await;
-        self.ended.fetch_add(1, Ordering::Relaxed);
-        outcome
-    }
-
-    async fn run_on_a_connection(self: &Arc<Self>, errand: &Errand) -> Outcome {
-        let (connection, turn) = match self.shared_connection(errand) {
-            Some(connection) => (connection, None),
-            // The rare waiting path is boxed, so that the future of a call stays small.
-            None => Box::pin(self.way_for(errand)).await?,
-        };
-        let _under_way = connection.host.begin(&errand.host);
-        let Some(turn) = turn else { return self.make(errand, &connection).await };
-        Box::pin(async move {
-            // Declared before the call: if this future is dropped, the server receives the cancellation before the
-            // connection is reused.
-            let mut turn = turn;
-            turn.outlives_its_call();
-            tokio::select! {
-                outcome = self.make(errand, &connection) => {
-                    // After a timeout, the server may still be busy with the call.
-                    let is_late = matches!(&outcome, Err(failure) if failure.kind == FailureKind::TimedOut);
-                    if !is_late {
-                        turn.end();
-                    }
-                    outcome
-                }
-                () = turn.wanted() => {
-                    turn.close();
-                    Err(Failure::new(FailureKind::Busy, "others needed the server while a question was open"))
-                }
-            }
-        })
-        .await
-    }
-
-    /// Makes a call on a connection. If the session ends before the call could be sent, the next session makes it.
-    async fn make(self: &Arc<Self>, errand: &Errand, connection: &Arc<UpstreamConnection>) -> Outcome {
-        for _ in 0..SESSIONS {
-            let session = match connection.session() {
-                Some(session) => session,
-                None if self.is_main(connection) => Box::pin(self.open_main()).await?,
-                None => Box::pin(self.open_other(connection, true)).await?,
-            };
-            if self.is_pinning()
-                && let Err(failure) = Box::pin(self.check_pins(connection, &session, errand)).await
-            {
-                if session.is_over() && failure.kind != FailureKind::Denied {
-                    continue;
-                }
-                return Err(failure);
-            }
-            if self.subscriptions.are_unanswered() {
-                Box::pin(self.subscriptions.answered(&Subscriber::of(errand))).await;
-            }
-            let call = || (errand.operation.clone(), errand.terms.clone());
-            let (agreement, host) = (Arc::clone(&errand.agreement), Arc::clone(&errand.host));
-            if let Some(outcome) = session.call_on_behalf(call, errand.terms.party, agreement, host as _).await {
-                if self.may_log_late(errand, &session) {
-                    Box::pin(tokio::time::sleep(LATE_LOGS)).await;
-                }
-                return outcome;
-            }
-        }
-        let why = format!("upstream {}: it ended {SESSIONS} times before the call could be made", self.spec.name);
-        Err(Failure::new(FailureKind::UpstreamLost, why))
-    }
-
-    /// Whether log lines of a call may arrive after its response. A server of the handshake era may send them on a
-    /// separate stream, and a client of the stateless era receives them only during its request.
-    fn may_log_late(&self, errand: &Errand, session: &Upstream) -> bool {
-        let is_over_http = matches!(self.spec.target, Target::Url(_));
-        let is_stateless = errand.agreement.per_request && errand.terms.log_level.is_some();
-        is_over_http && is_stateless && !session.agreement().per_request
-    }
-
-    /// The main connection, if this caller may share it.
-    fn shared_connection(&self, errand: &Errand) -> Option<Arc<UpstreamConnection>> {
-        let (main, is_alone) = self.main();
-        let needs_none = || !errand.needs_way_of_its_own() && !self.is_isolated(errand);
-        (is_alone || needs_none()).then_some(main)
-    }
-
-    /// Whether the state behind the connection must not be shared with another caller.
-    fn is_isolated(&self, errand: &Errand) -> bool {
-        self.spec.isolated || matches!(errand.operation, Operation::Capability(_))
-    }
-
-    /// The connection for a caller that can answer requests or must be isolated, with a turn on it if turns apply.
-    async fn way_for(
-        self: &Arc<Self>,
-        errand: &Errand,
-    ) -> Result<(Arc<UpstreamConnection>, Option<pool::Turn>), Failure> {
-        let client = ClientProfile::of_agreement(&errand.agreement);
-        let may_share = !self.is_isolated(errand) && self.open_main().await?.agreement().per_request;
-        if may_share && !self.may_shake_hands(&client) {
-            return Ok((self.main().0, None));
-        }
-        let caller = &errand.host.caller;
-        if caller.session() == SessionId::NONE {
-            return self.turn(errand, client).await;
-        }
-        let existing = self.connections().own.get(&caller.session()).cloned();
-        let own = match existing {
-            Some(own) => own,
-            None => match self.add_own(errand, client) {
-                Some(own) => own,
-                None if !errand.can_be_asked() && !self.is_isolated(errand) => return Ok((self.main().0, None)),
-                None => {
-                    let why = "there is no room for another server of its own, which this session needs";
-                    return Err(Failure::new(FailureKind::Busy, why));
-                }
-            },
-        };
-        if may_share && !self.is_in_era_of_client(&own).await {
-            self.drop_own(caller.session(), &own);
-            return Ok((self.main().0, None));
-        }
-        Ok((own, None))
-    }
-
-    /// A connection for listing what the upstream offers this caller.
-    async fn listing_connection(
-        self: &Arc<Self>,
-        errand: &Errand,
-    ) -> Result<(Arc<UpstreamConnection>, Option<pool::Turn>), Failure> {
-        let client = ClientProfile::of_agreement(&errand.agreement);
-        let is_shared = self.open_main().await?.agreement().per_request && !self.may_shake_hands(&client);
-        if is_shared { Ok((self.main().0, None)) } else { self.turn(errand, client).await }
-    }
-
-    /// A turn on a connection that no other call uses at the same time.
-    async fn turn(
-        &self,
-        errand: &Errand,
-        client: ClientProfile,
-    ) -> Result<(Arc<UpstreamConnection>, Option<pool::Turn>), Failure> {
-        let party = errand.terms.party;
-        let pool = self.connections().pools.of(&identity(errand), &client.declares);
-        let kind = errand.kind();
-        let another = || {
-            let place = self.place(party)?;
-            Some(UpstreamConnection::pooled(Arc::clone(&self.spec), client, self.host(None), place, kind))
-        };
-        let turn = pool.turn(&errand.host, party, another).await?;
-        Ok((Arc::clone(turn.connection()), Some(turn)))
-    }
-
-    /// Whether the upstream agreed to a handshake on a connection that was opened to try one.
-    async fn is_in_era_of_client(self: &Arc<Self>, own: &Arc<UpstreamConnection>) -> bool {
-        let session = match own.session() {
-            Some(session) => Ok(session),
-            None => self.open_other(own, true).await,
-        };
-        let is_stateless = session.as_ref().is_ok_and(|session| session.agreement().per_request);
-        if is_stateless {
-            // The opening cache is keyed by the state of the command's files, which the server may change. Remember it
-            // here too.
-            self.is_stateless_only.store(true, Ordering::Relaxed);
-        }
-        session.is_ok() && !is_stateless
-    }
-
-    /// Removes and closes the connection of a session.
-    fn drop_own(&self, session: SessionId, own: &Arc<UpstreamConnection>) {
-        self.connections().own.retain(|of, connection| *of != session || !Arc::ptr_eq(connection, own));
-        let own = Arc::clone(own);
-        tokio::spawn(async move { own.close().await });
-    }
-
-    /// A connection for the caller's session only. Returns `None` if the budget is used up.
-    fn add_own(&self, errand: &Errand, client: ClientProfile) -> Option<Arc<UpstreamConnection>> {
-        let caller = &errand.host.caller;
-        let place = self.place(errand.terms.party)?;
-        let mut connections = self.connections();
-        let own = connections.own.entry(caller.session()).or_insert_with(|| {
-            let session = watch::Sender::new(Some(Arc::downgrade(caller))).subscribe();
-            UpstreamConnection::new(Arc::clone(&self.spec), client, self.host(Some(session)), Some(place))
-        });
-        Some(Arc::clone(own))
-    }
-
-    /// The folders in which a caller's roots may lie. On stdio the client runs as the user who started us, and may name
-    /// any folder.
-    fn allowed_roots(&self) -> Allowed {
-        let is_open = || self.is_alone.get().is_some() || matches!(self.spec.target, Target::Url(_));
-        self.allowed_roots.get_or_init(|| (!is_open()).then(|| self.spec.client_roots.clone().into())).clone()
-    }
-
-    /// Whether the upstream may be opened in the client's own era, if that era has a handshake.
-    fn may_shake_hands(&self, client: &ClientProfile) -> bool {
-        let options = &self.spec.options;
-        client.revision.is_some_and(Revision::has_initialize)
-            && !self.is_stateless_only.load(Ordering::Relaxed)
-            && !matches!(options.speak, Speak::As(..))
-            && options.eras.may_shake_hands(&self.spec.target)
-    }
-
-    /// A place for a connection that not all callers share. If the budget is used up, an unused connection is closed.
-    fn place(&self, party: Option<Party>) -> Option<Permit> {
-        loop {
-            if let Some(place) = self.spec.room.take(party) {
-                return Some(place);
-            }
-            let spare = self.connections().pools.spare()?;
-            spare.vacate();
-            tokio::spawn(async move { spare.close().await });
-        }
-    }
-
-    fn host(&self, session: Option<Session>) -> WayHost {
-        WayHost::new(session, self.notifier.get().cloned(), Arc::clone(&self.stale), self.allowed_roots())
-    }
-
-    /// The main connection, and whether only one downstream session will ever exist.
-    fn main(&self) -> (Arc<UpstreamConnection>, bool) {
-        let mut connections = self.connections();
-        let is_alone = connections.expected.is_some();
-        if let Some(main) = &connections.main {
-            return (Arc::clone(main), is_alone);
-        }
-        let session = is_alone.then(|| self.session.subscribe());
-        let client = connections.expected.clone().unwrap_or_default();
-        let main = UpstreamConnection::new(Arc::clone(&self.spec), client, self.host(session), None);
-        connections.main = Some(Arc::clone(&main));
-        (main, is_alone)
-    }
-
-    fn is_main(&self, connection: &Arc<UpstreamConnection>) -> bool {
-        self.connections().main.as_ref().is_some_and(|main| Arc::ptr_eq(main, connection))
     }
 
     async fn open_main(self: &Arc<Self>) -> Result<Upstream, Failure> {
@@ -560,15 +257,6 @@ impl Inner {
         }
     }
 
-    /// The main connection is open: refresh the lists and renew the subscriptions.
-    fn opened(&self, session: &Upstream) {
-        // The upstream may be a different program than before.
-        self.is_stateless_only.store(false, Ordering::Relaxed);
-        self.forget_viewers();
-        self.stale.mark_new(Arc::downgrade(&self.main().0));
-        self.watch_all(session);
-    }
-
     fn all_connections(&self) -> Vec<Arc<UpstreamConnection>> {
         let connections = self.connections();
         connections
@@ -584,127 +272,6 @@ impl Inner {
     fn open_sessions(&self) -> Vec<Upstream> {
         self.all_connections().iter().filter_map(|connection| connection.session()).collect()
     }
-
-    /// Starts the task that refreshes changed lists.
-    fn keep(self: &Arc<Self>) {
-        self.keeper.get_or_init(|| {
-            let (this, stale) = (Arc::downgrade(self), Arc::clone(&self.stale));
-            tokio::spawn(async move {
-                loop {
-                    let (changed, connection) = stale.take().await;
-                    let Some(this) = Weak::upgrade(&this) else { return };
-                    let entries = this.refresh(&changed, &connection).await.unwrap_or_default();
-                    stale.rest(connection, Instant::now(), entries);
-                }
-            })
-            .abort_handle()
-        });
-    }
-
-    /// Refreshes the changed lists, and returns how many entries they have.
-    async fn refresh(self: &Arc<Self>, changed: &[List], connection: &Weak<UpstreamConnection>) -> Option<usize> {
-        let connection = connection.upgrade()?;
-        // One refresh at a time: a slower earlier one could overwrite newer lists.
-        let one_at_a_time = Arc::clone(&self.refreshing).lock_owned().await;
-        let session = connection.session()?;
-        let own =
-            self.connections().own.iter().find(|(_, own)| Arc::ptr_eq(own, &connection)).map(|(session, _)| *session);
-        // Lists of a separate connection may reveal the actions of its caller, so other callers do not see them.
-        let is_for_all = self.is_main(&connection);
-        let viewer = if is_for_all { SessionId::NONE } else { own.unwrap_or(connection.kind) };
-        if viewer == SessionId::NONE && !is_for_all {
-            return None;
-        }
-        let before = if is_for_all { self.known() } else { self.seen_by(viewer) };
-        self.note_asked_for(viewer);
-        let lists = match &before {
-            Some(before) if changed.len() < List::ALL.len() => {
-                before.refreshed(changed, &session, &self.spec, None).await
-            }
-            _ => Lists::fetch(&session, &self.spec, None).await,
-        };
-        let received = match lists {
-            Ok(lists) => Arc::new(lists),
-            Err(failure) => {
-                tracing::warn!(upstream = self.spec.name, %failure, "what the upstream has could not be listed");
-                if before.is_none() {
-                    self.note_trouble(Some(&failure));
-                }
-                return None;
-            }
-        };
-        connection.pinning.note(&session, &received);
-        let lists = Arc::new(Arc::unwrap_or_clone(received).completed_by(before.as_deref()));
-        let entries = lists.entries();
-        let different = lists.different(before.as_deref());
-        if is_for_all {
-            // Publishing a long list takes time, and this thread also serves other calls.
-            let this = Arc::clone(self);
-            let show = move || {
-                this.show(lists, before, &different);
-                drop(one_at_a_time);
-            };
-            let _ = tokio::task::spawn_blocking(show).await;
-        } else if !different.is_empty() {
-            self.show_to(viewer, lists);
-        }
-        Some(entries)
-    }
-
-    /// Publishes lists to all callers that share the main connection.
-    fn show(&self, lists: Arc<Lists>, before: Option<Arc<Lists>>, different: &[List]) {
-        *self.lists.lock().unpoisoned() = Some(Arc::clone(&lists));
-        let says_something_else = before.as_ref().is_none_or(|before| before.instructions != lists.instructions);
-        // A list that could not be fetched would be remembered as empty.
-        let is_worth_it = lists.is_complete() && (says_something_else || !different.is_empty());
-        if let Some(file) = self.spec.remembered_in.as_ref().filter(|_| is_worth_it) {
-            memory::remember(file, &lists);
-        }
-        if let Some(notifier) = self.notifier.get() {
-            if says_something_else {
-                notifier.instructions_changed();
-            }
-            for list in different {
-                match list {
-                    List::Tools => notifier.tools_changed(),
-                    List::Resources => notifier.resources_changed(),
-                    List::Prompts => notifier.prompts_changed(),
-                }
-            }
-        }
-        self.main_lists_change(before.as_ref(), different);
-        self.is_shown.send_replace(true);
-    }
-
-    /// Waits until the lists are known and published to the hub.
-    async fn listed(&self) {
-        let mut is_shown = self.is_shown.subscribe();
-        let _ = tokio::time::timeout(SETTLING, is_shown.wait_for(|is_shown| *is_shown)).await;
-    }
-}
-
-/// Stays pending on the first poll.
-///
-/// The caller polls once to see whether the response is ready, and spawns a task if it is not. The upstream's loop must
-/// be woken from that task. If it is woken earlier, another thread takes over the loop, which costs more than the rest
-/// of the call.
-async fn second_look() {
-    let mut is_first = true;
-    std::future::poll_fn(|cx| {
-        if std::mem::take(&mut is_first) {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        Poll::Ready(())
-    })
-    .await;
-}
-
-/// The identity of a caller without a session: its principal, and its declared name and version.
-fn identity(errand: &Errand) -> String {
-    let client = &errand.agreement.client;
-    let principal = errand.terms.principal.as_deref().unwrap_or_default();
-    format!("{principal:?} {:?} {:?}", client.name, client.version)
 }
 
 impl Drop for Inner {

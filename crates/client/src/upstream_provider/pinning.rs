@@ -13,9 +13,10 @@ use gladhand_core::sync::Unpoisoned as _;
 use gladhand_hub::policy::{Governor, Stopped};
 use gladhand_hub::{ChangeNotifier, Hub};
 
+use super::Inner;
+use super::forwarding::ForwardedCall;
 use super::lists::Lists;
 use super::upstream_connection::UpstreamConnection;
-use super::{Errand, Inner};
 use crate::upstream::Upstream;
 
 /// The definitions that were compared in the session of a connection.
@@ -78,7 +79,7 @@ impl Inner {
         &self,
         connection: &UpstreamConnection,
         session: &Upstream,
-        errand: &Errand,
+        forwarded: &ForwardedCall,
     ) -> Result<(), Failure> {
         let Some(hub) = self.notifier.get().and_then(ChangeNotifier::hub) else { return Ok(()) };
         let Some(governor) = hub.governor() else { return Ok(()) };
@@ -93,8 +94,8 @@ impl Inner {
         };
         let stopped = compared.found.as_ref().map(|(_, stopped)| stopped);
         // Where every request declares its own client, that client may see more than the lists of the session show.
-        let own = session.agreement().per_request.then(|| self.seen_by(errand.viewer())).flatten();
-        let refused = match &errand.operation {
+        let own = session.agreement().per_request.then(|| self.seen_by(forwarded.viewer())).flatten();
+        let refused = match &forwarded.operation {
             Operation::CallTool(call) => {
                 let why = stopped.and_then(|stopped| stopped.why_tool(&self.label, &call.name));
                 let has_it = |lists: &Arc<Lists>| lists.tools.iter().any(|tool| tool.name == *call.name);

@@ -411,7 +411,7 @@ mod tests {
 
     use super::*;
     use crate::upstream::{Options, Target};
-    use crate::upstream_provider::hosting::WayHost;
+    use crate::upstream_provider::hosting::ConnectionHost;
     use crate::upstream_provider::upstream_connection::ClientProfile;
     use crate::upstream_provider::{ConnectionBudget, Spec};
 
@@ -440,7 +440,7 @@ mod tests {
             room: ConnectionBudget::default(),
             remembered_in: None,
         });
-        let host = WayHost::new(None, None, Arc::default(), None);
+        let host = ConnectionHost::new(None, None, Arc::default(), None);
         let connection = UpstreamConnection::new(spec, ClientProfile::default(), host, None);
         let member = Member { users, ..pool.add(connection) };
         let number = member.number;

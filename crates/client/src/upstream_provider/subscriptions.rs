@@ -13,7 +13,8 @@ use gladhand_hub::SessionId;
 use gladhand_hub::policy::Who;
 use tokio::sync::watch;
 
-use super::{Errand, Inner};
+use super::Inner;
+use super::forwarding::ForwardedCall;
 use crate::upstream::Upstream;
 
 /// How long a call waits for an answer to a subscription that its caller asked for.
@@ -37,9 +38,9 @@ pub(super) struct Subscriber {
 
 impl Subscriber {
     /// The caller of a call.
-    pub(super) fn of(errand: &Errand) -> Self {
-        let principal = errand.terms.principal.as_deref().map(Into::into);
-        Self { session: errand.host.caller.session(), principal }
+    pub(super) fn of(forwarded: &ForwardedCall) -> Self {
+        let principal = forwarded.terms.principal.as_deref().map(Into::into);
+        Self { session: forwarded.host.caller.session(), principal }
     }
 
     fn who(who: &Who<'_>) -> Self {

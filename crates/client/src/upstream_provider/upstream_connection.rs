@@ -14,7 +14,7 @@ use gladhand_hub::SessionId;
 use super::Spec;
 use super::breaker::{Breaker, Permission};
 use super::connection_budget::Permit;
-use super::hosting::WayHost;
+use super::hosting::ConnectionHost;
 use super::pinning::Pinning;
 use crate::upstream::{Host, OpenError, Options, Upstream};
 
@@ -58,7 +58,7 @@ const ANSWERING: Duration = Duration::from_secs(5);
 pub(super) struct UpstreamConnection {
     spec: Arc<Spec>,
     client: ClientProfile,
-    pub(super) host: Arc<WayHost>,
+    pub(super) host: Arc<ConnectionHost>,
     /// The definitions that were compared with the pins.
     pub(super) pinning: Pinning,
     /// The callers without a session that it is for, where it is one of a pool.
@@ -74,7 +74,12 @@ pub(super) struct UpstreamConnection {
 }
 
 impl UpstreamConnection {
-    pub(super) fn new(spec: Arc<Spec>, client: ClientProfile, host: WayHost, place: Option<Permit>) -> Arc<Self> {
+    pub(super) fn new(
+        spec: Arc<Spec>,
+        client: ClientProfile,
+        host: ConnectionHost,
+        place: Option<Permit>,
+    ) -> Arc<Self> {
         Self::with(spec, client, host, place, None)
     }
 
@@ -82,7 +87,7 @@ impl UpstreamConnection {
     pub(super) fn pooled(
         spec: Arc<Spec>,
         client: ClientProfile,
-        host: WayHost,
+        host: ConnectionHost,
         place: Permit,
         kind: SessionId,
     ) -> Arc<Self> {
@@ -92,7 +97,7 @@ impl UpstreamConnection {
     fn with(
         spec: Arc<Spec>,
         client: ClientProfile,
-        host: WayHost,
+        host: ConnectionHost,
         place: Option<Permit>,
         kind: Option<SessionId>,
     ) -> Arc<Self> {

@@ -20,9 +20,10 @@ use gladhand_dialects::passed_on;
 use gladhand_dialects::shares::{Holder, giving_way};
 use gladhand_hub::{Context, List, Listed, SessionId, Settling, viewer};
 
+use super::forwarding::ForwardedCall;
 use super::lists::Lists;
 use super::upstream_connection::UpstreamConnection;
-use super::{Errand, Inner, SETTLING};
+use super::{Inner, SETTLING};
 
 /// How many kinds of callers without a session have separate lists. Parties share them: above this, kinds of the largest
 /// party are dropped first.
@@ -111,9 +112,10 @@ impl Inner {
             return None;
         }
         let party = context.terms.party.unwrap_or(Party(0));
-        let (inner, errand) = (Arc::clone(self), Errand::of(Operation::ListTools, context, self.allowed_roots()));
+        let (inner, forwarded) =
+            (Arc::clone(self), ForwardedCall::of(Operation::ListTools, context, self.allowed_roots()));
         Some(Box::pin(async move {
-            match tokio::time::timeout(SETTLING, inner.find_for(kind, party, &errand)).await {
+            match tokio::time::timeout(SETTLING, inner.find_for(kind, party, &forwarded)).await {
                 Ok(Ok(())) => {
                     let has_own = inner.connections().own.contains_key(&viewer);
                     if !has_own && viewer != kind {
@@ -157,13 +159,18 @@ impl Inner {
     }
 
     /// Fetches the lists of a connection for callers of one kind.
-    async fn find_for(self: &Arc<Self>, kind: SessionId, party: Party, errand: &Errand) -> Result<(), Failure> {
+    async fn find_for(
+        self: &Arc<Self>,
+        kind: SessionId,
+        party: Party,
+        forwarded: &ForwardedCall,
+    ) -> Result<(), Failure> {
         // Before the upstream is asked, so that failures leave nothing behind.
         let gone = self.viewers().make_room(kind, party);
         self.forgotten(gone);
-        let (connection, turn) = match self.shared_connection(errand) {
+        let (connection, turn) = match self.shared_connection(forwarded) {
             Some(connection) => (connection, None),
-            None => self.listing_connection(errand).await?,
+            None => self.listing_connection(forwarded).await?,
         };
         let session = match connection.session() {
             Some(session) => session,
@@ -171,10 +178,10 @@ impl Inner {
             None => self.open_other(&connection, false).await?,
         };
         self.note_asked_for(kind);
-        let client = (Arc::clone(&errand.agreement), Arc::clone(&errand.host) as _);
+        let client = (Arc::clone(&forwarded.agreement), Arc::clone(&forwarded.host) as _);
         let lists = Lists::fetch(&session, &self.spec, Some(client)).await?;
         // A session makes its calls on a separate connection, and no longer needs this one.
-        if let Some(turn) = turn.filter(|_| errand.host.caller.session() == SessionId::NONE) {
+        if let Some(turn) = turn.filter(|_| forwarded.host.caller.session() == SessionId::NONE) {
             turn.end();
         }
         let before = self.viewers().own.get(&kind).cloned().flatten();
