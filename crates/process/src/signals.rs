@@ -1,0 +1,88 @@
+//! The signal dispositions of started programs.
+//!
+//! A process inherits ignored signals. A shell starts background jobs with SIGINT ignored, and `nohup` ignores SIGHUP. A
+//! program that inherits this from us could not be interrupted. The standard library resets only SIGPIPE and the signal
+//! mask.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// The highest signal number of the supported systems.
+const HIGHEST: i32 = 64;
+
+/// Starts the program with the default action for every signal. Our own dispositions do not change.
+pub(crate) fn reset(command: &mut Command) {
+    #[expect(unsafe_code, reason = "dispositions of a child can be changed only between fork and exec")]
+    // SAFETY: `signal` is async-signal-safe, and neither allocates nor locks.
+    unsafe {
+        command.pre_exec(|| {
+            for signal in 1..=HIGHEST {
+                // Fails for SIGKILL, SIGSTOP and reserved numbers, which always have their default action.
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::io::Read as _;
+    use std::os::fd::OwnedFd;
+    use std::process::Command;
+
+    use crate::child::ChildPeer;
+    use crate::starting::{Channels, Environment, Family, Program, Starter as _};
+    use crate::surroundings::Surroundings;
+
+    const STATUS: &str = "grep -E '^Sig(Blk|Ign):' /proc/self/status";
+
+    /// The signals in a mask of `/proc`, without the two that the C library keeps for itself.
+    fn signals(mask: &str) -> u64 {
+        u64::from_str_radix(mask.trim(), 16).unwrap() & !(0b11 << 31)
+    }
+
+    fn are_default(status: &str) -> bool {
+        let masks: Vec<_> = status.lines().filter_map(|line| line.split_once(':')).collect();
+        masks.len() == 2 && masks.iter().all(|(_, mask)| signals(mask) == 0)
+    }
+
+    /// Set in the process that the test starts. Threads share dispositions, so the test needs a process of its own.
+    const INNER: &str = "GLADHAND_TEST_WITH_IGNORED_SIGNALS";
+
+    #[tokio::test]
+    async fn programs_without_a_leash_start_with_default_signals() {
+        if std::env::var_os(INNER).is_some() {
+            return starts_with_defaults().await;
+        }
+        let test = "signals::tests::programs_without_a_leash_start_with_default_signals";
+        let mut command = Command::new("env");
+        command.args(["--ignore-signal=HUP,INT,QUIT,TERM,TSTP,USR1", "--block-signal=INT,TERM,USR2"]);
+        command.arg(std::env::current_exe().unwrap()).args(["--exact", test]).env(INNER, "1");
+        let output = command.output().unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && shown.contains("1 passed"), "{shown}");
+    }
+
+    async fn starts_with_defaults() {
+        let ours = std::fs::read_to_string("/proc/self/status").unwrap();
+        let ignored = ours.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+        assert_eq!(signals(ignored) & 0b11, 0b11, "this process ignores SIGHUP and SIGINT: {ours}");
+        let (mut stdout, theirs) = std::io::pipe().unwrap();
+        let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let (arguments, environment) = (["-c".into(), STATUS.into()], Environment::new());
+        let program =
+            Program { file: "/bin/sh".as_ref(), arguments: &arguments, folder: None, environment: &environment };
+        let held = Family.start(program, Channels::Three([null(), theirs.into(), null()])).await.unwrap();
+        assert!(held.ended().await.unwrap().success());
+        let mut shown = String::new();
+        stdout.read_to_string(&mut shown).unwrap();
+        assert!(are_default(&shown), "{shown}");
+        let command = ["/bin/sh", "-c", STATUS].map(str::to_owned);
+        let mut child = ChildPeer::start(&command, &Surroundings::default(), &[], |_| {}).await.unwrap();
+        let mut shown = Vec::new();
+        while child.read(&mut shown).await.unwrap() > 0 {}
+        let shown = String::from_utf8(shown).unwrap();
+        assert!(are_default(&shown), "{shown}");
+    }
+}
