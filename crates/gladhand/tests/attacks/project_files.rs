@@ -62,7 +62,7 @@ impl Clone {
 
 /// Runs a command at a terminal, and types an answer to each `[y/N]`. Returns the screen.
 pub(crate) fn at_terminal(mut command: Command, answers: &[&str]) -> String {
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
     grantpt(&terminal).expect("it is ours");
     unlockpt(&terminal).expect("it is ours");
     let name = ptsname(&terminal, Vec::new()).expect("a name").into_string().expect("UTF-8");
