@@ -1,26 +1,32 @@
-//! The signal dispositions of started programs.
+//! The signal dispositions and the signal mask of started programs.
 //!
-//! A process inherits ignored signals. A shell starts background jobs with SIGINT ignored, and `nohup` ignores SIGHUP. A
-//! program that inherits this from us could not be interrupted. The standard library resets only SIGPIPE and the signal
-//! mask.
+//! A process inherits ignored and blocked signals. A shell starts background jobs with SIGINT ignored, and `nohup` ignores
+//! SIGHUP. A program that inherits this from us could not be interrupted. The standard library resets only SIGPIPE.
 
+use std::io;
+use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 /// The highest signal number of the supported systems.
 const HIGHEST: i32 = 64;
 
-/// Starts the program with the default action for every signal. Our own dispositions do not change.
+/// Starts the program with the default action for every signal, and with no signal blocked. Our own settings do not change.
 pub(crate) fn reset(command: &mut Command) {
     #[expect(unsafe_code, reason = "dispositions of a child can be changed only between fork and exec")]
-    // SAFETY: `signal` is async-signal-safe, and neither allocates nor locks.
+    // SAFETY: the three functions are async-signal-safe, and neither allocate nor lock. `sigemptyset` initialises the set.
     unsafe {
         command.pre_exec(|| {
             for signal in 1..=HIGHEST {
-                // Fails for SIGKILL, SIGSTOP and reserved numbers, which always have their default action.
+                // Fails for SIGKILL and SIGSTOP, which always have their default action, and for reserved numbers.
                 libc::signal(signal, libc::SIG_DFL);
             }
-            Ok(())
+            let mut none = MaybeUninit::uninit();
+            libc::sigemptyset(none.as_mut_ptr());
+            match libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut()) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
         });
     }
 }
@@ -35,7 +41,9 @@ mod tests {
     use crate::starting::{Channels, Environment, Family, Program, Starter as _};
     use crate::surroundings::Surroundings;
 
-    const STATUS: &str = "grep -E '^Sig(Blk|Ign):' /proc/self/status";
+    /// Shows its own signals. A shell would not do, because some shells unblock all signals at their start.
+    const COMMAND: [&str; 3] = ["grep", "-E", "^Sig(Blk|Ign):"];
+    const STATUS: &str = "/proc/self/status";
 
     /// The signals in a mask of `/proc`, without the two that the C library keeps for itself.
     fn signals(mask: &str) -> u64 {
@@ -70,15 +78,16 @@ mod tests {
         assert_eq!(signals(ignored) & 0b11, 0b11, "this process ignores SIGHUP and SIGINT: {ours}");
         let (mut stdout, theirs) = std::io::pipe().unwrap();
         let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
-        let (arguments, environment) = (["-c".into(), STATUS.into()], Environment::new());
-        let program =
-            Program { file: "/bin/sh".as_ref(), arguments: &arguments, folder: None, environment: &environment };
+        let environment = Environment::from([("PATH".into(), std::env::var_os("PATH").unwrap())]);
+        let [file, arguments @ ..] = COMMAND;
+        let arguments = [arguments[0].into(), arguments[1].into(), STATUS.into()];
+        let program = Program { file: file.as_ref(), arguments: &arguments, folder: None, environment: &environment };
         let held = Family.start(program, Channels::Three([null(), theirs.into(), null()])).await.unwrap();
         assert!(held.ended().await.unwrap().success());
         let mut shown = String::new();
         stdout.read_to_string(&mut shown).unwrap();
         assert!(are_default(&shown), "{shown}");
-        let command = ["/bin/sh", "-c", STATUS].map(str::to_owned);
+        let command: Vec<_> = COMMAND.iter().chain([&STATUS]).map(ToString::to_string).collect();
         let mut child = ChildPeer::start(&command, &Surroundings::default(), &[], |_| {}).await.unwrap();
         let mut shown = Vec::new();
         while child.read(&mut shown).await.unwrap() > 0 {}
