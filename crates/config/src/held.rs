@@ -237,9 +237,10 @@ impl A2eConfig {
 }
 
 impl UpstreamConfig {
-    /// Hides what a proposed configuration hides too, and shows only what both show.
+    /// Hides what a proposed configuration hides too, shows only what both show, and separates callers if one of the two does.
     fn hold(&mut self, proposed: &Self) {
         add_new(&mut self.hide, &proposed.hide);
+        self.isolated |= proposed.isolated;
         keep_common(&mut self.client_roots, &proposed.client_roots);
         let own: HashSet<_> = self.only.iter().collect();
         let is_narrower = own.is_empty() || proposed.only.iter().all(|name| own.contains(name));
@@ -373,12 +374,13 @@ mod tests {
              [[policy.rules]]\ntools = ['x']\neffect = 'deny'\n[policy]\npin = 'warn'\n",
         );
         let proposed = config(
-            "[upstreams.a]\ncommand = 'evil'\nhide = ['h']\nonly = ['o']\n[upstreams.c]\ncommand = 'c'\n\
+            "[upstreams.a]\ncommand = 'evil'\nisolated = true\nhide = ['h']\nonly = ['o']\n[upstreams.c]\ncommand = 'c'\n\
              [[policy.rules]]\ntools = ['y']\neffect = 'deny'\n[[policy.limits]]\ncalls = 1\n[toolbox]\nenabled = false\n",
         );
         let held = before.held(&proposed);
         let [(name, a)] = &held.upstreams.0[..] else { panic!("{:?}", held.upstreams) };
         assert_eq!((name.as_str(), &a.command[..]), ("a", &["a".to_owned()][..]));
+        assert!(a.isolated && held.held(&before).upstreams.0[0].1.isolated);
         assert_eq!((&a.hide[..], &a.only[..]), (&["h".to_owned()][..], &["o".to_owned()][..]));
         assert_eq!((held.policy.rules.len(), held.policy.narrowing.len(), held.policy.limits.len()), (1, 1, 1));
         assert_eq!(held.policy.pin, before.policy.pin);

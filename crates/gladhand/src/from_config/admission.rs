@@ -204,6 +204,7 @@ mod tests {
         config::parse(text, Reading::AsWritten).unwrap()
     }
 
+    #[cfg(unix)]
     #[test]
     fn files_of_keys_that_cannot_be_used_are_told() {
         let folder = tempfile::tempdir().unwrap();
@@ -218,10 +219,13 @@ mod tests {
             let file = folder.path().join(name);
             format!("[[authorization.issuers]]\nissuer = 'https://as.example'\njwks_file = '{}'\n", file.display())
         };
-        let text = ["set.json", "none.json", "no-set.json", "no-key.json"].map(issuer).concat();
+        // A reader of this pipe would wait without end.
+        let made = std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap();
+        assert!(made.success());
+        let text = ["set.json", "none.json", "no-set.json", "no-key.json", "pipe"].map(issuer).concat();
         let told = unusable_key_files(&read(&text).authorization);
         let keys: Vec<_> = told.iter().map(|(key, _)| key.as_str()).collect();
-        let expected = [2, 3, 4].map(|number| format!("authorization.issuers#{number}.jwks_file"));
+        let expected = [2, 3, 4, 5].map(|number| format!("authorization.issuers#{number}.jwks_file"));
         assert_eq!(keys, expected, "{told:?}");
     }
 

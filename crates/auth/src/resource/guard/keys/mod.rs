@@ -1,5 +1,6 @@
 //! The public keys of an issuer: fetched on demand, cached, and fetched again for an unknown key.
 
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -21,6 +22,9 @@ use crate::web::{Web, admitted, is_loopback};
 const FRESH: Duration = Duration::from_secs(600);
 /// The minimum time between fetches. Made-up key ids cannot cause more of them.
 const PAUSE: Duration = Duration::from_secs(10);
+
+/// The maximum size of a file with keys.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The keys of one issuer.
 pub(crate) struct Keys {
@@ -92,7 +96,15 @@ pub(super) fn address(issuer: &str, source: &KeySource) -> Result<Url, AuthError
 pub(super) fn keys_in(issuer: &str, path: &Path) -> Result<Vec<Key>, AuthError> {
     let problem = "a file that is not a key set".to_owned();
     let no_set = |_| AuthError::InvalidResponse { address: issuer.to_owned(), problem };
-    let set: Set = serde_json::from_slice(&fs_err::read(path)?).map_err(no_set)?;
+    // A device or a pipe could be read without end.
+    let about = fs_err::metadata(path)?;
+    if !about.is_file() || about.len() > MAX_FILE_BYTES {
+        let message = format!("{}: not a regular file of at most 1 MiB", path.display());
+        return Err(std::io::Error::other(message).into());
+    }
+    let mut text = Vec::new();
+    fs_err::File::open(path)?.take(MAX_FILE_BYTES).read_to_end(&mut text)?;
+    let set: Set = serde_json::from_slice(&text).map_err(no_set)?;
     Ok(readable(set.keys))
 }
 
