@@ -47,7 +47,7 @@ mod tests {
 
     /// The signals in a mask of `/proc`, without the two that the C library keeps for itself.
     fn signals(mask: &str) -> u64 {
-        u64::from_str_radix(mask.trim(), 16).unwrap() & !(0b11 << 31)
+        u64::from_str_radix(mask.trim(), 16).expect("a mask") & !(0b11 << 31)
     }
 
     fn are_default(status: &str) -> bool {
@@ -73,25 +73,25 @@ mod tests {
     }
 
     async fn starts_with_defaults() {
-        let ours = std::fs::read_to_string("/proc/self/status").unwrap();
-        let ignored = ours.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+        let ours = std::fs::read_to_string("/proc/self/status").expect("it can be read");
+        let ignored = ours.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a mask");
         assert_eq!(signals(ignored) & 0b11, 0b11, "this process ignores SIGHUP and SIGINT: {ours}");
-        let (mut stdout, theirs) = std::io::pipe().unwrap();
-        let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
-        let environment = Environment::from([("PATH".into(), std::env::var_os("PATH").unwrap())]);
+        let (mut stdout, theirs) = std::io::pipe().expect("a pipe");
+        let null = || OwnedFd::from(std::fs::File::open("/dev/null").expect("it is there"));
+        let environment = Environment::from([("PATH".into(), std::env::var_os("PATH").expect("it is set"))]);
         let [file, arguments @ ..] = COMMAND;
         let arguments = [arguments[0].into(), arguments[1].into(), STATUS.into()];
         let program = Program { file: file.as_ref(), arguments: &arguments, folder: None, environment: &environment };
-        let held = Family.start(program, Channels::Three([null(), theirs.into(), null()])).await.unwrap();
-        assert!(held.ended().await.unwrap().success());
+        let held = Family.start(program, Channels::Three([null(), theirs.into(), null()])).await.expect("it starts");
+        assert!(held.ended().await.expect("it ends").success());
         let mut shown = String::new();
-        stdout.read_to_string(&mut shown).unwrap();
+        stdout.read_to_string(&mut shown).expect("text");
         assert!(are_default(&shown), "{shown}");
         let command: Vec<_> = COMMAND.iter().chain([&STATUS]).map(ToString::to_string).collect();
-        let mut child = ChildPeer::start(&command, &Surroundings::default(), &[], |_| {}).await.unwrap();
+        let mut child = ChildPeer::start(&command, &Surroundings::default(), &[], |_| {}).await.expect("it starts");
         let mut shown = Vec::new();
-        while child.read(&mut shown).await.unwrap() > 0 {}
-        let shown = String::from_utf8(shown).unwrap();
+        while child.read(&mut shown).await.expect("it is read") > 0 {}
+        let shown = String::from_utf8(shown).expect("text");
         assert!(are_default(&shown), "{shown}");
     }
 }
