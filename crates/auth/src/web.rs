@@ -54,15 +54,7 @@ impl Web {
 
     /// Parses and checks an address from a peer.
     pub(crate) fn admit(&self, address: &str) -> Result<Url, AuthError> {
-        match Url::parse(address) {
-            // A user name before the host can look like a host to the user.
-            Ok(url) if !url.username().is_empty() || url.password().is_some() => {
-                Err(AuthError::UnsafeAddress { address: shown(&url) })
-            }
-            Ok(url) if url.scheme() == "https" && url.has_host() => Ok(url),
-            Ok(url) if url.scheme() == "http" && self.loopback && is_loopback(&url) => Ok(url),
-            _ => Err(AuthError::UnsafeAddress { address: address.to_owned() }),
-        }
+        admitted(address, self.loopback)
     }
 
     /// Parses and checks an address from a peer that the user's browser will visit.
@@ -131,6 +123,19 @@ impl Answer {
                 ReadError::TooManyValues => error.to_string(),
             },
         })
+    }
+}
+
+/// Parses an address, and checks that credentials may be sent to it. `loopback` allows plain http to this machine.
+pub(crate) fn admitted(address: &str, loopback: bool) -> Result<Url, AuthError> {
+    match Url::parse(address) {
+        // A user name before the host can look like a host to the user.
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+            Err(AuthError::UnsafeAddress { address: shown(&url) })
+        }
+        Ok(url) if url.scheme() == "https" && url.has_host() => Ok(url),
+        Ok(url) if url.scheme() == "http" && loopback && is_loopback(&url) => Ok(url),
+        _ => Err(AuthError::UnsafeAddress { address: address.to_owned() }),
     }
 }
 

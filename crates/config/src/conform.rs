@@ -1,5 +1,5 @@
 //! Holds a file to the schema of the settings, and finds all mistakes in one pass: unknown and missing keys, values of
-//! another kind, unknown words and numbers out of range.
+//! another kind, unknown words and numbers out of range. The search ends after [`MOST_MISTAKES`].
 
 use std::ops::Range;
 
@@ -17,7 +17,11 @@ pub(crate) struct Found {
     pub(crate) problem: Problem,
 }
 
-/// All mistakes of a file.
+/// How many mistakes of a file are collected at most. A tool can write the file of a server, so the number of mistakes in
+/// it must not decide how long the server works on it.
+pub(crate) const MOST_MISTAKES: usize = 10_000;
+
+/// The mistakes of a file: all of them, or the first [`MOST_MISTAKES`] and one more.
 pub(crate) fn conform(source: &Source<'_>, schema: &Value) -> Vec<Found> {
     let mut walk = Walk { source, found: Vec::new() };
     walk.table(&source.root, 0..0, schema, &Place::default());
@@ -59,12 +63,22 @@ struct Walk<'s, 't> {
 
 impl Walk<'_, '_> {
     fn found(&mut self, at: Range<usize>, place: &Place, mistake: &Mistake<'_>) {
+        if self.is_full() {
+            return;
+        }
         let problem = self.source.at(Some(at), &place.shown, &mistake.to_string());
         self.found.push(Found { path: place.path.clone(), problem });
     }
 
+    fn is_full(&self) -> bool {
+        self.found.len() > MOST_MISTAKES
+    }
+
     fn table(&mut self, table: &DeTable<'_>, span: Range<usize>, schema: &Value, place: &Place) {
         for (key, value) in table.iter() {
+            if self.is_full() {
+                return;
+            }
             let (name, inside) = (key.get_ref().as_ref(), place.member(key.get_ref()));
             let known = properties(schema).and_then(|known| known.get(name));
             match known.or_else(|| schema.get("additionalProperties")) {
@@ -89,7 +103,7 @@ impl Walk<'_, '_> {
         };
         if let (DeValue::String(word), Some(known)) = (value.get_ref(), words(schema)) {
             if !known.contains(&word.as_ref()) {
-                self.found(value.span(), place, &Mistake::UnknownWord { word, known });
+                self.found(value.span(), place, &Mistake::UnknownWord { key: &place.shown, word, known });
             }
             return;
         }
@@ -103,6 +117,9 @@ impl Walk<'_, '_> {
             DeValue::Array(items) => {
                 let Some(schema) = schema.get("items") else { return };
                 for (index, item) in items.iter().enumerate() {
+                    if self.is_full() {
+                        return;
+                    }
                     self.value(item.span(), item, schema, &place.item(index));
                 }
             }

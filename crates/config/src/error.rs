@@ -23,6 +23,17 @@ pub enum ConfigError {
     TokenNotText(&'static str),
 }
 
+/// How many mistakes of a file a message shows.
+pub const MOST_SHOWN: usize = 20;
+
 pub(crate) fn lines(problems: &[Problem]) -> String {
-    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    let shown = problems.iter().take(MOST_SHOWN).map(ToString::to_string);
+    shown.chain(more(problems.len())).collect::<Vec<_>>().join("\n")
+}
+
+/// The last line of a list with more than [`MOST_SHOWN`] entries: how many are not shown.
+pub fn more(all: usize) -> Option<String> {
+    let digits = all.checked_sub(MOST_SHOWN).filter(|rest| *rest > 0)?.to_string();
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    Some(format!("… and {} more", groups.join(",")))
 }

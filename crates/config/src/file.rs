@@ -52,11 +52,10 @@ impl File {
         read_through(&self.text, self.path.parent(), reading)
     }
 
-    /// The settings of an upstream as written, for display. References in them are not looked up.
-    pub fn written(&self, upstream: &str) -> Option<UpstreamConfig> {
+    /// The settings of all upstreams as written, for display. References in them are not looked up.
+    pub fn all_written(&self) -> Vec<(String, UpstreamConfig)> {
         let (source, _) = Source::read(&self.text);
-        let all = source.parse().0.unwrap_or_default().upstreams.0;
-        all.into_iter().find(|(name, _)| name == upstream).map(|(_, config)| config)
+        source.parse().0.unwrap_or_default().upstreams.0
     }
 }
 

@@ -3,6 +3,8 @@
 //! A running process follows its files. If one of its own tools or agents could have written a file, a change of that file
 //! may come from a peer. Such a change narrows at once and widens only after the user has trusted it.
 
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 use std::path::{Path, PathBuf};
 
 use gladhand_core::Pattern;
@@ -13,7 +15,10 @@ use serde::Serialize;
 use super::policy::RuleConfig;
 use super::surroundings::usual;
 use super::upstreams::Origin;
-use super::{A2eConfig, AgentConfig, Approve, AuthorizationConfig, Config, DpopConfig, PolicyConfig, UpstreamConfig};
+use super::{
+    A2eConfig, AgentConfig, AgentPass, Approve, AuthorizationConfig, Config, DpopConfig, PolicyConfig, TokenConfig,
+    UpstreamConfig,
+};
 
 /// How many lists of rules and how many limits changes may add before the user trusts one of them. Beyond it everything is
 /// denied, because a rule that is not added would be one that the operator relies on.
@@ -75,16 +80,11 @@ impl Config {
     }
 
     /// Everyone who has another token in a proposed configuration.
-    pub fn changed_tokens<'c>(&'c self, proposed: &Self) -> Vec<&'c str> {
-        let over_http = self.authorization.tokens.iter().filter(|token| {
-            let mut named = proposed.authorization.tokens.iter().filter(|other| other.name == token.name).peekable();
-            named.peek().is_some() && !named.any(|other| other.token.matches(&token.token))
-        });
-        let agents = self.a2e.agents.iter().filter(|agent| {
-            let mut named = proposed.a2e.agents.iter().filter(|other| other.id == agent.id).peekable();
-            named.peek().is_some() && !named.any(|other| other.token == agent.token)
-        });
-        over_http.map(|token| token.name.as_str()).chain(agents.map(|agent| agent.id.as_str())).collect()
+    pub fn changed_tokens<'c>(&'c self, proposed: &'c Self) -> Vec<&'c str> {
+        let tokens = |config: &'c Self| config.authorization.tokens.iter().map(TokenConfig::identity);
+        let agents = |config: &'c Self| config.a2e.agents.iter().map(AgentPass::identity);
+        let over_http = changed(tokens(self), &tokens(proposed).collect());
+        over_http.into_iter().chain(changed(agents(self), &agents(proposed).collect())).collect()
     }
 
     /// Whether a tool or an agent of this process could have written a file without a question to the user.
@@ -133,16 +133,18 @@ fn is_writable(file: &Path) -> bool {
 impl PolicyConfig {
     /// Takes over the rules and limits that are new, and each setting that is stricter.
     fn hold(&mut self, proposed: &Self) {
-        for rules in std::iter::once(&proposed.rules).chain(&proposed.narrowing) {
+        let is_closed = self.is_closed();
+        for rules in std::iter::once(&proposed.rules).chain(&proposed.narrowing).filter(|_| !is_closed) {
             let known = std::iter::once(&self.rules).chain(&self.narrowing).any(|list| is_same(list, rules));
             let narrows = rules.iter().any(|rule| rule.effect != Effect::Allow);
-            if narrows && !known && !self.is_closed() {
+            if narrows && !known {
                 self.narrowing.push(rules.clone());
             }
         }
-        for limit in &proposed.limits {
-            let is_known = self.limits.iter().any(|known| is_same(known, limit));
-            if !is_known && !self.is_closed() {
+        let mut known: HashSet<_> = self.limits.iter().map(written).collect();
+        for limit in proposed.limits.iter().filter(|_| !is_closed) {
+            // One more than the most closes everything, and no further one is needed.
+            if self.limits.len() <= MOST_LIMITS && known.insert(written(limit)) {
                 self.limits.push(limit.clone());
             }
         }
@@ -173,7 +175,7 @@ impl AgentConfig {
     fn hold(&mut self, proposed: &Self) {
         add_new(&mut self.deny, &proposed.deny);
         add_new(&mut self.ask, &proposed.ask);
-        self.allow.retain(|name| proposed.allow.contains(name));
+        keep_common(&mut self.allow, &proposed.allow);
         self.approve = self.approve.or_stricter(proposed.approve);
     }
 }
@@ -182,16 +184,18 @@ impl AuthorizationConfig {
     /// Keeps the tokens, issuers and audiences that a proposed section has too, and asks for the scopes of both. If none is
     /// left and the proposed section asks for tokens, no request is let in.
     fn hold(&mut self, proposed: &Self) {
+        // The first of several that are equal counts.
+        let known: HashMap<_, _> = proposed.tokens.iter().rev().map(|token| (token.identity(), token)).collect();
         self.tokens.retain_mut(|token| {
-            let kept = proposed.tokens.iter().find(|kept| kept.name == token.name && kept.token.matches(&token.token));
+            let kept = known.get(&token.identity()).copied();
             if let Some(scopes) = kept.and_then(|kept| kept.scopes.as_ref()) {
-                let own = token.scopes.get_or_insert_with(|| scopes.clone());
-                own.retain(|scope| scopes.contains(scope));
+                keep_common(token.scopes.get_or_insert_with(|| scopes.clone()), scopes);
             }
             kept.is_some()
         });
-        self.issuers.retain(|issuer| proposed.issuers.iter().any(|kept| is_same(kept, issuer)));
-        self.audiences.retain(|audience| proposed.audiences.contains(audience));
+        let issuers: HashSet<_> = proposed.issuers.iter().map(written).collect();
+        self.issuers.retain(|issuer| issuers.contains(&written(issuer)));
+        keep_common(&mut self.audiences, &proposed.audiences);
         match (self.dpop, proposed.dpop) {
             (own, other) if own == other => {}
             (DpopConfig::Accepted, stricter) => self.dpop = stricter,
@@ -215,9 +219,11 @@ impl A2eConfig {
     /// Keeps the tokens that a proposed section has too, with the capabilities that both open. If none is left and the
     /// proposed section asks for tokens, no agent is let in.
     fn hold(&mut self, proposed: &Self) {
-        self.tokens.retain(|token| proposed.tokens.iter().any(|kept| kept.matches(token)));
+        let tokens: HashSet<_> = proposed.tokens.iter().map(Secret::expose).collect();
+        self.tokens.retain(|token| tokens.contains(token.expose()));
+        let known: HashMap<_, _> = proposed.agents.iter().rev().map(|agent| (agent.identity(), agent)).collect();
         self.agents.retain_mut(|agent| {
-            let kept = proposed.agents.iter().find(|kept| kept.id == agent.id && kept.token == agent.token);
+            let kept = known.get(&agent.identity()).copied();
             if let Some(capabilities) = kept.and_then(|kept| kept.capabilities.as_ref()) {
                 let own = agent.capabilities.get_or_insert_with(|| capabilities.clone());
                 own.retain(|name| capabilities.contains(name));
@@ -231,11 +237,13 @@ impl A2eConfig {
 }
 
 impl UpstreamConfig {
-    /// Hides what a proposed configuration hides too, and shows only what both show.
+    /// Hides what a proposed configuration hides too, shows only what both show, and separates callers if one of the two does.
     fn hold(&mut self, proposed: &Self) {
         add_new(&mut self.hide, &proposed.hide);
-        self.client_roots.retain(|folder| proposed.client_roots.contains(folder));
-        let is_narrower = self.only.is_empty() || proposed.only.iter().all(|name| self.only.contains(name));
+        self.isolated |= proposed.isolated;
+        keep_common(&mut self.client_roots, &proposed.client_roots);
+        let own: HashSet<_> = self.only.iter().collect();
+        let is_narrower = own.is_empty() || proposed.only.iter().all(|name| own.contains(name));
         if is_narrower && !proposed.only.is_empty() {
             self.only.clone_from(&proposed.only);
         }
@@ -289,6 +297,28 @@ impl UpstreamConfig {
     }
 }
 
+/// A name with its token. No peer sees how long comparing takes.
+type Identity<'c> = (&'c str, &'c str);
+
+impl TokenConfig {
+    fn identity(&self) -> Identity<'_> {
+        (&self.name, self.token.expose())
+    }
+}
+
+impl AgentPass {
+    fn identity(&self) -> Identity<'_> {
+        (&self.id, self.token.0.expose())
+    }
+}
+
+/// The names whose tokens are others in the proposed list.
+fn changed<'c>(own: impl Iterator<Item = Identity<'c>>, proposed: &HashSet<Identity<'c>>) -> Vec<&'c str> {
+    let names: HashSet<_> = proposed.iter().map(|(name, _)| *name).collect();
+    let is_changed = |one: &Identity<'_>| names.contains(one.0) && !proposed.contains(one);
+    own.filter(is_changed).map(|(name, _)| name).collect()
+}
+
 /// A token that no client has.
 fn random_token() -> Secret {
     let mut bytes = [0; 32];
@@ -301,17 +331,26 @@ fn closing() -> Vec<RuleConfig> {
     vec![RuleConfig::deny_everything("too-many-changes", "the configuration changed too often without being trusted")]
 }
 
+/// Adds the names that are new. A tool chooses how many there are, so the work is linear.
 fn add_new(names: &mut Vec<String>, more: &[String]) {
-    for name in more {
-        if !names.contains(name) {
-            names.push(name.clone());
-        }
-    }
+    let mut known: HashSet<_> = names.iter().cloned().collect();
+    names.extend(more.iter().filter(|name| known.insert(String::clone(name))).cloned());
+}
+
+/// Removes everything that the other list does not have.
+fn keep_common<T: Eq + Hash>(own: &mut Vec<T>, other: &[T]) {
+    let other: HashSet<_> = other.iter().collect();
+    own.retain(|one| other.contains(one));
 }
 
 /// Whether two settings are written alike.
 fn is_same<T: Serialize>(one: &T, other: &T) -> bool {
-    serde_json::to_value(one).ok() == serde_json::to_value(other).ok()
+    written(one) == written(other)
+}
+
+/// A setting as it is written, so that it can be compared.
+fn written<T: Serialize>(setting: &T) -> Option<String> {
+    serde_json::to_string(setting).ok()
 }
 
 #[cfg(test)]
@@ -321,7 +360,7 @@ mod tests {
     use gladhand_hub::policy::{CallTarget, Decision, Who};
     use serde_json::value::RawValue;
 
-    use super::super::Reading;
+    use super::super::{File, Lookup, Reading};
     use super::*;
 
     fn config(text: &str) -> Config {
@@ -335,12 +374,13 @@ mod tests {
              [[policy.rules]]\ntools = ['x']\neffect = 'deny'\n[policy]\npin = 'warn'\n",
         );
         let proposed = config(
-            "[upstreams.a]\ncommand = 'evil'\nhide = ['h']\nonly = ['o']\n[upstreams.c]\ncommand = 'c'\n\
+            "[upstreams.a]\ncommand = 'evil'\nisolated = true\nhide = ['h']\nonly = ['o']\n[upstreams.c]\ncommand = 'c'\n\
              [[policy.rules]]\ntools = ['y']\neffect = 'deny'\n[[policy.limits]]\ncalls = 1\n[toolbox]\nenabled = false\n",
         );
         let held = before.held(&proposed);
         let [(name, a)] = &held.upstreams.0[..] else { panic!("{:?}", held.upstreams) };
         assert_eq!((name.as_str(), &a.command[..]), ("a", &["a".to_owned()][..]));
+        assert!(a.isolated && held.held(&before).upstreams.0[0].1.isolated);
         assert_eq!((&a.hide[..], &a.only[..]), (&["h".to_owned()][..], &["o".to_owned()][..]));
         assert_eq!((held.policy.rules.len(), held.policy.narrowing.len(), held.policy.limits.len()), (1, 1, 1));
         assert_eq!(held.policy.pin, before.policy.pin);
@@ -417,6 +457,33 @@ mod tests {
         assert_eq!(held("audiences = ['a', 'b']", "audiences = ['b', 'c']").2, "b");
         assert_eq!(held("", "resource = 'https://other.example'").0, 0);
         assert_eq!(held("", ""), (1, DpopConfig::Accepted, none()));
+    }
+
+    #[test]
+    fn a_relative_file_of_keys_stays_the_same_while_a_change_waits() {
+        let with = |file: &str, more: &str, reading| {
+            let text = format!(
+                "{more}[authorization]\nresource = 'https://me.example'\n[[authorization.issuers]]\n\
+                 issuer = 'https://as.example'\njwks_file = '{file}'\n"
+            );
+            File { path: "/etc/g/gladhand.toml".into(), text }.parse(reading).unwrap()
+        };
+        let (variable, secret) = (|_: &str| None, |_: &str| Err(String::new()));
+        let lookup = Lookup { variable: &variable, secret: &secret, authorities: &|_| Ok(()) };
+        let before = with("keys.json", "", Reading::Whole(&lookup));
+        let files = |config: &Config| {
+            let issuers = config.authorization.issuers.iter();
+            issuers.map(|issuer| issuer.jwks_file.clone().unwrap().display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(files(&before), ["/etc/g/keys.json"]);
+        for same in ["keys.json", "./keys.json", "/etc/g/keys.json"] {
+            let held = before.held(&with(same, "[toolbox]\nenabled = false\n", Reading::Anchored));
+            assert_eq!((files(&held), held.toolbox.enabled), (files(&before), false), "{same}");
+        }
+        for other in ["other.json", "/etc/keys.json", "keys.json/../keys.json"] {
+            let held = before.held(&with(other, "", Reading::Anchored));
+            assert!(files(&held).is_empty() && held.authorization.is_closed, "{other}");
+        }
     }
 
     #[test]

@@ -111,7 +111,9 @@ impl Layers {
         if let Some((file, grants)) = self.trusted_project() {
             let examined = file.examine(reading.granted(grants));
             let refused = match reading {
-                Reading::AsWritten => expand::take_ungranted(&mut super::Source::read(&file.text).0, grants),
+                Reading::AsWritten | Reading::Anchored => {
+                    expand::take_ungranted(&mut super::Source::read(&file.text).0, grants)
+                }
                 _ => examined.refused,
             };
             set_aside.extend(refused.into_iter().map(SetAside));

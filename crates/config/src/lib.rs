@@ -44,7 +44,7 @@ pub use a2e::{
 pub use agent::{AgentConfig, Approve};
 pub use authorization::{AuthorizationConfig, DpopConfig, IssuerConfig, TokenConfig};
 pub use env::{mcp_token_in_environment, passphrase_in_environment, token_in_environment};
-pub use error::ConfigError;
+pub use error::{ConfigError, MOST_SHOWN, more};
 pub use expand::Lookup;
 pub use expand::is_malformed;
 pub use file::{File, config_dir, data_dir, read, users_file};

@@ -14,7 +14,7 @@ pub(crate) enum Mistake<'s> {
     /// The value is of another kind.
     Expected(String),
     /// The value is none of these words.
-    UnknownWord { word: &'s str, known: Vec<&'s str> },
+    UnknownWord { key: &'s str, word: &'s str, known: Vec<&'s str> },
     /// The number is too small or too large.
     OutOfRange { least: Option<String>, most: Option<String>, advice: Option<&'s str> },
 }
@@ -29,8 +29,8 @@ impl fmt::Display for Mistake<'_> {
             },
             Self::MissingKey(key) => write!(f, "`{key}` is missing"),
             Self::Expected(kind) => write!(f, "expected {kind}"),
-            Self::UnknownWord { word, known } => {
-                write!(f, "`{word}` cannot be said here: expected {}", one_of(known))
+            Self::UnknownWord { key, word, known } => {
+                write!(f, "invalid value `{word}` for `{key}`: expected {}", one_of(known))
             }
             Self::OutOfRange { least, most, advice } => {
                 match (least.as_deref(), most.as_deref()) {
@@ -72,7 +72,10 @@ mod tests {
                 "there is no key `xyz`: expected `only` or `hide`",
             ),
             (Mistake::UnknownKey { key: "xyz", known: Vec::new() }, "there is no key `xyz`"),
-            (Mistake::UnknownWord { word: "no", known }, "`no` cannot be said here: expected `only` or `hide`"),
+            (
+                Mistake::UnknownWord { key: "a.b", word: "no", known },
+                "invalid value `no` for `a.b`: expected `only` or `hide`",
+            ),
             (Mistake::MissingKey("effect"), "`effect` is missing"),
             (range(Some(1), Some(5)), "must be from 1 to 5"),
             (range(Some(0), Some(5)), "must be from 0 to 5"),

@@ -1,8 +1,9 @@
 //! From the text of a file to its settings, with all mistakes in it.
 
+use std::collections::HashMap;
 use std::path::Path;
 
-use super::source::in_order;
+use super::source::{bounded, in_order};
 use super::{Config, Grants, Lookup, PolicyConfig, Problem, Source, expand, layers};
 
 /// How many upstreams a file has at most.
@@ -20,6 +21,8 @@ pub enum Reading<'l> {
     Strangers(&'l Lookup<'l>),
     /// The whole file. References in upstreams and relative paths stay as written, and are not checked.
     AsWritten,
+    /// As [`Reading::AsWritten`], with relative paths resolved, so that they can be compared with those in force.
+    Anchored,
     /// Everything except the upstreams, for commands that do not use them.
     WithoutUpstreams,
 }
@@ -84,13 +87,13 @@ pub(crate) fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Re
             refused.extend(expand::take_unresolved(&mut source, expanded));
             Vec::new()
         }
-        Reading::AsWritten => Vec::new(),
+        Reading::AsWritten | Reading::Anchored => Vec::new(),
         Reading::WithoutUpstreams => {
             source.root.remove("upstreams");
             Vec::new()
         }
     };
-    let (config, mut problems) = source.parse();
+    let (config, problems) = source.parse();
     let Some(mut config) = config else {
         return Examined { config: None, problems: in_order(problems), refused, unresolved, places: source };
     };
@@ -100,10 +103,13 @@ pub(crate) fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Re
     }
     let mut mistakes = config.mistakes(&source);
     mistakes.extend(mistakes_beside(&source, &problems));
+    let mut of_upstreams = Vec::new();
+    let told = Told::by(&problems);
+    let unresolved_in = Told::by(&unresolved);
     if let Reading::Whole(lookup) | Reading::Granted(lookup, _) | Reading::Strangers(lookup) = reading {
         for (name, upstream) in config.upstreams.0.iter_mut().filter(|(_, upstream)| upstream.enabled) {
-            let missing = unresolved.iter().filter(|problem| problem.is_of(&["upstreams", name]));
-            let missing: Vec<_> = missing.map(|problem| problem.message.as_str()).collect();
+            let missing = unresolved_in.about(&["upstreams", name]);
+            let missing: Vec<_> = missing.iter().map(|problem| problem.message.as_str()).collect();
             upstream.unavailable = (!missing.is_empty()).then(|| missing.join("; "));
             // The author of a project file must not choose what is masked in messages about others.
             if matches!(reading, Reading::Whole(_)) {
@@ -111,20 +117,41 @@ pub(crate) fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Re
             }
             // Skip further checks of an upstream that could not be resolved, and of keys that could not be parsed.
             if missing.is_empty() {
-                let is_told = |path: &[&str]| problems.iter().any(|problem| problem.is_of(path));
-                let mistakes = upstream.mistakes(name, lookup, !is_told(&["upstreams", name])).into_iter();
-                let mistakes = mistakes.filter(|(key, _)| key.is_none_or(|key| !is_told(&["upstreams", name, key])));
+                let is_whole = told.about(&["upstreams", name]).is_empty();
+                let mistakes = upstream.mistakes(name, lookup, is_whole).into_iter();
+                let is_new = |key: &str| told.about(&["upstreams", name, key]).is_empty();
+                let mistakes = mistakes.filter(|(key, _)| key.is_none_or(is_new));
                 let mistakes = mistakes.map(|(key, message)| {
                     let path: Vec<_> = ["upstreams", name].into_iter().chain(key).collect();
                     source.problem(&path, message)
                 });
-                let mistakes: Vec<_> = mistakes.collect();
-                problems.extend(mistakes);
+                of_upstreams.extend(mistakes);
             }
         }
     }
-    problems.extend(mistakes);
-    Examined { config: Some(config), problems: in_order(problems), refused, unresolved, places: source }
+    let problems = problems.into_iter().chain(of_upstreams).chain(mistakes).collect();
+    Examined { config: Some(config), problems: bounded(problems), refused, unresolved, places: source }
+}
+
+/// Problems by key, so that finding those of a key does not take longer in a file with more mistakes.
+struct Told<'p>(HashMap<&'p str, Vec<&'p Problem>>);
+
+impl<'p> Told<'p> {
+    fn by(problems: &'p [Problem]) -> Self {
+        let mut told: HashMap<&str, Vec<&Problem>> = HashMap::new();
+        for problem in problems {
+            let key = problem.key.as_str();
+            for around in key.match_indices('.').map(|(at, _)| &key[..at]).chain([key]) {
+                told.entry(around).or_default().push(problem);
+            }
+        }
+        Self(told)
+    }
+
+    /// The problems of this key, and of those inside it.
+    fn about(&self, path: &[&str]) -> &[&'p Problem] {
+        self.0.get(path.join(".").as_str()).map(Vec::as_slice).unwrap_or_default()
+    }
 }
 
 /// The first upstream beyond the limit. A tool can write the file of a server, so the length of the file must not
@@ -141,14 +168,21 @@ fn mistakes_beside(source: &Source<'_>, known: &[Problem]) -> Vec<Problem> {
     let mut found = Vec::new();
     for list in ["rules", "limits"] {
         let begin = format!("policy.{list}#");
-        if !known.iter().any(|problem| problem.key.starts_with(&begin)) {
+        // By the number of the item, so that the work does not grow with items times mistakes.
+        let mut known_of: HashMap<&str, Vec<&Problem>> = HashMap::new();
+        for problem in known {
+            if let Some(inside) = problem.key.strip_prefix(&begin) {
+                known_of.entry(inside.split('.').next().unwrap_or_default()).or_default().push(problem);
+            }
+        }
+        if known_of.is_empty() {
             continue;
         }
         for (at, mut item) in source.items("policy", list).into_iter().enumerate() {
-            let place = format!("{begin}{}", at + 1);
-            let of_item = |problem: &&Problem| problem.key == place || problem.key.starts_with(&format!("{place}."));
-            let wrong: Vec<_> = known.iter().filter(of_item).collect();
-            for problem in &wrong {
+            let number = (at + 1).to_string();
+            let place = format!("{begin}{number}");
+            let wrong = known_of.get(number.as_str()).map(Vec::as_slice).unwrap_or_default();
+            for problem in wrong {
                 let inside = problem.key.strip_prefix(&place).unwrap_or_default().trim_start_matches('.');
                 item.remove(inside.split(['.', '#']).next().unwrap_or_default());
             }

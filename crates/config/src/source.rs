@@ -1,5 +1,6 @@
 //! The text of a configuration file as a tree with the position of every value, and the mistakes in it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
@@ -9,7 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::Config;
-use super::conform::{Found, conform};
+use super::conform::{Found, MOST_MISTAKES, conform};
 use super::schema::RULES;
 
 /// The message about a value that fits the schema and still cannot be read.
@@ -31,6 +32,15 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// The message, after the key unless the message names it.
+    pub fn without_place(&self) -> Cow<'_, str> {
+        let Self { key, message, .. } = self;
+        match key.is_empty() || message.contains(&format!("`{key}`")) {
+            true => message.into(),
+            false => format!("{key}: {message}").into(),
+        }
+    }
+
     /// Whether it is one of this key, or of one inside it.
     pub fn is_of(&self, path: &[&str]) -> bool {
         let inside = self.key.strip_prefix(&path.join("."));
@@ -43,17 +53,14 @@ impl fmt::Display for Problem {
         if self.line > 0 {
             write!(f, "line {}, column {}: ", self.line, self.column)?;
         }
-        match self.key.as_str() {
-            "" => f.write_str(&self.message),
-            key => write!(f, "{key}: {}", self.message),
-        }
+        f.write_str(&self.without_place())
     }
 }
 
 /// A file's text that is TOML.
 #[derive(Debug)]
 pub struct Source<'t> {
-    text: &'t str,
+    positions: Positions<'t>,
     pub(super) root: DeTable<'t>,
 }
 
@@ -61,15 +68,18 @@ impl<'t> Source<'t> {
     /// Reads the text, as far as it can be, and says everything that is wrong with it if it is no TOML.
     pub fn read(text: &'t str) -> (Self, Vec<Problem>) {
         let (root, mistakes) = DeTable::parse_recoverable(text);
-        let source = Self { text, root: root.into_inner() };
+        let source = Self { positions: Positions::of(text), root: root.into_inner() };
         let problem = |mistake: &toml::de::Error| source.at(mistake.span(), "", mistake.message());
-        let problems = in_order(mistakes.iter().map(problem).collect());
-        (source, problems)
+        let problems = mistakes.iter().take(MOST_MISTAKES + 1).map(problem).collect();
+        (source, bounded(problems))
     }
 
     /// Reads the settings, and leaves out keys with mistakes.
     pub fn parse(&self) -> (Option<Config>, Vec<Problem>) {
         let found = if self.root.is_empty() { Vec::new() } else { conform(self, &RULES) };
+        if found.len() > MOST_MISTAKES {
+            return (None, bounded(found.into_iter().map(|Found { problem, .. }| problem).collect()));
+        }
         let (mut rest, mut problems) = (self.root.clone(), Vec::new());
         for Found { path, problem } in found {
             remove(&mut rest, &path);
@@ -148,7 +158,7 @@ impl<'t> Source<'t> {
     }
 
     pub(super) fn at(&self, span: Option<Range<usize>>, key: &str, message: &str) -> Problem {
-        let (line, column) = span.map_or((0, 0), |span| place(self.text, span.start));
+        let (line, column) = span.map_or((0, 0), |span| self.positions.place(span.start));
         Problem { line, column, key: harmless(key), message: harmless(message) }
     }
 }
@@ -180,11 +190,61 @@ pub(super) fn in_order(mut problems: Vec<Problem>) -> Vec<Problem> {
     problems
 }
 
-/// The line and column of a byte.
-fn place(text: &str, at: usize) -> (usize, usize) {
-    let before = text.get(..at).unwrap_or(text);
-    let line = before.matches('\n').count() + 1;
-    (line, before.rsplit('\n').next().map_or(1, |start| start.chars().count() + 1))
+/// At most [`MOST_MISTAKES`], in the order of the file. A last problem says that there are more.
+pub(super) fn bounded(problems: Vec<Problem>) -> Vec<Problem> {
+    let mut problems = in_order(problems);
+    if problems.len() > MOST_MISTAKES {
+        let Problem { line, column, .. } = problems[MOST_MISTAKES];
+        problems.truncate(MOST_MISTAKES);
+        let message = format!("there are more than {MOST_MISTAKES} mistakes in this file: the search ends here");
+        problems.push(Problem { line, column, key: String::new(), message });
+    }
+    problems
+}
+
+/// A text, with an index that makes the line and column of a byte cheap to find.
+#[derive(Debug)]
+struct Positions<'t> {
+    text: &'t str,
+    /// Where each line begins.
+    lines: Vec<usize>,
+    /// The number of characters before each [`STEP`] of bytes.
+    characters: Vec<usize>,
+}
+
+/// The bytes between two entries of the index of characters.
+const STEP: usize = 1024;
+
+impl<'t> Positions<'t> {
+    fn of(text: &'t str) -> Self {
+        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        let mut sum = 0;
+        let counted = text.as_bytes().chunks(STEP).map(|chunk| {
+            let before = sum;
+            sum += characters(chunk);
+            before
+        });
+        Self { text, lines, characters: counted.collect() }
+    }
+
+    /// The line and column of a byte, from 1.
+    fn place(&self, at: usize) -> (usize, usize) {
+        let at = if self.text.is_char_boundary(at) { at } else { self.text.len() };
+        let line = self.lines.partition_point(|start| *start <= at);
+        let start = self.lines.get(line.saturating_sub(1)).copied().unwrap_or_default();
+        (line, self.characters_before(at) - self.characters_before(start) + 1)
+    }
+
+    fn characters_before(&self, at: usize) -> usize {
+        let step = (at / STEP).min(self.characters.len().saturating_sub(1));
+        let known = self.characters.get(step).copied().unwrap_or_default();
+        known + characters(self.text.as_bytes().get(step * STEP..at).unwrap_or_default())
+    }
+}
+
+/// The number of characters that begin in these bytes of UTF-8.
+fn characters(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte & 0xC0 != 0x80).count()
 }
 
 pub(super) fn document(root: DeTable<'_>) -> toml::Deserializer<'_> {
@@ -234,6 +294,18 @@ mod tests {
         let (config, problems) = source.parse();
         let limits = config.unwrap().limits;
         assert_eq!((limits.page_size, limits.in_flight, problems.len()), (7, 1024, 2));
+    }
+
+    #[test]
+    fn places_are_the_same_as_counted_from_the_beginning() {
+        let text = "ä = 1\n\n".to_owned() + &"é€x".repeat(900) + "\n" + &"y\n".repeat(700) + "ü";
+        let positions = Positions::of(&text);
+        for (at, _) in text.char_indices().chain([(text.len(), ' ')]) {
+            let before = &text[..at];
+            let column = before.rsplit('\n').next().map_or(1, |start| start.chars().count() + 1);
+            assert_eq!(positions.place(at), (before.matches('\n').count() + 1, column), "{at}");
+        }
+        assert_eq!(Positions::of("").place(0), (1, 1));
     }
 
     #[test]

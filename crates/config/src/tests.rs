@@ -79,7 +79,7 @@ fn mistakes_of_policy_are_told_with_their_place() {
         (
             "[[policy.rules]]\neffect = \"forbid\"",
             "line 2, column 10",
-            "policy.rules#1.effect: `forbid` cannot be said here: expected `allow`, `deny` or `ask`",
+            "invalid value `forbid` for `policy.rules#1.effect`: expected `allow`, `deny` or `ask`",
         ),
         (
             "[[policy.rules]]\ntools = [\"a\", \"@x\"]\neffect = \"deny\"",
@@ -92,7 +92,11 @@ fn mistakes_of_policy_are_told_with_their_place() {
             "this schema cannot be used",
         ),
         ("[[policy.limits]]\ntools = [\"a\"]", "line 1, column 1", "a limit needs one of"),
-        ("[policy]\npin = \"maybe\"", "line 2, column 7", "`maybe` cannot be said here"),
+        (
+            "[policy]\npin = \"maybe\"",
+            "line 2, column 7",
+            ": invalid value `maybe` for `policy.pin`: expected `off`, `warn` or `stop`",
+        ),
         ("[audit]\nfiel = \"x\"", "line 2, column 1", "there is no key `fiel`: did you mean `file`?"),
         ("[profiles.x]\nonli = []", "line 2, column 1", "did you mean `only`?"),
     ] {
@@ -109,7 +113,7 @@ fn all_mistakes_in_all_items_of_a_list_are_told_with_their_number() {
 line 3, column 1: policy.rules#2: `effect` is missing
 line 4, column 1: policy.rules#2.effcet: there is no key `effcet`: did you mean `effect`?
 line 5, column 9: policy.rules#2.tools: expected a list of strings
-line 7, column 10: policy.rules#3.effect: `forbid` cannot be said here: expected `allow`, `deny` or `ask`
+line 7, column 10: invalid value `forbid` for `policy.rules#3.effect`: expected `allow`, `deny` or `ask`
 line 8, column 8: policy.rules#3.when: expected a string
 line 9, column 1: policy.limits#1: a limit needs one of `calls`, `concurrent`, `timeout_ms` and `result_bytes`
 line 11, column 12: http.sessions: expected a whole number";
@@ -242,4 +246,74 @@ fn a_server_is_the_same_however_its_names_are_shown() {
             "url is `https://x.example/` in a and missing in b".to_owned()
         ]
     );
+}
+
+/// A file near its bound takes at most about a second in a release build. Quadratic work takes minutes.
+#[test]
+fn a_file_full_of_mistakes_is_read_in_the_time_of_its_length() {
+    const LENGTH: usize = 1024 * 1024;
+    let of = |begin: &str, part: &dyn Fn(usize) -> String| {
+        let mut text = begin.to_owned();
+        let mut number = 0;
+        while text.len() < LENGTH - 64 {
+            text.push_str(&part(number));
+            number += 1;
+        }
+        text
+    };
+    let on_one_line = of("[upstreams.a]\nenv = { x = 1", &|number| format!(", k{number} = 1")) + " }\n";
+    let files = [
+        ("unknown keys", of("", &|number| format!("k{number} = 1\n")), None),
+        ("no TOML", of("", &|_| "a b\n".to_owned()), None),
+        ("one line", on_one_line, None),
+        ("unknown words", of("[a2e]\ncapabilities = [", &|_| "'x',".to_owned()) + "]\n", None),
+        ("rules", of("", &|_| "[[policy.rules]]\neffect = 'x'\n".to_owned()), None),
+        ("repeated tools", of("[[a2e.toolkits]]\nname = 'k'\ntools = [", &|_| "'x',".to_owned()) + "]\n", None),
+        ("agents", of("", &|_| "[[a2e.agents]]\nid = 'a'\ntoken = 't'\n".to_owned()), None),
+        ("toolkits", of("", &|number| format!("[[a2e.toolkits]]\nname = 'k{number}'\ntools = []\n")), None),
+        ("tokens", of("", &|number| format!("[[authorization.tokens]]\nname = 'a'\ntoken = '{number}'\n")), Some(())),
+        ("limits", of("", &|number| format!("[[policy.limits]]\ncalls = {}\n", number + 1)), Some(())),
+        ("names", of("[agent]\ndeny = [", &|number| format!("'{number}',")) + "]\n", Some(())),
+        ("references", many_references(), None),
+    ];
+    for (name, text, is_valid) in files {
+        assert!(text.len() <= LENGTH, "{name}: {}", text.len());
+        let begun = std::time::Instant::now();
+        let read = parse(&text);
+        assert_eq!(read.is_ok(), is_valid.is_some(), "{name}");
+        match read {
+            Ok(config) => {
+                let held = config.held(&config);
+                assert!(held.changed_tokens(&config).is_empty());
+                let _ = Config::default().held(&config);
+            }
+            Err(problems) => {
+                let shown = lines(&problems);
+                assert!(shown.lines().count() <= 21 && shown.contains("\n… and "), "{name}: {shown}");
+            }
+        }
+        let taken = begun.elapsed();
+        // A debug build is about ten times slower.
+        assert!(taken.as_secs() < 15, "{name}: {taken:?}");
+    }
+}
+
+fn many_references() -> String {
+    let arguments = "'${A}',".repeat(120);
+    (0..1000).map(|number| format!("[upstreams.u{number}]\ncommand = 'a'\nargs = [{arguments}]\n")).collect()
+}
+
+#[test]
+fn a_message_shows_some_mistakes_and_counts_the_rest() {
+    let text: String = (0..3000).map(|number| format!("k{number} = 1\n")).collect();
+    let shown = problem(&text);
+    assert_eq!(shown.lines().count(), 21);
+    assert!(shown.ends_with("\n… and 2,980 more"), "{shown}");
+    assert!(!problem("a = 1\n").contains("more"));
+    // Beyond a bound, no more mistakes are looked for.
+    let text: String = (0..20_000).map(|number| format!("k{number} = 1\n")).collect();
+    let problems = parse(&text).unwrap_err();
+    assert_eq!(problems.len(), 10_001);
+    let last = problems.last().unwrap().to_string();
+    assert!(last.ends_with(": there are more than 10000 mistakes in this file: the search ends here"), "{last}");
 }

@@ -185,7 +185,10 @@ impl Process {
         builder.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         surround(&mut builder);
         #[cfg(unix)]
-        builder.process_group(0);
+        {
+            builder.process_group(0);
+            crate::signals::reset(builder.as_std_mut());
+        }
         let mut child = builder.spawn()?;
         match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
             (Some(stdin), Some(stdout), Some(stderr)) => Ok((Self::of(child), (stdin, stdout, stderr))),

@@ -73,6 +73,7 @@ pub fn enable() -> Option<ExitCode> {
     if let Some(kind) = kind {
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words);
+        crate::signals::reset(&mut command);
         match kind {
             Kind::Plain => drop(command.process_group(0)),
             Kind::Terminal => leads_its_terminal(&mut command),

@@ -125,6 +125,39 @@ mod tests {
         }
     }
 
+    /// Sees the temporary file while it is written. The content is long, so that writing it takes a while.
+    #[test]
+    fn new_content_is_never_wider_than_the_file_that_it_replaces() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        let folder = tempfile::tempdir().unwrap();
+        let (file, content) = (folder.path().join("private"), vec![b'x'; 16 << 20]);
+        std::fs::write(&file, "").unwrap();
+        std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        let has_ended = AtomicBool::new(false);
+        let seen = std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                let mut seen = std::collections::BTreeSet::new();
+                while !has_ended.load(Ordering::Relaxed) {
+                    for entry in std::fs::read_dir(folder.path()).unwrap().flatten() {
+                        let is_new = entry.file_name() != "private";
+                        seen.extend(
+                            entry.metadata().ok().filter(|_| is_new).map(|data| data.permissions().mode() & 0o777),
+                        );
+                    }
+                }
+                seen
+            });
+            for _ in 0..8 {
+                replace_content(&file, &content, NewFile::Usual).unwrap();
+            }
+            has_ended.store(true, Ordering::Relaxed);
+            watcher.join().unwrap()
+        });
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [0o600]);
+        assert_eq!(mode(&file), 0o600);
+    }
+
     #[test]
     fn a_failed_write_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();

@@ -56,7 +56,7 @@ pub(crate) fn run() -> Result<ExitCode> {
 /// Runs the conversation, and returns the whole output.
 fn converse(scratch: &Path, project: &Path) -> Result<String> {
     let base = provider::start()?;
-    let ours: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+    let ours: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&ours)?;
     unlockpt(&ours)?;
     tcsetwinsize(&ours, Winsize { ws_row: ROWS, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 })?;

@@ -1,5 +1,6 @@
 //! Checks `[a2e]` for mistakes that do not depend on this machine.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use gladhand_core::Secret;
@@ -28,6 +29,7 @@ impl A2eConfig {
     /// Reports capabilities that are named twice, and capabilities that lack the configuration they need.
     fn wrong_capabilities(&self, mistakes: &mut Vec<Mistake>) {
         let named = self.capabilities.as_deref().unwrap_or_default();
+        let mut earlier = HashSet::new();
         for (number, name) in numbered(named) {
             let key = format!("a2e.capabilities#{number}");
             let lacks = match name {
@@ -36,7 +38,7 @@ impl A2eConfig {
                 CapabilityName::Toolkits if self.toolkits.is_empty() => Some("one of [[a2e.toolkits]]"),
                 _ => None,
             };
-            if named[..number - 1].contains(name) {
+            if !earlier.insert(name.word()) {
                 mistakes.push((key, format!("`{}` is named twice", name.word())));
             } else if let Some(lacks) = lacks {
                 mistakes.push((key, format!("`{}` can do nothing without {lacks}", name.word())));
@@ -56,11 +58,13 @@ impl A2eConfig {
         for (number, _) in numbered(&self.tokens).filter(|(_, token)| is_reference(token)) {
             mistakes.push((format!("a2e.tokens#{number}"), no_reference()));
         }
+        let open: HashSet<_> = self.tokens.iter().map(Secret::expose).collect();
+        let mut earlier = HashSet::new();
         for (number, agent) in numbered(&self.agents) {
             let mut mistake =
                 |key: &str, problem: String| mistakes.push((format!("a2e.agents#{number}{key}"), problem));
             let token = &agent.token.0;
-            let is_same = |earlier: &super::AgentPass| earlier.id == agent.id && earlier.token.0.matches(token);
+            let is_repeated = !earlier.insert((agent.id.as_str(), token.expose()));
             if agent.id.is_empty() {
                 mistake(".id", "an id must not be empty".to_owned());
             }
@@ -68,9 +72,9 @@ impl A2eConfig {
                 mistake(".token", "a token must not be empty".to_owned());
             } else if is_reference(token) {
                 mistake(".token", no_reference());
-            } else if self.tokens.iter().any(|open| open.matches(token)) {
+            } else if open.contains(token.expose()) {
                 mistake(".token", "it is one of a2e.tokens too, and those open everything to anybody".to_owned());
-            } else if self.agents[..number - 1].iter().any(is_same) {
+            } else if is_repeated {
                 mistake(".token", format!("the agent `{}` has this token already", agent.id));
             }
             if agent.principal.as_ref().is_some_and(String::is_empty) {
@@ -148,28 +152,27 @@ impl A2eConfig {
 
     /// Toolkits without a name or tools, or that would hide each other.
     fn wrong_toolkits(&self, mistakes: &mut Vec<Mistake>) {
+        let mut taken = HashSet::new();
         for (number, toolkit) in numbered(&self.toolkits) {
             let mut mistake =
                 |key: String, problem: String| mistakes.push((format!("a2e.toolkits#{number}.{key}"), problem));
-            let is_taken = |name: &str| {
-                let earlier = &self.toolkits[..number - 1];
-                !name.is_empty() && earlier.iter().any(|earlier| earlier.name == name || earlier.alias == name)
-            };
             if toolkit.name.is_empty() {
                 mistake("name".to_owned(), "a toolkit needs a name".to_owned());
             }
             for (key, name) in [("name", &toolkit.name), ("alias", &toolkit.alias)] {
-                if is_taken(name) {
+                if !name.is_empty() && taken.contains(name) {
                     mistake(key.to_owned(), format!("an earlier toolkit is called `{name}` already"));
                 }
             }
+            taken.extend([&toolkit.name, &toolkit.alias]);
             if toolkit.tools.is_empty() {
                 mistake("tools".to_owned(), "a toolkit needs one tool at least".to_owned());
             }
+            let mut earlier = HashSet::new();
             for (place, tool) in numbered(&toolkit.tools) {
                 if tool.is_empty() {
                     mistake(format!("tools#{place}"), "a name must not be empty".to_owned());
-                } else if toolkit.tools[..place - 1].contains(tool) {
+                } else if !earlier.insert(tool) {
                     mistake(format!("tools#{place}"), format!("`{tool}` is named twice"));
                 }
             }
@@ -201,7 +204,7 @@ mod tests {
         let expected = "\
 line 2, column 1: a2e.sessions: must be from 1 to 1000000
 line 3, column 1: a2e.idle_minutes: must be from 1 to 10080
-line 4, column 17: a2e.capabilities#1: `memroy` cannot be said here: expected `tools`, `toolkits`, `skill`, `env`, `proc`, `memory`, `learning`, `chains`, `mcp`, `multi_agent` or `planning`
+line 4, column 17: invalid value `memroy` for `a2e.capabilities#1`: expected `tools`, `toolkits`, `skill`, `env`, `proc`, `memory`, `learning`, `chains`, `mcp`, `multi_agent` or `planning`
 line 5, column 1: a2e.agents#1: `id` is missing
 line 9, column 9: a2e.agents#2.token: expected a string
 line 11, column 1: a2e.proc.max: must be from 1 to 10000

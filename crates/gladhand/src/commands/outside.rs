@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use gladhand_a2e_host::roots::inside as inside_roots;
 
 use crate::config::{A2eConfig, AgentConfig, Config, Problem, RepositoryConfig, UpstreamConfig};
+use crate::from_config;
 
 /// Something that is missing: which key speaks of it, what it is, and what can be done.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,6 +64,14 @@ pub(super) fn missing_elsewhere(config: &Config) -> Vec<Missing> {
     let folders = folders.filter(|(_, folder)| !folder.as_os_str().is_empty());
     let folders = folders.filter_map(|(key, folder)| missing_folder(&key, folder, folder));
     folders.chain(outside_the_roots(&config.a2e)).chain(missing_programs(&config.a2e)).collect()
+}
+
+/// Files with keys of issuers that are missing or cannot be used. They are read, so the configuration must not be that of a
+/// project.
+pub(super) fn missing_keys(config: &Config) -> impl Iterator<Item = Missing> {
+    let unusable = from_config::unusable_key_files(&config.authorization).into_iter();
+    let advice = "no token of this issuer is accepted until the file has its keys";
+    unusable.map(move |(key, message)| Missing { key, message, advice: advice.to_owned() })
 }
 
 /// Reports an endpoint that is open although the configuration asks for tokens elsewhere.

@@ -11,21 +11,22 @@ use crate::authorization::{Admission, FollowedAccess, unnamed_pass};
 use crate::config::{A2eConfig, AgentPass, AuthorizationConfig, Config, DpopConfig, IssuerConfig, TokenConfig};
 use gladhand_server::http::ENDPOINT;
 
-/// Mistakes in the section as a whole.
+/// Why `[authorization]` cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadAuthorization {
-    /// Tokens of issuers name their audience, and the configuration does not say which audience is this server.
-    #[error("authorization.resource must be set when there are issuers")]
-    NoResource,
-    /// Something that should be an address.
-    #[error("authorization: `{0}` is not a URL")]
-    NotUrl(String),
-    /// Two places for one thing.
-    #[error("authorization: the keys of {0} are either at jwks_url or in jwks_file")]
-    TwoPlaces(String),
+    /// Mistakes in the section.
+    #[error("{}", lines(.0))]
+    Mistakes(Vec<Mistake>),
     /// The guard does not accept it.
     #[error("authorization: {0}")]
     Unusable(#[from] gladhand_auth::AuthError),
+}
+
+/// A key, as in `authorization.issuers#2.jwks_url`, and the message about it.
+pub(crate) type Mistake = (String, String);
+
+fn lines(mistakes: &[Mistake]) -> String {
+    mistakes.iter().map(|(key, message)| format!("{key}: {message}")).collect::<Vec<_>>().join("\n")
 }
 
 /// Lets in whom `[authorization]` and `[a2e]` name, with one more token for agents. Returns whether that changed something.
@@ -34,29 +35,71 @@ pub(crate) fn follow(
     config: &Config,
     token: Option<Secret>,
 ) -> Result<bool, BadAuthorization> {
-    let admission = admission(&config.authorization)?;
+    let admission = admission(&config.authorization).map_err(BadAuthorization::Mistakes)?;
     Ok(access.follow(&admission, passes(&config.a2e, token))?)
 }
 
-/// Whom `[authorization]` lets in.
-fn admission(section: &AuthorizationConfig) -> Result<Admission, BadAuthorization> {
+/// Everything in `[authorization]` that keeps a server from starting.
+pub(crate) fn mistakes(section: &AuthorizationConfig) -> Vec<Mistake> {
+    admission(section).err().unwrap_or_default()
+}
+
+/// Files with keys of issuers that are missing or cannot be used, as key and message. A server starts without them, and
+/// accepts no token of the issuer until they are there.
+pub(crate) fn unusable_key_files(section: &AuthorizationConfig) -> Vec<Mistake> {
+    let issuers = section.issuers.iter().enumerate();
+    let unusable = issuers.filter_map(|(at, issuer)| {
+        let error = issuer_of(issuer, at).ok()?.check_file().err()?;
+        Some((format!("authorization.issuers#{}.jwks_file", at + 1), error.to_string()))
+    });
+    unusable.collect()
+}
+
+/// An issuer as the guard knows it. `at` is its index in the list.
+fn issuer_of(IssuerConfig { issuer, jwks_url, jwks_file }: &IssuerConfig, at: usize) -> Result<Issuer, Mistake> {
+    let mistake = |key: &str, message: &str| (format!("authorization.issuers#{}.{key}", at + 1), message.to_owned());
+    let keys = match (jwks_url, jwks_file) {
+        (None, None) => KeySource::Metadata,
+        (Some(address), None) => KeySource::Url(Url::parse(address).map_err(|_| mistake("jwks_url", NOT_URL))?),
+        (None, Some(file)) => KeySource::File(file.clone()),
+        (Some(_), Some(_)) => {
+            return Err(mistake(
+                "jwks_file",
+                "the keys are either at `jwks_url` or in `jwks_file`: remove one of them",
+            ));
+        }
+    };
+    let key = if jwks_url.is_some() { "jwks_url" } else { "issuer" };
+    let issuer = Issuer { issuer: issuer.clone(), keys };
+    issuer.check().map_err(|error| mistake(key, &error.to_string()))?;
+    Ok(issuer)
+}
+
+const NOT_URL: &str = "expected a URL";
+
+/// Whom `[authorization]` lets in, or all mistakes in it.
+fn admission(section: &AuthorizationConfig) -> Result<Admission, Vec<Mistake>> {
     if !section.is_required() {
         return Ok(if section.is_closed { Admission::NoOne } else { Admission::Everyone });
     }
-    let url = |text: &String| Url::parse(text).map_err(|_| BadAuthorization::NotUrl(text.clone()));
-    let resource = section.resource.as_ref().map(url).transpose()?;
-    if resource.is_none() && !section.issuers.is_empty() {
-        return Err(BadAuthorization::NoResource);
+    let mut mistakes = Vec::new();
+    let mut wrong_resource = |message: &str| mistakes.push(("authorization.resource".to_owned(), message.to_owned()));
+    let resource = section.resource.as_ref().map(|text| Url::parse(text));
+    match &resource {
+        None if !section.issuers.is_empty() => wrong_resource("must be set if there are issuers"),
+        Some(Err(_)) => wrong_resource(NOT_URL),
+        _ => {}
     }
+    let resource = resource.and_then(Result::ok);
     let mut issuers = Vec::new();
-    for IssuerConfig { issuer, jwks_url, jwks_file } in &section.issuers {
-        let keys = match (jwks_url, jwks_file) {
-            (None, None) => KeySource::Metadata,
-            (Some(address), None) => KeySource::Url(url(address)?),
-            (None, Some(file)) => KeySource::File(file.clone()),
-            (Some(_), Some(_)) => return Err(BadAuthorization::TwoPlaces(issuer.clone())),
-        };
-        issuers.push(Issuer { issuer: issuer.clone(), keys });
+    for (at, issuer) in section.issuers.iter().enumerate() {
+        match issuer_of(issuer, at) {
+            Ok(issuer) => issuers.push(issuer),
+            Err(mistake) => mistakes.push(mistake),
+        }
+    }
+    if !mistakes.is_empty() {
+        return Err(mistakes);
     }
     let list = |scopes: &Vec<String>| -> Scopes { scopes.iter().map(String::as_str).collect() };
     let (scopes, audiences) = (list(&section.scopes), section.audiences.clone());
@@ -108,9 +151,8 @@ mod tests {
     fn guard(text: &str) -> Result<bool, String> {
         let config = config::parse(&format!("[authorization]\n{text}"), Reading::AsWritten);
         let config = config.map_err(|problems| problems[0].message.clone())?.authorization;
-        let followed =
-            |admission: Admission| FollowedAccess::default().follow(&admission, Vec::new()).map_err(Into::into);
-        admission(&config).and_then(followed).map_err(|error: BadAuthorization| error.to_string())
+        let admission = admission(&config).map_err(|mistakes| lines(&mistakes))?;
+        FollowedAccess::default().follow(&admission, Vec::new()).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -124,16 +166,29 @@ mod tests {
             Ok(true)
         );
         let wrong = [
-            ("dpop = 'perhaps'", "`perhaps` cannot be said here: expected `off`, `accepted` or `required`"),
             (
-                "issuers = [{issuer = 'https://as.example'}]",
-                "authorization.resource must be set when there are issuers",
+                "dpop = 'perhaps'",
+                "invalid value `perhaps` for `authorization.dpop`: expected `off`, `accepted` or `required`",
             ),
-            ("resource = 'me'\ntokens = [{name = 'ann', token = 'x'}]", "authorization: `me` is not a URL"),
+            (
+                "issuers = [{issuer = 'https://as.example'}, {issuer = 'as'}]",
+                "authorization.resource: must be set if there are issuers\n\
+                 authorization.issuers#2.issuer: as is not an address to send credentials to: it must be https, or \
+                 loopback for a loopback server",
+            ),
+            ("resource = 'me'\ntokens = [{name = 'ann', token = 'x'}]", "authorization.resource: expected a URL"),
             (
                 "resource = 'https://me.example'\nissuers = [{issuer = 'http://as.example'}]",
-                "authorization: http://as.example/ is not an address to send credentials to: it must be https, or \
-                 loopback for a loopback server",
+                "authorization.issuers#1.issuer: http://as.example/ is not an address to send credentials to: it must \
+                 be https, or loopback for a loopback server",
+            ),
+            (
+                "resource = 'https://me.example'\nissuers = [{issuer = 'https://a', jwks_url = 'b'}, \
+                 {issuer = 'https://a', jwks_url = 'ftp://b'}, {issuer = 'https://a', jwks_url = 'https://b', jwks_file = 'c'}]",
+                "authorization.issuers#1.jwks_url: expected a URL\n\
+                 authorization.issuers#2.jwks_url: ftp://b/ is not an address to send credentials to: it must be https, \
+                 or loopback for a loopback server\n\
+                 authorization.issuers#3.jwks_file: the keys are either at `jwks_url` or in `jwks_file`: remove one of them",
             ),
             (
                 "tokens = [{name = 'ann', token = 'two words'}]",
@@ -147,6 +202,31 @@ mod tests {
 
     fn read(text: &str) -> Config {
         config::parse(text, Reading::AsWritten).unwrap()
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files_of_keys_that_cannot_be_used_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("no-set.json", "[]");
+        write("no-key.json", "{\"keys\":[{\"kty\":\"oct\",\"k\":\"aGk\"}]}");
+        write(
+            "set.json",
+            "{\"keys\":[{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}]}",
+        );
+        let issuer = |name: &str| {
+            let file = folder.path().join(name);
+            format!("[[authorization.issuers]]\nissuer = 'https://as.example'\njwks_file = '{}'\n", file.display())
+        };
+        // A reader of this pipe would wait without end.
+        let made = std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap();
+        assert!(made.success());
+        let text = ["set.json", "none.json", "no-set.json", "no-key.json", "pipe"].map(issuer).concat();
+        let told = unusable_key_files(&read(&text).authorization);
+        let keys: Vec<_> = told.iter().map(|(key, _)| key.as_str()).collect();
+        let expected = [2, 3, 4, 5].map(|number| format!("authorization.issuers#{number}.jwks_file"));
+        assert_eq!(keys, expected, "{told:?}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use gladhand_server::http::{AgentLimits, HttpOptions};
 use gladhand_server::service::Limits;
 
 use crate::config;
-pub(crate) use admission::{follow, passes};
+pub(crate) use admission::{follow, mistakes, passes, unusable_key_files};
 
 /// Where an upstream is. Settings without mistakes name a place.
 pub(crate) fn target(upstream: &config::UpstreamConfig) -> Option<Target> {

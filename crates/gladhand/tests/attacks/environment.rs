@@ -224,3 +224,59 @@ fn no_program_that_we_start_gets_a_variable_that_holds_a_secret() {
         assert!(!ours.iter().any(|name| shown.contains(&format!("{name}="))), "{file}: {shown}");
     }
 }
+
+#[test]
+fn an_upstream_without_a_home_folder_does_not_start_in_a_folder_of_everyone() {
+    let stage = Stage::new("[upstreams.u]\ncommand = ['sh', '-c', 'pwd > \"$SEEN\"']\ninherit_env = ['SEEN']", &[]);
+    let seen = stage.at("seen");
+    for home in ["/no/such/home", ""] {
+        let _ = std::fs::remove_file(&seen);
+        let mut command = stage.gladhand(&["tools", "--timeout", "5"]);
+        command.env("HOME", home).env("SEEN", &seen).output().expect("it starts");
+        let folder = std::fs::read_to_string(&seen).expect("it was started");
+        let is_shared = |folder: &str| {
+            use std::os::unix::fs::PermissionsExt as _;
+            std::fs::metadata(folder).expect("it is there").permissions().mode() & 0o002 != 0
+        };
+        assert!(is_shared(std::env::temp_dir().to_str().expect("UTF-8")), "the test shows nothing otherwise");
+        assert!(!is_shared(folder.trim()), "{folder}");
+        assert_ne!(folder.trim(), stage.at("work").to_str().expect("UTF-8"));
+    }
+}
+
+/// As a shell does that starts a job in the background, or `nohup`.
+#[cfg(target_os = "linux")]
+#[test]
+fn no_program_that_we_start_inherits_ignored_signals() {
+    let write = |file: &str| format!("grep -E '^Sig(Blk|Ign):' /proc/self/status > <WORK>/{file}");
+    let waits = "while [ ! -s <WORK>/background ]; do sleep 0.05; done";
+    let calls = [
+        ("bash", json!({"command": write("bash")})),
+        ("bash", json!({"command": write("background"), "run_in_background": true})),
+        ("bash", json!({"command": waits})),
+    ];
+    let upstream = "[upstreams.u]\ncommand = ['sh', '-c', 'grep -E \"^Sig(Blk|Ign):\" /proc/self/status > upstream']\ncwd = 'work'";
+    let stage = Stage::new(upstream, &calls);
+    let ours = stage.gladhand(&["chat", "-p", "go", "--approve", "all"]);
+    let mut command = std::process::Command::new("env");
+    command.args(["--ignore-signal=HUP,INT,QUIT,TSTP,USR1", "--block-signal=INT,USR2"]);
+    command.arg(ours.get_program()).args(ours.get_args()).current_dir(stage.at("work"));
+    for (name, value) in ours.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let output = command.stdin(std::process::Stdio::null()).output().expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for file in ["bash", "background", "upstream"] {
+        let shown = std::fs::read_to_string(stage.at("work").join(file)).expect(file);
+        let masks = shown.lines().filter_map(|line| line.split_once(':'));
+        for (name, mask) in masks.clone() {
+            // The C library keeps two signals for itself.
+            let mask = u64::from_str_radix(mask.trim(), 16).expect("a mask") & !(0b11 << 31);
+            assert_eq!(mask, 0, "{file}: {name}");
+        }
+        assert_eq!(masks.count(), 2, "{file}: {shown}");
+    }
+}

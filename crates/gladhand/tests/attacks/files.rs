@@ -238,3 +238,64 @@ fn no_file_in_force_is_read_or_written_by_a_model() {
     assert!(!stage.sent().contains(SECRET), "nothing of it reached the model");
     assert_eq!(std::fs::read(work("gladhand.toml")).ok(), Some(before), "nothing of it was changed");
 }
+
+/// Files that agents, editors and runtimes read as instructions, tools or settings. None is an instruction, a tool or a setting
+/// of ours, unless it is trusted.
+#[test]
+fn no_file_of_a_folder_is_an_instruction_a_tool_or_a_setting() {
+    let stage = Stage::new("", &[("run_js", json!({"code": "console.log('ran')", "runtime": "node"}))]);
+    let instructions = [
+        "AGENT.md",
+        "AGENTS.md",
+        "AGENTS.override.md",
+        "CLAUDE.md",
+        "CLAUDE.local.md",
+        "GEMINI.md",
+        "QWEN.md",
+        ".cursorrules",
+        ".rules",
+        ".windsurfrules",
+        ".goosehints",
+        ".github/copilot-instructions.md",
+        ".agents/AGENTS.md",
+        ".agents/prompts/go.md",
+        ".agents/commands/go.md",
+        ".agents/skills/go/SKILL.md",
+        ".claude/skills/go/SKILL.md",
+        ".claude/agents/go.md",
+        ".gladhand/instructions.md",
+        ".gladhand/skills/go/SKILL.md",
+        "skills/go/SKILL.md",
+        "SKILL.md",
+    ];
+    let text = format!("---\nname: go\ndescription: {SECRET}\n---\n{SECRET}\n");
+    let tool = format!(
+        "require('fs').writeFileSync('{}', ''); module.exports = {{ name: 'go', description: '{SECRET}', run() {{}} }};",
+        stage.at("mark").display()
+    );
+    let tools = [".agents/tools/go.cjs", ".gladhand/tools/go.cjs", "tools/go.cjs", "agent/tools/go.cjs"];
+    let settings = [
+        (".env", "GLADHAND_COMPATIBLE_BASE=http://127.0.0.1:1/v1\nNODE_OPTIONS=--require ./tools/go.cjs\n"),
+        (".mcp.json", r#"{"mcpServers": {"go": {"command": "node", "args": ["tools/go.cjs"]}}}"#),
+        (".vscode/mcp.json", r#"{"servers": {"go": {"command": "node", "args": ["tools/go.cjs"]}}}"#),
+        (".npmrc", "node-options=--require ./tools/go.cjs\n"),
+        ("bunfig.toml", "preload = ['./tools/go.cjs']\n"),
+        ("gladhand.toml", "[upstreams.go]\ncommand = ['node', 'tools/go.cjs']\n"),
+        (".gladhand.toml", "[upstreams.go]\ncommand = ['node', 'tools/go.cjs']\n"),
+        (".gladhand/gladhand.toml", "[upstreams.go]\ncommand = ['node', 'tools/go.cjs']\n"),
+    ];
+    let all = instructions.iter().map(|name| (*name, text.as_str()));
+    for (name, text) in all.chain(tools.iter().map(|name| (*name, tool.as_str()))).chain(settings) {
+        let path = stage.at("work").join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
+        std::fs::write(path, text).expect("it can be written");
+    }
+    let mut command = stage.gladhand(&["chat", "-p", "do $go and @go", "--approve", "all"]);
+    // The files of the user and of the project, instead of a named one.
+    command.env_remove("GLADHAND_CONFIG");
+    let output = command.output().expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(stage.results()[0].contains("ran"), "{:?}", stage.results());
+    assert!(!stage.sent().contains(SECRET), "{}", stage.sent());
+    assert!(!stage.at("mark").exists(), "no code of the folder ran");
+}

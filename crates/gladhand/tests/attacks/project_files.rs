@@ -62,7 +62,7 @@ impl Clone {
 
 /// Runs a command at a terminal, and types an answer to each `[y/N]`. Returns the screen.
 pub(crate) fn at_terminal(mut command: Command, answers: &[&str]) -> String {
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
     grantpt(&terminal).expect("it is ours");
     unlockpt(&terminal).expect("it is ours");
     let name = ptsname(&terminal, Vec::new()).expect("a name").into_string().expect("UTF-8");
@@ -701,7 +701,9 @@ fn a_project_file_that_cannot_be_read_is_told_and_fails_the_check() {
 
 #[test]
 fn a_file_with_mistakes_is_shown_and_not_trusted() {
+    let many: String = (0..50).map(|number| format!("k{number} = 1\n")).collect();
     for (file, mistake) in [
+        (many.as_str(), "… and 30 more"),
         ("[upstreams.a]\ncomand = 'x'\n", "did you mean `command`?"),
         ("[upstreams.a]\ncommand = 'x'\nurl = 'https://y'\n", "only one of the two can be"),
         ("[policy\n", "line 1, column"),

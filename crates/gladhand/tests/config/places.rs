@@ -76,3 +76,54 @@ fn an_environment_is_a_program_beside_the_file_and_plays_in_the_first_root() {
     let folder = seen["obs"]["state"]["folder"].as_str().unwrap_or_else(|| panic!("{seen}"));
     assert_eq!(Path::new(folder).canonicalize().unwrap(), setting.path().join("conf/work").canonicalize().unwrap());
 }
+
+#[test]
+fn mistakes_that_keep_a_server_from_starting_are_told_by_the_check_with_their_places() {
+    let setting = Setting::new(
+        "[authorization]\nresource = 'me'\n\n[[authorization.issuers]]\nissuer = 'http://as.example'\n\n\
+         [[authorization.issuers]]\nissuer = 'https://as.example'\njwks_url = 'https://as.example/keys'\n\
+         jwks_file = 'keys.json'\n",
+    );
+    let output = setting.run(&["config", "check"]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    let expected = [
+        (":2:1: error: ", "authorization.resource: expected a URL"),
+        (
+            ":5:1: error: ",
+            "authorization.issuers#1.issuer: http://as.example/ is not an address to send credentials to",
+        ),
+        (":10:1: error: ", "authorization.issuers#2.jwks_file: the keys are either at `jwks_url` or in `jwks_file`"),
+    ];
+    let served = setting.gladhand(&["serve", "--http", "127.0.0.1:0"]).output().expect("it starts");
+    assert_eq!(served.status.code(), Some(2));
+    let refused = text(&served.stderr);
+    for (place, message) in expected {
+        assert!(told.contains(&format!("gladhand.toml{place}{message}")), "{told}");
+        assert!(refused.contains(message), "{refused}");
+    }
+    // Without its keys, a server starts and accepts no token of the issuer.
+    setting.write(
+        "[authorization]\nresource = 'https://me.example/mcp'\n[[authorization.issuers]]\n\
+         issuer = 'https://as.example'\njwks_file = 'keys.json'\n",
+    );
+    let output = setting.run(&["config", "check"]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("gladhand.toml:5:1: warning: authorization.issuers#1.jwks_file: "), "{told}");
+}
+
+#[test]
+fn the_check_reads_no_file_that_a_project_names() {
+    let setting = Setting::new(
+        "[authorization]\nresource = 'https://me.example/mcp'\n[[authorization.issuers]]\n\
+         issuer = 'https://as.example'\njwks_file = 'pipe'\n",
+    );
+    let made = std::process::Command::new("mkfifo").arg(setting.path().join("pipe")).status().expect("it starts");
+    assert!(made.success());
+    let mut command = setting.gladhand(&["config", "check"]);
+    command.env_remove("GLADHAND_CONFIG").env("XDG_CONFIG_HOME", setting.path().join("config"));
+    let told = text(&command.output().expect("it starts").stdout);
+    assert!(told.contains("authorization.issuers: not used"), "{told}");
+    assert!(!told.contains("jwks_file"), "nothing is said about the file: {told}");
+}

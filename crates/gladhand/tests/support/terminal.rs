@@ -31,7 +31,9 @@ impl Terminal {
     }
 
     pub fn with_columns(columns: u16, mut command: Command) -> Self {
-        let ours: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        // Without CLOEXEC the program would hold its own terminal open, and stay after the test has ended.
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let ours: OwnedFd = openpt(flags).expect("a terminal");
         grantpt(&ours).expect("it is ours");
         unlockpt(&ours).expect("it is ours");
         let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };

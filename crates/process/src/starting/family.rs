@@ -35,6 +35,7 @@ impl Starter for Family {
         if let Some(folder) = program.folder {
             command.current_dir(folder);
         }
+        crate::signals::reset(command.as_std_mut());
         let child = match channels {
             Channels::Three([stdin, stdout, stderr]) => {
                 let channels = [stdin, stdout, stderr].map(Stdio::from);

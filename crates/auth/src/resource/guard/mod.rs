@@ -73,6 +73,22 @@ pub struct Issuer {
     pub keys: KeySource,
 }
 
+impl Issuer {
+    /// Whether a guard can use it: without this, `Guard::new` fails.
+    pub fn check(&self) -> Result<(), AuthError> {
+        keys::address(&self.issuer, &self.keys).map(drop)
+    }
+
+    /// Whether the file of its keys, if it has one, is a key set with a key that can be used.
+    pub fn check_file(&self) -> Result<(), AuthError> {
+        let KeySource::File(path) = &self.keys else { return Ok(()) };
+        match keys::keys_in(&self.issuer, path)?.is_empty() {
+            true => Err(AuthError::MissingFeature { issuer: path.display().to_string(), feature: "usable key" }),
+            false => Ok(()),
+        }
+    }
+}
+
 /// The source of an issuer's public keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {

@@ -1,5 +1,6 @@
 //! `gladhand config check`.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,8 +17,8 @@ use crate::commands::plain::plain_lines;
 use crate::commands::serve::Memory;
 use crate::commands::{CommandError, outside, print_report, screen};
 use crate::config::{
-    self, Config, Examined, File, Grants, Layers, Problem, Project, Reading, SetAside, Standing, TrustStore,
-    UpstreamConfig,
+    self, Config, Examined, File, Grants, Layers, MOST_SHOWN, Problem, Project, Reading, SetAside, Standing,
+    TrustStore, UpstreamConfig,
 };
 use crate::exit::Exit;
 use crate::from_config;
@@ -113,8 +114,16 @@ fn judge(file: &File, of_project: Option<(&Config, &Grants)>, data: Option<PathB
     if let (Some(config), Some((own, _))) = (&config, of_project) {
         verdict.warnings.extend(own.set_aside(config, &places).into_iter().map(|SetAside(problem)| problem));
     }
+    // `[authorization]` of a project has no effect, and its files are not read.
+    let own = config.as_ref().filter(|_| of_project.is_none());
+    for (key, message) in own.into_iter().flat_map(|config| from_config::mistakes(&config.authorization)) {
+        let problem = places.problem(&key.split('.').collect::<Vec<_>>(), message);
+        verdict.errors.push(problem);
+    }
+    verdict.errors.sort_by_key(|problem| (problem.line, problem.column));
     let left_open = config.iter().filter_map(outside::left_open);
-    for missing in config.iter().flat_map(outside::missing_elsewhere).chain(left_open) {
+    let keys = own.into_iter().flat_map(outside::missing_keys);
+    for missing in config.iter().flat_map(outside::missing_elsewhere).chain(left_open).chain(keys) {
         if !missing.is_mistaken(&verdict.errors) {
             let path: Vec<_> = missing.key.split('.').collect();
             verdict.warnings.push(places.problem(&path, format!("{}: {}", missing.message, missing.advice)));
@@ -123,6 +132,8 @@ fn judge(file: &File, of_project: Option<(&Config, &Grants)>, data: Option<PathB
     for (name, message) in config.iter().flat_map(|config| config.upstreams.clashes()) {
         verdict.warnings.push(places.problem(&["upstreams", &name], message));
     }
+    let written: HashMap<_, _> = file.all_written().into_iter().collect();
+    let nothing = UpstreamConfig::default();
     for (name, upstream) in config.iter().flat_map(|config| &config.upstreams.0).filter(|(_, one)| one.enabled) {
         verdict.upstreams += 1;
         // An upstream with a mistake gets no further messages.
@@ -130,7 +141,7 @@ fn judge(file: &File, of_project: Option<(&Config, &Grants)>, data: Option<PathB
         if told.into_iter().any(|error| error.is_of(&["upstreams", name])) {
             continue;
         }
-        for missing in outside::missing(upstream, &file.written(name).unwrap_or_default()) {
+        for missing in outside::missing(upstream, written.get(name).unwrap_or(&nothing)) {
             let message = format!("{}: {}", missing.message, missing.advice);
             verdict.warnings.push(places.problem(&["upstreams", name, &missing.key], message));
         }
@@ -183,16 +194,18 @@ fn drawn(file: &File, verdict: &Verdict, width: Option<usize>) -> String {
     let mut text = String::new();
     let Verdict { errors, unavailable, warnings, .. } = verdict;
     for (style, word, problems) in [(BAD, "error", errors), (ODD, "warning", unavailable), (ODD, "warning", warnings)] {
-        for problem in problems {
-            let Problem { line, column, key, message } = problem;
+        for problem in problems.iter().take(MOST_SHOWN) {
+            let Problem { line, column, .. } = problem;
             let place = match line {
                 0 => file.path.display().to_string(),
                 _ => format!("{}:{line}:{column}", file.path.display()),
             };
-            let key = if key.is_empty() { String::new() } else { format!("{key}: ") };
-            let told = format!("{place}: {word}: {}", plain_lines(&format!("{key}{message}")));
+            let told = format!("{place}: {word}: {}", plain_lines(&problem.without_place()));
             let styled = format!(": {style}{word}:{style:#}");
             text.push_str(&screen::message(&told, width).replacen(&format!(": {word}:"), &styled, 1));
+        }
+        if let Some(more) = config::more(problems.len()) {
+            let _ = writeln!(text, "{more}");
         }
     }
     let upstreams = counted(verdict.upstreams, "upstream");

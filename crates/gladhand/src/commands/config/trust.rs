@@ -17,8 +17,8 @@ use crate::commands::lookup;
 use crate::commands::plain::{exact, exact_lines};
 use crate::commands::{CommandError, difference, screen};
 use crate::config::{
-    self, Config, File, Grants, Layers, Lookup, PROJECT_FILE, Problem, Reading, SetAside, Standing, TrustStore,
-    UpstreamConfig,
+    self, Config, File, Grants, Layers, Lookup, MOST_SHOWN, PROJECT_FILE, Problem, Reading, SetAside, Standing,
+    TrustStore, UpstreamConfig,
 };
 use crate::exit::Exit;
 
@@ -151,8 +151,11 @@ fn shown_files(questions: &[Question<'_>]) -> String {
 fn effects(question: &Question<'_>) -> String {
     let examined = question.file.examine(Reading::AsWritten);
     let mut text = String::new();
-    for problem in &question.mistakes {
+    for problem in question.mistakes.iter().take(MOST_SHOWN) {
         write_labelled(&mut text, "wrong", &problem.to_string());
+    }
+    if let Some(more) = config::more(question.mistakes.len()) {
+        write_labelled(&mut text, "", &more);
     }
     let Some(project) = &examined.config else { return text };
     let own = Layers::find(None, &TrustStore::default()).ok().and_then(|layers| layers.own);

@@ -6,6 +6,7 @@ mod model;
 mod opening;
 mod packages;
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -27,7 +28,8 @@ use crate::commands::plain::plain;
 use crate::commands::serve::{Memory, Within};
 use crate::commands::{CommandError, outside, print_report, screen, settings, written};
 use crate::config::{
-    self, Config, ExaminedLayers, Layers, PROJECT_FILE, Problem, Reading, SetAside, TrustStore, UpstreamConfig, env,
+    self, Config, ExaminedLayers, File, Layers, PROJECT_FILE, Problem, Reading, SetAside, TrustStore, UpstreamConfig,
+    env,
 };
 use crate::exit::Exit;
 #[cfg(unix)]
@@ -151,7 +153,8 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
     findings.extend(data.as_deref().and_then(files::database));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if let Some(Settings { config, mistakes, upstreams, within }) = &settings {
-        let missing = outside::missing_elsewhere(config).into_iter().filter(|one| !one.is_mistaken(mistakes));
+        let missing = outside::missing_elsewhere(config).into_iter().chain(outside::missing_keys(config));
+        let missing = missing.filter(|one| !one.is_mistaken(mistakes));
         findings.extend(missing.map(|one| Finding::broken(&one.key, one.message, one.advice)));
         let left_open = outside::left_open(config).into_iter();
         findings.extend(left_open.map(|one| Finding::doubtful(&one.key, one.message, one.advice)));
@@ -250,11 +253,13 @@ fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Setti
     let broken = |name: &str| problems.iter().any(|problem| problem.is_of(&["upstreams", name]));
     let mut config = config?;
     config.upstreams.0.retain(|(name, upstream)| upstream.enabled && !broken(name));
-    let written = |name: &str| layers.in_force().find_map(|file| file.written(name)).unwrap_or_default();
+    // The first file that has an upstream counts.
+    let files: Vec<_> = layers.in_force().map(File::all_written).collect();
+    let written: HashMap<_, _> = files.into_iter().rev().flatten().collect();
     let configured = |(name, config): &(String, UpstreamConfig)| Configured {
         name: name.clone(),
         config: config.clone(),
-        written: written(name),
+        written: written.get(name).cloned().unwrap_or_default(),
     };
     let upstreams = config.upstreams.0.iter().map(configured).collect();
     let within = Within::new(std::env::var_os(env::WITHIN), layers.in_force().map(|file| file.path.as_path()));

@@ -340,7 +340,8 @@ impl Reader {
         if let Some(project) = layers.project.as_mut().filter(|_| is_counted) {
             project.standing = Standing::Trusted(Grants::default());
         }
-        let narrowing = layers.load(Reading::AsWritten);
+        // Relative paths are resolved, because those in force are: the same `jwks_file` must stay the same.
+        let narrowing = layers.load(Reading::Anchored);
         let (Err(error), Some(project), Some(approved)) = (&narrowing, &mut layers.project, approved) else {
             return narrowing;
         };
@@ -349,7 +350,7 @@ impl Reader {
         }
         tracing::error!("the project file stays as it was trusted: {error}");
         project.file = approved.clone();
-        layers.load(Reading::AsWritten)
+        layers.load(Reading::Anchored)
     }
 
     /// Whether the user took back the trust in a project file that is as it was. Then nothing of it is used any more.
@@ -512,6 +513,27 @@ mod tests {
         let broken = layers(&commented, "[limits]\nin_flight = 0\n", Standing::Changed { before });
         let config = after_pending(approved, broken).expect("its mistakes do not stop the user's own file");
         assert_eq!(names(&config), ["u", "p"]);
+    }
+
+    #[test]
+    fn trust_is_taken_back_even_if_the_users_own_file_cannot_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (trust, path) = (TrustStore::in_folder(Some(folder.path())), folder.path().join("gladhand.toml"));
+        std::fs::write(&path, PROJECT).unwrap();
+        trust.trust(&path, PROJECT, Grants::default()).unwrap();
+        let file = File { path: path.clone(), text: PROJECT.to_owned() };
+        let project = Some(Project { file, standing: Standing::Trusted(Grants::default()) });
+        let approved = Layers { project, ..layers(OWN, "", Standing::Unknown) };
+        let config = approved.load(Reading::AsWritten).unwrap().config;
+        assert_eq!(names(&config), ["u", "p"]);
+        // A folder is at the place of the user's own file.
+        let named = Some(folder.path().to_owned());
+        let mut reader = Reader::new(named, Some(folder.path()), approved, config);
+        assert!(reader.look(false).is_none(), "it is trusted, and nothing else can be read");
+        trust.revoke(&path).unwrap();
+        let change = reader.look(false).expect("trust was taken back");
+        assert_eq!(names(&reader.load(change).unwrap()), ["u"]);
+        assert!(reader.look(false).is_none(), "once");
     }
 
     #[test]

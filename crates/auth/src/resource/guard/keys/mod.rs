@@ -1,5 +1,7 @@
 //! The public keys of an issuer: fetched on demand, cached, and fetched again for an unknown key.
 
+use std::io::Read as _;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,12 +16,15 @@ use super::KeySource;
 use crate::error::AuthError;
 use crate::metadata::AuthorizationServer;
 use crate::roots::Roots;
-use crate::web::Web;
+use crate::web::{Web, admitted, is_loopback};
 
 /// Keys are fetched again after this time, so that a withdrawn key stops working.
 const FRESH: Duration = Duration::from_secs(600);
 /// The minimum time between fetches. Made-up key ids cannot cause more of them.
 const PAUSE: Duration = Duration::from_secs(10);
+
+/// The maximum size of a file with keys.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The keys of one issuer.
 pub(crate) struct Keys {
@@ -69,17 +74,44 @@ pub(crate) struct Key {
     pub(crate) key: DecodingKey,
 }
 
+/// A key set, as issuers publish it.
+#[derive(Deserialize)]
+struct Set {
+    keys: Vec<Value>,
+}
+
+/// The address of an issuer, checked. Keys are fetched only from an address that credentials may be sent to.
+pub(super) fn address(issuer: &str, source: &KeySource) -> Result<Url, AuthError> {
+    let address = match source {
+        KeySource::Url(url) => url.clone(),
+        _ => Url::parse(issuer).map_err(|_| AuthError::UnsafeAddress { address: issuer.to_owned() })?,
+    };
+    match source {
+        KeySource::File(_) => Ok(address),
+        _ => admitted(address.as_str(), is_loopback(&address)),
+    }
+}
+
+/// The keys of an issuer in a file.
+pub(super) fn keys_in(issuer: &str, path: &Path) -> Result<Vec<Key>, AuthError> {
+    let problem = "a file that is not a key set".to_owned();
+    let no_set = |_| AuthError::InvalidResponse { address: issuer.to_owned(), problem };
+    // A device or a pipe could be read without end.
+    let about = fs_err::metadata(path)?;
+    if !about.is_file() || about.len() > MAX_FILE_BYTES {
+        let message = format!("{}: not a regular file of at most 1 MiB", path.display());
+        return Err(std::io::Error::other(message).into());
+    }
+    let mut text = Vec::new();
+    fs_err::File::open(path)?.take(MAX_FILE_BYTES).read_to_end(&mut text)?;
+    let set: Set = serde_json::from_slice(&text).map_err(no_set)?;
+    Ok(readable(set.keys))
+}
+
 impl Keys {
     /// The keys of this issuer, not fetched yet.
     pub(crate) fn new(issuer: &str, source: KeySource) -> Result<Self, AuthError> {
-        let address = match &source {
-            KeySource::Url(url) => url.clone(),
-            _ => Url::parse(issuer).map_err(|_| AuthError::UnsafeAddress { address: issuer.to_owned() })?,
-        };
-        let web = Web::for_server(&address, &Roots::default())?;
-        if !matches!(source, KeySource::File(_)) {
-            web.admit(address.as_str())?;
-        }
+        let web = Web::for_server(&address(issuer, &source)?, &Roots::default())?;
         Ok(Self {
             issuer: issuer.to_owned(),
             source,
@@ -128,18 +160,10 @@ impl Keys {
     }
 
     async fn fetch(&self) -> Result<Vec<Key>, AuthError> {
-        #[derive(Deserialize)]
-        struct Set {
-            keys: Vec<Value>,
-        }
         let nothing =
             |problem: &str| AuthError::InvalidResponse { address: self.issuer.clone(), problem: problem.to_owned() };
         let url = match &self.source {
-            KeySource::File(path) => {
-                let text = fs_err::read(path)?;
-                let set: Set = serde_json::from_slice(&text).map_err(|_| nothing("a file that is not a key set"))?;
-                return Ok(readable(set.keys));
-            }
+            KeySource::File(path) => return keys_in(&self.issuer, path),
             KeySource::Url(url) => url.clone(),
             KeySource::Metadata => {
                 let published = AuthorizationServer::discover(&self.web, &self.issuer).await?;
