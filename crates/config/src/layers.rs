@@ -116,9 +116,11 @@ impl Layers {
                 }
                 _ => examined.refused,
             };
-            set_aside.extend(refused.into_iter().map(SetAside));
+            set_aside.extend(config.clone().unwrap_or_default().refusals(refused, file));
             if let (Some(config), Some(project)) = (&mut config, examined.config) {
-                set_aside.extend(config.narrow(project, &examined.places));
+                let narrowed = config.narrow(project, &examined.places);
+                let new: Vec<_> = narrowed.into_iter().filter(|one| !set_aside.contains(one)).collect();
+                set_aside.extend(new);
             }
             wrong.extend((!examined.problems.is_empty()).then_some((file, examined.problems)));
         }

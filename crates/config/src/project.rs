@@ -6,7 +6,7 @@ use gladhand_hub::BETWEEN;
 
 use super::policy::of_project;
 use super::source::{Problem, Source};
-use super::{AgentConfig, CapabilityName, Config, Origin, UpstreamConfig};
+use super::{AgentConfig, CapabilityName, Config, File, Origin, Reading, UpstreamConfig};
 
 /// A setting of a project file that has no effect, with its place and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +73,20 @@ impl Config {
     /// Returns the settings of a project file that have no effect in this configuration.
     pub fn set_aside(&self, project: &Self, places: &Source<'_>) -> Vec<SetAside> {
         self.clone().narrow(project.clone(), places)
+    }
+
+    /// The reasons why upstreams of a project file are refused. A grant would not help an upstream that this
+    /// configuration leaves out anyway, so the reason for that one is another.
+    pub fn refusals(&self, refused: Vec<Problem>, project: &File) -> Vec<SetAside> {
+        if refused.is_empty() {
+            return Vec::new();
+        }
+        let examined = project.examine(Reading::AsWritten);
+        let unused = examined.config.map(|project| self.set_aside(&project, &examined.places)).unwrap_or_default();
+        let reason = |problem: Problem| {
+            unused.iter().find(|SetAside(one)| one.key == problem.key).cloned().unwrap_or(SetAside(problem))
+        };
+        refused.into_iter().map(reason).collect()
     }
 
     /// Takes over one setting if it is as strict as the one in force or stricter. Returns whether it was.

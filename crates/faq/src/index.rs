@@ -15,7 +15,7 @@ use crate::sections::Section;
 use crate::words::stems;
 
 /// The version of the tables. Another number means that another version of the program wrote them.
-const FORMAT: i32 = 5;
+const FORMAT: i32 = 6;
 
 /// How long one process waits for another to write. Scanning a folder takes at most a few seconds less.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -10,7 +10,7 @@ use crate::index::Index;
 use crate::passage::Passages;
 use crate::question::{Limits, Question};
 use crate::sought::Sought;
-use crate::synonyms::{implied, related, synonyms};
+use crate::synonyms::{distant, implied, related, synonyms};
 use crate::words::words;
 
 /// Maximum length of a question in bytes. The rest is ignored.
@@ -33,6 +33,9 @@ const SIMILAR: f32 = 0.8;
 
 /// The weight of a related word that the answer may have instead.
 const RELATED: f32 = 0.7;
+
+/// The weight of a word at two steps from the word of the question: a synonym of a related word, or the reverse.
+const DISTANT: f32 = 0.35;
 
 /// The weight of a meaning that a phrase of the question implies.
 const IMPLIED: f32 = 0.9;
@@ -108,6 +111,8 @@ pub(crate) struct Term {
     others: &'static [String],
     /// Related words that the answer may have instead.
     related: &'static [String],
+    /// Words at two steps from it.
+    distant: &'static [String],
     /// Whether the question does not contain the word, but a phrase that means one of `others`.
     implied: bool,
 }
@@ -116,7 +121,7 @@ impl Term {
     /// A term for the meaning of a phrase of the question: any of these words.
     fn implied(others: &'static [String]) -> Self {
         let (stem, form) = (String::new(), String::new());
-        Self { stem, parts: Vec::new(), form, begins_others: false, others, related: &[], implied: true }
+        Self { stem, parts: Vec::new(), form, begins_others: false, others, related: &[], distant: &[], implied: true }
     }
 
     /// Whether a word of a text is this one, or begins with it.
@@ -167,6 +172,7 @@ pub(crate) fn terms(text: &str) -> Vec<Term> {
                     word.stem.chars().count() >= SHORTEST_BEGINNING && word.stem.chars().all(char::is_alphabetic);
                 let form = text[word.place].to_lowercase();
                 let (others, related) = (synonyms(&word.stem), related(&word.stem));
+                let distant = distant(&word.stem);
                 terms.push(Term {
                     stem: word.stem,
                     parts: Vec::new(),
@@ -174,6 +180,7 @@ pub(crate) fn terms(text: &str) -> Vec<Term> {
                     begins_others,
                     others,
                     related,
+                    distant,
                     implied: false,
                 });
             }
@@ -351,11 +358,14 @@ impl Finder {
         };
         let similar = if term.implied { Arc::default() } else { self.any(index, term.others)? };
         let related = self.any(index, term.related)?;
+        let distant = self.any(index, term.distant)?;
         let having = if exact.is_empty() { beginning.len() } else { exact.len() }.max(1) as f32;
         let having = having.max(AS_COMMON * similar.len() as f32);
         let strength = self.strength(term);
         let weight = strength * (1.0 + ((merits.len() as f32 - having).max(0.0) + 0.5) / (having + 0.5)).ln();
-        for (scores, share) in [(&exact, 1.0), (&beginning, BEGINNING), (&similar, SIMILAR), (&related, RELATED)] {
+        for (scores, share) in
+            [(&exact, 1.0), (&beginning, BEGINNING), (&similar, SIMILAR), (&related, RELATED), (&distant, DISTANT)]
+        {
             for (slot, relevance) in scores.iter() {
                 let merits = &mut merits[*slot as usize];
                 if merits.counted != number {

@@ -808,6 +808,27 @@ pub(crate) fn related(stem: &str) -> &'static [String] {
     RELATIONS.get(stem).map_or(&[], Vec::as_slice)
 }
 
+/// Words at two steps from a word: related words of its synonyms, and synonyms of its related words.
+static DISTANT: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
+    let known = RELATIONS.keys().chain(OTHERS.keys());
+    let mut distant: HashMap<String, Vec<String>> = HashMap::new();
+    for word in known {
+        let near: Vec<&String> = synonyms(word).iter().chain(related(word)).collect();
+        let beyond = synonyms(word).iter().flat_map(|other| related(other));
+        let beyond = beyond.chain(related(word).iter().flat_map(|other| synonyms(other)));
+        let mut beyond: Vec<String> = beyond.filter(|other| *other != word && !near.contains(other)).cloned().collect();
+        beyond.sort_unstable();
+        beyond.dedup();
+        distant.insert(word.clone(), beyond);
+    }
+    distant
+});
+
+/// Words at two steps from this word.
+pub(crate) fn distant(stem: &str) -> &'static [String] {
+    DISTANT.get(stem).map_or(&[], Vec::as_slice)
+}
+
 /// For each phrase of a question, words that the answer may have.
 pub(crate) fn implied(question: &str) -> Vec<&'static [String]> {
     let question: Vec<String> =
@@ -853,6 +874,17 @@ mod tests {
         assert!(meant.iter().any(|words| words.contains(&"limit".to_owned())));
         assert!(meant.iter().any(|words| words.contains(&"concurrent".to_owned())));
         assert!(implied("show many").is_empty());
+    }
+
+    #[test]
+    fn a_word_at_two_steps_is_neither_a_synonym_nor_related() {
+        // A checksum is a digest, and a pin is related to a hash.
+        assert!(related("pin").contains(&"hash".to_owned()));
+        assert!(distant("pin").contains(&"checksum".to_owned()));
+        for (word, others) in DISTANT.iter() {
+            assert!(others.iter().all(|other| !synonyms(word).contains(other) && !related(word).contains(other)));
+        }
+        assert!(distant("gizmo").is_empty());
     }
 
     #[test]

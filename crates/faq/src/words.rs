@@ -182,7 +182,7 @@ fn stem(mut word: String) -> String {
 }
 
 /// Endings, the longest first, with the least number of letters that must be left.
-const ENDINGS: [(&str, usize); 21] = [
+const ENDINGS: [(&str, usize); 25] = [
     ("ization", 3),
     ("isation", 3),
     ("ation", 4),
@@ -190,15 +190,19 @@ const ENDINGS: [(&str, usize); 21] = [
     ("ating", 4),
     ("izing", 3),
     ("ising", 3),
+    ("ally", 4),
     ("ator", 4),
     ("ated", 4),
     ("ized", 3),
     ("ised", 3),
     ("able", 4),
+    ("ment", 4),
+    ("ness", 4),
     ("ize", 3),
     ("ise", 3),
     ("ate", 4),
     ("est", 3),
+    ("ful", 4),
     ("ing", 2),
     ("ion", 4),
     ("ed", 2),
@@ -253,6 +257,9 @@ mod tests {
             &["long", "longest"],
             &["large", "largest"],
             &["request", "requests", "requested", "requesting"],
+            &["deploy", "deployment", "deployments"],
+            &["automatic", "automatically"],
+            &["success", "successful"],
         ] {
             let stems: Vec<String> = forms.iter().map(|form| stem((*form).to_owned())).collect();
             assert!(stems.iter().all(|stem| *stem == stems[0]), "{forms:?} became {stems:?}");

@@ -21,7 +21,7 @@ const STRICT: &str = r#"read -r line; echo '{"jsonrpc":"2.0","id":1,"error":{"co
 const GARBAGE: &str = "echo Welcome to my server; echo '{not json'; echo '\u{1b}[31mred\u{1b}[0m'; cat >/dev/null";
 
 /// Name, arguments of `open`, server (none: our own), exit code.
-const CASES: [(&str, &[&str], Option<&str>, i32); 14] = [
+const CASES: [Case; 14] = [
     ("mcp_2024-11-05", &["--as", "mcp@2024-11-05"], None, 0),
     ("mcp_2025-03-26", &["--as", "mcp@2025-03-26"], None, 0),
     ("mcp_2025-06-18", &["--as", "mcp@2025-06-18", "--declare", "roots,sampling"], None, 0),
@@ -34,9 +34,23 @@ const CASES: [(&str, &[&str], Option<&str>, i32); 14] = [
     ("mcp_version_mismatch", &["--as", "mcp@2025-11-25"], Some(FROM_THE_FUTURE), 3),
     ("loaf_refused", &["--as", "loaf"], Some(STRICT), 3),
     ("exits_at_once", &["--as", "mcp"], Some("echo no licence found >&2; exit 7"), 4),
-    ("silent", &["--as", "fluxloop", "--timeout", "1"], Some("cat >/dev/null"), 4),
-    ("garbage", &["--as", "mcp", "--timeout", "1"], Some(GARBAGE), 4),
+    // Until the timeout, the server must have started and said everything, also on a busy machine.
+    ("silent", &["--as", "fluxloop", "--timeout", "10"], Some("cat >/dev/null"), 4),
+    ("garbage", &["--as", "mcp", "--timeout", "10"], Some(GARBAGE), 4),
 ];
+
+/// A case: its name, the arguments of `open`, the server and the exit code.
+type Case = (&'static str, &'static [&'static str], Option<&'static str>, i32);
+
+/// Tests all cases side by side, because some of them wait for their timeout.
+fn each_case(test: impl Fn(Case) + Sync) {
+    std::thread::scope(|scope| {
+        let test = &test;
+        let running = CASES.map(|case| (case.0, scope.spawn(move || test(case))));
+        let failed: Vec<_> = running.into_iter().filter_map(|(name, case)| case.join().err().map(|_| name)).collect();
+        assert!(failed.is_empty(), "{failed:?}");
+    });
+}
 
 fn open(arguments: &[&str], server: Option<&str>) -> Command {
     let mut command = gladhand();
@@ -102,7 +116,7 @@ fn unbroken(page: &str) -> String {
 
 #[test]
 fn the_drawing_is_the_exchange() {
-    for (name, arguments, server, code) in CASES {
+    each_case(|(name, arguments, server, code)| {
         let output = open(arguments, server).env("COLUMNS", "100").output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{name}: {}", text(&output));
         // Where a message is broken depends on the length of what varies in it.
@@ -110,7 +124,7 @@ fn the_drawing_is_the_exchange() {
         let page = steady(&if varies { unbroken(&text(&output)) } else { text(&output) });
         assert_snapshot(&format!("open_{name}.txt"), &page);
         assert!(!text(&output).contains('\u{1b}'), "{name}: no colours on a pipe, none from the server either");
-    }
+    });
 }
 
 /// As the drawing shows a text: what would move the cursor is escaped.
@@ -147,9 +161,12 @@ fn a_server_that_is_known_to_speak_another_dialect_is_opened_as_the_client_that_
 
 #[test]
 fn the_json_and_the_drawing_agree() {
-    for (name, arguments, server, code) in CASES {
-        let drawn = open(arguments, server).output().unwrap();
-        let printed = open(&[arguments, &["--json"]].concat(), server).output().unwrap();
+    each_case(|(name, arguments, server, code)| {
+        let (drawn, printed) = std::thread::scope(|scope| {
+            let drawn = scope.spawn(|| open(arguments, server).output().unwrap());
+            let printed = open(&[arguments, &["--json"]].concat(), server).output().unwrap();
+            (drawn.join().unwrap(), printed)
+        });
         assert_eq!((drawn.status.code(), printed.status.code()), (Some(code), Some(code)), "{name}");
         let page = steady(&unbroken(&text(&drawn)));
         let report: Value = serde_json::from_str(&text(&printed)).unwrap();
@@ -194,7 +211,7 @@ fn the_json_and_the_drawing_agree() {
         }
         let stderr = report["stderr"].as_array().unwrap();
         assert_eq!(page.matches("  stderr: ").count(), stderr.len(), "{name}");
-    }
+    });
 }
 
 #[test]

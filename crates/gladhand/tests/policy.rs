@@ -310,3 +310,25 @@ fn a_server_that_breaks_a_rule_loses_its_session_where_rules_are_enforced() {
     assert!(answer.contains("broke the rule `readable_lines`: a line that cannot be read"), "{answer}");
     assert!(answer.contains("server `sh`"), "{answer}");
 }
+
+#[test]
+fn a_withheld_tool_is_not_taken_for_a_typo() {
+    let program = env!("CARGO_BIN_EXE_gladhand");
+    let place = Place::with(&format!(
+        "[upstreams.files]\ncommand = ['{program}', 'serve', '--config', '/dev/null']\nhide = ['wait']\n\
+         [[policy.rules]]\nname = 'read only'\ntools = ['files__echo', 'agreement']\neffect = 'deny'\nreason = 'ask Ann'\n"
+    ));
+    let denied = "policy forbids `files__echo` (rule `read only`): ask Ann";
+    let (code, said) = place.stdout(&["call", "files__echo", "message=x"]);
+    assert!(code == Some(2) && said.contains(denied) && !said.contains("did you mean"), "{said}");
+    assert!(said.contains("gladhand policy test files__echo"), "{said}");
+    let (_, said) = place.stdout(&["call", "agreement"]);
+    assert!(said.contains("policy forbids `agreement` (rule `read only`): ask Ann"), "{said}");
+    let (_, said) = place.stdout(&["call", "files__wait"]);
+    assert!(said.contains("`files__wait` is hidden by `hide` or `only` of [upstreams.files]"), "{said}");
+    let (code, said) = place.stdout(&["call", "files__ecko", "message=x"]);
+    assert!(code == Some(2) && said.contains("they have no tool `files__ecko`"), "{said}");
+    // For a client, a hidden tool does not exist.
+    let answer = place.session(false).ask(&mcp_call(1, "files__wait", "{}")).to_string();
+    assert!(answer.contains("unknown tool") && !answer.contains("hid"), "{answer}");
+}

@@ -337,7 +337,7 @@ mod tests {
             Ok(Reply::Tool(ToolResult { extra: extra(), ..ToolResult::default() })),
             Ok(Reply::Tool(ToolResult { structured: Some(large()), ..ToolResult::default() })),
             Ok(Reply::Tool(blocks)),
-            Ok(Reply::Contents(Contents { parts: vec![large()], extra: Vec::new() })),
+            Ok(Reply::Contents(Contents { parts: vec![large()], ..Contents::default() })),
             Ok(Reply::Prompt(PromptResult { extra: extra(), ..PromptResult::default() })),
             Ok(Reply::Capability(large())),
             Err(Failure { data: Some(large()), ..Failure::panicked() }),

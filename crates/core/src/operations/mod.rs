@@ -8,6 +8,7 @@ pub mod call;
 pub mod capability;
 pub mod failure;
 pub mod feature;
+pub mod member_order;
 pub mod notice;
 pub mod prompt;
 pub mod question;
@@ -23,6 +24,7 @@ pub use call::{
 pub use capability::{CapabilityCall, CapabilityEvent};
 pub use failure::{Failure, FailureKind};
 pub use feature::Feature;
+pub use member_order::{Member, MemberOrder};
 pub use notice::{Level, Log, Notice, Progress, Update};
 pub use prompt::{Completion, Prompt, PromptArgument, PromptResult};
 pub use question::{Answered, Question, QuestionId, QuestionKind};

@@ -3,6 +3,7 @@
 use crate::wire::{RawValue, json};
 use serde::{Deserialize, Serialize};
 
+use crate::operations::member_order::MemberOrder;
 use crate::operations::tool::Content;
 
 /// A prompt that can be filled in.
@@ -18,6 +19,9 @@ pub struct Prompt {
     pub arguments: Vec<PromptArgument>,
     /// Members of the definition that the neutral model does not know, carried unchanged.
     pub extra: Vec<(String, Box<RawValue>)>,
+    /// The order of its members, as the server wrote them.
+    #[serde(default)]
+    pub order: MemberOrder,
 }
 
 impl Prompt {
@@ -29,13 +33,15 @@ impl Prompt {
             description: Some(description.into()),
             arguments: Vec::new(),
             extra: Vec::new(),
+            order: MemberOrder::default(),
         }
     }
 
     /// The same prompt with one more required argument.
     pub fn argument(mut self, name: impl Into<String>, description: impl Into<String>) -> Self {
         let (name, description) = (name.into(), Some(description.into()));
-        self.arguments.push(PromptArgument { name, description, required: true, extra: Vec::new() });
+        let (extra, order) = (Vec::new(), MemberOrder::default());
+        self.arguments.push(PromptArgument { name, description, required: true, extra, order });
         self
     }
 }
@@ -51,6 +57,9 @@ pub struct PromptArgument {
     pub required: bool,
     /// Members of the definition that the neutral model does not know, carried unchanged.
     pub extra: Vec<(String, Box<RawValue>)>,
+    /// The order of its members, as the server wrote them.
+    #[serde(default)]
+    pub order: MemberOrder,
 }
 
 /// A filled-in prompt.
@@ -62,6 +71,8 @@ pub struct PromptResult {
     pub messages: Vec<Box<RawValue>>,
     /// Members that the neutral model does not know, carried unchanged.
     pub extra: Vec<(String, Box<RawValue>)>,
+    /// The order of its members, as the server wrote them.
+    pub order: MemberOrder,
 }
 
 impl PromptResult {

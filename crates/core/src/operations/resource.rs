@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use crate::operations::member_order::MemberOrder;
 use crate::wire::{RawValue, json};
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,9 @@ pub struct Resource {
     pub mime_type: Option<String>,
     /// Members of the definition that the neutral model does not know, carried unchanged.
     pub extra: Vec<(String, Box<RawValue>)>,
+    /// The order of its members, as the server wrote them.
+    #[serde(default)]
+    pub order: MemberOrder,
 }
 
 impl Resource {
@@ -33,6 +37,7 @@ impl Resource {
             description: Some(description.into()),
             mime_type: None,
             extra: Vec::new(),
+            order: MemberOrder::default(),
         }
     }
 
@@ -57,6 +62,9 @@ pub struct Template {
     pub mime_type: Option<String>,
     /// Members of the definition that the neutral model does not know, carried unchanged.
     pub extra: Vec<(String, Box<RawValue>)>,
+    /// The order of its members, as the server wrote them.
+    #[serde(default)]
+    pub order: MemberOrder,
 }
 
 impl Template {
@@ -69,6 +77,7 @@ impl Template {
             description: Some(description.into()),
             mime_type: None,
             extra: Vec::new(),
+            order: MemberOrder::default(),
         }
     }
 
@@ -185,6 +194,8 @@ pub struct Contents {
     pub parts: Vec<Box<RawValue>>,
     /// Members that the neutral model does not know, carried unchanged.
     pub extra: Vec<(String, Box<RawValue>)>,
+    /// The order of its members, as the server wrote them.
+    pub order: MemberOrder,
 }
 
 impl Contents {
@@ -199,7 +210,7 @@ impl Contents {
     }
 
     fn part(part: &serde_json::Value) -> Self {
-        Self { parts: vec![json::to_raw(part)], extra: Vec::new() }
+        Self { parts: vec![json::to_raw(part)], ..Self::default() }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::operations::member_order::MemberOrder;
 use crate::wire::{Members, RawValue, json};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,9 @@ pub struct Tool {
     pub tasks: TaskSupport,
     /// Members of the definition that the neutral model does not know, carried unchanged.
     pub extra: Vec<(String, Box<RawValue>)>,
+    /// The order of its members, as the server wrote them.
+    #[serde(default)]
+    pub order: MemberOrder,
     /// Whether a provider of this process guarantees that the tool changes nothing. Annotations of an upstream are only
     /// claims. This flag therefore never comes from the wire and is not stored.
     #[serde(skip)]
@@ -82,6 +86,7 @@ impl Tool {
             deferred: false,
             tasks: TaskSupport::Forbidden,
             extra: Vec::new(),
+            order: MemberOrder::default(),
             vouched_read_only: false,
             origin: None,
         }
@@ -132,6 +137,8 @@ pub struct ToolResult {
     pub failed: bool,
     /// Members that the neutral model does not know, carried unchanged.
     pub extra: Vec<(String, Box<RawValue>)>,
+    /// The order of its members, as the server wrote them.
+    pub order: MemberOrder,
 }
 
 impl ToolResult {

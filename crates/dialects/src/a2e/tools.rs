@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use gladhand_core::operations::{Progress, TaskSupport, Tool};
+use gladhand_core::operations::{MemberOrder, Progress, TaskSupport, Tool};
 use gladhand_core::wire::json::Kind;
 use gladhand_core::wire::{Members, RawValue, json, values};
 
@@ -103,6 +103,7 @@ pub(super) fn read_definition(raw: &RawValue) -> Option<Tool> {
         deferred: members.raw("defer_loading").is_some_and(|raw| raw.get() == "true"),
         tasks: TaskSupport::Forbidden,
         extra: extra.map(|(name, raw)| (name.to_owned(), raw.to_owned())).collect(),
+        order: MemberOrder::default(),
         vouched_read_only: false,
         origin: None,
     })

@@ -17,6 +17,7 @@ mod ids;
 mod kept_notices;
 mod listen;
 mod lists;
+mod member_order;
 mod message;
 mod meta;
 pub mod methods;

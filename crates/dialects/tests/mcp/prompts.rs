@@ -1,6 +1,6 @@
 //! Tests of prompts, and of the completion of arguments.
 
-use gladhand_core::operations::{CompletionOf, Content, Failure, PromptArgument};
+use gladhand_core::operations::{CompletionOf, Content, Failure, MemberOrder, PromptArgument};
 use gladhand_core::wire::json;
 use serde_json::json;
 
@@ -11,12 +11,19 @@ fn a_prompt_is_listed_with_its_arguments() {
     let prompt = Prompt {
         title: Some("T".to_owned()),
         arguments: vec![
-            PromptArgument { name: "x".to_owned(), description: None, required: true, extra: Vec::new() },
+            PromptArgument {
+                name: "x".to_owned(),
+                description: None,
+                required: true,
+                extra: Vec::new(),
+                order: MemberOrder::default(),
+            },
             PromptArgument {
                 name: "y".to_owned(),
                 description: Some("Y".to_owned()),
                 required: false,
                 extra: vec![("title".to_owned(), json::to_raw("Why"))],
+                order: MemberOrder::default(),
             },
         ],
         extra: vec![("icons".to_owned(), json::to_raw(&json!([])))],

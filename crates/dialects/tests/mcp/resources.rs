@@ -113,6 +113,7 @@ fn contents_are_carried_as_they_are() {
             ("ttlMs".to_owned(), raw(&json!(99))),
             ("y".to_owned(), raw(&json!(2))),
         ],
+        ..Contents::default()
     };
     for version in DIALECT.versions {
         let read = result(version, "resources/read", r#""uri":"test://a""#, Reply::Contents(contents.clone()));

@@ -120,6 +120,7 @@ fn a_result_has_the_members_of_its_revision() {
             ("resultType".to_owned(), json::raw("\"forged\"".to_owned())),
             ("y".to_owned(), json::raw("2".to_owned())),
         ],
+        ..ToolResult::default()
     };
     for version in DIALECT.versions {
         let shown =

@@ -11,30 +11,12 @@ use serde_json::{Map, Value};
 use super::found::{Found, Origin, secret_name};
 use super::record::fingerprint;
 use super::setting::{Setting, Text};
-use super::{BadFile, Client, Format, jsonc};
+use super::{BadFile, Client, Format, carried, jsonc};
 use crate::config::BUILT_IN;
 
 /// Where clients keep their servers in a file.
 const SECTIONS: [&[&str]; 5] =
     [&["mcpServers"], &["servers"], &["context_servers"], &["mcp", "servers"], &["mcp_servers"]];
-
-/// Members that say nothing which we need.
-const IDLE: [&str; 14] = [
-    "type",
-    "source",
-    "transport",
-    "alwaysAllow",
-    "autoApprove",
-    "settings",
-    "dev",
-    "gallery",
-    "version",
-    "name",
-    "description",
-    "icon",
-    "enabled",
-    "disabled",
-];
 
 /// A file with servers.
 #[derive(Debug, Clone)]
@@ -194,6 +176,7 @@ fn upstream(name: &str, server: Value, source: &Source, project: Option<&Path>) 
         }
         server.extend(inner);
     }
+    let timeouts = carried::timeouts(&mut server, source.client);
     let mut take = |key: &str| server.remove(key).filter(|value| !value.is_null());
     let command = take("command").filter(Value::is_string);
     let args = take("args").and_then(|args| args.as_array().cloned()).unwrap_or_default();
@@ -216,36 +199,38 @@ fn upstream(name: &str, server: Value, source: &Source, project: Option<&Path>) 
     let inherited = take("env_vars").filter(Value::is_array);
     let inherited = inherited.filter(|names| source.is_own() || withhold_variables(names, &mut notes));
     let mut list = |names: [&str; 3]| names.iter().find_map(|name| take(name)).filter(Value::is_array);
-    let only = list(["includeTools", "enabled_tools", "tools"]).filter(|only| *only != Value::from(vec!["*"]));
-    let hide = list(["disabledTools", "excludeTools", "disabled_tools"]);
-    let is_off = take("disabled") == Some(Value::Bool(true)) || take("enabled") == Some(Value::Bool(false));
+    let only = list(["includeTools", "enabled_tools", "tools"]);
+    let [only, hide] = carried::names(only, list(["disabledTools", "excludeTools", "disabled_tools"]), source.client);
+    let (disabled, enabled) = (take("disabled"), take("enabled"));
+    let is_off = disabled == Some(Value::Bool(true)) || enabled == Some(Value::Bool(false));
     let texts = |value: Option<Value>| match value {
         Some(Value::Object(members)) if !members.is_empty() => Some(Value::Object(in_text(members))),
         _ => None,
     };
     let mut settings = Vec::new();
-    match (command, url) {
-        (Some(command), _) => {
+    let unused = match (command, url) {
+        (Some(command), url) => {
             let words: Vec<_> = std::iter::once(command).chain(args).collect();
             settings.push(("command", Some(Value::Array(words))));
             settings.push(("cwd", cwd));
             settings.push(("env", texts(env)));
             settings.push(("inherit_env", inherited));
+            [("url", url), ("headers", headers)]
         }
         (None, Some(url)) => {
             settings.push(("url", Some(url)));
             settings.push(("headers", texts(headers)));
             settings.push(("bearer", bearer));
+            [("env", env), ("cwd", cwd)]
         }
         (None, None) => return Err("it has neither a command nor a URL that is a string"),
-    }
+    };
+    server.extend(unused.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
+    settings.extend(timeouts);
     settings.push(("only", only));
     settings.push(("hide", hide));
     settings.push(("enabled", is_off.then_some(Value::Bool(false))));
-    let left: Vec<_> = server.keys().map(String::as_str).filter(|key| !IDLE.contains(key)).collect();
-    if !left.is_empty() {
-        notes.push(format!("not taken over: {}", left.join(", ")));
-    }
+    notes.extend(carried::left_behind(&server));
     let clean: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' }).collect();
     let clean = match clean.as_str() {
@@ -445,7 +430,7 @@ env = { N = "5", TOKEN = "${GH:-x}" }
 url = "https://example.org/mcp"
 headers = { Authorization = "Bearer ${T}" }
 
-# not taken over: timeout
+# not taken over: timeout (`call_timeout_ms` is the time for a call, `timeout_ms` the one for the start)
 [upstreams.off]
 command = ["x"]
 hide = ["rm"]
@@ -541,11 +526,11 @@ http_headers = { X-Team = "a" }
 env_http_headers = { X-Key = "KEY" }
 enabled = false
 "#;
-        let expected = r#"# not taken over: startup_timeout_sec
-[upstreams.git]
+        let expected = r#"[upstreams.git]
 command = ["git-server", "-v"]
 env = { LEVEL = "debug" }
 inherit_env = ["GIT_TOKEN"]
+timeout_ms = 20000
 only = ["log"]
 
 [upstreams.web]
@@ -556,10 +541,12 @@ enabled = false
 "#;
         assert_eq!(imported_from(codex, &file("/c/config.toml", Some(Client::Codex))), expected);
         let gemini = r#"{ "mcpServers": { "a": { "command": "a", "env": { "T": "$TOKEN", "U": "$5 or so" },
-          "includeTools": ["x"], "excludeTools": ["y"] }, "b": { "httpUrl": "https://x.example/mcp" } } }"#;
-        let expected = r#"[upstreams.a]
+          "timeout": 30000, "trust": true, "includeTools": ["x"], "excludeTools": ["y"] }, "b": { "httpUrl": "https://x.example/mcp" } } }"#;
+        let expected = r#"# not taken over: trust (the client itself decides when to ask)
+[upstreams.a]
 command = ["a"]
 env = { T = "${TOKEN}", U = "$5 or so" }
+call_timeout_ms = 30000
 only = ["x"]
 hide = ["y"]
 

@@ -1,5 +1,6 @@
 //! The configuration files of other programs: where they are, what they say of servers, and how we get into them.
 
+mod carried;
 pub(crate) mod found;
 pub(crate) mod import;
 mod jsonc;

@@ -42,6 +42,7 @@ mod settings;
 mod show;
 mod sign_in;
 pub(crate) mod suggest;
+mod withheld;
 
 /// A command that could not do its work: what happened, and how the process ends.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueHint};
 use gladhand_core::operations::Tool;
 use gladhand_core::wire::{RawValue, json as wire};
 use gladhand_hub::policy::{CallTarget, Explanation, Kind, PinMode, Policy, Who};
-use gladhand_hub::{BETWEEN, Provider, SessionId};
+use gladhand_hub::{Provider, SessionId};
 use serde_json::json;
 
 use crate::commands::changes::changes;
@@ -17,10 +17,10 @@ use crate::commands::lookup::Sources;
 use crate::commands::plain::{plain, plain_lines};
 use crate::commands::serve::Memory;
 use crate::commands::settings::{self, Part, Settings};
+use crate::commands::withheld::{Named, prefixes_of, remembered};
 use crate::commands::{CommandError, print_json, print_report, written};
-use crate::config::{self, Config, Reading, env};
+use crate::config::{self, Reading, env};
 use crate::exit::Exit;
-use crate::from_config;
 use crate::pins::{self, Approval, PinFile, Waiting};
 use crate::providers::Toolbox;
 
@@ -157,12 +157,13 @@ fn test(args: &PolicyTestArgs) -> Result<ExitCode, CommandError> {
     // Lists are remembered by the command or address as it is used, with everything that it refers to.
     let sources = Sources::with_store_in(data.clone());
     let used = sources.lookup(|lookup| layers.examine(Reading::Whole(lookup))).config.unwrap_or_default();
-    let known = remembered(args, &used, &Memory::in_folder(data));
+    let named = Named { kind: args.kind, name: &args.tool, upstream: args.upstream.as_deref() };
+    let known = remembered(named, &used, &Memory::in_folder(data));
     let of_known = known.as_ref().map(|known| known.upstream.as_str());
     let upstream = args.upstream.as_deref().or(of_known).unwrap_or_default();
     let own = known.as_ref().map_or(args.tool.as_str(), |known| &known.own);
     let natural = known.as_ref().and_then(|known| known.natural.as_deref());
-    let mut prefixes = prefixes_of(args, &config);
+    let mut prefixes = prefixes_of(&args.tool, &config);
     let prefix = prefixes.pop();
     let what = match args.kind {
         Kind::Tool => CallTarget::tool(upstream, own, &tool),
@@ -182,44 +183,6 @@ fn test(args: &PolicyTestArgs) -> Result<ExitCode, CommandError> {
         }
     }
     Ok(Exit::Success.into())
-}
-
-/// A tool or prompt of an upstream, as the upstream listed it when it was last asked.
-struct Known {
-    upstream: String,
-    own: String,
-    /// The name that it would have if no other upstream had it.
-    natural: Option<String>,
-}
-
-/// The tool or prompt that is shown under the name. Rules also hold by the name that it would have without a conflict, and a
-/// shown name does not tell that one.
-fn remembered(args: &PolicyTestArgs, config: &Config, memory: &Memory) -> Option<Known> {
-    if !matches!(args.kind, Kind::Tool | Kind::Prompt) {
-        return None;
-    }
-    let enabled = config.upstreams.0.iter().filter(|(_, upstream)| upstream.enabled);
-    let wanted = |name: &&str| args.upstream.as_deref().is_none_or(|wanted| wanted == *name);
-    enabled.filter(|(name, _)| wanted(&name.as_str())).find_map(|(name, upstream)| {
-        let naming = upstream.naming(name);
-        let owns = from_config::target(upstream).and_then(|target| memory.names(name, &target))?;
-        owns.into_iter().find_map(|own| {
-            let shown = naming.shown(&own)?;
-            let natural = if shown == args.tool { None } else { Some(shown) };
-            let is_meant = natural.is_none() || naming.instead(&own) == args.tool;
-            is_meant.then(|| Known { upstream: name.clone(), own, natural })
-        })
-    })
-}
-
-/// The prefixes of configured upstreams that the name begins with, the longest last: the upstream that it belongs to.
-fn prefixes_of(args: &PolicyTestArgs, config: &Config) -> Vec<String> {
-    let enabled = config.upstreams.0.iter().filter(|(_, upstream)| upstream.enabled);
-    let within = |prefix: &&str| args.tool.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(BETWEEN));
-    let prefixes = enabled.filter_map(|(name, upstream)| upstream.effective_prefix(name)).filter(within);
-    let mut prefixes: Vec<_> = prefixes.map(str::to_owned).collect();
-    prefixes.sort_by_key(String::len);
-    prefixes
 }
 
 fn as_json(

@@ -21,8 +21,8 @@ use url::Url;
 
 use crate::cli::ServerArgs;
 use crate::commands::call::person::Person;
-use crate::commands::{CommandError, lookup, settings, sign_in};
-use crate::config::{self, Config, Upstreams, env};
+use crate::commands::{CommandError, lookup, settings, sign_in, withheld};
+use crate::config::{self, Config, env};
 use crate::exit::Exit;
 use gladhand_client::http_client::{Arriving, Endpoint};
 use gladhand_client::upstream::{Alone, Authorizer, Bearer, Eras, Host, OpenError, Options, Speak, Target, Upstream};
@@ -42,8 +42,8 @@ const ERAS: &str = "eras.json";
 pub(super) enum AskedServer {
     /// The one that the command line names.
     Named,
-    /// Our own, which has these upstreams, because the command line names none.
-    Ours(Upstreams),
+    /// Our own, which has this configuration, because the command line names none.
+    Ours(Box<Config>),
 }
 
 impl AskedServer {
@@ -51,8 +51,8 @@ impl AskedServer {
     pub(super) fn unavailable(&self) -> Vec<String> {
         match self {
             Self::Named => Vec::new(),
-            Self::Ours(upstreams) => {
-                upstreams.unavailable().map(|(name, why)| settings::unavailable(name, why)).collect()
+            Self::Ours(config) => {
+                config.upstreams.unavailable().map(|(name, why)| settings::unavailable(name, why)).collect()
             }
         }
     }
@@ -60,8 +60,8 @@ impl AskedServer {
     /// Why the upstream that a tool would belong to by its name cannot be asked, if so. `logs` are the lines that the server
     /// said meanwhile.
     pub(super) fn outage(&self, tool: &str, logs: &[String]) -> Option<CommandError> {
-        let Self::Ours(upstreams) = self else { return None };
-        let enabled = upstreams.0.iter().filter(|(_, upstream)| upstream.enabled);
+        let Self::Ours(config) = self else { return None };
+        let enabled = config.upstreams.0.iter().filter(|(_, upstream)| upstream.enabled);
         let fitting = enabled.filter_map(|(name, upstream)| Some((upstream.naming(name).fits(tool)?, name, upstream)));
         let (_, name, upstream) = fitting.max_by_key(|(fit, ..)| *fit)?;
         let names_it = |line: &&str| line.split([' ', ':', '`']).any(|word| word == name.as_str());
@@ -71,6 +71,14 @@ impl AskedServer {
         };
         let error = reply(Err(Failure::new(FailureKind::UpstreamLost, line))).err()?;
         Some(error.hint("`gladhand doctor` shows how each upstream is"))
+    }
+
+    /// The rule or setting that withholds a tool, if our own server was asked and one does.
+    pub(super) fn withheld(&self, tool: &str) -> Option<CommandError> {
+        match self {
+            Self::Named => None,
+            Self::Ours(config) => withheld::withheld(tool, config),
+        }
     }
 }
 
@@ -147,7 +155,7 @@ impl Plan {
     /// Which server a command asks.
     pub(super) fn asked(&self) -> AskedServer {
         match &self.own {
-            Some(config) => AskedServer::Ours(config.upstreams.clone()),
+            Some(config) => AskedServer::Ours(Box::new(config.clone())),
             None => AskedServer::Named,
         }
     }

@@ -39,7 +39,11 @@ pub(super) fn unknown(kind: &str, name: &str, known: &[&str], asked: &AskedServe
                 "no server was named, so gladhand's own {kind}s and the configured upstreams were asked: they have no \
                  {kind} `{name}`"
             );
-            CommandError::usage(error).hint(format!("name the server: a URL, or a command behind `--`; {hint}"))
+            let server = "name the server: a URL, or a command behind `--`";
+            CommandError::usage(error).hint(match hint.strip_prefix("did you mean ") {
+                Some(_) => format!("{hint} For a tool of another server, {server}"),
+                None => format!("{server}; {hint}"),
+            })
         }
     }
     .code(code.word())
@@ -84,6 +88,13 @@ mod tests {
         let many: Vec<String> = (0..25).map(|number| format!("tool{number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(hint("zzz", &many).ends_with("`tool19` and 5 more; `gladhand tools` lists all"));
+    }
+
+    #[test]
+    fn without_a_server_a_similar_name_is_suggested_first() {
+        let hint = |name: &str| unknown("tool", name, &["echo"], &AskedServer::Ours(Box::default())).hint.unwrap();
+        assert!(hint("ecko").starts_with("did you mean `echo`? For a tool of another server, name the server: "));
+        assert!(hint("zzz").starts_with("name the server: ") && hint("zzz").ends_with("; they have `echo`"));
     }
 
     #[test]

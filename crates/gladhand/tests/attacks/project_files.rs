@@ -312,6 +312,27 @@ fn an_upstream_of_a_project_does_not_replace_one_of_the_user() {
 }
 
 #[test]
+fn no_grant_is_asked_for_an_upstream_that_is_not_used() {
+    let clone = Clone::with(
+        "[upstreams.taken]\ncommand = ['x', '${secret:taken}']\n[upstreams.off]\nenabled = false\n\
+         command = ['x', '${secret:off}']\n[upstreams.new]\ncommand = ['true', '${secret:new}']\n",
+    );
+    clone.write("config/gladhand/gladhand.toml", "[upstreams.taken]\ncommand = ['true']\n");
+    let screen = clone.trust(&["y", "y"]);
+    assert!(screen.contains("Let it read the secret new?") && !screen.contains("secret taken?"), "{screen}");
+    let taken = "your own configuration has an upstream of this name";
+    for arguments in [&["config", "check"][..], &["policy", "test", "echo"], &["config", "show"]] {
+        let output = clone.run(arguments);
+        let said = stderr(&output) + &stdout(&output);
+        assert!(said.contains(taken) && !said.contains("may not read"), "{arguments:?}: {said}");
+    }
+    assert!(clone.trust(&[]).contains("1 file trusted already"));
+    // Once the name is free, the upstream is used, and needs its grant.
+    clone.write("config/gladhand/gladhand.toml", "");
+    assert!(clone.trust(&["y"]).contains("Let it read the secret taken?"));
+}
+
+#[test]
 fn skills_of_a_project_steer_the_agent_only_if_they_are_trusted() {
     let clone = Clone::with("");
     clone.write("project/.git/HEAD", "");

@@ -123,3 +123,14 @@ fn a_reference_to_a_variable_that_is_not_set_is_no_secret() {
     let shown = String::from_utf8(output.stdout).expect("UTF-8");
     assert!(shown.contains("the variable NO_SUCH_TOKEN is not set") && !shown.contains("holds secrets"), "{shown}");
 }
+
+#[test]
+fn a_default_is_suggested_for_a_variable_only() {
+    let setting = Setting::new("[upstreams.a]\ncommand = ['x', '${secret:none}']\n");
+    let findings = |setting: &Setting| String::from_utf8_lossy(&setting.run(&["doctor"]).stdout).into_owned();
+    let told = findings(&setting);
+    assert!(told.contains("gladhand secret set none") && !told.contains("give a default"), "{told}");
+    setting.write("[upstreams.a]\ncommand = ['x', '${NO_SUCH_VARIABLE}']\n");
+    let told = findings(&setting);
+    assert!(told.contains("give a default"), "{told}");
+}

@@ -310,7 +310,8 @@ fn moving_a_server_tells_what_is_lost_and_leaves_one_without_its_folder() {
     } });
     let file = setting.at_home(".cursor/mcp.json", &servers.to_string());
     let told = setting.works(&["config", "install", "cursor", "--replace"]);
-    assert!(told.contains("py is moved") && told.contains("  py: not taken over: timeout, trust\n"), "{told}");
+    assert!(told.contains("py is moved") && told.contains("  py: not taken over: timeout ("), "{told}");
+    assert!(told.contains(", trust (the client itself decides when to ask)\n"), "{told}");
     assert!(told.contains("here stays in ") && told.contains("there is no folder "), "{told}");
     let left: Value = serde_json::from_str(&content(&file)).unwrap();
     assert_eq!(left["mcpServers"]["here"], servers["mcpServers"]["here"], "{left}");

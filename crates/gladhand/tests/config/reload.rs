@@ -82,6 +82,11 @@ fn an_upstream_whose_variable_is_not_set_does_not_stop_the_others() {
         assert!(told.contains(&format!("the variable {name} is not set")), "{told}");
     }
     assert!(String::from_utf8_lossy(&output.stdout).contains("a__echo"));
+    let output = setting.run(&["ps", "--json"]);
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    for name in ["NO_SUCH_VARIABLE", "NEITHER_THIS"] {
+        assert!(shown.contains(&format!("the variable {name} is not set")), "{shown}");
+    }
 }
 
 #[test]

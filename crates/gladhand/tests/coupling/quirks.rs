@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::bridge::{Client, Era, Script, everything, until};
+use crate::support::{MCP_INITIALIZED, Process, gladhand, mcp_initialize};
 
 fn old(habits: &[&str]) -> Client {
     Client::with(Era::Stateless, Script::of(Era::Handshake, habits), everything(), &[])
@@ -111,5 +112,61 @@ fn what_a_server_says_before_it_is_asked_does_no_harm() {
         }
         client.heard.clear();
         works(client);
+    }
+}
+
+/// A server that writes the members of its definitions and results in an order of its own.
+const UNUSUAL_ORDER: &str = r#"
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([0-9]*\),.*/\1/p')
+  case "$line" in
+    *'"method":"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}';;
+    *'"method":"tools/list"'*) result=$TOOLS;;
+    *'"method":"tools/call"'*) result=$RESULT;;
+    *'"method":"prompts/list"'*) result=$PROMPTS;;
+    *'"method":"prompts/get"'*) result=$PROMPT;;
+    *'"method":"resources/list"'*) result=$RESOURCES;;
+    *'"method":"resources/read"'*) result=$CONTENTS;;
+    *) result='{}';;
+  esac
+  [ -z "$id" ] || echo '{"jsonrpc":"2.0","id":'"$id"',"result":'"$result"'}'
+done"#;
+
+#[test]
+fn members_arrive_in_the_order_of_the_server() {
+    let answers = [
+        (
+            "TOOLS",
+            "tools/list",
+            r#"{"tools":[{"annotations":{"z":1,"a":2},"inputSchema":{"type":"object","properties":{}},"description":"d","x":[],"name":"t","title":"T"},{"name":"u","description":"","inputSchema":{"type":"object"}}]}"#,
+        ),
+        (
+            "RESULT",
+            "tools/call",
+            r#"{"_meta":{"k":1},"structuredContent":{"b":1,"a":2},"x":1,"content":[{"text":"hi","type":"text"}]}"#,
+        ),
+        (
+            "PROMPTS",
+            "prompts/list",
+            r#"{"prompts":[{"arguments":[{"required":true,"name":"a"}],"name":"t","description":"d"}]}"#,
+        ),
+        (
+            "PROMPT",
+            "prompts/get",
+            r#"{"description":"d","messages":[{"content":{"type":"text","text":"x"},"role":"user"}]}"#,
+        ),
+        ("RESOURCES", "resources/list", r#"{"resources":[{"mimeType":"text/plain","name":"r","uri":"test://r"}]}"#),
+        ("CONTENTS", "resources/read", r#"{"_meta":{"k":1},"contents":[{"text":"x","uri":"test://r"}]}"#),
+    ];
+    let mut command = gladhand();
+    command.args(["bridge", "--", "sh", "-c", UNUSUAL_ORDER]);
+    command.envs(answers.iter().map(|(variable, _, result)| (variable, result)));
+    let mut bridge = Process::start(command);
+    assert!(bridge.ask(&mcp_initialize("2025-06-18"))["result"].is_object());
+    bridge.send(MCP_INITIALIZED);
+    for (id, (_, method, result)) in answers.iter().enumerate() {
+        let params = r#"{"name":"t","uri":"test://r","arguments":{}}"#;
+        bridge.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#));
+        assert_eq!(bridge.line().trim_end(), format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#), "{method}");
     }
 }

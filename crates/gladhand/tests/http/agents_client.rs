@@ -83,7 +83,7 @@ async fn what_is_spoken_at_an_address_is_found_out_and_remembered() {
     assert!(matches!(neither, Err(OpenError::Refused { .. })), "{neither:?}");
 }
 
-/// A proxy that cuts the first stream after its first bytes have passed.
+/// A proxy that cuts the first stream after its first message has passed.
 fn cutting(to: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -113,11 +113,15 @@ fn pass_on(mut client: TcpStream, mut server: TcpStream, has_cut: &AtomicBool) {
     });
     let mut bytes = [0; 4096];
     while let Ok(length @ 1..) = back.0.read(&mut bytes) {
-        if back.1.write_all(&bytes[..length]).is_err() {
-            break;
-        }
         let is_message = bytes[..length].windows(6).any(|window| window == b"data: ");
-        if is_message && is_stream.load(Ordering::SeqCst) && !has_cut.swap(true, Ordering::SeqCst) {
+        let is_cut = is_message && is_stream.load(Ordering::SeqCst) && !has_cut.swap(true, Ordering::SeqCst);
+        if is_cut {
+            // The host closes its side once it knows that its reader is gone. Only then does the client get the message
+            // and go on: an answer that the host writes to a broken connection is lost, because A2E acknowledges nothing.
+            let _ = back.0.shutdown(Shutdown::Write);
+            while let Ok(1..) = back.0.read(&mut [0; 4096]) {}
+        }
+        if back.1.write_all(&bytes[..length]).is_err() || is_cut {
             break;
         }
     }

@@ -7,6 +7,8 @@ use gladhand_core::operations::{
 use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::{Members, values};
 
+use super::super::member_order::{self, is_of_response, order_of};
+
 /// A tool definition of the upstream. `None` without a name, since no client could call it.
 pub(super) fn tool(raw: &RawValue) -> Option<Tool> {
     let members = Members::of(raw)?;
@@ -29,6 +31,7 @@ pub(super) fn tool(raw: &RawValue) -> Option<Tool> {
             _ => tool.extra.push((name.to_owned(), value.to_owned())),
         }
     }
+    tool.order = order_of(&members, &member_order::TOOL);
     Some(tool)
 }
 
@@ -62,6 +65,7 @@ pub(super) fn resource(raw: &RawValue) -> Option<Resource> {
             _ => resource.extra.push((name.to_owned(), value.to_owned())),
         }
     }
+    resource.order = order_of(&members, &member_order::RESOURCE);
     Some(resource)
 }
 
@@ -80,6 +84,7 @@ pub(super) fn template(raw: &RawValue) -> Option<Template> {
             _ => template.extra.push((name.to_owned(), value.to_owned())),
         }
     }
+    template.order = order_of(&members, &member_order::TEMPLATE);
     Some(template)
 }
 
@@ -97,13 +102,15 @@ pub(super) fn prompt(raw: &RawValue) -> Option<Prompt> {
             _ => prompt.extra.push((name.to_owned(), value.to_owned())),
         }
     }
+    prompt.order = order_of(&members, &member_order::PROMPT);
     Some(prompt)
 }
 
 fn argument(raw: &RawValue) -> Option<PromptArgument> {
     let members = Members::of(raw)?;
     let name = members.str("name")?.into_owned();
-    let mut argument = PromptArgument { name, description: None, required: false, extra: Vec::new() };
+    let order = order_of(&members, &member_order::ARGUMENT);
+    let mut argument = PromptArgument { name, description: None, required: false, extra: Vec::new(), order };
     for (name, value) in members.iter() {
         match name {
             "name" => {}
@@ -117,7 +124,8 @@ fn argument(raw: &RawValue) -> Option<PromptArgument> {
 
 /// The result of a tool.
 pub(super) fn tool_result(members: &Members<'_>) -> Result<ToolResult, Failure> {
-    let mut result = ToolResult::default();
+    let order = order_of(members, &member_order::TOOL_RESULT);
+    let mut result = ToolResult { order, ..ToolResult::default() };
     for (name, value) in members.iter() {
         match name {
             "content" => match array(value) {
@@ -136,7 +144,9 @@ pub(super) fn tool_result(members: &Members<'_>) -> Result<ToolResult, Failure> 
 pub(super) fn contents(members: &Members<'_>) -> Result<Contents, Failure> {
     let parts = members.raw("contents").and_then(array);
     let parts = parts.ok_or_else(|| upstream_error("the upstream's result has no `contents`"))?;
-    let mut contents = Contents { parts: parts.into_iter().map(ToOwned::to_owned).collect(), extra: Vec::new() };
+    let (parts, order) =
+        (parts.into_iter().map(ToOwned::to_owned).collect(), order_of(members, &member_order::CONTENTS));
+    let mut contents = Contents { parts, order, ..Contents::default() };
     for (name, value) in members.iter().filter(|(name, _)| *name != "contents") {
         carry(&mut contents.extra, name, value);
     }
@@ -148,7 +158,8 @@ pub(super) fn prompt_result(members: &Members<'_>) -> Result<PromptResult, Failu
     let messages = members.raw("messages").and_then(array);
     let messages = messages.ok_or_else(|| upstream_error("the upstream's prompt has no `messages`"))?;
     let messages = messages.into_iter().map(ToOwned::to_owned).collect();
-    let mut result = PromptResult { messages, ..PromptResult::default() };
+    let order = order_of(members, &member_order::PROMPT_RESULT);
+    let mut result = PromptResult { messages, order, ..PromptResult::default() };
     for (name, value) in members.iter() {
         match name {
             "messages" => {}
@@ -177,14 +188,17 @@ pub(super) fn completion(members: &Members<'_>) -> Result<Completion, Failure> {
 
 /// Keeps a member that the neutral model does not know, unless it describes the response itself.
 fn carry(extra: &mut Vec<(String, Box<RawValue>)>, name: &str, value: &RawValue) {
-    if !matches!(name, "resultType" | "ttlMs" | "cacheScope") {
+    if !is_of_response(name) {
         extra.push((name.to_owned(), value.to_owned()));
     }
 }
 
 /// A content block. A block with nothing but text becomes text; any other block keeps all its members.
 fn content(raw: &RawValue) -> Content {
-    let text = Members::of(raw).filter(|block| block.len() == 2 && block.str("type").as_deref() == Some("text"));
+    let is_text = |block: &Members<'_>| block.str("type").as_deref() == Some("text");
+    // The type is written first, so a block with another order stays a block.
+    let begins_with_type = |block: &Members<'_>| block.iter().next().is_some_and(|(name, _)| name == "type");
+    let text = Members::of(raw).filter(|block| block.len() == 2 && begins_with_type(block) && is_text(block));
     match text.and_then(|block| block.raw("text")) {
         Some(text) if Kind::of(text) == Kind::String => Content::Text(text.to_owned()),
         _ => Content::Block(raw.to_owned()),

@@ -15,6 +15,7 @@ use gladhand_core::wire::{Id, Members, rpc};
 
 use super::capabilities::declaration_of_menu;
 use super::lists::{List, Page};
+use super::member_order::{self, arrange};
 use super::meta::{SERVER_INFO, SUBSCRIPTION_ID};
 use super::pending::{InFlight, RequestKind};
 use super::revision::{Revision, names};
@@ -94,7 +95,8 @@ impl Renderer {
         wire.extend_from_slice(br#","capabilities":"#);
         wire.extend_from_slice(self.capabilities[revision as usize].as_bytes());
         wire.extend_from_slice(self.instructions.as_bytes());
-        self.finish_cacheable(wire, revision, &self.cache_hints, None);
+        self.close_cacheable(wire, revision, &self.cache_hints, None);
+        rpc::finish(wire);
     }
 
     /// The empty result that ends a subscription.
@@ -161,6 +163,7 @@ impl Renderer {
 
     fn tool_result(&self, wire: &mut Frames, id: &Id, result: &ToolResult, revision: Revision) {
         rpc::begin_result(wire, id);
+        let begin = wire.len();
         wire.extend_from_slice(br#"{"content":["#);
         each(wire, &result.content, |wire, block| content::content(wire, block, revision));
         wire.push(b']');
@@ -174,28 +177,36 @@ impl Renderer {
             wire.extend_from_slice(br#","isError":true"#);
         }
         extras(wire, &result.extra, &["content", "structuredContent", "isError", "resultType", "_meta"]);
-        self.finish_result(wire, revision, carried_meta(&result.extra));
+        self.close_result(wire, revision, carried_meta(&result.extra));
+        arrange(wire, begin, result.order, &member_order::TOOL_RESULT);
+        rpc::finish(wire);
     }
 
     fn contents(&self, wire: &mut Frames, call: &InFlight, contents: &Contents) {
         rpc::begin_result(wire, &call.to.id);
+        let begin = wire.len();
         wire.extend_from_slice(br#"{"contents":["#);
         each(wire, &contents.parts, |wire, part| wire.extend_from_slice(part.get().as_bytes()));
         wire.push(b']');
         extras(wire, &contents.extra, &["contents", "resultType", "ttlMs", "cacheScope", "_meta"]);
         let has_asked = call.origin.as_ref().is_some_and(|origin| origin.has_asked);
         let hints = if has_asked { NEVER_CACHED } else { &self.cache_hints };
-        self.finish_cacheable(wire, call.revision, hints, carried_meta(&contents.extra));
+        self.close_cacheable(wire, call.revision, hints, carried_meta(&contents.extra));
+        arrange(wire, begin, contents.order, &member_order::CONTENTS);
+        rpc::finish(wire);
     }
 
     fn prompt(&self, wire: &mut Frames, id: &Id, prompt: &PromptResult, revision: Revision) {
         rpc::begin_result(wire, id);
+        let begin = wire.len();
         wire.extend_from_slice(br#"{"messages":["#);
         each(wire, &prompt.messages, |wire, message| content::message(wire, message, revision));
         wire.push(b']');
         text_member(wire, "description", prompt.description.as_deref());
         extras(wire, &prompt.extra, &["messages", "description", "resultType", "_meta"]);
-        self.finish_result(wire, revision, carried_meta(&prompt.extra));
+        self.close_result(wire, revision, carried_meta(&prompt.extra));
+        arrange(wire, begin, prompt.order, &member_order::PROMPT_RESULT);
+        rpc::finish(wire);
     }
 
     fn completion(&self, wire: &mut Frames, id: &Id, completion: &Completion, revision: Revision) {
@@ -214,7 +225,8 @@ impl Renderer {
         }
         extras(wire, &completion.extra, &["values", "total", "hasMore", "_meta"]);
         wire.push(b'}');
-        self.finish_result(wire, revision, carried_meta(&completion.extra));
+        self.close_result(wire, revision, carried_meta(&completion.extra));
+        rpc::finish(wire);
     }
 
     fn page<T>(
@@ -240,19 +252,20 @@ impl Renderer {
             wire.extend_from_slice(br#","nextCursor":"#);
             json::write(wire, &cursor::at(end));
         }
-        self.finish_cacheable(wire, revision, &self.cache_hints, None);
+        self.close_cacheable(wire, revision, &self.cache_hints, None);
+        rpc::finish(wire);
     }
 
     /// Closes a result with cache hints, if the revision has them.
-    fn finish_cacheable(&self, wire: &mut Frames, revision: Revision, hints: &str, carried_meta: Option<&RawValue>) {
+    fn close_cacheable(&self, wire: &mut Frames, revision: Revision, hints: &str, carried_meta: Option<&RawValue>) {
         if revision.has_result_types() {
             wire.extend_from_slice(hints.as_bytes());
         }
-        self.finish_result(wire, revision, carried_meta);
+        self.close_result(wire, revision, carried_meta);
     }
 
-    /// Closes a result that has at least one member, and its line.
-    fn finish_result(&self, wire: &mut Frames, revision: Revision, carried_meta: Option<&RawValue>) {
+    /// Closes a result that has at least one member.
+    fn close_result(&self, wire: &mut Frames, revision: Revision, carried_meta: Option<&RawValue>) {
         // We are the server of the result, also if it comes from an upstream.
         let carried = carried_meta.and_then(Members::of).unwrap_or_default();
         let carried = carried.iter().filter(|(name, _)| *name != SERVER_INFO);
@@ -274,7 +287,6 @@ impl Renderer {
             }
         }
         wire.push(b'}');
-        rpc::finish(wire);
     }
 }
 

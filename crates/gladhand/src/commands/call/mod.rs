@@ -106,6 +106,9 @@ async fn find(upstream: &Upstream, person: &Person, name: &str, asked: &AskedSer
     if let Some(outage) = asked.outage(name, &logs) {
         return Err(outage);
     }
+    if let Some(withheld) = asked.withheld(name) {
+        return Err(withheld);
+    }
     logs.iter().for_each(|line| person.say(line));
     let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
     Err(unknown("tool", name, &names, asked))

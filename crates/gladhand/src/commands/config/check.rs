@@ -105,11 +105,15 @@ fn judge(file: &File, of_project: Option<(&Config, &Grants)>, data: Option<PathB
         let whole = Reading::Whole(lookup);
         file.examine(of_project.map_or(whole, |(_, grants)| whole.granted(grants)))
     });
-    let Examined { config, problems: mut errors, refused: warnings, unresolved, places } = examined;
+    let Examined { config, problems: mut errors, refused, unresolved, places } = examined;
     let (malformed, missing): (Vec<_>, Vec<_>) = unresolved.into_iter().partition(config::is_malformed);
     errors.extend(malformed);
     errors.sort_by_key(|problem| (problem.line, problem.column));
     let missing = missing.into_iter().map(|problem| Problem { message: unavailable(&problem), ..problem });
+    let warnings = match of_project {
+        Some((own, _)) => own.refusals(refused, file).into_iter().map(|SetAside(problem)| problem).collect(),
+        None => refused,
+    };
     let mut verdict = Verdict { errors, unavailable: missing.collect(), warnings, ..Verdict::default() };
     if let (Some(config), Some((own, _))) = (&config, of_project) {
         verdict.warnings.extend(own.set_aside(config, &places).into_iter().map(|SetAside(problem)| problem));

@@ -95,7 +95,8 @@ pub(super) fn run(args: &InstallArgs) -> Result<ExitCode, CommandError> {
     unavailable.iter().for_each(|line| say(line));
     if others > 0 && !args.replace {
         let client = args.client.name();
-        say(&format!("{client} keeps {} of its own; --replace moves them behind us.", counted(others, "server")));
+        let them = if others == 1 { "it" } else { "them" };
+        say(&format!("{client} keeps {} of its own; --replace moves {them} behind us.", counted(others, "server")));
     }
     Ok(Exit::Success.into())
 }

@@ -17,8 +17,8 @@ use crate::commands::lookup;
 use crate::commands::plain::{exact, exact_lines};
 use crate::commands::{CommandError, difference, screen};
 use crate::config::{
-    self, Config, File, Grants, Layers, Lookup, MOST_SHOWN, PROJECT_FILE, Problem, Reading, SetAside, Standing,
-    TrustStore, UpstreamConfig,
+    self, Config, Examined, File, Grants, Layers, Lookup, MOST_SHOWN, PROJECT_FILE, Problem, Reading, SetAside,
+    Standing, TrustStore, UpstreamConfig,
 };
 use crate::exit::Exit;
 
@@ -72,7 +72,11 @@ pub(super) fn run(args: &TrustArgs) -> Result<ExitCode, CommandError> {
 struct Question<'f> {
     file: &'f File,
     standing: Standing,
-    /// Everything that its enabled upstreams refer to, by upstream.
+    /// Whether it is the configuration file of a server. Such a file may say everything.
+    is_of_server: bool,
+    /// The settings of a project file that have no effect.
+    set_aside: Vec<SetAside>,
+    /// Everything that its upstreams refer to, by upstream. Upstreams that are disabled or not used need no grants.
     references: Vec<(String, Grants)>,
     /// The mistakes in it. Such a file would stop every command once it is trusted.
     mistakes: Vec<Problem>,
@@ -82,9 +86,20 @@ impl<'f> Question<'f> {
     /// A question, if there is one: the content is not trusted, or it refers to something that is not granted.
     fn about(file: &'f File, store: &TrustStore) -> Option<Self> {
         let standing = store.standing(&file.path, &file.text);
-        let references = if is_configuration(file) { config::references(file) } else { Vec::new() };
-        let mistakes = if is_configuration(file) { mistakes(file, &references) } else { Vec::new() };
-        let question = Self { file, standing, references, mistakes };
+        let (mut references, mut wrong, mut set_aside) = (Vec::new(), Vec::new(), Vec::new());
+        let mut is_of_server = false;
+        if is_configuration(file) {
+            let own = OwnConfig::beside(file);
+            is_of_server = own.is_of_server;
+            references = config::references(file);
+            wrong = mistakes(file, &references);
+            if !is_of_server {
+                let Examined { config, places, .. } = file.examine(Reading::AsWritten);
+                set_aside = config.map(|project| own.config.set_aside(&project, &places)).unwrap_or_default();
+            }
+            references.retain(|(name, _)| !is_ignored(&set_aside, name));
+        }
+        let question = Self { file, standing, is_of_server, set_aside, references, mistakes: wrong };
         let is_settled = question.is_trusted() && question.ungranted().is_empty();
         (!is_settled).then_some(question)
     }
@@ -158,19 +173,13 @@ fn effects(question: &Question<'_>) -> String {
         write_labelled(&mut text, "", &more);
     }
     let Some(project) = &examined.config else { return text };
-    let own = Layers::find(None, &TrustStore::default()).ok().and_then(|layers| layers.own);
-    let is_of_user =
-        own.as_ref().is_some_and(|own| config::place(&own.path).is_ok_and(|own| own == question.file.path));
-    let own = own.filter(|_| !is_of_user).and_then(|file| file.examine(Reading::AsWritten).config).unwrap_or_default();
-    // A project file has a fixed name. Any other file is one that a server was started with, and may say everything.
-    let is_of_server = is_of_user || question.file.path.file_name().is_none_or(|name| name != PROJECT_FILE);
-    let set_aside = if is_of_server { Vec::new() } else { own.set_aside(project, &examined.places) };
-    if is_of_server {
+    let Question { is_of_server, set_aside, .. } = question;
+    if *is_of_server {
         let meaning = "the configuration file of a server: its changes take effect in the running server";
         write_labelled(&mut text, "is", meaning);
     }
-    let is_ignored = |name: &str| set_aside.iter().any(|SetAside(one)| one.key == format!("upstreams.{name}"));
-    for (name, upstream) in project.upstreams.0.iter().filter(|(name, one)| one.enabled && !is_ignored(name)) {
+    let used = project.upstreams.0.iter().filter(|(name, one)| one.enabled && !is_ignored(set_aside, name));
+    for (name, upstream) in used {
         text.push_str(&effect(name, upstream));
         let read = question.references.iter().filter(|(other, _)| other == name).flat_map(|(_, grants)| grants.each());
         for (words, _) in read {
@@ -182,13 +191,13 @@ fn effects(question: &Question<'_>) -> String {
     let narrowing = [count(policy.rules.len(), "rule"), count(policy.limits.len(), "limit")];
     let narrowing: Vec<_> = narrowing.into_iter().flatten().collect();
     if !narrowing.is_empty() {
-        let verb = if is_of_server { "sets" } else { "narrows" };
+        let verb = if *is_of_server { "sets" } else { "narrows" };
         let _ = writeln!(text, "  {verb:<9} policy with {}", narrowing.join(" and "));
     }
     let has_two_meanings = !set_aside.is_empty();
     for SetAside(Problem { line, key, message, .. }) in set_aside {
-        let why = message.strip_prefix("not used: ").unwrap_or(&message);
-        let _ = writeln!(text, "  ignored   {} (line {line})", exact(&key));
+        let why = message.strip_prefix("not used: ").unwrap_or(message);
+        let _ = writeln!(text, "  ignored   {} (line {line})", exact(key));
         write_labelled(&mut text, "", why);
     }
     if has_two_meanings {
@@ -197,6 +206,28 @@ fn effects(question: &Question<'_>) -> String {
     }
     text.push('\n');
     text
+}
+
+/// Whether an upstream is among the settings that have no effect.
+fn is_ignored(set_aside: &[SetAside], name: &str) -> bool {
+    set_aside.iter().any(|SetAside(one)| one.key == format!("upstreams.{name}"))
+}
+
+/// The user's own configuration, beside a file that is to be trusted.
+struct OwnConfig {
+    config: Config,
+    /// Whether the file is the user's own, or one that a server was started with. A project file has a fixed name.
+    is_of_server: bool,
+}
+
+impl OwnConfig {
+    fn beside(file: &File) -> Self {
+        let own = Layers::find(None, &TrustStore::default()).ok().and_then(|layers| layers.own);
+        let is_of_user = own.as_ref().is_some_and(|own| config::place(&own.path).is_ok_and(|own| own == file.path));
+        let is_of_server = is_of_user || file.path.file_name().is_none_or(|name| name != PROJECT_FILE);
+        let config = own.and_then(|own| own.examine(Reading::AsWritten).config).unwrap_or_default();
+        Self { config, is_of_server }
+    }
 }
 
 /// Everything that would be wrong with a file in force. An upstream whose references cannot be looked up here is left out.
