@@ -11,7 +11,7 @@ use http::StatusCode;
 use reqwest::Response;
 
 use super::arriving::Arrived;
-use super::events::{Events, Position, Said};
+use super::events::{Events, Position, StreamEvent};
 use super::requests::{has_type, is_event_stream, session_of};
 use super::{Report, Shared, Style, answers};
 
@@ -168,7 +168,7 @@ impl Shared {
         let mut events = self.events(response, Position::default(), party);
         loop {
             while let Some(said) = events.next().await {
-                if let Said::Message(message) = said
+                if let StreamEvent::Message(message) = said
                     && self.heard(id, message, StatusCode::OK).await.is_ok()
                 {
                     return Ok(());

@@ -23,7 +23,7 @@ use super::events::Events;
 use super::pending_response::WaitResult;
 use super::request::{EVENTS, accepts, accepts_both, is_json, is_unpacked};
 use super::respond::{self, Content, SESSION_ID};
-use super::served::Line;
+use super::served::ConnectionState;
 use super::session::{Manner, Posted, Session};
 use super::session_id::SessionId;
 use super::stream;
@@ -42,7 +42,7 @@ pub(super) async fn serve(
     body: Incoming,
     who: Who,
     sender: Option<&Principal>,
-    line: &Line,
+    line: &ConnectionState,
 ) -> Response<Content> {
     let headers = &head.headers;
     let version = Version::of(headers);

@@ -59,7 +59,7 @@ pub(super) struct Record {
     /// The server.
     pub(super) target: Target,
     /// Every line, in order.
-    pub(super) messages: Vec<Message>,
+    pub(super) messages: Vec<RecordedLine>,
     /// Lines that came after the first thousand and were not kept.
     pub(super) unrecorded: usize,
     /// Lines of the server that are no JSON object: stdout is for messages.
@@ -108,7 +108,7 @@ impl Record {
 
 /// One line that crossed the channel.
 #[derive(Debug)]
-pub(super) struct Message {
+pub(super) struct RecordedLine {
     /// Who sent it.
     pub(super) from: Side,
     /// Whether it is a JSON object at all.
@@ -139,7 +139,7 @@ pub(super) enum Verdict {
 pub(super) async fn open(
     plan: Plan<'_>,
     given_up: impl Future<Output = Verdict>,
-    show: &mut dyn FnMut(&Message),
+    show: &mut dyn FnMut(&RecordedLine),
 ) -> (Record, Running) {
     let Plan { dialect, setup, target, access, log_stderr } = plan;
     let record = Record::empty(dialect, &setup.version, target, Verdict::NotStarted(String::new()));
@@ -187,7 +187,7 @@ struct Opening<'s> {
     started: Instant,
     /// Bytes of messages that are in the record.
     recorded: usize,
-    show: &'s mut dyn FnMut(&Message),
+    show: &'s mut dyn FnMut(&RecordedLine),
 }
 
 impl Opening<'_> {
@@ -367,7 +367,7 @@ impl Opening<'_> {
         if text.is_empty() {
             return;
         }
-        let message = Message { from, is_message: Members::parse(&text).is_ok(), text, at: self.started.elapsed() };
+        let message = RecordedLine { from, is_message: Members::parse(&text).is_ok(), text, at: self.started.elapsed() };
         if !message.is_message {
             self.record.no_messages += 1;
         }

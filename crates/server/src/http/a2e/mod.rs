@@ -26,7 +26,7 @@ use super::endpoint::Endpoint;
 use super::refusals::refused;
 use super::request::read_body;
 use super::respond::{self, Content};
-use super::served::Line;
+use super::served::ConnectionState;
 use super::who::Who;
 use session::{AgentSession, Sent};
 
@@ -78,7 +78,7 @@ pub(super) async fn serve(
     body: Incoming,
     who: Who,
     sender: Option<&Principal>,
-    line: &Arc<Line>,
+    line: &Arc<ConnectionState>,
 ) -> Response<Content> {
     match (head.uri.path(), &head.method) {
         (SESSION, &Method::POST) => match agents.begin(who) {
@@ -147,7 +147,7 @@ fn stream(
     head: &Parts,
     who: &Who,
     sender: Option<&Principal>,
-    line: &Arc<Line>,
+    line: &Arc<ConnectionState>,
 ) -> Response<Content> {
     let session = match find(endpoint, agents, head, who, sender) {
         Ok(session) => session,

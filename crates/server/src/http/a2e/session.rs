@@ -12,14 +12,14 @@ use gladhand_core::operations::{
     AgentEvent, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, ScopeRecord, outcome_weight,
 };
 use gladhand_core::sync::Unpoisoned as _;
-use gladhand_core::wire::Line as Text;
+use gladhand_core::wire::Line;
 use gladhand_dialects::shares::Holder;
 use gladhand_dialects::{Door, Party, Pass, Stop};
 use gladhand_hub::{Asking, Busy, CallName, Caller, Portion, SessionId, Settling, Visit};
 use tokio::task::AbortHandle;
 
 use super::super::alarm::Alarm;
-use super::super::served::Line;
+use super::super::served::ConnectionState;
 use super::super::session_id::SessionId as WireId;
 use super::super::shared::{SMALL, Shared};
 use super::super::stream::Taken;
@@ -175,7 +175,7 @@ impl AgentSession {
         let (was_open, mut breaches) = (inner.client.is_some(), Vec::new());
         let errands = self.step(&mut inner, |door, ambient, out| {
             ambient.scopes.clone_from(&who.scopes);
-            door.receive(Text::Bytes(message), ambient, out);
+            door.receive(Line::Bytes(message), ambient, out);
             breaches = violations::of_actions(&out.actions);
         });
         let has_opened = !was_open && inner.client.is_some();
@@ -195,7 +195,7 @@ impl AgentSession {
     }
 
     /// Attaches a reader to the event stream. It replaces the previous reader. Returns `None` if the session is over.
-    pub(super) fn listen(&self, line: Arc<Line>, who: &Who) -> Option<AgentStream> {
+    pub(super) fn listen(&self, line: Arc<ConnectionState>, who: &Who) -> Option<AgentStream> {
         let mut inner = self.lock();
         if inner.has_ended {
             return None;
