@@ -476,6 +476,33 @@ pub enum Loss {
     Forbidden(Box<str>),
 }
 
+/// How to post a line of ours over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Posting {
+    /// Its headers.
+    pub headers: Vec<(String, String)>,
+    /// The exchange that it opens. `None`: no exchange of its own.
+    pub exchange: Option<Lane>,
+    /// Its effect on the transport.
+    pub effect: PostingEffect,
+}
+
+/// The effect of a posted line on the transport of its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PostingEffect {
+    /// No special effect.
+    #[default]
+    None,
+    /// It opens a session.
+    Opens,
+    /// It completes the opening of a session.
+    HasOpened,
+    /// It only reports that roots have changed, so that several in a row say no more than one.
+    RootsChanged,
+    /// It cancels a request.
+    Cancels,
+}
+
 /// The output of one step of a client side.
 #[derive(Debug, Default)]
 pub struct Heard {
@@ -529,9 +556,9 @@ pub trait Client: fmt::Debug + Send {
         None
     }
 
-    /// The HTTP headers for a line of ours.
-    fn headers(&self, _line: &str) -> Vec<(String, String)> {
-        Vec::new()
+    /// How to post a line of ours over HTTP.
+    fn posting(&self, _line: &str) -> Posting {
+        Posting::default()
     }
 
     /// Sends the closing message, if the dialect has one.

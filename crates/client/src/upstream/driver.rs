@@ -465,7 +465,7 @@ impl Driver {
     fn step(&mut self, step: impl FnOnce(&mut dyn Client, &mut Clock, &mut Heard)) {
         let mut heard = Heard::default();
         step(&mut *self.client, &mut self.clock, &mut heard);
-        self.transport.send(&heard.wire, self.party, |line| self.client.headers(line));
+        self.transport.send(&heard.wire, self.party, |line| self.client.posting(line));
         // Server requests of one call that arrive together are passed on together.
         let (mut asked_in, mut asked) = (None, Vec::new());
         for event in heard.events {

@@ -286,7 +286,7 @@ impl Opening<'_> {
                 let mut heard = Heard::default();
                 self.client.close(&mut self.clock.ambient(), &mut heard);
                 // Not part of the opening, and so not recorded.
-                self.transport.send(&heard.wire, None, |line| self.client.headers(line));
+                self.transport.send(&heard.wire, None, |line| self.client.posting(line));
             }
             // Ctrl-C does not wait for anything.
             Verdict::Interrupted(_) => {}
@@ -313,7 +313,7 @@ impl Opening<'_> {
         for line in wire.split_inclusive(|byte| *byte == b'\n') {
             self.note(Side::Client, line);
         }
-        self.transport.send(&wire, None, |line| self.client.headers(line));
+        self.transport.send(&wire, None, |line| self.client.posting(line));
     }
 
     /// Feeds the client side with the next thing that comes; false when nothing more will.
