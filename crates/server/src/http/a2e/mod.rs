@@ -1,14 +1,15 @@
 //! A2E over HTTP (a2e §20.2): messages of the agent are posted, ours arrive on one stream of events.
 //!
-//! `agents` knows all sessions, `session` and `driver` hold our side of one under a lock, `outlet` is what is on its way
+//! `agents` knows all sessions, `session` holds our side of one under a lock, `transport` the way to the agent, `outlet` is what is on its way
 //! to the agent, `stream` the body that carries it. There is nothing of the dialect in here but its paths and statuses.
 
 mod agents;
 mod calls;
-mod driver;
+
 mod outlet;
 mod session;
 mod stream;
+mod transport;
 
 use std::borrow::Cow;
 use std::sync::Arc;
