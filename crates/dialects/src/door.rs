@@ -63,7 +63,7 @@ impl Door {
     }
 
     /// Processes a line from the downstream.
-    pub fn receive<'a>(&mut self, line: Line<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+    pub fn receive_line<'a>(&mut self, line: Line<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         let line = match line {
             // A byte-order mark before the first line is ignored in every dialect.
             Line::Bytes(bytes) if self.may_have_mark => Line::Bytes(without_mark(bytes)),
@@ -110,7 +110,7 @@ impl Door {
     }
 
     /// Reads a first line. If the line decides the dialect, that is the dialect of the session from now on. `None` if the
-    /// line decides nothing: [`Self::receive`] answers it.
+    /// line decides nothing: [`Self::receive_line`] answers it.
     pub fn settle(&mut self, line: &[u8]) -> Option<Opening> {
         let line = without_mark(line);
         let detected = match self.dialect() {
@@ -142,92 +142,6 @@ impl Door {
         self.dialect().map_or(TextPolicy::UNDECIDED, |dialect| dialect.text)
     }
 
-    /// See [`Server::resolve`].
-    pub fn resolve(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        if let Some((_, server)) = &mut self.settled {
-            server.resolve(call, outcome, ambient, out);
-        }
-    }
-
-    /// See [`Server::notice`].
-    pub fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        if let Some((_, server)) = &mut self.settled {
-            server.notice(notice, ambient, out);
-        }
-    }
-
-    /// See [`Server::ask`].
-    pub fn ask(
-        &mut self,
-        call: Option<CallId>,
-        questions: Vec<(QuestionId, Question)>,
-        ambient: &mut Ambient<'_>,
-        out: &mut Output<'_>,
-    ) {
-        if let Some((_, server)) = &mut self.settled {
-            server.ask(call, questions, ambient, out);
-        }
-    }
-
-    /// See [`Server::goes_on_as_task`].
-    pub fn goes_on_as_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        if let Some((_, server)) = &mut self.settled {
-            server.goes_on_as_task(call, ambient, out);
-        }
-    }
-
-    /// See [`Server::offer`]. Also applies to a session that is not open yet.
-    pub fn offer(&mut self, identity: Peer, menu: Menu) {
-        if let Some((_, server)) = &mut self.settled {
-            server.offer(identity.clone(), menu.clone());
-        }
-        (self.setup.identity, self.setup.menu) = (identity, menu);
-    }
-
-    /// See [`Server::readmit`]. Also applies to a session that is not open yet.
-    pub fn readmit(&mut self, passes: &[Pass], ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        if let Some((_, server)) = &mut self.settled {
-            server.readmit(passes, ambient, out);
-        }
-        self.setup.passes = passes.to_vec();
-    }
-
-    /// See [`Server::hung_up`].
-    pub fn hung_up(&mut self, lane: Lane, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        if let Some((_, server)) = &mut self.settled {
-            server.hung_up(lane, ambient, out);
-        }
-    }
-
-    /// See [`Server::stop`].
-    pub fn stop(&mut self, stop: Stop, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        if let Some((_, server)) = &mut self.settled {
-            server.stop(stop, ambient, out);
-        }
-    }
-
-    /// See [`Server::wake`].
-    pub fn wake(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        if let Some((_, server)) = &mut self.settled {
-            server.wake(ambient, out);
-        }
-    }
-
-    /// See [`Server::deadline`].
-    pub fn deadline(&self) -> Option<Duration> {
-        self.settled.as_ref().and_then(|(_, server)| server.deadline())
-    }
-
-    /// See [`Server::in_flight`].
-    pub fn in_flight(&self) -> Vec<CallId> {
-        self.settled.as_ref().map_or_else(Vec::new, |(_, server)| server.in_flight())
-    }
-
-    /// See [`Server::held`].
-    pub fn held(&self) -> usize {
-        self.settled.as_ref().map_or(0, |(_, server)| server.held())
-    }
-
     /// Finds the dialect with the strongest claim to a line: `None` for a blank line, or the error response if no
     /// dialect claims it.
     fn detect(&self, line: Line<'_>) -> Result<Option<Detected>, rpc::Error<'static>> {
@@ -256,6 +170,96 @@ impl Door {
         let message = format!("this line opens no dialect spoken here ({})", names.join(", "));
         rpc::Error::new(rpc::code::INVALID_REQUEST, message)
             .with(&serde_json::json!({"reason": "unknown_dialect", "dialects": names}))
+    }
+}
+
+/// The detected dialect, or none: until a dialect is detected, only lines are answered.
+impl Server for Door {
+    fn receive<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+        self.receive_line(Line::Bytes(text.as_bytes()), ambient, out);
+    }
+
+    fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        match &mut self.settled {
+            Some((_, server)) => server.garbled(fault, ambient, out),
+            None => rpc::error(&mut out.wire, None, &parse_error(fault)),
+        }
+    }
+
+    fn resolve(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        if let Some((_, server)) = &mut self.settled {
+            server.resolve(call, outcome, ambient, out);
+        }
+    }
+
+    fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        if let Some((_, server)) = &mut self.settled {
+            server.notice(notice, ambient, out);
+        }
+    }
+
+    fn ask(
+        &mut self,
+        call: Option<CallId>,
+        questions: Vec<(QuestionId, Question)>,
+        ambient: &mut Ambient<'_>,
+        out: &mut Output<'_>,
+    ) {
+        if let Some((_, server)) = &mut self.settled {
+            server.ask(call, questions, ambient, out);
+        }
+    }
+
+    fn goes_on_as_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        if let Some((_, server)) = &mut self.settled {
+            server.goes_on_as_task(call, ambient, out);
+        }
+    }
+
+    /// Also applies to a session that is not open yet.
+    fn offer(&mut self, identity: Peer, menu: Menu) {
+        if let Some((_, server)) = &mut self.settled {
+            server.offer(identity.clone(), menu.clone());
+        }
+        (self.setup.identity, self.setup.menu) = (identity, menu);
+    }
+
+    /// Also applies to a session that is not open yet.
+    fn readmit(&mut self, passes: &[Pass], ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        if let Some((_, server)) = &mut self.settled {
+            server.readmit(passes, ambient, out);
+        }
+        self.setup.passes = passes.to_vec();
+    }
+
+    fn hung_up(&mut self, lane: Lane, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        if let Some((_, server)) = &mut self.settled {
+            server.hung_up(lane, ambient, out);
+        }
+    }
+
+    fn stop(&mut self, stop: Stop, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        if let Some((_, server)) = &mut self.settled {
+            server.stop(stop, ambient, out);
+        }
+    }
+
+    fn wake(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        if let Some((_, server)) = &mut self.settled {
+            server.wake(ambient, out);
+        }
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        self.settled.as_ref().and_then(|(_, server)| server.deadline())
+    }
+
+    fn in_flight(&self) -> Vec<CallId> {
+        self.settled.as_ref().map_or_else(Vec::new, |(_, server)| server.in_flight())
+    }
+
+    fn held(&self) -> usize {
+        self.settled.as_ref().map_or(0, |(_, server)| server.held())
     }
 }
 

@@ -25,8 +25,8 @@ pub use breach::Breach;
 pub use door::{Door, Opening};
 pub use side::{
     Action, CacheHints, Claim, Client, ClientSetup, Declared, Declined, Dialect, Event, FirstLine, Heard, Lane, Loss,
-    Menu, Output, Pass, Server, ServerSetup, Stop, TASKS_EXTENSION, Unagreed, askable, carried, carried_name,
-    is_askable, is_passed_on, passed_on,
+    Menu, Output, Pass, Posting, PostingEffect, Server, ServerSetup, Stop, TASKS_EXTENSION, Unagreed, askable, carried,
+    carried_name, is_askable, is_passed_on, passed_on,
 };
 pub use speak::Speak;
 

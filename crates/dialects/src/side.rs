@@ -13,7 +13,7 @@ use gladhand_core::negotiation::{Agreement, Capability, Offer, Peer, Refusal, Ru
 use gladhand_core::operations::{
     Answered, Call, CallId, Failure, Feature, Level, Notice, Outcome, Question, QuestionId, QuestionKind, WatchId,
 };
-use gladhand_core::wire::{Fault, Frames, Members, RawValue, Skim, TextPolicy};
+use gladhand_core::wire::{Fault, FrameKind, Frames, Members, RawValue, Skim, TextPolicy};
 
 pub use gladhand_core::wire::Lane;
 
@@ -43,6 +43,8 @@ pub struct Dialect {
     /// Whether a line is the reply of a server of this dialect to a client that began in another dialect. This
     /// identifies the server's dialect.
     pub recognizes_reply: fn(&FirstLine<'_>) -> bool,
+    /// The kind of a received line, for observers of a session. `None`: the line is no message of this dialect.
+    pub kind_of: fn(&str) -> Option<FrameKind>,
     /// The offer in a client's first line, as far as that line contains it.
     pub offer: fn(&FirstLine<'_>) -> Offer,
     /// The rows of the method table that carry a feature. Empty: the dialect does not have the feature.
@@ -476,6 +478,33 @@ pub enum Loss {
     Forbidden(Box<str>),
 }
 
+/// How to post a line of ours over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Posting {
+    /// Its headers.
+    pub headers: Vec<(String, String)>,
+    /// The exchange that it opens. `None`: no exchange of its own.
+    pub exchange: Option<Lane>,
+    /// Its effect on the transport.
+    pub effect: PostingEffect,
+}
+
+/// The effect of a posted line on the transport of its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PostingEffect {
+    /// No special effect.
+    #[default]
+    None,
+    /// It opens a session.
+    Opens,
+    /// It completes the opening of a session.
+    HasOpened,
+    /// It only reports that roots have changed, so that several in a row say no more than one.
+    RootsChanged,
+    /// It cancels a request.
+    Cancels,
+}
+
 /// The output of one step of a client side.
 #[derive(Debug, Default)]
 pub struct Heard {
@@ -529,9 +558,9 @@ pub trait Client: fmt::Debug + Send {
         None
     }
 
-    /// The HTTP headers for a line of ours.
-    fn headers(&self, _line: &str) -> Vec<(String, String)> {
-        Vec::new()
+    /// How to post a line of ours over HTTP.
+    fn posting(&self, _line: &str) -> Posting {
+        Posting::default()
     }
 
     /// Sends the closing message, if the dialect has one.

@@ -17,7 +17,7 @@ use gladhand_core::wire::{FrameKind, Frames, Line, Lines, Skim, json, pick};
 use crate::ambient::{Ambient, Entropy, Moment, Party};
 use crate::door::Door;
 use crate::side::{
-    Action, Client, ClientSetup, Dialect, Event, Heard, Lane, Menu, Output, Pass, ServerSetup, Stop, Unagreed,
+    Action, Client, ClientSetup, Dialect, Event, Heard, Lane, Menu, Output, Pass, Server, ServerSetup, Stop, Unagreed,
 };
 use crate::storage::Unshared;
 
@@ -176,7 +176,7 @@ impl TestServer {
     pub fn frame(&mut self, line: Line<'_>) -> Vec<String> {
         self.step(|door, ambient, out| {
             let mut inner = Output::onto(std::mem::take(&mut out.wire));
-            door.receive(line, ambient, &mut inner);
+            door.receive_line(line, ambient, &mut inner);
             *out = inner.into_owned();
         })
     }

@@ -19,6 +19,7 @@ use gladhand_core::operations::{
     Call, Content, Failure, FailureKind, Level, Log, Notice, Operation, Outcome, Progress, Reply, Tool, ToolResult,
 };
 use gladhand_core::wire::json::{raw, to_raw};
+use gladhand_dialects::Server as _;
 use gladhand_dialects::testing::{Counting, TestServer, client_setup, moment, server_setup};
 use gladhand_dialects::{Ambient, ClientSetup, Event, Heard, Pass, ServerSetup, a2e::DIALECT};
 use serde_json::{Value, json};

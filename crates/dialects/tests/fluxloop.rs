@@ -7,6 +7,7 @@ use gladhand_core::operations::{
     Call, CallId, Content, Failure, FailureKind, Operation, Outcome, Reply, ToolCall, ToolResult,
 };
 use gladhand_core::wire::{Line, Members, json};
+use gladhand_dialects::Server as _;
 use gladhand_dialects::fluxloop::DIALECT;
 use gladhand_dialects::testing::{self, Pair, TestServer, a_failure, bare_call, client_setup, server_setup};
 use gladhand_dialects::{Ambient, Claim, Client, Event, FirstLine, Heard};

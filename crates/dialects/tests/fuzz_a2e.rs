@@ -6,6 +6,7 @@ use std::time::Duration;
 use gladhand_core::Secret;
 use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Notice, Operation, Progress};
 use gladhand_core::wire::Line;
+use gladhand_dialects::Server as _;
 use gladhand_dialects::testing::{Counting, TestServer, answer, client_setup, moment, server_setup};
 use gladhand_dialects::{Ambient, Event, Heard, Menu, Pass, ServerSetup, a2e::DIALECT, a2e::registry::TYPES};
 use proptest::prelude::*;

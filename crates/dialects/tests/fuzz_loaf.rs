@@ -6,6 +6,7 @@ mod mutation;
 
 use gladhand_core::operations::{Call, CallId, FailureKind};
 use gladhand_core::wire::{Line, Lines, Members, RawValue, Skim, json};
+use gladhand_dialects::Server as _;
 use gladhand_dialects::loaf::DIALECT;
 use gladhand_dialects::testing::{self, TestServer, a_failure, bare_call, client_setup, server_setup};
 use gladhand_dialects::{Ambient, Event, Heard};

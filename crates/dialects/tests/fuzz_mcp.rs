@@ -11,6 +11,7 @@ use gladhand_core::operations::{
     Call, CallId, Level, Log, Notice, Operation, Progress, Question, QuestionId, Reply, Update, WatchId,
 };
 use gladhand_core::wire::{Line, Lines, json};
+use gladhand_dialects::Server as _;
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{Counting, TestServer, bare_call, client_setup, lines_of, moment, server_setup};
 use gladhand_dialects::{Ambient, Heard, Menu, ServerSetup, Stop};

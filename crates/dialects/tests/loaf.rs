@@ -9,6 +9,7 @@ use gladhand_core::operations::{
     Call, Content, Failure, FailureKind, Level, Log, Notice, Operation, Outcome, Progress, Reply, ToolCall, ToolResult,
 };
 use gladhand_core::wire::{Fault, Line, Members, json};
+use gladhand_dialects::Server as _;
 use gladhand_dialects::loaf::DIALECT;
 use gladhand_dialects::testing::{Pair, TestServer, a_failure, bare_call, client_setup, server_setup};
 use gladhand_dialects::{Claim, Event, FirstLine, Stop};

@@ -160,15 +160,20 @@ impl Visit {
         drop(running);
         Busy { presence, number }
     }
+
+    /// The session ends now, although this may still be held for a while.
+    pub fn end(&self) {
+        let Some(hub) = self.hub.upgrade() else { return };
+        let was_present = hub.presences.all().remove(&self.number).is_some();
+        if was_present && self.id() != SessionId::NONE {
+            hub.left(self.id());
+        }
+    }
 }
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        let Some(hub) = self.hub.upgrade() else { return };
-        hub.presences.all().remove(&self.number);
-        if self.id() != SessionId::NONE {
-            hub.left(self.id());
-        }
+        self.end();
     }
 }
 

@@ -5,25 +5,24 @@
 //! in flight are then finished or failed, their responses are written, and the loop ends. Every stop (end of input,
 //! signal, a goodbye of the dialect) takes this one path.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gladhand_core::operations::{AgentEvent, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, Reply};
-use gladhand_core::wire::{Line, Lines};
-use gladhand_dialects::{Action, Dialect, Door, Opening, Output, Stop};
-use gladhand_hub::{Answer, Asking, Busy, CallName, Caller, SessionId, Settling, Visit, Work};
+use gladhand_core::negotiation::Refusal;
+use gladhand_core::operations::{AgentEvent, Call, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome};
+use gladhand_core::wire::{Frames, Lane, Line, Lines};
+use gladhand_dialects::{Dialect, Door, Opening, Server, Stop};
+use gladhand_hub::{Asking, Caller, Hub, SessionId, Settling, Work};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::Service;
 use crate::busy_poll::{BUSY_POLL, BusyPollPolicy};
+use crate::driver::{Driven, Driver, Pending, Registration, Report, Transport, finish_guarded};
 use crate::following::Following;
 use crate::outbox::Outbox;
-use crate::questions::Questions;
-use crate::session_log::SessionLog;
 use crate::signals::{self, Signals};
 use crate::stdio::{self, Input};
 use gladhand_session::clock::Clock;
@@ -67,30 +66,30 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
             stop = signals.next() => return Ok(Ended::AtOnce(signals::exit_status(stop))),
         }
     }
-    let (hub, drain) = (service.hub().clone(), service.bounds().drain);
-    let (sender, mut reports) = mpsc::channel(NOTICES);
+    let hub = service.hub().clone();
+    let (sender, reports) = mpsc::channel(NOTICES);
     let mut changes = hub.changes();
-    let (following, visit) = (Arc::new(Following::default()), Arc::new(hub.visit()));
-    let mut session = Session {
-        door,
-        caller: Arc::new(Reports { to_loop: sender, following: Arc::clone(&following), visit: Arc::clone(&visit) }),
-        visit,
-        following: Follows(Arc::clone(&following)),
-        service,
-        client: String::new(),
-        log: None,
-        clock,
-        questions: Questions::default(),
+    let following = Arc::new(Following::default());
+    let registration = Registration::new(hub.clone(), hub.visit(), service.tap());
+    let channel = Channel {
+        hub,
         outbox: Outbox::default(),
         tasks: JoinSet::new(),
-        running: HashMap::new(),
-        drain,
+        reports,
+        following: Follows(Arc::clone(&following)),
         closing: None,
+    };
+    let reporter = Reports { to_loop: sender, following: Arc::clone(&following), session: registration.session() };
+    let mut session = Session {
+        driver: Driver::new(door, clock, channel, Arc::clone(&registration)),
+        caller: Arc::new(reporter),
+        registration,
+        service,
         signalled: false,
     };
     let access = Arc::clone(session.service.access());
     let mut epoch = access.epoch();
-    if session.door.dialect().is_some() {
+    if session.driver.side.dialect().is_some() {
         // The passes may have changed while the first line was awaited.
         session.readmit();
     }
@@ -100,13 +99,13 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     let mut stuck: Option<tokio::time::Instant> = None;
     let mut busy_poll = BusyPollPolicy::default();
     loop {
-        session.clock.tick();
+        session.driver.clock.tick();
         let caught_up = session.work_off(&mut lines);
-        if !session.outbox.waiting().is_empty() {
-            match output.write(session.outbox.waiting()) {
+        if !session.channel().outbox.waiting().is_empty() {
+            match output.write(session.channel().outbox.waiting()) {
                 Ok(written) => {
                     stuck = stuck.filter(|_| written == 0);
-                    session.sent(written);
+                    session.driver.transport.sent(written);
                 }
                 Err(error) if stdio::is_gone(&error) => return Ok(Ended::DownstreamGone),
                 Err(error) => return Err(error),
@@ -115,9 +114,9 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
         if !caught_up && session.may_read() {
             continue;
         }
-        let idle = session.outbox.waiting().is_empty();
-        if session.closing.is_some() && idle && session.tasks.is_empty() {
-            if session.door.in_flight().is_empty() {
+        let idle = session.channel().outbox.waiting().is_empty();
+        if session.channel().closing.is_some() && idle && session.channel().tasks.is_empty() {
+            if session.driver.side.in_flight().is_empty() {
                 return Ok(Ended::Cleanly);
             }
             session.fail_everything();
@@ -131,7 +130,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
                 continue;
             }
         }
-        let is_stuck = input_open && session.closing.is_none() && !session.has_room();
+        let is_stuck = input_open && session.channel().closing.is_none() && !session.keeps_up();
         stuck = is_stuck.then(|| stuck.unwrap_or_else(tokio::time::Instant::now));
         let look_at = stuck.map(|since| since + FLUSH_GRACE);
         let wake_at = session.next_deadline();
@@ -144,25 +143,24 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
                 session.signalled = true;
                 session.stop(stop);
             }
-            Some(done) = session.tasks.join_next_with_id(), if !session.tasks.is_empty() => {
-                // Reports from before the end of a call must be written before its response.
-                while let Ok(report) = reports.try_recv() {
-                    // If the client does not read, notices are dropped to save memory.
-                    if session.has_room() || matches!(report, Report::Questions(..)) {
-                        session.report(report);
-                    }
+            Some(done) = session.driver.transport.tasks.join_next(), if !session.channel().tasks.is_empty() => {
+                match done {
+                    Ok(Some((call, outcome))) => session.finished(call, outcome),
+                    // The turns of an agent have ended, and their last events precede the end of the session. A task that
+                    // was aborted has no waiting caller.
+                    Ok(None) | Err(_) => session.drive(Driver::write_waiting),
                 }
-                session.pass_events_on(|_| true);
-                session.finished(done);
             }
             () = access.changed_after(epoch), if session.has_tokens() => {
                 epoch = access.epoch();
                 session.readmit();
             }
-            () = following.arrived(), if session.has_room() => session.pass_events_on(Session::has_room),
-            Some(report) = reports.recv(), if session.has_room() => session.report(report),
-            changed = changes.recv(), if session.has_room() => match changed {
-                Ok(notice) => session.notice(notice),
+            () = following.arrived(), if session.keeps_up() => session.pass_events_on(),
+            Some(report) = session.driver.transport.reports.recv(), if session.keeps_up() => {
+                session.drive(|driver| driver.report(report));
+            }
+            changed = changes.recv(), if session.keeps_up() => match changed {
+                Ok(notice) => session.drive(|driver| driver.notice(notice)),
                 Err(RecvError::Lagged(_)) => session.missed_changes(),
                 // The hub lives as long as the session, so this does not happen.
                 Err(RecvError::Closed) => session.stop(Stop::Terminated),
@@ -182,8 +180,8 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
                 }
             }
             () = sleep_until(wake_at), if wake_at.is_some() => {
-                session.clock.tick();
-                if session.closing.is_some_and(|closing| closing.flush_until <= tokio::time::Instant::now()) {
+                session.driver.clock.tick();
+                if session.channel().closing.is_some_and(|closing| closing.flush_until <= tokio::time::Instant::now()) {
                     return Ok(Ended::DownstreamGone);
                 }
                 session.wake();
@@ -192,7 +190,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
                 Ok(0) => {
                     input_open = false;
                     if let Some(line) = lines.last_line() {
-                        session.clock.tick();
+                        session.driver.clock.tick();
                         session.receive(line);
                     }
                     session.stop(Stop::InputClosed);
@@ -258,19 +256,12 @@ async fn sleep_until(deadline: Option<tokio::time::Instant>) {
     }
 }
 
-/// A message from a provider to the caller.
-#[derive(Debug)]
-enum Report {
-    Notice(Notice),
-    Questions(Option<CallId>, Vec<Asking>),
-}
-
 /// The channel from providers to the loop.
 #[derive(Debug)]
 struct Reports {
     to_loop: mpsc::Sender<Report>,
     following: Arc<Following>,
-    visit: Arc<Visit>,
+    session: SessionId,
 }
 
 /// The loop's end of the event queue. Dropping it releases waiting providers.
@@ -305,7 +296,7 @@ impl Caller for Reports {
     }
 
     fn session(&self) -> SessionId {
-        self.visit.id()
+        self.session
     }
 
     fn ask(&self, call: Option<CallId>, questions: Vec<Asking>) {
@@ -330,53 +321,21 @@ struct Closing {
     flush_until: tokio::time::Instant,
 }
 
-/// A call that runs as a task.
-struct Running {
-    call: CallId,
-    task: AbortHandle,
-    /// Marks the call as running.
-    _busy: Busy,
-}
-
-/// Everything about the session that is not a byte channel.
-struct Session {
-    door: Door,
-    service: Service,
-    /// The name that the client declares; empty until then.
-    client: String,
-    /// Present while the session is open.
-    log: Option<SessionLog>,
-    clock: Clock,
-    caller: Arc<dyn Caller>,
-    visit: Arc<Visit>,
-    following: Follows,
-    questions: Questions,
+/// Standard input and output, as the transport of the session.
+struct Channel {
+    hub: Hub,
     outbox: Outbox,
-    tasks: JoinSet<Outcome>,
-    running: HashMap<tokio::task::Id, Running>,
-    drain: Duration,
+    /// Calls that run, and the end of an agent's turns.
+    tasks: JoinSet<Option<(CallId, Outcome)>>,
+    reports: mpsc::Receiver<Report>,
+    following: Follows,
     closing: Option<Closing>,
-    signalled: bool,
 }
 
-impl Session {
-    fn may_read(&self) -> bool {
-        self.closing.is_none() && self.has_room() && self.door.held() < MOST_HELD
-    }
-
+impl Channel {
     /// Whether the client keeps up with reading.
-    fn has_room(&self) -> bool {
+    fn keeps_up(&self) -> bool {
         self.outbox.waiting().len() < HIGH_WATER
-    }
-
-    /// Processes lines until none is left (true) or reading must stop (false).
-    fn work_off(&mut self, lines: &mut Lines) -> bool {
-        while self.may_read() {
-            let Some(line) = lines.next_line() else { return true };
-            self.receive(line);
-            lines.end_lines_at(self.door.text().terminator);
-        }
-        false
     }
 
     /// The client has read this many bytes. While it reads, the end waits for it.
@@ -388,34 +347,153 @@ impl Session {
             closing.flush_until = closing.flush_until.max(tokio::time::Instant::now() + FLUSH_GRACE);
         }
     }
+}
+
+impl Transport for Channel {
+    type Side = Door;
+    type Sender<'s> = ();
+    type Ticket = ();
+    type Kept = ();
+    const IS_SHARED: bool = false;
+
+    fn dialect(door: &Door) -> Option<&'static Dialect> {
+        door.dialect()
+    }
+
+    fn sender_of(_ticket: Option<&()>) {}
+
+    fn lend(&mut self) -> Frames {
+        self.outbox.lend()
+    }
+
+    fn send(&mut self, wire: Frames) {
+        self.outbox.put_back(wire);
+    }
+
+    fn accept(&mut self, (): (), _call: &mut Call<'_>) {}
+
+    fn weigh(&mut self, _ticket: Option<&()>, _outcome: &mut Outcome, _is_next: bool) {}
+
+    fn next_report(&mut self) -> Option<Report> {
+        while !self.reports.is_empty()
+            && let Ok(report) = self.reports.try_recv()
+        {
+            // If the client does not read, notices are dropped to save memory.
+            if self.keeps_up() || matches!(report, Report::Questions(..)) {
+                return Some(report);
+            }
+        }
+        self.following.0.pop().map(Report::Notice)
+    }
+
+    fn spawn(&mut self, call: CallId, work: Work) -> AbortHandle {
+        self.tasks.spawn(async move { Some((call, finish_guarded(work).await)) })
+    }
+
+    fn refused(&self, refusal: &Refusal) {
+        tracing::warn!(%refusal, "no session");
+    }
+
+    fn close(&mut self, grace: Duration, _clock: &Clock) {
+        let now = tokio::time::Instant::now();
+        let fail_at = self.closing.map_or(now + grace, |closing| closing.fail_at.min(now + grace));
+        if self.closing.is_none()
+            && let Some(agent) = self.hub.agent()
+        {
+            // Stopped turns may still send events.
+            let closing = agent.closing();
+            self.tasks.spawn(async {
+                closing.await;
+                None
+            });
+        }
+        // Without a grace period, the loop fails calls in flight when it checks its deadlines. Here, the responses of
+        // the current step are not written yet.
+        self.closing = Some(Closing { fail_at, flush_until: fail_at + FLUSH_GRACE });
+    }
+}
+
+/// Everything about the session that is not a byte channel.
+struct Session {
+    driver: Driver<Channel>,
+    service: Service,
+    caller: Arc<dyn Caller>,
+    registration: Arc<Registration>,
+    signalled: bool,
+}
+
+impl Driven for Session {
+    type Transport = Channel;
+
+    fn registration(&self) -> &Registration {
+        &self.registration
+    }
+
+    fn with_caller<R>(&self, work: impl FnOnce(Option<&Arc<dyn Caller>>) -> R) -> R {
+        work(Some(&self.caller))
+    }
+
+    fn locked<R>(&mut self, work: impl FnOnce(&mut Driver<Channel>) -> R) -> R {
+        // One thread drives the session, and providers report through a queue.
+        work(&mut self.driver)
+    }
+}
+
+impl Session {
+    fn channel(&self) -> &Channel {
+        &self.driver.transport
+    }
+
+    fn keeps_up(&self) -> bool {
+        self.channel().keeps_up()
+    }
+
+    fn may_read(&self) -> bool {
+        self.channel().closing.is_none() && self.keeps_up() && self.driver.side.held() < MOST_HELD
+    }
+
+    /// Processes lines until none is left (true) or reading must stop (false).
+    fn work_off(&mut self, lines: &mut Lines) -> bool {
+        while self.may_read() {
+            let Some(line) = lines.next_line() else { return true };
+            self.receive(line);
+            lines.end_lines_at(self.driver.side.text().terminator);
+        }
+        false
+    }
 
     fn receive(&mut self, line: Line<'_>) {
         tracing::trace!(bytes = if let Line::Bytes(bytes) = line { bytes.len() } else { 0 }, "line in");
+        let door = &mut self.driver.side;
         let opening = match line {
-            Line::Bytes(bytes) if self.door.dialect().is_none() => self.door.settle(bytes),
+            Line::Bytes(bytes) if door.dialect().is_none() => door.settle(bytes),
             _ => None,
         };
         if let Some(Opening { dialect, .. }) = &opening {
-            announce_decided(&self.service, &mut self.door, dialect);
+            announce_decided(&self.service, door, dialect);
             self.readmit();
         }
-        let mut out = Output::onto(self.outbox.lend());
-        self.door.receive(line, &mut self.clock.ambient(), &mut out);
+        self.driver.tap_received(Lane::MAIN, line);
+        let mut breaches = Vec::new();
+        let errands = self.driver.step((), |door, ambient, out| {
+            door.receive_line(line, ambient, out);
+            breaches = violations::of_actions(&out.actions);
+        });
         if opening.is_some() {
             self.warn_of_any_token();
         }
-        let breaches = violations::of_actions(&out.actions);
-        self.perform(out);
+        self.follow_up(errands, Pending::AsTask);
         if !breaches.is_empty() {
             let line = if let Line::Bytes(bytes) = line { bytes } else { &[] };
-            if violations::note_client(self.service.hub(), &self.client, &breaches, line) {
+            let client = self.driver.client().unwrap_or_default();
+            if violations::note_client(self.service.hub(), client, &breaches, line) {
                 self.close(Duration::ZERO);
             }
         }
     }
 
     fn warn_of_any_token(&self) {
-        if self.door.accepts_any_token() {
+        if self.driver.side.accepts_any_token() {
             // The user who started us may use any token.
             tracing::info!("{}", self.service.advised("no token is configured: any token is accepted"));
         }
@@ -423,201 +501,69 @@ impl Session {
 
     /// Whether the downstream came in with a token, or may have to.
     fn has_tokens(&self) -> bool {
-        self.door.dialect().is_some_and(|dialect| dialect.has_tokens)
+        self.driver.side.dialect().is_some_and(|dialect| dialect.has_tokens)
     }
 
     /// Applies the current passes to the session.
     fn readmit(&mut self) {
         let passes = self.service.access().passes();
-        self.clock.tick();
-        self.step(|door, ambient, out| door.readmit(&passes, ambient, out));
+        self.drive(|driver| driver.step((), |door, ambient, out| door.readmit(&passes, ambient, out)));
     }
 
-    fn notice(&mut self, notice: Notice) {
-        self.clock.tick();
-        self.step(|door, ambient, out| door.notice(notice, ambient, out));
-    }
-
-    fn report(&mut self, report: Report) {
-        match report {
-            Report::Notice(notice) => self.notice(notice),
-            Report::Questions(call, questions) => {
-                let asked = self.questions.number(questions);
-                self.clock.tick();
-                self.step(|door, ambient, out| door.ask(call, asked, ambient, out));
-            }
-        }
-    }
-
-    /// Writes events while there are any and `may_go_on` agrees.
-    fn pass_events_on(&mut self, may_go_on: impl Fn(&Self) -> bool) {
-        while may_go_on(self)
-            && let Some(event) = self.following.0.pop()
+    /// Writes events while there are any and the client reads.
+    fn pass_events_on(&mut self) {
+        while self.keeps_up()
+            && let Some(event) = self.driver.transport.following.0.pop()
         {
-            self.notice(event);
+            self.drive(|driver| driver.notice(event));
         }
     }
 
     /// Notices were lost, so every list may have changed.
     fn missed_changes(&mut self) {
         for notice in [Notice::ToolsChanged, Notice::ResourcesChanged, Notice::PromptsChanged] {
-            self.notice(notice);
+            self.drive(|driver| driver.notice(notice));
         }
     }
 
     fn stop(&mut self, stop: Stop) {
         tracing::info!(why = ?stop, "stopping");
-        self.clock.tick();
         // A second stop while closing: do not wait for calls in flight any longer.
-        let again = self.closing.is_some();
-        self.step(|door, ambient, out| door.stop(stop, ambient, out));
-        self.close(if again { Duration::ZERO } else { self.drain });
+        let again = self.channel().closing.is_some();
+        self.drive(|driver| driver.step((), |door, ambient, out| door.stop(stop, ambient, out)));
+        self.close(if again { Duration::ZERO } else { self.service.bounds().drain });
+    }
+
+    fn close(&mut self, grace: Duration) {
+        self.driver.transport.close(grace, &self.driver.clock);
     }
 
     /// A deadline has passed.
     fn wake(&mut self) {
-        if self.closing.is_some_and(|closing| closing.fail_at <= tokio::time::Instant::now()) {
+        if self.channel().closing.is_some_and(|closing| closing.fail_at <= tokio::time::Instant::now()) {
             self.fail_everything();
         }
-        if self.door.deadline().is_some_and(|deadline| deadline <= self.clock.now().elapsed) {
-            self.step(Door::wake);
+        self.drive(Driver::wake);
+    }
+
+    /// A call that ran as a task has ended.
+    fn finished(&mut self, call: CallId, outcome: Outcome) {
+        if self.driver.ticket(call).is_some() {
+            self.drive(|driver| driver.settle(call, outcome));
         }
-    }
-
-    fn finished(&mut self, done: Result<(tokio::task::Id, Outcome), tokio::task::JoinError>) {
-        let (task, outcome) = match done {
-            Ok((task, outcome)) => (task, outcome),
-            // A cancelled task has no waiting caller. A panic is our fault, and its caller receives a failure.
-            Err(error) => (error.id(), Err(Failure::panicked())),
-        };
-        if let Some(Running { call, .. }) = self.running.remove(&task) {
-            self.clock.tick();
-            self.step(|door, ambient, out| door.resolve(call, outcome, ambient, out));
-        }
-    }
-
-    fn step(&mut self, step: impl FnOnce(&mut Door, &mut gladhand_dialects::Ambient<'_>, &mut Output<'_>)) {
-        let mut out = Output::onto(self.outbox.lend());
-        step(&mut self.door, &mut self.clock.ambient(), &mut out);
-        self.perform(out);
-    }
-
-    /// Performs all actions of a step, and the actions that follow, until none is left.
-    fn perform(&mut self, mut out: Output<'_>) {
-        while !out.actions.is_empty() {
-            for action in std::mem::take(&mut out.actions) {
-                match action {
-                    Action::Deliver(call, agreement) => {
-                        let (id, name) = (call.id, self.visit.count(&call.operation));
-                        let answer = self.service.hub().answer(call, &agreement, &self.caller);
-                        // Events from before the response are written before it.
-                        while let Some(event) = self.following.0.pop() {
-                            self.door.notice(event, &mut self.clock.ambient(), &mut out);
-                        }
-                        match answer {
-                            Answer::Now(outcome) => {
-                                self.door.resolve(id, outcome, &mut self.clock.ambient(), &mut out);
-                            }
-                            Answer::AsTask(work) => {
-                                self.door.goes_on_as_task(id, &mut self.clock.ambient(), &mut out);
-                                self.spawn(id, name, work);
-                            }
-                            Answer::Later(work) | Answer::TaskLater(work) => self.spawn(id, name, work),
-                        }
-                    }
-                    Action::Cancel(call) => self.cancel(call),
-                    Action::Opened(agreement) => {
-                        // Requests that carry their own terms are one session on this channel.
-                        if self.log.is_none() || !agreement.per_request {
-                            drop(self.log.take());
-                            self.log = Some(SessionLog::open(&agreement, self.visit.id()));
-                        }
-                        self.visit.opened(&agreement, None);
-                        self.client.clone_from(&agreement.client.name);
-                        if !agreement.per_request {
-                            self.service.hub().joined(&self.caller);
-                        }
-                    }
-                    Action::Refused(refusal) => tracing::warn!(%refusal, "no session"),
-                    Action::Dropped(what) => tracing::debug!(what, "dropped"),
-                    Action::Declined(declined) => {
-                        violations::write_down(self.service.hub(), &declined, None, self.caller.session());
-                    }
-                    Action::Passed(what) => tracing::debug!(what, "let pass"),
-                    Action::Answered(question, answered) => self.questions.answered(question, answered),
-                    Action::Unwatch(uri, id) => self.service.hub().unwatch(&uri, id),
-                    Action::RootsChanged => self.service.hub().roots_changed(self.caller.session()),
-                    // Standard output is the only stream, and stays open.
-                    Action::LetGo(..) => {}
-                    Action::Close(grace) => {
-                        tracing::info!(grace_s = grace.as_secs(), "the downstream said goodbye");
-                        self.close(grace);
-                    }
-                }
-            }
-        }
-        self.outbox.put_back(out.wire);
-    }
-
-    fn spawn(&mut self, call: CallId, name: CallName, work: Work) {
-        let task = self.tasks.spawn(work);
-        self.running.insert(task.id(), Running { call, task, _busy: self.visit.busy(name) });
-    }
-
-    fn cancel(&mut self, call: CallId) {
-        self.running.retain(|_, running| {
-            if running.call == call {
-                running.task.abort();
-            }
-            running.call != call
-        });
-    }
-
-    fn close(&mut self, grace: Duration) {
-        let now = tokio::time::Instant::now();
-        let fail_at = self.closing.map_or(now + grace, |closing| closing.fail_at.min(now + grace));
-        if self.closing.is_none()
-            && let Some(agent) = self.service.hub().agent()
-        {
-            // Stopped turns may still send events.
-            let closing = agent.closing();
-            self.tasks.spawn(async {
-                closing.await;
-                Ok(Reply::Done)
-            });
-        }
-        // Without a grace period, the loop fails calls in flight when it checks its deadlines. Here, the responses of
-        // the current step are not written yet.
-        self.closing = Some(Closing { fail_at, flush_until: fail_at + FLUSH_GRACE });
     }
 
     /// The grace period is over: every unfinished call fails with an error that says so.
     fn fail_everything(&mut self) {
-        self.abort_all();
-        loop {
-            // Newest first: ending a running call would start the next call in the dialect's queue.
-            let mut calls = self.door.in_flight();
-            calls.sort_unstable();
-            if calls.is_empty() {
-                break;
-            }
-            for call in calls.into_iter().rev() {
-                let failure = Failure::new(FailureKind::Stopping, "the session ended before the call did");
-                self.step(|door, ambient, out| door.resolve(call, Err(failure), ambient, out));
-            }
-            self.abort_all();
-        }
-    }
-
-    fn abort_all(&mut self) {
-        self.running.drain().for_each(|(_, running)| running.task.abort());
-        self.tasks.detach_all();
+        self.drive(Driver::fail_everything);
+        self.driver.transport.tasks.detach_all();
     }
 
     fn next_deadline(&self) -> Option<tokio::time::Instant> {
-        let side = self.door.deadline().map(|elapsed| self.clock.instant(elapsed));
-        let closing = self.closing.map(|closing| {
-            if self.tasks.is_empty() { closing.flush_until } else { closing.fail_at.min(closing.flush_until) }
+        let side = self.driver.side.deadline().map(|elapsed| self.driver.clock.instant(elapsed));
+        let channel = self.channel();
+        let closing = channel.closing.map(|closing| {
+            if channel.tasks.is_empty() { closing.flush_until } else { closing.fail_at.min(closing.flush_until) }
         });
         side.into_iter().chain(closing).min()
     }

@@ -13,6 +13,7 @@
 //!
 //! - [`service`] is a hub with the terms on which it is served.
 //! - [`downstream`] is the loop of a session on standard input and output ([`stdio`]); [`http`] has all others.
+//! - `driver` drives every session, on any transport. [`tap`] shows every frame of every session to listeners.
 //! - [`access`] decides which clients are admitted, and ends sessions whose client lost access.
 //! - [`control`] reports the status of this process to `gladhand ps`.
 //!
@@ -24,19 +25,21 @@ mod busy_poll;
 #[cfg(unix)]
 pub mod control;
 pub mod downstream;
+mod driver;
 pub mod excuse;
 pub mod following;
 pub mod http;
 mod memory;
 mod outbox;
-mod questions;
+
 pub mod service;
-mod session_log;
+
 pub mod signals;
 pub mod stdio;
 
 pub use gladhand_core::{Pattern, Secret, negotiation, operations, wire};
 pub use gladhand_dialects as dialects;
 pub use gladhand_hub as hub;
+pub use gladhand_session::tap;
 
 pub use service::Service;

@@ -27,6 +27,7 @@ use crate::http::{Http, HttpServer, WorkerThreads};
 use crate::signals::{self, Signals};
 use crate::stdio::{Input, Output};
 use gladhand_session::clock::Clock;
+use gladhand_session::tap::Tap;
 use gladhand_session::violations;
 
 /// How long a session waits for upstreams whose lists are unknown. Later, their lists are published once they are open.
@@ -57,6 +58,7 @@ pub struct Service {
     outlives_hang_ups: bool,
     shown_as: Option<Introduction>,
     token_advice: Option<String>,
+    tap: Arc<Tap>,
 }
 
 /// Limits. When one is reached, the caller gets an error in its own dialect.
@@ -111,7 +113,13 @@ impl Service {
             outlives_hang_ups: false,
             shown_as: None,
             token_advice: None,
+            tap: Arc::default(),
         }
+    }
+
+    /// Hands every frame of every session to this tap.
+    pub fn tapped(self, tap: Arc<Tap>) -> Self {
+        Self { tap, ..self }
     }
 
     /// Introduces itself under another name.
@@ -337,6 +345,11 @@ impl Service {
             Some(pinned) => is_it(&pinned),
             None => self.registry.iter().any(is_it),
         }
+    }
+
+    /// The tap that every frame of every session passes.
+    pub fn tap(&self) -> &Arc<Tap> {
+        &self.tap
     }
 
     /// The access rules, which may change while the service runs.

@@ -46,7 +46,11 @@ mod unix {
     impl Input {
         /// Takes over standard input.
         pub fn stdin() -> io::Result<Self> {
-            let fd = io::stdin().as_fd().try_clone_to_owned()?;
+            Self::from_fd(io::stdin().as_fd().try_clone_to_owned()?)
+        }
+
+        /// Reads from any other open file.
+        pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
             let flags = Flags::of(&fd)?;
             let source = match kind(fd.as_fd())? {
                 FileType::Fifo => Source::Pipe(pipe::Receiver::from_owned_fd(fd)?),
@@ -150,7 +154,11 @@ mod unix {
     impl Output {
         /// Takes over standard output.
         pub fn stdout() -> io::Result<Self> {
-            let fd = io::stdout().as_fd().try_clone_to_owned()?;
+            Self::from_fd(io::stdout().as_fd().try_clone_to_owned()?)
+        }
+
+        /// Writes to any other open file.
+        pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
             let flags = Flags::of(&fd)?;
             let kind = kind(fd.as_fd())?;
             if matches!(kind, FileType::Fifo | FileType::Socket) {

@@ -11,7 +11,7 @@ use http::{Method, StatusCode};
 use serde_json::Value;
 use url::Url;
 
-use super::events::{Position, Said};
+use super::events::{Position, StreamEvent};
 use super::exchange::{MAX_COMPLAINT, Posted, read};
 use super::requests::{Wanted, is_event_stream};
 use super::{Endpoint, HttpClient, Report, Shared, Style};
@@ -85,7 +85,7 @@ impl Shared {
                     let (mut events, opened) = (self.events(response, Position::default(), None), Instant::now());
                     while let Some(said) = events.next().await {
                         failures = 0;
-                        if let Said::Message(message) = said {
+                        if let StreamEvent::Message(message) = said {
                             self.report(Report::Message(Lane::MAIN, message, 200)).await;
                         }
                     }

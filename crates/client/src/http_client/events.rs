@@ -72,9 +72,9 @@ impl Position {
     }
 }
 
-/// Something that a stream said.
+/// An event of a stream.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum StreamEvent {
     /// A message.
     Message(Arrived),
     /// An event of another name.
@@ -111,7 +111,7 @@ impl Events {
     }
 
     /// The next item of the stream; `None` when the stream has ended for any reason.
-    pub(super) async fn next(&mut self) -> Option<Said> {
+    pub(super) async fn next(&mut self) -> Option<StreamEvent> {
         loop {
             let event = match self.stream.next().await? {
                 Ok(event) => event,
@@ -130,8 +130,8 @@ impl Events {
             // An event without data marks a position and says nothing.
             let Some(data) = event.data.filter(|data| !data.trim().is_empty()) else { continue };
             return Some(match event.event {
-                Some(name) if !matches!(name.as_str(), "" | "message") => Said::Other { name, data },
-                _ => Said::Message(Arrived::new(data.into_bytes(), portion)),
+                Some(name) if !matches!(name.as_str(), "" | "message") => StreamEvent::Other { name, data },
+                _ => StreamEvent::Message(Arrived::new(data.into_bytes(), portion)),
             });
         }
     }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use gladhand_core::operations::Party;
 use gladhand_core::wire::rpc::Envelope;
-use gladhand_dialects::{Lane, Loss};
+use gladhand_dialects::{Lane, Loss, Posting, PostingEffect};
 use http::StatusCode;
 use reqwest::Response;
 
 use super::arriving::Arrived;
-use super::events::{Events, Position, Said};
+use super::events::{Events, Position, StreamEvent};
 use super::requests::{has_type, is_event_stream, session_of};
 use super::{Report, Shared, Style, answers};
 
@@ -33,37 +33,14 @@ pub(super) struct Posted {
     pub(super) id: Option<u64>,
     /// The party whose share the response uses.
     pub(super) party: Option<Party>,
-    /// The role of the line in the session.
-    pub(super) step: Step,
-}
-
-/// The role of a line in a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Opens a session.
-    Initialize,
-    /// Completes the opening.
-    Initialized,
-    /// Only reports that roots have changed.
-    RootsChanged,
-    /// Cancels a request.
-    Cancelled,
-    Other,
+    /// The effect of the line on the session.
+    pub(super) effect: PostingEffect,
 }
 
 impl Posted {
-    pub(super) fn new(line: &str, party: Option<Party>, headers: Vec<(String, String)>) -> Self {
-        let envelope = Envelope::parse(line).ok();
-        let method = envelope.as_ref().and_then(Envelope::method_name);
-        let step = match method.as_deref() {
-            Some("initialize") => Step::Initialize,
-            Some("notifications/initialized") => Step::Initialized,
-            Some("notifications/roots/list_changed") => Step::RootsChanged,
-            Some("notifications/cancelled") => Step::Cancelled,
-            _ => Step::Other,
-        };
-        let id = envelope.and_then(|envelope| envelope.id).filter(|_| method.is_some());
-        Self { line: line.to_owned(), headers, id: id.and_then(|id| id.get().parse().ok()), party, step }
+    pub(super) fn new(line: &str, party: Option<Party>, posting: Posting) -> Self {
+        let Posting { headers, exchange, effect } = posting;
+        Self { line: line.to_owned(), headers, id: exchange.map(|Lane(id)| id), party, effect }
     }
 }
 
@@ -100,7 +77,7 @@ impl Shared {
             }
             _ => {}
         }
-        if posted.step == Step::Initialized && self.style == Style::Sessions {
+        if posted.effect == PostingEffect::HasOpened && self.style == Style::Sessions {
             self.start_main_stream();
         }
     }
@@ -108,7 +85,7 @@ impl Shared {
     /// Posts a request and waits for its response. A response is reported as a message. The error says how the exchange
     /// failed otherwise.
     async fn exchange(&self, id: u64, posted: &Posted) -> Result<(), Loss> {
-        if posted.step == Step::Initialize {
+        if posted.effect == PostingEffect::Opens {
             self.stop_main_stream();
             self.begin_session(None);
         }
@@ -121,7 +98,7 @@ impl Shared {
         if !status.is_success() {
             return self.complaint(id, posted.party, response).await;
         }
-        if posted.step == Step::Initialize {
+        if posted.effect == PostingEffect::Opens {
             self.begin_session(session_of(&response));
         }
         if is_event_stream(&response) {
@@ -168,7 +145,7 @@ impl Shared {
         let mut events = self.events(response, Position::default(), party);
         loop {
             while let Some(said) = events.next().await {
-                if let Said::Message(message) = said
+                if let StreamEvent::Message(message) = said
                     && self.heard(id, message, StatusCode::OK).await.is_ok()
                 {
                     return Ok(());

@@ -7,7 +7,7 @@ use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::{Lane, Loss};
 use url::Url;
 
-use super::events::{Events, Position, Said};
+use super::events::{Events, Position, StreamEvent};
 use super::requests::is_event_stream;
 use super::{Report, Shared};
 
@@ -38,9 +38,9 @@ impl Shared {
             match self.fetch(&self.streaming(position.last_id.as_deref())).await {
                 Ok(response) if response.status().is_success() && is_event_stream(&response) => {
                     let mut events = self.events(response, position, None);
-                    while let Some(said) = events.next().await {
+                    while let Some(event) = events.next().await {
                         failures = 0;
-                        if let Said::Message(message) = said {
+                        if let StreamEvent::Message(message) = event {
                             self.report(Report::Message(Lane::MAIN, message, 200)).await;
                         }
                     }
@@ -72,8 +72,8 @@ impl Shared {
             return Err(Loss::Status(response.status().as_u16()));
         }
         let mut events = self.events(response, Position::default(), None);
-        while let Some(said) = events.next().await {
-            if let Said::Other { name, data } = said
+        while let Some(event) = events.next().await {
+            if let StreamEvent::Other { name, data } = event
                 && name == "endpoint"
             {
                 let endpoint = self.endpoint.url.join(data.trim()).ok();
@@ -86,8 +86,8 @@ impl Shared {
     }
 
     pub(super) async fn read_one_stream(self: Arc<Self>, mut events: Events) {
-        while let Some(said) = events.next().await {
-            if let Said::Message(message) = said {
+        while let Some(event) = events.next().await {
+            if let StreamEvent::Message(message) = event {
                 self.report(Report::Message(Lane::MAIN, message, 200)).await;
             }
         }

@@ -22,7 +22,7 @@ use gladhand_core::operations::Party;
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::rpc::Envelope;
 use gladhand_core::wire::values;
-use gladhand_dialects::{Lane, Loss};
+use gladhand_dialects::{Lane, Loss, Posting, PostingEffect};
 use http::HeaderMap;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
@@ -31,7 +31,7 @@ use url::Url;
 
 pub use arriving::{Arrived, Arriving};
 pub use authorizer::{Attempt, Authorizer, Bearer};
-use exchange::{Posted, Step};
+use exchange::Posted;
 
 /// How many reports wait to be taken; beyond that, nothing more is read from the network.
 const REPORTS: usize = 64;
@@ -177,17 +177,21 @@ impl HttpClient {
         })
     }
 
-    /// Sends a line with the headers that go with it. The answer takes the share of a party.
-    pub fn send(&mut self, line: &str, party: Option<Party>, headers: Vec<(String, String)>) {
+    /// Posts a line as its dialect says. The answer takes the share of a party. Returns whether the line is posted.
+    pub fn send(&mut self, line: &str, party: Option<Party>, posting: Posting) -> bool {
         while self.tasks.try_join_next().is_some() {}
         self.exchanges.retain(|_, (exchange, _)| !exchange.is_finished());
-        let posted = Posted::new(line, party, headers);
+        let posted = Posted::new(line, party, posting);
         self.shared.remember_version(&posted);
         let before = self.turn.clone();
-        match posted.step {
-            Step::Cancelled => return self.cancel(posted, before),
-            Step::RootsChanged if self.roots_wait_for(&before) => return,
-            _ if self.tasks.len() >= MAX_POSTED => return self.refuse(&posted),
+        match posted.effect {
+            PostingEffect::Cancels => return self.cancel(posted, before),
+            // The line that waits says the same.
+            PostingEffect::RootsChanged if self.roots_wait_for(&before) => return false,
+            _ if self.tasks.len() >= MAX_POSTED => {
+                self.refuse(&posted);
+                return false;
+            }
             _ => {}
         }
         // Where everything comes on one stream, a response says no more than that the line has arrived.
@@ -207,14 +211,15 @@ impl HttpClient {
         if let Some(id) = id {
             self.exchanges.insert(id, (task, party));
         }
+        true
     }
 
     /// Posts a cancellation behind the lines that hold it up, if not too many others wait.
-    fn cancel(&mut self, posted: Posted, before: CancellationToken) {
+    fn cancel(&mut self, posted: Posted, before: CancellationToken) -> bool {
         while self.cancellations.try_join_next().is_some() {}
         if self.cancellations.len() >= MAX_CANCELLATIONS {
             tracing::debug!("a cancellation is not passed on: too many are on their way");
-            return;
+            return false;
         }
         let (shared, cancelling) = (Arc::clone(&self.shared), Arc::clone(&self.cancelling));
         self.cancellations.spawn(async move {
@@ -223,6 +228,7 @@ impl HttpClient {
             let _one = cancelling.acquire().await;
             shared.post_line(posted).await;
         });
+        true
     }
 
     /// Does not post a line. If it is a request, it is lost.
@@ -376,14 +382,16 @@ mod tests {
     async fn a_flood_of_changed_roots_is_posted_once_more_and_not_each_time() {
         let (mut client, _server) = unanswered(Style::Sessions).await;
         for _ in 0..1000 {
-            client.send(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#, None, Vec::new());
+            let posting = Posting { effect: PostingEffect::RootsChanged, ..Posting::default() };
+            client.send(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#, None, posting);
         }
         assert_eq!(client.tasks.len(), 2, "one on its way, and one for all changes since");
     }
 
-    /// A request that the server never answers.
-    fn request(id: usize) -> String {
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{}}}}"#)
+    /// Sends a request that the server never answers.
+    fn send_request(client: &mut HttpClient, id: usize) {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{}}}}"#);
+        client.send(&line, None, Posting { exchange: Some(Lane(id as u64)), ..Posting::default() });
     }
 
     #[tokio::test]
@@ -392,7 +400,8 @@ mod tests {
         for id in 0..2 * MAX_CANCELLATIONS {
             let params = format!(r#"{{"requestId":{id}}}"#);
             let line = format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{params}}}"#);
-            client.send(&line, None, Vec::new());
+            let posting = Posting { effect: PostingEffect::Cancels, ..Posting::default() };
+            client.send(&line, None, posting);
         }
         assert_eq!(client.cancellations.len(), MAX_CANCELLATIONS);
         assert!(client.turn.is_cancelled(), "the next line waits for nothing");
@@ -403,13 +412,13 @@ mod tests {
     async fn answers_are_heard_while_too_many_lines_are_on_their_way() {
         let (mut client, _server) = unanswered(Style::Sessions).await;
         // All requests wait behind this, so that one connection is enough.
-        client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, None, Vec::new());
-        (1..FULL).for_each(|id| client.send(&request(id), None, Vec::new()));
+        client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, None, Posting::default());
+        (1..FULL).for_each(|id| send_request(&mut client, id));
         assert!(client.is_full());
         client.shared.report_to.try_send(Report::Lost(Lane(7), Loss::Broken)).unwrap();
         assert!(matches!(client.next().await, Report::Lost(Lane(7), Loss::Broken)));
 
-        (FULL..=MAX_POSTED).for_each(|id| client.send(&request(id), None, Vec::new()));
+        (FULL..=MAX_POSTED).for_each(|id| send_request(&mut client, id));
         assert_eq!(client.tasks.len(), MAX_POSTED);
         let lost = client.next().await;
         assert!(matches!(lost, Report::Lost(Lane(id), Loss::Unsent(_)) if id == MAX_POSTED as u64), "{lost:?}");

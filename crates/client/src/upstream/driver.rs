@@ -29,6 +29,7 @@ use super::slots::Slot;
 use super::transport::{Evidence, Inbound, Transport};
 use gladhand_process::child::Manner;
 use gladhand_session::clock::Clock;
+use gladhand_session::tap::{SessionTap, TappedSession};
 use gladhand_session::violations;
 
 /// A call from a session handle. It waits in the queue while the upstream does not read its input.
@@ -68,6 +69,9 @@ pub(super) struct Driver {
     client: Box<dyn Client>,
     dialect: &'static Dialect,
     clock: Clock,
+    tap: SessionTap,
+    /// Whether a person sees every line, so that the log need not name unreadable ones.
+    pub(super) is_shown: bool,
     pub(super) transport: Transport,
     host: Arc<dyn Host>,
     call_timeout: Option<Duration>,
@@ -133,6 +137,8 @@ impl Driver {
             client,
             dialect,
             clock: Clock::start(),
+            tap: SessionTap::new(Arc::clone(&options.tap), TappedSession::next_upstream()),
+            is_shown: false,
             transport,
             host,
             call_timeout: options.call_timeout,
@@ -158,7 +164,12 @@ impl Driver {
 
     /// Opens the session.
     pub(super) async fn open(&mut self, patience: Duration) -> Result<Arc<Agreement>, Refusal> {
-        let until = Instant::now() + patience;
+        let opening = tokio::time::timeout(patience, self.open_at_leisure()).await;
+        opening.unwrap_or(Err(Refusal::TimedOut { seconds: patience.as_secs() }))
+    }
+
+    /// Opens the session without a timeout. The caller ends the opening by dropping the future.
+    pub(super) async fn open_at_leisure(&mut self) -> Result<Arc<Agreement>, Refusal> {
         self.step(|client, clock, heard| client.open(&mut clock.ambient(), heard));
         loop {
             if let Some(opening) = self.opening.take() {
@@ -168,12 +179,28 @@ impl Driver {
             if let Some(dialect) = self.shown {
                 return Err(Refusal::PeerMisbehaved { problem: format!("it answers in {}", dialect.name) });
             }
-            let wake = tokio::select! {
-                wake = self.wake(None) => wake,
-                () = tokio::time::sleep_until(until) => return Err(Refusal::TimedOut { seconds: patience.as_secs() }),
-            };
-            self.handle(wake);
+            self.handle_next().await;
         }
+    }
+
+    /// Processes everything that the upstream sends, until it is gone.
+    pub(super) async fn listen(&mut self) {
+        while !self.is_gone {
+            self.handle_next().await;
+        }
+    }
+
+    /// Handles one event before the handles are served.
+    async fn handle_next(&mut self) {
+        let wake = self.wake(None).await;
+        self.handle(wake);
+        // A server that floods must not delay timeouts, signals and listeners of the tap.
+        tokio::task::yield_now().await;
+    }
+
+    /// Sends the closing message, if the dialect has one.
+    pub(super) fn say_goodbye(&mut self) {
+        self.step(|client, clock, heard| client.close(&mut clock.ambient(), heard));
     }
 
     /// Serves the handles until the last one is dropped, one of them closes the session, or the upstream is gone.
@@ -216,7 +243,7 @@ impl Driver {
             }
         }
         ports.commands.close();
-        self.step(|client, clock, heard| client.close(&mut clock.ambient(), heard));
+        self.say_goodbye();
         self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
         self.transport.close(Manner::Polite).await;
         // Commands that came too late are dropped with their reply channels, which their callers notice.
@@ -323,6 +350,9 @@ impl Driver {
     fn came(&mut self, inbound: Inbound) {
         match inbound {
             Inbound::Message(lane, bytes, _) => {
+                if self.tap.is_on() {
+                    self.tap.received(Some(self.dialect), lane, Line::Bytes(&bytes));
+                }
                 if self.seeks {
                     self.shown = recognizes_reply(&bytes);
                     if self.shown.is_some() {
@@ -337,6 +367,9 @@ impl Driver {
                 self.broke(&breaches, &bytes);
             }
             Inbound::Garbled(fault, skim) => {
+                if let (true, &Fault::TooLong { limit }) = (self.tap.is_on(), &fault) {
+                    self.tap.received(Some(self.dialect), Lane::MAIN, Line::TooLong { limit });
+                }
                 let breaches = self.garbled(Lane::MAIN, &fault, &skim);
                 self.broke(&breaches, &[]);
             }
@@ -366,7 +399,7 @@ impl Driver {
 
     /// Processes a line that cannot be parsed. If it answers a call, that call fails. Otherwise it is logged.
     fn garbled(&mut self, lane: Lane, fault: &Fault, skim: &Skim) -> Vec<Breach> {
-        if skim.answered().is_none() {
+        if skim.answered().is_none() && !self.is_shown {
             tracing::warn!(%fault, "dropped what the upstream sent");
         }
         let mut breaches = Vec::new();
@@ -465,7 +498,10 @@ impl Driver {
     fn step(&mut self, step: impl FnOnce(&mut dyn Client, &mut Clock, &mut Heard)) {
         let mut heard = Heard::default();
         step(&mut *self.client, &mut self.clock, &mut heard);
-        self.transport.send(&heard.wire, self.party, |line| self.client.headers(line));
+        let unsent = self.transport.send(&heard.wire, self.party, |line| self.client.posting(line));
+        if self.tap.is_on() {
+            self.tap.sent(Some(self.dialect), &heard.wire, |frame| !unsent.contains(&frame.span.start));
+        }
         // Server requests of one call that arrive together are passed on together.
         let (mut asked_in, mut asked) = (None, Vec::new());
         for event in heard.events {

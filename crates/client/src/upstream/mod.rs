@@ -23,6 +23,7 @@ mod eras;
 mod host;
 mod opening;
 mod options;
+mod probe;
 pub mod redacted;
 mod slots;
 mod target;
@@ -44,6 +45,7 @@ pub use eras::Eras;
 pub use gladhand_dialects::Speak;
 pub use host::{Alone, Host};
 pub use options::Options;
+pub use probe::Probe;
 use slots::{Slot, Slots};
 pub use target::{BadTarget, Target};
 

@@ -12,6 +12,7 @@ use gladhand_core::wire::lines::MAX_LINE;
 use gladhand_dialects::mcp::revision::Revision;
 use gladhand_dialects::{Dialect, REGISTRY, Speak, mcp};
 use gladhand_hub::policy::Violations;
+use gladhand_session::tap::Tap;
 use http::HeaderMap;
 
 use super::eras::{Era, Eras, Verdict};
@@ -74,6 +75,8 @@ pub struct Options {
     pub called: String,
     /// Counts violations, and decides what to enforce.
     pub violations: Arc<Violations>,
+    /// The tap that every frame of the session passes.
+    pub tap: Arc<Tap>,
 }
 
 impl Default for Options {
@@ -103,6 +106,7 @@ impl Default for Options {
             eras: Eras::default(),
             called: String::new(),
             violations: Arc::default(),
+            tap: Arc::default(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 use gladhand_core::negotiation::Refusal;
 use gladhand_core::operations::Party;
 use gladhand_core::wire::{Fault, Frames, Skim};
-use gladhand_dialects::{Lane, Loss};
+use gladhand_dialects::{Lane, Loss, Posting};
 
 use crate::http_client::{HttpClient, Report};
 use gladhand_process::child::Manner;
@@ -57,20 +57,24 @@ impl Transport {
         }
     }
 
-    /// Sends lines; each goes with the headers that `headers` finds for it, where there are headers. Answers take the share
-    /// of a party, where they are not all on one channel.
-    pub fn send(&mut self, lines: &Frames, party: Option<Party>, headers: impl Fn(&str) -> Vec<(String, String)>) {
+    /// Sends lines. Over HTTP, `posting` says how to post each. Answers take the share of a party, where they are not all
+    /// on one channel. Returns where the lines begin that are not sent: too many are on their way, or the transport ended.
+    pub fn send(&mut self, lines: &Frames, party: Option<Party>, posting: impl Fn(&str) -> Posting) -> Vec<usize> {
+        let mut unsent = Vec::new();
         match self {
             Self::Child(child) => child.send(lines),
             Self::Http(http) => {
                 for frame in lines.frames() {
                     // A dialect writes JSON, which is UTF-8.
                     let line = String::from_utf8_lossy(&lines[frame.span.clone()]);
-                    http.send(&line, party, headers(&line));
+                    if !http.send(&line, party, posting(&line)) {
+                        unsent.push(frame.span.start);
+                    }
                 }
             }
-            Self::Ended => {}
+            Self::Ended => unsent.extend(lines.frames().iter().map(|frame| frame.span.start)),
         }
+        unsent
     }
 
     /// The next thing that comes. May be dropped and called again.

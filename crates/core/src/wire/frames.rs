@@ -25,7 +25,7 @@ pub enum FrameKind {
         /// Whether the line names the request that it answers. A line that could not be read has no known request.
         names_request: bool,
     },
-    /// The answers to a batch of requests.
+    /// The answers to a batch of requests. A received line of this kind is any batch.
     Batch,
     /// A request to the peer, which the peer answers.
     Request,

@@ -14,6 +14,7 @@ use crate::wire::id::Id;
 use crate::wire::json::{self, RawValue};
 use crate::wire::members::Key;
 use crate::wire::pick::{Names, Picked, pick};
+use crate::wire::values;
 
 /// The error codes that JSON-RPC defines.
 pub mod code {
@@ -163,6 +164,24 @@ pub fn request<T: serde::Serialize + ?Sized>(out: &mut Frames, id: &Id, method: 
     out.extend_from_slice(id.as_json().as_bytes());
     out.push(b',');
     method_and_params(out, method, params);
+}
+
+/// The kind of a received line. `None` if it is no message of JSON-RPC.
+pub fn kind_of(text: &str) -> Option<FrameKind> {
+    if text.trim_start().starts_with('[') {
+        return values::items(text).ok().map(|_| FrameKind::Batch);
+    }
+    let Envelope { id, method, result, error, .. } = Envelope::parse(text).ok()?;
+    let names_request = id.is_some_and(|id| id.get() != "null");
+    match (method, error) {
+        (Some(_), _) if id.is_some() => Some(FrameKind::Request),
+        (Some(_), _) => Some(FrameKind::Notice),
+        (None, Some(error)) => {
+            let code = pick(error, ["code"]).and_then(|[code]| code?.get().parse().ok()).unwrap_or_default();
+            Some(FrameKind::Error { code, names_request })
+        }
+        (None, None) => result.map(|_| FrameKind::Result),
+    }
 }
 
 /// Appends a notification.

@@ -50,6 +50,7 @@ pub static DIALECT: Dialect = Dialect {
     carried: capabilities::CARRIED,
     claim,
     recognizes_reply,
+    kind_of: registry::kind_of,
     offer: |_| Offer::default(),
     carriers: registry::carriers,
     excuse,

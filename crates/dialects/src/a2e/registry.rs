@@ -5,6 +5,7 @@
 
 use gladhand_core::negotiation::{Kind, Need, Rule, Side};
 use gladhand_core::operations::Feature;
+use gladhand_core::wire::{FrameKind, Members};
 
 /// One message type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,6 +236,20 @@ pub(super) fn carriers(feature: Feature) -> Vec<Rule> {
 /// The row of a type.
 pub fn find(name: &str) -> Option<&'static MessageType> {
     TYPES.iter().find(|message| message.name == name)
+}
+
+/// The kind of a received line. `None` if it is no message of A2E.
+pub(super) fn kind_of(text: &str) -> Option<FrameKind> {
+    let members = Members::parse(text).ok()?;
+    let message = find(&members.str("type")?)?;
+    Some(match message.role {
+        Role::Request => FrameKind::Request,
+        Role::Response if message.name == "error" => {
+            FrameKind::Error { code: 0, names_request: members.some("req_id").is_some() }
+        }
+        Role::Response => FrameKind::Result,
+        Role::Event | Role::Notice => FrameKind::Notice,
+    })
 }
 
 #[cfg(test)]

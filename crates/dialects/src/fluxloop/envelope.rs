@@ -171,6 +171,19 @@ impl Error {
     }
 }
 
+/// The kind of a received line. `None` if it is no message of Fluxloop.
+pub(super) fn kind_of(text: &str) -> Option<FrameKind> {
+    let members = Members::parse(text).ok()?;
+    let names_request = members.some("id").is_some();
+    match members.str("type").as_deref() {
+        Some("handshake" | "request") => Some(FrameKind::Request),
+        Some("response") => Some(FrameKind::Result),
+        Some("error") => Some(FrameKind::Error { code: 0, names_request }),
+        None if members.has("tool") => Some(FrameKind::Request),
+        _ => None,
+    }
+}
+
 /// Appends a response in a form.
 pub(super) fn write_response<T: Serialize + ?Sized>(out: &mut Frames, form: Form, id: Option<&str>, result: &T) {
     out.begin(FrameKind::Result);

@@ -40,6 +40,7 @@ pub static DIALECT: Dialect = Dialect {
     carried: &[],
     claim,
     recognizes_reply,
+    kind_of: envelope::kind_of,
     offer: |_| Offer::default(),
     carriers: opening::carriers,
     excuse,

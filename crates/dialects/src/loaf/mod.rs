@@ -12,7 +12,7 @@ use gladhand_core::negotiation::Offer;
 use gladhand_core::wire::Frames;
 use gladhand_core::wire::lines::Terminator;
 use gladhand_core::wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
-use gladhand_core::wire::{Id, TextPolicy};
+use gladhand_core::wire::{Id, TextPolicy, rpc};
 
 use crate::ambient::Ambient;
 use crate::side::{Claim, Dialect, FirstLine};
@@ -46,6 +46,7 @@ pub static DIALECT: Dialect = Dialect {
     carried: &[],
     claim,
     recognizes_reply,
+    kind_of: rpc::kind_of,
     offer: |_| Offer::default(),
     carriers: methods::carriers,
     excuse,

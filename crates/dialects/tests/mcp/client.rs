@@ -113,7 +113,7 @@ impl Hand {
     }
 
     pub(crate) fn headers(&self, line: &str) -> Vec<(String, String)> {
-        self.client.headers(line)
+        self.client.posting(line).headers
     }
 
     /// The only sent line, as a tree.

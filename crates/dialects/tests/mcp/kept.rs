@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use gladhand_core::operations::{CallId, ToolResult};
 use gladhand_dialects::Party;
+use gladhand_dialects::Server as _;
 use gladhand_dialects::storage::{Reservation, Storage};
 use serde_json::json;
 

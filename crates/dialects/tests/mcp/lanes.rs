@@ -1,6 +1,7 @@
 //! Tests of lanes: each answer uses the lane of its request.
 
 use gladhand_core::operations::{Notice, Progress};
+use gladhand_dialects::Server as _;
 use gladhand_dialects::{Lane, Stop};
 
 use crate::notices::log;

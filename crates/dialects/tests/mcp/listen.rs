@@ -1,6 +1,7 @@
 //! Tests of `subscriptions/listen` (2026-07-28) with every filter.
 
 use gladhand_core::operations::{Notice, Update};
+use gladhand_dialects::Server as _;
 use gladhand_dialects::{Lane, Party, Stop};
 use serde_json::json;
 

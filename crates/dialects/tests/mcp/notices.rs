@@ -2,6 +2,7 @@
 
 use gladhand_core::operations::{CallId, Level, Log, Notice, Progress};
 use gladhand_core::wire::json;
+use gladhand_dialects::Server as _;
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{TestServer, server_setup};
 use gladhand_dialects::{Lane, Menu, ServerSetup};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gladhand_core::operations::{CallId, Failure, FailureKind, Level, Log, Notice, Progress, Question, QuestionId};
+use gladhand_dialects::Server as _;
 use gladhand_dialects::{CacheHints, Lane, Party, Stop};
 use serde_json::json;
 

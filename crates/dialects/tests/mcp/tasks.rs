@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gladhand_core::operations::{CallId, FailureKind, Notice, Progress, Question, QuestionId, TaskWish};
 use gladhand_core::operations::{Failure, Reply, ToolResult};
+use gladhand_dialects::Server as _;
 use gladhand_dialects::{Lane, Party, Stop};
 use serde_json::json;
 

@@ -6,6 +6,7 @@ use gladhand_core::operations::{
     Content, Failure, FailureKind, Operation, Outcome, Reply, TaskSupport, Tool, ToolResult,
 };
 use gladhand_core::wire::json;
+use gladhand_dialects::Server as _;
 use gladhand_dialects::ServerSetup;
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{TestServer, server_setup};

@@ -15,7 +15,7 @@ use gladhand_hub::Portions;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio_util::sync::CancellationToken;
 
-use super::served::Line;
+use super::served::ConnectionState;
 use crate::memory;
 
 /// How often it is looked whether many connections are gone.
@@ -41,7 +41,7 @@ pub(super) struct Connections {
 
 #[derive(Debug, Default)]
 struct Open {
-    lines: HashMap<u64, Arc<Line>>,
+    lines: HashMap<u64, Arc<ConnectionState>>,
     /// How many there have been.
     opened: u64,
     /// The most that there were at once since memory was last given back.
@@ -52,12 +52,12 @@ struct Open {
     looks_left: u8,
 }
 
-/// The place of one connection, given back when it is dropped.
+/// The permit of one open connection. Dropping it gives the permit back.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionPermit {
     connections: Arc<Connections>,
     id: u64,
-    pub(super) line: Arc<Line>,
+    pub(super) line: Arc<ConnectionState>,
     _seat: OwnedSemaphorePermit,
 }
 
@@ -67,8 +67,12 @@ impl Connections {
         Self { most, seats: Arc::new(Semaphore::new(most)), open: Mutex::default() }
     }
 
-    /// A place for a new connection of a party; none if it has its share and all are in use, or when everything stops.
-    pub(super) async fn place(self: &Arc<Self>, party: Party, stopping: &CancellationToken) -> Option<Place> {
+    /// The permit for a new connection of a party. `None` if the party has its share and all are in use, or on shutdown.
+    pub(super) async fn admit(
+        self: &Arc<Self>,
+        party: Party,
+        stopping: &CancellationToken,
+    ) -> Option<ConnectionPermit> {
         let seat = match Arc::clone(&self.seats).try_acquire_owned() {
             Ok(seat) => seat,
             Err(TryAcquireError::Closed) => return None,
@@ -78,14 +82,14 @@ impl Connections {
             }
             Err(TryAcquireError::NoPermits) => return None,
         };
-        let line = Arc::new(Line::new(party, stopping.child_token()));
+        let line = Arc::new(ConnectionState::new(party, stopping.child_token()));
         let mut open = self.lock();
         open.opened += 1;
         let id = open.opened;
         open.lines.insert(id, Arc::clone(&line));
         open.peak = open.peak.max(open.lines.len());
         drop(open);
-        Some(Place { connections: Arc::clone(self), id, line, _seat: seat })
+        Some(ConnectionPermit { connections: Arc::clone(self), id, line, _seat: seat })
     }
 
     /// No connection is accepted any more.
@@ -124,7 +128,7 @@ impl Connections {
     /// Ends connections that give way to a newcomer; says whether there are any.
     fn make_room(&self, newcomer: Party) -> bool {
         let mut open = self.lock();
-        let holder = |(id, line): (&u64, &Arc<Line>)| Holder {
+        let holder = |(id, line): (&u64, &Arc<ConnectionState>)| Holder {
             id: *id,
             party: line.party(),
             used: line.used(),
@@ -143,7 +147,7 @@ impl Connections {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.connections.lock().lines.remove(&self.id);
     }
@@ -156,29 +160,29 @@ mod tests {
     #[tokio::test]
     async fn an_idle_connection_gives_way_and_a_busy_one_only_above_its_share() {
         let (connections, stopping) = (Arc::new(Connections::of(2)), CancellationToken::new());
-        let place = |party: u64| {
+        let admit = |party: u64| {
             let (connections, stopping) = (Arc::clone(&connections), stopping.clone());
-            tokio::spawn(async move { connections.place(Party(party), &stopping).await })
+            tokio::spawn(async move { connections.admit(Party(party), &stopping).await })
         };
-        let first = place(1).await.unwrap().expect("there is room");
-        let second = place(1).await.unwrap().expect("there is room");
+        let first = admit(1).await.unwrap().expect("there is room");
+        let second = admit(1).await.unwrap().expect("there is room");
         second.line.ask();
-        let third = place(1);
+        let third = admit(1);
         first.line.leaving().cancelled().await;
         assert!(!second.line.leaving().is_cancelled(), "it has a request under way");
         drop(first);
         let third = third.await.unwrap().expect("there is room again");
         third.line.ask();
-        assert!(place(1).await.unwrap().is_none(), "all are in use by the same party");
-        let other = place(2);
+        assert!(admit(1).await.unwrap().is_none(), "all are in use by the same party");
+        let other = admit(2);
         second.line.leaving().cancelled().await;
         drop(second);
         let other = other.await.unwrap().expect("its share");
         other.line.ask();
-        assert!(place(2).await.unwrap().is_none() && place(1).await.unwrap().is_none(), "both have their shares");
+        assert!(admit(2).await.unwrap().is_none() && admit(1).await.unwrap().is_none(), "both have their shares");
         connections.close();
         drop(other);
-        assert!(place(2).await.unwrap().is_none());
+        assert!(admit(2).await.unwrap().is_none());
     }
 
     #[test]
@@ -193,14 +197,14 @@ mod tests {
     #[tokio::test]
     async fn a_connection_counts_for_the_principal_that_uses_it() {
         let (connections, stopping) = (Arc::new(Connections::of(2)), CancellationToken::new());
-        let first = connections.place(Party(1), &stopping).await.expect("there is room");
-        let second = connections.place(Party(1), &stopping).await.expect("there is room");
+        let first = connections.admit(Party(1), &stopping).await.expect("there is room");
+        let second = connections.admit(Party(1), &stopping).await.expect("there is room");
         first.line.belongs_to(Party(7));
         first.line.ask();
         second.line.ask();
         assert!(
-            connections.place(Party(7), &stopping).await.is_none()
-                && connections.place(Party(1), &stopping).await.is_none()
+            connections.admit(Party(7), &stopping).await.is_none()
+                && connections.admit(Party(1), &stopping).await.is_none()
         );
         assert!(
             !stopping.is_cancelled() && !first.line.leaving().is_cancelled() && !second.line.leaving().is_cancelled()

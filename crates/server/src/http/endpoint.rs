@@ -20,7 +20,7 @@ use super::guard::{Guard, Turned};
 use super::refusals::{RefusalLog, refused};
 use super::request::{is_json, read_body};
 use super::respond::{self, Content};
-use super::served::{Line, Served, Serving};
+use super::served::{ConnectionState, Served, Serving};
 use super::sessions::Sessions;
 use super::shared::Shared;
 use super::who::{Visitor, Who};
@@ -51,7 +51,7 @@ impl Endpoint {
         &self,
         request: Request<Incoming>,
         visitor: Visitor,
-        line: Arc<Line>,
+        line: Arc<ConnectionState>,
     ) -> Result<Response<Served>, Infallible> {
         line.ask();
         let (head, body) = request.into_parts();
@@ -62,7 +62,13 @@ impl Endpoint {
         Ok(response.map(|content| Served::new(content, serving)))
     }
 
-    async fn respond(&self, head: &Parts, body: Incoming, visitor: Visitor, line: &Arc<Line>) -> Response<Content> {
+    async fn respond(
+        &self,
+        head: &Parts,
+        body: Incoming,
+        visitor: Visitor,
+        line: &Arc<ConnectionState>,
+    ) -> Response<Content> {
         // A health check needs no authorization and reveals nothing else.
         match head.uri.path() {
             "/healthz" => return respond::text(StatusCode::OK, "ok\n"),
@@ -85,7 +91,13 @@ impl Endpoint {
         response
     }
 
-    async fn serve(&self, head: &Parts, body: Incoming, visitor: Visitor, line: &Arc<Line>) -> Response<Content> {
+    async fn serve(
+        &self,
+        head: &Parts,
+        body: Incoming,
+        visitor: Visitor,
+        line: &Arc<ConnectionState>,
+    ) -> Response<Content> {
         let path = head.uri.path();
         if head.method == Method::GET
             && let Some(document) = self.shared.authorize().and_then(|authorize| authorize.document(path))

@@ -185,6 +185,16 @@ impl Lanes {
         self.keep_within_bound(lane);
     }
 
+    /// Whether a line that is pushed to this lane reaches the peer.
+    pub(super) fn is_open(&self, lane: Lane) -> bool {
+        match self.exchanges.get(&lane) {
+            _ if lane == Lane::MAIN => self.main.ended().is_none(),
+            Some(Exchange::Fresh(_)) => true,
+            Some(Exchange::Stream(stream)) => stream.ended().is_none(),
+            Some(Exchange::Answered(_)) | None => false,
+        }
+    }
+
     /// Hands the ready events to the reader of a stream.
     pub(super) fn take(&mut self, lane: Lane, reader: ReaderToken, waker: &Waker) -> Taken {
         let taken = self.get(lane).map_or(Taken::End, |stream| stream.take(reader, waker));
@@ -289,12 +299,7 @@ impl Lanes {
 
     /// The exchanges of selected callers that have no response yet.
     pub(super) fn unanswered(&self, is_theirs: impl Fn(&Who) -> bool) -> Vec<Lane> {
-        let is_open = |lane: &Lane| match &self.exchanges[lane] {
-            Exchange::Fresh(_) => true,
-            Exchange::Answered(_) => false,
-            Exchange::Stream(stream) => stream.ended().is_none(),
-        };
-        let theirs = self.owners.iter().filter(|(lane, who)| is_theirs(who) && is_open(lane));
+        let theirs = self.owners.iter().filter(|(lane, who)| is_theirs(who) && self.is_open(**lane));
         theirs.map(|(lane, _)| *lane).collect()
     }
 

@@ -21,10 +21,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::address::Address;
-use super::connections::{Connections, Place};
+use super::connections::{ConnectionPermit, Connections};
 use super::endpoint::Endpoint;
 use super::first_bytes::{self, Begun};
-use super::served::Line;
+use super::served::ConnectionState;
 use super::timeout_io::{TimeoutIo, Timeouts, Untimed};
 use super::tls::Encryption;
 use super::who::Visitor;
@@ -148,11 +148,11 @@ impl Listener {
                 }
             };
             let visitor = stream.visitor(&floor.endpoint.secret);
-            let Some(place) = floor.connections.place(visitor.party, &floor.stopping).await else {
+            let Some(permit) = floor.connections.admit(visitor.party, &floor.stopping).await else {
                 stream.refuse(floor.tls.is_some());
                 continue;
             };
-            Connection { floor: Arc::clone(&floor), visitor, place, slot: floor.crew.slot() }.start(stream);
+            Connection { floor: Arc::clone(&floor), visitor, permit, slot: floor.crew.slot() }.start(stream);
         }
     }
 
@@ -220,7 +220,7 @@ pub(super) struct ConnectionContext {
 struct Connection {
     floor: Arc<ConnectionContext>,
     visitor: Visitor,
-    place: Place,
+    permit: ConnectionPermit,
     slot: Slot,
 }
 
@@ -302,7 +302,7 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (patience, line) = (self.patience(), Arc::clone(self.line()));
-        let Self { floor, visitor, place: _place, slot } = self;
+        let Self { floor, visitor, permit: _permit, slot } = self;
         let stream = TimeoutIo::new(first, stream, patience, Arc::clone(&line), slot);
         let service = service_fn(|request| floor.endpoint.answer(request, visitor, Arc::clone(&line)));
         let connection = http1::Builder::new()
@@ -334,8 +334,8 @@ impl Connection {
         self.floor.endpoint.shared.unfinished.portion(self.visitor.party)
     }
 
-    fn line(&self) -> &Arc<Line> {
-        &self.place.line
+    fn line(&self) -> &Arc<ConnectionState> {
+        &self.permit.line
     }
 
     fn patience(&self) -> Timeouts {
@@ -348,7 +348,7 @@ async fn begin<S: AsyncRead + Unpin>(
     stream: &mut S,
     is_enough: fn(&[u8]) -> bool,
     until: Instant,
-    line: &Line,
+    line: &ConnectionState,
     room: Portion,
 ) -> io::Result<Option<Vec<u8>>> {
     let first = tokio::time::timeout_at(until, first_bytes::read(stream, is_enough, room));

@@ -23,7 +23,7 @@ use super::events::Events;
 use super::pending_response::WaitResult;
 use super::request::{EVENTS, accepts, accepts_both, is_json, is_unpacked};
 use super::respond::{self, Content, SESSION_ID};
-use super::served::Line;
+use super::served::ConnectionState;
 use super::session::{Manner, Posted, Session};
 use super::session_id::SessionId;
 use super::stream;
@@ -42,7 +42,7 @@ pub(super) async fn serve(
     body: Incoming,
     who: Who,
     sender: Option<&Principal>,
-    line: &Line,
+    line: &ConnectionState,
 ) -> Response<Content> {
     let headers = &head.headers;
     let version = Version::of(headers);
@@ -117,14 +117,14 @@ async fn post(
         return respond::refusal(StatusCode::BAD_REQUEST, "the body is empty");
     };
     if version == Version::Stateless || !message.is_readable() || message.is_stateless() {
-        return stateless(endpoint, headers, message, &who).await;
+        return stateless(endpoint, headers, message, body, &who).await;
     }
     if !accepts_both(headers) {
         let problem = "Accept must allow both application/json and text/event-stream";
         return respond::refusal(StatusCode::NOT_ACCEPTABLE, problem);
     }
     if message.request().as_deref() == Some("initialize") && !headers.contains_key(SESSION_ID) {
-        return open(endpoint, message, who).await;
+        return open(endpoint, message, body, who).await;
     }
     let (id, session) = match find(endpoint, headers, &who, sender) {
         Ok(found) => found,
@@ -133,7 +133,7 @@ async fn post(
     if version == Version::Unknown {
         return unknown_version();
     }
-    let posted = session.post(message, &who);
+    let posted = session.post(message, body, &who);
     if session.is_refused() {
         endpoint.sessions.end(id);
     }
@@ -146,10 +146,17 @@ async fn post(
 }
 
 /// A message that needs no session.
-async fn stateless(endpoint: &Endpoint, headers: &HeaderMap, message: Message<'_>, who: &Who) -> Response<Content> {
+async fn stateless(
+    endpoint: &Endpoint,
+    headers: &HeaderMap,
+    message: Message<'_>,
+    body: &[u8],
+    who: &Who,
+) -> Response<Content> {
     if !message.wants_answer() {
         // A client cancels a request by closing its exchange; an id would not even tell which client's request is
         // meant.
+        endpoint.sessions.stateless().ignore(body);
         return respond::empty(StatusCode::ACCEPTED);
     }
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
@@ -159,7 +166,7 @@ async fn stateless(endpoint: &Endpoint, headers: &HeaderMap, message: Message<'_
         let status = StatusCode::from_u16(rejection.status).unwrap_or(StatusCode::BAD_REQUEST);
         return respond::json(status, rejection.body.into());
     }
-    let posted = endpoint.sessions.stateless().post(message, who);
+    let posted = endpoint.sessions.stateless().post(message, body, who);
     if endpoint.shared.has_withdrawn(who) {
         // Those who look for what is to be ended may have looked before this was there.
         endpoint.sessions.end_withdrawn();
@@ -168,11 +175,11 @@ async fn stateless(endpoint: &Endpoint, headers: &HeaderMap, message: Message<'_
 }
 
 /// `initialize` without a session opens one, unless the answer is an error.
-async fn open(endpoint: &Endpoint, initialize: Message<'_>, who: Who) -> Response<Content> {
+async fn open(endpoint: &Endpoint, initialize: Message<'_>, body: &[u8], who: Who) -> Response<Content> {
     let Some(session) = endpoint.sessions.prepare(Manner::Session, who) else {
         return respond::unavailable("busy", "busy: too many sessions; try again later");
     };
-    let posted = session.post(initialize, &session.who);
+    let posted = session.post(initialize, body, &session.who);
     let is_open = matches!(&posted, Posted::Answer(frame) if frame.kind == FrameKind::Result);
     let mut response = answer(endpoint, session.who.party, posted, |_| StatusCode::OK).await;
     if is_open {

@@ -10,7 +10,6 @@ mod alarm;
 mod authorize;
 mod coarse_timer;
 mod connections;
-mod driver;
 mod endpoint;
 mod events;
 mod first_bytes;
@@ -36,6 +35,7 @@ mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "no_tls.rs"]
 mod tls;
+mod transport;
 mod who;
 mod worker_threads;
 

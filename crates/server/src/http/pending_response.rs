@@ -7,19 +7,16 @@
 //! While the connection waits, it polls the call itself ([`InlineCall`]). When it stops waiting, the call becomes a
 //! task.
 
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use gladhand_core::operations::CallId;
 use gladhand_dialects::Lane;
-use gladhand_hub::Work;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::driver::poll_guarded;
 use super::events::Events;
 use super::lanes::OutgoingFrame;
 use super::session::Session;
+use crate::driver::{InlineCall, poll_guarded};
 
 /// The result of waiting.
 #[derive(Debug)]
@@ -30,18 +27,6 @@ pub(super) enum WaitResult {
     Stream(Events),
     /// The exchange is over, and no response will come.
     Nothing,
-}
-
-/// A call that the waiting connection polls itself, which saves a task. An exchange has at most one.
-pub(super) struct InlineCall {
-    pub(super) call: CallId,
-    pub(super) work: Work,
-}
-
-impl fmt::Debug for InlineCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InlineCall").field("call", &self.call).finish_non_exhaustive()
-    }
 }
 
 /// An exchange whose response is pending. If it is dropped, the session learns that the client stopped waiting.

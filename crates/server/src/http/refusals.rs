@@ -55,7 +55,7 @@ impl RefusalLog {
         let mut period = self.0.lock().unpoisoned();
         let Some(unlogged) = period.admit(visitor.party, Instant::now()) else { return };
         drop(period);
-        let (from, method, status) = (visitor.place, &head.method, status.as_u16());
+        let (from, method, status) = (visitor.address, &head.method, status.as_u16());
         let host = if is_host { host(&head.headers) } else { None };
         let unlogged = Some(unlogged).filter(|unlogged| *unlogged > 0);
         match is_host {

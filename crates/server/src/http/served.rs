@@ -26,7 +26,7 @@ const PROBE: Duration = Duration::from_secs(1);
 
 /// The state shared by the reading and writing halves of a connection and by its observers.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct ConnectionState {
     /// The number of requests received.
     asked: AtomicU32,
     /// The number of requests answered.
@@ -44,13 +44,13 @@ pub(super) struct Line {
     leaving: CancellationToken,
 }
 
-impl Default for Line {
+impl Default for ConnectionState {
     fn default() -> Self {
         Self::new(Party(0), CancellationToken::new())
     }
 }
 
-impl Line {
+impl ConnectionState {
     /// The state of a new connection, which ends when `leaving` is cancelled.
     pub(super) fn new(party: Party, leaving: CancellationToken) -> Self {
         Self {
@@ -154,10 +154,10 @@ impl Line {
 
 /// Marks an exchange as pending until it is dropped.
 #[derive(Debug)]
-pub(super) struct Serving(Arc<Line>);
+pub(super) struct Serving(Arc<ConnectionState>);
 
 impl Serving {
-    pub(super) fn on(line: Arc<Line>) -> Self {
+    pub(super) fn on(line: Arc<ConnectionState>) -> Self {
         line.heard();
         Self(line)
     }

@@ -1,21 +1,20 @@
 //! One MCP peer behind HTTP: its server state machine, its streams, and its running calls.
 //!
-//! This file holds the operations that other modules perform on a session. The `driver` module drives the state
-//! machine.
+//! This file holds the operations that other modules perform on a session. `crate::driver` drives the state machine;
+//! `transport` is the way to the peer.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-use gladhand_core::operations::{CallId, Failure, FailureKind, Notice, ScopeRecord};
+use gladhand_core::operations::{CallId, Failure, FailureKind, Notice, Outcome, ScopeRecord};
 use gladhand_core::sync::Unpoisoned as _;
+use gladhand_core::wire::Line;
 use gladhand_dialects::mcp::{McpServer, Message};
 use gladhand_dialects::shares::Holder;
-use gladhand_dialects::{Breach, Lane, Server, Stop};
-use gladhand_hub::{Asking, Busy, Caller, Portion, SessionId, Visit};
-use tokio::task::AbortHandle;
+use gladhand_dialects::{Action, Ambient, Breach, Lane, Output, Server, Stop};
+use gladhand_hub::{Asking, Caller, SessionId};
 
 use super::alarm::Alarm;
 use super::events::Events;
@@ -24,9 +23,9 @@ use super::pending_response::PendingResponse;
 use super::session_id::SessionId as WireId;
 use super::shared::{Shared, count_calls};
 use super::stream::{Numbering, ReaderToken, Stream, Taken};
+use super::transport::{HttpTransport, Sender};
 use super::who::Who;
-use crate::questions::Questions;
-use crate::session_log::SessionLog;
+use crate::driver::{Driven, Driver, InlineCall, Pending, Registration};
 use gladhand_session::clock::Clock;
 use gladhand_session::violations;
 
@@ -67,7 +66,7 @@ pub(super) struct Session {
     pub(super) record: Arc<ScopeRecord>,
     pub(super) shared: Arc<Shared>,
     /// The session's registration with the hub.
-    pub(super) visit: Visit,
+    registration: Arc<Registration>,
     /// Whether the client broke an enforced rule.
     refused: AtomicBool,
     /// A weak reference to this session, which providers use to call back.
@@ -77,129 +76,188 @@ pub(super) struct Session {
 
 /// The mutable state, under one lock.
 #[derive(Debug)]
-pub(super) struct Inner {
-    pub(super) server: McpServer,
-    pub(super) clock: Clock,
-    pub(super) lanes: Lanes,
-    /// Calls that were delivered and have not ended.
-    pub(super) running: BTreeMap<CallId, Running>,
-    pub(super) questions: Questions,
+struct Inner {
+    driver: Driver<HttpTransport>,
     /// The pending timer and its deadline.
-    pub(super) alarm: Alarm,
+    alarm: Alarm,
     used: Instant,
-    /// The name that the client declares; empty until then.
-    pub(super) client: String,
-    /// Present while the session is open.
-    pub(super) log: Option<SessionLog>,
     /// The session accepts no further messages.
-    pub(super) ended: bool,
+    is_closed: bool,
 }
 
-/// A call that was delivered.
-#[derive(Debug)]
-pub(super) struct Running {
-    pub(super) lane: Lane,
-    /// The caller, if callers share this session (stateless MCP).
-    pub(super) who: Option<Who>,
-    /// Aborts the call once it runs as a task.
-    pub(super) task: Option<AbortHandle>,
-    /// The share of the global byte limit that a large request message occupies.
-    pub(super) under_way: Option<Arc<Portion>>,
-    /// Marks the call as running, unless the call completes immediately.
-    pub(super) busy: Option<Busy>,
+impl Driven for &Session {
+    type Transport = HttpTransport;
+
+    fn registration(&self) -> &Registration {
+        &self.registration
+    }
+
+    fn with_caller<R>(&self, work: impl FnOnce(Option<&Arc<dyn Caller>>) -> R) -> R {
+        let caller = self.this.upgrade().map(|this| this as Arc<dyn Caller>);
+        work(caller.as_ref())
+    }
+
+    fn locked<R>(&mut self, work: impl FnOnce(&mut Driver<HttpTransport>) -> R) -> R {
+        let mut inner = self.lock();
+        let done = work(&mut inner.driver);
+        self.set_alarm(&mut inner);
+        done
+    }
 }
 
 impl Session {
     pub(super) fn new(manner: Manner, shared: Arc<Shared>, who: Who) -> Arc<Self> {
         let clock = Clock::start();
         let numbering = if manner == Manner::Session { Numbering::Numbered } else { Numbering::Plain };
-        let inner = Inner {
-            server: shared.server(manner, who.party, &clock),
-            clock,
-            lanes: Lanes::new(numbering, shared.options.replay_bytes, shared.kept.portion(who.party)),
-            running: BTreeMap::new(),
-            questions: Questions::default(),
-            alarm: Alarm::default(),
-            used: Instant::now(),
-            client: String::new(),
-            log: None,
-            ended: false,
-        };
         let visit = match manner {
             Manner::Stateless => shared.hub().visit_without_session(),
             Manner::Session | Manner::Pair => shared.hub().visit(),
         };
+        let registration = Registration::new(shared.hub().clone(), visit, shared.service.tap());
         Arc::new_cyclic(|this| {
-            let (this, inner) = (Weak::clone(this), Mutex::new(inner));
-            let record = Arc::default();
-            Self { manner, who, record, shared, visit, refused: AtomicBool::new(false), this, inner }
+            let (this, record) = (Weak::clone(this), Arc::<ScopeRecord>::default());
+            let transport = HttpTransport {
+                lanes: Lanes::new(numbering, shared.options.replay_bytes, shared.kept.portion(who.party)),
+                manner,
+                who: who.clone(),
+                record: Arc::clone(&record),
+                shared: Arc::clone(&shared),
+                session: Weak::clone(&this),
+            };
+            let server = shared.server(manner, who.party, &clock);
+            let driver = Driver::new(server, clock, transport, Arc::clone(&registration));
+            let inner = Inner { driver, alarm: Alarm::default(), used: Instant::now(), is_closed: false };
+            let (refused, inner) = (AtomicBool::new(false), Mutex::new(inner));
+            Self { manner, who, record, shared, registration, refused, this, inner }
         })
+    }
+
+    /// Takes a step of the server side, and does everything that follows from it.
+    fn drive(&self, step: impl FnOnce(&mut McpServer, &mut Ambient<'_>, &mut Output<'static>)) {
+        let mut this = self;
+        Driven::drive(&mut this, |driver| driver.step(Sender::NONE, step));
+    }
+
+    fn follow_up(&self, errands: Vec<Action<'_>>, pending: Pending) -> Option<InlineCall> {
+        let mut this = self;
+        Driven::follow_up(&mut this, errands, pending)
+    }
+
+    /// Runs a former inline call as a task, if it still runs.
+    pub(super) fn go_on(&self, call: InlineCall) {
+        self.lock().driver.go_on(call);
+    }
+
+    /// Records the outcome of a call. A connection that is polling this lane needs no wake-up.
+    pub(super) fn finished(&self, call: CallId, outcome: Outcome, awake: Option<Lane>) {
+        let mut inner = self.lock();
+        if inner.driver.ticket(call).is_none() {
+            return;
+        }
+        if let Some(lane) = awake {
+            inner.lanes().is_awake(lane);
+        }
+        inner.driver.clock.tick();
+        // Under the same lock: a concurrent cancellation would otherwise find neither a call nor a response.
+        let errands = inner.driver.settle(call, outcome);
+        self.set_alarm(&mut inner);
+        drop(inner);
+        self.follow_up(errands, Pending::AsTask);
+        if self.manner == Manner::Pair {
+            let mut inner = self.lock();
+            if inner.is_closed && inner.driver.running() == 0 {
+                inner.lanes().end(Lane::MAIN);
+            }
+        }
+    }
+
+    /// Sets the timer for the next deadline of the state machine.
+    fn set_alarm(&self, inner: &mut Inner) {
+        let Some(deadline) = inner.driver.side.deadline() else { return };
+        if inner.is_closed {
+            return;
+        }
+        let this = Weak::clone(&self.this);
+        inner.alarm.set(deadline, &inner.driver.clock, &self.shared.runtime(), move || {
+            if let Some(session) = this.upgrade() {
+                session.wake();
+            }
+        });
+    }
+
+    fn wake(&self) {
+        self.lock().alarm.went_off();
+        let mut this = self;
+        Driven::drive(&mut this, Driver::wake);
     }
 
     /// Updates the offer of the stateless side after the provided content has changed.
     pub(super) fn offer_anew(&self) {
         if self.manner == Manner::Stateless {
             let service = &self.shared.service;
-            self.lock().server.offer(service.identified(), service.menu());
+            self.lock().driver.side.offer(service.identified(), service.menu());
         }
     }
 
     /// Whether the message carries an opening of this version that the server already agreed to.
     pub(super) fn knows(&self, message: &Message<'_>, version: &str) -> bool {
-        self.lock().server.knows(message, version)
+        self.lock().driver.side.knows(message, version)
     }
 
-    /// Processes one message. In a session, the sender is the principal of the session, but its token may have
-    /// different scopes.
-    pub(super) fn post(&self, message: Message<'_>, who: &Who) -> Posted {
+    /// The tap sees a message that is accepted and changes nothing.
+    pub(super) fn ignore(&self, body: &[u8]) {
+        self.lock().driver.tap_received(Lane::MAIN, Line::Bytes(body));
+    }
+
+    /// Processes one message, which was parsed from a body. In a session, the sender is the principal of the session, but
+    /// its token may have different scopes.
+    pub(super) fn post(&self, message: Message<'_>, body: &[u8], who: &Who) -> Posted {
         // With a pair of addresses, the response goes to the event stream of the session.
         let asks = self.manner != Manner::Pair && message.wants_answer();
-        let (inner, lane, under_way) = {
-            let mut inner = self.lock();
-            inner.touch();
-            // Limits apply to requests only. Cancellations and responses to our requests always pass.
-            let is_busy =
-                asks && (inner.lanes.under_way() >= self.most_exchanges() || !self.shared.streams.admits(who.party));
-            // Stateless callers share one server side, so only the fair global limit applies to them.
-            let holds_much = self.manner != Manner::Stateless && inner.server.held() > MOST_HELD;
-            if inner.ended || is_busy || holds_much {
-                return Posted::Busy;
-            }
-            let under_way = match message.wants_answer() {
-                true => count_calls(&self.shared.under_way, message.size(), self.calls_beside(&inner), who.party),
-                false => Ok(None),
-            };
-            let Ok(under_way) = under_way else { return Posted::Busy };
-            let lane = if self.manner == Manner::Pair { Lane::MAIN } else { inner.lanes.open() };
-            (inner, lane, under_way)
+        let mut inner = self.lock();
+        inner.touch();
+        // Limits apply to requests only. Cancellations and responses to our requests always pass.
+        let is_busy =
+            asks && (inner.lanes().under_way() >= self.most_exchanges() || !self.shared.streams.admits(who.party));
+        // Stateless callers share one server side, so only the fair global limit applies to them.
+        let holds_much = self.manner != Manner::Stateless && inner.driver.side.held() > MOST_HELD;
+        if inner.is_closed || is_busy || holds_much {
+            return Posted::Busy;
+        }
+        let under_way = match message.wants_answer() {
+            true => count_calls(&self.shared.under_way, message.size(), self.calls_beside(&inner), who.party),
+            false => Ok(None),
         };
+        let Ok(under_way) = under_way else { return Posted::Busy };
+        let lane = if self.manner == Manner::Pair { Lane::MAIN } else { inner.lanes().open() };
+        inner.driver.tap_received(lane, Line::Bytes(body));
         let (mut breaches, text) = (Vec::new(), message.text());
-        let carried = self.drive_on(inner, lane, Some(who), asks, |server, ambient, out| {
+        let sender = Sender { lane, who: Some(who), under_way: under_way.as_ref() };
+        let errands = inner.driver.step(sender, |server, ambient, out| {
             server.take(message, ambient, out);
             breaches = violations::of_actions(&out.actions);
         });
+        self.set_alarm(&mut inner);
+        drop(inner);
+        let carried = self.follow_up(errands, if asks { Pending::Inline } else { Pending::AsTask });
         if !breaches.is_empty() {
             self.broke(&breaches, text.as_bytes());
         }
         let mut inner = self.lock();
-        if under_way.is_some() {
-            let calls = inner.running.values_mut().filter(|running| running.lane == lane);
-            calls.filter(|running| running.under_way.is_none()).for_each(|call| call.under_way.clone_from(&under_way));
-        }
         if lane == Lane::MAIN {
             return Posted::Accepted;
         }
         if carried.is_none()
-            && let Some(frame) = inner.lanes.take_answer(lane)
+            && let Some(frame) = inner.lanes().take_answer(lane)
         {
             return Posted::Answer(frame);
         }
         if !asks {
-            inner.lanes.remove(lane);
+            inner.lanes().remove(lane);
             return Posted::Accepted;
         }
         if self.manner == Manner::Stateless {
-            inner.lanes.belongs_to(lane, who.clone());
+            inner.lanes().belongs_to(lane, who.clone());
         }
         drop(inner);
         Posted::Later(PendingResponse::new(self.held(), lane, carried))
@@ -207,23 +265,23 @@ impl Session {
 
     /// Waits for the response of an exchange. Returns `None` once the exchange needs an event stream.
     pub(super) fn poll_answer(&self, lane: Lane, waker: &Waker) -> Poll<Option<OutgoingFrame>> {
-        self.lock().lanes.poll_answer(lane, waker)
+        self.lock().lanes().poll_answer(lane, waker)
     }
 
     /// Reads an exchange as an event stream. Returns `None` if the exchange is over.
     pub(super) fn stream(&self, lane: Lane) -> Option<Events> {
-        let reader = self.lock().lanes.get(lane)?.attach();
+        let reader = self.lock().lanes().get(lane)?.attach();
         Some(self.events(lane, reader))
     }
 
     /// The client stopped waiting for the response of an exchange.
     pub(super) fn give_up(&self, lane: Lane) {
         let mut inner = self.lock();
-        if inner.lanes.take_answer(lane).is_some() {
+        if inner.lanes().take_answer(lane).is_some() {
             return;
         }
         // Treat it like an event stream whose reader disconnected.
-        let reader = inner.lanes.get(lane).map(Stream::attach);
+        let reader = inner.lanes().get(lane).map(Stream::attach);
         drop(inner);
         if let Some(reader) = reader {
             self.let_go(lane, reader);
@@ -232,7 +290,7 @@ impl Session {
 
     /// Records protocol violations of the client. A stateless exchange has no session to end.
     fn broke(&self, breaches: &[Breach], body: &[u8]) {
-        let client = self.lock().client.clone();
+        let client = self.lock().driver.client().unwrap_or_default().to_owned();
         if violations::note_client(self.shared.hub(), &client, breaches, body) && self.manner != Manner::Stateless {
             self.refused.store(true, Ordering::Relaxed);
             if self.manner == Manner::Pair {
@@ -250,7 +308,7 @@ impl Session {
     pub(super) fn listen(&self) -> Events {
         let mut inner = self.lock();
         inner.touch();
-        let reader = inner.lanes.main().attach();
+        let reader = inner.lanes().main().attach();
         drop(inner);
         self.events(Lane::MAIN, reader)
     }
@@ -259,82 +317,77 @@ impl Session {
     pub(super) fn resume(&self, lane: Lane, last_seen: u64) -> Option<Events> {
         let mut inner = self.lock();
         inner.touch();
-        let reader = inner.lanes.get(lane)?.resume(last_seen)?;
+        let reader = inner.lanes().get(lane)?.resume(last_seen)?;
         drop(inner);
         Some(self.events(lane, reader))
     }
 
     /// Returns the events that are ready for the reader of a stream.
     pub(super) fn take(&self, lane: Lane, reader: ReaderToken, waker: &Waker) -> Taken {
-        self.lock().lanes.take(lane, reader, waker)
+        self.lock().lanes().take(lane, reader, waker)
     }
 
     /// The reader of a stream disconnected.
     pub(super) fn let_go(&self, lane: Lane, reader: ReaderToken) {
         let mut inner = self.lock();
         inner.touch();
-        let unanswered = inner.lanes.detach(lane, reader);
+        let unanswered = inner.lanes().detach(lane, reader);
         if self.manner == Manner::Stateless {
-            inner.lanes.remove(lane);
+            inner.lanes().remove(lane);
             drop(inner);
             if unanswered {
-                self.drive(Lane::MAIN, None, |server, ambient, out| server.hung_up(lane, ambient, out));
+                self.drive(|server, ambient, out| server.hung_up(lane, ambient, out));
             }
         }
     }
 
     /// Sends a notification about a change that concerns every client.
     pub(super) fn notice(&self, notice: Notice) {
-        self.drive(Lane::MAIN, None, |server, ambient, out| server.notice(notice, ambient, out));
+        self.drive(|server, ambient, out| server.notice(notice, ambient, out));
     }
 
     /// Refuses new messages and ends subscriptions. Calls in flight continue.
     pub(super) fn stop(&self, stop: Stop) {
-        self.drive(Lane::MAIN, None, |server, ambient, out| server.stop(stop, ambient, out));
+        self.drive(|server, ambient, out| server.stop(stop, ambient, out));
         let mut inner = self.lock();
-        inner.ended = true;
-        if self.manner != Manner::Pair || inner.running.is_empty() {
-            inner.lanes.end(Lane::MAIN);
+        inner.is_closed = true;
+        if self.manner != Manner::Pair || inner.driver.running() == 0 {
+            inner.lanes().end(Lane::MAIN);
         }
     }
 
     /// Ends the session: calls in flight fail, and all streams end.
     pub(super) fn end(&self, stop: Stop) {
-        if !self.lock().ended {
+        if !self.lock().is_closed {
             self.stop(stop);
         }
-        self.fail_everything();
         let mut inner = self.lock();
-        inner.questions.forget();
-        inner.lanes.end_all();
+        let errands = inner.driver.end();
+        inner.lanes().end_all();
         inner.alarm.stop();
-        inner.log = None;
+        drop(inner);
+        self.follow_up(errands, Pending::AsTask);
     }
 
     /// Ends the exchanges of selected callers in a shared session: their calls in flight fail, and their streams end.
     pub(super) fn end_exchanges(&self, is_theirs: impl Fn(&Who) -> bool) {
-        let calls: Vec<_> = {
-            let mut inner = self.lock();
-            let theirs = inner.running.extract_if(.., |_, running| running.who.as_ref().is_some_and(&is_theirs));
-            theirs.map(|(call, running)| (call, running.task)).collect()
-        };
+        let calls = self.lock().driver.abort(|ticket| ticket.who.as_ref().is_some_and(&is_theirs));
         // Newest first: ending a running call would start the next call in the dialect's queue.
-        for (call, task) in calls.into_iter().rev() {
-            task.iter().for_each(AbortHandle::abort);
+        for call in calls.into_iter().rev() {
             let failure = Failure::new(FailureKind::Stopping, "the token is not valid any more");
-            self.drive(Lane::MAIN, None, |server, ambient, out| server.resolve(call, Err(failure), ambient, out));
+            self.drive(|server, ambient, out| server.resolve(call, Err(failure), ambient, out));
         }
-        let unanswered = self.lock().lanes.unanswered(&is_theirs);
+        let unanswered = self.lock().lanes().unanswered(&is_theirs);
         for lane in unanswered {
-            self.drive(Lane::MAIN, None, |server, ambient, out| server.hung_up(lane, ambient, out));
-            self.lock().lanes.end(lane);
+            self.drive(|server, ambient, out| server.hung_up(lane, ambient, out));
+            self.lock().lanes().end(lane);
         }
     }
 
     /// Whether the session is idle and was last used before `since`. Also removes expired responses.
     pub(super) fn is_idle(&self, since: Instant, answers_kept_since: Instant) -> bool {
         let mut inner = self.lock();
-        inner.lanes.forget(answers_kept_since);
+        inner.lanes().forget(answers_kept_since);
         inner.is_idle() && inner.used < since
     }
 
@@ -342,27 +395,6 @@ impl Session {
     pub(super) fn holder(&self, id: WireId) -> Holder<WireId, Instant> {
         let inner = self.lock();
         Holder { id, party: self.who.party, used: inner.used, is_idle: inner.is_idle() }
-    }
-
-    fn fail_everything(&self) {
-        loop {
-            let calls = {
-                let mut inner = self.lock();
-                let running = std::mem::take(&mut inner.running);
-                running.into_values().filter_map(|running| running.task).for_each(|task| task.abort());
-                let mut calls = inner.server.in_flight();
-                calls.sort_unstable();
-                calls
-            };
-            if calls.is_empty() {
-                return;
-            }
-            // Newest first: ending a running call would start the next call in the dialect's queue.
-            for call in calls.into_iter().rev() {
-                let failure = Failure::new(FailureKind::Stopping, "the session ended before the call did");
-                self.drive(Lane::MAIN, None, |server, ambient, out| server.resolve(call, Err(failure), ambient, out));
-            }
-        }
     }
 
     /// The maximum number of concurrent exchanges. Stateless callers share the global limit instead.
@@ -375,13 +407,13 @@ impl Session {
 
     /// The number of running calls in this session. Stateless calls have a separate limit, so they count as zero.
     fn calls_beside(&self, inner: &Inner) -> usize {
-        if self.manner == Manner::Stateless { 0 } else { inner.running.len() }
+        if self.manner == Manner::Stateless { 0 } else { inner.driver.running() }
     }
 
     fn events(&self, lane: Lane, reader: ReaderToken) -> Events {
         let mut inner = self.lock();
-        let party = inner.lanes.owner(lane).unwrap_or(&self.who).party;
-        inner.lanes.count_unwritten(lane, || self.shared.unwritten.portion(party));
+        let party = inner.lanes().owner(lane).unwrap_or(&self.who).party;
+        inner.lanes().count_unwritten(lane, || self.shared.unwritten.portion(party));
         drop(inner);
         Events::new(self.held(), lane, reader, party)
     }
@@ -391,44 +423,51 @@ impl Session {
         self.this.upgrade().expect("the caller holds a reference to this session")
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unpoisoned()
     }
 }
 
 impl Inner {
+    fn lanes(&mut self) -> &mut Lanes {
+        &mut self.driver.transport.lanes
+    }
+
     /// Whether no call runs and no exchange is pending.
     fn is_idle(&self) -> bool {
-        self.running.is_empty() && !self.lanes.is_busy()
+        self.driver.running() == 0 && !self.driver.transport.lanes.is_busy()
     }
 
     /// Records that the session is in use.
-    pub(super) fn touch(&mut self) {
-        self.clock.tick();
-        self.used = self.clock.instant(self.clock.now().elapsed).into_std();
+    fn touch(&mut self) {
+        let clock = &mut self.driver.clock;
+        clock.tick();
+        self.used = clock.instant(clock.now().elapsed).into_std();
     }
 }
 
 impl Caller for Session {
     fn tell(&self, notice: Notice) {
-        let has_room = self.lock().has_room(notice.about());
-        if has_room || matches!(notice, Notice::ComeBackLater(..)) {
+        let keeps_up = {
+            let mut inner = self.lock();
+            let ticket = notice.about().and_then(|call| inner.driver.ticket(call));
+            let lane = ticket.map(|ticket| ticket.lane);
+            inner.driver.transport.keeps_up(lane)
+        };
+        if keeps_up || matches!(notice, Notice::ComeBackLater(..)) {
             self.notice(notice);
         }
     }
 
     fn session(&self) -> SessionId {
-        self.visit.id()
+        self.registration.session()
     }
 
     fn ask(&self, call: Option<CallId>, questions: Vec<Asking>) {
-        let asked = {
-            let mut inner = self.lock();
-            if inner.ended {
-                return;
-            }
-            inner.questions.number(questions)
-        };
-        self.drive(Lane::MAIN, None, |server, ambient, out| server.ask(call, asked, ambient, out));
+        if self.lock().is_closed {
+            return;
+        }
+        let mut this = self;
+        Driven::drive(&mut this, |driver| driver.ask(call, questions));
     }
 }

@@ -4,14 +4,15 @@ use std::sync::{Arc, RwLock};
 
 use bytes::Bytes;
 use gladhand_auth::resource::Principal;
-use gladhand_core::operations::Tool;
+use gladhand_core::operations::{Outcome, Tool};
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::mcp::McpServer;
 use gladhand_dialects::mcp::http::Mirrors;
 use gladhand_dialects::storage::{Reservation, Storage};
 use gladhand_dialects::{Dialect, Party};
-use gladhand_hub::{Hub, Portion, Portions};
+use gladhand_hub::{Hub, Portion, Portions, Work};
 use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 
 use super::authorize::Authorize;
@@ -20,6 +21,7 @@ use super::options::HttpOptions;
 use super::session::Manner;
 use super::who::Who;
 use crate::Service;
+use crate::driver::finish_guarded;
 use gladhand_session::clock::Clock;
 
 /// How many bytes of requests may be on their way in at once, over all connections.
@@ -145,6 +147,12 @@ impl Shared {
     /// The runtime for tasks: the runtime of the current connection, or the main one outside of any runtime.
     pub(super) fn runtime(&self) -> Handle {
         Handle::try_current().unwrap_or_else(|_| self.runtime.clone())
+    }
+
+    /// Runs a call as a task that shutdown waits for.
+    pub(super) fn spawn(&self, work: Work, done: impl FnOnce(Outcome) + Send + 'static) -> AbortHandle {
+        let task = async move { done(finish_guarded(work).await) };
+        self.calls.spawn_on(task, &self.runtime()).abort_handle()
     }
 
     /// Who answers calls.

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use super::first_bytes;
-use super::served::Line;
+use super::served::ConnectionState;
 use super::worker_threads::Slot;
 
 /// Writes up to this size are copied into one buffer.
@@ -40,7 +40,7 @@ pub(super) struct TimeoutIo<S> {
     /// Set while a write is waiting.
     stalled: Option<Pin<Box<Sleep>>>,
     waiting: Waiting,
-    line: Arc<Line>,
+    line: Arc<ConnectionState>,
     /// Bytes read ahead: the first bytes, or bytes that arrived while a response was pending.
     ahead: Vec<u8>,
     /// Whether the end of the input was seen before.
@@ -64,7 +64,7 @@ struct Waiting {
 
 impl<S> TimeoutIo<S> {
     /// A stream of which the first bytes were read before.
-    pub(super) fn new(first: Vec<u8>, stream: S, patience: Timeouts, line: Arc<Line>, slot: Slot) -> Self {
+    pub(super) fn new(first: Vec<u8>, stream: S, patience: Timeouts, line: Arc<ConnectionState>, slot: Slot) -> Self {
         let waiting = Waiting { answered: 0, since: line.opened(), is_early: true, timer: None, slot };
         Self { stream, patience, stalled: None, waiting, line, ahead: first, was_at_end: false, head: 0 }
     }
@@ -84,7 +84,7 @@ impl<S> TimeoutIo<S> {
 
 impl Waiting {
     /// Begins the wait if it has not begun. Returns whether it begins now.
-    fn begin(&mut self, answered: u32, line: &Line) -> bool {
+    fn begin(&mut self, answered: u32, line: &ConnectionState) -> bool {
         let is_new = self.answered != answered;
         if is_new {
             (self.answered, self.since) = (answered, Instant::now());
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(gathered(&[], &mut whole).as_deref(), Some(&b""[..]));
     }
 
-    fn patient(stream: DuplexStream, line: &Arc<Line>, head: Duration) -> TimeoutIo<DuplexStream> {
+    fn patient(stream: DuplexStream, line: &Arc<ConnectionState>, head: Duration) -> TimeoutIo<DuplexStream> {
         let patience = Timeouts { head, write: Duration::from_millis(50) };
         TimeoutIo::new(Vec::new(), stream, patience, Arc::clone(line), WorkerThreads::of_one().slot())
     }
@@ -323,7 +323,7 @@ mod tests {
     #[tokio::test]
     async fn nobody_has_to_ask_while_an_answer_is_under_way() {
         let (ours, mut theirs) = tokio::io::duplex(16);
-        let (head, line) = (Duration::from_millis(50), Arc::<Line>::default());
+        let (head, line) = (Duration::from_millis(50), Arc::<ConnectionState>::default());
         let mut patient = patient(ours, &line, head);
         line.ask();
         let serving = Serving::on(Arc::clone(&line));
@@ -338,7 +338,7 @@ mod tests {
     #[tokio::test]
     async fn what_comes_while_an_answer_is_under_way_is_kept_and_bounded() {
         let (ours, mut theirs) = tokio::io::duplex(1024);
-        let line = Arc::<Line>::default();
+        let line = Arc::<ConnectionState>::default();
         let mut patient = patient(ours, &line, Duration::MAX);
         line.ask();
         let serving = Serving::on(Arc::clone(&line));
@@ -358,7 +358,7 @@ mod tests {
     #[tokio::test]
     async fn who_leaves_while_an_answer_is_under_way_is_noticed() {
         let (ours, theirs) = tokio::io::duplex(16);
-        let line = Arc::<Line>::default();
+        let line = Arc::<ConnectionState>::default();
         let mut patient = patient(ours, &line, Duration::MAX);
         line.ask();
         let serving = Serving::on(Arc::clone(&line));

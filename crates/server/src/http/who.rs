@@ -13,18 +13,18 @@ use gladhand_dialects::Party;
 pub(super) struct Visitor {
     /// The party whose share this origin uses.
     pub(super) party: Party,
-    pub(super) place: Place,
+    pub(super) address: PeerAddress,
 }
 
 /// The origin of a connection, as the log names it.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum PeerAddress {
     Address(IpAddr),
     /// A Unix socket, with the user id if the system provides it.
     Socket(Option<u32>),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PeerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(address) => write!(f, "{}", address.to_canonical()),
@@ -37,23 +37,23 @@ impl fmt::Display for Place {
 impl Visitor {
     /// A client at an IP address. `secret` keeps a client from choosing a party that collides with another.
     pub(super) fn at(address: IpAddr, secret: &RandomState) -> Self {
-        let place = match address.to_canonical() {
+        let prefix = match address.to_canonical() {
             // The owner of one IPv6 address usually controls its whole /64 prefix.
             IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
             other => other,
         };
-        Self { party: Party(secret.hash_one((1, place))), place: Place::Address(address) }
+        Self { party: Party(secret.hash_one((1, prefix))), address: PeerAddress::Address(address) }
     }
 
     /// A local user on a Unix socket.
     #[cfg(unix)]
     pub(super) fn on_socket(user: Option<u32>, secret: &RandomState) -> Self {
-        Self { party: Party(secret.hash_one((2, user))), place: Place::Socket(user) }
+        Self { party: Party(secret.hash_one((2, user))), address: PeerAddress::Socket(user) }
     }
 
     /// Whether requests of this origin carry a host to check.
     pub(super) fn is_by_name(&self) -> bool {
-        matches!(self.place, Place::Address(_))
+        matches!(self.address, PeerAddress::Address(_))
     }
 }
 

@@ -9,6 +9,7 @@ use gladhand_core::wire::json::raw;
 use serde_json::json;
 
 use super::*;
+use crate::side::Server as _;
 use crate::side::Stop;
 
 fn call(id: &str) -> String {

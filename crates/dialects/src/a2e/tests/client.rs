@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::ambient::Ambient;
+use crate::side::Server as _;
 use crate::side::{ClientSetup, Event, Heard};
 use crate::testing::{Counting, Pair, bare_call, client_setup, moment, tools};
 

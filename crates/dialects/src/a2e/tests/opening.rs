@@ -1,5 +1,6 @@
 //! Tests of handshakes at a host, of the gate, and of malformed lines.
 
+use crate::side::Server as _;
 use std::time::Duration;
 
 use serde_json::json;

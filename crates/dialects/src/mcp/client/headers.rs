@@ -1,7 +1,7 @@
 //! The HTTP headers of our requests, and the data of a list of tools that they need.
 
 use gladhand_core::operations::{Reply, TaskSupport, Tool};
-use gladhand_core::wire::json;
+use gladhand_core::wire::json::{self, RawValue};
 use gladhand_core::wire::rpc::Envelope;
 
 use super::McpClient;
@@ -9,6 +9,7 @@ use crate::mcp::http::{
     HeaderParam, METHOD_HEADER, NAME_HEADER, VERSION_HEADER, encode_header_value, header_params, named_by,
 };
 use crate::mcp::revision::Revision;
+use crate::side::{Lane, Posting, PostingEffect};
 
 /// The special requirements for calling a tool.
 #[derive(Debug, Default)]
@@ -41,30 +42,50 @@ impl McpClient {
         Reply::Tools(tools.iter().filter(|tool| requirements(tool, mirrors).is_some()).cloned().collect())
     }
 
-    pub(super) fn headers_of(&self, line: &str) -> Vec<(String, String)> {
+    /// How to post a line of ours.
+    pub(super) fn posting_of(&self, line: &str) -> Posting {
         let revision = self.spoken();
         let mut headers = Vec::new();
         if revision.is_stateless() || (self.in_force().is_some() && revision >= Revision::V2025_06_18) {
             headers.push((VERSION_HEADER.to_owned(), revision.as_str().to_owned()));
         }
-        let Ok(envelope) = Envelope::picking(line, ["name", "uri", "taskId", "arguments"]) else { return headers };
-        let Some(method) = envelope.method_name().filter(|_| revision.is_stateless()) else { return headers };
-        headers.push((METHOD_HEADER.to_owned(), method.clone().into_owned()));
-        let [name, uri, task, arguments] = envelope.params.map_or([None; 4], |params| params.members);
-        let named = match named_by(&method) {
+        let (mut exchange, mut effect) = (None, PostingEffect::None);
+        if let Ok(envelope) = Envelope::picking(line, ["name", "uri", "taskId", "arguments"])
+            && let Some(method) = envelope.method_name()
+        {
+            exchange = envelope.id.and_then(|id| id.get().parse().ok()).map(Lane);
+            effect = match method.as_ref() {
+                "initialize" => PostingEffect::Opens,
+                "notifications/initialized" => PostingEffect::HasOpened,
+                "notifications/roots/list_changed" => PostingEffect::RootsChanged,
+                "notifications/cancelled" => PostingEffect::Cancels,
+                _ => PostingEffect::None,
+            };
+            if revision.is_stateless() {
+                let params = envelope.params.map_or([None; 4], |params| params.members);
+                self.mirror(&method, params, &mut headers);
+            }
+        }
+        Posting { headers, exchange, effect }
+    }
+
+    /// The headers that mirror the method of a request and some of its parameters, in the stateless era.
+    fn mirror(&self, method: &str, params: [Option<&RawValue>; 4], headers: &mut Vec<(String, String)>) {
+        headers.push((METHOD_HEADER.to_owned(), method.to_owned()));
+        let [name, uri, task, arguments] = params;
+        let named = match named_by(method) {
             Some("name") => name,
             Some("uri") => uri,
             Some(_) => task,
             None => None,
         };
-        let Some(named) = named.and_then(json::string) else { return headers };
+        let Some(named) = named.and_then(json::string) else { return };
         headers.push((NAME_HEADER.to_owned(), encode_header_value(&named).into_owned()));
         let requirements = self.requirements.get(named.as_ref()).filter(|_| method == "tools/call");
         if let (Some(requirements), Some(arguments)) = (requirements, arguments) {
             let mirrored = |param: &HeaderParam| Some((param.header.clone(), param.value(arguments)?));
             headers.extend(requirements.params.iter().filter_map(mirrored));
         }
-        headers
     }
 }
 

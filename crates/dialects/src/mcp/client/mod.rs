@@ -47,7 +47,7 @@ use super::capabilities::{self, InForce};
 use super::ids;
 use super::revision::Revision;
 use crate::ambient::Ambient;
-use crate::side::{Client, ClientSetup, Event, Heard, Lane, Loss, TASKS_EXTENSION, Unagreed};
+use crate::side::{Client, ClientSetup, Event, Heard, Lane, Loss, Posting, TASKS_EXTENSION, Unagreed};
 
 /// An answer: a result, or an error object.
 type Answer<'a> = Result<Option<&'a RawValue>, &'a RawValue>;
@@ -542,7 +542,7 @@ impl Client for McpClient {
         polls.chain(visits).chain(self.listening.due()).min()
     }
 
-    fn headers(&self, line: &str) -> Vec<(String, String)> {
-        self.headers_of(line)
+    fn posting(&self, line: &str) -> Posting {
+        self.posting_of(line)
     }
 }

@@ -13,7 +13,7 @@ use gladhand_core::wire::Members;
 use gladhand_dialects::{Dialect, absent};
 use gladhand_redaction::{redact, redact_words};
 
-use super::exchange::{Message, Record, Verdict};
+use super::exchange::{Record, RecordedLine, Verdict};
 use super::report::{Reason, hints, hints_for_all};
 use crate::commands::plain::plain;
 use crate::commands::screen::{columns, fitted, pieces, width, write_labelled};
@@ -84,7 +84,7 @@ impl Page {
     }
 
     /// Draws one message: an arrow, and its text under it.
-    pub(super) fn message(&mut self, message: &Message) {
+    pub(super) fn message(&mut self, message: &RecordedLine) {
         let mut text = String::new();
         if !self.has_messages {
             self.has_messages = true;
@@ -118,7 +118,7 @@ impl Page {
         written(self.written)
     }
 
-    fn arrow(&self, message: &Message, text: &mut String) {
+    fn arrow(&self, message: &RecordedLine, text: &mut String) {
         let lane = self.lane;
         let label = pieces(&label(message), lane - 8).swap_remove(0);
         let dashes = "─".repeat(lane - 4 - columns(&label));
@@ -319,7 +319,7 @@ fn attempts(records: &[Record], width: usize, text: &mut String) {
 }
 
 /// A short label for a message: its method or type, and its id as it was written.
-fn label(message: &Message) -> String {
+fn label(message: &RecordedLine) -> String {
     let Ok(members) = Members::parse(&message.text) else { return "not a message".to_owned() };
     let word = ["method", "type", "tool"].iter().find_map(|name| members.str(name));
     let what = match word {

@@ -1,26 +1,28 @@
-//! The exchange itself: a client side of a dialect, the way to a server, and a record of every line.
+//! The exchange itself: a session that is only opened, and a record of every line.
+//!
+//! A listener of the session's tap sees each line as it crosses the channel. Nothing else records or shows lines.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gladhand_core::negotiation::{Agreement, Refusal, Side};
+use gladhand_core::wire::Members;
 use gladhand_core::wire::lines::MAX_LINE;
-use gladhand_core::wire::{Fault, Line, Members, Skim};
 use gladhand_dialects::mcp::revision::Revision;
-use gladhand_dialects::{Ambient, Client, ClientSetup, Dialect, Event, Heard, Lane, Stop, a2e};
+use gladhand_dialects::{ClientSetup, Dialect, Stop, a2e};
 use gladhand_redaction::redact;
-use tokio::time::Instant;
+use tokio::sync::mpsc;
 
 use crate::commands::session::Access;
 use crate::config::env;
 use gladhand_client::http_client::{Endpoint, HttpClient, Style};
-use gladhand_client::upstream::transport::{Evidence, Inbound, Transport};
-use gladhand_client::upstream::{Target, redacted};
+use gladhand_client::upstream::transport::{Evidence, Transport};
+use gladhand_client::upstream::{Probe, Target};
 use gladhand_process::child::{ChildPeer, Manner};
 use gladhand_process::child_lines::ChildLines;
 use gladhand_process::child_log::ChildLog;
 use gladhand_process::surroundings::Surroundings;
-use gladhand_session::clock::Clock;
+use gladhand_session::tap::{Attached, Direction, Tap, TapListener, TappedFrame};
 
 /// How many lines are recorded; a server that floods is not worth more.
 const MOST_LINES: usize = 1000;
@@ -59,7 +61,7 @@ pub(super) struct Record {
     /// The server.
     pub(super) target: Target,
     /// Every line, in order.
-    pub(super) messages: Vec<Message>,
+    pub(super) messages: Vec<RecordedLine>,
     /// Lines that came after the first thousand and were not kept.
     pub(super) unrecorded: usize,
     /// Lines of the server that are no JSON object: stdout is for messages.
@@ -108,7 +110,7 @@ impl Record {
 
 /// One line that crossed the channel.
 #[derive(Debug)]
-pub(super) struct Message {
+pub(super) struct RecordedLine {
     /// Who sent it.
     pub(super) from: Side,
     /// Whether it is a JSON object at all.
@@ -139,68 +141,130 @@ pub(super) enum Verdict {
 pub(super) async fn open(
     plan: Plan<'_>,
     given_up: impl Future<Output = Verdict>,
-    show: &mut dyn FnMut(&Message),
+    show: &mut dyn FnMut(&RecordedLine),
 ) -> (Record, Running) {
     let Plan { dialect, setup, target, access, log_stderr } = plan;
-    let record = Record::empty(dialect, &setup.version, target, Verdict::NotStarted(String::new()));
-    let mut opening = Opening {
-        client: (dialect.client)(setup.clone()),
-        clock: Clock::start(),
-        transport: Transport::Ended,
-        evidence: Evidence::default(),
-        record,
-        started: Instant::now(),
-        recorded: 0,
-        show,
+    let record = Record::empty(dialect, &setup.version, target.clone(), Verdict::NotStarted(String::new()));
+    let started = Instant::now();
+    let (sender, crossed) = mpsc::unbounded_channel();
+    let tap = Arc::new(Tap::default());
+    let attached = tap.attach(Arc::new(Crossing(sender)));
+    let mut recorder = Recorder { record, started, recorded: 0, crossed, show };
+    let mut opening = Opening { dialect, tap, probe: None, evidence: Evidence::default() };
+    let verdict = async {
+        tokio::select! {
+            verdict = opening.run(target, &setup, access, log_stderr) => verdict,
+            verdict = given_up => verdict,
+        }
     };
-    let verdict = tokio::select! {
-        verdict = opening.run(&setup, access, log_stderr) => verdict,
-        verdict = given_up => verdict,
-    };
-    opening.conclude(&verdict).await;
-    opening.record.verdict = verdict;
-    (opening.record, Running(opening.transport))
+    let verdict = recorder.during(verdict).await;
+    recorder.record.took = started.elapsed();
+    opening.conclude(&verdict, &mut recorder, attached).await;
+    recorder.record.verdict = verdict;
+    (recorder.record, Running(opening.probe))
 }
 
 /// A server that was started, or is being talked to, and has not ended yet.
 #[derive(Debug)]
-pub(super) struct Running(Transport);
+pub(super) struct Running(Option<Probe>);
 
 impl Running {
     /// Ends it: politely if there was a session, and at once after Ctrl-C. A future that is dropped ends it at once, too.
-    pub(super) async fn end(mut self, record: &Record) {
+    pub(super) async fn end(self, record: &Record) {
+        let Some(mut probe) = self.0 else { return };
         match record.verdict {
-            Verdict::Opened(_) => self.0.close(Manner::Polite).await,
-            Verdict::Interrupted(_) => self.0.kill(),
-            _ => self.0.close(Manner::Hurried).await,
+            Verdict::Opened(_) => probe.transport().close(Manner::Polite).await,
+            Verdict::Interrupted(_) => probe.transport().kill(),
+            _ => probe.transport().close(Manner::Hurried).await,
         }
     }
 }
 
-struct Opening<'s> {
-    client: Box<dyn Client>,
-    clock: Clock,
-    transport: Transport,
-    /// What HTTP says about it.
-    evidence: Evidence,
-    record: Record,
-    started: Instant,
-    /// Bytes of messages that are in the record.
-    recorded: usize,
-    show: &'s mut dyn FnMut(&Message),
+/// A line that crossed the channel: its sender, its bytes and its time.
+type CrossedLine = (Side, Vec<u8>, Instant);
+
+/// Hands every line of the session to the recorder. The session yields after each line, so that few lines wait.
+struct Crossing(mpsc::UnboundedSender<CrossedLine>);
+
+impl TapListener for Crossing {
+    fn frame(&self, frame: &TappedFrame<'_>) {
+        let from = match frame.direction {
+            Direction::Sent => Side::Client,
+            Direction::Received => Side::Server,
+        };
+        // The recorder is gone once the opening is over.
+        let _ = self.0.send((from, frame.bytes.to_vec(), frame.at));
+    }
 }
 
-impl Opening<'_> {
+/// Records and shows lines.
+struct Recorder<'s> {
+    record: Record,
+    started: Instant,
+    /// Bytes of lines that are in the record.
+    recorded: usize,
+    crossed: mpsc::UnboundedReceiver<CrossedLine>,
+    show: &'s mut dyn FnMut(&RecordedLine),
+}
+
+impl Recorder<'_> {
+    /// Records all lines that cross the channel until some work is done.
+    async fn during<R>(&mut self, work: impl Future<Output = R>) -> R {
+        tokio::pin!(work);
+        let done = loop {
+            tokio::select! {
+                biased;
+                Some(crossed) = self.crossed.recv() => self.note(crossed),
+                done = &mut work => break done,
+            }
+        };
+        while let Ok(crossed) = self.crossed.try_recv() {
+            self.note(crossed);
+        }
+        done
+    }
+
+    fn note(&mut self, (from, line, at): CrossedLine) {
+        let text = redact(String::from_utf8_lossy(&line).trim()).into_owned();
+        if text.is_empty() {
+            return;
+        }
+        let at = at.saturating_duration_since(self.started);
+        let line = RecordedLine { from, is_message: Members::parse(&text).is_ok(), text, at };
+        if !line.is_message {
+            self.record.no_messages += 1;
+        }
+        (self.show)(&line);
+        if self.record.messages.len() < MOST_LINES && self.recorded + line.text.len() <= MOST_BYTES {
+            self.recorded += line.text.len();
+            self.record.messages.push(line);
+        } else {
+            self.record.unrecorded += 1;
+        }
+    }
+}
+
+/// An opening that is under way.
+struct Opening {
+    dialect: &'static Dialect,
+    tap: Arc<Tap>,
+    /// The session, once there is a transport for it.
+    probe: Option<Probe>,
+    /// The facts that HTTP states about the last attempt.
+    evidence: Evidence,
+}
+
+impl Opening {
     /// Finds a way to the server and opens a session on it.
-    async fn run(&mut self, setup: &ClientSetup, access: &Access, log_stderr: bool) -> Verdict {
-        match self.record.target.clone() {
+    async fn run(&mut self, target: Target, setup: &ClientSetup, access: &Access, log_stderr: bool) -> Verdict {
+        match target {
             Target::Command(command) => match self.start(&command, log_stderr).await {
-                Ok(()) => self.negotiate().await,
+                Ok(transport) => self.negotiate(transport, setup.clone()).await,
                 Err(why) => Verdict::NotStarted(why),
             },
             Target::Url(url) => {
                 let endpoint = access.endpoint(url);
-                if self.record.dialect.name == a2e::DIALECT.name {
+                if self.dialect.name == a2e::DIALECT.name {
                     return self.reach(endpoint, Style::Agent, setup).await;
                 }
                 let is_stateless = Revision::named(&setup.version).is_some_and(Revision::is_stateless);
@@ -216,7 +280,7 @@ impl Opening<'_> {
         }
     }
 
-    async fn start(&mut self, command: &[String], log_stderr: bool) -> Result<(), String> {
+    async fn start(&mut self, command: &[String], log_stderr: bool) -> Result<Transport, String> {
         // Through the log: it is bounded, never blocks, and lets no secret and no control character pass.
         let mut log = log_stderr.then(|| ChildLog::new("server"));
         let on_stderr = move |text: &str| log.iter_mut().for_each(|log| log.write(text));
@@ -228,21 +292,18 @@ impl Opening<'_> {
             let program = command.first().map_or("", String::as_str);
             format!("could not start `{program}`: {error}")
         })?;
-        self.transport =
-            Transport::Child(Box::new(ChildLines::new(child, self.record.dialect.text.terminator, MAX_LINE)));
-        Ok(())
+        Ok(Transport::Child(Box::new(ChildLines::new(child, self.dialect.text.terminator, MAX_LINE))))
     }
 
     /// Opens a session over HTTP in one style.
     async fn reach(&mut self, endpoint: Endpoint, style: Style, setup: &ClientSetup) -> Verdict {
-        self.transport.close(Manner::Hurried).await;
+        if let Some(mut earlier) = self.probe.take() {
+            earlier.transport().close(Manner::Hurried).await;
+        }
         self.evidence = Evidence::default();
-        self.client = (self.record.dialect.client)(ClientSetup { exchanges: style.has_exchanges(), ..setup.clone() });
+        let setup = ClientSetup { exchanges: style.has_exchanges(), ..setup.clone() };
         let verdict = match HttpClient::connect(endpoint, style).await {
-            Ok(http) => {
-                self.transport = Transport::Http(Box::new(http));
-                self.negotiate().await
-            }
+            Ok(http) => self.negotiate(Transport::Http(Box::new(http)), setup).await,
             Err(loss) => {
                 self.evidence.note_loss(loss);
                 Verdict::Refused(self.evidence.refusal())
@@ -254,129 +315,38 @@ impl Opening<'_> {
         }
     }
 
-    /// Speaks and listens until there is a session or none.
-    async fn negotiate(&mut self) -> Verdict {
-        let mut heard = Heard::default();
-        self.client.open(&mut self.clock.ambient(), &mut heard);
-        loop {
-            let settled = std::mem::take(&mut heard.events).into_iter().find_map(|event| match event {
-                Event::Opened(agreement) => Some(Verdict::Opened(agreement)),
-                Event::Refused(refusal) => Some(Verdict::Refused(redacted::refusal(refusal))),
-                _ => None,
-            });
-            self.send(&mut heard);
-            if let Some(verdict) = settled {
-                return verdict;
-            }
-            self.hear(&mut heard).await;
-        }
+    /// Opens a session on a transport.
+    async fn negotiate(&mut self, transport: Transport, setup: ClientSetup) -> Verdict {
+        let probe = self.probe.insert(Probe::new(self.dialect, setup, transport, Arc::clone(&self.tap)));
+        let opened = probe.open().await;
+        self.evidence = probe.evidence().clone();
+        opened.map_or_else(Verdict::Refused, Verdict::Opened)
     }
 
     /// Collects the results once the opening has ended, with or without success.
-    async fn conclude(&mut self, verdict: &Verdict) {
-        self.record.took = self.started.elapsed();
-        self.record.unfinished = self.transport.unfinished();
+    async fn conclude(&mut self, verdict: &Verdict, recorder: &mut Recorder<'_>, attached: Attached) {
+        let Some(probe) = &mut self.probe else { return };
+        recorder.record.unfinished = probe.transport().unfinished();
         let is_gone = matches!(verdict, Verdict::Refused(Refusal::PeerGone));
         if !is_gone && matches!(verdict, Verdict::Opened(_) | Verdict::Refused(_)) {
             // Also for what it has to say on stderr.
-            let _ = tokio::time::timeout(AFTERTHOUGHT, self.listen()).await;
+            let more = async {
+                probe.listen().await;
+                std::future::pending().await
+            };
+            let _: Result<(), _> = recorder.during(tokio::time::timeout(AFTERTHOUGHT, more)).await;
         }
+        // The end is not part of the opening, and so not recorded.
+        drop(attached);
         match verdict {
-            Verdict::Opened(_) => {
-                let mut heard = Heard::default();
-                self.client.close(&mut self.clock.ambient(), &mut heard);
-                // Not part of the opening, and so not recorded.
-                self.transport.send(&heard.wire, None, |line| self.client.headers(line));
-            }
+            Verdict::Opened(_) => probe.say_goodbye(),
             // Ctrl-C does not wait for anything.
             Verdict::Interrupted(_) => {}
             _ => {
-                let (status, last_words) = self.transport.ending(LAST_WORDS).await;
-                self.record.exit = status.filter(|_| is_gone).map(|status| status.to_string());
-                self.record.last_words = last_words;
+                let (status, last_words) = probe.transport().ending(LAST_WORDS).await;
+                recorder.record.exit = status.filter(|_| is_gone).map(|status| status.to_string());
+                recorder.record.last_words = last_words;
             }
-        }
-    }
-
-    /// Records what the server says on its own, for as long as the caller polls this.
-    async fn listen(&mut self) {
-        let mut heard = Heard::default();
-        while self.hear(&mut heard).await {
-            self.send(&mut heard);
-        }
-        std::future::pending().await
-    }
-
-    /// Sends what the client side wants sent. A server that is gone is noticed by listening.
-    fn send(&mut self, heard: &mut Heard) {
-        let wire = std::mem::take(&mut heard.wire);
-        for line in wire.split_inclusive(|byte| *byte == b'\n') {
-            self.note(Side::Client, line);
-        }
-        self.transport.send(&wire, None, |line| self.client.headers(line));
-    }
-
-    /// Feeds the client side with the next thing that comes; false when nothing more will.
-    async fn hear(&mut self, heard: &mut Heard) -> bool {
-        let inbound = self.transport.next().await;
-        self.clock.tick();
-        self.evidence.note(&inbound);
-        match inbound {
-            Inbound::Message(lane, bytes, _) => {
-                self.note(Side::Server, &bytes);
-                match self.record.dialect.text.read(Line::Bytes(&bytes)) {
-                    Ok(Some(text)) => self.step(lane, heard, |client, ambient, heard| {
-                        client.receive(&text, ambient, heard);
-                    }),
-                    Ok(None) => {}
-                    Err(fault) => self.garbled(lane, &fault, &Skim::of(&bytes), heard),
-                }
-            }
-            Inbound::Garbled(fault, skim) => self.garbled(Lane::MAIN, &fault, &skim, heard),
-            Inbound::Lost(lane, loss) => {
-                self.step(lane, heard, |client, ambient, heard| client.lost(lane, loss, ambient, heard));
-            }
-            Inbound::Room => {}
-            Inbound::Gone => {
-                self.step(Lane::MAIN, heard, |client, ambient, heard| client.gone(ambient, heard));
-                return false;
-            }
-        }
-        // A server that floods must not keep the clock and the signals from being looked at.
-        tokio::task::yield_now().await;
-        true
-    }
-
-    fn garbled(&mut self, lane: Lane, fault: &Fault, skim: &Skim, heard: &mut Heard) {
-        self.step(lane, heard, |client, ambient, heard| client.garbled(fault, skim, ambient, heard));
-    }
-
-    fn step(
-        &mut self,
-        lane: Lane,
-        heard: &mut Heard,
-        step: impl FnOnce(&mut dyn Client, &mut Ambient<'_>, &mut Heard),
-    ) {
-        let mut ambient = self.clock.ambient();
-        ambient.lane = lane;
-        step(&mut *self.client, &mut ambient, heard);
-    }
-
-    fn note(&mut self, from: Side, line: &[u8]) {
-        let text = redact(String::from_utf8_lossy(line).trim()).into_owned();
-        if text.is_empty() {
-            return;
-        }
-        let message = Message { from, is_message: Members::parse(&text).is_ok(), text, at: self.started.elapsed() };
-        if !message.is_message {
-            self.record.no_messages += 1;
-        }
-        (self.show)(&message);
-        if self.record.messages.len() < MOST_LINES && self.recorded + message.text.len() <= MOST_BYTES {
-            self.recorded += message.text.len();
-            self.record.messages.push(message);
-        } else {
-            self.record.unrecorded += 1;
         }
     }
 }

@@ -102,7 +102,7 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
         };
         version.clone_into(&mut setup.version);
         let mut page = (!args.json).then(|| draw::Page::new(dialect, version, &target));
-        let mut show = |message: &exchange::Message| page.iter_mut().for_each(|page| page.message(message));
+        let mut show = |message: &exchange::RecordedLine| page.iter_mut().for_each(|page| page.message(message));
         let given_up = async {
             tokio::select! {
                 // The time in which it was found out what the server speaks counts as well.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::draw::millis;
-use super::exchange::{Message, Record, Verdict};
+use super::exchange::{Record, RecordedLine, Verdict};
 use super::exit_code;
 use crate::commands::session::{UNREACHABLE, may_open_for_another, not_started, unauthorized};
 use crate::commands::{CommandError, error_member, print_json};
@@ -139,7 +139,7 @@ impl<'r> Report<'r> {
 }
 
 impl<'r> Shown<'r> {
-    fn of(message: &'r Message) -> Self {
+    fn of(message: &'r RecordedLine) -> Self {
         let raw = serde_json::from_str::<&RawValue>(&message.text).ok();
         Self {
             from: message.from,

@@ -31,6 +31,7 @@ pub(crate) static DIALECT: Dialect = Dialect {
     carried: &[],
     claim,
     recognizes_reply: |line| line.members.as_ref().is_some_and(|members| members.has("squawk")),
+    kind_of,
     offer: |_| Offer::default(),
     carriers: |feature| if feature == Feature::Tools { TABLE.to_vec() } else { Vec::new() },
     excuse: |_, why, _, wire| squawk(wire, why),
@@ -57,6 +58,17 @@ static TABLE: &[Rule] = &[Rule {
 fn claim(first: &FirstLine<'_>) -> Claim {
     let opens = first.members.as_ref().is_some_and(|members| members.has("parrot"));
     if opens { Claim::Certain } else { Claim::No }
+}
+
+fn kind_of(text: &str) -> Option<FrameKind> {
+    let members = Members::parse(text).ok()?;
+    let kinds = [
+        ("parrot", FrameKind::Request),
+        ("say", FrameKind::Request),
+        ("heard", FrameKind::Result),
+        ("squawk", FrameKind::Error { code: 0, names_request: false }),
+    ];
+    kinds.into_iter().find(|(word, _)| members.has(word)).map(|(_, kind)| kind)
 }
 
 /// Writes a line. `kind` says what it is, so that the transport need not read it.

@@ -1,14 +1,15 @@
 //! A2E over HTTP (a2e §20.2): messages of the agent are posted, ours arrive on one stream of events.
 //!
-//! `agents` knows all sessions, `session` and `driver` hold our side of one under a lock, `outlet` is what is on its way
+//! `agents` knows all sessions, `session` holds our side of one under a lock, `transport` the way to the agent, `outlet` is what is on its way
 //! to the agent, `stream` the body that carries it. There is nothing of the dialect in here but its paths and statuses.
 
 mod agents;
 mod calls;
-mod driver;
+
 mod outlet;
 mod session;
 mod stream;
+mod transport;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use super::endpoint::Endpoint;
 use super::refusals::refused;
 use super::request::read_body;
 use super::respond::{self, Content};
-use super::served::Line;
+use super::served::ConnectionState;
 use super::who::Who;
 use session::{AgentSession, Sent};
 
@@ -78,7 +79,7 @@ pub(super) async fn serve(
     body: Incoming,
     who: Who,
     sender: Option<&Principal>,
-    line: &Arc<Line>,
+    line: &Arc<ConnectionState>,
 ) -> Response<Content> {
     match (head.uri.path(), &head.method) {
         (SESSION, &Method::POST) => match agents.begin(who) {
@@ -147,7 +148,7 @@ fn stream(
     head: &Parts,
     who: &Who,
     sender: Option<&Principal>,
-    line: &Arc<Line>,
+    line: &Arc<ConnectionState>,
 ) -> Response<Content> {
     let session = match find(endpoint, agents, head, who, sender) {
         Ok(session) => session,

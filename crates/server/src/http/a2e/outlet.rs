@@ -13,7 +13,7 @@ use std::task::Waker;
 
 use bytes::Bytes;
 
-use super::super::served::Line;
+use super::super::served::ConnectionState;
 use super::super::stream::Taken;
 
 /// Above this many unsent bytes, the session accepts no messages and writes no outcomes.
@@ -41,7 +41,7 @@ pub(super) struct Outlet {
 #[derive(Debug)]
 struct Reader {
     token: u64,
-    line: Arc<Line>,
+    line: Arc<ConnectionState>,
     /// Messages handed to the connection that may not have left it. `flushes` is the connection's flush count at that
     /// time.
     handed: Vec<Bytes>,
@@ -82,7 +82,7 @@ impl Outlet {
     }
 
     /// Attaches a reader on a connection. It replaces the current reader.
-    pub(super) fn attach(&mut self, line: Arc<Line>) -> u64 {
+    pub(super) fn attach(&mut self, line: Arc<ConnectionState>) -> u64 {
         // Wake the current reader, so that it notices the replacement.
         self.wake();
         if let Some(reader) = self.reader.take() {
@@ -192,7 +192,7 @@ mod tests {
     fn messages_that_did_not_leave_a_connection_go_to_the_next() {
         let mut outlet = Outlet::default();
         outlet.push(Bytes::from_static(b"a"));
-        let first = Arc::<Line>::default();
+        let first = Arc::<ConnectionState>::default();
         let reader = outlet.attach(Arc::clone(&first));
         assert_eq!(taken(&mut outlet, reader), "data: a\n\n");
         first.flushed();
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_connection_that_ended_its_input_receives_no_messages() {
         let mut outlet = Outlet::default();
-        let line = Arc::<Line>::default();
+        let line = Arc::<ConnectionState>::default();
         let reader = outlet.attach(Arc::clone(&line));
         line.ended();
         outlet.push(Bytes::from_static(b"a"));
@@ -239,7 +239,7 @@ mod tests {
             outlet.detach(reader);
             assert!(!outlet.has_room());
         }
-        let line = Arc::<Line>::default();
+        let line = Arc::<ConnectionState>::default();
         let reader = outlet.attach(Arc::clone(&line));
         taken(&mut outlet, reader);
         let woken = Arc::new(Flag::default());
@@ -261,7 +261,7 @@ mod tests {
         taken(&mut outlet, broken);
         outlet.detach(broken);
         assert_eq!(count(&mut outlet), 0, "nothing has left");
-        let line = Arc::<Line>::default();
+        let line = Arc::<ConnectionState>::default();
         let reader = outlet.attach(Arc::clone(&line));
         taken(&mut outlet, reader);
         line.flushed();

@@ -1,0 +1,499 @@
+//! The driver of a downstream session. Every transport uses this one: standard input and output, MCP over HTTP, A2E over
+//! HTTP.
+//!
+//! A step of our side yields lines and actions. The driver hands the lines to the transport, performs the actions, and
+//! hands calls to the hub. A provider may call back into the session while it runs. If other threads use the session, its
+//! lock is therefore released before calling the hub: lock, step, unlock, call the hub, lock, record the outcome. A call
+//! that is done by then needs no task. [`Driver`] is the state behind the lock, [`Driven`] the session around it, and
+//! [`Transport`] has the differences.
+
+mod questions;
+mod session_log;
+mod transport;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use gladhand_core::operations::{CallId, Failure, FailureKind, Notice, Outcome};
+use gladhand_core::wire::Line;
+use gladhand_dialects::{Action, Ambient, Lane, Output, Server};
+use gladhand_hub::{Answer, Asking, Busy, CallName, Caller, Hub, SessionId, Visit, Work};
+use gladhand_session::clock::Clock;
+use gladhand_session::tap::{SessionTap, Tap, TappedSession};
+use gladhand_session::violations;
+use tokio::task::AbortHandle;
+
+use questions::Questions;
+use session_log::SessionLog;
+
+pub(crate) use transport::{Report, Transport};
+
+/// A session in the hub and at the tap. It needs no lock.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    pub(crate) hub: Hub,
+    pub(crate) visit: Visit,
+    tap: SessionTap,
+}
+
+impl Registration {
+    pub(crate) fn new(hub: Hub, visit: Visit, tap: &Arc<Tap>) -> Arc<Self> {
+        let tap = SessionTap::new(Arc::clone(tap), TappedSession::Downstream(visit.id()));
+        Arc::new(Self { hub, visit, tap })
+    }
+
+    /// The id of the session in the hub.
+    pub(crate) fn session(&self) -> SessionId {
+        self.visit.id()
+    }
+}
+
+/// The state of one session.
+#[derive(Debug)]
+pub(crate) struct Driver<T: Transport> {
+    pub(crate) side: T::Side,
+    pub(crate) clock: Clock,
+    pub(crate) transport: T,
+    registration: Arc<Registration>,
+    /// Delivered calls that have not ended. If other threads do not use the session, only those that run as tasks.
+    running: BTreeMap<CallId, Running<T>>,
+    /// Outcomes that wait until the transport has room.
+    settled: VecDeque<Settled<T>>,
+    questions: Questions,
+    /// The name that the client declares, once it is known.
+    client: Option<String>,
+    /// Present while the session is open.
+    log: Option<SessionLog>,
+    has_ended: bool,
+}
+
+/// A call that was delivered.
+struct Running<T: Transport> {
+    ticket: T::Ticket,
+    /// Aborts the call once it runs as a task.
+    task: Option<AbortHandle>,
+    /// Marks the call as running, unless it is done at once.
+    busy: Option<Busy>,
+}
+
+impl<T: Transport> fmt::Debug for Running<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("task", &self.task).finish_non_exhaustive()
+    }
+}
+
+/// An outcome that waits until the transport has room.
+struct Settled<T: Transport> {
+    call: CallId,
+    outcome: Outcome,
+    _kept: T::Kept,
+}
+
+impl<T: Transport> fmt::Debug for Settled<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settled").field("call", &self.call).finish_non_exhaustive()
+    }
+}
+
+/// A call that a waiting connection polls itself, which saves a task.
+pub(crate) struct InlineCall {
+    pub(crate) call: CallId,
+    pub(crate) work: Work,
+}
+
+impl fmt::Debug for InlineCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InlineCall").field("call", &self.call).finish_non_exhaustive()
+    }
+}
+
+/// The hub's answer to a call, after its first poll.
+pub(crate) enum FirstAnswer {
+    Outcome(Outcome),
+    Later(Work),
+    AsTask(Work),
+}
+
+/// How a call that takes time goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pending {
+    /// As a task.
+    AsTask,
+    /// A connection waits for the answer. If there is only one call, the connection polls it.
+    Inline,
+}
+
+impl<T: Transport> Driver<T> {
+    pub(crate) fn new(side: T::Side, clock: Clock, transport: T, registration: Arc<Registration>) -> Self {
+        Self {
+            side,
+            clock,
+            transport,
+            registration,
+            running: BTreeMap::new(),
+            settled: VecDeque::new(),
+            questions: Questions::default(),
+            client: None,
+            log: None,
+            has_ended: false,
+        }
+    }
+
+    /// The tap sees a line that the peer sent. Comes before the step that processes the line.
+    #[inline]
+    pub(crate) fn tap_received(&self, lane: Lane, line: Line<'_>) {
+        if self.registration.tap.is_on() {
+            self.registration.tap.received(T::dialect(&self.side), lane, line);
+        }
+    }
+
+    /// Takes one step and performs its actions. Returns those that need the hub, for [`Driven::follow_up`].
+    pub(crate) fn step<'a>(
+        &mut self,
+        sender: T::Sender<'_>,
+        step: impl FnOnce(&mut T::Side, &mut Ambient<'_>, &mut Output<'a>),
+    ) -> Vec<Action<'a>> {
+        let mut out = Output::onto(self.transport.lend());
+        let mut ambient = self.clock.ambient();
+        self.transport.introduce(sender, &mut ambient);
+        step(&mut self.side, &mut ambient, &mut out);
+        let Output { wire, actions } = out;
+        if self.registration.tap.is_on() {
+            let is_carried = |frame: &_| self.transport.carries(frame);
+            self.registration.tap.sent(T::dialect(&self.side), &wire, is_carried);
+        }
+        self.transport.send(wire);
+        actions.into_iter().filter_map(|action| self.perform(sender, action)).collect()
+    }
+
+    /// Performs an action, or returns it for the hub.
+    fn perform<'a>(&mut self, sender: T::Sender<'_>, action: Action<'a>) -> Option<Action<'a>> {
+        match action {
+            Action::Deliver(mut call, agreement) => {
+                let ticket = self.transport.accept(sender, &mut call);
+                if T::IS_SHARED {
+                    self.running.insert(call.id, Running { ticket, task: None, busy: None });
+                }
+                return Some(Action::Deliver(call, agreement));
+            }
+            Action::Unwatch(..) | Action::RootsChanged => return Some(action),
+            Action::Cancel(call) => self.cancel(call),
+            Action::Opened(ref agreement) => {
+                if self.transport.opened(agreement) {
+                    self.client.get_or_insert_default().clone_from(&agreement.client.name);
+                    // Requests that carry their own terms are one session on one channel.
+                    if self.log.is_none() || !agreement.per_request {
+                        drop(self.log.take());
+                        self.log = Some(SessionLog::open(agreement, self.registration.session()));
+                    }
+                }
+                self.registration.visit.opened(agreement, self.transport.principal(sender));
+                if !agreement.per_request {
+                    return Some(action);
+                }
+            }
+            Action::Refused(refusal) => self.transport.refused(&refusal),
+            Action::Dropped(what) => tracing::debug!(what, "dropped"),
+            Action::Declined(declined) => {
+                let Registration { hub, visit, .. } = &*self.registration;
+                violations::write_down(hub, &declined, self.transport.principal(sender), visit.id());
+            }
+            Action::Passed(what) => tracing::debug!(what, "let pass"),
+            Action::Answered(question, answered) => self.questions.answered(question, answered),
+            Action::LetGo(lane, pause) => self.transport.let_go(lane, pause),
+            Action::Close(grace) => {
+                tracing::info!(grace_s = grace.as_secs(), "the downstream said goodbye");
+                self.transport.close(grace, &self.clock);
+            }
+        }
+        None
+    }
+
+    fn cancel(&mut self, call: CallId) {
+        self.settled.retain(|settled| settled.call != call);
+        let Some(Running { ticket, task, .. }) = self.running.remove(&call) else { return };
+        task.iter().for_each(AbortHandle::abort);
+        self.transport.cancelled(ticket, self.running.values().map(|running| &running.ticket));
+    }
+
+    /// Records the hub's answer to a call. Returns further actions for the hub, and the call if it goes on inline; `None`
+    /// if the session has ended.
+    fn record(
+        &mut self,
+        call: CallId,
+        name: CallName,
+        answer: FirstAnswer,
+        pending: Pending,
+    ) -> Option<(Vec<Action<'static>>, Option<InlineCall>)> {
+        if self.has_ended {
+            return None;
+        }
+        match (answer, pending) {
+            (FirstAnswer::Outcome(outcome), _) => Some((self.settle(call, outcome), None)),
+            (FirstAnswer::AsTask(work), _) => {
+                let errands = match self.start(call, name, Some(work)) {
+                    Some(sender) => self.step(sender, |side, ambient, out| side.goes_on_as_task(call, ambient, out)),
+                    None => Vec::new(),
+                };
+                Some((errands, None))
+            }
+            (FirstAnswer::Later(work), Pending::AsTask) => {
+                self.start(call, name, Some(work));
+                Some((Vec::new(), None))
+            }
+            (FirstAnswer::Later(work), Pending::Inline) => {
+                let inline = self.start(call, name, None).map(|_| InlineCall { call, work });
+                Some((Vec::new(), inline))
+            }
+        }
+    }
+
+    /// Shows a call as running, and runs its work as a task. `None` if the call was cancelled in between.
+    fn start(&mut self, call: CallId, name: CallName, work: Option<Work>) -> Option<T::Sender<'static>> {
+        if !T::IS_SHARED {
+            let ticket = T::Ticket::default();
+            self.running.insert(call, Running { ticket, task: None, busy: None });
+        }
+        let running = self.running.get_mut(&call)?;
+        running.busy = Some(self.registration.visit.busy(name));
+        running.task = work.map(|work| self.transport.spawn(call, work));
+        Some(T::sender_of(Some(&running.ticket)))
+    }
+
+    /// Runs a former inline call as a task, if it is still wanted.
+    pub(crate) fn go_on(&mut self, InlineCall { call, work }: InlineCall) {
+        if let Some(running) = self.running.get_mut(&call) {
+            running.task = Some(self.transport.spawn(call, work));
+        }
+    }
+
+    /// Records the outcome of a call, and writes it if the transport has room. The outcome of a call that was cancelled in
+    /// between is dropped.
+    pub(crate) fn settle(&mut self, call: CallId, mut outcome: Outcome) -> Vec<Action<'static>> {
+        let ticket = self.running.get(&call).map(|running| &running.ticket);
+        if T::IS_SHARED && ticket.is_none() {
+            return Vec::new();
+        }
+        let is_next = self.settled.is_empty();
+        let kept = self.transport.weigh(ticket, &mut outcome, is_next);
+        if is_next && self.transport.has_room() {
+            return self.write(call, outcome);
+        }
+        self.settled.push_back(Settled { call, outcome, _kept: kept });
+        Vec::new()
+    }
+
+    /// Writes the outcome of a call, after all reports from before its end.
+    fn write(&mut self, call: CallId, outcome: Outcome) -> Vec<Action<'static>> {
+        let mut errands = Vec::new();
+        while let Some(report) = self.transport.next_report() {
+            errands.extend(self.report(report));
+        }
+        let running = self.running.remove(&call);
+        let sender = T::sender_of(running.as_ref().map(|running| &running.ticket));
+        errands.extend(self.step(sender, |side, ambient, out| side.resolve(call, outcome, ambient, out)));
+        errands
+    }
+
+    /// Writes waiting outcomes and reports, as far as the transport has room.
+    pub(crate) fn write_waiting(&mut self) -> Vec<Action<'static>> {
+        let mut errands = Vec::new();
+        while self.transport.has_room()
+            && let Some(Settled { call, outcome, .. }) = self.settled.pop_front()
+        {
+            errands.extend(self.write(call, outcome));
+        }
+        while self.transport.has_room()
+            && let Some(report) = self.transport.next_report()
+        {
+            errands.extend(self.report(report));
+        }
+        errands
+    }
+
+    /// Passes a report of a provider to the caller.
+    pub(crate) fn report(&mut self, report: Report) -> Vec<Action<'static>> {
+        match report {
+            Report::Notice(notice) => self.notice(notice),
+            Report::Questions(call, questions) => self.ask(call, questions),
+        }
+    }
+
+    /// Sends a notice.
+    pub(crate) fn notice(&mut self, notice: Notice) -> Vec<Action<'static>> {
+        self.step(T::sender_of(None), |side, ambient, out| side.notice(notice, ambient, out))
+    }
+
+    /// Asks the client questions of a provider.
+    pub(crate) fn ask(&mut self, call: Option<CallId>, questions: Vec<Asking>) -> Vec<Action<'static>> {
+        let asked = self.questions.number(questions);
+        self.step(T::sender_of(None), |side, ambient, out| side.ask(call, asked, ambient, out))
+    }
+
+    /// Wakes our side if its deadline has passed.
+    pub(crate) fn wake(&mut self) -> Vec<Action<'static>> {
+        match self.side.deadline() {
+            Some(deadline) if deadline <= self.clock.now().elapsed => self.step(T::sender_of(None), T::Side::wake),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Fails every unfinished call with an error that says so.
+    pub(crate) fn fail_everything(&mut self) -> Vec<Action<'static>> {
+        let mut errands = Vec::new();
+        self.settled.clear();
+        loop {
+            let running = std::mem::take(&mut self.running);
+            running.into_values().filter_map(|running| running.task).for_each(|task| task.abort());
+            let mut calls = self.side.in_flight();
+            calls.sort_unstable();
+            if calls.is_empty() {
+                return errands;
+            }
+            // Newest first: ending a running call would start the next call in the dialect's queue.
+            for call in calls.into_iter().rev() {
+                let failure = Failure::new(FailureKind::Stopping, "the session ended before the call did");
+                let more = self.fail(call, failure);
+                // A call that starts now fails in the next round.
+                errands.extend(more.into_iter().filter(|errand| !matches!(errand, Action::Deliver(..))));
+            }
+        }
+    }
+
+    /// Fails a call.
+    pub(crate) fn fail(&mut self, call: CallId, failure: Failure) -> Vec<Action<'static>> {
+        self.step(T::sender_of(None), |side, ambient, out| side.resolve(call, Err(failure), ambient, out))
+    }
+
+    /// Aborts the calls whose tickets a predicate selects. The caller must fail them.
+    pub(crate) fn abort(&mut self, is_meant: impl Fn(&T::Ticket) -> bool) -> Vec<CallId> {
+        let meant = self.running.extract_if(.., |_, running| is_meant(&running.ticket));
+        let abort = |(call, running): (CallId, Running<T>)| {
+            running.task.iter().for_each(AbortHandle::abort);
+            call
+        };
+        meant.map(abort).collect()
+    }
+
+    /// Ends the session: every call fails, and nothing is delivered any more.
+    pub(crate) fn end(&mut self) -> Vec<Action<'static>> {
+        self.clock.tick();
+        let errands = self.fail_everything();
+        self.has_ended = true;
+        self.questions.forget();
+        self.log = None;
+        errands
+    }
+
+    /// Whether the session has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// The name that the client declares, once it is known.
+    pub(crate) fn client(&self) -> Option<&str> {
+        self.client.as_deref()
+    }
+
+    /// The number of delivered calls that have not ended.
+    pub(crate) fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// The ticket of a running call.
+    pub(crate) fn ticket(&self, call: CallId) -> Option<&T::Ticket> {
+        self.running.get(&call).map(|running| &running.ticket)
+    }
+}
+
+/// A session that is driven: its driver, behind a lock if other threads use it, and the rest, which needs no lock.
+pub(crate) trait Driven: Sized {
+    type Transport: Transport;
+
+    /// The session in the hub.
+    fn registration(&self) -> &Registration;
+
+    /// Uses the way back to the caller, which providers keep. `None` if the session is being dropped.
+    fn with_caller<R>(&self, work: impl FnOnce(Option<&Arc<dyn Caller>>) -> R) -> R;
+
+    /// Uses the driver, under the lock of the session. The hub is never called meanwhile.
+    fn locked<R>(&mut self, work: impl FnOnce(&mut Driver<Self::Transport>) -> R) -> R;
+
+    /// Takes a step now, and does everything that follows from it.
+    fn drive(&mut self, step: impl FnOnce(&mut Driver<Self::Transport>) -> Vec<Action<'static>>) {
+        let errands = self.locked(|driver| {
+            driver.clock.tick();
+            step(driver)
+        });
+        self.follow_up(errands, Pending::AsTask);
+    }
+
+    /// Hands calls and other actions to the hub, and does everything that follows. Returns a call that goes on inline.
+    fn follow_up(&mut self, mut errands: Vec<Action<'_>>, pending: Pending) -> Option<InlineCall> {
+        let (is_only, mut inline) = (errands.len() == 1, None);
+        while !errands.is_empty() {
+            let mut following = Vec::new();
+            for errand in errands {
+                let Some((call, name, answer)) = self.run(errand) else { continue };
+                let pending = if is_only && inline.is_none() { pending } else { Pending::AsTask };
+                let recorded = self.locked(|driver| driver.record(call, name, answer, pending));
+                let (more, carried) = recorded?;
+                following.extend(more);
+                inline = inline.or(carried);
+            }
+            errands = following;
+        }
+        inline
+    }
+
+    /// Performs an action that needs the hub, without the lock. Returns the hub's answer to a call.
+    fn run(&self, errand: Action<'_>) -> Option<(CallId, CallName, FirstAnswer)> {
+        let Registration { hub, visit, .. } = self.registration();
+        match errand {
+            Action::Deliver(call, agreement) => {
+                let (id, name) = (call.id, visit.count(&call.operation));
+                let answer = self.with_caller(|caller| match caller {
+                    Some(caller) => hub.answer(call, &agreement, caller),
+                    None => Answer::Now(Err(Failure::new(FailureKind::Stopping, "the session has ended"))),
+                });
+                return Some((id, name, FirstAnswer::of(answer)));
+            }
+            Action::Opened(_) => self.with_caller(|caller| caller.into_iter().for_each(|caller| hub.joined(caller))),
+            Action::Unwatch(uri, id) => hub.unwatch(&uri, id),
+            Action::RootsChanged => hub.roots_changed(visit.id()),
+            _ => {}
+        }
+        None
+    }
+}
+
+impl FirstAnswer {
+    fn of(answer: Answer) -> Self {
+        match answer {
+            Answer::Now(outcome) => Self::Outcome(outcome),
+            Answer::AsTask(work) => Self::AsTask(work),
+            Answer::Later(mut work) | Answer::TaskLater(mut work) => {
+                // Many calls complete on the first poll. They need neither a task nor a stream.
+                match poll_guarded(&mut work, &mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(outcome) => Self::Outcome(outcome),
+                    Poll::Pending => Self::Later(work),
+                }
+            }
+        }
+    }
+}
+
+/// Polls a call. A panic fails this call only.
+pub(crate) fn poll_guarded(work: &mut Work, cx: &mut Context<'_>) -> Poll<Outcome> {
+    // The call shares no mutable state with us, so a panic leaves nothing half changed. It is not polled again.
+    let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx)));
+    polled.unwrap_or_else(|_| Poll::Ready(Err(Failure::panicked())))
+}
+
+/// Runs a call to its end.
+pub(crate) async fn finish_guarded(mut work: Work) -> Outcome {
+    std::future::poll_fn(|cx| poll_guarded(&mut work, cx)).await
+}
