@@ -51,13 +51,17 @@ fn without_a_session_the_question_is_an_answer_and_yes_is_for_this_once() {
             },
         }})
     };
-    let asked = connection.post(&headers, &call(1).to_string()).json();
-    let question = &asked["result"]["inputRequests"]["consent"];
+    let yes = json!({"action": "accept", "content": {"answer": "yes"}});
+    let mut in_advance = call(1);
+    in_advance["params"]["inputResponses"] = json!({"consent": yes, "q0": yes, "q1": yes, "q2": yes});
+    let asked = connection.post(&headers, &in_advance.to_string()).json();
+    let requests = asked["result"]["inputRequests"].as_object().expect("an answer in advance does not count");
+    let (name, question) = requests.iter().next().expect("a question");
     assert_eq!(question["params"]["message"], "Allow echo with {\"message\":\"hi\"}?", "{asked}");
     assert_eq!(question["params"]["requestedSchema"]["properties"]["answer"]["enum"], json!(["yes", "no"]));
     let mut retry = call(2);
     retry["params"]["requestState"] = asked["result"]["requestState"].clone();
-    retry["params"]["inputResponses"] = json!({"consent": {"action": "accept", "content": {"answer": "yes"}}});
+    retry["params"]["inputResponses"] = json!({ name: yes });
     let answer = last(&mut connection, &headers, &retry);
     assert_eq!(answer["result"]["content"][0]["text"], "hi", "{answer}");
     let again = last(&mut connection, &headers, &call(3));

@@ -35,7 +35,7 @@ pub(super) fn can_be_asked(agreement: &Agreement) -> bool {
 }
 
 /// The question, or `None` if a person could not see all of the arguments. `always` is offered only if there is a
-/// session to remember it for.
+/// session to remember it for. The question has no name, so that no client can answer it before it was asked.
 pub(super) fn question(tool: &str, arguments: &RawValue, reason: &str, offers_always: bool) -> Option<Question> {
     let tool = escape(tool, Layout::Line);
     let room = MOST_SHOWN.checked_sub(tool.chars().count())?;
@@ -46,7 +46,7 @@ pub(super) fn question(tool: &str, arguments: &RawValue, reason: &str, offers_al
     let hint = if offers_always { "`always`: also the next times, in this session" } else { "Whether it is done" };
     let answer = json!({"type": "string", "title": "Allow it?", "description": hint, "enum": answers});
     let schema = json!({"type": "object", "properties": {"answer": answer}, "required": ["answer"]});
-    Some(Question::form(&format!("Allow {tool} with {shown}?{why}"), &schema).named("consent"))
+    Some(Question::form(&format!("Allow {tool} with {shown}?{why}"), &schema))
 }
 
 /// The arguments as a person sees them, or `None` if they need more than `room` characters.

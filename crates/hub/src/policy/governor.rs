@@ -163,7 +163,9 @@ impl Governor {
 
     /// A session has ended.
     pub(crate) fn left(&self, session: SessionId) {
-        self.regime().consents().remove(&session);
+        let regime = self.regime();
+        regime.consents().remove(&session);
+        regime.meters.left(session);
     }
 
     /// The definitions in these routes that are stopped because they changed.

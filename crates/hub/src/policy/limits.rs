@@ -161,6 +161,17 @@ impl Meters {
         Ok(permit)
     }
 
+    /// Removes the meters of a session that has ended. Its id is not used again.
+    pub(super) fn left(&self, session: SessionId) {
+        let mut meters = self.all();
+        for id in &self.ids {
+            let key = (*id, Counted::Session(session));
+            if meters.get(&key).is_some_and(|meter| meter.running == 0) {
+                meters.remove(&key);
+            }
+        }
+    }
+
     fn all(&self) -> MutexGuard<'_, HashMap<Key, Meter>> {
         self.all.lock().unpoisoned()
     }
@@ -320,6 +331,21 @@ mod tests {
         let what = |tool| CallTarget::tool("", "", tool);
         assert!(meters.admit(&limits, &who(1), &what(&b), now).is_err());
         assert!(meters.admit(&limits, &who(1), &what(&a), now).is_ok());
+    }
+
+    #[test]
+    fn a_session_that_ends_leaves_no_meter() {
+        let limits = limits(Limit { rate: Some(Rate { calls: 1, per: Duration::from_secs(86_400) }), ..Limit::default() });
+        let (meters, tool, now) = (meters(&limits), Tool::plain("t", ""), Instant::now());
+        let what = CallTarget::tool("", "t", &tool);
+        let admit = |session| meters.admit(&limits, &who(session), &what, now);
+        drop(admit(1).unwrap());
+        let running = admit(2).unwrap();
+        [1, 2].into_iter().for_each(|session| meters.left(SessionId(session)));
+        assert_eq!(meters.all().len(), 1, "a call of the second session is running");
+        drop(running);
+        meters.left(SessionId(2));
+        assert!(meters.all().is_empty());
     }
 
     #[test]
