@@ -57,16 +57,16 @@ impl Transport {
         }
     }
 
-    /// Sends lines; each goes with the headers that `headers` finds for it, where there are headers. Answers take the share
-    /// of a party, where they are not all on one channel.
+    /// Sends lines; each goes with the headers that `headers` finds for it, where there are headers. Where answers are not
+    /// all on one channel, an answer takes the share of the party to whose call its line belongs, or else of `party`.
     pub fn send(&mut self, lines: &Frames, party: Option<Party>, headers: impl Fn(&str) -> Vec<(String, String)>) {
         match self {
             Self::Child(child) => child.send(lines),
             Self::Http(http) => {
-                for frame in lines.frames() {
+                for (number, frame) in lines.frames().iter().enumerate() {
                     // A dialect writes JSON, which is UTF-8.
                     let line = String::from_utf8_lossy(&lines[frame.span.clone()]);
-                    http.send(&line, party, headers(&line));
+                    http.send(&line, lines.party(number).or(party), headers(&line));
                 }
             }
             Self::Ended => {}
