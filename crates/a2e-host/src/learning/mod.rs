@@ -46,7 +46,7 @@ pub struct LearningSettings {
     pub scope: String,
     /// Maximum number of components. Records that would add more are refused.
     pub components: u32,
-    /// How many durations of a component are kept for the 95th percentile: the latest.
+    /// How many durations of a component are kept for the 95th percentile: the latest. Fewer if there are many components.
     pub durations: u32,
     /// Maximum number of kept records of feedback and experience: the latest.
     pub records: u32,

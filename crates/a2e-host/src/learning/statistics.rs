@@ -35,6 +35,11 @@ const POOR: &str = "SELECT name, calls_total, score_sum / calls_total AS mean FR
     WHERE principal = ?2 AND (?1 = '' OR name = ?1) AND calls_total >= ?3 AND score_sum / calls_total < ?4 \
     ORDER BY mean, name";
 
+/// Approximate maximum number of durations of all components of a principal, and how many a component may always have.
+/// With many components, fewer durations of each are kept.
+const MAX_DURATIONS: u32 = 100_000;
+const MIN_DURATIONS: u32 = 16;
+
 /// Maximum number of records that one turn removes.
 const TURN_REMOVALS: usize = 500;
 
@@ -87,19 +92,19 @@ impl Statistics<'_> {
                 timed.extend(sample.duration.is_some().then_some(sample.component.as_str()));
             }
         }
-        // Once for each component: finding the oldest duration means a scan of all durations of the component.
-        for component in timed {
-            let old = params![component, self.settings.durations, self.principal];
-            self.rows.prepare_cached(OLD_DURATIONS)?.execute(old)?;
-        }
-        let is_trimmed = self.remove_excess()?;
         let components = "SELECT count(*) FROM learning_components WHERE principal = ?1";
         let components: u32 = self.rows.prepare_cached(components)?.query_row([self.principal], |row| row.get(0))?;
         if components > self.settings.components {
             let problem = format!("the limit of {} components is reached", self.settings.components);
             return Err(StorageError::refused(problem));
         }
-        Ok(is_trimmed)
+        let durations = self.settings.durations.min((MAX_DURATIONS / components.max(1)).max(MIN_DURATIONS));
+        // Once for each component: finding the oldest duration means a scan of all durations of the component.
+        for component in timed {
+            let old = params![component, durations, self.principal];
+            self.rows.prepare_cached(OLD_DURATIONS)?.execute(old)?;
+        }
+        Ok(self.remove_excess()?)
     }
 
     fn count(&self, sample: &Sample, now: f64) -> Result<(), StorageError> {

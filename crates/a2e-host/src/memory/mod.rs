@@ -72,9 +72,6 @@ pub struct Bound {
 
 const MIB: usize = 1024 * 1024;
 
-/// Working memories up to this size do not count towards their party's share.
-const FREE_BYTES: usize = 64 * 1024;
-
 impl Default for MemorySettings {
     fn default() -> Self {
         Self {
@@ -211,7 +208,7 @@ struct Requester {
 
 impl Shared {
     fn new(settings: MemorySettings, clock: Clock) -> Self {
-        let room = Portions::lasting(settings.working_total_bytes, FREE_BYTES);
+        let room = Portions::lasting(settings.working_total_bytes, 0);
         Self { settings, clock, sessions: Mutex::default(), room }
     }
 

@@ -219,7 +219,8 @@ async fn a_server_keeps_its_place_until_its_process_has_ended() {
 async fn places_for_servers_are_shared_by_parties_and_descriptions_have_a_bound() {
     let stage = Stage::new(Settings { all: 2, ..permissive() }, Vec::new());
     let fill = async |party: u64| {
-        let session = Stage { party: Some(Party(party)), ..stage.other(party) };
+        let mut session = stage.other(party);
+        session.party = Some(Party(party));
         let mut count = 0;
         let config = |count| json!({"server_id": format!("s{count}"), "cmd": [GLADHAND, "serve"]});
         while count < 10 && session.register(config(count)).await["ok"] == true {

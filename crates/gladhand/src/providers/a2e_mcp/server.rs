@@ -1,5 +1,6 @@
 //! A server that a session has registered: its session with us, and what it has.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::SystemTime;
 
@@ -17,7 +18,7 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::Listener;
-use super::hosting::{CallHost, ServerHost, WAITING};
+use super::hosting::{CallHost, ServerHost, WAITING, size_of};
 use super::permits::{Permitted, Root};
 use super::words::{ServerInfo, failed};
 use gladhand_client::upstream::{Host, OpenError, Upstream};
@@ -66,6 +67,7 @@ impl Server {
         let place: Permit = Arc::new(place);
         permitted.options.surroundings.permit = Some(Arc::clone(&place));
         let (pushes, waiting) = mpsc::channel(WAITING);
+        let waiting_bytes = Arc::<AtomicUsize>::default();
         let (id, stale, agent) = (permitted.id.clone(), Arc::new(Notify::new()), Arc::downgrade(context.caller));
         let host = ServerHost {
             id: id.clone(),
@@ -76,6 +78,7 @@ impl Server {
             roots,
             watched: Mutex::default(),
             pushes,
+            waiting_bytes: Arc::clone(&waiting_bytes),
             stale: Arc::clone(&stale),
         };
         let server = Arc::new(Self {
@@ -89,7 +92,7 @@ impl Server {
             keeper: Mutex::default(),
         });
         let shown = (context.caller.session(), context.notifier.clone());
-        let keeper = tokio::spawn(keep(Arc::downgrade(&server), agent, waiting, stale, shown));
+        let keeper = tokio::spawn(keep(Arc::downgrade(&server), agent, (waiting, waiting_bytes), stale, shown));
         *server.keeper.lock().unpoisoned() = Some(keeper.abort_handle());
         server
     }
@@ -314,7 +317,7 @@ impl Drop for Server {
 async fn keep(
     server: Weak<Server>,
     agent: Listener,
-    mut waiting: mpsc::Receiver<CapabilityEvent>,
+    (mut waiting, waiting_bytes): (mpsc::Receiver<CapabilityEvent>, Arc<AtomicUsize>),
     stale: Arc<Notify>,
     (session, notifier): (SessionId, ChangeNotifier),
 ) {
@@ -324,6 +327,7 @@ async fn keep(
             biased;
             push = waiting.recv() => {
                 let (Some(push), Some(agent)) = (push, agent.upgrade()) else { return };
+                waiting_bytes.fetch_sub(size_of(&push), Ordering::Relaxed);
                 let behind = agent.keeping_up();
                 agent.push(push);
                 // An agent that is only waited for may go.
