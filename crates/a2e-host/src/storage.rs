@@ -11,7 +11,7 @@ use std::error::Error as _;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use gladhand_core::operations::{Failure, Party, Reply};
+use gladhand_core::operations::{Failure, Outcome, Party, Reply};
 use gladhand_core::wire::{RawValue, json};
 use gladhand_hub::{Answer, Settling, Turns};
 use gladhand_store::{Database, DatabaseError};
@@ -164,19 +164,36 @@ impl Storage {
     ) -> Answer {
         let storage = self.clone();
         Answer::Later(Box::pin(async move {
-            let mut step = storage.run(&storage.parsing, party, Box::new(move |_| begin())).await?;
-            loop {
-                let (access, work) = match step {
-                    Step::Done(members) => return Ok(Reply::Capability(members)),
-                    Step::Next(access, work) => (access, work),
-                };
-                let turns = match access {
-                    Access::Read => &storage.reading,
-                    Access::Change => &storage.changing,
-                };
-                step = storage.run(turns, party, work).await?;
-            }
+            let step = storage.run(&storage.parsing, party, Box::new(move |_| begin())).await?;
+            storage.finish(party, step).await
         }))
+    }
+
+    /// The same for a request whose message is so short that it may be parsed during a turn at the database.
+    pub(crate) fn answer_short(
+        &self,
+        access: Access,
+        party: Option<Party>,
+        work: impl FnOnce(&LazyDatabase) -> Result<Box<RawValue>, StorageError> + Send + 'static,
+    ) -> Answer {
+        let storage = self.clone();
+        let step = Step::Next(access, Box::new(move |database| work(database).map(Step::Done)));
+        Answer::Later(Box::pin(async move { storage.finish(party, step).await }))
+    }
+
+    /// Takes the turns that follow from a step.
+    async fn finish(&self, party: Option<Party>, mut step: Step) -> Outcome {
+        loop {
+            let (access, work) = match step {
+                Step::Done(members) => return Ok(Reply::Capability(members)),
+                Step::Next(access, work) => (access, work),
+            };
+            let turns = match access {
+                Access::Read => &self.reading,
+                Access::Change => &self.changing,
+            };
+            step = self.run(turns, party, work).await?;
+        }
     }
 
     /// Runs one piece of work in a turn of its party.

@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::grants::{self, Programs};
 use crate::hex_id;
 use crate::owner::Owner;
-use crate::storage::{Access, LazyDatabase, Step, Storage, StorageError};
+use crate::storage::{Access, LazyDatabase, Storage, StorageError};
 
 /// The columns of a plan that names none.
 const COLUMNS: [&str; 4] = ["backlog", "todo", "in_progress", "done"];
@@ -98,9 +98,7 @@ impl Provider for Planning {
             _ => Access::Read,
         };
         let planner = Planner { call: call.into_owned(), owner: Owner::of(context), settings: self.settings.clone() };
-        self.storage.answer(context.terms.party, move || {
-            Step::next(access, move |database| work(&planner, database).map(Step::Done))
-        })
+        self.storage.answer_short(access, context.terms.party, move |database| work(&planner, database))
     }
 
     fn closing(&self) -> Option<Settling> {
