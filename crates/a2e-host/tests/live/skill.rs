@@ -375,7 +375,9 @@ async fn programs_of_one_party_do_not_keep_another_waiting() {
     let greedy = desk.session_of(1);
     let calls: Vec<_> =
         (0..5).map(|_| tokio::spawn(greedy.begin("skill/call/req", json!({"name": "slow", "timeout": 90})))).collect();
-    greedy.heard(|event| event["kind"] == "skill.preparing").await;
+    // All of them wait for a turn, or have one.
+    let is_preparing = |event: &&Value| event["kind"] == "skill.preparing";
+    greedy.until(|heard| heard.events.iter().filter(is_preparing).count() == 5).await;
     let other = desk.session_of(2);
     let answer = tokio::time::timeout(Duration::from_secs(30), call(&other, json!({"name": "quick"})));
     assert_eq!(answer.await.expect("a turn for another party").unwrap()["data"]["data"], 1);
