@@ -157,10 +157,12 @@ async fn repeated_requests_use_the_share_of_their_party() {
     .await;
     let options = Options { arriving: Arriving::of(500_000), ..speaking("2025-11-25") };
     let upstream = open(&[&server.url], options).await.unwrap();
-    // Both are repeated in the second session.
-    let _slow: JoinSet<_> = (0..2).map(|_| call_of(upstream.clone(), 1, "slow")).collect();
+    // A call of another party is the first that finds the session lost. All three are repeated in the second session.
+    let calls = [(3, "t"), (1, "slow"), (1, "slow")];
+    let _slow: JoinSet<_> = calls.into_iter().map(|(party, name)| call_of(upstream.clone(), party, name)).collect();
     let is_full = async {
-        while call_of(upstream.clone(), 1, "t").await.is_ok() {
+        let kind = |outcome: Outcome| outcome.err().map(|failure| failure.kind);
+        while kind(call_of(upstream.clone(), 1, "t").await) != Some(FailureKind::TooLong) {
             tokio::task::yield_now().await;
         }
     };
