@@ -140,37 +140,6 @@ async fn answers_that_arrive_have_a_bound_over_all_calls_and_a_share_for_each_pa
 }
 
 #[tokio::test]
-async fn repeated_requests_use_the_share_of_their_party() {
-    let server = Scripted::start(|request, before| match (request.call(), request.header("mcp-session-id")) {
-        ("initialize", _) if before > 0 => {
-            let result = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"2"}}"#;
-            json(200, "Mcp-Session-Id: s-2\r\n", &request.message(result))
-        }
-        ("tools/call", Some("s-1")) => empty(404),
-        ("tools/call", _) if request.body["params"]["name"] == "slow" => {
-            let half = request.message(&format!(r#"{{"content":[],"x":"{}"#, "x".repeat(200_000)));
-            Answer::Hold(stream(&format!("data: {half}")))
-        }
-        ("tools/call", _) => request.result(&format!(r#"{{"content":[],"x":"{}"}}"#, "x".repeat(150_000))),
-        _ => opening(request).unwrap_or_else(|| empty(500)),
-    })
-    .await;
-    let options = Options { arriving: Arriving::of(500_000), ..speaking("2025-11-25") };
-    let upstream = open(&[&server.url], options).await.unwrap();
-    // A call of another party is the first that finds the session lost. All three are repeated in the second session.
-    let calls = [(3, "t"), (1, "slow"), (1, "slow")];
-    let _slow: JoinSet<_> = calls.into_iter().map(|(party, name)| call_of(upstream.clone(), party, name)).collect();
-    let is_full = async {
-        let kind = |outcome: Outcome| outcome.err().map(|failure| failure.kind);
-        while kind(call_of(upstream.clone(), 1, "t").await) != Some(FailureKind::TooLong) {
-            tokio::task::yield_now().await;
-        }
-    };
-    soon(is_full).await;
-    assert!(soon(call_of(upstream.clone(), 2, "t")).await.is_ok(), "another party has its share");
-}
-
-#[tokio::test]
 async fn a_session_that_the_server_forgot_is_opened_anew() {
     let server = Scripted::start(|request, before| match (request.call(), request.header("mcp-session-id")) {
         ("initialize", _) if before > 0 => {
