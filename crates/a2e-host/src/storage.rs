@@ -3,13 +3,16 @@
 //! Reading a few rows takes microseconds, but a write may wait for the disk or for another process. So database work
 //! never runs on the thread that drives a session. Each piece of work waits for a turn, which parties
 //! share, and runs on a thread that may block.
+//!
+//! A turn must be short, because other parties wait for its end. A request therefore parses its message before its first
+//! turn at the database, and divides a large change into several turns ([`Step`]).
 
 use std::error::Error as _;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use gladhand_core::operations::{Failure, Party, Reply};
-use gladhand_core::wire::RawValue;
+use gladhand_core::operations::{Failure, Outcome, Party, Reply};
+use gladhand_core::wire::{RawValue, json};
 use gladhand_hub::{Answer, Settling, Turns};
 use gladhand_store::{Database, DatabaseError};
 use rusqlite::Transaction;
@@ -19,10 +22,15 @@ use tracing::field::display;
 /// Maximum number of concurrent reads. More would only take threads from other work.
 const READERS: usize = 4;
 
+/// Maximum number of messages that are parsed at once.
+const PARSERS: usize = 4;
+
 /// The database as capabilities share it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Storage {
     database: Arc<LazyDatabase>,
+    /// Turns of work that does not need the database.
+    parsing: Arc<Turns>,
     /// Parties take turns, so that many slow reads of one do not delay the reads of another.
     reading: Arc<Turns>,
     /// One writer at a time. SQLite also admits only one writer, but in no particular order.
@@ -36,6 +44,32 @@ pub(crate) enum Access {
     Read,
     /// Read and write.
     Change,
+}
+
+/// The result of a piece of work: the answer, or more work in another turn.
+pub(crate) enum Step {
+    /// The members of the answer.
+    Done(Box<RawValue>),
+    /// Work that needs a turn at the database.
+    Next(Access, Work),
+}
+
+/// A piece of work.
+pub(crate) type Work = Box<dyn FnOnce(&LazyDatabase) -> Result<Step, StorageError> + Send>;
+
+impl Step {
+    /// The answer.
+    pub(crate) fn done<T: serde::Serialize + ?Sized>(members: &T) -> Result<Self, StorageError> {
+        Ok(Self::Done(json::to_raw(members)))
+    }
+
+    /// Work that needs a turn at the database.
+    pub(crate) fn next(
+        access: Access,
+        work: impl FnOnce(&LazyDatabase) -> Result<Self, StorageError> + Send + 'static,
+    ) -> Result<Self, StorageError> {
+        Ok(Self::Next(access, Box::new(work)))
+    }
 }
 
 /// The location of the database. It is opened on first use, so that a session that never needs it neither waits for it
@@ -100,7 +134,8 @@ impl Storage {
     }
 
     fn at(database: LazyDatabase) -> Self {
-        Self { database: Arc::new(database), reading: Turns::of(READERS), changing: Turns::of(1) }
+        let (parsing, reading, changing) = (Turns::of(PARSERS), Turns::of(READERS), Turns::of(1));
+        Self { database: Arc::new(database), parsing, reading, changing }
     }
 
     /// Waits until all data is in the database file, so that a clean exit leaves no write-ahead log with data in it.
@@ -120,26 +155,55 @@ impl Storage {
         })
     }
 
-    /// Answers a party with the result of the work. Work that has begun is finished even if the caller no longer waits.
+    /// Answers a party with the result of the work. `begin` must not need the database; the steps that follow from it
+    /// may. A step that has begun is finished even if the caller no longer waits.
     pub(crate) fn answer(
+        &self,
+        party: Option<Party>,
+        begin: impl FnOnce() -> Result<Step, StorageError> + Send + 'static,
+    ) -> Answer {
+        let storage = self.clone();
+        Answer::Later(Box::pin(async move {
+            let step = storage.run(&storage.parsing, party, Box::new(move |_| begin())).await?;
+            storage.finish(party, step).await
+        }))
+    }
+
+    /// The same for a request whose message is so short that it may be parsed during a turn at the database.
+    pub(crate) fn answer_short(
         &self,
         access: Access,
         party: Option<Party>,
         work: impl FnOnce(&LazyDatabase) -> Result<Box<RawValue>, StorageError> + Send + 'static,
     ) -> Answer {
-        let turns = match access {
-            Access::Read => &self.reading,
-            Access::Change => &self.changing,
-        };
-        let (database, turns) = (Arc::clone(&self.database), Arc::clone(turns));
-        Answer::Later(Box::pin(async move {
-            let turn = turns.take(party).await;
-            let work = move || {
-                let _turn = turn;
-                work(&database).map(Reply::Capability).map_err(|error| database.failure_of(error))
+        let storage = self.clone();
+        let step = Step::Next(access, Box::new(move |database| work(database).map(Step::Done)));
+        Answer::Later(Box::pin(async move { storage.finish(party, step).await }))
+    }
+
+    /// Takes the turns that follow from a step.
+    async fn finish(&self, party: Option<Party>, mut step: Step) -> Outcome {
+        loop {
+            let (access, work) = match step {
+                Step::Done(members) => return Ok(Reply::Capability(members)),
+                Step::Next(access, work) => (access, work),
             };
-            spawn_blocking(work).await.unwrap_or_else(|_| Err(Failure::panicked()))
-        }))
+            let turns = match access {
+                Access::Read => &self.reading,
+                Access::Change => &self.changing,
+            };
+            step = self.run(turns, party, work).await?;
+        }
+    }
+
+    /// Runs one piece of work in a turn of its party.
+    async fn run(&self, turns: &Arc<Turns>, party: Option<Party>, work: Work) -> Result<Step, Failure> {
+        let (turn, database) = (turns.take(party).await, Arc::clone(&self.database));
+        let work = move || {
+            let _turn = turn;
+            work(&database).map_err(|error| database.failure_of(error))
+        };
+        spawn_blocking(work).await.unwrap_or_else(|_| Err(Failure::panicked()))
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use gladhand_a2e_host::multi_agent::{MultiAgent, MultiAgentSettings};
 use gladhand_core::negotiation::Agreement;
-use gladhand_core::operations::{AgentCall, AgentEvent, Call, Failure, FailureKind, Reply};
+use gladhand_core::operations::{AgentCall, AgentEvent, Call, Failure, FailureKind, Party, Reply};
 use gladhand_core::wire::json;
 use gladhand_hub::{Agent, Answer, Caller, Context, Hub, SessionId, Settling};
-use mesh::{Agent as Session, ask, call, granted_to, refused};
+use mesh::{Agent as Session, ask, call, granted_to, raw_call, refused};
 use serde_json::{Value, json};
 
 /// An agent whose behaviour is selected by a word in its instruction.
@@ -330,4 +330,101 @@ async fn subagents_end_with_their_session() {
     other.hub.closed().await;
     assert!(other.actor.sessions.lock().unwrap().is_empty());
     assert!(other.actor.followers.lock().unwrap().is_empty());
+}
+
+/// A request of a party in a session of its own.
+async fn ask_as(
+    stage: &Stage,
+    (party, session): (u64, u64),
+    kind: &'static str,
+    message: Value,
+) -> Result<Value, Failure> {
+    let mut call: Call<'static> = call("multi_agent", kind, &message);
+    call.terms.party = Some(Party(party));
+    ask(&stage.hub, &stage.agreement, &Session::of(session), call).await
+}
+
+fn described(bytes: usize) -> Value {
+    json!({"name": "w", "metadata": {"text": "x".repeat(bytes)}})
+}
+
+#[tokio::test]
+async fn descriptions_of_subagents_have_a_bound_that_parties_share() {
+    let stage = Stage::new(MultiAgentSettings { described_total: 80_000, ..MultiAgentSettings::default() });
+    let mut listed = 0;
+    for session in 0..40 {
+        let spawned = ask_as(&stage, (1, session), "multi_agent/spawn", described(8000)).await.unwrap();
+        let id = json!({"subagent_id": spawned["subagent_id"]});
+        ask_as(&stage, (1, session), "multi_agent/terminate", id).await.unwrap();
+    }
+    for session in 0..40 {
+        let list = ask_as(&stage, (1, session), "multi_agent/list", json!({})).await.unwrap();
+        listed += list["subagents"].as_array().unwrap().len();
+    }
+    assert!((1..=8).contains(&listed), "the oldest terminated subagents are forgotten: {listed}");
+    let fill = async |party: u64| {
+        let mut live = 0;
+        while live < 100 {
+            match ask_as(&stage, (party, 1000 + 100 * party + live), "multi_agent/spawn", described(8000)).await {
+                Ok(_) => live += 1,
+                Err(failure) => {
+                    let why = "the descriptions of subagents take too much memory: terminate one";
+                    assert_eq!(refused(Err(failure)), ("runtime_error", why.to_owned()));
+                    break;
+                }
+            }
+        }
+        live
+    };
+    assert_eq!((fill(1).await, fill(2).await), (7, 3), "live ones stay, and another party gets its share");
+}
+
+#[tokio::test]
+async fn the_number_of_subagents_is_shared_by_parties() {
+    let stage = Stage::new(MultiAgentSettings { max_total: 4, ..MultiAgentSettings::default() });
+    let fill = async |party: u64| {
+        let mut live = 0;
+        while live < 100 && ask_as(&stage, (party, 100 * party + live), "multi_agent/spawn", described(1)).await.is_ok()
+        {
+            live += 1;
+        }
+        live
+    };
+    assert_eq!((fill(1).await, fill(2).await, fill(1).await), (4, 2, 0));
+}
+
+#[tokio::test]
+async fn a_list_has_a_bound_and_contains_live_subagents_first() {
+    let stage = Stage::new(MultiAgentSettings { listed: 20_000, ..MultiAgentSettings::default() });
+    let mut ids = Vec::new();
+    for number in 0..5 {
+        let spawned = stage.ask("multi_agent/spawn", described(4000)).await.unwrap();
+        ids.push(spawned["subagent_id"].clone());
+        if number > 0 {
+            stage.ask("multi_agent/terminate", json!({"subagent_id": ids[number]})).await.unwrap();
+        }
+    }
+    let listed = stage.ask("multi_agent/list", json!({})).await.unwrap();
+    let listed: Vec<_> =
+        listed["subagents"].as_array().unwrap().iter().map(|entry| entry["subagent_id"].clone()).collect();
+    assert_eq!(listed, [&ids[0], &ids[3], &ids[4]].map(Clone::clone), "the live one, and the newest terminated ones");
+}
+
+#[tokio::test]
+async fn metadata_is_kept_as_text_and_a_task_has_a_bound() {
+    let stage = Stage::new(MultiAgentSettings { task: 200, ..MultiAgentSettings::default() });
+    let metadata = r#"{"z":1,"a":123456789012345678901234567890}"#;
+    let message = json::raw(format!(r#"{{"name":"w","metadata":{metadata}}}"#));
+    let spawned =
+        ask(&stage.hub, &stage.agreement, &stage.session, raw_call("multi_agent", "multi_agent/spawn", message));
+    let id = spawned.await.unwrap()["subagent_id"].clone();
+    let caller: Arc<dyn Caller> = Arc::clone(&stage.session) as _;
+    let listed = stage.hub.answer(call("multi_agent", "multi_agent/list", &json!({})), &stage.agreement, &caller);
+    let Ok(Reply::Capability(listed)) = listed.outcome().await else { panic!("a list is answered") };
+    assert!(listed.get().contains(metadata), "{listed}");
+    let wrong = stage.ask("multi_agent/spawn", json!({"name": "w", "metadata": [1]})).await;
+    assert_eq!(refused(wrong), ("runtime_error", "metadata must be an object".to_owned()));
+    let task = json!({"subagent_id": id, "task_name": "t", "instruction": "x".repeat(200)});
+    let refusal = ("runtime_error", "a task must not exceed 200 bytes".to_owned());
+    assert_eq!(refused(stage.ask("multi_agent/delegate", task).await), refusal);
 }

@@ -125,8 +125,13 @@ impl Portion {
 
     /// Takes all of it out, for a holder of its own; an empty one stays.
     pub fn take(&mut self) -> Self {
-        let empty = self.all.portion(self.party);
+        let empty = self.another();
         std::mem::replace(self, empty)
+    }
+
+    /// An empty portion of the same party.
+    pub fn another(&self) -> Self {
+        self.all.portion(self.party)
     }
 
     /// The same portion with more.
@@ -173,9 +178,64 @@ impl Usage {
     }
 }
 
+/// A number of places that parties share, for holders that give their place back when they have ended.
+#[derive(Debug)]
+pub struct Places {
+    most: usize,
+    taken: Mutex<HashMap<Option<Party>, usize>>,
+}
+
+/// One place of a party, given back when it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    places: Arc<Places>,
+    party: Option<Party>,
+}
+
+impl Places {
+    /// So many places.
+    pub fn of(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, taken: Mutex::default() })
+    }
+
+    /// A place for a party, if it may have one more. `None`: the only client.
+    pub fn take(self: &Arc<Self>, party: Option<Party>) -> Option<Place> {
+        let mut taken = self.taken.lock().unpoisoned();
+        let usage = Usage::of(party, taken.iter().map(|(party, places)| (*party, *places)));
+        usage.admits(self.most).then(|| {
+            *taken.entry(party).or_default() += 1;
+            Place { places: Arc::clone(self), party }
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.taken.lock().unpoisoned();
+        if let Some(places) = taken.get_mut(&self.party) {
+            *places -= 1;
+            if *places == 0 {
+                taken.remove(&self.party);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_party_with_all_places_keeps_no_other_from_its_share() {
+        let places = Places::of(8);
+        let fill = |party| std::iter::from_fn(|| places.take(Some(Party(party)))).take(100).collect::<Vec<_>>();
+        let (first, second) = (fill(1), fill(2));
+        assert_eq!((first.len(), second.len()), (8, 4), "all while no other party wants any, then an equal share");
+        let others: Vec<_> = (3..100).flat_map(fill).collect();
+        assert_eq!(12 + others.len(), 16, "however many parties there are");
+        drop((first, second, others));
+        assert!(places.taken.lock().unpoisoned().is_empty());
+    }
 
     #[test]
     fn a_party_alone_has_all_and_others_still_get_their_part() {

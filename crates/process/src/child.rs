@@ -16,7 +16,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 #[cfg(unix)]
 use crate::leashed::{Kind, Leashed, NotHeld};
-use crate::surroundings::Surroundings;
+use crate::surroundings::{Permit, Surroundings};
 
 /// How much of stderr is kept: its last bytes.
 const KEPT: usize = 16 * 1024;
@@ -51,6 +51,8 @@ pub struct ChildPeer {
     stdout: ChildStdout,
     stderr: Arc<Mutex<Vec<u8>>>,
     reader: tokio::task::JoinHandle<()>,
+    /// Its place in a limit. A leash keeps a copy until everything that it holds has ended.
+    _permit: Option<Permit>,
 }
 
 impl ChildPeer {
@@ -63,7 +65,8 @@ impl ChildPeer {
         mut on_stderr: impl FnMut(&str) + Send + 'static,
     ) -> io::Result<Self> {
         let (process, (stdin, stdout, mut errors)) =
-            Process::start(command, |builder| surroundings.surround(builder, hidden)).await?;
+            Process::start(command, surroundings.permit.as_ref(), |builder| surroundings.surround(builder, hidden))
+                .await?;
         let stderr = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&stderr);
         let reader = tokio::spawn(async move {
@@ -76,7 +79,8 @@ impl ChildPeer {
                 kept.drain(..excess);
             }
         });
-        Ok(Self { process, stdin: Some(stdin), stdout, stderr, reader })
+        let permit = surroundings.permit.clone();
+        Ok(Self { process, stdin: Some(stdin), stdout, stderr, reader, _permit: permit })
     }
 
     /// Its id, while it runs.
@@ -167,12 +171,13 @@ enum Process {
 impl Process {
     async fn start(
         command: &[String],
+        #[cfg_attr(not(unix), expect(unused_variables, reason = "only a leash keeps it"))] permit: Option<&Permit>,
         surround: impl Fn(&mut Command),
     ) -> io::Result<(Self, (ChildStdin, ChildStdout, ChildStderr))> {
         #[cfg(unix)]
         if crate::leash::is_enabled() {
             let (ours, theirs) = pipes()?;
-            match Leashed::start(command, Kind::Plain, &theirs, &surround).await {
+            match Leashed::start(command, Kind::Plain, &theirs, &surround, permit.cloned()).await {
                 Ok(leashed) => return Ok((Self::Leashed(Box::new(leashed)), ours)),
                 Err(NotHeld::NotStarted(error)) => return Err(error),
                 Err(NotHeld::NoLeash(error)) => {

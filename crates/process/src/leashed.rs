@@ -19,6 +19,7 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
+use crate::surroundings::Permit;
 use crate::{leash, open_files};
 
 /// How long a leash may take to start.
@@ -67,12 +68,14 @@ impl From<io::Error> for NotHeld {
 }
 
 impl Leashed {
-    /// Starts a command on these channels. `surround` sets up its environment.
+    /// Starts a command on these channels. `surround` sets up its environment. `permit` is kept until no descendant is
+    /// left.
     pub async fn start(
         command: impl IntoIterator<Item = impl AsRef<OsStr>>,
         kind: Kind,
         channels: &[OwnedFd; 3],
         surround: impl FnOnce(&mut Command),
+        permit: Option<Permit>,
     ) -> Result<Self, NotHeld> {
         let (ours, theirs) = UnixStream::pair()?;
         let theirs = theirs.into_std()?;
@@ -88,7 +91,10 @@ impl Leashed {
         let (reports, orders) = ours.into_split();
         let ((sender, heard), (started, process)) = (watch::channel(Heard::default()), oneshot::channel());
         // From here on a task follows the leash, even if this future is dropped.
-        tokio::spawn(follow(BufReader::new(reports).lines(), leash, started, sender));
+        tokio::spawn(async move {
+            follow(BufReader::new(reports).lines(), leash, started, sender).await;
+            drop(permit);
+        });
         let sent = channels.each_ref().map(AsFd::as_fd);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut message = SendAncillaryBuffer::new(&mut space);

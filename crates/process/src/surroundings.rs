@@ -1,7 +1,9 @@
 //! The environment of a process that is started: its working directory and its variables.
 
+use std::any::Any;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use gladhand_core::Pattern;
 use gladhand_core::Secret;
@@ -16,7 +18,12 @@ pub struct Surroundings {
     pub inherits: Option<Vec<Pattern>>,
     /// Variables of its own.
     pub variables: Vec<(String, Secret)>,
+    /// The process counts against a limit. This is kept until the process and its descendants have ended.
+    pub permit: Option<Permit>,
 }
+
+/// A value that frees a place in a limit when its last copy is dropped.
+pub type Permit = Arc<dyn Any + Send + Sync>;
 
 impl Surroundings {
     /// Puts a command into them, without the variables of ours that are named.

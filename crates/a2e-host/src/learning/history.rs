@@ -1,13 +1,14 @@
 //! Refinements: proposals derived from the statistics, the edits that were applied, and rollback.
 
 use gladhand_core::wire::json::{is_deeper_than, to_raw};
-use gladhand_core::wire::values;
+use gladhand_core::wire::{RawValue, values};
 use rusqlite::{OptionalExtension as _, Row, params};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::LearningSettings;
 use super::proposal::{Edit, at, edits, review};
-use super::statistics::{Performance, Statistics};
+use super::statistics::{PoorComponent, Statistics};
 use crate::hex_id;
 use crate::storage::StorageError;
 
@@ -34,6 +35,34 @@ pub(super) struct History<'a> {
     pub(super) now: f64,
 }
 
+/// A proposal that is small enough to be applied.
+#[derive(Debug)]
+pub(super) struct Checked {
+    refinement_id: String,
+    text: Box<RawValue>,
+}
+
+/// Checks the size of a proposal, which needs no database.
+pub(super) fn check(proposal: &Map<String, Value>, settings: &LearningSettings) -> Result<Checked, Applied> {
+    let named = proposal.get("refinement_id").and_then(Value::as_str).filter(|id| !id.is_empty());
+    let refinement_id = named.map_or_else(hex_id::<16>, str::to_owned);
+    let text = to_raw(proposal);
+    let problem = if values::has_more_than(MAX_PROPOSAL_VALUES, text.get().as_bytes()) {
+        format!("a proposal must not have more than {MAX_PROPOSAL_VALUES} JSON values")
+    } else if text.get().len() > settings.record_bytes {
+        format!("a proposal must not exceed {} bytes", settings.record_bytes)
+    } else if refinement_id.len() > MAX_ID_BYTES {
+        format!("an id must not exceed {MAX_ID_BYTES} bytes")
+    } else {
+        return Ok(Checked { refinement_id, text });
+    };
+    Err(refused(refinement_id, edits(proposal), problem))
+}
+
+fn refused(refinement_id: String, written: &[Value], error: String) -> Applied {
+    Applied { refinement_id, failed_edits: written.len(), error, ..Applied::default() }
+}
+
 /// The result of applying a proposal.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(super) struct Applied {
@@ -45,22 +74,31 @@ pub(super) struct Applied {
 }
 
 impl History<'_> {
-    /// Plans, and applies the proposals that pass review. Returns how many were applied. Does nothing if there are too
-    /// few experiences.
-    pub(super) fn adapt(&self, component: &str) -> Result<usize, StorageError> {
+    /// Plans, and returns the proposals that pass review. `None` if there are too few experiences.
+    pub(super) fn approved(&self, component: &str) -> Result<Option<Vec<Map<String, Value>>>, StorageError> {
         let settings = self.statistics.settings;
         if self.statistics.experiences()? < u64::from(settings.min_experiences) {
-            return Ok(0);
+            return Ok(None);
         }
+        let (mut proposals, made) = (self.plan(component, &settings.scope)?, self.edits()?);
+        proposals.retain(|proposal| review(proposal, &made, settings.confidence_threshold).approved);
+        Ok(Some(proposals))
+    }
+
+    /// Applies proposals that were approved. Returns how many could be applied. The last ones of an adaptation count it.
+    pub(super) fn adapt(&self, approved: &[Map<String, Value>], is_last: bool) -> Result<usize, StorageError> {
         let mut adapted = 0;
-        let made = self.edits()?;
-        for proposal in self.plan(component, &settings.scope)? {
-            if review(&proposal, &made, settings.confidence_threshold).approved {
-                adapted += usize::from(self.apply(&proposal)?.rollback_available);
-            }
+        for proposal in approved {
+            let applied = match check(proposal, self.statistics.settings) {
+                Ok(checked) => self.apply(proposal, &checked)?,
+                Err(refused) => refused,
+            };
+            adapted += usize::from(applied.rollback_available);
         }
-        let bump = "UPDATE learning_state SET policy_version = policy_version + 1 WHERE principal = ?1";
-        self.statistics.rows.prepare_cached(bump)?.execute([self.statistics.principal])?;
+        if is_last {
+            let bump = "UPDATE learning_state SET policy_version = policy_version + 1 WHERE principal = ?1";
+            self.statistics.rows.prepare_cached(bump)?.execute([self.statistics.principal])?;
+        }
         Ok(adapted)
     }
 
@@ -68,16 +106,14 @@ impl History<'_> {
     pub(super) fn plan(&self, component: &str, scope: &str) -> Result<Vec<Map<String, Value>>, StorageError> {
         let settings = self.statistics.settings;
         let state = self.state()?;
-        let mut poor = self.statistics.performances(component)?;
-        poor.retain(|known| known.calls_total >= i64::from(settings.min_experiences) && known.avg_score < POOR);
-        poor.sort_by(|left, right| left.avg_score.total_cmp(&right.avg_score));
+        let poor = self.statistics.poor(component, settings.min_experiences, POOR)?;
         let proposals = poor.iter().filter_map(|known| self.propose(known, scope, &state));
         Ok(proposals.take(settings.proposals).collect())
     }
 
-    fn propose(&self, known: &Performance, scope: &str, state: &Map<String, Value>) -> Option<Map<String, Value>> {
-        let (mean, calls) = (known.avg_score, known.calls_total);
-        let path = format!("router.weights.{}", known.component_name);
+    fn propose(&self, known: &PoorComponent, scope: &str, state: &Map<String, Value>) -> Option<Map<String, Value>> {
+        let (mean, calls) = (known.mean, known.calls);
+        let path = format!("router.weights.{}", known.name);
         let weight = json!((2.0 * mean).min(1.0));
         let old = at(state, &path).cloned().unwrap_or_default();
         if old == weight {
@@ -89,7 +125,7 @@ impl History<'_> {
         let proposal = json!({
             "refinement_id": hex_id::<16>(),
             "scope": scope,
-            "component_name": known.component_name,
+            "component_name": known.name,
             "feedback_summary": summary,
             "confidence": confidence,
             "created_at": self.now,
@@ -107,25 +143,11 @@ impl History<'_> {
     }
 
     /// Applies the valid edits of a proposal, and stores a snapshot of the state before them.
-    pub(super) fn apply(&self, proposal: &Map<String, Value>) -> Result<Applied, StorageError> {
+    pub(super) fn apply(&self, proposal: &Map<String, Value>, checked: &Checked) -> Result<Applied, StorageError> {
         let settings = self.statistics.settings;
-        let named = proposal.get("refinement_id").and_then(Value::as_str).filter(|id| !id.is_empty());
-        let refinement_id = named.map_or_else(hex_id::<16>, str::to_owned);
-        let written = edits(proposal);
-        let refused = |refinement_id, error: String| {
-            Ok(Applied { refinement_id, failed_edits: written.len(), error, ..Applied::default() })
-        };
-        let kept = to_raw(proposal);
-        if values::has_more_than(MAX_PROPOSAL_VALUES, kept.get().as_bytes()) {
-            let message = format!("a proposal must not have more than {MAX_PROPOSAL_VALUES} JSON values");
-            return refused(refinement_id, message);
-        }
-        if kept.get().len() > settings.record_bytes {
-            return refused(refinement_id, format!("a proposal must not exceed {} bytes", settings.record_bytes));
-        }
-        if refinement_id.len() > MAX_ID_BYTES {
-            return refused(refinement_id, format!("an id must not exceed {MAX_ID_BYTES} bytes"));
-        }
+        let Checked { refinement_id, text: kept } = checked;
+        let (refinement_id, written) = (refinement_id.clone(), edits(proposal));
+        let refused = |refinement_id, error: String| Ok(refused(refinement_id, written, error));
         if self.is_applied(&refinement_id)? == Some(true) {
             let error = format!("refinement {refinement_id} is applied already");
             return refused(refinement_id, error);

@@ -6,8 +6,11 @@
 
 mod history;
 mod proposal;
+mod recording;
 mod records;
 mod statistics;
+
+use std::collections::BTreeSet;
 
 use gladhand_core::operations::{CapabilityCall, Failure};
 use gladhand_core::wire::{RawValue, json};
@@ -19,12 +22,16 @@ use serde_json::{Map, Value, json};
 
 use self::history::History;
 use self::proposal::review;
+use self::recording::Recording;
 use self::records::{Experience, Feedback, Record};
 use self::statistics::Statistics;
 use crate::clock::Clock;
 use crate::grants::{self, Programs};
 use crate::owner::Owner;
-use crate::storage::{Access, LazyDatabase, Storage, StorageError};
+use crate::storage::{Access, Step, Storage, StorageError};
+
+/// Maximum number of proposals that are applied in one turn at the database. Each rewrites the whole refined state.
+const TURN_PROPOSALS: usize = 4;
 
 /// Limits and thresholds, for each principal.
 #[derive(Debug, Clone)]
@@ -39,7 +46,7 @@ pub struct LearningSettings {
     pub scope: String,
     /// Maximum number of components. Records that would add more are refused.
     pub components: u32,
-    /// How many durations of a component are kept for the 95th percentile: the latest.
+    /// How many durations of a component are kept for the 95th percentile: the latest. Fewer if there are many components.
     pub durations: u32,
     /// Maximum number of kept records of feedback and experience: the latest.
     pub records: u32,
@@ -132,20 +139,13 @@ impl Provider for Learning {
                 return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is not a request"))));
             }
         };
-        let access = match call.kind {
-            "learn/stats/req"
-            | "learn/refinement/plan/req"
-            | "learn/refinement/review/req"
-            | "learn/refinement/history/req" => Access::Read,
-            _ => Access::Change,
-        };
         let learner = Learner {
             call: call.into_owned(),
             owner: Owner::of(context),
             settings: self.settings.clone(),
             now: self.clock.now(),
         };
-        self.storage.answer(access, context.terms.party, move |database| work(&learner, database))
+        self.storage.answer(context.terms.party, move || work(learner))
     }
 
     fn closing(&self) -> Option<Settling> {
@@ -182,12 +182,17 @@ impl Learner {
         Statistics { rows, settings: &self.settings, principal: self.owner.principal() }
     }
 
+    /// The refinements of the principal of the request.
+    fn history<'a>(&'a self, rows: &'a Transaction<'a>) -> History<'a> {
+        History { statistics: self.statistics(rows), now: self.now }
+    }
+
     /// Parses the message. An invalid message is a `parse_error`.
     fn read<T: DeserializeOwned>(&self) -> Result<T, StorageError> {
         self.call.read().map_err(|failure| StorageError::of("parse_error", failure.message))
     }
 
-    fn record_feedback(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
+    fn record_feedback(self) -> Result<Step, StorageError> {
         #[derive(Deserialize)]
         struct Feedbacks {
             feedbacks: Vec<Box<RawValue>>,
@@ -195,16 +200,18 @@ impl Learner {
 
         let Feedbacks { feedbacks } = self.read()?;
         let records = self.parse_records::<Feedback>("feedbacks", &feedbacks)?;
-        let new_score = database.change(|rows| {
-            let statistics = self.statistics(rows);
-            statistics.add_records("feedback", self.owner.agent(), self.now, &records)?;
-            statistics
-                .mean_of(records.iter().flat_map(|record| &record.samples).map(|sample| sample.component.as_str()))
-        })?;
-        Ok(json::to_raw(&json!({ "recorded": records.len(), "new_score": new_score })))
+        let (recorded, samples) = (records.len(), records.iter().flat_map(|record| &record.samples));
+        let components: BTreeSet<String> = samples.map(|sample| sample.component.clone()).collect();
+        let recording = Recording::new("feedback", records);
+        recording.begin(self, move |learner, _| {
+            Step::next(Access::Read, move |database| {
+                let new_score = database.read(|rows| learner.statistics(rows).mean_of(&components))?;
+                Step::done(&json!({ "recorded": recorded, "new_score": new_score }))
+            })
+        })
     }
 
-    fn record_experience(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
+    fn record_experience(self) -> Result<Step, StorageError> {
         #[derive(Deserialize)]
         struct Experiences {
             #[serde(default)]
@@ -213,17 +220,11 @@ impl Learner {
 
         let Experiences { experiences } = self.read()?;
         let records = self.parse_records::<Experience>("experiences", &experiences)?;
-        database.change(|rows| {
-            let statistics = self.statistics(rows);
-            statistics.add_records("experience", self.owner.agent(), self.now, &records)?;
-            let (before, after) = statistics.count_experiences(records.len())?;
-            let every = u64::from(self.settings.adapt_every);
-            if every > 0 && before / every < after / every {
-                History { statistics, now: self.now }.adapt("")?;
-            }
-            Ok::<_, StorageError>(())
-        })?;
-        Ok(json::to_raw(&json!({ "stored": records.len() })))
+        let stored = records.len();
+        let answer = move || Step::done(&json!({ "stored": stored }));
+        Recording::new("experience", records).begin(self, move |learner, is_due| {
+            if is_due { learner.adapt_to(String::new(), move |_, _| answer()) } else { answer() }
+        })
     }
 
     /// Parses all records of one message. One invalid record fails the request.
@@ -253,7 +254,7 @@ impl Learner {
         all.iter().map(|written| &**written).enumerate().map(read).collect()
     }
 
-    fn adapt(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
+    fn adapt(self) -> Result<Step, StorageError> {
         #[derive(Deserialize)]
         struct Adapt {
             #[serde(default)]
@@ -263,22 +264,54 @@ impl Learner {
         }
 
         let Adapt { component_name, strategy } = self.read()?;
-        let (adapted, updated) = database.change(|rows| {
-            let history = History { statistics: self.statistics(rows), now: self.now };
-            let adapted = history.adapt(&component_name)?;
-            Ok::<_, StorageError>((adapted, history.statistics.performances(&component_name)?))
-        })?;
-        let message = format!("Adapted {adapted} skills using {}", strategy.word());
-        Ok(json::to_raw(&json!({ "updated": updated, "message": message })))
+        self.adapt_to(component_name.clone(), move |learner, adapted| {
+            let message = format!("Adapted {adapted} skills using {}", strategy.word());
+            Step::next(Access::Read, move |database| {
+                let updated = database.read(|rows| learner.statistics(rows).performances(&component_name))?;
+                Step::done(&json!({ "updated": updated, "message": message }))
+            })
+        })
     }
 
-    fn show_statistics(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
+    /// Plans, and applies the proposals that pass review. Does nothing if there are too few experiences. `then` gets the
+    /// number of applied proposals.
+    fn adapt_to(
+        self,
+        component: String,
+        then: impl FnOnce(Self, usize) -> Result<Step, StorageError> + Send + 'static,
+    ) -> Result<Step, StorageError> {
+        Step::next(Access::Read, move |database| {
+            let approved = database.read(|rows| self.history(rows).approved(&component))?;
+            match approved {
+                Some(approved) => self.apply_approved(approved, 0, then),
+                None => then(self, 0),
+            }
+        })
+    }
+
+    /// Applies proposals, a few in each turn.
+    fn apply_approved(
+        self,
+        mut approved: Vec<Map<String, Value>>,
+        adapted: usize,
+        then: impl FnOnce(Self, usize) -> Result<Step, StorageError> + Send + 'static,
+    ) -> Result<Step, StorageError> {
+        Step::next(Access::Change, move |database| {
+            let later = approved.split_off(approved.len().min(TURN_PROPOSALS));
+            let adapted = adapted + database.change(|rows| self.history(rows).adapt(&approved, later.is_empty()))?;
+            if later.is_empty() { then(self, adapted) } else { self.apply_approved(later, adapted, then) }
+        })
+    }
+
+    fn show_statistics(self) -> Result<Step, StorageError> {
         let About { component_name } = self.read()?;
-        let components = database.read(|rows| self.statistics(rows).performances(&component_name))?;
-        Ok(json::to_raw(&json!({ "components": components })))
+        Step::next(Access::Read, move |database| {
+            let components = database.read(|rows| self.statistics(rows).performances(&component_name))?;
+            Step::done(&json!({ "components": components }))
+        })
     }
 
-    fn plan(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
+    fn plan(self) -> Result<Step, StorageError> {
         #[derive(Deserialize)]
         struct Plan {
             #[serde(default)]
@@ -287,38 +320,38 @@ impl Learner {
         }
 
         let Plan { component_name, scope } = self.read()?;
-        let scope = scope.as_deref().unwrap_or("local");
-        let proposals = database.read(|rows| {
-            let statistics = self.statistics(rows);
-            History { statistics, now: self.now }.plan(&component_name, scope)
-        })?;
-        let status = if proposals.is_empty() { "empty" } else { "ready" };
-        Ok(json::to_raw(&json!({ "plan_id": crate::hex_id::<16>(), "proposals": proposals, "status": status })))
+        Step::next(Access::Read, move |database| {
+            let scope = scope.as_deref().unwrap_or("local");
+            let proposals = database.read(|rows| self.history(rows).plan(&component_name, scope))?;
+            let status = if proposals.is_empty() { "empty" } else { "ready" };
+            Step::done(&json!({ "plan_id": crate::hex_id::<16>(), "proposals": proposals, "status": status }))
+        })
     }
 
-    fn review(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
+    fn review(self) -> Result<Step, StorageError> {
         let Proposed { proposal } = self.read()?;
         let max = self.settings.record_bytes;
         if json::to_raw(&proposal).get().len() > max {
             return Err(StorageError::refused(format!("a proposal must not exceed {max} bytes")));
         }
-        let made = database.read(|rows| {
-            let statistics = self.statistics(rows);
-            History { statistics, now: self.now }.edits()
-        })?;
-        Ok(json::to_raw(&review(&proposal, &made, self.settings.confidence_threshold)))
+        Step::next(Access::Read, move |database| {
+            let made = database.read(|rows| self.history(rows).edits())?;
+            Step::done(&review(&proposal, &made, self.settings.confidence_threshold))
+        })
     }
 
-    fn apply(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
+    fn apply(self) -> Result<Step, StorageError> {
         let Proposed { proposal } = self.read()?;
-        let applied = database.change(|rows| {
-            let statistics = self.statistics(rows);
-            History { statistics, now: self.now }.apply(&proposal)
-        })?;
-        Ok(json::to_raw(&applied))
+        let applied = match history::check(&proposal, &self.settings) {
+            Ok(written) => written,
+            Err(refused) => return Step::done(&refused),
+        };
+        Step::next(Access::Change, move |database| {
+            Step::done(&database.change(|rows| self.history(rows).apply(&proposal, &applied))?)
+        })
     }
 
-    fn roll_back(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
+    fn roll_back(self) -> Result<Step, StorageError> {
         #[derive(Deserialize)]
         struct RollBack {
             #[serde(default)]
@@ -326,20 +359,18 @@ impl Learner {
         }
 
         let RollBack { refinement_id } = self.read()?;
-        let outcome = database.change(|rows| {
-            let statistics = self.statistics(rows);
-            History { statistics, now: self.now }.roll_back(&refinement_id)
-        })?;
-        let error = outcome.as_ref().err().map_or("", String::as_str);
-        Ok(json::to_raw(&json!({ "refinement_id": refinement_id, "rolled_back": outcome.is_ok(), "error": error })))
+        Step::next(Access::Change, move |database| {
+            let outcome = database.change(|rows| self.history(rows).roll_back(&refinement_id))?;
+            let error = outcome.as_ref().err().map_or("", String::as_str);
+            Step::done(&json!({ "refinement_id": refinement_id, "rolled_back": outcome.is_ok(), "error": error }))
+        })
     }
 
-    fn show_history(&self, database: &LazyDatabase) -> Result<Box<RawValue>, StorageError> {
-        let entries = database.read(|rows| {
-            let statistics = self.statistics(rows);
-            History { statistics, now: self.now }.entries()
-        })?;
-        Ok(json::to_raw(&json!({ "entries": entries })))
+    fn show_history(self) -> Result<Step, StorageError> {
+        Step::next(Access::Read, move |database| {
+            let entries = database.read(|rows| self.history(rows).entries())?;
+            Step::done(&json!({ "entries": entries }))
+        })
     }
 }
 

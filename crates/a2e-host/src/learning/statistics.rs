@@ -30,6 +30,27 @@ const RECORDS: &str = "SELECT records, records_bytes FROM learning_state WHERE p
 const OLDEST_RECORD: &str = "DELETE FROM learning_records WHERE id = \
     (SELECT min(id) FROM learning_records WHERE principal = ?1)";
 
+/// Components whose calls have a mean score below a threshold, the worst first.
+const POOR: &str = "SELECT name, calls_total, score_sum / calls_total AS mean FROM learning_components \
+    WHERE principal = ?2 AND (?1 = '' OR name = ?1) AND calls_total >= ?3 AND score_sum / calls_total < ?4 \
+    ORDER BY mean, name";
+
+/// Approximate maximum number of durations of all components of a principal, and how many a component may always have.
+/// With many components, fewer durations of each are kept.
+const MAX_DURATIONS: u32 = 100_000;
+const MIN_DURATIONS: u32 = 16;
+
+/// Maximum number of records that one turn removes.
+const TURN_REMOVALS: usize = 500;
+
+/// A component with a poor score.
+#[derive(Debug)]
+pub(super) struct PoorComponent {
+    pub(super) name: String,
+    pub(super) calls: i64,
+    pub(super) mean: f64,
+}
+
 /// The performance of a component, as it is reported.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Performance {
@@ -52,31 +73,38 @@ pub(super) struct Statistics<'a> {
 }
 
 impl Statistics<'_> {
-    /// Counts the records, and keeps the latest of them verbatim.
+    /// Counts the records, and keeps the latest of them verbatim. Returns false if another turn must remove old records.
     pub(super) fn add_records(
         &self,
         kind: &str,
         agent: &str,
         now: f64,
         records: &[Record],
-    ) -> Result<(), StorageError> {
+    ) -> Result<bool, StorageError> {
         self.ensure_state()?;
+        let mut timed = BTreeSet::new();
         for record in records {
             let size = i64::try_from(record.body.get().len()).unwrap_or(i64::MAX);
             let row = params![self.principal, kind, agent, now, size, record.body.get()];
             self.rows.prepare_cached(RECORD)?.execute(row)?;
             for sample in &record.samples {
                 self.count(sample, now)?;
+                timed.extend(sample.duration.is_some().then_some(sample.component.as_str()));
             }
         }
-        self.remove_excess()?;
         let components = "SELECT count(*) FROM learning_components WHERE principal = ?1";
         let components: u32 = self.rows.prepare_cached(components)?.query_row([self.principal], |row| row.get(0))?;
         if components > self.settings.components {
             let problem = format!("the limit of {} components is reached", self.settings.components);
             return Err(StorageError::refused(problem));
         }
-        Ok(())
+        let durations = self.settings.durations.min((MAX_DURATIONS / components.max(1)).max(MIN_DURATIONS));
+        // Once for each component: finding the oldest duration means a scan of all durations of the component.
+        for component in timed {
+            let old = params![component, durations, self.principal];
+            self.rows.prepare_cached(OLD_DURATIONS)?.execute(old)?;
+        }
+        Ok(self.remove_excess()?)
     }
 
     fn count(&self, sample: &Sample, now: f64) -> Result<(), StorageError> {
@@ -93,24 +121,24 @@ impl Statistics<'_> {
         if duration.is_some() {
             let insert = "INSERT INTO learning_durations (principal, component, milliseconds) VALUES (?1, ?2, ?3)";
             self.rows.prepare_cached(insert)?.execute(params![self.principal, component, length])?;
-            let old = params![component, self.settings.durations, self.principal];
-            self.rows.prepare_cached(OLD_DURATIONS)?.execute(old)?;
         }
         Ok(())
     }
 
-    fn remove_excess(&self) -> rusqlite::Result<()> {
-        loop {
+    /// Removes the oldest records beyond the limits. Returns false if there are more than one turn may remove.
+    fn remove_excess(&self) -> rusqlite::Result<bool> {
+        for _ in 0..TURN_REMOVALS {
             let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
             let (records, bytes) = self.rows.prepare_cached(RECORDS)?.query_row([self.principal], read)?;
             let max = i64::try_from(self.settings.records_bytes).unwrap_or(i64::MAX);
             if records <= i64::from(self.settings.records) && bytes <= max {
-                return Ok(());
+                return Ok(true);
             }
             if self.rows.prepare_cached(OLDEST_RECORD)?.execute([self.principal])? == 0 {
-                return Ok(());
+                return Ok(true);
             }
         }
+        Ok(false)
     }
 
     /// Adds to the number of experiences. Returns the number before and after.
@@ -155,6 +183,13 @@ impl Statistics<'_> {
         components.query_map([component, self.principal], read)?.collect()
     }
 
+    /// The components with at least so many calls and a mean score below this, the worst first.
+    pub(super) fn poor(&self, component: &str, calls: u32, below: f64) -> rusqlite::Result<Vec<PoorComponent>> {
+        let mut poor = self.rows.prepare_cached(POOR)?;
+        let read = |row: &Row<'_>| Ok(PoorComponent { name: row.get(0)?, calls: row.get(1)?, mean: row.get(2)? });
+        poor.query_map(params![component, self.principal, calls, below], read)?.collect()
+    }
+
     /// The 95th percentile of the latest durations of a component.
     fn percentile(&self, component: &str) -> rusqlite::Result<f64> {
         let mut durations = self.rows.prepare_cached(DURATIONS)?;
@@ -166,12 +201,13 @@ impl Statistics<'_> {
     }
 
     /// The mean score over all calls of these components; `None` without calls.
-    pub(super) fn mean_of<'n>(&self, components: impl Iterator<Item = &'n str>) -> Result<Option<f64>, StorageError> {
+    pub(super) fn mean_of(&self, components: &BTreeSet<String>) -> Result<Option<f64>, StorageError> {
         let (mut sum, mut calls) = (0.0, 0);
-        for component in components.collect::<BTreeSet<_>>() {
+        for component in components {
             let select = "SELECT score_sum, calls_total FROM learning_components WHERE principal = ?2 AND name = ?1";
             let read = |row: &Row<'_>| Ok((row.get::<_, f64>(0)?, row.get::<_, i64>(1)?));
-            let known = self.rows.prepare_cached(select)?.query_row([component, self.principal], read).optional()?;
+            let known =
+                self.rows.prepare_cached(select)?.query_row([component.as_str(), self.principal], read).optional()?;
             let (of_component, its_calls) = known.unwrap_or_default();
             sum += of_component;
             calls += its_calls;

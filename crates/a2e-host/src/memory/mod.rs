@@ -8,6 +8,7 @@ mod entry;
 mod persistent;
 mod ranking;
 mod search;
+mod storing;
 mod words;
 mod working;
 
@@ -27,11 +28,12 @@ use self::entry::{Entry, Identity, InvalidEntry, identity};
 use self::persistent::Persistent;
 use self::ranking::Query;
 use self::search::Search;
+use self::storing::{Storing, TURN_ENTRIES};
 use self::working::Working;
 use crate::clock::Clock;
 use crate::grants::{self, Programs};
 use crate::owner::Owner;
-use crate::storage::{Access, LazyDatabase, Storage, StorageError};
+use crate::storage::{Access, Step, Storage, StorageError};
 use crate::{random_bytes, reply};
 
 /// Limits of memory.
@@ -69,9 +71,6 @@ pub struct Bound {
 }
 
 const MIB: usize = 1024 * 1024;
-
-/// Working memories up to this size do not count towards their party's share.
-const FREE_BYTES: usize = 64 * 1024;
 
 impl Default for MemorySettings {
     fn default() -> Self {
@@ -115,22 +114,32 @@ struct SessionMemory {
 /// The part of memory that a memory id opens.
 #[derive(Debug)]
 struct MemoryHandle {
-    /// The agent that opened it.
-    owner: Owner,
-    /// The database owners of the agent's own entries, and of those that the agents of its principal share.
-    own: String,
-    shared: String,
+    agent: Arc<AgentKeys>,
     space: Space,
     /// The space in working memory, which is separate for each agent of the session.
     working: Space,
 }
 
+/// An agent that has opened memory, and the keys of its entries. All its memory ids in a session share them.
+#[derive(Debug)]
+struct AgentKeys {
+    owner: Owner,
+    /// The database owners of the agent's own entries, and of those that the agents of its principal share.
+    own: String,
+    shared: String,
+}
+
+impl AgentKeys {
+    fn new(owner: Owner) -> Self {
+        Self { own: owner.own_memory(), shared: owner.shared_memory(), owner }
+    }
+}
+
 impl MemoryHandle {
-    fn new(owner: Owner, namespace: &str, scope: &BTreeMap<String, String>) -> Self {
-        let own = owner.own_memory();
+    fn new(agent: Arc<AgentKeys>, namespace: &str, scope: &BTreeMap<String, String>) -> Self {
         let space = Sha256::digest(json::to_raw(&(namespace, scope)).get()).into();
-        let working = Sha256::new().chain_update(space).chain_update(&own).finalize().into();
-        Self { own, shared: owner.shared_memory(), owner, space, working }
+        let working = Sha256::new().chain_update(space).chain_update(&agent.own).finalize().into();
+        Self { agent, space, working }
     }
 }
 
@@ -177,11 +186,8 @@ impl Provider for Memory {
                 return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is not a request"))));
             }
         };
-        let access = if call.kind == "memory/retrieve/req" { Access::Read } else { Access::Change };
         let (shared, call) = (Arc::clone(&self.shared), call.into_owned());
-        self.storage.answer(access, context.terms.party, move |database| {
-            work(&shared, &call, &Requester { session, owner }, database)
-        })
+        self.storage.answer(context.terms.party, move || work(&shared, &call, &Requester { session, owner }))
     }
 
     fn left(&self, session: SessionId) {
@@ -202,7 +208,7 @@ struct Requester {
 
 impl Shared {
     fn new(settings: MemorySettings, clock: Clock) -> Self {
-        let room = Portions::lasting(settings.working_total_bytes, FREE_BYTES);
+        let room = Portions::lasting(settings.working_total_bytes, 0);
         Self { settings, clock, sessions: Mutex::default(), room }
     }
 
@@ -239,8 +245,13 @@ impl Shared {
                 format!("the limit of {max} memories per session is reached"),
             ));
         }
+        if !lock(&session_memory.working).add_handle() {
+            return Err(Failure::of_capability("memory_full", "working memory is full"));
+        }
         let memory_id = hex::uuid(random_bytes());
-        let handle = MemoryHandle::new(owner, &init.namespace, &init.scope);
+        let same = session_memory.memories.values().find(|handle| handle.agent.owner == owner);
+        let agent = same.map_or_else(|| Arc::new(AgentKeys::new(owner)), |handle| Arc::clone(&handle.agent));
+        let handle = MemoryHandle::new(agent, &init.namespace, &init.scope);
         session_memory.memories.insert(memory_id.clone(), Arc::new(handle));
         reply(&json!({ "memory_id": memory_id, "namespace": init.namespace, "success": true }))
     }
@@ -255,18 +266,13 @@ impl Shared {
         let session_memory = sessions.get(&requester.session);
         let handle = session_memory
             .and_then(|session_memory| Some((session_memory.memories.get(memory_id)?, &session_memory.working)));
-        match handle.filter(|(handle, _)| handle.owner == requester.owner) {
+        match handle.filter(|(handle, _)| handle.agent.owner == requester.owner) {
             Some((handle, working)) => Ok((Arc::clone(handle), Arc::clone(working))),
             None => Err(Failure::of_capability("memory_not_found", format!("unknown memory id: {memory_id:.64}"))),
         }
     }
 
-    fn store(
-        &self,
-        call: &CapabilityCall<'_>,
-        requester: &Requester,
-        database: &LazyDatabase,
-    ) -> Result<Box<RawValue>, StorageError> {
+    fn store(self: &Arc<Self>, call: &CapabilityCall<'_>, requester: &Requester) -> Result<Step, StorageError> {
         #[derive(Deserialize)]
         struct Store {
             memory_id: String,
@@ -285,19 +291,21 @@ impl Shared {
         let (working_entries, persistent_entries): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|entry| entry.tier == "working");
         // Space is reserved first, so that a request is stored as a whole or not at all.
-        let has_room = lock(&working).reserve(working_entries.iter().map(|entry| entry.bytes).sum());
-        let stored_persistent = match has_room {
-            false => Err(StorageError::of("memory_full", "working memory is full")),
-            true if persistent_entries.is_empty() => Ok(()),
-            true => database
-                .change(|rows| Persistent { rows, handle: &handle, now }.store(&persistent_entries, &self.settings)),
+        let reserved = lock(&working).reserve(&working_entries);
+        let reserved = reserved.ok_or_else(|| StorageError::of("memory_full", "working memory is full"))?;
+        let shared = Arc::clone(self);
+        let finish = {
+            let handle = Arc::clone(&handle);
+            move || {
+                lock(&working).store(handle.working, working_entries, shared.settings.working, now);
+                drop(reserved);
+                Ok(Step::Done(stored))
+            }
         };
-        if let Err(error) = stored_persistent {
-            lock(&working).settle();
-            return Err(error);
+        if persistent_entries.is_empty() {
+            return finish();
         }
-        lock(&working).store(handle.working, working_entries, self.settings.working, now);
-        Ok(stored)
+        Storing { shared: Arc::clone(self), handle, now, entries: persistent_entries, has_room: false }.begin(finish)
     }
 
     fn identities(&self, keys: &[Box<RawValue>]) -> Result<HashSet<Identity>, Failure> {
@@ -337,12 +345,7 @@ impl Shared {
         }
     }
 
-    fn retrieve(
-        &self,
-        call: &CapabilityCall<'_>,
-        requester: &Requester,
-        database: &LazyDatabase,
-    ) -> Result<Box<RawValue>, StorageError> {
+    fn retrieve(self: &Arc<Self>, call: &CapabilityCall<'_>, requester: &Requester) -> Result<Step, StorageError> {
         #[derive(Deserialize)]
         struct Retrieve {
             memory_id: String,
@@ -365,28 +368,24 @@ impl Shared {
 
         let request: Retrieve = call.read()?;
         let (handle, working) = self.open(&request.memory_id, requester)?;
-        let now = self.clock.now();
+        let (now, persistent) = (self.clock.now(), Arc::clone(&handle));
         let identities = self.identities(&request.keys)?;
         let query = Query::new(request.tier, identities, request.tags, &request.query, request.min_score);
-        let find = |persistent: Option<Persistent<'_>>| {
-            let working = &*lock(&working);
-            let (limit, bytes, space) = (request.limit, self.settings.reply_bytes, handle.working);
-            Search { query: &query, limit, bytes, space, working, persistent, now }.find()
+        let (limit, bytes) = (request.limit, self.settings.reply_bytes);
+        let find = move |query: &Query, persistent: Option<Persistent<'_>>| {
+            let working = &lock(&working).current(handle.working, now);
+            Search { query, limit, bytes, working, persistent }.find()
         };
-        let found = if query.wants_persistent() {
-            database.read(|rows| find(Some(Persistent { rows, handle: &handle, now })))
-        } else {
-            find(None)
-        };
-        Ok(json::to_raw(&found?))
+        if !query.wants_persistent() {
+            return Step::done(&find(&query, None)?);
+        }
+        Step::next(Access::Read, move |database| {
+            let found = database.read(|rows| find(&query, Some(Persistent { rows, handle: &persistent, now })));
+            Step::done(&found?)
+        })
     }
 
-    fn forget(
-        &self,
-        call: &CapabilityCall<'_>,
-        requester: &Requester,
-        database: &LazyDatabase,
-    ) -> Result<Box<RawValue>, StorageError> {
+    fn forget(self: &Arc<Self>, call: &CapabilityCall<'_>, requester: &Requester) -> Result<Step, StorageError> {
         #[derive(Deserialize)]
         struct Forget {
             memory_id: String,
@@ -405,15 +404,38 @@ impl Shared {
         let (handle, working) = self.open(&request.memory_id, requester)?;
         let now = self.clock.now();
         let query = Query::new(request.tier, self.identities(&request.keys)?, request.tags, "", 0.0);
-        let mut deleted = 0;
-        if query.wants_persistent() {
-            deleted += database.change(|rows| Persistent { rows, handle: &handle, now }.forget(&query))?;
+        let (is_of_working, is_of_database) = (query.wants_working(), query.wants_persistent());
+        let persistent = Arc::clone(&handle);
+        let finish = move |query: &Query, deleted: usize| {
+            let working = if is_of_working { lock(&working).forget(handle.working, query, now) } else { 0 };
+            Step::done(&json!({ "deleted": deleted + working }))
+        };
+        if !is_of_database {
+            return finish(&query, 0);
         }
-        if query.wants_working() {
-            deleted += lock(&working).forget(handle.working, &query, now);
-        }
-        Ok(json::to_raw(&json!({ "deleted": deleted })))
+        Step::next(Access::Read, move |database| {
+            let ids = database.read(|rows| Persistent { rows, handle: &persistent, now }.named(&query))?;
+            delete(persistent, ids, 0, now, move |deleted| finish(&query, deleted))
+        })
     }
+}
+
+/// Deletes entries, a few in each turn. `then` gets their number.
+fn delete(
+    handle: Arc<MemoryHandle>,
+    mut ids: Vec<i64>,
+    deleted: usize,
+    now: f64,
+    then: impl FnOnce(usize) -> Result<Step, StorageError> + Send + 'static,
+) -> Result<Step, StorageError> {
+    if ids.is_empty() {
+        return then(deleted);
+    }
+    Step::next(Access::Change, move |database| {
+        let later = ids.split_off(ids.len().min(TURN_ENTRIES));
+        let deleted = deleted + database.change(|rows| Persistent { rows, handle: &handle, now }.forget(&ids))?;
+        delete(handle, later, deleted, now, then)
+    })
 }
 
 /// The response to a store request. Keys are returned as they were written.

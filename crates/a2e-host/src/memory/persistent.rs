@@ -13,7 +13,8 @@ use super::words::each_word;
 use super::{Bound, MemoryHandle, MemorySettings};
 use crate::storage::StorageError;
 
-const SAME: &str = "SELECT id, created_at FROM memory WHERE owner = ?1 AND space = ?2 AND identity = ?3 AND tier = ?4";
+const SAME: &str =
+    "SELECT id, created_at, bytes FROM memory WHERE owner = ?1 AND space = ?2 AND identity = ?3 AND tier = ?4";
 const INSERT: &str = "INSERT INTO memory (owner, space, tier, identity, tags, words, bytes, ttl, expires_at, created_at, \
     updated_at, source, key, content) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
 /// The `+` keeps SQLite from scanning all entries of an owner in the order of ids.
@@ -27,6 +28,9 @@ const HITS: &str = "SELECT entry, sum(times) FROM \
     (SELECT entry, times FROM memory_words WHERE corner = ?1 AND word BETWEEN ?2 AND ?3 ORDER BY word LIMIT ?4) \
     GROUP BY entry";
 const WHOLE: &str = "SELECT key, content, tier, tags, source, ttl, created_at, updated_at FROM memory WHERE id = ?1";
+
+const EXPIRED_OWN: &str = "SELECT id FROM memory WHERE expires_at <= ?1 AND owner IN (?2, ?3) LIMIT ?4";
+const EXPIRED: &str = "SELECT id FROM memory WHERE expires_at <= ?1 AND owner NOT IN (?2, ?3) LIMIT ?4";
 
 const TAKEN: &str = "SELECT coalesce(sum(bytes), 0), \
     coalesce(sum(CASE WHEN substr(owner, 1, length(?1)) = ?1 THEN bytes END), 0) FROM memory_usage";
@@ -51,24 +55,129 @@ struct Head {
     words: usize,
 }
 
+/// What a request adds to the entries of an owner.
+#[derive(Debug, Default)]
+struct Added {
+    entries: usize,
+    bytes: usize,
+    /// The entries that it replaces, and their size.
+    replaced: Vec<i64>,
+    replaced_bytes: usize,
+}
+
+impl Added {
+    fn add(&mut self, bytes: usize, old: Option<(i64, usize)>) {
+        self.entries += 1;
+        self.bytes += bytes;
+        if let Some((id, bytes)) = old {
+            self.replaced.push(id);
+            self.replaced_bytes += bytes;
+        }
+    }
+
+    /// The number and size of the owner's entries after the request.
+    fn after(&self, (entries, bytes): (usize, usize)) -> (usize, usize) {
+        (entries + self.entries - self.replaced.len(), bytes + self.bytes - self.replaced_bytes)
+    }
+}
+
+fn check_semantic(entries: usize, bytes: usize, settings: &MemorySettings) -> Result<(), StorageError> {
+    if entries <= settings.semantic.entries && bytes <= settings.semantic.bytes {
+        return Ok(());
+    }
+    Err(StorageError::of("memory_full", "semantic memory is full"))
+}
+
+/// Checks the size of all entries and of those of one principal. Agents can invent ids. So no principal except the local
+/// user gets more than half of what the others leave.
+fn check_total(all: usize, own: usize, settings: &MemorySettings) -> Result<(), StorageError> {
+    if all + own <= settings.total_bytes {
+        return Ok(());
+    }
+    Err(StorageError::of("memory_full", "memory is full"))
+}
+
 impl Persistent<'_> {
+    /// Makes room for entries, and checks that all of them fit. Returns how many entries it removed. `max` of them means
+    /// that there may be more to remove.
+    pub(super) fn make_room(
+        &self,
+        entries: &[Entry],
+        settings: &MemorySettings,
+        max: usize,
+    ) -> Result<usize, StorageError> {
+        let mut removed = self.remove_expired(max)?;
+        let (mut own, mut shared) = (Added::default(), Added::default());
+        let mut seen = HashMap::new();
+        for entry in entries {
+            // The last of several entries with the same key counts.
+            seen.insert((&entry.tier, entry.identity), entry);
+        }
+        for entry in seen.into_values() {
+            let added = if entry.tier == "semantic" { &mut shared } else { &mut own };
+            let mut old = self.rows.prepare_cached(SAME)?;
+            let same = params![self.owner(&entry.tier), self.handle.space, entry.identity, entry.tier];
+            let old = old.query_row(same, |row| Ok((row.get(0)?, to_size(row.get(2)?)))).optional()?;
+            added.add(entry.bytes, old);
+        }
+        let shared_before = self.usage(&self.handle.agent.shared)?;
+        let shared_after = shared.after(shared_before);
+        check_semantic(shared_after.0, shared_after.1, settings)?;
+        let mut oldest = self.rows.prepare_cached("SELECT id FROM memory WHERE owner = ?1 ORDER BY id LIMIT ?2")?;
+        let limit = to_number(max + own.replaced.len());
+        let oldest = oldest.query_map(params![self.handle.agent.own, limit], |row| row.get(0))?;
+        let mut oldest = oldest.collect::<rusqlite::Result<Vec<i64>>>()?.into_iter();
+        let (bound, is_replaced) = (settings.episodic, |id: &i64| own.replaced.contains(id));
+        let (before, after) = loop {
+            let before = self.usage(&self.handle.agent.own)?;
+            let after = own.after(before);
+            if after.0 <= bound.entries && after.1 <= bound.bytes {
+                break (before, after);
+            }
+            if removed >= max {
+                return Ok(removed);
+            }
+            match oldest.by_ref().find(|id| !is_replaced(id)) {
+                Some(id) => removed += self.delete(id)?,
+                // The request itself exceeds the limit. Its own oldest entries will be removed.
+                None => break (before, after),
+            }
+        };
+        let (all, principal) = self.taken()?;
+        let (less, more) = (before.1 + shared_before.1, after.1.min(bound.bytes) + shared_after.1);
+        // 0 for the local user, who may use all the space.
+        let principal = self.handle.agent.owner.memory_of_all().map_or(0, |_| (principal + more).saturating_sub(less));
+        check_total((all + more).saturating_sub(less), principal, settings)?;
+        Ok(removed)
+    }
+
+    /// Deletes expired entries: those of the caller's principal, and a few others.
+    fn remove_expired(&self, max: usize) -> Result<usize, StorageError> {
+        let mut removed = 0;
+        for (select, limit) in [(EXPIRED_OWN, max), (EXPIRED, max / 4)] {
+            let limit = to_number(limit.min(max - removed));
+            let mut expired = self.rows.prepare_cached(select)?;
+            let expired = expired
+                .query_map(params![self.now, self.handle.agent.own, self.handle.agent.shared, limit], |row| {
+                    row.get(0)
+                })?;
+            for id in expired.collect::<rusqlite::Result<Vec<i64>>>()? {
+                removed += self.delete(id)?;
+            }
+        }
+        Ok(removed)
+    }
+
     /// Stores entries, and replaces those with the same key and tier. All are stored, or none.
     pub(super) fn store(&self, entries: &[Entry], settings: &MemorySettings) -> Result<(), StorageError> {
-        self.rows.prepare_cached("DELETE FROM memory WHERE expires_at <= ?1")?.execute([self.now])?;
         for entry in entries {
             self.put(entry)?;
         }
         self.remove_excess(settings.episodic)?;
-        let (number, bytes) = self.usage(&self.handle.shared)?;
-        if number > settings.semantic.entries || bytes > settings.semantic.bytes {
-            return Err(StorageError::of("memory_full", "semantic memory is full"));
-        }
+        let (number, bytes) = self.usage(&self.handle.agent.shared)?;
+        check_semantic(number, bytes, settings)?;
         let (all, own) = self.taken()?;
-        // Agents can invent ids. So no principal except the local user gets more than half of what the others leave.
-        if all + own > settings.total_bytes {
-            return Err(StorageError::of("memory_full", "memory is full"));
-        }
-        Ok(())
+        check_total(all, own, settings)
     }
 
     fn put(&self, entry: &Entry) -> rusqlite::Result<()> {
@@ -109,7 +218,7 @@ impl Persistent<'_> {
 
     /// Deletes the oldest entries of the agent until it is within its limit.
     fn remove_excess(&self, bound: Bound) -> rusqlite::Result<()> {
-        let owner = &self.handle.own;
+        let owner = &self.handle.agent.own;
         loop {
             let (number, bytes) = self.usage(owner)?;
             if number <= bound.entries && bytes <= bound.bytes {
@@ -118,7 +227,7 @@ impl Persistent<'_> {
             let oldest = "SELECT id FROM memory WHERE owner = ?1 ORDER BY id LIMIT 1";
             let oldest = self.rows.prepare_cached(oldest)?.query_row([owner], |row| row.get(0)).optional()?;
             match oldest {
-                Some(id) => self.delete(id)?,
+                Some(id) => drop(self.delete(id)?),
                 None => return Ok(()),
             }
         }
@@ -126,7 +235,7 @@ impl Persistent<'_> {
 
     /// The bytes of all entries, and those of the principal's entries. The latter is 0 for the local user.
     fn taken(&self) -> rusqlite::Result<(usize, usize)> {
-        let principal = self.handle.owner.memory_of_all();
+        let principal = self.handle.agent.owner.memory_of_all();
         let mut taken = self.rows.prepare_cached(TAKEN)?;
         taken.query_row([principal], |row| Ok((to_size(row.get(0)?), to_size(row.get(1)?))))
     }
@@ -137,26 +246,32 @@ impl Persistent<'_> {
         Ok(used.unwrap_or_default())
     }
 
-    fn delete(&self, id: i64) -> rusqlite::Result<()> {
-        self.rows.prepare_cached("DELETE FROM memory WHERE id = ?1")?.execute([id]).map(drop)
+    /// Deletes an entry. Returns how many were deleted: one, unless it does not exist any more.
+    fn delete(&self, id: i64) -> rusqlite::Result<usize> {
+        self.rows.prepare_cached("DELETE FROM memory WHERE id = ?1")?.execute([id])
     }
 
-    /// Deletes entries that match the keys or tags. Returns how many.
-    pub(super) fn forget(&self, query: &Query) -> Result<usize, StorageError> {
-        if query.identities.is_empty() && query.tags.is_empty() {
-            return Ok(0);
-        }
+    /// Deletes entries. Returns how many.
+    pub(super) fn forget(&self, ids: &[i64]) -> Result<usize, StorageError> {
         let mut deleted = 0;
-        for owner in self.owners(query) {
-            // Matching by tags must look at every entry.
-            for head in self.heads(owner, query, query.tags.is_empty())? {
-                if query.names(&head.tier, &head.identity, &head.tags) {
-                    self.delete(head.id)?;
-                    deleted += 1;
-                }
-            }
+        for id in ids {
+            deleted += self.delete(*id)?;
         }
         Ok(deleted)
+    }
+
+    /// The entries that match the keys or tags of a forget request.
+    pub(super) fn named(&self, query: &Query) -> Result<Vec<i64>, StorageError> {
+        let mut named = Vec::new();
+        if query.identities.is_empty() && query.tags.is_empty() {
+            return Ok(named);
+        }
+        for owner in self.owners(query) {
+            // Matching by tags must look at every entry.
+            let heads = self.heads(owner, query, query.tags.is_empty())?.into_iter();
+            named.extend(heads.filter(|head| query.names(&head.tier, &head.identity, &head.tags)).map(|head| head.id));
+        }
+        Ok(named)
     }
 
     /// The entries that pass all filters except the text query: those of the agent, then those that the agents of its
@@ -240,8 +355,8 @@ impl Persistent<'_> {
     /// The owner of the entries of a tier.
     fn owner(&self, tier: &str) -> &str {
         match tier {
-            "semantic" => &self.handle.shared,
-            _ => &self.handle.own,
+            "semantic" => &self.handle.agent.shared,
+            _ => &self.handle.agent.own,
         }
     }
 
@@ -255,7 +370,7 @@ impl Persistent<'_> {
     /// The owners that have entries of the requested tier, in the order in which entries are returned.
     fn owners(&self, query: &Query) -> Vec<&str> {
         match query.tier.as_str() {
-            "" => vec![&self.handle.own, &self.handle.shared],
+            "" => vec![&self.handle.agent.own, &self.handle.agent.shared],
             tier => vec![self.owner(tier)],
         }
     }

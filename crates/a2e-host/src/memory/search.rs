@@ -1,12 +1,14 @@
 //! A search through working memory and the database, with a bounded response.
 
+use std::sync::Arc;
+
 use gladhand_core::wire::RawValue;
 use serde::Serialize;
 
-use super::Space;
+use super::entry::Entry;
 use super::persistent::Persistent;
 use super::ranking::{Candidate, EntryLocation, Query};
-use super::working::Working;
+use super::working;
 use crate::storage::StorageError;
 
 /// A search.
@@ -17,12 +19,10 @@ pub(super) struct Search<'a> {
     pub(super) limit: i64,
     /// Maximum size of the returned entries, in bytes.
     pub(super) bytes: usize,
-    /// The space in working memory.
-    pub(super) space: Space,
-    pub(super) working: &'a Working,
+    /// The entries in working memory that are searched.
+    pub(super) working: &'a [Arc<Entry>],
     /// The database, if the query needs it.
     pub(super) persistent: Option<Persistent<'a>>,
-    pub(super) now: f64,
 }
 
 /// The result of a search, as it is returned.
@@ -53,7 +53,7 @@ impl Search<'_> {
     fn candidates(&self) -> Result<Vec<Candidate>, StorageError> {
         let mut candidates = Vec::new();
         if self.query.wants_working() {
-            candidates.extend(self.working.find(self.space, self.query, self.now));
+            candidates.extend(working::find(self.working, self.query));
         }
         if let Some(persistent) = &self.persistent {
             candidates.extend(persistent.find(self.query)?);
@@ -63,7 +63,7 @@ impl Search<'_> {
 
     fn returned(&self, place: EntryLocation, score: f64) -> Result<Option<Box<RawValue>>, StorageError> {
         match (place, &self.persistent) {
-            (EntryLocation::Working(at), _) => Ok(self.working.returned(at, score)),
+            (EntryLocation::Working(at), _) => Ok(self.working.get(at).map(|entry| working::returned(entry, score))),
             (EntryLocation::Persistent(id), Some(persistent)) => persistent.returned(id, score).map(Some),
             (EntryLocation::Persistent(_), None) => Ok(None),
         }

@@ -12,14 +12,19 @@ use std::time::Duration;
 
 use gladhand_core::operations::{CapabilityCall, Failure, Outcome, Party};
 use gladhand_core::sync::Unpoisoned as _;
-use gladhand_hub::{Agent, Answer, Context, Features, Provider, SessionId, Settling, Usage};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use gladhand_core::wire::RawValue;
+use gladhand_core::wire::json::{self, Kind};
+use gladhand_hub::{Agent, Answer, Context, Features, Portion, Portions, Provider, SessionId, Settling, Usage};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::owner::Owner;
 use crate::{hex_id, reply};
 use agent_connection::AgentConnection;
-use subagent::{Config, Status, Subagent, Task};
+use subagent::{Config, Description, Status, Subagent, Task};
+
+/// Maximum size of the descriptions of all subagents, in bytes.
+const MAX_DESCRIBED_BYTES: usize = 32 * 1024 * 1024;
 
 /// Limits of subagents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +41,13 @@ pub struct MultiAgentSettings {
     pub max_duration: Duration,
     /// Maximum size of a spawn request, in bytes.
     pub description: usize,
+    /// Maximum size of a delegated task, in bytes.
+    pub task: usize,
+    /// Maximum size of the descriptions of all subagents, live or terminated, in bytes. Parties share it. Terminated
+    /// subagents of a party are forgotten to make room.
+    pub described_total: usize,
+    /// Maximum size of a list, in bytes. Terminated subagents beyond it are left out, the oldest first.
+    pub listed: usize,
     /// Maximum number of bytes kept of a subagent's answer.
     pub answer: usize,
 }
@@ -49,6 +61,9 @@ impl Default for MultiAgentSettings {
             steps: 200,
             max_duration: Duration::from_secs(600),
             description: 64 * 1024,
+            task: 1024 * 1024,
+            described_total: MAX_DESCRIBED_BYTES,
+            listed: 4 * 1024 * 1024,
             answer: 1024 * 1024,
         }
     }
@@ -65,17 +80,40 @@ pub struct MultiAgent {
 impl MultiAgent {
     /// Creates the provider for this agent. Without an agent, do not offer the capability.
     pub fn new(agent: Arc<dyn Agent>, settings: MultiAgentSettings) -> Self {
-        Self { agent, settings, subagents: Arc::default() }
+        let descriptions = Portions::lasting(settings.described_total, 0);
+        Self { agent, settings, subagents: Arc::new(Subagents { all: Mutex::default(), descriptions }) }
     }
 }
 
 /// All subagents, in the order in which they were spawned.
-#[derive(Debug, Default)]
-struct Subagents(Mutex<Vec<Arc<Subagent>>>);
+#[derive(Debug)]
+struct Subagents {
+    all: Mutex<Vec<Arc<Subagent>>>,
+    /// The bytes of their descriptions.
+    descriptions: Arc<Portions>,
+}
 
 impl Subagents {
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Subagent>>> {
-        self.0.lock().unpoisoned()
+        self.all.lock().unpoisoned()
+    }
+
+    /// Counts the description of a subagent for a party. The oldest terminated subagents of the party make room.
+    fn describe(&self, party: Option<Party>, config: &Config) -> Result<Portion, Failure> {
+        let mut portion = self.descriptions.portion(party.unwrap_or(Party(0)));
+        while !portion.resize(config.bytes()) {
+            let forgotten = {
+                let mut all = self.lock();
+                let is_forgettable = |other: &Arc<Subagent>| other.party == party && other.is_terminated();
+                all.iter().position(is_forgettable).map(|place| all.remove(place))
+            };
+            if forgotten.is_none() {
+                // Retryable: other subagents may end.
+                let message = "the descriptions of subagents take too much memory: terminate one";
+                return Err(Failure::of_capability("runtime_error", message));
+            }
+        }
+        Ok(portion)
     }
 
     /// Fails if a session may not have one more subagent.
@@ -131,8 +169,13 @@ struct Spawn {
     model: String,
     #[serde(default = "default_steps", deserialize_with = "crate::integer")]
     max_steps: i64,
-    #[serde(default)]
-    metadata: Map<String, Value>,
+    /// An object, kept as text: as a tree it would take up to a hundred times as much memory.
+    #[serde(default = "no_members")]
+    metadata: Box<RawValue>,
+}
+
+fn no_members() -> Box<RawValue> {
+    json::raw("{}".to_owned())
 }
 
 fn default_model() -> String {
@@ -141,6 +184,12 @@ fn default_model() -> String {
 
 fn default_steps() -> i64 {
     20
+}
+
+/// `multi_agent/list/resp`.
+#[derive(Debug, Serialize)]
+struct Listed<'a> {
+    subagents: Vec<Description<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -197,6 +246,10 @@ impl MultiAgent {
         Ok(match call.kind {
             "multi_agent/spawn" => return self.spawn(call, context),
             "multi_agent/delegate" => {
+                if call.message.get().len() > self.settings.task {
+                    let max = self.settings.task;
+                    return Err(Failure::refused(format!("a task must not exceed {max} bytes")));
+                }
                 let Delegate { subagent_id, task } = call.read()?;
                 let subagent = self.find(&subagent_id, context)?;
                 let accepted = subagent.delegate(&task, self.settings);
@@ -233,18 +286,23 @@ impl MultiAgent {
             )));
         }
         let Spawn { name, role, model, max_steps, metadata } = call.read()?;
+        if Kind::of(&metadata) != Kind::Object {
+            return Err(Failure::refused("metadata must be an object"));
+        }
         let session = context.caller.session();
         let place = (session, context.terms.party);
         self.subagents.check_limits(place, &self.settings)?;
         let max_steps = u32::try_from(max_steps.max(1)).unwrap_or(u32::MAX).min(self.settings.steps);
         let timeout_seconds = self.settings.max_duration.as_secs();
         let config = Config::new(name, role, model, max_steps, timeout_seconds, metadata);
+        let description = self.subagents.describe(context.terms.party, &config)?;
         let (connection, parent) = (AgentConnection::new(&self.agent, context), Owner::of(context));
         let (subagents, settings) = (Arc::clone(&self.subagents), self.settings);
         Ok(Answer::later(async move {
             let connection = connection.open(&config.name, &config.model).await?;
             let subagent_id = format!("sub_{}", hex_id::<4>());
-            let subagent = Arc::new(Subagent::new(subagent_id.clone(), place, config, parent, connection));
+            let subagent =
+                Arc::new(Subagent::new(subagent_id.clone(), place, (config, description), parent, connection));
             if let Err(failure) = subagents.add(Arc::clone(&subagent), &settings) {
                 subagent.terminated().await;
                 return Err(failure);
@@ -255,9 +313,20 @@ impl MultiAgent {
 
     fn list(&self, context: &Context<'_>) -> Outcome {
         let (session, caller) = (context.caller.session(), Owner::of(context));
-        let subagents = self.subagents.lock();
-        let seen = subagents.iter().filter(|subagent| subagent.is_seen_by(session, &caller));
-        reply(&json!({"subagents": seen.map(|subagent| subagent.describe()).collect::<Vec<_>>()}))
+        let is_seen = |subagent: &&Arc<Subagent>| subagent.is_seen_by(session, &caller);
+        let mut seen: Vec<_> = self.subagents.lock().iter().filter(is_seen).map(Arc::clone).collect();
+        // Terminated ones fill the space that the others leave, the newest first.
+        let size = |subagent: &Subagent| subagent.description.amount();
+        let live: usize = seen.iter().filter(|subagent| !subagent.is_terminated()).map(|subagent| size(subagent)).sum();
+        let mut left = self.settings.listed.saturating_sub(live);
+        seen.reverse();
+        seen.retain(|subagent| {
+            let (is_live, rest) = (!subagent.is_terminated(), left.checked_sub(size(subagent)));
+            left = if is_live { left } else { rest.unwrap_or(0) };
+            is_live || rest.is_some()
+        });
+        seen.reverse();
+        reply(&Listed { subagents: seen.iter().map(|subagent| subagent.describe()).collect() })
     }
 
     /// Finds a subagent by its id, if the caller may see it.

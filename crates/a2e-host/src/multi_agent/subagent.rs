@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use gladhand_core::operations::{AgentCall, AgentEvent, Party};
 use gladhand_core::sync::Unpoisoned as _;
-use gladhand_core::wire::Members;
-use gladhand_hub::{Answer, SessionId};
+use gladhand_core::wire::{Members, RawValue};
+use gladhand_hub::{Answer, Portion, SessionId};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 
@@ -56,8 +56,11 @@ pub(super) struct Config {
     tool_scope: &'static str,
     max_steps: u32,
     timeout_seconds: u64,
-    metadata: Map<String, Value>,
+    metadata: Box<RawValue>,
 }
+
+/// The memory that a subagent takes in addition to the text of its description, approximately.
+const SUBAGENT_BYTES: usize = 2048;
 
 impl Config {
     pub(super) fn new(
@@ -66,7 +69,7 @@ impl Config {
         model: String,
         max_steps: u32,
         timeout_seconds: u64,
-        metadata: Map<String, Value>,
+        metadata: Box<RawValue>,
     ) -> Self {
         Self {
             name,
@@ -82,6 +85,25 @@ impl Config {
             tool_scope: "restricted",
         }
     }
+
+    /// The memory that a subagent takes until it is forgotten, approximately.
+    pub(super) fn bytes(&self) -> usize {
+        let Self { name, role, model, metadata, .. } = self;
+        SUBAGENT_BYTES + name.len() + role.len() + model.len() + metadata.get().len()
+    }
+}
+
+/// A subagent in a list.
+#[derive(Debug, Serialize)]
+pub(super) struct Description<'a> {
+    subagent_id: &'a str,
+    name: &'a str,
+    status: Status,
+    /// The agent at the other end of the session, which is also the root.
+    parent_agent_id: &'a str,
+    root_agent_id: &'a str,
+    depth: u32,
+    config: &'a Config,
 }
 
 /// A task.
@@ -102,6 +124,8 @@ pub(super) struct Subagent {
     /// The party of that session's client.
     pub(super) party: Option<Party>,
     config: Config,
+    /// The share of the descriptions of all subagents that this one takes.
+    pub(super) description: Portion,
     /// The agent that spawned it.
     parent: Owner,
     state: watch::Sender<State>,
@@ -120,7 +144,7 @@ impl Subagent {
     pub(super) fn new(
         id: String,
         (session, party): (SessionId, Option<Party>),
-        config: Config,
+        (config, description): (Config, Portion),
         parent: Owner,
         connection: AgentConnection,
     ) -> Self {
@@ -130,6 +154,7 @@ impl Subagent {
             session,
             party,
             config,
+            description,
             parent,
             state: watch::Sender::new(ready),
             resources: Mutex::new(Resources { connection: Some(Arc::new(connection)), follower: None }),
@@ -153,12 +178,17 @@ impl Subagent {
         session == self.session || caller.is_proved_same(&self.parent)
     }
 
-    /// The entry of a list. The parent is the agent at the other end of the session, which is also the root.
-    pub(super) fn describe(&self) -> Value {
-        json!({
-            "subagent_id": self.id, "name": self.config.name, "status": self.status(),
-            "parent_agent_id": self.parent.agent(), "root_agent_id": self.parent.agent(), "depth": 0, "config": self.config,
-        })
+    /// The entry of a list.
+    pub(super) fn describe(&self) -> Description<'_> {
+        Description {
+            subagent_id: &self.id,
+            name: &self.config.name,
+            status: self.status(),
+            parent_agent_id: self.parent.agent(),
+            root_agent_id: self.parent.agent(),
+            depth: 0,
+            config: &self.config,
+        }
     }
 
     /// Starts a task. Returns false if another task is running or the subagent is terminated.

@@ -98,7 +98,7 @@ impl Provider for Planning {
             _ => Access::Read,
         };
         let planner = Planner { call: call.into_owned(), owner: Owner::of(context), settings: self.settings.clone() };
-        self.storage.answer(access, context.terms.party, move |database| work(&planner, database))
+        self.storage.answer_short(access, context.terms.party, move |database| work(&planner, database))
     }
 
     fn closing(&self) -> Option<Settling> {

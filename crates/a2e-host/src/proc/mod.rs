@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_core::operations::{CapabilityCall, Failure, Outcome, Party};
-use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling, Usage};
+use gladhand_hub::{Answer, Context, Features, Portion, Portions, Provider, SessionId, Settling, Usage};
 use gladhand_process::starting::{Signal, Starter};
 use serde::Deserialize;
 use serde_json::json;
@@ -23,9 +23,16 @@ use serde_json::json;
 use self::events::ProcessEvents;
 use self::process::{Bounds, End, Process};
 use self::spawn_request::Spawn;
+use self::stdin_queue::StdinQueue;
 use crate::session_values::{Reservation, ReserveError, SessionValues, ValuesOfSession};
 use crate::starting::minimal_environment;
 use crate::{hex_id, reply};
+
+/// Maximum number of queued input bytes of all processes.
+const MAX_QUEUED_BYTES: usize = 64 * 1024 * 1024;
+
+/// Maximum memory of the command lines of all processes, in bytes.
+const MAX_COMMAND_BYTES: usize = 32 * 1024 * 1024;
 
 /// Which processes may be started, and their limits.
 #[derive(Debug, Clone)]
@@ -56,6 +63,11 @@ pub struct ProcSettings {
     pub max_piece_bytes: usize,
     /// Maximum number of queued input bytes of a process.
     pub max_queued_bytes: usize,
+    /// Maximum number of queued input bytes of all processes. Parties share it.
+    pub max_total_queued_bytes: usize,
+    /// Maximum memory of all processes that are running or remembered, in bytes: their command lines above all. Parties
+    /// share it. Ended processes of a session are forgotten to make room.
+    pub max_total_command_bytes: usize,
     /// How long a process may take to end after SIGTERM before it is killed.
     pub grace: Duration,
 }
@@ -75,6 +87,8 @@ impl Default for ProcSettings {
             max_output_bytes: 64 * 1024 * 1024,
             max_piece_bytes: 16 * 1024,
             max_queued_bytes: 4 * 1024 * 1024,
+            max_total_queued_bytes: MAX_QUEUED_BYTES,
+            max_total_command_bytes: MAX_COMMAND_BYTES,
             grace: Duration::from_secs(2),
         }
     }
@@ -86,14 +100,29 @@ pub struct Proc {
     settings: Arc<ProcSettings>,
     starter: Arc<dyn Starter>,
     processes: SessionValues<Process>,
+    /// The memory of all processes that are running or remembered.
+    commands: Arc<Portions>,
+    /// The queued input of all processes.
+    queued: Arc<Portions>,
 }
 
 impl Proc {
     /// Creates the provider. `starter` starts the processes.
     pub fn new(settings: ProcSettings, starter: Arc<dyn Starter>) -> Self {
-        Self { settings: Arc::new(settings), starter, processes: SessionValues::default() }
+        Self {
+            commands: Portions::lasting(settings.max_total_command_bytes, 0),
+            queued: Portions::of(settings.max_total_queued_bytes, 0),
+            settings: Arc::new(settings),
+            starter,
+            processes: SessionValues::default(),
+        }
     }
 }
+
+/// The memory that a remembered process takes without its command line, and a word of that without its text,
+/// approximately.
+const PROCESS_BYTES: usize = 2048;
+const WORD_BYTES: usize = size_of::<String>() + 16;
 
 /// `proc/write/req`.
 #[derive(Debug, Default, Deserialize)]
@@ -161,16 +190,24 @@ impl Proc {
             Ok(plan) => plan,
             Err(why) => return Answer::Now(not_started(&why)),
         };
-        let reservation = match self.reserve(context.caller.session(), context.terms.party) {
+        let (session, party) = (context.caller.session(), context.terms.party);
+        let reservation = match self.reserve(session, party) {
             Ok(reservation) => reservation,
             Err(why) => return Answer::Now(not_started(why)),
         };
+        let Some(memory) = self.memory(session, party, &spawn.cmd) else {
+            return Answer::Now(not_started("proc_limit"));
+        };
+        let stdin_queue = StdinQueue::with_limit(
+            self.settings.max_queued_bytes,
+            self.queued.portion(party.unwrap_or(Party(0))),
+            reads,
+        );
         let settings = &self.settings;
         let bounds = Bounds {
             time: spawn.time(settings.max_duration),
             grace: settings.grace,
             max_piece_bytes: settings.max_piece_bytes,
-            max_queued_bytes: settings.max_queued_bytes,
             reads,
         };
         let events = ProcessEvents::to(
@@ -185,7 +222,7 @@ impl Proc {
                 Ok(started) => started,
                 Err(error) => return not_started(&format!("cannot start: {error}")),
             };
-            let (process, process_task) = Process::of(started, spawn.cmd, bounds, events);
+            let (process, process_task) = Process::of(started, (spawn.cmd, memory), stdin_queue, bounds, events);
             // If the session has ended meanwhile, the process is dropped here, which kills it.
             let Some(task_guard) = reservation.fill(&process) else { return not_started("the session has ended") };
             tokio::spawn(async move {
@@ -215,6 +252,16 @@ impl Proc {
             ReserveError::Closed => "stopping",
             ReserveError::NotAdmitted(why) => why,
         })
+    }
+
+    /// The memory for a process. The oldest ended processes of the session make room. `None` if there is not enough.
+    fn memory(&self, session: SessionId, party: Option<Party>, command: &[String]) -> Option<Portion> {
+        let mut memory = self.commands.portion(party.unwrap_or(Party(0)));
+        let words = command.iter().map(|word| word.len() + WORD_BYTES).sum::<usize>();
+        while !memory.resize(PROCESS_BYTES + words) {
+            self.processes.take(session, |process| process.end().is_some())?;
+        }
+        Some(memory)
     }
 
     fn find(&self, session: SessionId, id: &str) -> Option<Arc<Process>> {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gladhand_core::sync::Unpoisoned as _;
+use gladhand_hub::Portion;
 use gladhand_process::starting::{Held, Signal};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
@@ -38,6 +39,8 @@ const SIGNALS: usize = 8;
 pub(super) struct Process {
     pub(super) id: String,
     pub(super) command: Vec<String>,
+    /// The share of the memory of all processes that this one takes.
+    _memory: Portion,
     pub(super) pid: u32,
     pub(super) started_at: f64,
     pub(super) stdin_queue: StdinQueue,
@@ -78,8 +81,6 @@ pub(super) struct Bounds {
     pub(super) grace: Duration,
     /// Maximum length of a piece of output, in bytes.
     pub(super) max_piece_bytes: usize,
-    /// Maximum number of queued input bytes.
-    pub(super) max_queued_bytes: usize,
     /// Whether it gets an open stdin.
     pub(super) reads: bool,
 }
@@ -98,7 +99,8 @@ impl Process {
     /// Creates a process and the task that drives it.
     pub(super) fn of(
         started: Started,
-        command: Vec<String>,
+        (command, memory): (Vec<String>, Portion),
+        stdin_queue: StdinQueue,
         bounds: Bounds,
         events: ProcessEvents,
     ) -> (Arc<Self>, ProcessTask) {
@@ -106,9 +108,10 @@ impl Process {
         let process = Arc::new(Self {
             id: events.process().to_owned(),
             command,
+            _memory: memory,
             pid: started.pid,
             started_at: crate::now(),
-            stdin_queue: StdinQueue::with_limit(bounds.max_queued_bytes, bounds.reads),
+            stdin_queue,
             end: Mutex::new(None),
             signals: to_signals,
             abandoned: CancellationToken::new(),

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard};
 
 use gladhand_core::sync::Unpoisoned as _;
+use gladhand_hub::Portion;
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio::sync::Notify;
@@ -22,6 +23,8 @@ struct Queue {
     /// How many bytes are being written to the pipe.
     writing: usize,
     state: State,
+    /// The share of the queued input of all processes that this queue takes.
+    memory: Portion,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,10 +36,10 @@ enum State {
 }
 
 impl StdinQueue {
-    /// Creates a queue of at most `max_bytes` bytes, or one that is closed from the start.
-    pub(super) fn with_limit(max_bytes: usize, is_open: bool) -> Self {
+    /// Creates a queue of at most `max_bytes` bytes, or one that is closed from the start. The bytes count in `memory`.
+    pub(super) fn with_limit(max_bytes: usize, memory: Portion, is_open: bool) -> Self {
         let state = if is_open { State::Open } else { State::Closed };
-        let queue = Queue { bytes: Vec::new(), writing: 0, state };
+        let queue = Queue { bytes: Vec::new(), writing: 0, state, memory };
         Self { queue: Mutex::new(queue), changed: Notify::new(), max_bytes }
     }
 
@@ -50,6 +53,10 @@ impl StdinQueue {
         if queued + data.len() > self.max_bytes {
             let max_bytes = self.max_bytes;
             return Err(format!("stdin is full: {queued} bytes are queued, the limit is {max_bytes}"));
+        }
+        if !queue.memory.resize(queued + data.len()) && !data.is_empty() {
+            queue.memory.resize(queued);
+            return Err("stdin is full: too many bytes are queued for the processes of this client".to_owned());
         }
         queue.bytes.extend_from_slice(data.as_bytes());
         if is_last {
@@ -66,7 +73,8 @@ impl StdinQueue {
             ended.run_until_cancelled(self.write_all_queued(&mut stdin)).await;
         }
         let mut queue = self.queue();
-        *queue = Queue { bytes: Vec::new(), writing: 0, state: State::Closed };
+        queue.memory.resize(0);
+        (queue.bytes, queue.writing, queue.state) = (Vec::new(), 0, State::Closed);
     }
 
     async fn write_all_queued(&self, stdin: &mut ChildStdin) {
@@ -74,6 +82,8 @@ impl StdinQueue {
             let (bytes, state) = {
                 let mut queue = self.queue();
                 queue.writing = queue.bytes.len();
+                let queued = queue.writing;
+                queue.memory.resize(queued);
                 (std::mem::take(&mut queue.bytes), queue.state)
             };
             if !bytes.is_empty() {

@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 
 use gladhand_core::operations::{CapabilityCall, Failure, FailureKind, Outcome, Party};
 use gladhand_core::sync::Unpoisoned as _;
+use gladhand_core::wire::{RawValue, json};
 use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling, Turns};
 use gladhand_process::starting::Starter;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -134,11 +135,11 @@ impl Default for SkillCall {
     }
 }
 
-/// The result of a skill.
+/// The result of a skill. It is passed on as it was written: as a tree it could take a hundred times as much memory.
 #[derive(Debug, Default)]
 struct SkillResult {
-    data: Value,
-    summary: Option<Value>,
+    data: Box<RawValue>,
+    summary: Option<Box<RawValue>>,
     truncated: bool,
 }
 
@@ -299,7 +300,8 @@ impl Inner {
         events.tell("skill.prompt.ready", json!({"prompt_preview": preview}));
         let Some(thinker) = &self.thinker else {
             events.tell("llm.skipped", json!({"reason": "no_llm_available"}));
-            return Ok(SkillResult { data: json!({"prompt": prompt, "tools": {}}), ..SkillResult::default() });
+            let data = json::to_raw(&json!({"prompt": prompt, "tools": {}}));
+            return Ok(SkillResult { data, ..SkillResult::default() });
         };
         events.tell("llm.started", json!({}));
         let thought = Thought {
@@ -321,36 +323,46 @@ impl Inner {
         let truncated = output.len() > max_bytes;
         output.truncate(output.floor_char_boundary(max_bytes));
         events.tell("llm.completed", json!({"length": output.len()}));
-        Ok(SkillResult { data: json!({"output": output, "prompt": prompt, "tools": {}}), summary: None, truncated })
+        let data = json::to_raw(&json!({"output": output, "prompt": prompt, "tools": {}}));
+        Ok(SkillResult { data, summary: None, truncated })
     }
 }
 
 /// `skill/call/resp`.
 fn answer(name: &str, began: Instant, outcome: Result<SkillResult, (&str, &str)>) -> Outcome {
-    let succeeded = || json!("Skill executed successfully");
-    let result = match outcome {
-        Ok(SkillResult { data, summary, truncated }) => json!({
-            "success": true,
-            "data": data,
-            "summary": summary.unwrap_or_else(succeeded),
-            "truncated": truncated,
-            "error": null,
-            "error_code": null,
-            "duration_ms": milliseconds(began),
-            "events": [],
-        }),
-        Err((code, why)) => json!({
-            "success": false,
-            "data": null,
-            "summary": null,
-            "truncated": false,
-            "error": why,
-            "error_code": code,
-            "duration_ms": milliseconds(began),
-            "events": [],
-        }),
+    #[derive(Serialize)]
+    struct Response<'a> {
+        created_at: f64,
+        data: Executed<'a>,
+        error: (),
+        name: &'a str,
+    }
+    #[derive(Serialize)]
+    struct Executed<'a> {
+        data: Box<RawValue>,
+        duration_ms: u64,
+        error: Option<&'a str>,
+        error_code: Option<&'a str>,
+        events: [(); 0],
+        success: bool,
+        summary: Option<Box<RawValue>>,
+        truncated: bool,
+    }
+
+    let (success, error) = (outcome.is_ok(), outcome.as_ref().err().copied());
+    let result = outcome.unwrap_or_default();
+    let succeeded = || json::to_raw("Skill executed successfully");
+    let executed = Executed {
+        data: result.data,
+        duration_ms: milliseconds(began),
+        error: error.map(|(_, why)| why),
+        error_code: error.map(|(code, _)| code),
+        events: [],
+        success,
+        summary: success.then(|| result.summary.unwrap_or_else(succeeded)),
+        truncated: result.truncated,
     };
-    reply(&json!({"name": name, "data": result, "error": null, "created_at": crate::now()}))
+    reply(&Response { created_at: crate::now(), data: executed, error: (), name })
 }
 
 fn milliseconds(since: Instant) -> u64 {

@@ -18,7 +18,8 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gladhand_core::wire::{Line, Lines};
+use gladhand_core::wire::json::is_deeper_than;
+use gladhand_core::wire::{Line, Lines, RawValue};
 use gladhand_process::starting::{Held, Signal, Starter};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -33,6 +34,9 @@ use crate::starting::{Plan, Started};
 
 /// How many bytes one read takes at most.
 const CHUNK: usize = 16 * 1024;
+
+/// Maximum nesting depth of a line. Readers of deeper JSON would refuse it.
+const MAX_DEPTH: usize = 127;
 
 /// Runs the command of a skill. Dropping the future kills the program.
 pub(super) async fn run(
@@ -93,15 +97,15 @@ struct OutputReader<'l> {
     ended: CancellationToken,
 }
 
-/// A line that a skill writes.
+/// A line that a skill writes. No member becomes a tree of JSON values, so the length of a line limits its memory.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct OutputLine {
     progress: Option<Progress>,
     artifact: Option<Artifact>,
     log: Option<Log>,
-    result: Option<Value>,
-    summary: Option<Value>,
+    result: Option<Box<RawValue>>,
+    summary: Option<Box<RawValue>>,
     error: Option<String>,
 }
 
@@ -154,8 +158,9 @@ impl OutputReader<'_> {
     ) -> Result<(), SkillError> {
         let mut lines = self.lines(stdout);
         while let Some(line) = lines.next().await? {
-            match serde_json::from_str::<OutputLine>(&line) {
-                Ok(output) if line.trim_start().starts_with('{') => self.take(output, result, failed).await?,
+            let is_object = line.trim_start().starts_with('{') && !is_deeper_than(line.as_bytes(), MAX_DEPTH);
+            match is_object.then(|| serde_json::from_str::<OutputLine>(&line)) {
+                Some(Ok(output)) => self.take(output, result, failed).await?,
                 _ => self.log("info", &line).await,
             }
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gladhand_core::negotiation::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
 use gladhand_core::operations::{
-    Call, CallId, CapabilityCall, CapabilityEvent, FailureKind, Notice, Operation, Outcome, Reply,
+    Call, CallId, CapabilityCall, CapabilityEvent, FailureKind, Notice, Operation, Outcome, Party, Reply,
 };
 use gladhand_core::wire::{Id, json};
 use gladhand_hub::{Asking, Caller, Hub, Provider, SessionId, Settling, Visit};
@@ -52,7 +52,13 @@ impl Desk {
             ear: Arc::new(ear),
             visit: Mutex::new(Some(visit)),
             calls: AtomicU64::new(1),
+            party: None,
         }
+    }
+
+    /// A session of a client that is this party.
+    pub(crate) fn session_of(&self, party: u64) -> Session {
+        Session { party: Some(Party(party)), ..self.session() }
     }
 
     /// Closes the hub.
@@ -69,6 +75,7 @@ pub(crate) struct Session {
     ear: Arc<Ear>,
     visit: Mutex<Option<Visit>>,
     calls: AtomicU64,
+    party: Option<Party>,
 }
 
 /// The events of a session.
@@ -91,6 +98,12 @@ impl Session {
         kind: &'static str,
         message: Value,
     ) -> impl Future<Output = Result<Value, (String, String)>> + Send + use<> {
+        let outcome = self.outcome(kind, message);
+        async move { told(outcome.await) }
+    }
+
+    /// The same with the whole outcome.
+    pub(crate) fn outcome(&self, kind: &'static str, message: Value) -> impl Future<Output = Outcome> + Send + use<> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         let capability = kind.split_once('/').expect("a kind with a slash").0;
         let call = CapabilityCall {
@@ -103,9 +116,10 @@ impl Session {
             message: Cow::Owned(json::to_raw(&message)),
         };
         let caller: Arc<dyn Caller> = Arc::clone(&self.ear) as _;
-        let call = Call::new(CallId(number), Operation::Capability(call));
+        let mut call = Call::new(CallId(number), Operation::Capability(call));
+        call.terms.party = self.party;
         let answer = self.hub.answer(call, &self.agreement, &caller);
-        async move { told(answer.outcome().await) }
+        answer.outcome()
     }
 
     /// Waits for an event that matches, and returns it.

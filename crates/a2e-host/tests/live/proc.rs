@@ -454,3 +454,75 @@ async fn a_process_that_leaves_the_group_does_not_delay_the_end() {
     let pid = rustix::process::Pid::from_raw(texts(&events, "stdout").trim().parse().unwrap()).unwrap();
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
 }
+
+#[tokio::test]
+async fn command_lines_of_ended_processes_have_a_bound_that_parties_share() {
+    let desk = desk(ProcSettings { max_total_command_bytes: 60_000, ..settings() });
+    let echo = json!({"cmd": ["echo", "x".repeat(8000)]});
+    let run = async |session: &Session| {
+        let spawned = spawn(session, echo.clone()).await;
+        if let Some(id) = spawned["proc_id"].as_str().filter(|id| !id.is_empty()) {
+            until_end(session, id).await;
+        }
+        spawned["error"].as_str().unwrap_or_default().to_owned()
+    };
+    let mut sessions = Vec::new();
+    let refusal = loop {
+        let session = desk.session_of(1);
+        let error = run(&session).await;
+        if !error.is_empty() || sessions.len() > 50 {
+            break error;
+        }
+        sessions.push(session);
+    };
+    assert_eq!((refusal.as_str(), sessions.len()), ("proc_limit", 5));
+    assert_eq!(run(&sessions[0]).await, "", "an ended process of the session makes room");
+    let listed = sessions[0].ask("proc/status/req", json!({})).await.unwrap();
+    assert_eq!(listed["procs"].as_array().unwrap().len(), 1);
+    assert_eq!(run(&desk.session_of(2)).await, "", "another party has a share of its own");
+    sessions[1].leave();
+    assert_eq!(run(&desk.session_of(1)).await, "", "memory of a session that has ended is free");
+}
+
+#[tokio::test]
+async fn queued_input_has_a_bound_that_parties_share() {
+    let desk = desk(ProcSettings { max_total_queued_bytes: 400_000, ..settings() });
+    let start = async |session: &Session| spawn(session, json!({"cmd": ["sleep", "100"]})).await["proc_id"].clone();
+    let write = async |session: &Session, id: &Value, bytes: usize| {
+        let message = json!({"proc_id": id, "data": "x".repeat(bytes)});
+        session.ask("proc/write/req", message).await.unwrap()["error"].clone()
+    };
+    let (first, second, other) = (desk.session_of(1), desk.session_of(1), desk.session_of(2));
+    assert_eq!(write(&first, &start(&first).await, 300_000).await, "");
+    let id = start(&second).await;
+    let full = "stdin is full: too many bytes are queued for the processes of this client";
+    assert_eq!(write(&second, &id, 300_000).await, full);
+    assert_eq!(write(&other, &start(&other).await, 150_000).await, "", "another party has a share of its own");
+    first.leave();
+    other.leave();
+    let freed = async {
+        while write(&second, &id, 300_000).await != "" {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(crate::desk::PATIENCE, freed).await.expect("input of an ended process is freed");
+}
+
+#[tokio::test]
+async fn running_processes_have_a_number_that_parties_share() {
+    let desk = desk(ProcSettings { max_running_total: 4, ..settings() });
+    let mut sessions = Vec::new();
+    let mut fill = async |party| {
+        let mut started = 0;
+        loop {
+            let session = desk.session_of(party);
+            let spawned = spawn(&session, json!({"cmd": ["sleep", "100"]})).await;
+            sessions.push(session);
+            if spawned["ok"] != true || started == 50 {
+                return started;
+            }
+            started += 1;
+        }
+    };
+    assert_eq!((fill(1).await, fill(2).await, fill(1).await), (4, 2, 0));
+}

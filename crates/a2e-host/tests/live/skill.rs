@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gladhand_a2e_host::skill::{SkillSettings, Skills, Thinker, Thought};
-use gladhand_core::operations::Failure;
+use gladhand_core::operations::{Failure, Reply};
 use gladhand_process::starting::Family;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -366,4 +366,37 @@ async fn a_thinker_executes_prompts() {
     assert_eq!(failure, ("skill_error".to_owned(), "too hard".to_owned()));
     let answer = call(&thinking(9), json!({"name": "summarise"})).await.unwrap();
     assert_eq!((&answer["data"]["data"]["output"], &answer["data"]["truncated"]), (&json!("summarise"), &json!(true)));
+}
+
+#[tokio::test]
+async fn programs_of_one_party_do_not_keep_another_waiting() {
+    let folder = folder(&[("slow", &script("read -r x; sleep 100")), ("quick", &script("echo '{\"result\": 1}'"))]);
+    let desk = desk(SkillSettings { max_running: 2, ..settings(&folder) });
+    let greedy = desk.session_of(1);
+    let calls: Vec<_> =
+        (0..5).map(|_| tokio::spawn(greedy.begin("skill/call/req", json!({"name": "slow", "timeout": 90})))).collect();
+    // All of them wait for a turn, or have one.
+    let is_preparing = |event: &&Value| event["kind"] == "skill.preparing";
+    greedy.until(|heard| heard.events.iter().filter(is_preparing).count() == 5).await;
+    let other = desk.session_of(2);
+    let answer = tokio::time::timeout(Duration::from_secs(30), call(&other, json!({"name": "quick"})));
+    assert_eq!(answer.await.expect("a turn for another party").unwrap()["data"]["data"], 1);
+    assert!(calls.iter().all(|call| !call.is_finished()));
+    greedy.leave();
+}
+
+#[tokio::test]
+async fn a_result_is_passed_on_as_it_was_written() {
+    let result = r#"{"z":[1.00,123456789012345678901234567890],"a":{}}"#;
+    let deep = format!("{}{}", "[".repeat(500), "]".repeat(500));
+    let text = format!("echo '{{\"result\": {result}, \"summary\": [1.0]}}'; echo '{{\"result\": {deep}}}'");
+    let folder = folder(&[("tool", &script(&text))]);
+    let session = desk(settings(&folder)).session();
+    let Ok(Reply::Capability(answer)) = session.outcome("skill/call/req", json!({"name": "tool"})).await else {
+        panic!("a result is answered");
+    };
+    let expected = format!(r#""data":{{"data":{result},"#);
+    assert!(answer.get().contains(&expected) && answer.get().contains(r#""summary":[1.0]"#), "{answer}");
+    let logs: Vec<_> = session.events().into_iter().filter(|event| event["kind"] == "log").collect();
+    assert_eq!(logs.len(), 1, "a line that nests too deeply is a log line");
 }

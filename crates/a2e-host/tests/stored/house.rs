@@ -34,7 +34,7 @@ impl House {
         let shown = Arc::clone(&time);
         let clock = Clock::showing(move || shown.load(Ordering::Relaxed) as f64);
         let hub = Hub::new(vec![make(storage, clock)]).expect("unique provider names");
-        let runtime = Builder::new_current_thread().build().expect("a runtime");
+        let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
         Self { hub, runtime: Arc::new(runtime), time }
     }
 
@@ -54,6 +54,11 @@ impl House {
     /// An agent without a session.
     pub(crate) fn passer_by(&self) -> Agent {
         Agent { caller: Arc::new(Session(SessionId::NONE)), ..self.agent("") }
+    }
+
+    /// Runs concurrent requests.
+    pub(crate) fn run<T>(&self, requests: impl Future<Output = T>) -> T {
+        self.runtime.block_on(requests)
     }
 
     /// Closes the hub.
@@ -109,6 +114,15 @@ impl Agent {
 
     /// The answer as text, or the whole failure.
     pub(crate) fn outcome(&self, kind: &'static str, message: String) -> Result<String, Failure> {
+        self.runtime.block_on(self.begin(kind, message))
+    }
+
+    /// The future answer to a request, as text.
+    pub(crate) fn begin(
+        &self,
+        kind: &'static str,
+        message: String,
+    ) -> impl Future<Output = Result<String, Failure>> + Send + use<> {
         let capability = match kind.split_once('/') {
             Some(("memory", _)) => "memory",
             Some(("learn", _)) => "learning",
@@ -119,17 +133,22 @@ impl Agent {
         let mut call = Call::new(CallId(1), Operation::Capability(call));
         call.terms.party = match self.proof {
             Proof::Local | Proof::Pass(_) => None,
-            Proof::Anonymous | Proof::Principal(_) | Proof::Both(..) => Some(Party(7)),
+            Proof::Anonymous => Some(Party(7)),
+            Proof::Principal(name) | Proof::Both(name, _) => {
+                Some(Party(1000 + name.bytes().map(u64::from).sum::<u64>()))
+            }
         };
         call.terms.principal = match self.proof {
             Proof::Principal(name) | Proof::Both(name, _) => Some(name.into()),
             Proof::Local | Proof::Anonymous | Proof::Pass(_) => None,
         };
         let answer = self.hub.answer(call, &self.agreement, &self.caller);
-        match self.runtime.block_on(answer.outcome()) {
-            Ok(Reply::Capability(raw)) => Ok(raw.get().to_owned()),
-            Ok(other) => panic!("{kind} was answered with {other:?}"),
-            Err(failure) => Err(failure),
+        async move {
+            match answer.outcome().await {
+                Ok(Reply::Capability(raw)) => Ok(raw.get().to_owned()),
+                Ok(other) => panic!("{kind} was answered with {other:?}"),
+                Err(failure) => Err(failure),
+            }
         }
     }
 

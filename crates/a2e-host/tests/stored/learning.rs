@@ -388,3 +388,19 @@ fn an_edit_that_nests_too_deeply_is_refused() {
     assert_eq!((&refused["applied_edits"], &refused["failed_edits"]), (&json!(0), &json!(1)));
     assert_eq!(state(&folder), json!({}));
 }
+
+#[test]
+fn with_many_components_fewer_durations_of_each_are_kept() {
+    let folder = tempdir().unwrap();
+    let house = house(&folder, LearningSettings::default());
+    let agent = house.agent("probe");
+    let timed = |names: Vec<String>| json!({ "action": { "components": names, "duration_ms": 1 }, "reward": 1 });
+    let many: Vec<_> = (0..7).map(|part| timed((0..64).map(|name| format!("{part}.{name}")).collect())).collect();
+    tell(&agent, &many);
+    tell(&agent, &vec![timed(vec!["0.0".to_owned()]); 300]);
+    let rows = rusqlite::Connection::open(folder.path().join("gladhand.db")).unwrap();
+    let count = "SELECT count(*) FROM learning_durations WHERE component = '0.0'";
+    let count: u32 = rows.query_row(count, [], |row| row.get(0)).unwrap();
+    assert_eq!(count, 100_000 / 448);
+    assert_eq!(statistics(&agent, "0.0")[0]["calls_total"], 301);
+}

@@ -8,3 +8,4 @@ mod memory_limits;
 mod memory_model;
 mod planning;
 mod principals;
+mod turns;

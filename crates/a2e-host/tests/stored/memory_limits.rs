@@ -181,3 +181,27 @@ fn a_failing_database_fails_its_calls_and_working_memory_still_works() {
     mind.store(json!([entry("working", 2, 1)]));
     assert_eq!(keys(&mind, "working"), [2]);
 }
+
+#[test]
+fn memory_ids_and_entries_count_as_the_memory_that_they_take() {
+    let folder = tempdir().unwrap();
+    let house = house(&folder, MemorySettings { working_total_bytes: 100_000, ..MemorySettings::default() });
+    let agent = |name: &'static str| house.agent_of("a", Proof::Principal(name));
+    let sessions: Vec<_> = (0..10).map(|_| agent("ann")).collect();
+    let ids =
+        sessions.iter().map(|session| (0..100).filter(|_| session.ask("memory/init/req", json!({})).is_ok()).count());
+    let ids = ids.sum::<usize>();
+    assert!((100..400).contains(&ids), "{ids} memory ids in 100,000 bytes");
+    drop(sessions);
+    let mind = Mind::new(agent("ann"));
+    let mut stored = 0;
+    let refused = loop {
+        let entries: Vec<_> = (stored..stored + 50).map(|key| entry("working", key, 0)).collect();
+        match mind.agent.ask("memory/store/req", json!({ "memory_id": mind.id, "entries": entries })) {
+            Ok(_) if stored < 1000 => stored += 50,
+            other => break other,
+        }
+    };
+    assert_eq!(refused.unwrap_err().0, "memory_full");
+    assert!((100..500).contains(&stored), "{stored} small entries in 100,000 bytes");
+}

@@ -57,17 +57,18 @@ impl Transport {
         }
     }
 
-    /// Sends lines. Over HTTP, `posting` says how to post each. Answers take the share of a party, where they are not all
-    /// on one channel. Returns where the lines begin that are not sent: too many are on their way, or the transport ended.
+    /// Sends lines. Over HTTP, `posting` says how to post each. Where answers are not all on one channel, an answer takes
+    /// the share of the party to whose call its line belongs, or else of `party`. Returns where the lines begin that are not
+    /// sent: too many are on their way, or the transport ended.
     pub fn send(&mut self, lines: &Frames, party: Option<Party>, posting: impl Fn(&str) -> Posting) -> Vec<usize> {
         let mut unsent = Vec::new();
         match self {
             Self::Child(child) => child.send(lines),
             Self::Http(http) => {
-                for frame in lines.frames() {
+                for (number, frame) in lines.frames().iter().enumerate() {
                     // A dialect writes JSON, which is UTF-8.
                     let line = String::from_utf8_lossy(&lines[frame.span.clone()]);
-                    if !http.send(&line, party, posting(&line)) {
+                    if !http.send(&line, lines.party(number).or(party), posting(&line)) {
                         unsent.push(frame.span.start);
                     }
                 }

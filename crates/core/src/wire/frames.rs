@@ -4,6 +4,8 @@
 
 use std::ops::{Deref, DerefMut, Range};
 
+use crate::operations::Party;
+
 /// One way back to the peer: the whole channel, or one exchange of a transport that has many (HTTP).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Lane(pub u64);
@@ -59,6 +61,8 @@ pub struct Frame {
 pub struct Frames {
     bytes: Vec<u8>,
     frames: Vec<Frame>,
+    /// The parties of some lines, by the number of the line.
+    parties: Vec<(usize, Party)>,
     lane: Lane,
     kind: Option<FrameKind>,
     start: usize,
@@ -81,6 +85,17 @@ impl Frames {
         self.kind = Some(kind);
     }
 
+    /// The line that was begun, or the next one, belongs to a call of this party.
+    pub fn count_for(&mut self, party: Option<Party>) {
+        self.parties.extend(party.map(|party| (self.frames.len(), party)));
+    }
+
+    /// The party to whose call a line belongs, if the dialect said so. Lines have the numbers of their frames.
+    pub fn party(&self, line: usize) -> Option<Party> {
+        let found = self.parties.binary_search_by_key(&line, |(of, _)| *of).ok()?;
+        self.parties.get(found).map(|(_, party)| *party)
+    }
+
     /// Ends the line.
     pub fn end(&mut self) {
         debug_assert!(self.kind.is_some(), "a line was written that does not say what it is");
@@ -100,7 +115,8 @@ impl Frames {
 
     /// Appends the lines of another buffer, to the lane of this one.
     pub fn append(&mut self, other: &Self) {
-        for frame in &other.frames {
+        for (line, frame) in other.frames.iter().enumerate() {
+            self.count_for(other.party(line));
             self.line(frame.kind, &other.bytes[frame.span.clone()]);
         }
     }
@@ -123,6 +139,7 @@ impl Frames {
     /// Forgets the lines and keeps the bytes, for a buffer that is used again.
     pub fn forget_frames(&mut self) {
         self.frames.clear();
+        self.parties.clear();
         self.lane = Lane::MAIN;
         self.start = self.bytes.len();
     }
@@ -163,5 +180,21 @@ mod tests {
         frames.forget_frames();
         frames.line(FrameKind::Request, b"1");
         assert_eq!(frames.frames(), [Frame { span: 13..14, lane: Lane::MAIN, kind: FrameKind::Request }]);
+    }
+
+    #[test]
+    fn a_line_belongs_to_the_party_that_was_named_for_it() {
+        let (mut frames, mut all) = (Frames::default(), Frames::default());
+        frames.line(FrameKind::Notice, b"1");
+        frames.begin(FrameKind::Request);
+        frames.count_for(Some(Party(7)));
+        frames.end();
+        frames.line(FrameKind::Notice, b"3");
+        assert_eq!([0, 1, 2].map(|line| frames.party(line)), [None, Some(Party(7)), None]);
+        all.line(FrameKind::Notice, b"0");
+        all.append(&frames);
+        assert_eq!([0, 1, 2, 3].map(|line| all.party(line)), [None, None, Some(Party(7)), None]);
+        frames.forget_frames();
+        assert_eq!(frames.party(1), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use gladhand_core::negotiation::{Agreement, Capability, Refusal, Side, Verdict, Why};
 use gladhand_core::operations::{
-    Answered, Call, CallId, FailureKind, Notice, Operation, Outcome, Question, QuestionId, Reply,
+    Answered, Call, CallId, FailureKind, Notice, Operation, Outcome, Party, Question, QuestionId, Reply,
 };
 use gladhand_core::wire::{Line, Skim};
 use gladhand_dialects::mcp::DIALECT;
@@ -17,6 +17,8 @@ use crate::*;
 pub(crate) struct Hand {
     client: Box<dyn Client>,
     pub(crate) sent: Vec<String>,
+    /// The parties of the sent lines.
+    pub(crate) parties: Vec<Option<Party>>,
     pub(crate) events: Vec<Event>,
     /// The lane of the next step.
     pub(crate) lane: Lane,
@@ -26,7 +28,8 @@ pub(crate) struct Hand {
 impl Hand {
     pub(crate) fn new(setup: ClientSetup) -> Self {
         let client = (DIALECT.client)(setup);
-        let mut hand = Self { client, sent: Vec::new(), events: Vec::new(), lane: Lane::MAIN, elapsed: Duration::ZERO };
+        let (sent, parties, events) = (Vec::new(), Vec::new(), Vec::new());
+        let mut hand = Self { client, sent, parties, events, lane: Lane::MAIN, elapsed: Duration::ZERO };
         hand.step(|client, ambient, heard| client.open(ambient, heard));
         hand
     }
@@ -38,6 +41,7 @@ impl Hand {
         ambient.lane = self.lane;
         step(&mut *self.client, &mut ambient, &mut heard);
         self.sent.extend(lines_of(&heard.wire));
+        self.parties.extend((0..heard.wire.frames().len()).map(|line| heard.wire.party(line)));
         self.events.extend(heard.events);
     }
 

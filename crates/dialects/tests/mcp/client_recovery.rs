@@ -1,6 +1,6 @@
 //! Tests of lost exchanges, lost sessions and cancelled calls.
 
-use gladhand_core::operations::{FailureKind, Operation, Reply};
+use gladhand_core::operations::{Call, CallId, FailureKind, Operation, Party, Reply};
 use gladhand_dialects::testing::{bare_call, client_setup};
 use gladhand_dialects::{ClientSetup, Event, Lane, Loss};
 
@@ -119,6 +119,25 @@ fn an_ended_session_is_reopened_and_its_calls_continue() {
     assert_eq!(methods, expected);
     hand.hears_on(9, &result("9", r#"{"tools":[]}"#));
     assert!(matches!(hand.take_outcome(4), Ok(Reply::Tools(_))));
+}
+
+#[test]
+fn repeated_requests_belong_to_the_party_of_their_call() {
+    let mut hand = over_http("2025-11-25");
+    for party in [1, 2] {
+        let mut call = Call::new(CallId(party), bare_call("t"));
+        call.terms.party = Some(Party(party));
+        hand.step(|client, ambient, heard| client.call(call, None, ambient, heard));
+    }
+    hand.parties.clear();
+    // One call waits for the new session because the old one was lost, the other because it was not sent.
+    hand.loses(2, Loss::Session);
+    hand.loses(3, Loss::Unsent("no way there".into()));
+    let opening =
+        r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"3"}}"#;
+    hand.hears_on(4, &result("4", opening));
+    // `initialize` and `notifications/initialized` belong to no call.
+    assert_eq!(hand.parties, [None, None, Some(Party(1)), Some(Party(2))]);
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(crate) fn target(upstream: &config::UpstreamConfig) -> Option<Target> {
 /// The folder and variables of an upstream's program.
 pub(crate) fn surroundings(upstream: &config::UpstreamConfig) -> Surroundings {
     let config::Surroundings { folder, inherits, variables } = upstream.surroundings();
-    Surroundings { folder, inherits, variables }
+    Surroundings { folder, inherits, variables, permit: None }
 }
 
 /// The bounds of `[a2e]` on sessions over HTTP.

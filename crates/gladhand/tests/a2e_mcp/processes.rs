@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use gladhand::operations::FailureKind;
+use gladhand::operations::{FailureKind, Party};
 use gladhand::providers::a2e_mcp::{Root, Settings};
 use serde_json::{Value, json};
 
@@ -172,4 +172,73 @@ async fn a_server_that_ended_is_opened_again_if_that_is_wanted() {
             other => panic!("{reconnects}: {other:?}"),
         }
     }
+}
+
+#[tokio::test]
+async fn a_server_that_is_unregistered_during_its_opening_ends_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let silent = json!(["sh", "-c", format!("echo $$ >> {}; exec sleep 600", folder.path().join("pids").display())]);
+    let mut settings = Settings { all: 2, ..permissive() };
+    settings.options.opening_timeout = 10 * PATIENCE;
+    let stage = Stage::new(settings, Vec::new());
+    std::fs::write(folder.path().join("pids"), "").unwrap();
+    for round in 0..5 {
+        let registering = stage.ask("mcp/server/register/req", json!({"config": {"server_id": "d", "cmd": silent}}));
+        let unregistering = async {
+            while pids(folder.path()).len() <= round {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            stage.ask("mcp/server/unregister/req", json!({"server_id": "d"})).await.unwrap()
+        };
+        let (registered, unregistered) = tokio::join!(registering, unregistering);
+        assert_eq!(unregistered["ok"], true);
+        assert!(registered.unwrap_err().message.contains("it is not registered any more"));
+        until_gone(pids(folder.path()).last().unwrap()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_keeps_its_place_until_its_process_has_ended() {
+    let stage = Stage::new(Settings { all: 1, ..permissive() }, Vec::new());
+    // Leaves neither when its input ends nor for SIGTERM.
+    let stubborn = json!(["sh", "-c", format!("trap '' TERM; {GLADHAND} serve; exec sleep 600")]);
+    assert_eq!(stage.register(json!({"server_id": "d", "cmd": stubborn})).await["ok"], true);
+    let mut ending = std::pin::pin!(stage.ask("mcp/server/unregister/req", json!({"server_id": "d"})));
+    tokio::select! {
+        ended = &mut ending => panic!("it leaves only when it is killed: {ended:?}"),
+        () = tokio::time::sleep(Duration::from_millis(100)) => {}
+    }
+    let other = json!({"server_id": "e", "cmd": [GLADHAND, "serve"]});
+    let refused = json!({"ok": false, "server": {}, "error": "there is no room for another server"});
+    assert_eq!(stage.register(other.clone()).await, refused);
+    assert_eq!(ending.await.unwrap()["ok"], true);
+    assert_eq!(stage.register(other).await["ok"], true);
+}
+
+#[tokio::test]
+async fn places_for_servers_are_shared_by_parties_and_descriptions_have_a_bound() {
+    let stage = Stage::new(Settings { all: 2, ..permissive() }, Vec::new());
+    let fill = async |party: u64| {
+        let mut session = stage.other(party);
+        session.party = Some(Party(party));
+        let mut count = 0;
+        let config = |count| json!({"server_id": format!("s{count}"), "cmd": [GLADHAND, "serve"]});
+        while count < 10 && session.register(config(count)).await["ok"] == true {
+            count += 1;
+        }
+        count
+    };
+    assert_eq!((fill(1).await, fill(2).await), (2, 1), "all places, and then an equal share");
+    let long = json!({"server_id": "l", "cmd": [GLADHAND, "serve", "x".repeat(300_000)]});
+    let error = stage.register(long).await["error"].as_str().unwrap().to_owned();
+    assert!(error.starts_with("config: the request has 300") && error.ends_with("the limit is 262144"), "{error}");
+}
+
+#[tokio::test]
+async fn followed_resources_of_a_server_count_by_their_length() {
+    let stage = Stage::new(permissive(), Vec::new());
+    assert_eq!(stage.register(json!({"server_id": "d", "cmd": [GLADHAND, "serve"]})).await["ok"], true);
+    let long = json!({"server_id": "d", "uri": format!("x:{}", "y".repeat(300_000))});
+    let followed = stage.ask("mcp/resource/subscribe/req", long).await.unwrap();
+    assert_eq!(followed, json!({"ok": false, "error": "at most 1000 resources of a server are followed"}));
 }

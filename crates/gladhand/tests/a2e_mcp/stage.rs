@@ -8,8 +8,8 @@ use std::time::Duration;
 use gladhand::hub::{Asking, Caller, Hub, Mount, SessionId};
 use gladhand::negotiation::{Agreement, Capability, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
 use gladhand::operations::{
-    Call, CallId, CapabilityCall, CapabilityEvent, Failure, FailureKind, Notice, Operation, Reply, Tool, ToolCall,
-    ToolResult,
+    Call, CallId, CapabilityCall, CapabilityEvent, Failure, FailureKind, Notice, Operation, Party, Reply, Tool,
+    ToolCall, ToolResult,
 };
 use gladhand::providers::A2eMcp;
 use gladhand::providers::a2e_mcp::Settings;
@@ -65,6 +65,8 @@ pub struct Stage {
     pub hub: Hub,
     pub agent: Arc<Agent>,
     agreement: Arc<Agreement>,
+    /// The party of the session.
+    pub party: Option<Party>,
 }
 
 impl Stage {
@@ -81,18 +83,20 @@ impl Stage {
         let agreement = agree(&rules, &Offer::new(Peer::new("probe", ""), ["1.0"]), &server);
         let agreement = Arc::new(agreement.expect("one version on both sides"));
         let agent = Arc::new(Agent { session: 1, ..Agent::default() });
-        Self { hub: Hub::of(mounts), agent, agreement }
+        Self { hub: Hub::of(mounts), agent, agreement, party: None }
     }
 
     /// Another session with the same hub.
     pub fn other(&self, session: u64) -> Self {
         let agent = Arc::new(Agent { session, ..Agent::default() });
-        Self { hub: self.hub.clone(), agent, agreement: Arc::clone(&self.agreement) }
+        Self { hub: self.hub.clone(), agent, agreement: Arc::clone(&self.agreement), party: self.party }
     }
 
     async fn make(&self, operation: Operation<'_>) -> Result<Reply, Failure> {
         let caller: Arc<dyn Caller> = Arc::clone(&self.agent) as _;
-        let answer = self.hub.answer(Call::new(CallId(7), operation), &self.agreement, &caller);
+        let mut call = Call::new(CallId(7), operation);
+        call.terms.party = self.party;
+        let answer = self.hub.answer(call, &self.agreement, &caller);
         tokio::time::timeout(PATIENCE, answer.outcome()).await.expect("an answer comes")
     }
 

@@ -335,7 +335,8 @@ mod tests {
 
     #[test]
     fn a_session_that_ends_leaves_no_meter() {
-        let limits = limits(Limit { rate: Some(Rate { calls: 1, per: Duration::from_secs(86_400) }), ..Limit::default() });
+        let limits =
+            limits(Limit { rate: Some(Rate { calls: 1, per: Duration::from_secs(86_400) }), ..Limit::default() });
         let (meters, tool, now) = (meters(&limits), Tool::plain("t", ""), Instant::now());
         let what = CallTarget::tool("", "t", &tool);
         let admit = |session| meters.admit(&limits, &who(session), &what, now);

@@ -5,6 +5,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::process::Command;
 
 use super::{Channels, Family, Held, Program, Signal, Starter};
 use crate::leash;
@@ -38,13 +39,13 @@ impl Starter for OnLeash {
         let kind = if channels.is_terminal() { Kind::Terminal } else { Kind::Plain };
         let command = [program.file].into_iter().chain(program.arguments.iter().map(AsRef::as_ref));
         let copies = channels.copies()?;
-        let leashed = Leashed::start(command, kind, &copies, |builder| {
+        let surround = |builder: &mut Command| {
             builder.env_clear().envs(program.environment);
             if let Some(folder) = program.folder {
                 builder.current_dir(folder);
             }
-        });
-        match leashed.await {
+        };
+        match Leashed::start(command, kind, &copies, surround, None).await {
             Ok(leashed) => Ok(Arc::new(leashed)),
             Err(NotHeld::NoLeash(error)) if self.falls_back => {
                 tracing::warn!(%error, "there is no leash: what this process starts may outlive us if we are killed");

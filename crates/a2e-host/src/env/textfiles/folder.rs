@@ -8,6 +8,9 @@ use std::path::{Component, Path, PathBuf};
 /// Maximum size of a file in bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
 
+/// Maximum size of all files together, in bytes. The folder may be in memory.
+const MAX_FOLDER_BYTES: usize = 1024 * 1024;
+
 /// Maximum number of files.
 const MAX_FILES: usize = 200;
 
@@ -82,7 +85,13 @@ impl Folder {
         if text.len() as u64 > MAX_FILE_BYTES {
             return Err(format!("a file has at most {MAX_FILE_BYTES} bytes"));
         }
-        if !at.exists() && self.files().len() >= MAX_FILES {
+        let files = self.files();
+        let others = files.iter().map(|file| self.root.join(file)).filter(|file| *file != at);
+        let bytes: u64 = others.filter_map(|file| file.symlink_metadata().ok()).map(|data| data.len()).sum();
+        if bytes + text.len() as u64 > MAX_FOLDER_BYTES as u64 {
+            return Err(format!("all files together have at most {MAX_FOLDER_BYTES} bytes"));
+        }
+        if !at.exists() && files.len() >= MAX_FILES {
             return Err(format!("there are at most {MAX_FILES} files"));
         }
         if at.is_dir() {
@@ -169,5 +178,10 @@ mod tests {
         }
         assert!(folder.write("one more", "").is_err());
         assert_eq!(folder.write("0", "again").unwrap(), 5);
+        let most = MAX_FOLDER_BYTES / MAX_FILE_BYTES as usize;
+        let large = "x".repeat(MAX_FILE_BYTES as usize);
+        let written = (0..most + 5).filter(|number| folder.write(&number.to_string(), &large).is_ok()).count();
+        assert_eq!(written, most, "all files together");
+        assert!(folder.write("0", &large).is_ok(), "a file that is written again counts once");
     }
 }

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use gladhand_core::negotiation::{Agreement, Capability, Offer, Refusal, Rules, Side, Wants};
 use gladhand_core::operations::{
-    Answered, Call, CallId, Failure, FailureKind, Level, Operation, Outcome, QuestionId, Reply,
+    Answered, Call, CallId, Failure, FailureKind, Level, Operation, Outcome, Party, QuestionId, Reply,
 };
 use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::rpc::{self, Envelope};
@@ -367,22 +367,27 @@ impl McpClient {
         let (id, wants_progress) = (self.take_id(), work.wants_progress);
         work.token = Some(id);
         let envelope = work.behalf.as_ref().map_or(&*self.envelope, |behalf| behalf.envelope());
-        let extras = RequestExtras { more, envelope, meta: &work.meta, wants_progress };
+        let extras = RequestExtras { more, envelope, meta: &work.meta, wants_progress, party: work.party };
         work::write(&mut heard.wire, id, work.method, &work.params, extras);
         self.requests.insert(id, Sent::Work(work));
     }
 
     /// Sends a request that is not a call's own.
     fn send_other(&mut self, method: &str, params: &str, sent: Sent, heard: &mut Heard) -> u64 {
-        let id = self.send_quietly(method, params, heard);
+        let id = self.write_other(method, params, sent.work().and_then(|work| work.party), heard);
         self.requests.insert(id, sent);
         id
     }
 
     /// Sends a request whose answer is ignored. An answer that arrives is dropped.
     fn send_quietly(&mut self, method: &str, params: &str, heard: &mut Heard) -> u64 {
+        self.write_other(method, params, None, heard)
+    }
+
+    /// Writes a request that is not a call's own, and uses the share of a party.
+    fn write_other(&mut self, method: &str, params: &str, party: Option<Party>, heard: &mut Heard) -> u64 {
         let id = self.take_id();
-        let extras = RequestExtras { more: "", envelope: &self.envelope, meta: "", wants_progress: false };
+        let extras = RequestExtras { more: "", envelope: &self.envelope, meta: "", wants_progress: false, party };
         work::write(&mut heard.wire, id, method, params, extras);
         id
     }

@@ -228,6 +228,8 @@ pub(super) struct RequestExtras<'a> {
     pub(super) meta: &'a str,
     /// Whether to add a progress token. It equals our id, so that one number identifies the call.
     pub(super) wants_progress: bool,
+    /// The party whose share the request uses, also when it is repeated.
+    pub(super) party: Option<Party>,
 }
 
 /// Writes a request.
@@ -236,6 +238,7 @@ pub(super) fn write(wire: &mut Frames, id: u64, method: &str, params: &str, extr
     // Enough for the whole request, to avoid repeated growth.
     wire.reserve(params.len() + extras.more.len() + extras.envelope.len() + extras.meta.len() + 160);
     wire.begin(FrameKind::Request);
+    wire.count_for(extras.party);
     wire.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     json::write(wire, &id);
     wire.extend_from_slice(br#","method":""#);

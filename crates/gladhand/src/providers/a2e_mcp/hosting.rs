@@ -1,6 +1,7 @@
 //! Forwards notifications and requests of a registered server to its agent.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures_util::future::BoxFuture;
@@ -23,6 +24,14 @@ use gladhand_client::upstream::Host;
 /// How many notifications of a server may queue for an agent that does not read. Further ones are dropped.
 pub(super) const WAITING: usize = 256;
 
+/// Maximum size of these notifications, in bytes.
+const MAX_WAITING_BYTES: usize = 1024 * 1024;
+
+/// The size of a notification.
+pub(super) fn size_of(push: &CapabilityEvent) -> usize {
+    push.fields.get().len()
+}
+
 /// The host of a registered server.
 #[derive(Debug)]
 pub(super) struct ServerHost {
@@ -36,6 +45,8 @@ pub(super) struct ServerHost {
     /// The resources that the agent follows.
     pub(super) watched: Mutex<BTreeSet<String>>,
     pub(super) pushes: mpsc::Sender<CapabilityEvent>,
+    /// The bytes of the notifications that wait for the agent.
+    pub(super) waiting_bytes: Arc<AtomicUsize>,
     /// Rung when a list is not what it was.
     pub(super) stale: Arc<Notify>,
 }
@@ -66,7 +77,10 @@ impl Host for ServerHost {
         let Some((method, params)) = in_mcp(&notice) else { return };
         let fields = json::to_raw(&json!({"server_id": self.id, "method": method, "params": params}));
         let push = CapabilityEvent { kind: "mcp/server/push", request: None, fields };
-        if self.pushes.try_send(push).is_err() {
+        let size = size_of(&push);
+        let waiting = self.waiting_bytes.fetch_add(size, Ordering::Relaxed);
+        if waiting + size > MAX_WAITING_BYTES || self.pushes.try_send(push).is_err() {
+            self.waiting_bytes.fetch_sub(size, Ordering::Relaxed);
             tracing::debug!(server = self.id, method, "a notification is lost: its agent does not read");
         }
         if matches!(notice, Notice::ToolsChanged | Notice::ResourcesChanged | Notice::PromptsChanged) {

@@ -22,7 +22,7 @@ use gladhand_core::operations::{CapabilityCall, Failure, Operation, Outcome, Rep
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json;
 use gladhand_hub::policy::Kind;
-use gladhand_hub::{Answer, Caller, ChangeNotifier, Context, Features, Listed, Provider, SessionId, Settling, Usage};
+use gladhand_hub::{Answer, Caller, ChangeNotifier, Context, Features, Listed, Places, Provider, SessionId, Settling};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -38,6 +38,8 @@ use words::{contents, failed, prompts, resources, unknown_server, worded};
 pub struct A2eMcp {
     settings: Arc<Settings>,
     servers: Arc<Servers>,
+    /// Places for servers. A server has one until its processes have ended, which is later than the end of its registration.
+    places: Arc<Places>,
     following: Arc<Following>,
     notifier: OnceLock<ChangeNotifier>,
 }
@@ -46,6 +48,7 @@ impl A2eMcp {
     /// Serves the configured servers, and the servers that sessions may register.
     pub fn new(settings: Settings) -> Self {
         Self {
+            places: Places::of(settings.all),
             settings: Arc::new(settings),
             servers: Arc::default(),
             following: Arc::default(),
@@ -71,13 +74,12 @@ impl Servers {
     /// One more, if its name is free and there is room.
     fn add(&self, session: SessionId, server: &Arc<Server>, settings: &Settings) -> Result<(), String> {
         let mut sessions = self.lock();
-        let usage = Usage::of(server.party, sessions.values().flatten().map(|server| (server.party, 1)));
         let own = sessions.entry(session).or_default();
         if own.iter().any(|other| other.id == server.id) {
-            return Err(format!("there is a server {:?} already", server.id));
+            return Err(exists_already(&server.id));
         }
-        if own.len() >= settings.of_session || !usage.admits(settings.all) {
-            return Err("there is no room for another server".to_owned());
+        if own.len() >= settings.of_session {
+            return Err(NO_ROOM.to_owned());
         }
         own.push(Arc::clone(server));
         Ok(())
@@ -89,6 +91,13 @@ impl Servers {
         let place = own.iter().position(|server| server.id == id)?;
         Some(own.remove(place))
     }
+}
+
+/// The refusal of a server beyond a limit.
+const NO_ROOM: &str = "there is no room for another server";
+
+fn exists_already(id: &str) -> String {
+    format!("there is a server {id:?} already")
 }
 
 /// Forgets a server whose registration comes to nothing, or is given up.
@@ -189,7 +198,14 @@ impl A2eMcp {
         let seen = Seen { registered, own, following: Arc::clone(&self.following) };
         Ok(match call.kind {
             "mcp/server/list/req" => Answer::Now(seen.list(&request.status_filter)),
-            "mcp/server/register/req" => self.register(request.config, &seen, context)?,
+            "mcp/server/register/req" => {
+                let size = call.message.get().len();
+                if size > permits::MAX_BYTES {
+                    refused(&permits::too_long(size))
+                } else {
+                    self.register(request.config, &seen, context)
+                }
+            }
             "mcp/server/unregister/req" => self.unregister(request.server_id, context),
             "mcp/resource/list/req" => Answer::later(async move { seen.resources(&request.server_id).await }),
             "mcp/resource/read/req" => Answer::later(async move { seen.read(&request).await }),
@@ -203,34 +219,34 @@ impl A2eMcp {
         })
     }
 
-    fn register(&self, config: ServerConfig, seen: &Seen, context: &Context<'_>) -> Result<Answer, Failure> {
+    fn register(&self, config: ServerConfig, seen: &Seen, context: &Context<'_>) -> Answer {
         let session = context.caller.session();
-        let refused = |why: String| Answer::Now(reply(&json!({"ok": false, "server": {}, "error": why})));
         if session == SessionId::NONE {
-            return Ok(refused("a server is registered for a session, and there is none".to_owned()));
+            return refused("a server is registered for a session, and there is none");
         }
         let permitted = match self.settings.permit(config) {
             Ok(permitted) => permitted,
-            Err(why) => return Ok(refused(why)),
+            Err(why) => return refused(&why),
         };
-        if seen.own.is_taken(&permitted.id) {
-            return Ok(refused(format!("there is a server {:?} already", permitted.id)));
+        if seen.own.is_taken(&permitted.id) || seen.registered.iter().any(|server| server.id == permitted.id) {
+            return refused(&exists_already(&permitted.id));
         }
-        let server = Server::new(permitted, context, self.settings.roots.clone());
+        let Some(place) = self.places.take(context.terms.party) else { return refused(NO_ROOM) };
+        let server = Server::new(permitted, place, context, self.settings.roots.clone());
         if let Err(why) = self.servers.add(session, &server, &self.settings) {
-            return Ok(refused(why));
+            return refused(&why);
         }
         let (servers, id) = (Arc::clone(&self.servers), server.id.clone());
         let registering = Registering { servers, session, id, is_done: false };
         let notifier = context.notifier.clone();
-        Ok(Answer::later(async move {
+        Answer::later(async move {
             // Whole, so that it ends with this work wherever that is dropped.
             let mut registering = registering;
             server.open().await.map_err(|failure| failed("mcp_transport_error", failure.message))?;
             registering.is_done = true;
             notifier.lists_changed_for(session);
             reply(&json!({"ok": true, "server": server.info(), "error": ""}))
-        }))
+        })
     }
 
     fn unregister(&self, id: String, context: &Context<'_>) -> Answer {
@@ -384,6 +400,11 @@ impl Seen {
             _ => Err(failed("mcp_protocol_error", "the server answered something else")),
         }
     }
+}
+
+/// The answer to a registration that is refused.
+fn refused(why: &str) -> Answer {
+    Answer::Now(reply(&json!({"ok": false, "server": {}, "error": why})))
 }
 
 /// The reply that these members make.

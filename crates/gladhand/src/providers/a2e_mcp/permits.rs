@@ -36,7 +36,7 @@ pub struct Settings {
     pub roots: Vec<Root>,
     /// How many servers a session may register.
     pub of_session: usize,
-    /// How many servers may be registered at a time.
+    /// How many servers may be registered or still end at a time.
     pub all: usize,
     /// How long a call of a server may go without progress. An agent cannot raise it.
     pub longest: Duration,
@@ -126,6 +126,14 @@ pub(super) struct Permitted {
 
 /// How long an id may be.
 const LONGEST_ID: usize = 64;
+
+/// Maximum size of the request that describes a server, in bytes. The description is kept as long as the server.
+pub(super) const MAX_BYTES: usize = 256 * 1024;
+
+/// The refusal of a description that is too long.
+pub(super) fn too_long(size: usize) -> String {
+    format!("config: the request has {size} bytes, the limit is {MAX_BYTES}")
+}
 
 /// How many entries a list of the description may have.
 const ENTRIES: usize = 1000;

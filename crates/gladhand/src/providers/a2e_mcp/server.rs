@@ -1,40 +1,45 @@
 //! A server that a session has registered: its session with us, and what it has.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::SystemTime;
 
 use gladhand_core::negotiation::Side;
 use gladhand_core::operations::{
-    CapabilityEvent, Content, Failure, FailureKind, Operation, Outcome, Party, Prompt, Reply, Resource, TaskSupport,
-    Tool, ToolCall, ToolResult,
+    CapabilityEvent, Content, Failure, FailureKind, Operation, Outcome, Prompt, Reply, Resource, TaskSupport, Tool,
+    ToolCall, ToolResult, subscription_weight,
 };
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{Members, RawValue, json};
-use gladhand_hub::{ChangeNotifier, Context, Reporter, SessionId};
+use gladhand_hub::{ChangeNotifier, Context, Place, Reporter, SessionId};
 use serde::Serialize;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::Listener;
-use super::hosting::{CallHost, ServerHost, WAITING};
+use super::hosting::{CallHost, ServerHost, WAITING, size_of};
 use super::permits::{Permitted, Root};
 use super::words::{ServerInfo, failed};
-use gladhand_client::upstream::{Host, Upstream};
+use gladhand_client::upstream::{Host, OpenError, Upstream};
+use gladhand_process::surroundings::Permit;
 
-/// How many resources of one server may be followed.
+/// How many resources of one server may be followed; one with a long URI counts as several.
 const WATCHED: usize = 1000;
 
 /// A registered server.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) id: String,
-    /// The party of the session that registered it.
-    pub(super) party: Option<Party>,
     permitted: Permitted,
+    /// Its place in the limit of all servers. Its processes share it.
+    _place: Permit,
     host: Arc<ServerHost>,
     state: Mutex<State>,
     /// Held while the server is opened, so that it is opened once.
     opening: tokio::sync::Mutex<()>,
+    /// Cancelled when it is not registered any more.
+    closed: CancellationToken,
     keeper: Mutex<Option<AbortHandle>>,
 }
 
@@ -46,7 +51,6 @@ struct State {
     connected_at: f64,
     /// Why it could not be opened the last time.
     error: String,
-    is_closed: bool,
 }
 
 /// The visible tools and other lists of a server.
@@ -59,8 +63,11 @@ pub(super) struct Lists {
 
 impl Server {
     /// A server that is not open yet, for the session of the caller.
-    pub(super) fn new(permitted: Permitted, context: &Context<'_>, roots: Vec<Root>) -> Arc<Self> {
+    pub(super) fn new(mut permitted: Permitted, place: Place, context: &Context<'_>, roots: Vec<Root>) -> Arc<Self> {
+        let place: Permit = Arc::new(place);
+        permitted.options.surroundings.permit = Some(Arc::clone(&place));
         let (pushes, waiting) = mpsc::channel(WAITING);
+        let waiting_bytes = Arc::<AtomicUsize>::default();
         let (id, stale, agent) = (permitted.id.clone(), Arc::new(Notify::new()), Arc::downgrade(context.caller));
         let host = ServerHost {
             id: id.clone(),
@@ -71,19 +78,21 @@ impl Server {
             roots,
             watched: Mutex::default(),
             pushes,
+            waiting_bytes: Arc::clone(&waiting_bytes),
             stale: Arc::clone(&stale),
         };
         let server = Arc::new(Self {
             id,
-            party: context.terms.party,
             permitted,
+            _place: place,
             host: Arc::new(host),
             state: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
+            closed: CancellationToken::new(),
             keeper: Mutex::default(),
         });
         let shown = (context.caller.session(), context.notifier.clone());
-        let keeper = tokio::spawn(keep(Arc::downgrade(&server), agent, waiting, stale, shown));
+        let keeper = tokio::spawn(keep(Arc::downgrade(&server), agent, (waiting, waiting_bytes), stale, shown));
         *server.keeper.lock().unpoisoned() = Some(keeper.abort_handle());
         server
     }
@@ -99,25 +108,28 @@ impl Server {
             return Ok(open);
         }
         let unavailable = |why: String| failed("mcp_server_unavailable", format!("server {:?}: {why}", self.id));
-        if self.state().is_closed {
-            return Err(unavailable("it is not registered any more".to_owned()));
-        }
+        let unregistered = || unavailable("it is not registered any more".to_owned());
         let host: Arc<dyn Host> = Arc::clone(&self.host) as _;
-        let opened = Upstream::open(&self.permitted.target, self.permitted.options.clone(), host).await;
-        let upstream = match opened {
-            Ok(upstream) => upstream,
-            Err(error) => {
+        // Dropping the work, also when the server is unregistered meanwhile, ends the processes that it has started.
+        let opened = self.closed.run_until_cancelled(async {
+            let upstream = Upstream::open(&self.permitted.target, self.permitted.options.clone(), host).await?;
+            let lists = self.fetch(&upstream).await;
+            Ok::<_, OpenError>((upstream, lists))
+        });
+        let (upstream, lists) = match opened.await {
+            Some(Ok(opened)) => opened,
+            Some(Err(error)) => {
                 let why = error.to_string();
                 self.state().error.clone_from(&why);
                 return Err(unavailable(why));
             }
+            None => return Err(unregistered()),
         };
-        let lists = self.fetch(&upstream).await;
         let watched = {
             let mut state = self.state();
-            if state.is_closed {
+            if self.closed.is_cancelled() {
                 // No other handle exists, so the server ends with this one.
-                return Err(unavailable("it is not registered any more".to_owned()));
+                return Err(unregistered());
             }
             let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             state.connected_at = since.map_or(0.0, |since| since.as_secs_f64());
@@ -138,7 +150,7 @@ impl Server {
     pub(super) async fn close(&self) {
         let upstream = {
             let mut state = self.state();
-            state.is_closed = true;
+            self.closed.cancel();
             state.upstream.take()
         };
         if let Some(upstream) = upstream {
@@ -237,7 +249,8 @@ impl Server {
             if watched.contains(uri) {
                 return Ok(());
             }
-            if watched.len() >= WATCHED {
+            let uris = watched.iter().map(String::as_str).chain([uri]);
+            if uris.map(subscription_weight).sum::<usize>() > WATCHED {
                 let message = format!("at most {WATCHED} resources of a server are followed");
                 return Err(Failure::new(FailureKind::Busy, message));
             }
@@ -304,7 +317,7 @@ impl Drop for Server {
 async fn keep(
     server: Weak<Server>,
     agent: Listener,
-    mut waiting: mpsc::Receiver<CapabilityEvent>,
+    (mut waiting, waiting_bytes): (mpsc::Receiver<CapabilityEvent>, Arc<AtomicUsize>),
     stale: Arc<Notify>,
     (session, notifier): (SessionId, ChangeNotifier),
 ) {
@@ -314,6 +327,7 @@ async fn keep(
             biased;
             push = waiting.recv() => {
                 let (Some(push), Some(agent)) = (push, agent.upgrade()) else { return };
+                waiting_bytes.fetch_sub(size_of(&push), Ordering::Relaxed);
                 let behind = agent.keeping_up();
                 agent.push(push);
                 // An agent that is only waited for may go.
