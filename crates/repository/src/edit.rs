@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use similar::TextDiff;
+use diffy::{DiffOptions, PatchFormatter};
 
 use crate::frameworks::with_plain_line_ends;
 use crate::language::Language;
@@ -41,7 +41,14 @@ pub(crate) fn creation(path: &str, text: &str) -> String {
 }
 
 fn unified(from: &str, path: &str, before: &str, after: &str) -> String {
-    TextDiff::from_lines(before, after).unified_diff().context_radius(3).header(from, &format!("b/{path}")).to_string()
+    if before == after {
+        return String::new();
+    }
+    let mut options = DiffOptions::new();
+    options.set_context_len(3).set_original_filename(from.to_owned()).set_modified_filename(format!("b/{path}"));
+    let patch = options.create_patch(before, after);
+    // A blank line of the file keeps the mark of its line in the patch.
+    PatchFormatter::new().suppress_blank_empty(false).fmt_patch(&patch).to_string()
 }
 
 /// Where code goes, seen from an anchor.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use similar::{ChangeTag, TextDiff};
+use diffy::{DiffOptions, Line};
 
 const OLD: Style = AnsiColor::Red.on_default();
 const NEW: Style = AnsiColor::Green.on_default();
@@ -13,20 +13,21 @@ const AROUND: usize = 2;
 
 /// The lines that differ, with some lines around them.
 pub(super) fn of(before: &str, after: &str) -> String {
-    let diff = TextDiff::from_lines(before, after);
+    let mut options = DiffOptions::new();
+    let patch = options.set_context_len(AROUND).create_patch(before, after);
     let mut text = String::new();
-    for (at, group) in diff.grouped_ops(AROUND).iter().enumerate() {
+    for (at, hunk) in patch.hunks().iter().enumerate() {
         if at > 0 {
             text.push_str("  …\n");
         }
-        for change in group.iter().flat_map(|operation| diff.iter_changes(operation)) {
-            let (style, mark) = match change.tag() {
-                ChangeTag::Equal => (Style::new(), ' '),
-                ChangeTag::Delete => (OLD, '-'),
-                ChangeTag::Insert => (NEW, '+'),
+        for line in hunk.lines() {
+            let (style, mark, line) = match line {
+                Line::Context(line) => (Style::new(), ' ', line),
+                Line::Delete(line) => (OLD, '-', line),
+                Line::Insert(line) => (NEW, '+', line),
             };
             // A string takes everything.
-            let _ = writeln!(text, "{style}{mark} {}{style:#}", change.value().trim_end_matches(['\r', '\n']));
+            let _ = writeln!(text, "{style}{mark} {}{style:#}", line.trim_end_matches(['\r', '\n']));
         }
     }
     text
