@@ -16,6 +16,7 @@ use gladhand::operations::{Operation, Progress, Reply, Tool, ToolCall, ToolResul
 use gladhand::upstream::{Alone, Options, Speak, Target, Upstream};
 use gladhand_core::operations::Failure;
 use gladhand_core::operations::call::no_arguments;
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::FrameKind;
 use gladhand_server::downstream;
 use gladhand_server::http::Http;
@@ -53,12 +54,12 @@ impl TapListener for Recorder {
             (Direction::Sent, Some(FrameKind::Batch)) => "< batch",
             (Direction::Sent, None) => panic!("a frame of ours has a kind"),
         };
-        self.seen.lock().unwrap().push((word, String::from_utf8_lossy(frame.bytes).into_owned()));
-        let mut sessions = self.sessions.lock().unwrap();
+        self.seen.lock().unpoisoned().push((word, String::from_utf8_lossy(frame.bytes).into_owned()));
+        let mut sessions = self.sessions.lock().unpoisoned();
         if !sessions.contains(&frame.session) {
             sessions.push(frame.session);
         }
-        let mut dialects = self.dialects.lock().unwrap();
+        let mut dialects = self.dialects.lock().unpoisoned();
         if !dialects.contains(&frame.dialect) {
             dialects.push(frame.dialect);
         }
@@ -74,7 +75,7 @@ impl Recorder {
     }
 
     fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().unwrap().clone()
+        self.seen.lock().unpoisoned().clone()
     }
 
     /// The bytes of one direction, `<` or `>`.
@@ -93,7 +94,7 @@ fn service(tap: &Arc<Tap>) -> Service {
             Ok::<_, Failure>(ToolResult::text("done"))
         },
     );
-    Service::new(kit.into_hub().unwrap()).tapped(Arc::clone(tap))
+    Service::new(kit.into_hub().expect("tool names are unique")).tapped(Arc::clone(tap))
 }
 
 /// A call of `work` that wants progress reports.
@@ -153,8 +154,8 @@ async fn every_line_on_standard_input_and_output_passes_the_tap() {
     assert_eq!(words, expected);
     let seen: Vec<_> = seen.into_iter().map(|(word, text)| (text, word.chars().next().unwrap())).collect();
     assert_eq!(seen, wire);
-    assert_eq!(*recorder.dialects.lock().unwrap(), [Some("mcp")]);
-    assert!(matches!(recorder.sessions.lock().unwrap()[..], [TappedSession::Downstream(_)]));
+    assert_eq!(*recorder.dialects.lock().unpoisoned(), [Some("mcp")]);
+    assert!(matches!(recorder.sessions.lock().unpoisoned()[..], [TappedSession::Downstream(_)]));
 }
 
 /// A server over HTTP, as long as this is kept.
@@ -170,12 +171,12 @@ impl Served {
     async fn start() -> Self {
         let tap = Arc::<Tap>::default();
         let recorder = Recorder::attached(&tap);
-        let http = Http { listen: vec!["127.0.0.1:0".parse().unwrap()], ..Http::default() };
-        let server = service(&tap).bind_http(http).await.unwrap();
+        let http = Http { listen: vec!["127.0.0.1:0".parse().expect("an address")], ..Http::default() };
+        let server = service(&tap).bind_http(http).await.expect("a free port");
         let url = server.urls()[0].trim_end_matches("/mcp").to_owned();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         tokio::spawn(server.run(async { stopped.await.unwrap_or(Stop::Terminated) }));
-        let client = gladhand_tls::client_builder().no_proxy().build().unwrap();
+        let client = gladhand_tls::client_builder().no_proxy().build().expect("a client");
         Self { url, recorder, client, _stop: stop }
     }
 
@@ -186,11 +187,11 @@ impl Served {
         for (name, value) in usual.iter().chain(headers) {
             request = request.header(*name, *value);
         }
-        let response = request.send().await.unwrap();
+        let response = request.send().await.expect("the server answers");
         let headers = response.headers().clone();
         let is_stream =
             headers.get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
-        let text = response.text().await.unwrap();
+        let text = response.text().await.expect("the answer is text");
         let messages = match is_stream {
             true => text.lines().filter_map(|line| line.strip_prefix("data: ")).map(str::to_owned).collect(),
             false => Some(text).filter(|text| !text.is_empty()).into_iter().collect(),
@@ -223,7 +224,7 @@ async fn every_message_of_a_session_over_http_passes_the_tap() {
     assert_eq!(words[..expected.len()], expected);
     assert_eq!(words[expected.len()], "> request");
     assert_eq!(words.len(), expected.len() + 2);
-    assert!(matches!(served.recorder.sessions.lock().unwrap()[..], [TappedSession::Downstream(_)]));
+    assert!(matches!(served.recorder.sessions.lock().unpoisoned()[..], [TappedSession::Downstream(_)]));
 }
 
 /// A call of stateless MCP.
@@ -233,7 +234,7 @@ fn stateless_call(id: u64, tool: &str, more: &Value) -> String {
         "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": {},
     });
-    meta.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    meta.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
     let params = json!({"name": tool, "arguments": {}, "_meta": meta});
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
 }
@@ -293,22 +294,22 @@ async fn every_message_of_an_a2e_session_over_http_passes_the_tap() {
     assert_eq!(seen.iter().map(|(_, text)| text.clone()).collect::<Vec<_>>(), wire);
     let words: Vec<_> = seen.iter().map(|(word, _)| &word[..1]).collect();
     assert_eq!(words, [">", "<", ">", "<", ">", "<"]);
-    assert_eq!(*served.recorder.dialects.lock().unwrap(), [Some("a2e")]);
+    assert_eq!(*served.recorder.dialects.lock().unpoisoned(), [Some("a2e")]);
 }
 
 /// Opens a session with an upstream, calls two tools, and closes it. Returns the frames that its tap saw.
 async fn call_upstream(target: &Target, speak: &str) -> Arc<Recorder> {
     let tap = Arc::<Tap>::default();
     let recorder = Recorder::attached(&tap);
-    let options = Options { speak: Speak::parse(speak).unwrap(), tap, ..Options::default() };
-    let upstream = Upstream::open(target, options, Arc::new(Alone)).await.unwrap();
+    let options = Options { speak: Speak::parse(speak).expect("a dialect"), tap, ..Options::default() };
+    let upstream = Upstream::open(target, options, Arc::new(Alone)).await.expect("it opens");
     for tool in ["echo", "work"] {
         let call = ToolCall { name: tool.into(), arguments: no_arguments() };
         let reply = upstream.call(Operation::CallTool(call)).await;
         assert!(matches!(reply, Ok(Reply::Tool(_))), "{reply:?}");
     }
     upstream.close().await;
-    assert!(matches!(recorder.sessions.lock().unwrap()[..], [TappedSession::Upstream(_)]));
+    assert!(matches!(recorder.sessions.lock().unpoisoned()[..], [TappedSession::Upstream(_)]));
     recorder
 }
 

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gladhand_core::negotiation::Refusal;
@@ -69,17 +70,19 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     let hub = service.hub().clone();
     let (sender, reports) = mpsc::channel(NOTICES);
     let mut changes = hub.changes();
-    let following = Arc::new(Following::default());
+    let (following, has_reported) = (Arc::new(Following::default()), Arc::<AtomicBool>::default());
     let registration = Registration::new(hub.clone(), hub.visit(), service.tap());
     let channel = Channel {
         hub,
         outbox: Outbox::default(),
         tasks: JoinSet::new(),
         reports,
+        has_reported: Arc::clone(&has_reported),
         following: Follows(Arc::clone(&following)),
         closing: None,
     };
-    let reporter = Reports { to_loop: sender, following: Arc::clone(&following), session: registration.session() };
+    let reporter =
+        Reports { to_loop: sender, has_reported, following: Arc::clone(&following), session: registration.session() };
     let mut session = Session {
         driver: Driver::new(door, clock, channel, Arc::clone(&registration)),
         caller: Arc::new(reporter),
@@ -260,8 +263,18 @@ async fn sleep_until(deadline: Option<tokio::time::Instant>) {
 #[derive(Debug)]
 struct Reports {
     to_loop: mpsc::Sender<Report>,
+    /// Set when a report is queued, because looking into the queue costs more.
+    has_reported: Arc<AtomicBool>,
     following: Arc<Following>,
     session: SessionId,
+}
+
+impl Reports {
+    fn report(&self, report: Report) -> Result<(), mpsc::error::TrySendError<Report>> {
+        self.to_loop.try_send(report)?;
+        self.has_reported.store(true, Ordering::Release);
+        Ok(())
+    }
 }
 
 /// The loop's end of the event queue. Dropping it releases waiting providers.
@@ -276,7 +289,7 @@ impl Drop for Follows {
 
 impl Caller for Reports {
     fn tell(&self, notice: Notice) {
-        let _ = self.to_loop.try_send(Report::Notice(notice));
+        let _ = self.report(Report::Notice(notice));
     }
 
     fn event(&self, event: AgentEvent) {
@@ -302,7 +315,7 @@ impl Caller for Reports {
     fn ask(&self, call: Option<CallId>, questions: Vec<Asking>) {
         use mpsc::error::TrySendError;
         if let Err(TrySendError::Full(Report::Questions(_, questions))) =
-            self.to_loop.try_send(Report::Questions(call, questions))
+            self.report(Report::Questions(call, questions))
         {
             for asking in questions {
                 let busy = Failure::new(FailureKind::Busy, "too much is waiting for this caller");
@@ -328,6 +341,7 @@ struct Channel {
     /// Calls that run, and the end of an agent's turns.
     tasks: JoinSet<Option<(CallId, Outcome)>>,
     reports: mpsc::Receiver<Report>,
+    has_reported: Arc<AtomicBool>,
     following: Follows,
     closing: Option<Closing>,
 }
@@ -346,6 +360,21 @@ impl Channel {
         {
             closing.flush_until = closing.flush_until.max(tokio::time::Instant::now() + FLUSH_GRACE);
         }
+    }
+
+    /// The oldest report, or else the oldest event.
+    fn take_report(&mut self) -> Option<Report> {
+        // Cleared before the queue is looked at, so that a report that is queued meanwhile sets it again.
+        while self.has_reported.load(Ordering::Relaxed) && self.has_reported.swap(false, Ordering::AcqRel) {
+            if let Ok(report) = self.reports.try_recv() {
+                self.has_reported.store(true, Ordering::Relaxed);
+                // If the client does not read, notices are dropped to save memory.
+                if self.keeps_up() || matches!(report, Report::Questions(..)) {
+                    return Some(report);
+                }
+            }
+        }
+        self.following.0.pop().map(Report::Notice)
     }
 }
 
@@ -374,16 +403,10 @@ impl Transport for Channel {
 
     fn weigh(&mut self, _ticket: Option<&()>, _outcome: &mut Outcome, _is_next: bool) {}
 
+    #[inline]
     fn next_report(&mut self) -> Option<Report> {
-        while !self.reports.is_empty()
-            && let Ok(report) = self.reports.try_recv()
-        {
-            // If the client does not read, notices are dropped to save memory.
-            if self.keeps_up() || matches!(report, Report::Questions(..)) {
-                return Some(report);
-            }
-        }
-        self.following.0.pop().map(Report::Notice)
+        let may_have_one = self.has_reported.load(Ordering::Relaxed) || self.following.0.may_have_events();
+        if may_have_one { self.take_report() } else { None }
     }
 
     fn spawn(&mut self, call: CallId, work: Work) -> AbortHandle {
@@ -424,13 +447,14 @@ struct Session {
 
 impl Driven for Session {
     type Transport = Channel;
+    type Caller<'s> = &'s Arc<dyn Caller>;
 
     fn registration(&self) -> &Registration {
         &self.registration
     }
 
-    fn with_caller<R>(&self, work: impl FnOnce(Option<&Arc<dyn Caller>>) -> R) -> R {
-        work(Some(&self.caller))
+    fn caller(&self) -> Option<&Arc<dyn Caller>> {
+        Some(&self.caller)
     }
 
     fn locked<R>(&mut self, work: impl FnOnce(&mut Driver<Channel>) -> R) -> R {

@@ -5,6 +5,7 @@
 //! too far behind ([`Following::has_room`]).
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use gladhand_core::operations::Notice;
@@ -25,6 +26,8 @@ const OVERHEAD: usize = 128;
 #[derive(Debug, Default)]
 pub struct Following {
     queue: Mutex<Queue>,
+    /// Whether there may be an event, which is looked at after every call.
+    may_have_events: AtomicBool,
     /// Notified when an event was added.
     arrived: Notify,
     /// Notified when an event was taken.
@@ -46,6 +49,7 @@ impl Following {
         if !queue.closed {
             queue.bytes += weight(&event);
             queue.events.push_back(event);
+            self.may_have_events.store(true, Ordering::Release);
             drop(queue);
             self.arrived.notify_one();
         }
@@ -53,8 +57,15 @@ impl Following {
 
     /// Takes the oldest event out.
     pub fn pop(&self) -> Option<Notice> {
+        if !self.may_have_events() {
+            return None;
+        }
         let mut queue = self.queue();
-        let event = queue.events.pop_front()?;
+        let event = queue.events.pop_front();
+        if event.is_none() {
+            self.may_have_events.store(false, Ordering::Release);
+        }
+        let event = event?;
         queue.bytes -= weight(&event);
         let kept_up = queue.bytes < BEHIND / 2;
         drop(queue);
@@ -62,6 +73,12 @@ impl Following {
             self.taken.notify_waiters();
         }
         Some(event)
+    }
+
+    /// Whether there may be an event. If not, the queue is empty.
+    #[inline]
+    pub fn may_have_events(&self) -> bool {
+        self.may_have_events.load(Ordering::Acquire)
     }
 
     /// Completes when an event is queued.

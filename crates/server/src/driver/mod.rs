@@ -11,6 +11,7 @@ mod questions;
 mod session_log;
 mod transport;
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -110,18 +111,13 @@ impl fmt::Debug for InlineCall {
     }
 }
 
-/// The hub's answer to a call, after its first poll.
-pub(crate) enum FirstAnswer {
-    Outcome(Outcome),
-    Later(Work),
-    AsTask(Work),
-}
-
 /// How a call that takes time goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pending {
     /// As a task.
     AsTask,
+    /// As a task, and the caller gets a task of its dialect to fetch the outcome with.
+    AsTaskOfCaller,
     /// A connection waits for the answer. If there is only one call, the connection polls it.
     Inline,
 }
@@ -151,6 +147,7 @@ impl<T: Transport> Driver<T> {
     }
 
     /// Takes one step and performs its actions. Returns those that need the hub, for [`Driven::follow_up`].
+    #[inline]
     pub(crate) fn step<'a>(
         &mut self,
         sender: T::Sender<'_>,
@@ -160,28 +157,31 @@ impl<T: Transport> Driver<T> {
         let mut ambient = self.clock.ambient();
         self.transport.introduce(sender, &mut ambient);
         step(&mut self.side, &mut ambient, &mut out);
-        let Output { wire, actions } = out;
+        let Output { wire, mut actions } = out;
         if self.registration.tap.is_on() {
             let is_carried = |frame: &_| self.transport.carries(frame);
             self.registration.tap.sent(T::dialect(&self.side), &wire, is_carried);
         }
         self.transport.send(wire);
-        actions.into_iter().filter_map(|action| self.perform(sender, action)).collect()
-    }
-
-    /// Performs an action, or returns it for the hub.
-    fn perform<'a>(&mut self, sender: T::Sender<'_>, action: Action<'a>) -> Option<Action<'a>> {
-        match action {
-            Action::Deliver(mut call, agreement) => {
-                let ticket = self.transport.accept(sender, &mut call);
+        // In place: a call is large, and most steps have one action or none.
+        actions.retain_mut(|action| match action {
+            Action::Deliver(call, _) => {
+                let ticket = self.transport.accept(sender, call);
                 if T::IS_SHARED {
                     self.running.insert(call.id, Running { ticket, task: None, busy: None });
                 }
-                return Some(Action::Deliver(call, agreement));
+                true
             }
-            Action::Unwatch(..) | Action::RootsChanged => return Some(action),
-            Action::Cancel(call) => self.cancel(call),
-            Action::Opened(ref agreement) => {
+            action => self.perform(sender, action),
+        });
+        actions
+    }
+
+    /// Performs an action other than a call, or the part of it that needs no hub. Returns whether the hub must perform the
+    /// rest.
+    fn perform(&mut self, sender: T::Sender<'_>, action: &mut Action<'_>) -> bool {
+        match action {
+            Action::Opened(agreement) => {
                 if self.transport.opened(agreement) {
                     self.client.get_or_insert_default().clone_from(&agreement.client.name);
                     // Requests that carry their own terms are one session on one channel.
@@ -191,25 +191,30 @@ impl<T: Transport> Driver<T> {
                     }
                 }
                 self.registration.visit.opened(agreement, self.transport.principal(sender));
-                if !agreement.per_request {
-                    return Some(action);
-                }
+                return !agreement.per_request;
             }
-            Action::Refused(refusal) => self.transport.refused(&refusal),
+            Action::Deliver(..) | Action::Unwatch(..) | Action::RootsChanged => return true,
+            Action::Cancel(call) => self.cancel(*call),
+            Action::Refused(refusal) => self.transport.refused(refusal),
             Action::Dropped(what) => tracing::debug!(what, "dropped"),
             Action::Declined(declined) => {
                 let Registration { hub, visit, .. } = &*self.registration;
-                violations::write_down(hub, &declined, self.transport.principal(sender), visit.id());
+                violations::write_down(hub, declined, self.transport.principal(sender), visit.id());
             }
             Action::Passed(what) => tracing::debug!(what, "let pass"),
-            Action::Answered(question, answered) => self.questions.answered(question, answered),
-            Action::LetGo(lane, pause) => self.transport.let_go(lane, pause),
+            Action::Answered(..) => {
+                // The answer is taken out. What is left in its place is dropped with the action.
+                if let Action::Answered(question, answered) = std::mem::replace(action, Action::RootsChanged) {
+                    self.questions.answered(question, answered);
+                }
+            }
+            Action::LetGo(lane, pause) => self.transport.let_go(*lane, *pause),
             Action::Close(grace) => {
                 tracing::info!(grace_s = grace.as_secs(), "the downstream said goodbye");
-                self.transport.close(grace, &self.clock);
+                self.transport.close(*grace, &self.clock);
             }
         }
-        None
+        false
     }
 
     fn cancel(&mut self, call: CallId) {
@@ -219,35 +224,26 @@ impl<T: Transport> Driver<T> {
         self.transport.cancelled(ticket, self.running.values().map(|running| &running.ticket));
     }
 
-    /// Records the hub's answer to a call. Returns further actions for the hub, and the call if it goes on inline; `None`
-    /// if the session has ended.
-    fn record(
+    /// A call takes time. Returns further actions for the hub, and the call if it goes on inline.
+    fn pend(
         &mut self,
         call: CallId,
         name: CallName,
-        answer: FirstAnswer,
         pending: Pending,
-    ) -> Option<(Vec<Action<'static>>, Option<InlineCall>)> {
-        if self.has_ended {
-            return None;
-        }
-        match (answer, pending) {
-            (FirstAnswer::Outcome(outcome), _) => Some((self.settle(call, outcome), None)),
-            (FirstAnswer::AsTask(work), _) => {
-                let errands = match self.start(call, name, Some(work)) {
-                    Some(sender) => self.step(sender, |side, ambient, out| side.goes_on_as_task(call, ambient, out)),
-                    None => Vec::new(),
-                };
-                Some((errands, None))
-            }
-            (FirstAnswer::Later(work), Pending::AsTask) => {
+        work: Work,
+    ) -> (Vec<Action<'static>>, Option<InlineCall>) {
+        match pending {
+            Pending::Inline => (Vec::new(), self.start(call, name, None).map(|_| InlineCall { call, work })),
+            Pending::AsTask => {
                 self.start(call, name, Some(work));
-                Some((Vec::new(), None))
+                (Vec::new(), None)
             }
-            (FirstAnswer::Later(work), Pending::Inline) => {
-                let inline = self.start(call, name, None).map(|_| InlineCall { call, work });
-                Some((Vec::new(), inline))
-            }
+            Pending::AsTaskOfCaller => match self.start(call, name, Some(work)) {
+                Some(sender) => {
+                    (self.step(sender, |side, ambient, out| side.goes_on_as_task(call, ambient, out)), None)
+                }
+                None => (Vec::new(), None),
+            },
         }
     }
 
@@ -272,6 +268,8 @@ impl<T: Transport> Driver<T> {
 
     /// Records the outcome of a call, and writes it if the transport has room. The outcome of a call that was cancelled in
     /// between is dropped.
+    // On the way of every call: inlined, an outcome is not copied from function to function.
+    #[inline(always)]
     pub(crate) fn settle(&mut self, call: CallId, mut outcome: Outcome) -> Vec<Action<'static>> {
         let ticket = self.running.get(&call).map(|running| &running.ticket);
         if T::IS_SHARED && ticket.is_none() {
@@ -287,14 +285,16 @@ impl<T: Transport> Driver<T> {
     }
 
     /// Writes the outcome of a call, after all reports from before its end.
+    #[inline(always)]
     fn write(&mut self, call: CallId, outcome: Outcome) -> Vec<Action<'static>> {
         let mut errands = Vec::new();
         while let Some(report) = self.transport.next_report() {
-            errands.extend(self.report(report));
+            append(&mut errands, self.report(report));
         }
-        let running = self.running.remove(&call);
+        // Without tasks and other threads, no call is registered.
+        let running = if self.running.is_empty() { None } else { self.running.remove(&call) };
         let sender = T::sender_of(running.as_ref().map(|running| &running.ticket));
-        errands.extend(self.step(sender, |side, ambient, out| side.resolve(call, outcome, ambient, out)));
+        append(&mut errands, self.step(sender, |side, ambient, out| side.resolve(call, outcome, ambient, out)));
         errands
     }
 
@@ -416,8 +416,13 @@ pub(crate) trait Driven: Sized {
     /// The session in the hub.
     fn registration(&self) -> &Registration;
 
-    /// Uses the way back to the caller, which providers keep. `None` if the session is being dropped.
-    fn with_caller<R>(&self, work: impl FnOnce(Option<&Arc<dyn Caller>>) -> R) -> R;
+    /// The way back to the caller.
+    type Caller<'s>: Borrow<Arc<dyn Caller>>
+    where
+        Self: 's;
+
+    /// The way back to the caller, which providers keep. `None` if the session is being dropped.
+    fn caller(&self) -> Option<Self::Caller<'_>>;
 
     /// Uses the driver, under the lock of the session. The hub is never called meanwhile.
     fn locked<R>(&mut self, work: impl FnOnce(&mut Driver<Self::Transport>) -> R) -> R;
@@ -437,11 +442,35 @@ pub(crate) trait Driven: Sized {
         while !errands.is_empty() {
             let mut following = Vec::new();
             for errand in errands {
-                let Some((call, name, answer)) = self.run(errand) else { continue };
-                let pending = if is_only && inline.is_none() { pending } else { Pending::AsTask };
-                let recorded = self.locked(|driver| driver.record(call, name, answer, pending));
-                let (more, carried) = recorded?;
-                following.extend(more);
+                let Action::Deliver(call, agreement) = errand else {
+                    self.inform(errand);
+                    continue;
+                };
+                let Registration { hub, visit, .. } = self.registration();
+                let (id, name) = (call.id, visit.count(&call.operation));
+                // Without a session there is no one to answer.
+                let answer = hub.answer(call, &agreement, self.caller()?.borrow());
+                let (work, pending) = match answer {
+                    Answer::Now(outcome) => {
+                        append(&mut following, self.record(id, outcome)?);
+                        continue;
+                    }
+                    Answer::AsTask(work) => (work, Pending::AsTaskOfCaller),
+                    Answer::Later(mut work) | Answer::TaskLater(mut work) => {
+                        // Many calls complete on the first poll. They need neither a task nor a stream.
+                        if let Poll::Ready(outcome) = poll_guarded(&mut work, &mut Context::from_waker(Waker::noop())) {
+                            append(&mut following, self.record(id, outcome)?);
+                            continue;
+                        }
+                        (work, if is_only && inline.is_none() { pending } else { Pending::AsTask })
+                    }
+                };
+                let pended = self.locked(|driver| {
+                    let is_open = !driver.has_ended;
+                    is_open.then(|| driver.pend(id, name, pending, work))
+                });
+                let (more, carried) = pended?;
+                append(&mut following, more);
                 inline = inline.or(carried);
             }
             errands = following;
@@ -449,40 +478,33 @@ pub(crate) trait Driven: Sized {
         inline
     }
 
-    /// Performs an action that needs the hub, without the lock. Returns the hub's answer to a call.
-    fn run(&self, errand: Action<'_>) -> Option<(CallId, CallName, FirstAnswer)> {
+    /// Records the outcome of a call. `None` if the session has ended.
+    #[inline(always)]
+    fn record(&mut self, call: CallId, outcome: Outcome) -> Option<Vec<Action<'static>>> {
+        self.locked(|driver| if driver.has_ended { None } else { Some(driver.settle(call, outcome)) })
+    }
+
+    /// Performs an action other than a call that needs the hub.
+    fn inform(&self, errand: Action<'_>) {
         let Registration { hub, visit, .. } = self.registration();
         match errand {
-            Action::Deliver(call, agreement) => {
-                let (id, name) = (call.id, visit.count(&call.operation));
-                let answer = self.with_caller(|caller| match caller {
-                    Some(caller) => hub.answer(call, &agreement, caller),
-                    None => Answer::Now(Err(Failure::new(FailureKind::Stopping, "the session has ended"))),
-                });
-                return Some((id, name, FirstAnswer::of(answer)));
+            Action::Opened(_) => {
+                if let Some(caller) = self.caller() {
+                    hub.joined(caller.borrow());
+                }
             }
-            Action::Opened(_) => self.with_caller(|caller| caller.into_iter().for_each(|caller| hub.joined(caller))),
             Action::Unwatch(uri, id) => hub.unwatch(&uri, id),
             Action::RootsChanged => hub.roots_changed(visit.id()),
             _ => {}
         }
-        None
     }
 }
 
-impl FirstAnswer {
-    fn of(answer: Answer) -> Self {
-        match answer {
-            Answer::Now(outcome) => Self::Outcome(outcome),
-            Answer::AsTask(work) => Self::AsTask(work),
-            Answer::Later(mut work) | Answer::TaskLater(mut work) => {
-                // Many calls complete on the first poll. They need neither a task nor a stream.
-                match poll_guarded(&mut work, &mut Context::from_waker(Waker::noop())) {
-                    Poll::Ready(outcome) => Self::Outcome(outcome),
-                    Poll::Pending => Self::Later(work),
-                }
-            }
-        }
+/// Appends actions to others. Usually there are none.
+#[inline(always)]
+fn append<'a>(actions: &mut Vec<Action<'a>>, more: Vec<Action<'a>>) {
+    if !more.is_empty() {
+        actions.extend(more);
     }
 }
 

@@ -87,14 +87,17 @@ struct Inner {
 
 impl Driven for &Session {
     type Transport = HttpTransport;
+    type Caller<'s>
+        = Arc<dyn Caller>
+    where
+        Self: 's;
 
     fn registration(&self) -> &Registration {
         &self.registration
     }
 
-    fn with_caller<R>(&self, work: impl FnOnce(Option<&Arc<dyn Caller>>) -> R) -> R {
-        let caller = self.this.upgrade().map(|this| this as Arc<dyn Caller>);
-        work(caller.as_ref())
+    fn caller(&self) -> Option<Arc<dyn Caller>> {
+        self.this.upgrade().map(|this| this as Arc<dyn Caller>)
     }
 
     fn locked<R>(&mut self, work: impl FnOnce(&mut Driver<HttpTransport>) -> R) -> R {
