@@ -38,6 +38,7 @@ impl<const N: usize> Names<'_, N> {
 impl<'de, const N: usize> DeserializeSeed<'de> for Names<'_, N> {
     type Value = Picked<'de, N>;
 
+    #[inline]
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_any(self)
     }
@@ -50,6 +51,7 @@ impl<'de, const N: usize> Visitor<'de> for Names<'_, N> {
         f.write_str("any value")
     }
 
+    #[inline]
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut members = [None; N];
         while let Some(position) = map.next_key_seed(Position(self.0))? {
