@@ -24,13 +24,13 @@ pub(crate) const MOST_MISTAKES: usize = 10_000;
 /// The mistakes of a file: all of them, or the first [`MOST_MISTAKES`] and one more.
 pub(crate) fn conform(source: &Source<'_>, schema: &Value) -> Vec<Found> {
     let mut walk = Walk { source, found: Vec::new() };
-    walk.table(&source.root, 0..0, schema, &Place::default());
+    walk.table(&source.root, 0..0, schema, &KeyPath::default());
     walk.found
 }
 
 /// Where in the file a value is.
 #[derive(Debug, Clone, Default)]
-struct Place {
+struct KeyPath {
     /// As it is shown: `policy.rules#2.effect`.
     shown: String,
     /// The keys to it, up to the first list.
@@ -38,7 +38,7 @@ struct Place {
     is_in_list: bool,
 }
 
-impl Place {
+impl KeyPath {
     fn member(&self, key: &str) -> Self {
         let mut place = self.clone();
         if !place.shown.is_empty() {
@@ -62,7 +62,7 @@ struct Walk<'s, 't> {
 }
 
 impl Walk<'_, '_> {
-    fn found(&mut self, at: Range<usize>, place: &Place, mistake: &Mistake<'_>) {
+    fn found(&mut self, at: Range<usize>, place: &KeyPath, mistake: &Mistake<'_>) {
         if self.is_full() {
             return;
         }
@@ -74,7 +74,7 @@ impl Walk<'_, '_> {
         self.found.len() > MOST_MISTAKES
     }
 
-    fn table(&mut self, table: &DeTable<'_>, span: Range<usize>, schema: &Value, place: &Place) {
+    fn table(&mut self, table: &DeTable<'_>, span: Range<usize>, schema: &Value, place: &KeyPath) {
         for (key, value) in table.iter() {
             if self.is_full() {
                 return;
@@ -97,7 +97,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn value(&mut self, key: Range<usize>, value: &Spanned<DeValue<'_>>, schema: &Value, place: &Place) {
+    fn value(&mut self, key: Range<usize>, value: &Spanned<DeValue<'_>>, schema: &Value, place: &KeyPath) {
         let Some(schema) = chosen(schema, value.get_ref()) else {
             return self.found(value.span(), place, &Mistake::Expected(kind(schema)));
         };

@@ -104,8 +104,8 @@ pub(crate) fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Re
     let mut mistakes = config.mistakes(&source);
     mistakes.extend(mistakes_beside(&source, &problems));
     let mut of_upstreams = Vec::new();
-    let told = Told::by(&problems);
-    let unresolved_in = Told::by(&unresolved);
+    let told = ProblemsByKey::by(&problems);
+    let unresolved_in = ProblemsByKey::by(&unresolved);
     if let Reading::Whole(lookup) | Reading::Granted(lookup, _) | Reading::Strangers(lookup) = reading {
         for (name, upstream) in config.upstreams.0.iter_mut().filter(|(_, upstream)| upstream.enabled) {
             let missing = unresolved_in.about(&["upstreams", name]);
@@ -134,9 +134,9 @@ pub(crate) fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Re
 }
 
 /// Problems by key, so that finding those of a key does not take longer in a file with more mistakes.
-struct Told<'p>(HashMap<&'p str, Vec<&'p Problem>>);
+struct ProblemsByKey<'p>(HashMap<&'p str, Vec<&'p Problem>>);
 
-impl<'p> Told<'p> {
+impl<'p> ProblemsByKey<'p> {
     fn by(problems: &'p [Problem]) -> Self {
         let mut told: HashMap<&str, Vec<&Problem>> = HashMap::new();
         for problem in problems {

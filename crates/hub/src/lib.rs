@@ -32,7 +32,7 @@ pub use claims::Conflict;
 pub use hub::Hub;
 pub use kit::Kit;
 pub use naming::{BETWEEN, Naming};
-pub use portions::{Place, Places, Portion, Portions, Usage};
+pub use portions::{PartyPermit, PartyPermits, Portion, Portions, Usage};
 pub use presence::{Busy, CallName, Visit};
 pub use provider::{
     Answer, Asking, Bundles, Caller, Context, Declared, Features, List, Listed, Provider, Reporter, SessionId,

@@ -180,36 +180,36 @@ impl Usage {
 
 /// A number of places that parties share, for holders that give their place back when they have ended.
 #[derive(Debug)]
-pub struct Places {
+pub struct PartyPermits {
     most: usize,
     taken: Mutex<HashMap<Option<Party>, usize>>,
 }
 
-/// One place of a party, given back when it is dropped.
+/// One unit of a party, given back when it is dropped.
 #[derive(Debug)]
-pub struct Place {
-    places: Arc<Places>,
+pub struct PartyPermit {
+    places: Arc<PartyPermits>,
     party: Option<Party>,
 }
 
-impl Places {
-    /// So many places.
+impl PartyPermits {
+    /// This many units in all.
     pub fn of(most: usize) -> Arc<Self> {
         Arc::new(Self { most, taken: Mutex::default() })
     }
 
-    /// A place for a party, if it may have one more. `None`: the only client.
-    pub fn take(self: &Arc<Self>, party: Option<Party>) -> Option<Place> {
+    /// A permit for a party, if it may have one more. `None`: the only client.
+    pub fn take(self: &Arc<Self>, party: Option<Party>) -> Option<PartyPermit> {
         let mut taken = self.taken.lock().unpoisoned();
         let usage = Usage::of(party, taken.iter().map(|(party, places)| (*party, *places)));
         usage.admits(self.most).then(|| {
             *taken.entry(party).or_default() += 1;
-            Place { places: Arc::clone(self), party }
+            PartyPermit { places: Arc::clone(self), party }
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for PartyPermit {
     fn drop(&mut self) {
         let mut taken = self.places.taken.lock().unpoisoned();
         if let Some(places) = taken.get_mut(&self.party) {
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_party_with_all_places_keeps_no_other_from_its_share() {
-        let places = Places::of(8);
+        let places = PartyPermits::of(8);
         let fill = |party| std::iter::from_fn(|| places.take(Some(Party(party)))).take(100).collect::<Vec<_>>();
         let (first, second) = (fill(1), fill(2));
         assert_eq!((first.len(), second.len()), (8, 4), "all while no other party wants any, then an equal share");

@@ -117,7 +117,7 @@ impl Subagents {
     }
 
     /// Fails if a session may not have one more subagent.
-    fn check_limits(&self, place: Place, settings: &MultiAgentSettings) -> Result<(), Failure> {
+    fn check_limits(&self, place: SessionParty, settings: &MultiAgentSettings) -> Result<(), Failure> {
         check_limits(&self.lock(), place, settings)
     }
 
@@ -138,11 +138,11 @@ impl Subagents {
 }
 
 /// A session and the party of its client.
-type Place = (SessionId, Option<Party>);
+type SessionParty = (SessionId, Option<Party>);
 
 fn check_limits(
     subagents: &[Arc<Subagent>],
-    (session, party): Place,
+    (session, party): SessionParty,
     settings: &MultiAgentSettings,
 ) -> Result<(), Failure> {
     let live = || subagents.iter().filter(|subagent| !subagent.is_terminated());

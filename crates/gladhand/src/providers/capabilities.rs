@@ -18,7 +18,7 @@ use gladhand_hub::{Agent, Provider};
 use gladhand_process::starting::{OnLeash, Starter};
 use url::Url;
 
-use super::a2e_mcp::{A2eMcp, Root, Settings as McpSettings};
+use super::a2e_mcp::{A2eMcp, RegistrationLimits, Root};
 use crate::config::{A2eConfig, CapabilityName, MemoryConfig};
 use gladhand_process::open_files::OpenFiles;
 
@@ -132,14 +132,14 @@ fn environments(config: &A2eConfig) -> EnvSettings {
     EnvSettings { programs, max_total_episodes, ..usual }
 }
 
-fn servers(config: &A2eConfig) -> McpSettings {
-    McpSettings {
+fn servers(config: &A2eConfig) -> RegistrationLimits {
+    RegistrationLimits {
         commands: config.mcp.commands.iter().map(|command| vec![command.clone()]).collect(),
         base: config.folder.clone(),
         urls: config.mcp.urls.iter().filter_map(|url| Url::parse(url).ok()).collect(),
         folders: config.roots.clone(),
         roots: config.roots.iter().filter_map(|folder| root(folder)).collect(),
-        ..McpSettings::default()
+        ..RegistrationLimits::default()
     }
 }
 

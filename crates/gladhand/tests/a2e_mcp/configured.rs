@@ -6,7 +6,7 @@ use gladhand::Pattern;
 use gladhand::hub::policy::{Effect, Governor, Policy, Rule, Subjects};
 use gladhand::hub::{Answer, Context, Features, List, Mount, Naming, Provider, UpstreamStatus};
 use gladhand::operations::{Contents, Failure, Prompt, PromptResult, Resource, ToolCall};
-use gladhand::providers::a2e_mcp::Settings;
+use gladhand::providers::a2e_mcp::RegistrationLimits;
 use serde_json::json;
 
 use crate::stage::Stage;
@@ -65,7 +65,7 @@ impl Provider for Library {
 
 fn stage(state: &'static str, tells: bool) -> Stage {
     let library = Mount { provider: Arc::new(Library { state, tells }), naming: Naming::prefixed("lib") };
-    Stage::new(Settings::default(), vec![library])
+    Stage::new(RegistrationLimits::default(), vec![library])
 }
 
 #[tokio::test]

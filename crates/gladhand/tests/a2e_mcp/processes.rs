@@ -4,22 +4,22 @@ use std::path::Path;
 use std::time::Duration;
 
 use gladhand::operations::{FailureKind, Party};
-use gladhand::providers::a2e_mcp::{Root, Settings};
+use gladhand::providers::a2e_mcp::{RegistrationLimits, Root};
 use serde_json::{Value, json};
 
 use crate::stage::{PATIENCE, Stage, words};
 
 const GLADHAND: &str = env!("CARGO_BIN_EXE_gladhand");
 
-fn permissive() -> Settings {
+fn permissive() -> RegistrationLimits {
     let commands = vec![words(&[GLADHAND]), words(&["sh", "-c"]), words(&["/nonexistent-binary"])];
-    Settings { commands, ..Settings::default() }
+    RegistrationLimits { commands, ..RegistrationLimits::default() }
 }
 
 #[tokio::test]
 async fn nothing_is_registered_that_is_not_permitted() {
     let roots = vec![Root { uri: "file:///workspace".to_owned(), name: "ws".to_owned() }];
-    let stage = Stage::new(Settings { roots, ..Settings::default() }, Vec::new());
+    let stage = Stage::new(RegistrationLimits { roots, ..RegistrationLimits::default() }, Vec::new());
     assert_eq!(stage.ask("mcp/server/list/req", json!({})).await.unwrap(), json!({"servers": []}));
     let refused = stage.register(json!({"server_id": "demo", "cmd": [GLADHAND, "serve"]})).await;
     let why = format!("config.cmd: {GLADHAND:?} may not be started here");
@@ -95,7 +95,7 @@ async fn what_cannot_be_opened_is_not_registered() {
     assert_eq!(code, "mcp_transport_error");
     assert!(why.contains("/nonexistent-binary"), "{why}");
     assert_eq!(stage.ask("mcp/server/list/req", json!({})).await.unwrap(), json!({"servers": []}));
-    let few = Stage::new(Settings { of_session: 1, ..permissive() }, Vec::new());
+    let few = Stage::new(RegistrationLimits { of_session: 1, ..permissive() }, Vec::new());
     assert_eq!(few.register(json!({"cmd": [GLADHAND, "serve"]})).await["ok"], true);
     assert_eq!(few.register(json!({"cmd": [GLADHAND, "serve"]})).await["error"], "there is no room for another server");
 }
@@ -178,7 +178,7 @@ async fn a_server_that_ended_is_opened_again_if_that_is_wanted() {
 async fn a_server_that_is_unregistered_during_its_opening_ends_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let silent = json!(["sh", "-c", format!("echo $$ >> {}; exec sleep 600", folder.path().join("pids").display())]);
-    let mut settings = Settings { all: 2, ..permissive() };
+    let mut settings = RegistrationLimits { all: 2, ..permissive() };
     settings.options.opening_timeout = 10 * PATIENCE;
     let stage = Stage::new(settings, Vec::new());
     std::fs::write(folder.path().join("pids"), "").unwrap();
@@ -199,7 +199,7 @@ async fn a_server_that_is_unregistered_during_its_opening_ends_at_once() {
 
 #[tokio::test]
 async fn a_server_keeps_its_place_until_its_process_has_ended() {
-    let stage = Stage::new(Settings { all: 1, ..permissive() }, Vec::new());
+    let stage = Stage::new(RegistrationLimits { all: 1, ..permissive() }, Vec::new());
     // Leaves neither when its input ends nor for SIGTERM.
     let stubborn = json!(["sh", "-c", format!("trap '' TERM; {GLADHAND} serve; exec sleep 600")]);
     assert_eq!(stage.register(json!({"server_id": "d", "cmd": stubborn})).await["ok"], true);
@@ -217,7 +217,7 @@ async fn a_server_keeps_its_place_until_its_process_has_ended() {
 
 #[tokio::test]
 async fn places_for_servers_are_shared_by_parties_and_descriptions_have_a_bound() {
-    let stage = Stage::new(Settings { all: 2, ..permissive() }, Vec::new());
+    let stage = Stage::new(RegistrationLimits { all: 2, ..permissive() }, Vec::new());
     let fill = async |party: u64| {
         let mut session = stage.other(party);
         session.party = Some(Party(party));

@@ -11,7 +11,7 @@ use gladhand::operations::{
     Content, Contents, Failure, Level, Log, Notice, Progress, Prompt, PromptResult, Question, Resource, Tool, ToolCall,
     ToolResult,
 };
-use gladhand::providers::a2e_mcp::{Root, Settings};
+use gladhand::providers::a2e_mcp::{RegistrationLimits, Root};
 use gladhand::wire::json;
 use gladhand_server::http::Http;
 use serde_json::{Value, json};
@@ -92,9 +92,9 @@ async fn served() -> Served {
     Served { url, _stop: stop }
 }
 
-async fn registered(settings: Settings, more: Value) -> (Stage, Served) {
+async fn registered(settings: RegistrationLimits, more: Value) -> (Stage, Served) {
     let served = served().await;
-    let stage = Stage::new(Settings { urls: vec![Url::parse(&served.url).unwrap()], ..settings }, Vec::new());
+    let stage = Stage::new(RegistrationLimits { urls: vec![Url::parse(&served.url).unwrap()], ..settings }, Vec::new());
     let mut config = json!({"server_id": "web", "transport": "sse", "url": served.url});
     config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let answer = stage.register(config).await;
@@ -104,7 +104,7 @@ async fn registered(settings: Settings, more: Value) -> (Stage, Served) {
 
 #[tokio::test]
 async fn resources_are_listed_and_read() {
-    let (stage, _served) = registered(Settings::default(), json!({})).await;
+    let (stage, _served) = registered(RegistrationLimits::default(), json!({})).await;
     let listed = stage.ask("mcp/resource/list/req", json!({"server_id": "web"})).await.unwrap();
     let expected = json!({
         "uri": "mem://greeting", "name": "greeting", "description": "A greeting", "mime_type": "text/markdown",
@@ -125,7 +125,7 @@ async fn resources_are_listed_and_read() {
 
 #[tokio::test]
 async fn only_allowed_resources_are_listed_and_read() {
-    let (stage, _served) = registered(Settings::default(), json!({"resource_allow_list": ["blob"]})).await;
+    let (stage, _served) = registered(RegistrationLimits::default(), json!({"resource_allow_list": ["blob"]})).await;
     let listed = stage.ask("mcp/resource/list/req", json!({})).await.unwrap();
     assert_eq!(listed["resources"].as_array().unwrap().len(), 1);
     let forbidden = json!({"uri": "mem://greeting", "server_id": "web"});
@@ -136,7 +136,7 @@ async fn only_allowed_resources_are_listed_and_read() {
 
 #[tokio::test]
 async fn prompts_are_listed_and_filled_in() {
-    let (stage, _served) = registered(Settings::default(), json!({})).await;
+    let (stage, _served) = registered(RegistrationLimits::default(), json!({})).await;
     let listed = stage.ask("mcp/prompt/list/req", json!({})).await.unwrap();
     let argument = json!({"name": "code", "description": "What to review", "required": true});
     let review = json!({"name": "review", "description": "Reviews code", "server_id": "web", "arguments": [argument]});
@@ -152,7 +152,7 @@ async fn prompts_are_listed_and_filled_in() {
 
 #[tokio::test]
 async fn changes_are_pushed_and_lists_asked_for_again() {
-    let (stage, _served) = registered(Settings::default(), json!({})).await;
+    let (stage, _served) = registered(RegistrationLimits::default(), json!({})).await;
     let subscribed = stage.ask("mcp/resource/subscribe/req", json!({"uri": "mem://greeting"})).await.unwrap();
     assert_eq!(subscribed, json!({"ok": true, "error": ""}));
     stage.call("web__touch", &json!({})).await.unwrap();
@@ -173,7 +173,7 @@ async fn changes_are_pushed_and_lists_asked_for_again() {
 
 #[tokio::test]
 async fn what_policy_denies_meanwhile_is_not_pushed() {
-    let (stage, _served) = registered(Settings::default(), json!({})).await;
+    let (stage, _served) = registered(RegistrationLimits::default(), json!({})).await;
     let governor = Arc::new(Governor::default());
     let _ = stage.hub.clone().governed(Arc::clone(&governor));
     for uri in ["mem://greeting", "mem://blob"] {
@@ -189,7 +189,7 @@ async fn what_policy_denies_meanwhile_is_not_pushed() {
 
 #[tokio::test]
 async fn the_agent_is_asked_what_the_server_wants_to_know() {
-    let (stage, _served) = registered(Settings::default(), json!({})).await;
+    let (stage, _served) = registered(RegistrationLimits::default(), json!({})).await;
     let declined = stage.call("web__sample", &json!({})).await;
     assert!(declined.is_err() || declined.is_ok_and(|result| result.failed));
     let said = json!({"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "m"});
@@ -208,14 +208,14 @@ async fn the_agent_is_asked_what_the_server_wants_to_know() {
 #[tokio::test]
 async fn folders_that_are_configured_are_told_without_asking() {
     let roots = vec![Root { uri: "file:///workspace".to_owned(), name: "ws".to_owned() }];
-    let (stage, _served) = registered(Settings { roots, ..Settings::default() }, json!({})).await;
+    let (stage, _served) = registered(RegistrationLimits { roots, ..RegistrationLimits::default() }, json!({})).await;
     assert!(stage.data("web__roots", &json!({})).await["text"].as_str().unwrap().contains("file:///workspace"));
     assert!(stage.agent.asked.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn what_a_tool_returns_and_reports_is_passed_on() {
-    let (stage, _served) = registered(Settings::default(), json!({})).await;
+    let (stage, _served) = registered(RegistrationLimits::default(), json!({})).await;
     let data = stage.data("web__work", &json!({})).await;
     assert_eq!(data["text"], "seen");
     assert_eq!(data["images"], json!([{"type": "image", "data": "AAAA", "mimeType": "image/png"}]));
@@ -228,7 +228,7 @@ async fn what_a_tool_returns_and_reports_is_passed_on() {
 
 #[tokio::test]
 async fn sessions_do_not_hear_of_each_other() {
-    let (stage, _served) = registered(Settings::default(), json!({})).await;
+    let (stage, _served) = registered(RegistrationLimits::default(), json!({})).await;
     let other = stage.other(2);
     stage.ask("mcp/resource/subscribe/req", json!({"uri": "mem://greeting"})).await.unwrap();
     stage.call("web__touch", &json!({})).await.unwrap();

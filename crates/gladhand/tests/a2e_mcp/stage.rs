@@ -12,7 +12,7 @@ use gladhand::operations::{
     ToolCall, ToolResult,
 };
 use gladhand::providers::A2eMcp;
-use gladhand::providers::a2e_mcp::Settings;
+use gladhand::providers::a2e_mcp::RegistrationLimits;
 use gladhand::wire::{Id, RawValue, json};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -71,7 +71,7 @@ pub struct Stage {
 
 impl Stage {
     /// A hub with these beside what serves `mcp`.
-    pub fn new(settings: Settings, mut mounts: Vec<Mount>) -> Self {
+    pub fn new(settings: RegistrationLimits, mut mounts: Vec<Mount>) -> Self {
         mounts.push(Mount::plain(Arc::new(A2eMcp::new(settings))));
         let rules = Rules {
             dialect: "a2e",

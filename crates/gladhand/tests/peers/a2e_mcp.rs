@@ -1,6 +1,6 @@
 //! A real server that an agent of A2E registers.
 
-use gladhand::providers::a2e_mcp::Settings;
+use gladhand::providers::a2e_mcp::RegistrationLimits;
 use gladhand::wire::json;
 use serde_json::{Value, json};
 
@@ -12,7 +12,8 @@ async fn server_everything_is_registered_and_everything_of_it_is_had() {
     let script = peers().join("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let node = peers().join("bin/node");
     let command = [&node, &script].map(|path| path.to_str().expect("paths are UTF-8").to_owned()).to_vec();
-    let stage = Stage::new(Settings { commands: vec![command.clone()], ..Settings::default() }, Vec::new());
+    let stage =
+        Stage::new(RegistrationLimits { commands: vec![command.clone()], ..RegistrationLimits::default() }, Vec::new());
     let mut cmd = command;
     cmd.push("stdio".to_owned());
     let registered = stage.register(json!({"server_id": "every", "cmd": cmd})).await;

@@ -152,7 +152,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
     findings.extend(files::data_folder(data.as_deref()));
     findings.extend(data.as_deref().and_then(files::database));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    if let Some(Settings { config, mistakes, upstreams, within }) = &settings {
+    if let Some(ExaminedConfig { config, mistakes, upstreams, within }) = &settings {
         let missing = outside::missing_elsewhere(config).into_iter().chain(outside::missing_keys(config));
         let missing = missing.filter(|one| !one.is_mistaken(mistakes));
         findings.extend(missing.map(|one| Finding::broken(&one.key, one.message, one.advice)));
@@ -190,7 +190,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
 
 /// The configuration, as far as it can be read, and what is wrong with it.
 #[derive(Debug, Default)]
-struct Settings {
+struct ExaminedConfig {
     config: Config,
     mistakes: Vec<Problem>,
     /// The upstreams that are used and have no mistakes.
@@ -208,7 +208,7 @@ struct Configured {
     written: UpstreamConfig,
 }
 
-fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Settings> {
+fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<ExaminedConfig> {
     let about = "configuration";
     let data = config::data_dir(args.data_dir.as_deref());
     let layers = match Layers::find(args.config.as_deref(), &TrustStore::in_folder(data.as_deref())) {
@@ -263,7 +263,7 @@ fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Setti
     };
     let upstreams = config.upstreams.0.iter().map(configured).collect();
     let within = Within::new(std::env::var_os(env::WITHIN), layers.in_force().map(|file| file.path.as_path()));
-    Some(Settings { config, mistakes: problems, upstreams, within })
+    Some(ExaminedConfig { config, mistakes: problems, upstreams, within })
 }
 
 /// Findings of running processes with the same data folder about their upstreams.

@@ -22,33 +22,35 @@ use gladhand_core::operations::{CapabilityCall, Failure, Operation, Outcome, Rep
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json;
 use gladhand_hub::policy::Kind;
-use gladhand_hub::{Answer, Caller, ChangeNotifier, Context, Features, Listed, Places, Provider, SessionId, Settling};
+use gladhand_hub::{
+    Answer, Caller, ChangeNotifier, Context, Features, Listed, PartyPermits, Provider, SessionId, Settling,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use following::Following;
 use own::Own;
 use permits::ServerConfig;
-pub use permits::{Root, Settings};
+pub use permits::{RegistrationLimits, Root};
 use server::Server;
 use words::{contents, failed, prompts, resources, unknown_server, worded};
 
 /// MCP servers for agents.
 #[derive(Debug)]
 pub struct A2eMcp {
-    settings: Arc<Settings>,
+    settings: Arc<RegistrationLimits>,
     servers: Arc<Servers>,
-    /// Places for servers. A server has one until its processes have ended, which is later than the end of its registration.
-    places: Arc<Places>,
+    /// PartyPermits for servers. A server has one until its processes have ended, which is later than the end of its registration.
+    places: Arc<PartyPermits>,
     following: Arc<Following>,
     notifier: OnceLock<ChangeNotifier>,
 }
 
 impl A2eMcp {
     /// Serves the configured servers, and the servers that sessions may register.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: RegistrationLimits) -> Self {
         Self {
-            places: Places::of(settings.all),
+            places: PartyPermits::of(settings.all),
             settings: Arc::new(settings),
             servers: Arc::default(),
             following: Arc::default(),
@@ -72,7 +74,7 @@ impl Servers {
     }
 
     /// One more, if its name is free and there is room.
-    fn add(&self, session: SessionId, server: &Arc<Server>, settings: &Settings) -> Result<(), String> {
+    fn add(&self, session: SessionId, server: &Arc<Server>, settings: &RegistrationLimits) -> Result<(), String> {
         let mut sessions = self.lock();
         let own = sessions.entry(session).or_default();
         if own.iter().any(|other| other.id == server.id) {

@@ -20,7 +20,7 @@ use gladhand_process::surroundings::Surroundings;
 
 /// Limits on MCP servers that agents register.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct RegistrationLimits {
     /// Commands that may be started: what begins with all words of one of these.
     pub commands: Vec<Vec<String>>,
     /// The folder in which a program with a folder (`./server`) begins. None: where we were started.
@@ -44,7 +44,7 @@ pub struct Settings {
     pub options: Options,
 }
 
-impl Default for Settings {
+impl Default for RegistrationLimits {
     fn default() -> Self {
         let usual = usual().map(|name| Pattern(name.to_owned())).collect();
         let surroundings = Surroundings { inherits: Some(usual), ..Surroundings::default() };
@@ -138,7 +138,7 @@ pub(super) fn too_long(size: usize) -> String {
 /// How many entries a list of the description may have.
 const ENTRIES: usize = 1000;
 
-impl Settings {
+impl RegistrationLimits {
     /// The server that a description permits, or the reason why it is not permitted.
     pub(super) fn permit(&self, config: ServerConfig) -> Result<Permitted, String> {
         let id = config.server_id.clone().unwrap_or_else(hex_id);
@@ -281,13 +281,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn permit(settings: &Settings, config: Value) -> Result<Permitted, String> {
+    fn permit(settings: &RegistrationLimits, config: Value) -> Result<Permitted, String> {
         settings.permit(serde_json::from_value(config).unwrap())
     }
 
     #[test]
     fn by_default_nothing_is_permitted() {
-        let settings = Settings::default();
+        let settings = RegistrationLimits::default();
         let why = |config| permit(&settings, config).unwrap_err();
         assert_eq!(why(json!({"cmd": ["sh"]})), r#"config.cmd: "sh" may not be started here"#);
         assert_eq!(why(json!({})), "config.cmd: no command is given");
@@ -304,11 +304,11 @@ mod tests {
     fn a_command_begins_with_all_words_that_are_permitted() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let folder = std::env::temp_dir();
-        let settings = Settings {
+        let settings = RegistrationLimits {
             commands: vec![words(&["npx", "-y", "server"]), words(&[])],
             variables: vec!["KEY".to_owned()],
             folders: vec![folder.clone()],
-            ..Settings::default()
+            ..RegistrationLimits::default()
         };
         let cmd = |cmd: &[&str]| permit(&settings, json!({"cmd": cmd})).is_ok();
         assert!(cmd(&["npx", "-y", "server", "--more"]));
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn an_address_is_below_one_that_is_permitted() {
         let urls = vec![Url::parse("https://example.com/mcp/").unwrap()];
-        let settings = Settings { urls, ..Settings::default() };
+        let settings = RegistrationLimits { urls, ..RegistrationLimits::default() };
         let url = |url: &str| permit(&settings, json!({"transport": "sse", "url": url})).is_ok();
         assert!(url("https://example.com/mcp") && url("https://example.com/mcp/a?b"));
         for other in [

@@ -11,7 +11,7 @@ use gladhand_core::operations::{
 };
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{Members, RawValue, json};
-use gladhand_hub::{ChangeNotifier, Context, Place, Reporter, SessionId};
+use gladhand_hub::{ChangeNotifier, Context, PartyPermit, Reporter, SessionId};
 use serde::Serialize;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
@@ -63,7 +63,12 @@ pub(super) struct Lists {
 
 impl Server {
     /// A server that is not open yet, for the session of the caller.
-    pub(super) fn new(mut permitted: Permitted, place: Place, context: &Context<'_>, roots: Vec<Root>) -> Arc<Self> {
+    pub(super) fn new(
+        mut permitted: Permitted,
+        place: PartyPermit,
+        context: &Context<'_>,
+        roots: Vec<Root>,
+    ) -> Arc<Self> {
         let place: Permit = Arc::new(place);
         permitted.options.surroundings.permit = Some(Arc::clone(&place));
         let (pushes, waiting) = mpsc::channel(WAITING);
