@@ -566,3 +566,14 @@ pub trait Client: fmt::Debug + Send {
     /// Sends the closing message, if the dialect has one.
     fn close(&mut self, _ambient: &mut Ambient<'_>, _heard: &mut Heard) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A vector of actions begins with room for four. Allocators serve up to 1 KiB from a cache of the thread.
+    #[test]
+    fn four_actions_fit_into_a_small_allocation() {
+        assert!(4 * size_of::<Action<'_>>() <= 1024);
+    }
+}

@@ -98,7 +98,7 @@ fn parameters_are_trimmed_and_read() {
         (
             "model.select",
             r#"{"model_id":"m","provider":"local","thinking_level":"OFF","session_id":" "}"#,
-            AgentCall::SelectModel(ModelChoice {
+            AgentCall::SelectModel(Box::new(ModelChoice {
                 model: "m".into(),
                 provider: "local".into(),
                 thinking: "OFF".into(),
@@ -106,7 +106,7 @@ fn parameters_are_trimmed_and_read() {
                 session: None,
                 compress: false,
                 only_session: false,
-            }),
+            })),
         ),
     ] {
         assert_eq!(asked(&mut server, &request(method, params)).1, expected, "{method} {params}");

@@ -110,7 +110,7 @@ impl AgentConnection {
             compress: false,
             only_session: true,
         };
-        agent_reply(self.ask(AgentCall::SelectModel(choice))).await.map(drop)
+        agent_reply(self.ask(AgentCall::SelectModel(Box::new(choice)))).await.map(drop)
     }
 
     /// The id of the agent's session.

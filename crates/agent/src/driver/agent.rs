@@ -88,7 +88,7 @@ impl Agent for Conversations {
             AgentCall::OnboardingComplete => now(Ok(core.changed(accounts.complete_onboarding()))),
             AgentCall::Limits => later(async move { accounts.limits().await }),
             AgentCall::Models { provider } => now(accounts.models(provider.as_deref())),
-            AgentCall::SelectModel(choice) => core.select(choice),
+            AgentCall::SelectModel(choice) => core.select(*choice),
             AgentCall::RoutingProviders(model) => {
                 let model = model.into_owned();
                 later(async move { accounts.routing_providers(&model).await })
@@ -305,7 +305,7 @@ impl Core {
             Ok(report) => report,
             Err(failure) => return now(Err(failure)),
         };
-        let AgentCall::SelectModel(choice) = AgentCall::SelectModel(choice).into_owned() else {
+        let AgentCall::SelectModel(choice) = AgentCall::SelectModel(Box::new(choice)).into_owned() else {
             return now(Err(refused("the choice was lost")));
         };
         let core = Arc::clone(self);

@@ -94,7 +94,7 @@ pub enum AgentCall<'a> {
         provider: Option<Cow<'a, str>>,
     },
     /// Choose a model.
-    SelectModel(ModelChoice<'a>),
+    SelectModel(Box<ModelChoice<'a>>),
     /// The providers that can run an OpenRouter model.
     RoutingProviders(Cow<'a, str>),
     /// Saved chats, newest first.
@@ -205,7 +205,7 @@ impl AgentCall<'_> {
             Self::OnboardingComplete => AgentCall::OnboardingComplete,
             Self::Limits => AgentCall::Limits,
             Self::Models { provider } => AgentCall::Models { provider: provider.map(own) },
-            Self::SelectModel(choice) => AgentCall::SelectModel(ModelChoice {
+            Self::SelectModel(choice) => AgentCall::SelectModel(Box::new(ModelChoice {
                 model: own(choice.model),
                 provider: own(choice.provider),
                 thinking: own(choice.thinking),
@@ -213,7 +213,7 @@ impl AgentCall<'_> {
                 session: choice.session.map(own),
                 compress: choice.compress,
                 only_session: choice.only_session,
-            }),
+            })),
             Self::RoutingProviders(model) => AgentCall::RoutingProviders(own(model)),
             Self::HistoryList { limit, cursor } => AgentCall::HistoryList { limit, cursor },
             Self::HistoryGet { id, last, path } => AgentCall::HistoryGet { id: id.map(own), last, path: path.map(own) },

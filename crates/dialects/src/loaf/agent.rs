@@ -46,7 +46,7 @@ pub(super) fn read_call<'a>(method: &str, params: &Checked<'a>) -> Result<Option
             if !PROVIDERS.contains(&&*provider) {
                 return Err(Error::wrong_field("provider", "provider must be openai, openrouter, or antigravity"));
             }
-            AgentCall::SelectModel(ModelChoice {
+            AgentCall::SelectModel(Box::new(ModelChoice {
                 model: text_or_empty("model_id"),
                 provider,
                 thinking: text_or_empty("thinking_level"),
@@ -54,7 +54,7 @@ pub(super) fn read_call<'a>(method: &str, params: &Checked<'a>) -> Result<Option
                 session: text("session_id"),
                 compress: params.is_true("compress_immediately"),
                 only_session: params.is_true("only_session"),
-            })
+            }))
         }
         "onboarding.complete" => AgentCall::OnboardingComplete,
         "onboarding.status" => AgentCall::OnboardingStatus,

@@ -339,12 +339,12 @@ async fn a_model_is_selected_only_if_the_compaction_for_it_succeeds() {
         compress: true,
         only_session: false,
     };
-    let error = stage.ask(AgentCall::SelectModel(choice())).await.unwrap_err();
+    let error = stage.ask(AgentCall::SelectModel(Box::new(choice()))).await.unwrap_err();
     assert_eq!(
         (error.as_str(), *stage.counter.model.lock().unwrap()),
         ("context compaction failed: no", "acme/plain-1")
     );
-    let selected = stage.ask(AgentCall::SelectModel(choice())).await.unwrap();
+    let selected = stage.ask(AgentCall::SelectModel(Box::new(choice()))).await.unwrap();
     let compression = &selected["compression"];
     assert_eq!((&compression["applied"], &compression["reason"]), (&true.into(), &"provider_switch".into()));
     assert_eq!(*stage.counter.model.lock().unwrap(), "gpt");

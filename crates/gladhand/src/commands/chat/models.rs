@@ -103,7 +103,7 @@ pub(super) async fn choose(talk: &Talk, wanted: &str, scope: For) -> Result<(), 
         compress: false,
         only_session: scope == For::Now,
     };
-    talk.ask(AgentCall::SelectModel(choice)).await?;
+    talk.ask(AgentCall::SelectModel(Box::new(choice))).await?;
     Ok(())
 }
 
