@@ -3,7 +3,7 @@
 //! Each event that wakes the loop is one [`Wake`]. After each step, the loop performs every action of the client before
 //! the next event.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,12 +32,17 @@ use gladhand_session::clock::Clock;
 use gladhand_session::tap::{SessionTap, TappedSession};
 use gladhand_session::violations;
 
+/// Deadlines that are closer together than this are one.
+const SAME_TIME: Duration = Duration::from_millis(100);
+
 /// A call from a session handle. It waits in the queue while the upstream does not read its input.
 pub(super) struct Command {
     pub(super) call: Call<'static>,
     /// The agreement of the caller, if the call is made on behalf of one.
     pub(super) behalf: Option<Arc<Agreement>>,
     pub(super) host: Option<Arc<dyn Host>>,
+    /// When the call times out, counted from when it was made. `None`: never.
+    pub(super) expires: Option<Instant>,
     pub(super) reply: oneshot::Sender<Outcome>,
 }
 
@@ -76,6 +81,8 @@ pub(super) struct Driver {
     host: Arc<dyn Host>,
     call_timeout: Option<Duration>,
     calls: HashMap<CallId, Pending>,
+    /// Calls that wait because the upstream does not read its input, the oldest first. Their timeouts run.
+    backlog: VecDeque<Command>,
     /// A lower bound for the next call timeout. The call it came from may be answered already.
     patience_ends: Option<Instant>,
     /// A timer for the next deadline, which many calls share.
@@ -94,7 +101,11 @@ pub(super) struct Driver {
     roots_changed: bool,
     /// The reply channel of the handle that closed the session.
     closed: Option<oneshot::Sender<()>>,
-    /// Whether the upstream has closed its output.
+    /// Why the session is to be ended, reported to pending calls.
+    lost: Option<String>,
+    /// How to end the upstream process.
+    manner: Manner,
+    /// Whether the session is over: the upstream has closed its output, or is lost.
     is_gone: bool,
     /// How the upstream process ended, reported to pending calls.
     ending: Option<String>,
@@ -145,6 +156,7 @@ impl Driver {
             offender: Offender::Server(options.called.clone()),
             violations: Arc::clone(&options.violations),
             calls: HashMap::new(),
+            backlog: VecDeque::new(),
             patience_ends: None,
             alarm: None,
             thinking: JoinSet::new(),
@@ -153,6 +165,8 @@ impl Driver {
             party: None,
             roots_changed: false,
             closed: None,
+            lost: None,
+            manner: Manner::Polite,
             is_gone: false,
             ending: None,
             seeks: false,
@@ -194,6 +208,7 @@ impl Driver {
     async fn handle_next(&mut self) {
         let wake = self.wake(None).await;
         self.handle(wake);
+        self.conclude();
         // A server that floods must not delay timeouts, signals and listeners of the tap.
         tokio::task::yield_now().await;
     }
@@ -205,7 +220,7 @@ impl Driver {
 
     /// Serves the handles until the last one is dropped, one of them closes the session, or the upstream is gone.
     pub(super) async fn run(mut self, mut ports: Ports) {
-        while self.closed.is_none() {
+        while self.closed.is_none() && !self.is_gone {
             if let Some(Ok(agreement)) = self.opening.take() {
                 ports.agreement.send_replace(agreement);
             }
@@ -241,12 +256,19 @@ impl Driver {
                 tokio::task::yield_now().await;
                 self.catch_up(&mut ports);
             }
+            if self.lost.is_some() {
+                // As above: the next caller must find the session over.
+                ports.commands.close();
+                self.conclude();
+            }
         }
         ports.commands.close();
+        // Calls that were not sent are dropped with their reply channels, which their callers notice.
+        self.backlog.clear();
+        while ports.commands.try_recv().is_ok() {}
         self.say_goodbye();
         self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
-        self.transport.close(Manner::Polite).await;
-        // Commands that came too late are dropped with their reply channels, which their callers notice.
+        self.transport.close(self.manner).await;
         if let Some(closed) = self.closed {
             let _ = closed.send(());
         }
@@ -255,7 +277,7 @@ impl Driver {
     /// Waits for the next event.
     async fn wake(&mut self, ports: Option<&mut Ports>) -> Wake {
         let deadline = self.client.deadline().map(|deadline| self.clock.instant(deadline));
-        match (deadline.into_iter().chain(self.patience_ends).min(), &mut self.alarm) {
+        match (deadline.into_iter().chain(self.patience_ends).chain(self.stalls_at()).min(), &mut self.alarm) {
             (Some(next), Some(alarm)) if alarm.deadline() != next => alarm.as_mut().reset(next),
             (Some(next), none @ None) => *none = Some(Box::pin(tokio::time::sleep_until(next))),
             (Some(_), Some(_)) => {}
@@ -267,28 +289,31 @@ impl Driver {
                 None => std::future::pending().await,
             }
         };
-        let (is_full, is_gone) = (self.transport.is_full(), self.is_gone);
+        let (has_room, is_gone) = (self.backlog.len() < COMMANDS, self.is_gone);
         let (commands, asides) = ports.map(|ports| (&mut ports.commands, &mut ports.asides)).unzip();
         tokio::select! {
             inbound = self.transport.next(), if !is_gone => Wake::Inbound(inbound),
             Some(thought) = self.thinking.join_next() => Wake::Thought(thought),
             aside = receive_aside(asides) => Wake::Aside(aside),
-            Some(command) = receive(commands), if !is_full => Wake::Command(command),
+            Some(command) = receive(commands), if has_room => Wake::Command(command),
             () = alarm => Wake::Time,
         }
     }
 
     /// Takes all other events that are ready, so that everything that follows from them is written at once.
     fn catch_up(&mut self, ports: &mut Ports) {
-        while let Some(inbound) = self.transport.ready() {
+        while self.lost.is_none()
+            && let Some(inbound) = self.transport.ready()
+        {
             self.inbound(inbound);
         }
         // Take at most one full queue, so that other tasks get their turn.
         for _ in 0..COMMANDS {
-            if self.transport.is_full() {
+            if self.transport.is_full() || self.lost.is_some() {
                 return;
             }
-            let Ok(command) = ports.commands.try_recv() else { return };
+            let waiting = self.backlog.pop_front().or_else(|| ports.commands.try_recv().ok());
+            let Some(command) = waiting else { return };
             self.take_asides(ports);
             if self.closed.is_some() {
                 return;
@@ -315,6 +340,7 @@ impl Driver {
         match aside {
             Aside::Close(closed) => self.closed = Some(closed),
             Aside::Cancel(call, _slot) => {
+                self.backlog.retain(|waiting| waiting.call.id != call);
                 self.step(|client, clock, heard| client.cancel(call, &mut clock.ambient(), heard));
             }
             Aside::Unwatch(uri) => {
@@ -328,6 +354,10 @@ impl Driver {
         self.clock.tick();
         match wake {
             Wake::Inbound(inbound) => self.inbound(inbound),
+            Wake::Command(command) if self.transport.is_full() || !self.backlog.is_empty() => {
+                self.note_expiry(command.expires);
+                self.backlog.push_back(command);
+            }
             Wake::Command(command) => self.call(command),
             Wake::Aside(aside) => aside.into_iter().for_each(|aside| self.aside(aside)),
             Wake::Thought(Ok((question, answered))) => self.answered(question, answered),
@@ -415,21 +445,40 @@ impl Driver {
     /// Counts protocol violations of the upstream. If a rule is enforced, the session ends.
     fn broke(&mut self, breaches: &[Breach], line: &[u8]) {
         let Some(violation) = violations::note(&self.violations, &self.offender, breaches, line) else { return };
+        self.lost = Some(format!("the session was ended because the {violation}"));
+    }
+
+    /// Ends the session if it is lost: every pending call fails.
+    fn conclude(&mut self) {
+        let Some(why) = self.lost.take() else { return };
         for (_, pending) in self.calls.drain() {
-            let message = format!("the session was ended because the {violation}");
-            let _ = pending.reply.send(Err(Failure::new(FailureKind::UpstreamLost, message)));
+            let _ = pending.reply.send(Err(Failure::new(FailureKind::UpstreamLost, why.clone())));
         }
         self.is_gone = true;
         self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
     }
 
+    /// When the upstream counts as lost, if it takes no byte of a full buffer until then.
+    fn stalls_at(&self) -> Option<Instant> {
+        Some(self.transport.full_since()? + self.call_timeout?)
+    }
+
+    /// The upstream does not read its input. Its process may hang for ever, so the next call starts another.
+    fn stalled(&mut self) {
+        let (name, seconds) =
+            (ending::named(self.name.as_deref()), self.call_timeout.unwrap_or_default().as_secs_f32());
+        let why = format!("{name} stopped reading its input: it took nothing for {seconds} s");
+        tracing::warn!(upstream = self.name, "session ended: the upstream stopped reading its input");
+        (self.lost, self.manner) = (Some(why), Manner::Hurried);
+    }
+
     fn call(&mut self, command: Command) {
-        let Command { call, behalf, host, reply } = command;
+        let Command { call, behalf, host, expires, reply } = command;
         // The caller stopped waiting.
         if reply.is_closed() {
             return;
         }
-        let expires = self.expiry();
+        self.note_expiry(expires);
         self.calls.insert(call.id, Pending { reply, host, expires });
         self.party = call.terms.party;
         self.step(|client, clock, heard| client.call(call, behalf.as_ref(), &mut clock.ambient(), heard));
@@ -439,8 +488,12 @@ impl Driver {
     /// The deadline of a wait that starts now.
     fn expiry(&mut self) -> Option<Instant> {
         let expires = Instant::now() + self.call_timeout?;
-        self.patience_ends = Some(self.patience_ends.map_or(expires, |ends| ends.min(expires)));
+        self.note_expiry(Some(expires));
         Some(expires)
+    }
+
+    fn note_expiry(&mut self, expires: Option<Instant>) {
+        self.patience_ends = self.patience_ends.into_iter().chain(expires).min();
     }
 
     fn answered(&mut self, question: QuestionId, answered: Answered) {
@@ -470,6 +523,11 @@ impl Driver {
     /// A deadline has passed: the client state machine wants to be woken, or a call timed out.
     fn time(&mut self) {
         let now = Instant::now();
+        // The call that fills the buffer was made shortly before that, and its own timeout must not hide the stall.
+        if self.stalls_at().is_some_and(|stalls| stalls <= now + SAME_TIME) {
+            self.stalled();
+            return;
+        }
         // A server request without a call may belong to any call, and its answer may take long. Extend every timeout.
         if let (true, Some(timeout)) = (self.asked.values().any(|(_, call)| call.is_none()), self.call_timeout) {
             self.calls
@@ -488,7 +546,16 @@ impl Driver {
             }
             self.step(|client, clock, heard| client.cancel(call, &mut clock.ambient(), heard));
         }
-        self.patience_ends = self.calls.values().filter_map(|call| call.expires).min();
+        let is_late = |waiting: &Command| waiting.expires.is_some_and(|expires| expires <= now);
+        if self.backlog.iter().any(is_late) {
+            let (late, waiting): (VecDeque<_>, _) = self.backlog.drain(..).partition(is_late);
+            self.backlog = waiting;
+            for Command { reply, .. } in late {
+                let _ = reply.send(Err(ending::unsent(self.name.as_deref())));
+            }
+        }
+        let waiting = self.backlog.iter().filter_map(|waiting| waiting.expires);
+        self.patience_ends = self.calls.values().filter_map(|call| call.expires).chain(waiting).min();
         if self.client.deadline().is_some_and(|deadline| deadline <= self.clock.now().elapsed) {
             self.step(|client, clock, heard| client.wake(&mut clock.ambient(), heard));
         }

@@ -6,6 +6,7 @@ use gladhand_core::negotiation::Refusal;
 use gladhand_core::operations::Party;
 use gladhand_core::wire::{Fault, Frames, Skim};
 use gladhand_dialects::{Lane, Loss, Posting};
+use tokio::time::Instant;
 
 use crate::http_client::{HttpClient, Report};
 use gladhand_process::child::Manner;
@@ -124,6 +125,14 @@ impl Transport {
             Self::Child(child) => child.is_full(),
             Self::Http(http) => http.is_full(),
             Self::Ended => false,
+        }
+    }
+
+    /// Since when a process has taken no byte of a full buffer.
+    pub fn full_since(&self) -> Option<Instant> {
+        match self {
+            Self::Child(child) => child.full_since(),
+            Self::Http(_) | Self::Ended => None,
         }
     }
 

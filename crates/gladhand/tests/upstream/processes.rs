@@ -244,3 +244,44 @@ async fn what_cannot_be_opened_says_why() {
     let options = Options { speak: Speak::parse("loaf").unwrap(), ..Options::default() };
     assert!(matches!(open(&["http://127.0.0.1:9/"], options).await, Err(OpenError::NotOverHttp("loaf"))));
 }
+
+/// Arguments of so many bytes.
+fn padded(bytes: usize) -> String {
+    format!(r#"{{"pad":"{}"}}"#, "x".repeat(bytes))
+}
+
+#[tokio::test]
+async fn a_server_that_stops_reading_is_lost_and_every_call_gets_its_failure() {
+    let (name, call_timeout) = (Some("deaf".to_owned()), Some(Duration::from_secs(1)));
+    let options = Options { name, call_timeout, ..speaking("2025-11-25") };
+    let upstream = open_command(&old_server(":", "exec sleep 1000"), options).await.unwrap();
+    // The first call fills the buffer. The others are more than the queue takes.
+    let first = upstream.call(with_arguments("x", &padded(6_000_000)));
+    let others: Vec<_> = (0..300).map(|_| upstream.call(tool("x"))).collect();
+    let (first, others) = soon(async { tokio::join!(first, futures_util::future::join_all(others)) }).await;
+    let failure = first.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::UpstreamLost, "{failure}");
+    assert_eq!(failure.message, "upstream deaf stopped reading its input: it took nothing for 1 s");
+    assert!(others.iter().all(Result::is_err));
+    soon(upstream.ended()).await;
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_a_slow_reader_expires_and_the_session_goes_on() {
+    let call_timeout = Some(Duration::from_secs(1));
+    let options = Options { call_timeout, ..speaking("2025-11-25") };
+    // It reads, but slowly.
+    let script = "while :; do dd bs=64k count=1 2>/dev/null | wc -c >/dev/null; sleep 0.3; done";
+    let upstream = open_command(&old_server(":", script), options).await.unwrap();
+    let large = upstream.call(with_arguments("x", &padded(16_000_000)));
+    let small = async {
+        tokio::task::yield_now().await;
+        upstream.call(tool("x")).await
+    };
+    let (large, small) = soon(async { tokio::join!(large, small) }).await;
+    let kinds = [large.unwrap_err(), small.unwrap_err()].map(|failure| (failure.kind, failure.message));
+    assert!(kinds.iter().all(|(kind, _)| *kind == FailureKind::TimedOut), "{kinds:?}");
+    assert_eq!(kinds[1].1, "the server did not read its input in time, and the call was not sent");
+    assert!(!upstream.is_over());
+    soon(upstream.close()).await;
+}
