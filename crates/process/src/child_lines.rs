@@ -14,9 +14,6 @@ use crate::child::{ChildPeer, Manner};
 /// The number of unsent bytes from which writers have to wait.
 const FULL: usize = 4 * 1024 * 1024;
 
-/// How many unsent bytes are too many: what more is read may only add to them.
-const STUFFED: usize = 16 * FULL;
-
 /// The number of unsent bytes from which a child counts as behind. A child that reads is rarely behind for long: its
 /// pipe takes as much.
 const BEHIND: usize = 64 * 1024;
@@ -96,7 +93,12 @@ impl ChildLines {
 
     /// Whether so much is unsent that it is worth counting.
     pub fn is_behind(&self) -> bool {
-        self.unsent() > BEHIND
+        self.would_be_behind(0)
+    }
+
+    /// The same, if this many more bytes were unsent.
+    pub fn would_be_behind(&self, more: usize) -> bool {
+        self.unsent() + more > BEHIND
     }
 
     /// Since when the child has taken no byte of a full buffer.
@@ -147,7 +149,7 @@ impl ChildLines {
             }
             let Self { child, stdin, lines, unsent, is_over, .. } = self;
             let wrote = tokio::select! {
-                read = child.read(lines.spare(CHUNK)), if unsent.waiting().len() < STUFFED => {
+                read = child.read(lines.spare(CHUNK)) => {
                     *is_over = !matches!(read, Ok(1..));
                     continue;
                 }

@@ -4,6 +4,7 @@
 //! the next event.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use gladhand_core::negotiation::{Agreement, Refusal};
 use gladhand_core::operations::{
     Answered, Call, CallId, Failure, FailureKind, Notice, Outcome, Party, Question, QuestionId,
 };
-use gladhand_core::wire::{Fault, Line, Members, Skim};
+use gladhand_core::wire::{Fault, FrameKind, Frames, Line, Members, Skim};
 use gladhand_dialects::{Breach, Client, Dialect, Event, FirstLine, Heard, Lane, REGISTRY};
 use gladhand_hub::policy::{Offender, Violations};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -27,6 +28,7 @@ use super::options::Options;
 use super::redacted;
 use super::slots::Slot;
 use super::transport::{Evidence, Inbound, Transport};
+use super::unsent::{Origin, UnsentLines};
 use gladhand_process::child::Manner;
 use gladhand_session::clock::Clock;
 use gladhand_session::tap::{SessionTap, TappedSession};
@@ -95,8 +97,12 @@ pub(super) struct Driver {
     /// The name of the upstream in the configuration, if it has one.
     name: Option<String>,
     violations: Arc<Violations>,
-    /// The party whose call this step concerns, if known. Responses to its messages use that party's share.
+    /// Lines that wait because the upstream does not read them.
+    unsent: UnsentLines,
+    /// The party whose call this step concerns, if known. Its lines, and responses to them, use that party's share.
     party: Option<Party>,
+    /// The origin of the lines that this step writes.
+    origin: Origin,
     /// Whether to notify the upstream that the roots have changed.
     roots_changed: bool,
     /// The reply channel of the handle that closed the session.
@@ -122,6 +128,7 @@ pub(super) struct Driver {
 struct Pending {
     reply: oneshot::Sender<Outcome>,
     host: Option<Arc<dyn Host>>,
+    party: Option<Party>,
     /// When the call times out. `None` while the host processes a request, or if there is no timeout.
     expires: Option<Instant>,
 }
@@ -162,7 +169,9 @@ impl Driver {
             thinking: JoinSet::new(),
             asked: HashMap::new(),
             name: options.name.clone(),
+            unsent: UnsentLines::new(options.unsent.clone()),
             party: None,
+            origin: Origin::Other,
             roots_changed: false,
             closed: None,
             lost: None,
@@ -341,7 +350,7 @@ impl Driver {
             Aside::Close(closed) => self.closed = Some(closed),
             Aside::Cancel(call, _slot) => {
                 self.backlog.retain(|waiting| waiting.call.id != call);
-                self.step(|client, clock, heard| client.cancel(call, &mut clock.ambient(), heard));
+                self.cancel(call);
             }
             Aside::Unwatch(uri) => {
                 self.step(|client, clock, heard| client.unwatch(&uri, &mut clock.ambient(), heard));
@@ -352,6 +361,10 @@ impl Driver {
 
     fn handle(&mut self, wake: Wake) {
         self.clock.tick();
+        if !self.unsent.is_empty() {
+            let behind = self.transport.behind();
+            self.unsent.taken(behind.as_ref().map_or(0, |behind| behind.start), behind.is_some());
+        }
         match wake {
             Wake::Inbound(inbound) => self.inbound(inbound),
             Wake::Command(command) if self.transport.is_full() || !self.backlog.is_empty() => {
@@ -418,12 +431,14 @@ impl Driver {
     /// Processes a line. Returns the rules that it breaks.
     fn receive(&mut self, lane: Lane, text: &str) -> Vec<Breach> {
         let mut breaches = Vec::new();
+        self.origin = Origin::Answer;
         self.step(|client, clock, heard| {
             let mut ambient = clock.ambient();
             ambient.lane = lane;
             client.receive(text, &mut ambient, heard);
             breaches = violations::of_events(&heard.events);
         });
+        self.origin = Origin::Other;
         breaches
     }
 
@@ -433,12 +448,14 @@ impl Driver {
             tracing::warn!(%fault, "dropped what the upstream sent");
         }
         let mut breaches = Vec::new();
+        self.origin = Origin::Answer;
         self.step(|client, clock, heard| {
             let mut ambient = clock.ambient();
             ambient.lane = lane;
             client.garbled(fault, skim, &mut ambient, heard);
             breaches = violations::of_events(&heard.events);
         });
+        self.origin = Origin::Other;
         breaches
     }
 
@@ -479,10 +496,40 @@ impl Driver {
             return;
         }
         self.note_expiry(expires);
-        self.calls.insert(call.id, Pending { reply, host, expires });
-        self.party = call.terms.party;
-        self.step(|client, clock, heard| client.call(call, behalf.as_ref(), &mut clock.ambient(), heard));
-        self.party = None;
+        let (id, party, mut heard) = (call.id, call.terms.party, Heard::default());
+        self.client.call(call, behalf.as_ref(), &mut self.clock.ambient(), &mut heard);
+        let is_only_a_line = heard.events.is_empty() && heard.wire.frames().len() == 1;
+        if is_only_a_line && self.transport.would_be_behind(heard.wire.len()) && !self.unsent.admits(party) {
+            let busy = Failure::new(FailureKind::Busy, "too many bytes of this client wait for upstreams to read them");
+            let _ = reply.send(Err(busy));
+            self.withdraw(id);
+            return;
+        }
+        self.calls.insert(id, Pending { reply, host, party, expires });
+        (self.party, self.origin) = (party, if is_only_a_line { Origin::Call(id) } else { Origin::Other });
+        self.perform(heard);
+        (self.party, self.origin) = (None, Origin::Other);
+    }
+
+    /// Cancels a call. If the upstream has read nothing of it, the line is taken back.
+    fn cancel(&mut self, call: CallId) {
+        let unsent = self.unsent.take_back(call);
+        if unsent.is_some_and(|lines| self.transport.take_back(lines)) {
+            self.withdraw(call);
+        } else {
+            self.step(|client, clock, heard| client.cancel(call, &mut clock.ambient(), heard));
+        }
+    }
+
+    /// Cancels a call of which the upstream does not know, so that it needs no notification.
+    fn withdraw(&mut self, call: CallId) {
+        let mut heard = Heard::default();
+        self.client.cancel(call, &mut self.clock.ambient(), &mut heard);
+        if heard.wire.frames().iter().all(|frame| frame.kind == FrameKind::Notice) {
+            heard.wire.clear();
+            heard.wire.forget_frames();
+        }
+        self.perform(heard);
     }
 
     /// The deadline of a wait that starts now.
@@ -497,10 +544,13 @@ impl Driver {
     }
 
     fn answered(&mut self, question: QuestionId, answered: Answered) {
-        if let Some((_, call)) = self.asked.remove(&question) {
-            self.goes_on(call);
-        }
+        let call = self.asked.remove(&question).and_then(|(_, call)| call);
+        self.goes_on(call);
+        self.party = call.and_then(|call| self.calls.get(&call)).and_then(|pending| pending.party);
+        let busy = || Failure::new(FailureKind::Busy, "too many bytes wait for upstreams to read them");
+        let answered = if self.unsent.admits(self.party) { answered } else { Err(busy()) };
         self.step(|client, clock, heard| client.answer(question, answered, &mut clock.ambient(), heard));
+        self.party = None;
     }
 
     /// A server request is settled, so the upstream can continue the call that caused it. The call timeout starts
@@ -544,7 +594,7 @@ impl Driver {
                 let failure = Failure::new(FailureKind::TimedOut, message);
                 let _ = pending.reply.send(Err(failure));
             }
-            self.step(|client, clock, heard| client.cancel(call, &mut clock.ambient(), heard));
+            self.cancel(call);
         }
         let is_late = |waiting: &Command| waiting.expires.is_some_and(|expires| expires <= now);
         if self.backlog.iter().any(is_late) {
@@ -565,9 +615,17 @@ impl Driver {
     fn step(&mut self, step: impl FnOnce(&mut dyn Client, &mut Clock, &mut Heard)) {
         let mut heard = Heard::default();
         step(&mut *self.client, &mut self.clock, &mut heard);
+        self.perform(heard);
+    }
+
+    /// Performs all actions of a step.
+    fn perform(&mut self, heard: Heard) {
         let unsent = self.transport.send(&heard.wire, self.party, |line| self.client.posting(line));
         if self.tap.is_on() {
             self.tap.sent(Some(self.dialect), &heard.wire, |frame| !unsent.contains(&frame.span.start));
+        }
+        if let Some(behind) = self.transport.behind().filter(|_| !heard.wire.is_empty()) {
+            self.count_unsent(behind.end - heard.wire.len() as u64..behind.end, &heard.wire);
         }
         // Server requests of one call that arrive together are passed on together.
         let (mut asked_in, mut asked) = (None, Vec::new());
@@ -587,6 +645,21 @@ impl Driver {
             }
         }
         self.ask(asked_in, asked);
+    }
+
+    /// Counts lines that the upstream does not read at once.
+    fn count_unsent(&mut self, bytes: Range<u64>, lines: &Frames) {
+        let are_answers = lines.frames().iter().all(|frame| frame.kind.is_answer());
+        let origin = if self.origin == Origin::Answer && !are_answers { Origin::Other } else { self.origin };
+        self.unsent.add(bytes, origin, self.party);
+        if self.unsent.has_too_many_answers() && self.lost.is_none() {
+            let why = format!("{} does not read the answers to its requests", ending::named(self.name.as_deref()));
+            tracing::warn!(
+                upstream = self.name,
+                "session ended: the upstream does not read the answers to its requests"
+            );
+            (self.lost, self.manner) = (Some(why), Manner::Hurried);
+        }
     }
 
     fn event(&mut self, event: Event) {

@@ -28,6 +28,7 @@ pub mod redacted;
 mod slots;
 mod target;
 pub mod transport;
+mod unsent;
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,6 +52,7 @@ pub use options::Options;
 pub use probe::Probe;
 use slots::{Slot, Slots};
 pub use target::{BadTarget, Target};
+pub use unsent::UnsentBudget;
 
 /// How many commands may wait for the loop.
 const COMMANDS: usize = 64;

@@ -1,5 +1,6 @@
 //! The transport to an upstream: a process or HTTP.
 
+use std::ops::Range;
 use std::process::ExitStatus;
 
 use gladhand_core::negotiation::Refusal;
@@ -117,6 +118,30 @@ impl Transport {
     /// Whether something waits to be written.
     pub fn has_unsent(&self) -> bool {
         matches!(self, Self::Child(child) if child.has_unsent())
+    }
+
+    /// The unsent bytes of a process that is behind, counted from the first byte that it was ever sent.
+    pub fn behind(&self) -> Option<Range<u64>> {
+        match self {
+            Self::Child(child) if child.is_behind() => {
+                let written = child.written();
+                Some(written..written + child.unsent() as u64)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a process would be behind with this many more bytes.
+    pub fn would_be_behind(&self, more: usize) -> bool {
+        matches!(self, Self::Child(child) if child.would_be_behind(more))
+    }
+
+    /// Takes back unsent lines of a process. Returns whether they were all unsent.
+    pub fn take_back(&mut self, lines: Range<u64>) -> bool {
+        match self {
+            Self::Child(child) => child.take_back(lines),
+            Self::Http(_) | Self::Ended => false,
+        }
     }
 
     /// Whether nothing more should be sent for now.

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::client::open_session;
+use crate::exhaustion::memory;
 use crate::known::{Hostile, configured, reply, tool};
-use crate::serving::until;
+use crate::serving::{Server, until};
 use crate::support::{MCP_INITIALIZED, Process, mcp_call, mcp_initialize};
 
 /// An upstream with one tool.
@@ -115,4 +117,25 @@ fn an_upstream_that_does_not_answer_a_list_request_delays_few_of_them() {
     std::fs::write(hostile.at("tools_list"), other).expect("the folder is there");
     std::fs::remove_file(hostile.at("mute")).expect("it is there");
     until_listed(&mut process, "h__other");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn upstreams_that_do_not_read_answers_take_little_memory() {
+    let hostile = hostile();
+    let ping = json!({"jsonrpc": "2.0", "id": "i".repeat(1000), "method": "ping"});
+    let flood = format!("[ \"$method\" = tools_call ] && exec yes '{ping}'");
+    let script = hostile.text("script").replace(r#"    [ -n "$id" ]"#, &format!("    {flood}\n    [ -n \"$id\" ]"));
+    std::fs::write(hostile.at("script"), script).expect("the folder is there");
+    let settings = format!("command = {}\nisolated = true\ncall_timeout_ms = 3000\n", json!(hostile.command()));
+    let server = Server::start(&format!("[toolbox]\nenabled = false\n[upstreams.h]\n{settings}"));
+    let mut connection = server.connect();
+    let before = memory(&server);
+    for _ in 0..8 {
+        let session = open_session(&mut connection, "2025-11-25");
+        let answer = connection.post(&[("Mcp-Session-Id", &session)], &mcp_call(1, "h__fine", "{}"));
+        assert!(answer.body.contains("upstream h does not read the answers to its requests"), "{answer:?}");
+    }
+    let more = memory(&server).saturating_sub(before) / 1024;
+    assert!(more < 100, "{more} MiB");
 }
