@@ -3,8 +3,9 @@
 //! Each event that wakes the loop is one [`Wake`]. After each step, the loop performs every action of the client before
 //! the next event.
 
+mod backpressure;
+
 use std::collections::{HashMap, VecDeque};
-use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,7 @@ use gladhand_core::negotiation::{Agreement, Refusal};
 use gladhand_core::operations::{
     Answered, Call, CallId, Failure, FailureKind, Notice, Outcome, Party, Question, QuestionId,
 };
-use gladhand_core::wire::{Fault, FrameKind, Frames, Line, Members, Skim};
+use gladhand_core::wire::{Fault, Line, Members, Skim};
 use gladhand_dialects::{Breach, Client, Dialect, Event, FirstLine, Heard, Lane, REGISTRY};
 use gladhand_hub::policy::{Offender, Violations};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -108,7 +109,7 @@ pub(super) struct Driver {
     /// The reply channel of the handle that closed the session.
     closed: Option<oneshot::Sender<()>>,
     /// Why the session is to be ended, reported to pending calls.
-    lost: Option<String>,
+    lost: Option<Lost>,
     /// How to end the upstream process.
     manner: Manner,
     /// Whether the session is over: the upstream has closed its output, or is lost.
@@ -131,6 +132,13 @@ struct Pending {
     party: Option<Party>,
     /// When the call times out. `None` while the host processes a request, or if there is no timeout.
     expires: Option<Instant>,
+}
+
+/// Why a session is to be ended.
+struct Lost {
+    why: String,
+    /// Whether the upstream does not read. Then the calls that wait for that fail too.
+    is_deaf: bool,
 }
 
 /// The events that can wake the loop.
@@ -268,6 +276,7 @@ impl Driver {
             if self.lost.is_some() {
                 // As above: the next caller must find the session over.
                 ports.commands.close();
+                self.backlog.extend(std::iter::from_fn(|| ports.commands.try_recv().ok()));
                 self.conclude();
             }
         }
@@ -361,10 +370,7 @@ impl Driver {
 
     fn handle(&mut self, wake: Wake) {
         self.clock.tick();
-        if !self.unsent.is_empty() {
-            let behind = self.transport.behind();
-            self.unsent.taken(behind.as_ref().map_or(0, |behind| behind.start), behind.is_some());
-        }
+        self.settle_unsent();
         match wake {
             Wake::Inbound(inbound) => self.inbound(inbound),
             Wake::Command(command) if self.transport.is_full() || !self.backlog.is_empty() => {
@@ -462,31 +468,7 @@ impl Driver {
     /// Counts protocol violations of the upstream. If a rule is enforced, the session ends.
     fn broke(&mut self, breaches: &[Breach], line: &[u8]) {
         let Some(violation) = violations::note(&self.violations, &self.offender, breaches, line) else { return };
-        self.lost = Some(format!("the session was ended because the {violation}"));
-    }
-
-    /// Ends the session if it is lost: every pending call fails.
-    fn conclude(&mut self) {
-        let Some(why) = self.lost.take() else { return };
-        for (_, pending) in self.calls.drain() {
-            let _ = pending.reply.send(Err(Failure::new(FailureKind::UpstreamLost, why.clone())));
-        }
-        self.is_gone = true;
-        self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
-    }
-
-    /// When the upstream counts as lost, if it takes no byte of a full buffer until then.
-    fn stalls_at(&self) -> Option<Instant> {
-        Some(self.transport.full_since()? + self.call_timeout?)
-    }
-
-    /// The upstream does not read its input. Its process may hang for ever, so the next call starts another.
-    fn stalled(&mut self) {
-        let (name, seconds) =
-            (ending::named(self.name.as_deref()), self.call_timeout.unwrap_or_default().as_secs_f32());
-        let why = format!("{name} stopped reading its input: it took nothing for {seconds} s");
-        tracing::warn!(upstream = self.name, "session ended: the upstream stopped reading its input");
-        (self.lost, self.manner) = (Some(why), Manner::Hurried);
+        self.lost = Some(Lost { why: format!("the session was ended because the {violation}"), is_deaf: false });
     }
 
     fn call(&mut self, command: Command) {
@@ -509,27 +491,6 @@ impl Driver {
         (self.party, self.origin) = (party, if is_only_a_line { Origin::Call(id) } else { Origin::Other });
         self.perform(heard);
         (self.party, self.origin) = (None, Origin::Other);
-    }
-
-    /// Cancels a call. If the upstream has read nothing of it, the line is taken back.
-    fn cancel(&mut self, call: CallId) {
-        let unsent = self.unsent.take_back(call);
-        if unsent.is_some_and(|lines| self.transport.take_back(lines)) {
-            self.withdraw(call);
-        } else {
-            self.step(|client, clock, heard| client.cancel(call, &mut clock.ambient(), heard));
-        }
-    }
-
-    /// Cancels a call of which the upstream does not know, so that it needs no notification.
-    fn withdraw(&mut self, call: CallId) {
-        let mut heard = Heard::default();
-        self.client.cancel(call, &mut self.clock.ambient(), &mut heard);
-        if heard.wire.frames().iter().all(|frame| frame.kind == FrameKind::Notice) {
-            heard.wire.clear();
-            heard.wire.forget_frames();
-        }
-        self.perform(heard);
     }
 
     /// The deadline of a wait that starts now.
@@ -596,14 +557,7 @@ impl Driver {
             }
             self.cancel(call);
         }
-        let is_late = |waiting: &Command| waiting.expires.is_some_and(|expires| expires <= now);
-        if self.backlog.iter().any(is_late) {
-            let (late, waiting): (VecDeque<_>, _) = self.backlog.drain(..).partition(is_late);
-            self.backlog = waiting;
-            for Command { reply, .. } in late {
-                let _ = reply.send(Err(ending::unsent(self.name.as_deref())));
-            }
-        }
+        self.expire_backlog(now);
         let waiting = self.backlog.iter().filter_map(|waiting| waiting.expires);
         self.patience_ends = self.calls.values().filter_map(|call| call.expires).chain(waiting).min();
         if self.client.deadline().is_some_and(|deadline| deadline <= self.clock.now().elapsed) {
@@ -645,21 +599,6 @@ impl Driver {
             }
         }
         self.ask(asked_in, asked);
-    }
-
-    /// Counts lines that the upstream does not read at once.
-    fn count_unsent(&mut self, bytes: Range<u64>, lines: &Frames) {
-        let are_answers = lines.frames().iter().all(|frame| frame.kind.is_answer());
-        let origin = if self.origin == Origin::Answer && !are_answers { Origin::Other } else { self.origin };
-        self.unsent.add(bytes, origin, self.party);
-        if self.unsent.has_too_many_answers() && self.lost.is_none() {
-            let why = format!("{} does not read the answers to its requests", ending::named(self.name.as_deref()));
-            tracing::warn!(
-                upstream = self.name,
-                "session ended: the upstream does not read the answers to its requests"
-            );
-            (self.lost, self.manner) = (Some(why), Manner::Hurried);
-        }
     }
 
     fn event(&mut self, event: Event) {

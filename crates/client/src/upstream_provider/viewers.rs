@@ -79,7 +79,7 @@ impl Viewers {
         if self.slow.len() >= SLOW {
             self.slow.clear();
         }
-        let (failures, until) = self.slow.entry(viewer).or_insert((0, Instant::now()));
+        let (failures, until) = self.slow.entry(viewer).or_insert_with(|| (0, Instant::now()));
         *failures = failures.saturating_add(1);
         *until = Instant::now() + pause_after(*failures);
     }

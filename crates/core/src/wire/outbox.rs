@@ -30,6 +30,8 @@ impl Outbox {
     pub fn remove(&mut self, waiting: Range<usize>) {
         self.bytes.drain(self.sent + waiting.start..self.sent + waiting.end);
         self.sent(0);
+        // The rest may wait for long.
+        self.bytes.shrink_to(COMFORTABLE);
     }
 
     /// Removes everything.
@@ -90,6 +92,10 @@ mod tests {
         outbox.sent(2);
         outbox.remove(2..6);
         assert_eq!(outbox.waiting(), b"e\nthree\n");
+        outbox.append(&vec![b'x'; 16 * COMFORTABLE]);
+        outbox.remove(8..8 + 16 * COMFORTABLE);
+        assert_eq!(outbox.waiting(), b"e\nthree\n");
+        assert!(outbox.bytes.capacity() <= COMFORTABLE, "memory is returned");
         outbox.clear();
         assert!(outbox.waiting().is_empty());
     }
