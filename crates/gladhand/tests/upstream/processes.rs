@@ -345,8 +345,9 @@ async fn a_cancelled_call_is_taken_back_unless_a_part_of_it_was_sent() {
         }
     })
     .await;
-    let told =
-        |line: &serde_json::Value| line["params"]["name"].as_str().or(line["method"].as_str()).map(str::to_owned);
+    let told = |line: &serde_json::Value| {
+        line["params"]["name"].as_str().or_else(|| line["method"].as_str()).map(str::to_owned)
+    };
     let told: Vec<_> = lines.iter().filter_map(told).collect();
     assert_eq!(told, ["begun", "kept", "last", "notifications/cancelled"]);
     soon(upstream.close()).await;
