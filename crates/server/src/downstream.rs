@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use gladhand_core::negotiation::Refusal;
 use gladhand_core::operations::{AgentEvent, Call, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome};
-use gladhand_core::wire::{Frames, Lane, Line, Lines};
+use gladhand_core::wire::{Frames, Lane, Line, Lines, Outbox};
 use gladhand_dialects::{Dialect, Door, Opening, Server, Stop};
 use gladhand_hub::{Asking, Caller, Hub, SessionId, Settling, Work};
 use tokio::sync::broadcast::error::RecvError;
@@ -23,7 +23,6 @@ use crate::Service;
 use crate::busy_poll::{BUSY_POLL, BusyPollPolicy};
 use crate::driver::{Driven, Driver, Pending, Registration, Report, Transport, finish_guarded};
 use crate::following::Following;
-use crate::outbox::Outbox;
 use crate::signals::{self, Signals};
 use crate::stdio::{self, Input};
 use gladhand_session::clock::Clock;

@@ -30,7 +30,6 @@ pub mod excuse;
 pub mod following;
 pub mod http;
 mod memory;
-mod outbox;
 
 pub mod service;
 

@@ -3,7 +3,9 @@
 //! Each event that wakes the loop is one [`Wake`]. After each step, the loop performs every action of the client before
 //! the next event.
 
-use std::collections::HashMap;
+mod backpressure;
+
+use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,10 +29,14 @@ use super::options::Options;
 use super::redacted;
 use super::slots::Slot;
 use super::transport::{Evidence, Inbound, Transport};
+use super::unsent::{Origin, UnsentLines};
 use gladhand_process::child::Manner;
 use gladhand_session::clock::Clock;
 use gladhand_session::tap::{SessionTap, TappedSession};
 use gladhand_session::violations;
+
+/// Deadlines that are closer together than this are one.
+const SAME_TIME: Duration = Duration::from_millis(100);
 
 /// A call from a session handle. It waits in the queue while the upstream does not read its input.
 pub(super) struct Command {
@@ -38,6 +44,8 @@ pub(super) struct Command {
     /// The agreement of the caller, if the call is made on behalf of one.
     pub(super) behalf: Option<Arc<Agreement>>,
     pub(super) host: Option<Arc<dyn Host>>,
+    /// When the call times out, counted from when it was made. `None`: never.
+    pub(super) expires: Option<Instant>,
     pub(super) reply: oneshot::Sender<Outcome>,
 }
 
@@ -76,6 +84,8 @@ pub(super) struct Driver {
     host: Arc<dyn Host>,
     call_timeout: Option<Duration>,
     calls: HashMap<CallId, Pending>,
+    /// Calls that wait because the upstream does not read its input, the oldest first. Their timeouts run.
+    backlog: VecDeque<Command>,
     /// A lower bound for the next call timeout. The call it came from may be answered already.
     patience_ends: Option<Instant>,
     /// A timer for the next deadline, which many calls share.
@@ -88,13 +98,21 @@ pub(super) struct Driver {
     /// The name of the upstream in the configuration, if it has one.
     name: Option<String>,
     violations: Arc<Violations>,
-    /// The party whose call this step concerns, if known. Responses to its messages use that party's share.
+    /// Lines that wait because the upstream does not read them.
+    unsent: UnsentLines,
+    /// The party whose call this step concerns, if known. Its lines, and responses to them, use that party's share.
     party: Option<Party>,
+    /// The origin of the lines that this step writes.
+    origin: Origin,
     /// Whether to notify the upstream that the roots have changed.
     roots_changed: bool,
     /// The reply channel of the handle that closed the session.
     closed: Option<oneshot::Sender<()>>,
-    /// Whether the upstream has closed its output.
+    /// Why the session is to be ended, reported to pending calls.
+    lost: Option<Lost>,
+    /// How to end the upstream process.
+    manner: Manner,
+    /// Whether the session is over: the upstream has closed its output, or is lost.
     is_gone: bool,
     /// How the upstream process ended, reported to pending calls.
     ending: Option<String>,
@@ -111,8 +129,16 @@ pub(super) struct Driver {
 struct Pending {
     reply: oneshot::Sender<Outcome>,
     host: Option<Arc<dyn Host>>,
+    party: Option<Party>,
     /// When the call times out. `None` while the host processes a request, or if there is no timeout.
     expires: Option<Instant>,
+}
+
+/// Why a session is to be ended.
+struct Lost {
+    why: String,
+    /// Whether the upstream does not read. Then the calls that wait for that fail too.
+    is_deaf: bool,
 }
 
 /// The events that can wake the loop.
@@ -145,14 +171,19 @@ impl Driver {
             offender: Offender::Server(options.called.clone()),
             violations: Arc::clone(&options.violations),
             calls: HashMap::new(),
+            backlog: VecDeque::new(),
             patience_ends: None,
             alarm: None,
             thinking: JoinSet::new(),
             asked: HashMap::new(),
             name: options.name.clone(),
+            unsent: UnsentLines::new(options.unsent.clone()),
             party: None,
+            origin: Origin::Other,
             roots_changed: false,
             closed: None,
+            lost: None,
+            manner: Manner::Polite,
             is_gone: false,
             ending: None,
             seeks: false,
@@ -194,6 +225,7 @@ impl Driver {
     async fn handle_next(&mut self) {
         let wake = self.wake(None).await;
         self.handle(wake);
+        self.conclude();
         // A server that floods must not delay timeouts, signals and listeners of the tap.
         tokio::task::yield_now().await;
     }
@@ -205,7 +237,7 @@ impl Driver {
 
     /// Serves the handles until the last one is dropped, one of them closes the session, or the upstream is gone.
     pub(super) async fn run(mut self, mut ports: Ports) {
-        while self.closed.is_none() {
+        while self.closed.is_none() && !self.is_gone {
             if let Some(Ok(agreement)) = self.opening.take() {
                 ports.agreement.send_replace(agreement);
             }
@@ -241,12 +273,20 @@ impl Driver {
                 tokio::task::yield_now().await;
                 self.catch_up(&mut ports);
             }
+            if self.lost.is_some() {
+                // As above: the next caller must find the session over.
+                ports.commands.close();
+                self.backlog.extend(std::iter::from_fn(|| ports.commands.try_recv().ok()));
+                self.conclude();
+            }
         }
         ports.commands.close();
+        // Calls that were not sent are dropped with their reply channels, which their callers notice.
+        self.backlog.clear();
+        while ports.commands.try_recv().is_ok() {}
         self.say_goodbye();
         self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
-        self.transport.close(Manner::Polite).await;
-        // Commands that came too late are dropped with their reply channels, which their callers notice.
+        self.transport.close(self.manner).await;
         if let Some(closed) = self.closed {
             let _ = closed.send(());
         }
@@ -255,7 +295,7 @@ impl Driver {
     /// Waits for the next event.
     async fn wake(&mut self, ports: Option<&mut Ports>) -> Wake {
         let deadline = self.client.deadline().map(|deadline| self.clock.instant(deadline));
-        match (deadline.into_iter().chain(self.patience_ends).min(), &mut self.alarm) {
+        match (deadline.into_iter().chain(self.patience_ends).chain(self.stalls_at()).min(), &mut self.alarm) {
             (Some(next), Some(alarm)) if alarm.deadline() != next => alarm.as_mut().reset(next),
             (Some(next), none @ None) => *none = Some(Box::pin(tokio::time::sleep_until(next))),
             (Some(_), Some(_)) => {}
@@ -267,28 +307,31 @@ impl Driver {
                 None => std::future::pending().await,
             }
         };
-        let (is_full, is_gone) = (self.transport.is_full(), self.is_gone);
+        let (has_room, is_gone) = (self.backlog.len() < COMMANDS, self.is_gone);
         let (commands, asides) = ports.map(|ports| (&mut ports.commands, &mut ports.asides)).unzip();
         tokio::select! {
             inbound = self.transport.next(), if !is_gone => Wake::Inbound(inbound),
             Some(thought) = self.thinking.join_next() => Wake::Thought(thought),
             aside = receive_aside(asides) => Wake::Aside(aside),
-            Some(command) = receive(commands), if !is_full => Wake::Command(command),
+            Some(command) = receive(commands), if has_room => Wake::Command(command),
             () = alarm => Wake::Time,
         }
     }
 
     /// Takes all other events that are ready, so that everything that follows from them is written at once.
     fn catch_up(&mut self, ports: &mut Ports) {
-        while let Some(inbound) = self.transport.ready() {
+        while self.lost.is_none()
+            && let Some(inbound) = self.transport.ready()
+        {
             self.inbound(inbound);
         }
         // Take at most one full queue, so that other tasks get their turn.
         for _ in 0..COMMANDS {
-            if self.transport.is_full() {
+            if self.transport.is_full() || self.lost.is_some() {
                 return;
             }
-            let Ok(command) = ports.commands.try_recv() else { return };
+            let waiting = self.backlog.pop_front().or_else(|| ports.commands.try_recv().ok());
+            let Some(command) = waiting else { return };
             self.take_asides(ports);
             if self.closed.is_some() {
                 return;
@@ -315,7 +358,8 @@ impl Driver {
         match aside {
             Aside::Close(closed) => self.closed = Some(closed),
             Aside::Cancel(call, _slot) => {
-                self.step(|client, clock, heard| client.cancel(call, &mut clock.ambient(), heard));
+                self.backlog.retain(|waiting| waiting.call.id != call);
+                self.cancel(call);
             }
             Aside::Unwatch(uri) => {
                 self.step(|client, clock, heard| client.unwatch(&uri, &mut clock.ambient(), heard));
@@ -326,8 +370,13 @@ impl Driver {
 
     fn handle(&mut self, wake: Wake) {
         self.clock.tick();
+        self.settle_unsent();
         match wake {
             Wake::Inbound(inbound) => self.inbound(inbound),
+            Wake::Command(command) if self.transport.is_full() || !self.backlog.is_empty() => {
+                self.note_expiry(command.expires);
+                self.backlog.push_back(command);
+            }
             Wake::Command(command) => self.call(command),
             Wake::Aside(aside) => aside.into_iter().for_each(|aside| self.aside(aside)),
             Wake::Thought(Ok((question, answered))) => self.answered(question, answered),
@@ -388,12 +437,14 @@ impl Driver {
     /// Processes a line. Returns the rules that it breaks.
     fn receive(&mut self, lane: Lane, text: &str) -> Vec<Breach> {
         let mut breaches = Vec::new();
+        self.origin = Origin::Answer;
         self.step(|client, clock, heard| {
             let mut ambient = clock.ambient();
             ambient.lane = lane;
             client.receive(text, &mut ambient, heard);
             breaches = violations::of_events(&heard.events);
         });
+        self.origin = Origin::Other;
         breaches
     }
 
@@ -403,51 +454,64 @@ impl Driver {
             tracing::warn!(%fault, "dropped what the upstream sent");
         }
         let mut breaches = Vec::new();
+        self.origin = Origin::Answer;
         self.step(|client, clock, heard| {
             let mut ambient = clock.ambient();
             ambient.lane = lane;
             client.garbled(fault, skim, &mut ambient, heard);
             breaches = violations::of_events(&heard.events);
         });
+        self.origin = Origin::Other;
         breaches
     }
 
     /// Counts protocol violations of the upstream. If a rule is enforced, the session ends.
     fn broke(&mut self, breaches: &[Breach], line: &[u8]) {
         let Some(violation) = violations::note(&self.violations, &self.offender, breaches, line) else { return };
-        for (_, pending) in self.calls.drain() {
-            let message = format!("the session was ended because the {violation}");
-            let _ = pending.reply.send(Err(Failure::new(FailureKind::UpstreamLost, message)));
-        }
-        self.is_gone = true;
-        self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
+        self.lost = Some(Lost { why: format!("the session was ended because the {violation}"), is_deaf: false });
     }
 
     fn call(&mut self, command: Command) {
-        let Command { call, behalf, host, reply } = command;
+        let Command { call, behalf, host, expires, reply } = command;
         // The caller stopped waiting.
         if reply.is_closed() {
             return;
         }
-        let expires = self.expiry();
-        self.calls.insert(call.id, Pending { reply, host, expires });
-        self.party = call.terms.party;
-        self.step(|client, clock, heard| client.call(call, behalf.as_ref(), &mut clock.ambient(), heard));
-        self.party = None;
+        self.note_expiry(expires);
+        let (id, party, mut heard) = (call.id, call.terms.party, Heard::default());
+        self.client.call(call, behalf.as_ref(), &mut self.clock.ambient(), &mut heard);
+        let is_only_a_line = heard.events.is_empty() && heard.wire.frames().len() == 1;
+        if is_only_a_line && self.transport.would_be_behind(heard.wire.len()) && !self.unsent.admits(party) {
+            let busy = Failure::new(FailureKind::Busy, "too many bytes of this client wait for upstreams to read them");
+            let _ = reply.send(Err(busy));
+            self.withdraw(id);
+            return;
+        }
+        self.calls.insert(id, Pending { reply, host, party, expires });
+        (self.party, self.origin) = (party, if is_only_a_line { Origin::Call(id) } else { Origin::Other });
+        self.perform(heard);
+        (self.party, self.origin) = (None, Origin::Other);
     }
 
     /// The deadline of a wait that starts now.
     fn expiry(&mut self) -> Option<Instant> {
         let expires = Instant::now() + self.call_timeout?;
-        self.patience_ends = Some(self.patience_ends.map_or(expires, |ends| ends.min(expires)));
+        self.note_expiry(Some(expires));
         Some(expires)
     }
 
+    fn note_expiry(&mut self, expires: Option<Instant>) {
+        self.patience_ends = self.patience_ends.into_iter().chain(expires).min();
+    }
+
     fn answered(&mut self, question: QuestionId, answered: Answered) {
-        if let Some((_, call)) = self.asked.remove(&question) {
-            self.goes_on(call);
-        }
+        let call = self.asked.remove(&question).and_then(|(_, call)| call);
+        self.goes_on(call);
+        self.party = call.and_then(|call| self.calls.get(&call)).and_then(|pending| pending.party);
+        let busy = || Failure::new(FailureKind::Busy, "too many bytes wait for upstreams to read them");
+        let answered = if self.unsent.admits(self.party) { answered } else { Err(busy()) };
         self.step(|client, clock, heard| client.answer(question, answered, &mut clock.ambient(), heard));
+        self.party = None;
     }
 
     /// A server request is settled, so the upstream can continue the call that caused it. The call timeout starts
@@ -470,6 +534,11 @@ impl Driver {
     /// A deadline has passed: the client state machine wants to be woken, or a call timed out.
     fn time(&mut self) {
         let now = Instant::now();
+        // The call that fills the buffer was made shortly before that, and its own timeout must not hide the stall.
+        if self.stalls_at().is_some_and(|stalls| stalls <= now + SAME_TIME) {
+            self.stalled();
+            return;
+        }
         // A server request without a call may belong to any call, and its answer may take long. Extend every timeout.
         if let (true, Some(timeout)) = (self.asked.values().any(|(_, call)| call.is_none()), self.call_timeout) {
             self.calls
@@ -486,9 +555,11 @@ impl Driver {
                 let failure = Failure::new(FailureKind::TimedOut, message);
                 let _ = pending.reply.send(Err(failure));
             }
-            self.step(|client, clock, heard| client.cancel(call, &mut clock.ambient(), heard));
+            self.cancel(call);
         }
-        self.patience_ends = self.calls.values().filter_map(|call| call.expires).min();
+        self.expire_backlog(now);
+        let waiting = self.backlog.iter().filter_map(|waiting| waiting.expires);
+        self.patience_ends = self.calls.values().filter_map(|call| call.expires).chain(waiting).min();
         if self.client.deadline().is_some_and(|deadline| deadline <= self.clock.now().elapsed) {
             self.step(|client, clock, heard| client.wake(&mut clock.ambient(), heard));
         }
@@ -498,9 +569,17 @@ impl Driver {
     fn step(&mut self, step: impl FnOnce(&mut dyn Client, &mut Clock, &mut Heard)) {
         let mut heard = Heard::default();
         step(&mut *self.client, &mut self.clock, &mut heard);
+        self.perform(heard);
+    }
+
+    /// Performs all actions of a step.
+    fn perform(&mut self, heard: Heard) {
         let unsent = self.transport.send(&heard.wire, self.party, |line| self.client.posting(line));
         if self.tap.is_on() {
             self.tap.sent(Some(self.dialect), &heard.wire, |frame| !unsent.contains(&frame.span.start));
+        }
+        if let Some(behind) = self.transport.behind().filter(|_| !heard.wire.is_empty()) {
+            self.count_unsent(behind.end - heard.wire.len() as u64..behind.end, &heard.wire);
         }
         // Server requests of one call that arrive together are passed on together.
         let (mut asked_in, mut asked) = (None, Vec::new());

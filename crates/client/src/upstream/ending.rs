@@ -4,6 +4,7 @@
 
 use std::process::ExitStatus;
 
+use gladhand_core::operations::{Failure, FailureKind};
 use gladhand_core::wire::invisible::{Layout, escape};
 use gladhand_redaction::redact;
 
@@ -22,8 +23,19 @@ pub(super) async fn of(transport: &mut Transport, name: Option<&str>) -> Option<
     Some(told(name, status, &last_words))
 }
 
+/// The failure of a call that was not sent in time.
+pub(super) fn unsent(name: Option<&str>) -> Failure {
+    let message = format!("{} did not read its input in time, and the call was not sent", named(name));
+    Failure::new(FailureKind::TimedOut, message)
+}
+
+/// An upstream in a message.
+pub(super) fn named(name: Option<&str>) -> String {
+    name.map_or_else(|| "the server".to_owned(), |name| format!("upstream {name}"))
+}
+
 fn told(name: Option<&str>, status: Option<ExitStatus>, last_words: &[String]) -> String {
-    let name = name.map_or_else(|| "the server".to_owned(), |name| format!("upstream {name}"));
+    let name = named(name);
     let ended = match status {
         Some(status) => format!("{name} ended during the call ({status})"),
         None => format!("{name} closed its output during the call"),

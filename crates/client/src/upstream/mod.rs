@@ -28,15 +28,19 @@ pub mod redacted;
 mod slots;
 mod target;
 pub mod transport;
+mod unsent;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use gladhand_core::negotiation::{Agreement, Refusal};
 use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Party, Terms};
 use gladhand_redaction::{self as redaction, Life};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 pub use crate::http_client::{Arriving, Attempt, Authorizer, Bearer};
 pub use defaults::accept_defaults;
@@ -48,6 +52,7 @@ pub use options::Options;
 pub use probe::Probe;
 use slots::{Slot, Slots};
 pub use target::{BadTarget, Target};
+pub use unsent::UnsentBudget;
 
 /// How many commands may wait for the loop.
 const COMMANDS: usize = 64;
@@ -67,6 +72,9 @@ struct Shared {
     agreement: watch::Receiver<Arc<Agreement>>,
     /// The process that was started for the session.
     process: Option<u32>,
+    /// The name of the upstream in the configuration, if it has one.
+    name: Option<String>,
+    call_timeout: Option<Duration>,
     slots: Slots,
     next_call: AtomicU64,
     /// Whether a call was made on behalf of a caller.
@@ -151,7 +159,18 @@ impl Upstream {
         tokio::spawn(driver.run(ports));
         let slots = Slots::new();
         let (next_call, was_called) = (AtomicU64::new(1), AtomicBool::new(false));
-        let shared = Shared { commands, asides, roots_changed, agreement, process, slots, next_call, was_called };
+        let shared = Shared {
+            commands,
+            asides,
+            roots_changed,
+            agreement,
+            process,
+            name: options.name,
+            call_timeout: options.call_timeout,
+            slots,
+            next_call,
+            was_called,
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -244,15 +263,25 @@ impl Upstream {
         behalf: Option<Arc<Agreement>>,
         host: Option<Arc<dyn Host>>,
     ) -> Option<Outcome> {
-        let slot = match self.shared.slots.take(party).await {
+        let expires = self.shared.call_timeout.map(|timeout| Instant::now() + timeout);
+        let slot = match self.shared.slots.take(party, expires).await {
             Ok(slot) => slot,
             Err(busy) => return Some(Err(busy)),
         };
-        let place = self.shared.commands.reserve().await.ok()?;
+        let place = match self.shared.commands.try_reserve() {
+            Ok(place) => place,
+            Err(TrySendError::Closed(())) => return None,
+            // The rare waiting path is boxed, so that the future of a call stays small.
+            Err(TrySendError::Full(())) => match Box::pin(slots::before(expires, self.shared.commands.reserve())).await
+            {
+                Some(place) => place.ok()?,
+                None => return Some(Err(ending::unsent(self.shared.name.as_deref()))),
+            },
+        };
         let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
         let (reply, outcome) = oneshot::channel();
         let (operation, terms) = call();
-        place.send(Command { call: Call { id, operation, terms }, behalf, host, reply });
+        place.send(Command { call: Call { id, operation, terms }, behalf, host, expires, reply });
         let mut cancel = CancelOnDrop { call: Some((id, slot)), asides: &self.shared.asides };
         let outcome = outcome.await;
         cancel.call = None;

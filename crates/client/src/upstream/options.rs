@@ -17,6 +17,7 @@ use http::HeaderMap;
 
 use super::eras::{Era, Eras, Verdict};
 use super::target::Target;
+use super::unsent::UnsentBudget;
 use crate::http_client::{Arriving, Authorizer};
 use gladhand_process::surroundings::Surroundings;
 
@@ -62,6 +63,8 @@ pub struct Options {
     pub line_bytes: usize,
     /// The memory limit for responses that arrive over HTTP. Upstreams served together share it.
     pub arriving: Arriving,
+    /// The memory limit for lines that processes do not read. Upstreams served together share it.
+    pub unsent: UnsentBudget,
     /// Environment variables that a process does not inherit.
     pub hidden: Vec<String>,
     /// The environment of a process.
@@ -100,6 +103,7 @@ impl Default for Options {
             agent_id: None,
             line_bytes: MAX_LINE,
             arriving: Arriving::default(),
+            unsent: UnsentBudget::default(),
             hidden: Vec::new(),
             surroundings: Surroundings::default(),
             masked: true,

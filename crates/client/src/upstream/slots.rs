@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gladhand_core::operations::{Failure, FailureKind, Party};
 use gladhand_hub::{Portion, Portions};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 /// How many calls of parties may be under way at once, and how many without a party. A party may have all slots that no
 /// other party uses. When all are taken, a party below an equal part still gets one.
@@ -30,15 +31,29 @@ impl Slots {
     }
 
     /// A slot for a call. A call without a party waits for one: it is our own, or the only client's. A party that has its
-    /// share is busy.
-    pub(super) async fn take(&self, party: Option<Party>) -> Result<Slot, Failure> {
+    /// share is busy, and so is the upstream if no slot is free when the call expires.
+    pub(super) async fn take(&self, party: Option<Party>, expires: Option<Instant>) -> Result<Slot, Failure> {
         let busy = || Failure::new(FailureKind::Busy, "too many calls of this client are under way at the upstream");
         let Some(party) = party else {
-            let permit = Arc::clone(&self.without_party).acquire_owned().await;
-            return permit.map(Slot::WithoutParty).map_err(|_| busy());
+            let permit = match Arc::clone(&self.without_party).try_acquire_owned() {
+                Ok(permit) => Some(permit),
+                // The rare waiting path is boxed, so that the future of a call stays small.
+                Err(_) => Box::pin(before(expires, Arc::clone(&self.without_party).acquire_owned()))
+                    .await
+                    .and_then(Result::ok),
+            };
+            return permit.map(Slot::WithoutParty).ok_or_else(busy);
         };
         // A party without a slot gets its first one, however many parties there are.
         if self.shares.admits(party) { Ok(Slot::OfParty(self.shares.portion(party).with(1))) } else { Err(busy()) }
+    }
+}
+
+/// The output of a future that is ready before a call expires.
+pub(super) async fn before<T>(expires: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
+    match expires {
+        Some(expires) => tokio::time::timeout_at(expires, future).await.ok(),
+        None => Some(future.await),
     }
 }
 
@@ -51,7 +66,7 @@ mod tests {
     #[test]
     fn a_party_that_has_all_slots_keeps_no_other_from_its_calls() {
         let slots = Slots::new();
-        let take = |party| slots.take(party).now_or_never();
+        let take = |party| slots.take(party, None).now_or_never();
         let taken = |party| std::iter::from_fn(|| take(party)?.ok()).take(2 * MAX_CALLS).collect::<Vec<_>>();
         let greedy = taken(Some(Party(1)));
         assert_eq!(greedy.len(), MAX_CALLS);

@@ -1,11 +1,13 @@
 //! The transport to an upstream: a process or HTTP.
 
+use std::ops::Range;
 use std::process::ExitStatus;
 
 use gladhand_core::negotiation::Refusal;
 use gladhand_core::operations::Party;
 use gladhand_core::wire::{Fault, Frames, Skim};
 use gladhand_dialects::{Lane, Loss, Posting};
+use tokio::time::Instant;
 
 use crate::http_client::{HttpClient, Report};
 use gladhand_process::child::Manner;
@@ -119,12 +121,44 @@ impl Transport {
         matches!(self, Self::Child(child) if child.has_unsent())
     }
 
+    /// The unsent bytes of a process that is behind, counted from the first byte that it was ever sent.
+    pub fn behind(&self) -> Option<Range<u64>> {
+        match self {
+            Self::Child(child) if child.is_behind() => {
+                let written = child.written();
+                Some(written..written + child.unsent() as u64)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a process would be behind with this many more bytes.
+    pub fn would_be_behind(&self, more: usize) -> bool {
+        matches!(self, Self::Child(child) if child.would_be_behind(more))
+    }
+
+    /// Takes back unsent lines of a process. Returns whether they were all unsent.
+    pub fn take_back(&mut self, lines: Range<u64>) -> bool {
+        match self {
+            Self::Child(child) => child.take_back(lines),
+            Self::Http(_) | Self::Ended => false,
+        }
+    }
+
     /// Whether nothing more should be sent for now.
     pub fn is_full(&self) -> bool {
         match self {
             Self::Child(child) => child.is_full(),
             Self::Http(http) => http.is_full(),
             Self::Ended => false,
+        }
+    }
+
+    /// Since when a process has taken no byte of a full buffer.
+    pub fn full_since(&self) -> Option<Instant> {
+        match self {
+            Self::Child(child) => child.full_since(),
+            Self::Http(_) | Self::Ended => None,
         }
     }
 

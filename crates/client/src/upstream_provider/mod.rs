@@ -126,7 +126,7 @@ struct Inner {
     /// Whether the upstream refused a handshake and speaks only the stateless era.
     is_stateless_only: AtomicBool,
     /// Whether the hub knows the lists too. List requests wait for this.
-    is_shown: watch::Sender<bool>,
+    listing: watch::Sender<Listing>,
     stale: Arc<Stale>,
     notifier: OnceLock<ChangeNotifier>,
     connections: Mutex<Connections>,
@@ -139,6 +139,16 @@ struct Inner {
     /// The only downstream session, once it is open.
     session: watch::Sender<Option<Weak<dyn Caller>>>,
     keeper: OnceLock<AbortHandle>,
+}
+
+/// Whether the lists of an upstream are known to the hub.
+#[derive(Debug, Clone)]
+enum Listing {
+    /// They are requested, or are about to be.
+    Unknown,
+    Shown,
+    /// None could be had, for this reason. They are requested again in the background.
+    Failed(Failure),
 }
 
 #[derive(Default)]
@@ -158,7 +168,7 @@ impl UpstreamProvider {
         let inner = Inner {
             label: spec.label(),
             spec: Arc::new(spec),
-            is_shown: watch::Sender::new(remembered.is_some()),
+            listing: watch::Sender::new(if remembered.is_some() { Listing::Shown } else { Listing::Unknown }),
             lists: Mutex::new(remembered.map(Arc::new)),
             viewers: Mutex::default(),
             refreshing: Arc::default(),
@@ -296,7 +306,7 @@ impl Represented for UpstreamProvider {
     fn outage(&self) -> Option<Failure> {
         match self.inner.known() {
             Some(_) => None,
-            None => self.inner.trouble.lock().unpoisoned().clone(),
+            None => self.inner.trouble.lock().unpoisoned().clone().or_else(|| self.inner.listing_failure()),
         }
     }
 }
@@ -396,7 +406,12 @@ impl Provider for UpstreamProvider {
     }
 
     fn settling(&self) -> Option<Settling> {
-        if *self.inner.is_shown.borrow() {
+        let is_settled = match &*self.inner.listing.borrow() {
+            Listing::Unknown => false,
+            Listing::Shown => true,
+            Listing::Failed(_) => self.inner.main().0.session().is_some(),
+        };
+        if is_settled {
             return None;
         }
         let inner = Arc::clone(&self.inner);
@@ -477,7 +492,10 @@ impl Provider for UpstreamProvider {
             calls: connections.iter().map(|connection| connection.host.calls()).sum(),
             restarts: connections.iter().map(|connection| connection.restarts()).sum(),
             tools: inner.known().map_or(0, |lists| lists.tools.len()),
-            unlisted: inner.known().map(|lists| lists.troubles()).unwrap_or_default(),
+            unlisted: match inner.known() {
+                Some(lists) => lists.troubles(),
+                None => inner.listing_failure().map(|failure| failure.message).into_iter().collect(),
+            },
             offences: {
                 let who = inner.label.clone();
                 let counts = inner.spec.options.violations.of(&Offender::Server(who.clone()));

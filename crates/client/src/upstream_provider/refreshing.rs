@@ -3,20 +3,38 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use gladhand_core::operations::{Failure, FailureKind};
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_hub::{List, SessionId};
 use tokio::time::Instant;
 
 use super::lists::Lists;
 use super::upstream_connection::UpstreamConnection;
-use super::{Inner, SETTLING, memory};
+use super::{Inner, Listing, SETTLING, memory};
 use crate::upstream::Upstream;
+
+/// The result of a refresh.
+pub(super) enum Refreshed {
+    /// The lists have this many entries.
+    Lists { entries: usize },
+    /// There is no session, or its lists are not shown to any caller.
+    Nothing,
+    /// No list could be had.
+    Failed,
+}
 
 impl Inner {
     /// The main connection is open: refresh the lists and renew the subscriptions.
     pub(super) fn opened(&self, session: &Upstream) {
         // The upstream may be a different program than before.
         self.is_stateless_only.store(false, Ordering::Relaxed);
+        self.listing.send_if_modified(|listing| {
+            let has_failed = matches!(listing, Listing::Failed(_));
+            if has_failed {
+                *listing = Listing::Unknown;
+            }
+            has_failed
+        });
         self.forget_viewers();
         self.stale.mark_new(Arc::downgrade(&self.main().0));
         self.watch_all(session);
@@ -30,40 +48,50 @@ impl Inner {
                 loop {
                     let (changed, connection) = stale.take().await;
                     let Some(this) = Weak::upgrade(&this) else { return };
-                    let entries = this.refresh(&changed, &connection).await.unwrap_or_default();
-                    stale.rest(connection, Instant::now(), entries);
+                    match this.refresh(&changed, &connection).await {
+                        Refreshed::Lists { entries } => stale.rest(connection, Instant::now(), entries),
+                        Refreshed::Nothing => {}
+                        Refreshed::Failed => stale.retry(&changed, connection, Instant::now()),
+                    }
                 }
             })
             .abort_handle()
         });
     }
 
-    /// Refreshes the changed lists, and returns how many entries they have.
+    /// Refreshes the changed lists.
     pub(super) async fn refresh(
         self: &Arc<Self>,
         changed: &[List],
         connection: &Weak<UpstreamConnection>,
-    ) -> Option<usize> {
-        let connection = connection.upgrade()?;
+    ) -> Refreshed {
+        let Some(connection) = connection.upgrade() else { return Refreshed::Nothing };
         // One refresh at a time: a slower earlier one could overwrite newer lists.
         let one_at_a_time = Arc::clone(&self.refreshing).lock_owned().await;
-        let session = connection.session()?;
+        let is_for_all = self.is_main(&connection);
+        let Some(session) = connection.session() else {
+            if is_for_all {
+                self.note_unlisted(&Failure::new(FailureKind::UpstreamLost, "the session ended before it was listed"));
+            }
+            return Refreshed::Nothing;
+        };
         let own =
             self.connections().own.iter().find(|(_, own)| Arc::ptr_eq(own, &connection)).map(|(session, _)| *session);
         // Lists of a separate connection may reveal the actions of its caller, so other callers do not see them.
-        let is_for_all = self.is_main(&connection);
         let viewer = if is_for_all { SessionId::NONE } else { own.unwrap_or(connection.kind) };
         if viewer == SessionId::NONE && !is_for_all {
-            return None;
+            return Refreshed::Nothing;
         }
         let before = if is_for_all { self.known() } else { self.seen_by(viewer) };
         self.note_asked_for(viewer);
+        let begun = Instant::now();
         let lists = match &before {
             Some(before) if changed.len() < List::ALL.len() => {
                 before.refreshed(changed, &session, &self.spec, None).await
             }
             _ => Lists::fetch(&session, &self.spec, None).await,
         };
+        self.viewers().took(viewer, begun.elapsed());
         let received = match lists {
             Ok(lists) => Arc::new(lists),
             Err(failure) => {
@@ -71,7 +99,10 @@ impl Inner {
                 if before.is_none() {
                     self.note_trouble(Some(&failure));
                 }
-                return None;
+                if is_for_all {
+                    self.note_unlisted(&failure);
+                }
+                return Refreshed::Failed;
             }
         };
         connection.pinning.note(&session, &received);
@@ -89,7 +120,7 @@ impl Inner {
         } else if !different.is_empty() {
             self.show_to(viewer, lists);
         }
-        Some(entries)
+        Refreshed::Lists { entries }
     }
 
     /// Publishes lists to all callers that share the main connection.
@@ -114,12 +145,32 @@ impl Inner {
             }
         }
         self.main_lists_change(before.as_ref(), different);
-        self.is_shown.send_replace(true);
+        self.listing.send_replace(Listing::Shown);
     }
 
-    /// Waits until the lists are known and published to the hub.
+    /// Waits until the lists are known and published to the hub, or could not be had.
     pub(super) async fn listed(&self) {
-        let mut is_shown = self.is_shown.subscribe();
-        let _ = tokio::time::timeout(SETTLING, is_shown.wait_for(|is_shown| *is_shown)).await;
+        let mut listing = self.listing.subscribe();
+        let is_settled = |listing: &Listing| !matches!(listing, Listing::Unknown);
+        let _ = tokio::time::timeout(SETTLING, listing.wait_for(is_settled)).await;
+    }
+
+    /// No list of the upstream could be had. Lists from before stay.
+    fn note_unlisted(&self, failure: &Failure) {
+        self.listing.send_if_modified(|listing| {
+            let is_unknown = !matches!(listing, Listing::Shown);
+            if is_unknown {
+                *listing = Listing::Failed(failure.clone());
+            }
+            is_unknown
+        });
+    }
+
+    /// Why no list could be had.
+    pub(super) fn listing_failure(&self) -> Option<Failure> {
+        match &*self.listing.borrow() {
+            Listing::Failed(failure) => Some(failure.clone()),
+            Listing::Unknown | Listing::Shown => None,
+        }
     }
 }

@@ -18,6 +18,17 @@ const PAUSE_FOR_ENTRY: Duration = Duration::from_millis(1);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
+/// The pause after lists could not be had; each further failure doubles it.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+
+/// The longest pause after a failure.
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+
+/// The pause after so many failures in a row.
+pub(super) fn pause_after(failures: u32) -> Duration {
+    FIRST_RETRY.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST_RETRY)
+}
+
 /// Lists that are not what they were, until they are asked for again. However often a list changes meanwhile, it is asked
 /// for once, on each connection on which it changed.
 #[derive(Debug)]
@@ -31,6 +42,8 @@ struct State<W> {
     changed: VecDeque<Changed<W>>,
     /// Connections whose lists were asked for, and until when they are left alone.
     resting: Vec<(Weak<W>, Instant)>,
+    /// Connections whose lists could not be had, and how often in a row.
+    failing: Vec<(Weak<W>, u32)>,
 }
 
 /// Lists that changed at the other end of a connection.
@@ -53,7 +66,10 @@ enum Next<W> {
 
 impl<W> Default for Stale<W> {
     fn default() -> Self {
-        Self { state: Mutex::new(State { changed: VecDeque::new(), resting: Vec::new() }), told: Notify::new() }
+        Self {
+            state: Mutex::new(State { changed: VecDeque::new(), resting: Vec::new(), failing: Vec::new() }),
+            told: Notify::new(),
+        }
     }
 }
 
@@ -88,7 +104,19 @@ impl<W> Stale<W> {
     /// The lists of a connection were requested, and have this many entries.
     pub(super) fn rest(&self, connection: Weak<W>, now: Instant, entries: usize) {
         let pause = PAUSE_FOR_ENTRY.saturating_mul(u32::try_from(entries).unwrap_or(u32::MAX)).min(LONGEST_PAUSE);
-        self.lock().resting.push((connection, now + pause));
+        let mut state = self.lock();
+        state.failing.retain(|(failing, _)| !failing.ptr_eq(&connection));
+        state.resting.push((connection, now + pause));
+    }
+
+    /// The lists of a connection could not be had. They are asked for again after a pause that grows.
+    pub(super) fn retry(&self, lists: &[List], connection: Weak<W>, now: Instant) {
+        let mut state = self.lock();
+        let before = state.failing.iter().position(|(failing, _)| failing.ptr_eq(&connection));
+        let failures = before.map_or(0, |at| state.failing.swap_remove(at).1).saturating_add(1);
+        state.failing.push((Weak::clone(&connection), failures));
+        state.resting.push((Weak::clone(&connection), now + pause_after(failures)));
+        state.mark(lists, connection, false);
     }
 
     fn lock(&self) -> MutexGuard<'_, State<W>> {
@@ -112,6 +140,7 @@ impl<W> State<W> {
 
     fn next(&mut self, now: Instant) -> Next<W> {
         self.resting.retain(|(connection, until)| *until > now && connection.strong_count() > 0);
+        self.failing.retain(|(connection, _)| connection.strong_count() > 0);
         let resting = &self.resting;
         let rests_until = |changed: &Changed<W>| {
             let own =
@@ -161,5 +190,28 @@ mod tests {
         stale.mark(&[List::Tools], Arc::downgrade(&calm));
         assert_eq!(asked(9 * second), None, "a very long list waits longer");
         assert!(asked(LONGEST_PAUSE).is_some(), "but not for ever");
+    }
+    #[test]
+    fn lists_that_fail_are_asked_for_again_after_growing_pauses() {
+        let (stale, connection, now) = (Stale::<u8>::default(), Arc::new(1), Instant::now());
+        let retry = |at| {
+            stale.retry(&[List::Tools], Arc::downgrade(&connection), at);
+            match stale.lock().next(at) {
+                Next::Wait(until) => until - at,
+                Next::Ask(_) | Next::Nothing => panic!("it is asked for later"),
+            }
+        };
+        let mut at = now;
+        let pauses: Vec<_> = (0..8)
+            .map(|_| {
+                let pause = retry(at);
+                at += pause;
+                assert!(matches!(stale.lock().next(at), Next::Ask(changed) if changed.lists == [List::Tools]));
+                pause.as_secs()
+            })
+            .collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+        stale.rest(Arc::downgrade(&connection), at, 0);
+        assert_eq!(retry(at).as_secs(), 1, "a success makes up for failures");
     }
 }

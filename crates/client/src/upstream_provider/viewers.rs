@@ -22,6 +22,7 @@ use gladhand_hub::{Context, List, Listed, SessionId, Settling, viewer};
 
 use super::forwarding::ForwardedCall;
 use super::lists::Lists;
+use super::stale::pause_after;
 use super::upstream_connection::UpstreamConnection;
 use super::{Inner, SETTLING};
 
@@ -35,6 +36,19 @@ const FRESH: Duration = Duration::from_secs(1);
 /// How long a list request waits for an upstream to list again.
 const RELISTING: Duration = Duration::from_secs(2);
 
+/// How many viewers with a slow upstream are remembered.
+const SLOW: usize = 1024;
+
+/// How to list for a viewer.
+enum Pace {
+    /// The list request waits for the upstream.
+    Wait,
+    /// The upstream is asked, and the list request does not wait.
+    Background,
+    /// The upstream is not asked.
+    Rest,
+}
+
 /// The lists that each viewer sees.
 #[derive(Debug, Default)]
 pub(super) struct Viewers {
@@ -44,12 +58,42 @@ pub(super) struct Viewers {
     asked_for: HashMap<SessionId, (u64, Instant)>,
     /// The kinds of callers that have entries above, with the party that wanted them last, and when.
     kinds: HashMap<SessionId, (Party, Instant)>,
+    /// Viewers for whom the upstream took too long to list: how often in a row, and until when it is not asked again. It
+    /// is asked in the background only, and list requests do not wait.
+    slow: HashMap<SessionId, (u32, Instant)>,
 }
 
 impl Viewers {
     pub(super) fn remove(&mut self, viewer: SessionId) {
         self.own.remove(&viewer);
         self.asked_for.remove(&viewer);
+        self.slow.remove(&viewer);
+    }
+
+    /// The upstream took this long to list for a viewer.
+    pub(super) fn took(&mut self, viewer: SessionId, time: Duration) {
+        if time < RELISTING {
+            self.slow.remove(&viewer);
+            return;
+        }
+        if self.slow.len() >= SLOW {
+            self.slow.clear();
+        }
+        let (failures, until) = self.slow.entry(viewer).or_insert_with(|| (0, Instant::now()));
+        *failures = failures.saturating_add(1);
+        *until = Instant::now() + pause_after(*failures);
+    }
+
+    /// How to list for a viewer.
+    fn pace(&mut self, viewer: SessionId) -> Pace {
+        let Some((_, until)) = self.slow.get_mut(&viewer) else { return Pace::Wait };
+        let now = Instant::now();
+        if *until > now {
+            return Pace::Rest;
+        }
+        // Until this attempt ends, no other begins.
+        *until = now + SETTLING;
+        Pace::Background
     }
 
     /// Makes room for a kind of callers of a party. Returns the kinds that gave way and had separate lists.
@@ -66,6 +110,7 @@ impl Viewers {
             for leaving in giving_way(KINDS, &holders, party) {
                 self.kinds.remove(&leaving);
                 self.asked_for.remove(&leaving);
+                self.slow.remove(&leaving);
                 gone.extend(self.own.remove(&leaving).flatten().map(|_| leaving));
             }
         }
@@ -111,11 +156,18 @@ impl Inner {
         if is_known && self.outdated(kind, self.seen_by(viewer)).is_none() {
             return None;
         }
+        let pace = self.viewers().pace(kind);
+        if matches!(pace, Pace::Rest) {
+            return None;
+        }
         let party = context.terms.party.unwrap_or(Party(0));
         let (inner, forwarded) =
             (Arc::clone(self), ForwardedCall::of(Operation::ListTools, context, self.allowed_roots()));
-        Some(Box::pin(async move {
-            match tokio::time::timeout(SETTLING, inner.find_for(kind, party, &forwarded)).await {
+        let finding = async move {
+            let begun = Instant::now();
+            let found = tokio::time::timeout(SETTLING, inner.find_for(kind, party, &forwarded)).await;
+            inner.viewers().took(kind, begun.elapsed());
+            match found {
                 Ok(Ok(())) => {
                     let has_own = inner.connections().own.contains_key(&viewer);
                     if !has_own && viewer != kind {
@@ -130,16 +182,27 @@ impl Inner {
                 }
                 Err(_) => tracing::debug!(upstream = inner.spec.name, "what this caller sees is not known in time"),
             }
-        }))
+        };
+        Some(match pace {
+            Pace::Background => Box::pin(async move { drop(tokio::spawn(finding)) }),
+            _ => Box::pin(finding),
+        })
     }
 
     /// Lists the content of a connection again, if it may have changed without a notification.
     fn relisting(self: &Arc<Self>, viewer: SessionId, connection: Arc<UpstreamConnection>) -> Option<Settling> {
         let quiet = self.outdated(viewer, self.seen_by(viewer))?;
         connection.session()?;
+        let connection = Arc::downgrade(&connection);
+        if self.viewers().slow.contains_key(&viewer) {
+            self.stale.mark(&quiet, connection);
+            return None;
+        }
         let inner = Arc::clone(self);
         Some(Box::pin(async move {
-            let _ = tokio::time::timeout(RELISTING, inner.refresh(&quiet, &Arc::downgrade(&connection))).await;
+            if tokio::time::timeout(RELISTING, inner.refresh(&quiet, &connection)).await.is_err() {
+                inner.viewers().took(viewer, RELISTING);
+            }
         }))
     }
 

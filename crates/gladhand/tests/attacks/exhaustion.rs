@@ -20,7 +20,7 @@ const TOKENS: &str =
     "[authorization]\ntokens = [{ name = 'ann', token = 'open-sesame' }, { name = 'bob', token = 'open-barley' }]\n";
 
 /// Resident memory in KiB.
-fn memory(server: &Server) -> usize {
+pub(crate) fn memory(server: &Server) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).expect("a Linux process");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line of its own");
     line.trim().trim_end_matches(" kB").parse().expect("a number")

@@ -13,6 +13,7 @@ mod support;
 mod a2e_agent;
 mod a2e_over_http;
 mod approval;
+mod deaf_upstreams;
 mod environment;
 mod exhaustion;
 mod files;

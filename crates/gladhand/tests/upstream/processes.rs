@@ -2,7 +2,7 @@
 
 use gladhand::negotiation::Refusal;
 use gladhand::operations::{FailureKind, Operation, Reply, ToolCall};
-use gladhand::upstream::{Eras, OpenError, Options};
+use gladhand::upstream::{Eras, OpenError, Options, UnsentBudget};
 use gladhand::wire::json;
 
 use crate::*;
@@ -243,4 +243,123 @@ async fn what_cannot_be_opened_says_why() {
     }
     let options = Options { speak: Speak::parse("loaf").unwrap(), ..Options::default() };
     assert!(matches!(open(&["http://127.0.0.1:9/"], options).await, Err(OpenError::NotOverHttp("loaf"))));
+}
+
+/// Arguments of so many bytes.
+fn padded(bytes: usize) -> String {
+    format!(r#"{{"pad":"{}"}}"#, "x".repeat(bytes))
+}
+
+#[tokio::test]
+async fn a_server_that_stops_reading_is_lost_and_every_call_gets_its_failure() {
+    let (name, call_timeout) = (Some("deaf".to_owned()), Some(Duration::from_secs(1)));
+    let options = Options { name, call_timeout, ..speaking("2025-11-25") };
+    let upstream = open_command(&old_server(":", "exec sleep 1000"), options).await.unwrap();
+    // The first call fills the buffer. The others are more than the queue takes.
+    let first = upstream.call(with_arguments("x", &padded(6_000_000)));
+    let others: Vec<_> = (0..300).map(|_| upstream.call(tool("x"))).collect();
+    let (first, others) = soon(async { tokio::join!(first, futures_util::future::join_all(others)) }).await;
+    let failure = first.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::UpstreamLost, "{failure}");
+    assert_eq!(failure.message, "upstream deaf stopped reading its input: it took nothing for 1 s");
+    assert!(others.iter().all(Result::is_err));
+    soon(upstream.ended()).await;
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_a_slow_reader_expires_and_the_session_goes_on() {
+    let call_timeout = Some(Duration::from_secs(1));
+    let options = Options { call_timeout, ..speaking("2025-11-25") };
+    // It reads, but slowly.
+    let script = "while :; do dd bs=64k count=1 2>/dev/null | wc -c >/dev/null; sleep 0.3; done";
+    let upstream = open_command(&old_server(":", script), options).await.unwrap();
+    let large = upstream.call(with_arguments("x", &padded(16_000_000)));
+    let small = async {
+        tokio::task::yield_now().await;
+        upstream.call(tool("x")).await
+    };
+    let (large, small) = soon(async { tokio::join!(large, small) }).await;
+    let kinds = [large.unwrap_err(), small.unwrap_err()].map(|failure| (failure.kind, failure.message));
+    assert!(kinds.iter().all(|(kind, _)| *kind == FailureKind::TimedOut), "{kinds:?}");
+    assert_eq!(kinds[1].1, "the server did not read its input in time, and the call was not sent");
+    assert!(!upstream.is_over());
+    soon(upstream.close()).await;
+}
+
+#[tokio::test]
+async fn bytes_that_no_process_reads_have_a_bound_over_all_upstreams() {
+    let unsent = UnsentBudget::of(2_000_000);
+    let deaf = || {
+        let options = Options { unsent: unsent.clone(), ..speaking("2025-11-25") };
+        async { open_command(&old_server(":", "exec sleep 1000"), options).await.unwrap() }
+    };
+    let (one, other) = (deaf().await, deaf().await);
+    let reading = open(&[GLADHAND, "serve"], Options { unsent: unsent.clone(), ..Options::default() }).await.unwrap();
+    let arguments = format!(r#"{{"message":"{}"}}"#, "x".repeat(1_500_000));
+    let large = || with_arguments("echo", &arguments);
+    let (mut first, mut second) = (Box::pin(one.call(large())), Box::pin(other.call(large())));
+    for call in [&mut first, &mut second] {
+        assert!(tokio::time::timeout(Duration::from_millis(200), call).await.is_err(), "it waits");
+    }
+    for upstream in [&one, &other] {
+        let failure = soon(upstream.call(large())).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Busy, "{failure}");
+    }
+    assert!(soon(reading.call(with_arguments("echo", r#"{"message":"small"}"#))).await.is_ok());
+    // The first call was sent in part, and its bytes count as long as they wait.
+    drop(first);
+    assert_eq!(soon(one.call(large())).await.unwrap_err().kind, FailureKind::Busy);
+    soon(one.close()).await;
+    assert!(soon(reading.call(large())).await.is_ok(), "there is room again");
+    drop(second);
+    soon(other.close()).await;
+    soon(reading.close()).await;
+}
+
+#[tokio::test]
+async fn a_cancelled_call_is_taken_back_unless_a_part_of_it_was_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, go) = (folder.path().join("heard"), folder.path().join("go"));
+    let wait = format!("while [ ! -f '{}' ]; do sleep 0.05; done; exec cat > '{}'", go.display(), file.display());
+    let upstream = open_command(&old_server(":", &wait), speaking("2025-11-25")).await.unwrap();
+    let call = |name: &'static str| Box::pin(upstream.call(with_arguments(name, &padded(1_000_000))));
+    let mut calls = ["begun", "cancelled", "kept", "cancelled", "last"].map(call);
+    for call in &mut calls {
+        assert!(tokio::time::timeout(Duration::from_millis(100), call).await.is_err(), "it waits");
+    }
+    let [begun, cancelled, _kept, also_cancelled, _last] = calls;
+    drop((begun, cancelled, also_cancelled));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    std::fs::write(&go, "").unwrap();
+    let heard = || std::fs::read_to_string(&file).unwrap_or_default();
+    let lines = soon(async {
+        loop {
+            let text = heard();
+            if text.contains("notifications/cancelled") && text.ends_with('\n') {
+                return text
+                    .lines()
+                    .map(|line| serde_json::from_str(line).unwrap())
+                    .collect::<Vec<serde_json::Value>>();
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    let told = |line: &serde_json::Value| {
+        line["params"]["name"].as_str().or_else(|| line["method"].as_str()).map(str::to_owned)
+    };
+    let told: Vec<_> = lines.iter().filter_map(told).collect();
+    assert_eq!(told, ["begun", "kept", "last", "notifications/cancelled"]);
+    soon(upstream.close()).await;
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_read_our_answers_is_lost() {
+    let ping = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#, "i".repeat(1000));
+    let options = Options { name: Some("flood".to_owned()), ..speaking("2025-11-25") };
+    let upstream = open_command(&old_server(":", &format!("read -r line; exec yes '{ping}'")), options).await.unwrap();
+    let failure = soon(upstream.call(tool("x"))).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::UpstreamLost, "{failure}");
+    assert_eq!(failure.message, "upstream flood does not read the answers to its requests");
+    soon(upstream.ended()).await;
 }

@@ -16,7 +16,7 @@ use crate::commands::sign_in;
 use crate::config::{Config, Origin, UpstreamConfig, env};
 use crate::from_config;
 use crate::providers::{AgentTools, RepositoryTools, Toolbox, Unavailable};
-use gladhand_client::upstream::{Arriving, Bearer, Eras, Options, Target};
+use gladhand_client::upstream::{Arriving, Bearer, Eras, Options, Target, UnsentBudget};
 use gladhand_client::upstream_provider::{self, ConnectionBudget, Spec, UpstreamProvider, memory};
 
 /// Where what is found out about upstreams is kept.
@@ -81,6 +81,8 @@ pub(super) struct Mounted {
     room: ConnectionBudget,
     /// ConnectionBudget for answers that arrive from all upstreams over HTTP.
     arriving: Arriving,
+    /// The bound on lines that upstream processes do not read.
+    unsent: UnsentBudget,
     /// Counts the protocol violations of upstreams.
     violations: Arc<Violations>,
     /// The longest line that is taken from an upstream.
@@ -115,7 +117,7 @@ impl Mounted {
         let violations = Arc::new(Violations::new(config.policy.violations));
         let (upstreams, room) = (Vec::new(), ConnectionBudget::default());
         let (toolbox, repository, agent, line_bytes) = (None, None, None, config.limits.line_bytes);
-        let (capabilities, arriving) = (Vec::new(), Arriving::default());
+        let (capabilities, arriving, unsent) = (Vec::new(), Arriving::default(), UnsentBudget::default());
         let mut mounted = Self {
             memory,
             within,
@@ -126,6 +128,7 @@ impl Mounted {
             upstreams,
             room,
             arriving,
+            unsent,
             violations,
             line_bytes,
         };
@@ -204,8 +207,9 @@ impl Mounted {
             return Some(Arc::new(Unavailable::new(name, why)));
         }
         let (target, options) = reach(name, config, &self.memory, &self.within)?;
-        let (arriving, violations) = (self.arriving.clone(), Arc::clone(&self.violations));
-        let options = Options { line_bytes: self.line_bytes, arriving, violations, ..options };
+        let (arriving, unsent) = (self.arriving.clone(), self.unsent.clone());
+        let (line_bytes, violations) = (self.line_bytes, Arc::clone(&self.violations));
+        let options = Options { line_bytes, arriving, unsent, violations, ..options };
         let remembered_in = self.memory.file(name, &target);
         let (room, isolated) = (self.room.clone(), config.isolated);
         let client_roots = config.client_roots.clone();
