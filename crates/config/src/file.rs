@@ -64,13 +64,25 @@ pub fn users_file() -> Option<PathBuf> {
     config_dir().map(|folder| folder.join("gladhand.toml"))
 }
 
-/// The data folder: `--data-dir` or `GLADHAND_DATA_DIR` (clap merges the two), else the user's.
+/// The data folder: `--data-dir` or `GLADHAND_DATA_DIR` (clap merges the two), else the user's. An empty name counts as
+/// none: it would mean the current folder.
 pub fn data_dir(named: Option<&Path>) -> Option<PathBuf> {
-    let user = || etcetera::choose_base_strategy().ok().map(|dirs| dirs.data_dir().join("gladhand"));
-    named.map(Path::to_owned).or_else(user)
+    let user = || users_folders().map(|dirs| dirs.data_dir().join("gladhand"));
+    named.filter(|named| !named.as_os_str().is_empty()).map(Path::to_owned).or_else(user)
 }
 
 /// The user's config folder.
 pub fn config_dir() -> Option<PathBuf> {
-    etcetera::choose_base_strategy().ok().map(|dirs| dirs.config_dir().join("gladhand"))
+    users_folders().map(|dirs| dirs.config_dir().join("gladhand"))
+}
+
+/// The user's home folder. A relative one is ignored: it would be a folder of the current one, which may be a stranger's.
+pub fn home_dir() -> Option<PathBuf> {
+    etcetera::home_dir().ok().filter(|home| home.is_absolute())
+}
+
+/// The folders of the user.
+fn users_folders() -> Option<impl BaseStrategy> {
+    home_dir()?;
+    etcetera::choose_base_strategy().ok()
 }

@@ -264,7 +264,7 @@ impl UpstreamConfig {
         });
         let arguments = self.command.iter().skip(1).chain(&self.args).map(|word| self.expanded(word));
         let variables = self.env.values().map(|value| value.0.expose().to_owned());
-        let home = etcetera::home_dir().ok();
+        let home = crate::home_dir();
         let mut places: Vec<_> = self.cwd.iter().chain(&self.client_roots).cloned().collect();
         for value in arguments.chain(variables).chain(inherited) {
             let parts = value.split(|c: char| c.is_whitespace() || "=,:;\"'{}[]()<>&|".contains(c));

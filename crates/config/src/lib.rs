@@ -47,7 +47,7 @@ pub use env::{mcp_token_in_environment, passphrase_in_environment, token_in_envi
 pub use error::{ConfigError, MOST_SHOWN, more};
 pub use expand::Lookup;
 pub use expand::is_malformed;
-pub use file::{File, config_dir, data_dir, read, users_file};
+pub use file::{File, config_dir, data_dir, home_dir, read, users_file};
 pub use hidden::Hidden;
 pub use layers::ExaminedLayers;
 pub use layers::{Layers, Loaded, PROJECT_FILE, Project, references};

@@ -88,7 +88,7 @@ impl Inner {
 
     async fn build(&self) -> std::io::Result<Conversations> {
         let folder = self.folder();
-        let home = etcetera::home_dir().ok();
+        let home = crate::config::home_dir();
         let here = std::env::current_dir()?;
         let accounts = Accounts::open(self.accounts(&folder, &here));
         let refreshing = tokio::spawn({
@@ -201,7 +201,7 @@ impl Inner {
         // The output of a program reaches the model, and with it the service that runs the model.
         settings.environment.retain(|name, _| !env::is_never_passed_on(name) && !KEYS.iter().any(|key| name == key));
         from_config::keep_from(&self.files, &mut settings);
-        let skills = etcetera::home_dir().ok().map(|home| home.join(".agents/skills"));
+        let skills = crate::config::home_dir().map(|home| home.join(".agents/skills"));
         settings.readable = skills.into_iter().chain([folder.join("skills")]).collect();
         let base = std::env::var(env::EXA_BASE).ok().or_else(|| self.config.exa_base.clone());
         if let Some(base) = base {

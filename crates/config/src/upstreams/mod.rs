@@ -150,7 +150,7 @@ impl Origin {
     fn folder(self) -> Option<PathBuf> {
         // Without a home folder, one that no other user can write into: a shared one could hold code of another user.
         let root = || PathBuf::from(std::path::MAIN_SEPARATOR_STR);
-        let home = || etcetera::home_dir().ok().filter(|home| home.is_dir()).unwrap_or_else(root);
+        let home = || crate::home_dir().filter(|home| home.is_dir()).unwrap_or_else(root);
         (self == Self::Own).then(home)
     }
 

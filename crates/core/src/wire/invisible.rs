@@ -78,8 +78,8 @@ pub fn escape(text: &str, layout: Layout) -> Cow<'_, str> {
 }
 
 /// Text for a decision of the user: each displayed form stands for exactly one text. Unlike in [`escape`], every
-/// character that is not displayed as itself has the form `\u{d}`. A backslash that would start such a form is escaped
-/// too.
+/// character that is not displayed as itself has the form `\u{d}`, and so has every blank other than a space. A backslash
+/// that would start such a form is escaped too.
 pub fn escape_exactly(text: &str, layout: Layout) -> String {
     let mut shown = String::with_capacity(text.len());
     for (character, is_invisible) in Scan::after(None, Characters::of_text(text)) {
@@ -87,7 +87,8 @@ pub fn escape_exactly(text: &str, layout: Layout) -> String {
             '\n' | '\t' => layout == Layout::Line,
             '\r' => true,
             '\\' => text[character.range.end..].starts_with("u{"),
-            _ => is_invisible,
+            ' ' => false,
+            value => is_invisible || is_blank(value),
         };
         match is_escaped {
             // Writing to a String cannot fail.
@@ -385,6 +386,11 @@ fn is_invisible(before: Option<char>, value: char) -> bool {
     }
 }
 
+/// Whether a character looks like a space: a no-break space, a space of another width, or a Braille cell without dots.
+fn is_blank(value: char) -> bool {
+    value.is_whitespace() || value == '\u{2800}'
+}
+
 /// Whether a character is a format character, for private use, or unassigned. The standard library knows this, and
 /// shows it in how it escapes a character in debug output. A letter before it keeps combining marks from being escaped.
 fn is_unprintable(value: char) -> bool {
@@ -432,6 +438,14 @@ mod tests {
         let mut found = Found::default();
         found.look(text);
         if found.is_empty() { String::new() } else { found.to_string() }
+    }
+
+    #[test]
+    fn a_decision_shows_every_blank_other_than_a_space() {
+        let text = "./run\u{a0}a\u{2003}b\u{2800}c\u{3000}d e";
+        let shown = r"./run\u{a0}a\u{2003}b\u{2800}c\u{3000}d e";
+        assert_eq!(escape_exactly(text, Layout::Line), shown);
+        assert_eq!(escape(text, Layout::Line), text, "other texts stay as they are written");
     }
 
     #[test]

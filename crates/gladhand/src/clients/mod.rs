@@ -134,7 +134,7 @@ impl System {
 impl Client {
     /// The file in which this user configures it; none for a user without a home.
     pub(crate) fn file(self) -> Option<PathBuf> {
-        let home = etcetera::home_dir().ok()?;
+        let home = crate::config::home_dir()?;
         let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let moved = match self {
             Self::Codex => named("CODEX_HOME").map(|folder| folder.join("config.toml")),

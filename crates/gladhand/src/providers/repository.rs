@@ -98,7 +98,7 @@ impl RepositoryTools {
             secrets: SecretFiles::new(&settings),
             places: Places {
                 working_folder: std::env::current_dir().unwrap_or_default(),
-                home: etcetera::home_dir().ok(),
+                home: crate::config::home_dir(),
                 allowed,
                 ..Places::default()
             },

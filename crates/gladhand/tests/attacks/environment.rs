@@ -244,6 +244,26 @@ fn an_upstream_without_a_home_folder_does_not_start_in_a_folder_of_everyone() {
     }
 }
 
+#[test]
+fn a_relative_home_or_data_folder_makes_no_file_of_the_clone_the_users_own() {
+    let stage = Stage::new("", &[]);
+    let (work, marker) = (stage.at("work"), stage.at("started"));
+    let config = work.join(".config/gladhand");
+    std::fs::create_dir_all(&config).expect("a folder");
+    let upstream = format!("[upstreams.evil]\ncommand = ['touch', '{}']\n", marker.display());
+    std::fs::write(config.join("gladhand.toml"), upstream).expect("it can be written");
+    for home in [".", "./", "x/.."] {
+        let mut command = stage.gladhand(&["tools", "--timeout", "5"]);
+        command.env("HOME", home).env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");
+        command.env_remove("GLADHAND_CONFIG").env_remove("GLADHAND_DATA_DIR").output().expect("it starts");
+        assert!(!marker.exists(), "HOME={home}");
+    }
+    let mut command = stage.gladhand(&["open", "--timeout", "1", "--", "false"]);
+    command.env("GLADHAND_DATA_DIR", "").output().expect("it starts");
+    let files = std::fs::read_dir(&work).expect("it is there").map(|entry| entry.expect("it is there").file_name());
+    assert_eq!(files.collect::<Vec<_>>(), [".config"], "an empty data folder is not the current one");
+}
+
 /// As a shell does that starts a job in the background, or `nohup`.
 #[cfg(target_os = "linux")]
 #[test]
