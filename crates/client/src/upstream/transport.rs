@@ -67,10 +67,10 @@ impl Transport {
         match self {
             Self::Child(child) => child.send(lines),
             Self::Http(http) => {
-                for (number, frame) in lines.frames().iter().enumerate() {
+                for frame in lines.frames() {
                     // A dialect writes JSON, which is UTF-8.
                     let line = String::from_utf8_lossy(&lines[frame.span.clone()]);
-                    if !http.send(&line, lines.party(number).or(party), posting(&line)) {
+                    if !http.send(&line, frame.party.or(party), posting(&line)) {
                         unsent.push(frame.span.start);
                     }
                 }

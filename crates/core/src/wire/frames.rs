@@ -51,6 +51,8 @@ pub struct Frame {
     pub lane: Lane,
     /// Its kind.
     pub kind: FrameKind,
+    /// The party to whose call it belongs, if the dialect said so.
+    pub party: Option<Party>,
 }
 
 /// A buffer of outgoing lines, each ended by LF, with the kind and the lane of each line.
@@ -61,10 +63,9 @@ pub struct Frame {
 pub struct Frames {
     bytes: Vec<u8>,
     frames: Vec<Frame>,
-    /// The parties of some lines, by the number of the line.
-    parties: Vec<(usize, Party)>,
     lane: Lane,
     kind: Option<FrameKind>,
+    party: Option<Party>,
     start: usize,
 }
 
@@ -87,13 +88,7 @@ impl Frames {
 
     /// The line that was begun, or the next one, belongs to a call of this party.
     pub fn count_for(&mut self, party: Option<Party>) {
-        self.parties.extend(party.map(|party| (self.frames.len(), party)));
-    }
-
-    /// The party to whose call a line belongs, if the dialect said so. Lines have the numbers of their frames.
-    pub fn party(&self, line: usize) -> Option<Party> {
-        let found = self.parties.binary_search_by_key(&line, |(of, _)| *of).ok()?;
-        self.parties.get(found).map(|(_, party)| *party)
+        self.party = party;
     }
 
     /// Ends the line.
@@ -102,7 +97,7 @@ impl Frames {
         let end = self.bytes.len();
         self.bytes.push(b'\n');
         let kind = self.kind.take().unwrap_or(FrameKind::Notice);
-        self.frames.push(Frame { span: self.start..end, lane: self.lane, kind });
+        self.frames.push(Frame { span: self.start..end, lane: self.lane, kind, party: self.party.take() });
         self.start = end + 1;
     }
 
@@ -115,8 +110,8 @@ impl Frames {
 
     /// Appends the lines of another buffer, to the lane of this one.
     pub fn append(&mut self, other: &Self) {
-        for (line, frame) in other.frames.iter().enumerate() {
-            self.count_for(other.party(line));
+        for frame in &other.frames {
+            self.count_for(frame.party);
             self.line(frame.kind, &other.bytes[frame.span.clone()]);
         }
     }
@@ -139,7 +134,6 @@ impl Frames {
     /// Forgets the lines and keeps the bytes, for a buffer that is used again.
     pub fn forget_frames(&mut self) {
         self.frames.clear();
-        self.parties.clear();
         self.lane = Lane::MAIN;
         self.start = self.bytes.len();
     }
@@ -172,14 +166,15 @@ mod tests {
         frames.go(Lane(7));
         frames.line(FrameKind::Notice, b"[]");
         let expected = [
-            Frame { span: 7..9, lane: Lane::MAIN, kind: FrameKind::Result },
-            Frame { span: 10..12, lane: Lane(7), kind: FrameKind::Notice },
+            Frame { span: 7..9, lane: Lane::MAIN, kind: FrameKind::Result, party: None },
+            Frame { span: 10..12, lane: Lane(7), kind: FrameKind::Notice, party: None },
         ];
         assert_eq!(frames.frames(), expected);
         assert_eq!(&frames[..], b"unsent\n{}\n[]\n");
         frames.forget_frames();
         frames.line(FrameKind::Request, b"1");
-        assert_eq!(frames.frames(), [Frame { span: 13..14, lane: Lane::MAIN, kind: FrameKind::Request }]);
+        let expected = Frame { span: 13..14, lane: Lane::MAIN, kind: FrameKind::Request, party: None };
+        assert_eq!(frames.frames(), [expected]);
     }
 
     #[test]
@@ -190,11 +185,10 @@ mod tests {
         frames.count_for(Some(Party(7)));
         frames.end();
         frames.line(FrameKind::Notice, b"3");
-        assert_eq!([0, 1, 2].map(|line| frames.party(line)), [None, Some(Party(7)), None]);
+        let parties = |frames: &Frames| frames.frames().iter().map(|frame| frame.party).collect::<Vec<_>>();
+        assert_eq!(parties(&frames), [None, Some(Party(7)), None]);
         all.line(FrameKind::Notice, b"0");
         all.append(&frames);
-        assert_eq!([0, 1, 2, 3].map(|line| all.party(line)), [None, None, Some(Party(7)), None]);
-        frames.forget_frames();
-        assert_eq!(frames.party(1), None);
+        assert_eq!(parties(&all), [None, None, Some(Party(7)), None]);
     }
 }

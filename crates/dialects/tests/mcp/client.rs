@@ -41,7 +41,7 @@ impl Hand {
         ambient.lane = self.lane;
         step(&mut *self.client, &mut ambient, &mut heard);
         self.sent.extend(lines_of(&heard.wire));
-        self.parties.extend((0..heard.wire.frames().len()).map(|line| heard.wire.party(line)));
+        self.parties.extend(heard.wire.frames().iter().map(|frame| frame.party));
         self.events.extend(heard.events);
     }
 

@@ -98,7 +98,7 @@ pub(super) fn note_skills(data: Option<&Path>) {
 pub(super) fn untrusted_skills(data: Option<&Path>) -> Vec<PathBuf> {
     let trust = TrustStore::in_folder(data);
     let Ok(here) = std::env::current_dir() else { return Vec::new() };
-    let mut skills = gladhand_agent::project_skills(&here, crate::config::home_dir().as_deref());
+    let mut skills = gladhand_agent::project_skills(&here, config::home_dir().as_deref());
     skills.retain(|skill| !config::read(skill).is_ok_and(|text| trust.trusts(skill, &text)));
     skills
 }

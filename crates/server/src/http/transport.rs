@@ -93,7 +93,7 @@ impl Transport for HttpTransport {
         }
         let (wire, frames) = wire.into_parts();
         let wire = Bytes::from(wire);
-        for Frame { span, lane, kind } in frames {
+        for Frame { span, lane, kind, .. } in frames {
             let lane = if self.manner == Manner::Pair { Lane::MAIN } else { lane };
             self.lanes.push(lane, OutgoingFrame { line: line_of(&wire, span), kind });
         }

@@ -287,7 +287,7 @@ fn files(named: Option<&Path>) -> Result<Vec<File>, CommandError> {
         return Ok(vec![read(path)?]);
     }
     let config = Some(path.join(PROJECT_FILE)).filter(|file| file.exists());
-    let home = crate::config::home_dir();
+    let home = config::home_dir();
     let skills = gladhand_agent::project_skills(&path, home.as_deref());
     config.into_iter().chain(skills).map(read).collect()
 }
