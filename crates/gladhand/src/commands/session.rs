@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use gladhand_auth::Roots;
+use gladhand_auth::{NO_SIGN_IN, Roots};
 use gladhand_core::Secret;
 use gladhand_core::negotiation::Refusal;
 use gladhand_core::operations::{Failure, FailureKind, Outcome};
 use gladhand_core::wire::lines::MAX_LINE;
 use gladhand_dialects::Stop;
 use gladhand_redaction::{Life, learn_header};
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
@@ -24,7 +25,7 @@ use crate::commands::call::person::Person;
 use crate::commands::{CommandError, lookup, settings, sign_in, withheld};
 use crate::config::{self, Config, env};
 use crate::exit::Exit;
-use gladhand_client::http_client::{Arriving, Endpoint};
+use gladhand_client::http_client::{Arriving, Endpoint, HEADER_REFUSED};
 use gladhand_client::upstream::{Alone, Authorizer, Bearer, Eras, Host, OpenError, Options, Speak, Target, Upstream};
 use gladhand_server::signals::{self, Signals};
 
@@ -241,7 +242,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// Gets in by a token, or else by signing in. A command needs neither.
+    /// Gets in by a header `Authorization`, or else by a token, or else by signing in. A command needs none of them.
     pub(super) async fn to(
         target: &Target,
         headers: HeaderMap,
@@ -252,6 +253,7 @@ impl Access {
         let asked = Arc::new(AtomicBool::new(false));
         let mut access = Self { headers, roots, authorizer: None, may_sign_in: false, asked };
         match (target, token) {
+            _ if access.headers.contains_key(AUTHORIZATION) => {}
             (_, Some(token)) => access.authorizer = Some(Arc::new(Bearer::new(token))),
             (Target::Url(url), None) => {
                 let authorizer = sign_in::authorizer(url, manner, &access.roots, Arc::clone(&access.asked)).await;
@@ -340,9 +342,26 @@ const TOO_LONG: &str = "for servers in the configuration, `limits.line_bytes` se
 /// The code of JSON-RPC for a failure inside a server.
 const INTERNAL_ERROR: &str = "-32603";
 
-/// A hint for a server that refuses access.
-pub(super) fn unauthorized() -> String {
-    format!("sign in from a terminal, set {} to a bearer token, or give --header 'Authorization: …'", env::MCP_TOKEN)
+/// A hint for a server that refuses access for this reason.
+pub(super) fn unauthorized(why: &str) -> String {
+    let give = format!("set {}, or give --header 'Authorization: Bearer …'", env::MCP_TOKEN);
+    match why {
+        why if why.contains(HEADER_REFUSED) => "is its token valid, and meant for this server?".to_owned(),
+        why if why.contains(NO_SIGN_IN) || sign_in::is_anybody_there() => give,
+        _ => format!("sign in from a terminal, {give}"),
+    }
+}
+
+/// The message of an error about a server that the command line names. To a configuration, it is an upstream.
+fn of_named_server(error: OpenError) -> anyhow::Error {
+    match error {
+        OpenError::Unauthorized { why } => match why.strip_prefix("it ") {
+            Some(what) => anyhow!("the server {what}"),
+            None => anyhow!("the server does not let us in: {why}"),
+        },
+        OpenError::Forbidden { why } => anyhow!("the server refused the request with HTTP status 403: {why}"),
+        error => error.into(),
+    }
 }
 
 /// A hint for a program that could not be started.
@@ -394,7 +413,7 @@ fn not_open(error: OpenError, target: &Target, speak: Speak, shown: &str) -> Com
                 false => format!("it ended by itself ({exit}); its last words on stderr were:\n  {words}"),
             }
         }
-        (OpenError::Unauthorized { .. }, _) => unauthorized(),
+        (OpenError::Unauthorized { why }, _) => unauthorized(why),
         (OpenError::Forbidden { .. }, _) => format!("`gladhand open {shown}` shows what it answers"),
         (OpenError::Unreachable(_), _) => UNREACHABLE.to_owned(),
         (OpenError::Refused { refusal, .. }, Target::Command(_)) => {
@@ -412,7 +431,7 @@ fn not_open(error: OpenError, target: &Target, speak: Speak, shown: &str) -> Com
         (OpenError::NotOverHttp(_), _) => "start the server behind `--` instead".to_owned(),
         (OpenError::NotStarted { program, .. }, _) => not_started(program),
     };
-    CommandError::new(exit, error).code(code).hint(hint)
+    CommandError::new(exit, of_named_server(error)).code(code).hint(hint)
 }
 
 /// The reply of a call, or how the command ends without one.

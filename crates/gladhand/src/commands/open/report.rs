@@ -204,8 +204,8 @@ pub(super) fn hints(record: &Record) -> Vec<String> {
                 hints.extend(words.first().map(|program| not_started(program)));
             }
         }
-        Verdict::Refused(Refusal::PeerRefused { code, .. }) if matches!(code.as_str(), "401" | "denied") => {
-            hints.push(unauthorized());
+        Verdict::Refused(Refusal::PeerRefused { code, message }) if matches!(code.as_str(), "401" | "denied") => {
+            hints.push(unauthorized(message));
         }
         // Its message says why.
         Verdict::Refused(Refusal::PeerRefused { code, .. }) if code == "403" => {}
