@@ -63,7 +63,10 @@ fn a_mistyped_tool_is_answered_with_the_one_that_is_meant() {
     let (code, _, errors) = output(with_server(&["call", "ecko", "text=hi"]));
     assert_eq!(
         (code, errors.as_str()),
-        (Some(2), "error: the server has no tool `ecko`\nhint: did you mean `echo`?\n")
+        (
+            Some(2),
+            "error: the server lists no tool `ecko`: it has none, or its policy hides it\nhint: did you mean `echo`?\n"
+        )
     );
     let (code, _, errors) = output(with_server(&["call", "echo", "txt=hi"]));
     assert_eq!(code, Some(2));
@@ -197,7 +200,8 @@ fn missing_arguments_of_a_prompt_are_named() {
         hint: give it as language=…\n  language: Which one.\n";
     assert_eq!((code, errors.as_str()), (Some(2), expected));
     let (code, _, errors) = output(with_server(&["prompts", "--get", "reveiw"]));
-    let expected = "error: the server has no prompt `reveiw`\nhint: did you mean `review`?\n";
+    let expected = "error: the server lists no prompt `reveiw`: it has none, or its policy hides it\n\
+        hint: did you mean `review`?\n";
     assert_eq!((code, errors.as_str()), (Some(2), expected));
     let (code, text, errors) = output(with_server(&["prompts", "--get", "review", "language=rust", "file=x"]));
     assert_eq!(code, Some(0), "{errors}");
