@@ -221,7 +221,14 @@ pub(super) fn hints(record: &Record) -> Vec<String> {
             }
             match (said, record.unfinished) {
                 (0, 0) => {
-                    hints.push(format!("it wrote nothing: does it speak {} on stdin and stdout?", dialect.name));
+                    // A server that ends at once is not tried in other dialects.
+                    let names = match (&record.verdict, record.possible.split_last()) {
+                        (Verdict::Refused(Refusal::TimedOut { .. }), Some((last, rest))) if !rest.is_empty() => {
+                            format!("{} or {last}", rest.join(", "))
+                        }
+                        _ => dialect.name.to_owned(),
+                    };
+                    hints.push(format!("it wrote nothing: does it speak {names} on stdin and stdout?"));
                 }
                 (0, bytes) => hints.push(format!("it wrote {bytes} bytes and no newline; a message is one line")),
                 (lines, _) if lines == *no_messages => {}
