@@ -488,6 +488,12 @@ pub struct ServerArgs {
     /// Trust the certificate authorities in this PEM file, in addition to those of the system.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub ca: Option<PathBuf>,
+    /// Configuration file, if no server is named [default: as for `serve`].
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+    /// Data folder, if no server is named [default: the user's data folder].
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<PathBuf>,
     /// Command that starts the server [default: gladhand serve].
     #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,

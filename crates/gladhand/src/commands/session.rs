@@ -22,6 +22,7 @@ use url::Url;
 
 use crate::cli::ServerArgs;
 use crate::commands::call::person::Person;
+use crate::commands::suggest::shell_word;
 use crate::commands::{CommandError, lookup, settings, sign_in, withheld};
 use crate::config::{self, Config, env};
 use crate::exit::Exit;
@@ -95,16 +96,27 @@ pub(super) struct Plan {
     pub(super) sign_in: sign_in::Manner,
     /// The configuration of our own server, where no server was named.
     own: Option<Config>,
+    /// The options of the command line that say which configuration it has.
+    own_options: Vec<String>,
 }
 
 impl Plan {
     /// Reads the options; `url` is the word of the command line that names a server, if one does.
     pub(super) fn read(args: &ServerArgs, url: Option<&str>) -> Result<Self, CommandError> {
-        let target = target(url, &args.command)?;
         let is_ours = url.is_none() && args.command.is_empty();
+        let own_options = own_options(args)?;
+        if !is_ours && let Some(option) = own_options.first() {
+            let error = anyhow!("{option} is for your own configuration, which is used if no server is named");
+            return Err(CommandError::usage(error).hint(format!("leave out {option}, or the server")));
+        }
+        let mut target = target(url, &args.command)?;
+        if let Target::Command(words) = &mut target {
+            words.extend(own_options.iter().cloned());
+        }
         let speak = Speak::parse(&args.client)
             .ok_or_else(|| CommandError::usage(anyhow!("there is no client `{}`", args.client)))?;
         let timeout = Duration::from_secs(args.timeout);
+        let data_dir = args.data_dir.clone().or_else(|| std::env::var_os(env::DATA_DIR).map(PathBuf::from));
         let token = config::mcp_token_in_environment().map_err(CommandError::usage)?;
         let options = Options {
             roots: roots(&target, args.ca.as_deref())?,
@@ -113,19 +125,19 @@ impl Plan {
             call_timeout: Some(timeout),
             headers: headers(&args.header).map_err(CommandError::usage)?,
             token: config::token_in_environment().map_err(CommandError::usage)?,
-            eras: eras(std::env::var_os(env::DATA_DIR).map(PathBuf::from).as_deref()),
+            eras: eras(data_dir.as_deref()),
             hidden: if is_ours { lookup::hidden_from_ourselves() } else { env::never_passed_on() },
             ..Options::default()
         };
         let own = match is_ours {
             true => {
                 // The server that we start says the same, on a stderr that is not shown.
-                let named = std::env::var_os(env::CONFIG).map(PathBuf::from);
-                Some(settings::check(named.as_deref()).map_err(CommandError::usage)?)
+                let named = args.config.clone().or_else(|| std::env::var_os(env::CONFIG).map(PathBuf::from));
+                Some(settings::check(named.as_deref(), data_dir.as_deref()).map_err(CommandError::usage)?)
             }
             false => None,
         };
-        Ok(Self { target, options, timeout, token, sign_in: sign_in::Manner::InPassing, own })
+        Ok(Self { target, options, timeout, token, sign_in: sign_in::Manner::InPassing, own, own_options })
     }
 
     /// Declares what can be asked of the person at the terminal, who is to be the host of the session. All commands
@@ -142,7 +154,9 @@ impl Plan {
         match &self.target {
             Target::Url(_) => self.target.to_string(),
             // Without a server, the next command needs none either.
-            Target::Command(_) if self.own.is_some() => String::new(),
+            Target::Command(_) if self.own.is_some() => {
+                self.own_options.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
+            }
             Target::Command(_) => format!("-- {}", self.target),
         }
     }
@@ -168,7 +182,9 @@ impl Plan {
         work: impl FnOnce(Upstream) -> F,
     ) -> Result<ExitCode, CommandError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (shown, speak) = (self.shown(), self.options.speak);
+        // `open` has no options for the configuration.
+        let shown = if self.own_options.is_empty() { self.shown() } else { format!("-- {}", self.target) };
+        let speak = self.options.speak;
         let done = runtime.block_on(async {
             let mut signals = Signals::listen()?;
             let (mut options, timeout) = (self.options, self.timeout);
@@ -217,6 +233,19 @@ impl Plan {
         runtime.shutdown_background();
         done
     }
+}
+
+/// The words of a command line that say which configuration our own server has.
+fn own_options(args: &ServerArgs) -> Result<Vec<String>, CommandError> {
+    let mut words = Vec::new();
+    for (option, path) in [("--config", &args.config), ("--data-dir", &args.data_dir)] {
+        if let Some(path) = path {
+            let path =
+                path.to_str().ok_or_else(|| CommandError::usage(anyhow!("the path of {option} is not UTF-8")))?;
+            words.extend([option.to_owned(), path.to_owned()]);
+        }
+    }
+    Ok(words)
 }
 
 /// How a command ends that was told to stop. After Ctrl-C, the next output must not stand behind a prompt, so it starts
