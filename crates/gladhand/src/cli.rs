@@ -37,7 +37,7 @@ configuration, 3 refused by the peer, 4 failure of the peer, 5 failed call.";
 /// Gladhand speaks four dialects, as server and as client: MCP (all five revisions), A2E 1.0,
 /// loaf RPC 1.0.0 and Fluxloop. The client's first line selects the dialect.
 #[derive(Debug, Parser)]
-#[command(name = "gladhand", version, about, long_about, after_help = AFTER_HELP, propagate_version = true, max_term_width = WIDTH)]
+#[command(name = "gladhand", version, after_help = AFTER_HELP, propagate_version = true, max_term_width = WIDTH)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
