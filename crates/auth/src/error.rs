@@ -2,6 +2,9 @@
 
 use crate::scopes::Scopes;
 
+/// How the text of [`AuthError::NoSignIn`] begins.
+pub const NO_SIGN_IN: &str = "it requires a token, and offers no sign-in";
+
 /// Why a request is not authorized, or why authorization failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
@@ -68,6 +71,12 @@ pub enum AuthError {
     NoClient {
         /// The issuer.
         issuer: String,
+    },
+    /// The server publishes no metadata of an authorization server, and none is at the usual addresses either.
+    #[error("{NO_SIGN_IN} ({why})")]
+    NoSignIn {
+        /// The answer at the usual address.
+        why: Box<Self>,
     },
     /// The redirect does not come from the expected authorization server.
     #[error("the redirect from {issuer} is not trusted: {why}")]

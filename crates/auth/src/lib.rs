@@ -35,7 +35,7 @@ mod time;
 mod web;
 
 #[cfg(feature = "net")]
-pub use error::AuthError;
+pub use error::{AuthError, NO_SIGN_IN};
 #[cfg(feature = "net")]
 pub use roots::{BadRoots, Roots, SSL_CERT_FILE};
 pub use scopes::Scopes;

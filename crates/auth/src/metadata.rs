@@ -27,6 +27,9 @@ pub(crate) struct AuthorizationServer {
     pub(crate) authorization_response_iss_parameter_supported: bool,
     #[serde(default)]
     pub(crate) dpop_signing_alg_values_supported: Vec<String>,
+    /// Whether nothing was published, and these are the usual addresses.
+    #[serde(skip)]
+    pub(crate) is_assumed: bool,
 }
 
 impl AuthorizationServer {
@@ -64,6 +67,7 @@ impl AuthorizationServer {
             code_challenge_methods_supported: vec!["S256".to_owned()],
             token_endpoint_auth_methods_supported: Some(vec!["none".to_owned()]),
             issuer: origin,
+            is_assumed: true,
             ..Self::default()
         })
     }

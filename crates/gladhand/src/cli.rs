@@ -37,7 +37,7 @@ configuration, 3 refused by the peer, 4 failure of the peer, 5 failed call.";
 /// Gladhand speaks four dialects, as server and as client: MCP (all five revisions), A2E 1.0,
 /// loaf RPC 1.0.0 and Fluxloop. The client's first line selects the dialect.
 #[derive(Debug, Parser)]
-#[command(name = "gladhand", version, about, long_about, after_help = AFTER_HELP, propagate_version = true, max_term_width = WIDTH)]
+#[command(name = "gladhand", version, after_help = AFTER_HELP, propagate_version = true, max_term_width = WIDTH)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -488,6 +488,12 @@ pub struct ServerArgs {
     /// Trust the certificate authorities in this PEM file, in addition to those of the system.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub ca: Option<PathBuf>,
+    /// Configuration file, if no server is named [default: as for `serve`].
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+    /// Data folder, if no server is named [default: the user's data folder].
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<PathBuf>,
     /// Command that starts the server [default: gladhand serve].
     #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,

@@ -96,7 +96,7 @@ mod tests {
             ("gladhand -v bridge npx -y server", Some("gladhand -v bridge -- npx -y server")),
             ("gladhand -vv tools --as=mcp npx server", Some("gladhand -vv tools --as=mcp -- npx server")),
             ("gladhand tools --nonsense", None),
-            ("gladhand call echo message=hi --config file.toml", None),
+            ("gladhand call echo message=hi --policy file.toml", None),
             ("gladhand tools --nonsense -- npx", None),
             ("gladhand doctor npx server", None),
             ("gladhand tools http://localhost:1/mcp --nonsense", None),

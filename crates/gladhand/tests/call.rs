@@ -63,7 +63,10 @@ fn a_mistyped_tool_is_answered_with_the_one_that_is_meant() {
     let (code, _, errors) = output(with_server(&["call", "ecko", "text=hi"]));
     assert_eq!(
         (code, errors.as_str()),
-        (Some(2), "error: the server has no tool `ecko`\nhint: did you mean `echo`?\n")
+        (
+            Some(2),
+            "error: the server lists no tool `ecko`: it has none, or its policy hides it\nhint: did you mean `echo`?\n"
+        )
     );
     let (code, _, errors) = output(with_server(&["call", "echo", "txt=hi"]));
     assert_eq!(code, Some(2));
@@ -146,6 +149,45 @@ fn without_a_server_a_missing_tool_is_told_of_those_that_were_asked() {
 }
 
 #[test]
+fn without_a_server_the_configuration_can_be_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, data) = (folder.path().join("named.toml"), folder.path().join("data"));
+    let rule = "[[policy.rules]]\nname = 'no-echo'\ntools = ['echo']\neffect = 'deny'\n";
+    std::fs::write(&file, rule).expect("it can be written");
+    let (file, data) = (file.to_str().expect("UTF-8"), data.to_str().expect("UTF-8"));
+    let run = |arguments: &[&str]| {
+        let mut command = gladhand();
+        command.args(arguments).env("XDG_CONFIG_HOME", folder.path()).env("XDG_DATA_HOME", folder.path());
+        output(command)
+    };
+    let (code, said, errors) = run(&["call", "echo", "message=hi"]);
+    assert_eq!((code, said.as_str()), (Some(0), "hi\n"), "{errors}");
+    let (code, _, errors) = run(&["call", "echo", "message=hi", "--config", file, "--data-dir", data]);
+    assert!(code != Some(0) && errors.contains("no-echo"), "{errors}");
+    let (code, _, errors) = run(&["call", "echo", "--", env!("CARGO_BIN_EXE_gladhand"), "serve", "--config", file]);
+    let expected = "error: the server lists no tool `echo`: it has none, or its policy hides it\n";
+    assert_eq!(code, Some(2), "{errors}");
+    assert!(errors.starts_with(expected), "{errors}");
+    let (code, tools, errors) = run(&["tools", "--config", file, "--data-dir", data]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(!tools.is_empty() && !tools.lines().any(|line| line.starts_with("echo ")), "{tools}");
+    for command in ["resources", "prompts"] {
+        let (code, _, errors) = run(&[command, "--config", "/no/such.toml"]);
+        assert_eq!(code, Some(2), "{command}: {errors}");
+        assert!(errors.contains("/no/such.toml"), "{command}: {errors}");
+    }
+    for option in ["--config", "--data-dir"] {
+        for server in [&["http://127.0.0.1:9/mcp"][..], &["--", "cat"]] {
+            let (code, _, errors) = run(&[&["tools", option, "x"], server].concat());
+            let expected =
+                format!("error: {option} is for your own configuration, which is used if no server is named");
+            assert_eq!(code, Some(2), "{errors}");
+            assert!(errors.starts_with(&expected), "{errors}");
+        }
+    }
+}
+
+#[test]
 fn arguments_come_from_a_file_or_from_standard_input() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("arguments.json");
@@ -162,10 +204,10 @@ fn arguments_come_from_a_file_or_from_standard_input() {
 
     let (code, _, errors) = output(with_server(&["call", "echo", "--args", "@/no/such/file"]));
     assert_eq!(code, Some(2));
-    assert!(errors.contains("/no/such/file"), "{errors}");
+    assert!(errors.starts_with("error: --args: failed to open file `/no/such/file`"), "{errors}");
     let (code, _, errors) = output(with_server(&["call", "echo", "--args", "nonsense"]));
     assert_eq!(code, Some(2));
-    assert!(errors.starts_with("error: --args is no JSON: "), "{errors}");
+    assert!(errors.starts_with("error: --args is not valid JSON: "), "{errors}");
 }
 
 #[test]
@@ -197,7 +239,8 @@ fn missing_arguments_of_a_prompt_are_named() {
         hint: give it as language=…\n  language: Which one.\n";
     assert_eq!((code, errors.as_str()), (Some(2), expected));
     let (code, _, errors) = output(with_server(&["prompts", "--get", "reveiw"]));
-    let expected = "error: the server has no prompt `reveiw`\nhint: did you mean `review`?\n";
+    let expected = "error: the server lists no prompt `reveiw`: it has none, or its policy hides it\n\
+        hint: did you mean `review`?\n";
     assert_eq!((code, errors.as_str()), (Some(2), expected));
     let (code, text, errors) = output(with_server(&["prompts", "--get", "review", "language=rust", "file=x"]));
     assert_eq!(code, Some(0), "{errors}");

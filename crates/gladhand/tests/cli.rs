@@ -34,6 +34,14 @@ fn help_shows_the_commands_and_an_example_for_each() {
 }
 
 #[test]
+fn the_short_and_the_long_help_begin_alike() {
+    let first =
+        |flag: &str| text(&run(&[flag]).stdout).lines().next().map(|line| line.trim_end_matches('.').to_owned());
+    assert!(first("-h").is_some_and(|line| line.starts_with("Connects any agent client")), "{:?}", first("-h"));
+    assert_eq!(first("-h"), first("--help"));
+}
+
+#[test]
 fn the_version_is_the_packages() {
     let output = run(&["--version"]);
     assert_eq!(text(&output.stdout), format!("gladhand {}\n", env!("CARGO_PKG_VERSION")));

@@ -302,6 +302,8 @@ fn the_timeout_holds_also_while_it_is_found_out_what_a_server_speaks() {
     let output = open(&["--timeout", "5"], Some("exec sleep 300")).output().unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", text(&output));
     assert!(text(&output).contains("did not answer the opening within 5 s"), "{}", text(&output));
+    let hint = "it wrote nothing: does it speak mcp, loaf, a2e or fluxloop on stdin and stdout?";
+    assert!(in_words(&text(&output)).contains(hint), "{}", text(&output));
     assert!(begun.elapsed().as_secs_f64() < 7.0, "{:?}", begun.elapsed());
 }
 
@@ -321,6 +323,17 @@ fn what_is_tried_is_told_at_once_and_an_interrupt_ends_it_at_once() {
         assert_eq!(terminal.ends(), Some(130), "{arguments:?}");
         assert!(begun.elapsed().as_secs() < 3, "{arguments:?}: {:?}", begun.elapsed());
     }
+}
+
+#[test]
+fn each_phase_of_an_opening_tells_how_long_it_may_take() {
+    let mut terminal = Terminal::with_columns(80, open(&["--timeout", "4"], Some("exec sleep 300")));
+    terminal.until("finding out what it speaks: mcp, then loaf, a2e, fluxloop, at most 4 s …");
+    terminal.until("opening as mcp@");
+    terminal.until("waiting for an answer as mcp@");
+    terminal.until(", at most 2 s …");
+    terminal.until("did not answer the opening within 4 s");
+    assert_eq!(terminal.ends(), Some(4));
 }
 
 /// A server that gives every request the same answer. It ends with the test.

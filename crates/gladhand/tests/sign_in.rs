@@ -19,6 +19,12 @@ use url::Url;
 struct World {
     /// Paths with their bodies.
     log: Vec<(String, String)>,
+    /// The heads of the requests to the server itself.
+    heads: Vec<String>,
+    /// Whether nothing is published, and nobody issues tokens.
+    is_bare: bool,
+    /// Where requests to the server are sent instead.
+    elsewhere: Option<String>,
     /// Whether the token is not accepted any more, and the answer to that.
     refusal: Option<(u16, &'static str)>,
     /// The answer of the token endpoint to a refresh request.
@@ -79,13 +85,17 @@ fn serve(mut stream: TcpStream, origin: &str, world: &Mutex<World>) -> std::io::
     let path = target.split('?').next().unwrap_or_default();
     let mut world = world.lock().expect("no panics");
     world.log.push((path.to_owned(), body.clone()));
+    if path == "/mcp" {
+        world.heads.push(head.clone());
+    }
+    let location = world.elsewhere.iter().map(|url| format!("location: {url}\r\n")).collect::<String>();
     let (status, challenge, answer) = answer(&world, origin, method, path, &head, &body);
     drop(world);
     let text = if answer.is_null() { String::new() } else { answer.to_string() };
     let challenge = challenge.map(|challenge| format!("www-authenticate: {challenge}\r\n")).unwrap_or_default();
     write!(
         stream,
-        "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\n{challenge}content-length: {}\r\n\
+        "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\n{location}{challenge}content-length: {}\r\n\
          connection: close\r\n\r\n{text}",
         text.len()
     )
@@ -100,6 +110,11 @@ fn answer(
     body: &str,
 ) -> (u16, Option<String>, Value) {
     match path {
+        _ if world.elsewhere.is_some() => (307, None, Value::Null),
+        "/mcp" if world.is_bare && !head.to_ascii_lowercase().contains("authorization: bearer issued-") => {
+            (401, None, Value::Null)
+        }
+        path if world.is_bare && path != "/mcp" => (404, None, Value::Null),
         "/mcp" if !head.to_ascii_lowercase().contains("authorization: bearer issued-") => {
             let challenge = format!(r#"Bearer resource_metadata="{origin}/.well-known/oauth-protected-resource/mcp""#);
             (401, Some(challenge), Value::Null)
@@ -252,7 +267,7 @@ fn why_a_server_keeps_us_out_is_told_without_what_we_presented() {
     let refusal = Some((403, r#"Bearer error="access_denied", error_description="issued-1 is not of this team""#));
     let said = failure(World { refusal, ..World::default() });
     let expected = "forbids this request (access_denied, *** is not of this team)";
-    assert!(said.contains("the upstream does not let us in: ") && said.contains(expected), "{said}");
+    assert!(said.contains("the server does not let us in: ") && said.contains(expected), "{said}");
 
     let refusal = Some((401, r#"Bearer error="invalid_token", error_description="too old""#));
     let no_refresh = Some("refresh-1 was revoked");
@@ -279,6 +294,77 @@ fn a_token_from_the_environment_is_not_repeated_either() {
     fake.world.lock().unwrap().refusal = refusal;
     let mut command = command(home().path(), &["tools", &fake.url()]);
     let said = text(&command.env("GLADHAND_MCP_TOKEN", "issued-by-hand").output().unwrap().stderr);
-    let expected = "the upstream does not let us in: HTTP status 403 (insufficient_scope, *** lacks admin)";
+    let expected = "the server does not let us in: HTTP status 403 (insufficient_scope, *** lacks admin)";
     assert!(said.contains(expected), "{said}");
+}
+
+#[test]
+fn a_header_takes_the_place_of_a_token_and_of_signing_in() {
+    let (home, fake) = (home(), Fake::start());
+    let given = "Authorization: Bearer issued-by-header";
+    for words in ["tools --header", "open --as mcp@2025-11-25 --header", "call nothing --header"] {
+        fake.world.lock().unwrap().heads.clear();
+        let words: Vec<_> = words.split(' ').chain([given, "--header", "X-Foo: bar"]).collect();
+        let mut command = command(home.path(), &[&words[..], &[&fake.url()]].concat());
+        let output = command.env("GLADHAND_MCP_TOKEN", "issued-by-environment").output().unwrap();
+        let said = text(&output.stdout) + &text(&output.stderr);
+        let expected = if words[0] == "call" { 2 } else { 0 };
+        assert_eq!(output.status.code(), Some(expected), "{words:?}: {said}");
+        let heads = fake.world.lock().unwrap().heads.join("").to_ascii_lowercase();
+        let count = |header: &str| heads.matches(header).count();
+        assert!(count("authorization: bearer issued-by-header") > 0, "{words:?}: {heads}");
+        assert_eq!(count("authorization:"), count("authorization: bearer issued-by-header"), "{words:?}: {heads}");
+        assert_eq!(count("authorization:"), count("x-foo: bar"), "{words:?}: {heads}");
+    }
+    assert_eq!((fake.count("/register"), fake.count("/token")), (0, 0));
+}
+
+#[test]
+fn a_bridge_sends_the_header_as_well() {
+    let (home, fake) = (home(), Fake::start());
+    let header = ["--header", "Authorization: Bearer issued-by-header"];
+    let mut command = command(home.path(), &["tools", "--as", "mcp@2025-11-25", "--", env!("CARGO_BIN_EXE_gladhand")]);
+    let output = command.arg("bridge").args(header).arg(fake.url()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!((fake.count("/register"), fake.count("/token")), (0, 0));
+}
+
+#[test]
+fn a_header_that_the_server_refuses_is_named() {
+    let (home, fake) = (home(), Fake::start());
+    let header = ["--header", "Authorization: Bearer unknown-1"];
+    let output = run(home.path(), &["tools", header[0], header[1], &fake.url()]);
+    let expected = "error: the server refused the Authorization header that was given: HTTP status 401\n\
+                    hint: is its token valid, and meant for this server?\n";
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(3), expected));
+    let output = run(home.path(), &["open", "--json", "--as", "mcp", header[0], header[1], &fake.url()]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let message = report["error"]["message"].as_str().unwrap();
+    assert!(message.contains("it refused the Authorization header that was given: HTTP status 401"), "{report:#}");
+    assert_eq!(report["error"]["hint"], "is its token valid, and meant for this server?");
+    assert_eq!(fake.count("/register"), 0, "nobody is asked to sign in");
+}
+
+#[test]
+fn a_header_goes_to_no_other_origin() {
+    let (home, fake, other) = (home(), Fake::start(), Fake::start());
+    fake.world.lock().unwrap().elsewhere = Some(other.url());
+    let header = ["--header", "Authorization: Bearer issued-by-header"];
+    let output = run(home.path(), &["tools", header[0], header[1], &fake.url()]);
+    assert_ne!(output.status.code(), Some(0));
+    assert!(fake.count("/mcp") > 0);
+    assert_eq!(other.world.lock().unwrap().log, []);
+}
+
+#[test]
+fn a_server_that_offers_no_sign_in_is_told_apart() {
+    let (home, fake) = (home(), Fake::start());
+    fake.world.lock().unwrap().is_bare = true;
+    let output = run(home.path(), &["tools", &fake.url()]);
+    let expected = format!(
+        "error: the server requires a token, and offers no sign-in ({}/register answered status 404)\n\
+         hint: set GLADHAND_MCP_TOKEN, or give --header 'Authorization: Bearer …'\n",
+        fake.origin
+    );
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(3), expected));
 }

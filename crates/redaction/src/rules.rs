@@ -190,7 +190,8 @@ fn header_value(text: &str, first: Range<usize>, name: &str) -> Option<Range<usi
     let scheme = SCHEMES.iter().find(|scheme| scheme.eq_ignore_ascii_case(word));
     match scheme.filter(|_| text[end..].starts_with(' ')) {
         Some(&("digest" | "aws4-hmac-sha256")) => return Some(end + 1..line_end()),
-        Some(_) => return Some(end + 1..value_end(text, end + 1)),
+        // The place of a token in a hint is not a token.
+        Some(_) => return Some(end + 1..value_end(text, end + 1)).filter(|value| text[value.clone()] != *"…"),
         None => {}
     }
     if name.to_ascii_lowercase().ends_with("cookie") {
@@ -422,6 +423,7 @@ mod tests {
     fn ordinary_text_stays_as_it_is() {
         for text in [
             "set GLADHAND_MCP_TOKEN to a bearer token, or give --header 'Authorization: …'",
+            "set GLADHAND_MCP_TOKEN, or give --header 'Authorization: Bearer …'",
             "line 3, column 1: authorization: expected a table",
             "upstreams.a.token: expected a string",
             "https://localhost:8080/@scope/package",

@@ -200,7 +200,8 @@ async fn register(
     });
     let answer = web.post_json(&url, &wish).await?;
     if !answer.status.is_success() {
-        return Err(super::token::refused(&server.issuer, &url, &answer, []));
+        let refused = super::token::refused(&server.issuer, &url, &answer, []);
+        return Err(if server.is_assumed { AuthError::NoSignIn { why: Box::new(refused) } } else { refused });
     }
     let registered: Registered = answer.read(&url)?;
     Ok(Client::registered(Registration {

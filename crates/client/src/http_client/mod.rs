@@ -32,6 +32,7 @@ use url::Url;
 pub use arriving::{Arrived, Arriving};
 pub use authorizer::{Attempt, Authorizer, Bearer};
 use exchange::Posted;
+pub use requests::HEADER_REFUSED;
 
 /// How many reports wait to be taken; beyond that, nothing more is read from the network.
 const REPORTS: usize = 64;

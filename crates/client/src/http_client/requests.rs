@@ -8,7 +8,7 @@ use gladhand_core::wire::Members;
 use gladhand_core::wire::rpc::Envelope;
 use gladhand_dialects::Loss;
 use gladhand_redaction::redact;
-use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use reqwest::Response;
 use reqwest::redirect::Policy;
@@ -39,6 +39,9 @@ const MAX_IDLE: usize = 64;
 
 /// How many redirects are followed.
 const MAX_REDIRECTS: usize = 4;
+
+/// How the reason begins if the server does not accept the header `Authorization` of the endpoint.
+pub const HEADER_REFUSED: &str = "it refused the Authorization header that was given";
 
 /// A client that speaks to one origin.
 pub(super) fn client(endpoint: &Endpoint) -> reqwest::Client {
@@ -151,10 +154,12 @@ impl Shared {
                 }
                 None if is_denial => {
                     let error = denial(status, response.headers(), &headers);
-                    return Err(if status == StatusCode::FORBIDDEN {
-                        forbidden(&error, response).await
-                    } else {
-                        denied(&error)
+                    return Err(match status {
+                        StatusCode::FORBIDDEN => forbidden(&error, response).await,
+                        _ if headers.contains_key(AUTHORIZATION) => {
+                            Loss::Denied(format!("{HEADER_REFUSED}: {error}").into())
+                        }
+                        _ => denied(&error),
                     });
                 }
                 Some(authorizer) => {
@@ -216,8 +221,10 @@ fn brief(reason: &str) -> String {
 fn not_signed_in(error: &AuthError) -> Loss {
     let why = error.to_string();
     tracing::debug!(why, "the upstream does not let us in");
-    let says_status = why.starts_with("HTTP status");
-    Loss::Denied(if says_status { why } else { format!("HTTP status 401; signing in failed: {why}") }.into())
+    Loss::Denied(match error {
+        AuthError::Denied { .. } | AuthError::NoSignIn { .. } => why.into(),
+        _ => format!("HTTP status 401; signing in failed: {why}").into(),
+    })
 }
 
 /// The session that a response begins.

@@ -9,6 +9,8 @@ use gladhand_auth::Roots;
 use gladhand_core::Secret;
 use gladhand_hub::policy::Violations;
 use gladhand_hub::{Hub, List, Mount, Provider as _};
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
 
 use crate::authorization::FollowedAccess;
 use crate::cli::BridgeArgs;
@@ -60,13 +62,14 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
         .ok_or_else(|| CommandError::usage(anyhow!("there is no client `{}`", args.client)))?;
     let token = config::mcp_token_in_environment().map_err(CommandError::usage)?;
     let roots = session::roots(&target, args.ca.as_deref())?;
+    let headers = session::headers(&args.header).map_err(CommandError::usage)?;
     let options = Options {
         speak,
         opening_timeout: Duration::from_secs(args.timeout),
         call_timeout: (args.call_timeout > 0).then(|| Duration::from_secs(args.call_timeout)),
-        headers: session::headers(&args.header).map_err(CommandError::usage)?,
         token: config::token_in_environment().map_err(CommandError::usage)?,
-        authorizer: authorizer(&target, token, &roots),
+        authorizer: authorizer(&target, &headers, token, &roots),
+        headers,
         roots,
         hidden: config::env::never_passed_on(),
         eras: session::eras(args.listen.data_dir.as_deref()),
@@ -92,10 +95,16 @@ fn name(target: &Target) -> String {
     }
 }
 
-/// The credentials for a server: a token, or the tokens of an earlier login (`gladhand login`). An interactive login is
-/// not possible here.
-fn authorizer(target: &Target, token: Option<Secret>, roots: &Roots) -> Option<Arc<dyn Authorizer>> {
+/// The credentials for a server that has no header `Authorization`: a token, or the tokens of an earlier login
+/// (`gladhand login`). An interactive login is not possible here.
+fn authorizer(
+    target: &Target,
+    headers: &HeaderMap,
+    token: Option<Secret>,
+    roots: &Roots,
+) -> Option<Arc<dyn Authorizer>> {
     match (target, token) {
+        _ if headers.contains_key(AUTHORIZATION) => None,
         (_, Some(token)) => Some(Arc::new(Bearer::new(token))),
         (Target::Url(url), None) => {
             sign_in::authorizer_for_nobody(url, roots).map(|authorizer| Arc::new(authorizer) as _)

@@ -77,6 +77,8 @@ pub fn login(args: LoginArgs) -> Result<ExitCode, CommandError> {
         timeout: args.timeout,
         header: Vec::new(),
         ca: args.ca,
+        config: None,
+        data_dir: None,
         command: Vec::new(),
     };
     let url = server_url(&args.url)?;

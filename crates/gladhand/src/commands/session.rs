@@ -9,22 +9,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use gladhand_auth::Roots;
+use gladhand_auth::{NO_SIGN_IN, Roots};
 use gladhand_core::Secret;
 use gladhand_core::negotiation::Refusal;
 use gladhand_core::operations::{Failure, FailureKind, Outcome};
 use gladhand_core::wire::lines::MAX_LINE;
 use gladhand_dialects::Stop;
 use gladhand_redaction::{Life, learn_header};
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
 use crate::cli::ServerArgs;
 use crate::commands::call::person::Person;
+use crate::commands::suggest::shell_word;
 use crate::commands::{CommandError, lookup, settings, sign_in, withheld};
 use crate::config::{self, Config, env};
 use crate::exit::Exit;
-use gladhand_client::http_client::{Arriving, Endpoint};
+use gladhand_client::http_client::{Arriving, Endpoint, HEADER_REFUSED};
 use gladhand_client::upstream::{Alone, Authorizer, Bearer, Eras, Host, OpenError, Options, Speak, Target, Upstream};
 use gladhand_server::signals::{self, Signals};
 
@@ -94,16 +96,27 @@ pub(super) struct Plan {
     pub(super) sign_in: sign_in::Manner,
     /// The configuration of our own server, where no server was named.
     own: Option<Config>,
+    /// The options of the command line that say which configuration it has.
+    own_options: Vec<String>,
 }
 
 impl Plan {
     /// Reads the options; `url` is the word of the command line that names a server, if one does.
     pub(super) fn read(args: &ServerArgs, url: Option<&str>) -> Result<Self, CommandError> {
-        let target = target(url, &args.command)?;
         let is_ours = url.is_none() && args.command.is_empty();
+        let own_options = own_options(args)?;
+        if !is_ours && let Some(option) = own_options.first() {
+            let error = anyhow!("{option} is for your own configuration, which is used if no server is named");
+            return Err(CommandError::usage(error).hint(format!("leave out {option}, or the server")));
+        }
+        let mut target = target(url, &args.command)?;
+        if let Target::Command(words) = &mut target {
+            words.extend(own_options.iter().cloned());
+        }
         let speak = Speak::parse(&args.client)
             .ok_or_else(|| CommandError::usage(anyhow!("there is no client `{}`", args.client)))?;
         let timeout = Duration::from_secs(args.timeout);
+        let data_dir = args.data_dir.clone().or_else(|| std::env::var_os(env::DATA_DIR).map(PathBuf::from));
         let token = config::mcp_token_in_environment().map_err(CommandError::usage)?;
         let options = Options {
             roots: roots(&target, args.ca.as_deref())?,
@@ -112,19 +125,19 @@ impl Plan {
             call_timeout: Some(timeout),
             headers: headers(&args.header).map_err(CommandError::usage)?,
             token: config::token_in_environment().map_err(CommandError::usage)?,
-            eras: eras(std::env::var_os(env::DATA_DIR).map(PathBuf::from).as_deref()),
+            eras: eras(data_dir.as_deref()),
             hidden: if is_ours { lookup::hidden_from_ourselves() } else { env::never_passed_on() },
             ..Options::default()
         };
         let own = match is_ours {
             true => {
                 // The server that we start says the same, on a stderr that is not shown.
-                let named = std::env::var_os(env::CONFIG).map(PathBuf::from);
-                Some(settings::check(named.as_deref()).map_err(CommandError::usage)?)
+                let named = args.config.clone().or_else(|| std::env::var_os(env::CONFIG).map(PathBuf::from));
+                Some(settings::check(named.as_deref(), data_dir.as_deref()).map_err(CommandError::usage)?)
             }
             false => None,
         };
-        Ok(Self { target, options, timeout, token, sign_in: sign_in::Manner::InPassing, own })
+        Ok(Self { target, options, timeout, token, sign_in: sign_in::Manner::InPassing, own, own_options })
     }
 
     /// Declares what can be asked of the person at the terminal, who is to be the host of the session. All commands
@@ -141,7 +154,9 @@ impl Plan {
         match &self.target {
             Target::Url(_) => self.target.to_string(),
             // Without a server, the next command needs none either.
-            Target::Command(_) if self.own.is_some() => String::new(),
+            Target::Command(_) if self.own.is_some() => {
+                self.own_options.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
+            }
             Target::Command(_) => format!("-- {}", self.target),
         }
     }
@@ -167,7 +182,9 @@ impl Plan {
         work: impl FnOnce(Upstream) -> F,
     ) -> Result<ExitCode, CommandError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (shown, speak) = (self.shown(), self.options.speak);
+        // `open` has no options for the configuration.
+        let shown = if self.own_options.is_empty() { self.shown() } else { format!("-- {}", self.target) };
+        let speak = self.options.speak;
         let done = runtime.block_on(async {
             let mut signals = Signals::listen()?;
             let (mut options, timeout) = (self.options, self.timeout);
@@ -218,6 +235,19 @@ impl Plan {
     }
 }
 
+/// The words of a command line that say which configuration our own server has.
+fn own_options(args: &ServerArgs) -> Result<Vec<String>, CommandError> {
+    let mut words = Vec::new();
+    for (option, path) in [("--config", &args.config), ("--data-dir", &args.data_dir)] {
+        if let Some(path) = path {
+            let path =
+                path.to_str().ok_or_else(|| CommandError::usage(anyhow!("the path of {option} is not UTF-8")))?;
+            words.extend([option.to_owned(), path.to_owned()]);
+        }
+    }
+    Ok(words)
+}
+
 /// How a command ends that was told to stop. After Ctrl-C, the next output must not stand behind a prompt, so it starts
 /// on a new line.
 fn stopped(stop: Stop) -> ExitCode {
@@ -241,7 +271,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// Gets in by a token, or else by signing in. A command needs neither.
+    /// Gets in by a header `Authorization`, or else by a token, or else by signing in. A command needs none of them.
     pub(super) async fn to(
         target: &Target,
         headers: HeaderMap,
@@ -252,6 +282,7 @@ impl Access {
         let asked = Arc::new(AtomicBool::new(false));
         let mut access = Self { headers, roots, authorizer: None, may_sign_in: false, asked };
         match (target, token) {
+            _ if access.headers.contains_key(AUTHORIZATION) => {}
             (_, Some(token)) => access.authorizer = Some(Arc::new(Bearer::new(token))),
             (Target::Url(url), None) => {
                 let authorizer = sign_in::authorizer(url, manner, &access.roots, Arc::clone(&access.asked)).await;
@@ -340,9 +371,26 @@ const TOO_LONG: &str = "for servers in the configuration, `limits.line_bytes` se
 /// The code of JSON-RPC for a failure inside a server.
 const INTERNAL_ERROR: &str = "-32603";
 
-/// A hint for a server that refuses access.
-pub(super) fn unauthorized() -> String {
-    format!("sign in from a terminal, set {} to a bearer token, or give --header 'Authorization: …'", env::MCP_TOKEN)
+/// A hint for a server that refuses access for this reason.
+pub(super) fn unauthorized(why: &str) -> String {
+    let give = format!("set {}, or give --header 'Authorization: Bearer …'", env::MCP_TOKEN);
+    match why {
+        why if why.contains(HEADER_REFUSED) => "is its token valid, and meant for this server?".to_owned(),
+        why if why.contains(NO_SIGN_IN) || sign_in::is_anybody_there() => give,
+        _ => format!("sign in from a terminal, {give}"),
+    }
+}
+
+/// The message of an error about a server that the command line names. To a configuration, it is an upstream.
+fn of_named_server(error: OpenError) -> anyhow::Error {
+    match error {
+        OpenError::Unauthorized { why } => match why.strip_prefix("it ") {
+            Some(what) => anyhow!("the server {what}"),
+            None => anyhow!("the server does not let us in: {why}"),
+        },
+        OpenError::Forbidden { why } => anyhow!("the server refused the request with HTTP status 403: {why}"),
+        error => error.into(),
+    }
 }
 
 /// A hint for a program that could not be started.
@@ -394,7 +442,7 @@ fn not_open(error: OpenError, target: &Target, speak: Speak, shown: &str) -> Com
                 false => format!("it ended by itself ({exit}); its last words on stderr were:\n  {words}"),
             }
         }
-        (OpenError::Unauthorized { .. }, _) => unauthorized(),
+        (OpenError::Unauthorized { why }, _) => unauthorized(why),
         (OpenError::Forbidden { .. }, _) => format!("`gladhand open {shown}` shows what it answers"),
         (OpenError::Unreachable(_), _) => UNREACHABLE.to_owned(),
         (OpenError::Refused { refusal, .. }, Target::Command(_)) => {
@@ -412,7 +460,7 @@ fn not_open(error: OpenError, target: &Target, speak: Speak, shown: &str) -> Com
         (OpenError::NotOverHttp(_), _) => "start the server behind `--` instead".to_owned(),
         (OpenError::NotStarted { program, .. }, _) => not_started(program),
     };
-    CommandError::new(exit, error).code(code).hint(hint)
+    CommandError::new(exit, of_named_server(error)).code(code).hint(hint)
 }
 
 /// The reply of a call, or how the command ends without one.

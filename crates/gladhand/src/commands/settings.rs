@@ -7,7 +7,7 @@ use gladhand_redaction::redact;
 use super::lookup::Sources;
 use super::plain::plain;
 use super::screen;
-use crate::config::{self, Config, ConfigError, Layers, Loaded, Reading, SetAside, TrustStore, env};
+use crate::config::{self, Config, ConfigError, Layers, Loaded, Reading, SetAside, TrustStore};
 use crate::logging;
 
 /// A configuration and the files that it comes from.
@@ -80,8 +80,8 @@ fn read(named: Option<&Path>, data: Option<&Path>, part: Part, report: fn(&str))
 
 /// Reads the configuration for a command that leaves it to a server of our own, so that the user hears of mistakes here.
 /// Of upstreams that are not available the command itself tells.
-pub(super) fn check(named: Option<&Path>) -> Result<Config, ConfigError> {
-    let data = config::data_dir(std::env::var_os(env::DATA_DIR).as_deref().map(Path::new));
+pub(super) fn check(named: Option<&Path>, data: Option<&Path>) -> Result<Config, ConfigError> {
+    let data = config::data_dir(data);
     read(named, data.as_deref(), Part::Whole, note).map(|settings| settings.config)
 }
 

@@ -33,7 +33,10 @@ pub(super) fn unknown(kind: &str, name: &str, known: &[&str], asked: &AskedServe
     let code = if kind == "prompt" { FailureKind::UnknownPrompt } else { FailureKind::UnknownTool };
     let name = plain(name);
     match asked {
-        AskedServer::Named => CommandError::usage(anyhow!("the server has no {kind} `{name}`")).hint(hint),
+        AskedServer::Named => {
+            let error = anyhow!("the server lists no {kind} `{name}`: it has none, or its policy hides it");
+            CommandError::usage(error).hint(hint)
+        }
         AskedServer::Ours(_) => {
             let error = anyhow!(
                 "no server was named, so gladhand's own {kind}s and the configured upstreams were asked: they have no \

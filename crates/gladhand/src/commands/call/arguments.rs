@@ -113,10 +113,12 @@ impl Properties {
     pub(super) fn read(&self, given: Option<&str>, words: &[String]) -> Result<Map<String, Value>> {
         let mut arguments = match given {
             None => Map::new(),
-            Some(text) => match serde_json::from_str(text).map_err(|error| anyhow!("--args is no JSON: {error}"))? {
-                Value::Object(arguments) => arguments,
-                _ => bail!("--args must be a JSON object, such as {{\"name\": 1}}"),
-            },
+            Some(text) => {
+                match serde_json::from_str(text).map_err(|error| anyhow!("--args is not valid JSON: {error}"))? {
+                    Value::Object(arguments) => arguments,
+                    _ => bail!("--args must be a JSON object, such as {{\"name\": 1}}"),
+                }
+            }
         };
         let mut typed: Vec<&str> = Vec::new();
         for word in words {
@@ -163,7 +165,7 @@ impl Properties {
         }
         let json = || serde_json::from_str::<Value>(text);
         if is_json {
-            return json().map_err(|error| anyhow!("`{key}` is no JSON: {error}"));
+            return json().map_err(|error| anyhow!("`{key}` is not valid JSON: {error}"));
         }
         let types = property.map_or_else(Vec::new, Property::types);
         let wanted = |kind: &str| types.contains(&kind);
@@ -218,7 +220,7 @@ fn split(word: &str) -> Result<(&str, String, bool)> {
 /// The JSON that `--args` names: itself, in a file, or on standard input.
 pub(super) fn given(text: &str) -> Result<String> {
     match text.strip_prefix('@') {
-        Some(path) => read_file(path),
+        Some(path) => read_file(path).context("--args"),
         None if text == "-" => read(std::io::stdin().lock(), "standard input"),
         None => Ok(text.to_owned()),
     }
@@ -295,7 +297,7 @@ mod tests {
         assert!(unknown.starts_with("the tool has no argument `elsewhere`: it takes text, count, "), "{unknown}");
         assert_eq!(read(&["=b"]), Err("\"=b\" names no argument before the `=`".to_owned()));
         assert_eq!(read(&["b"]), Err("\"b\" is neither `key=value` nor a URL".to_owned()));
-        assert!(read(&["text:={"]).unwrap_err().starts_with("`text` is no JSON"));
+        assert!(read(&["text:={"]).unwrap_err().starts_with("`text` is not valid JSON"));
     }
 
     #[test]
@@ -316,8 +318,8 @@ mod tests {
         std::fs::write(&file, r#"{"text":"from a file"}"#).unwrap();
         assert_eq!(given(&format!("@{}", file.display())).unwrap(), r#"{"text":"from a file"}"#);
         assert_eq!(given("{}").unwrap(), "{}");
-        let missing = given("@/no/such/file").unwrap_err().to_string();
-        assert!(missing.contains("/no/such/file"), "{missing}");
+        let missing = format!("{:#}", given("@/no/such/file").unwrap_err());
+        assert!(missing.starts_with("--args: ") && missing.contains("/no/such/file"), "{missing}");
     }
 
     #[test]

@@ -76,6 +76,8 @@ pub(super) struct Record {
     pub(super) exit: Option<String>,
     /// The last lines of the server's stderr, if there is no session.
     pub(super) last_words: Vec<String>,
+    /// The dialects that the server may speak, if that could not be found out.
+    pub(super) possible: Vec<&'static str>,
 }
 
 impl Record {
@@ -93,6 +95,7 @@ impl Record {
             took: Duration::ZERO,
             exit: None,
             last_words: Vec::new(),
+            possible: Vec::new(),
         }
     }
 

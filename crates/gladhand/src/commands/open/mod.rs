@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use futures_util::future::join_all;
 use gladhand_core::negotiation::{Capability, Peer, Refusal, Side};
-use gladhand_dialects::{ClientSetup, Dialect, REGISTRY, Unagreed, a2e, mcp};
+use gladhand_dialects::{ClientSetup, Dialect, REGISTRY, Unagreed, mcp};
 use tokio::time::Instant;
 
 use crate::cli::OpenArgs;
@@ -88,10 +88,14 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
                 }
             };
         }
+        let mut possible = Vec::new();
         let (dialect, version) = match speak {
             Speak::As(dialect, version) => (dialect, version),
             Speak::Auto | Speak::Mcp => tokio::select! {
-                found = found_out(&target, &access, &setup, speak, timeout / 2) => found,
+                found = found_out(&target, &access, &setup, speak, timeout) => found.unwrap_or_else(|| {
+                    possible = dialects(&target, speak);
+                    (&mcp::DIALECT, mcp::DIALECT.versions[0])
+                }),
                 stop = signals.next() => {
                     let record = Record::interrupted(&mcp::DIALECT, mcp::DIALECT.versions[0], target, stop);
                     let page = (!args.json).then(|| draw::Page::new(record.dialect, &record.version, &record.target));
@@ -102,7 +106,16 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
         };
         version.clone_into(&mut setup.version);
         let mut page = (!args.json).then(|| draw::Page::new(dialect, version, &target));
-        let mut show = |message: &exchange::RecordedLine| page.iter_mut().for_each(|page| page.message(message));
+        let wait = || {
+            let left = timeout.saturating_sub(begun.elapsed()).as_secs_f64().ceil();
+            Waiting::tell(&format!("waiting for an answer as {}@{version}, at most {left} s …", dialect.name))
+        };
+        let mut waiting = wait();
+        let mut show = |message: &exchange::RecordedLine| {
+            drop(waiting.take());
+            page.iter_mut().for_each(|page| page.message(message));
+            waiting = wait();
+        };
         let given_up = async {
             tokio::select! {
                 // The time in which it was found out what the server speaks counts as well.
@@ -113,7 +126,9 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
             }
         };
         let plan = Plan { dialect, setup, target, access: &access, log_stderr };
-        let (record, server) = exchange::open(plan, given_up, &mut show).await;
+        let (mut record, server) = exchange::open(plan, given_up, &mut show).await;
+        drop(waiting);
+        record.possible = possible;
         // The verdict does not wait until the server has left.
         finish(page, &record)?;
         tokio::select! {
@@ -195,19 +210,27 @@ fn exit_code(record: &Record) -> u8 {
     }
 }
 
+/// The dialects that a server may speak, in the order in which they are tried.
+fn dialects(target: &Target, speak: Speak) -> Vec<&'static str> {
+    let is_carried = |dialect: &&&Dialect| matches!(target, Target::Command(_)) || dialect.has_http;
+    let others = REGISTRY.iter().filter(|dialect| matches!(speak, Speak::Auto) && dialect.name != mcp::DIALECT.name);
+    std::iter::once(mcp::DIALECT.name).chain(others.filter(is_carried).map(|dialect| dialect.name)).collect()
+}
+
 /// The dialect and version in which to open a server, chosen as every other command does: the server is opened once in
-/// silence, unless it was before. For one that cannot be opened at all that is MCP, so that the exchange can be shown.
+/// silence, unless it was before. That takes half of the time, so that the exchange can be shown in the rest. None for
+/// a server that cannot be opened at all.
 async fn found_out(
     target: &Target,
     access: &Access,
     setup: &ClientSetup,
     speak: Speak,
     timeout: Duration,
-) -> (&'static Dialect, &'static str) {
+) -> Option<(&'static Dialect, &'static str)> {
     let eras = super::session::eras(std::env::var_os(config::env::DATA_DIR).map(PathBuf::from).as_deref());
     let options = Options {
         speak,
-        opening_timeout: timeout,
+        opening_timeout: timeout / 2,
         provides: setup.provides.clone(),
         token: setup.token.clone(),
         hidden: config::env::never_passed_on(),
@@ -215,21 +238,20 @@ async fn found_out(
         ..access.options()
     };
     if let Some(known) = options.expected(target) {
-        return known;
+        return Some(known);
     }
-    let others: Vec<_> =
-        REGISTRY.iter().map(|dialect| dialect.name).filter(|name| *name != mcp::DIALECT.name).collect();
-    let others = match target {
-        Target::Command(_) => others.join(", "),
-        Target::Url(_) => a2e::DIALECT.name.to_owned(),
+    let what = match dialects(target, speak).as_slice() {
+        [first, others @ ..] if !others.is_empty() => {
+            format!("what it speaks: {first}, then {}", others.join(", "))
+        }
+        _ => "which revision of mcp it speaks".to_owned(),
     };
-    let seconds = timeout.as_secs().max(1);
-    let _waiting = Waiting::tell(&format!("finding out what it speaks: mcp, then {others}, at most {seconds} s …"));
+    let _waiting = Waiting::tell(&format!("finding out {what}, at most {} s …", timeout.as_secs()));
     match Upstream::open(target, options.clone(), Arc::new(Alone)).await {
         Ok(upstream) => upstream.close().await,
         Err(error) => tracing::debug!(%error, "what the server speaks could not be found out"),
     }
-    options.expected(target).unwrap_or((&mcp::DIALECT, mcp::DIALECT.versions[0]))
+    options.expected(target)
 }
 
 /// Capabilities with what they are parts of: who wants `tools.listChanged` wants `tools`.

@@ -204,8 +204,8 @@ pub(super) fn hints(record: &Record) -> Vec<String> {
                 hints.extend(words.first().map(|program| not_started(program)));
             }
         }
-        Verdict::Refused(Refusal::PeerRefused { code, .. }) if matches!(code.as_str(), "401" | "denied") => {
-            hints.push(unauthorized());
+        Verdict::Refused(Refusal::PeerRefused { code, message }) if matches!(code.as_str(), "401" | "denied") => {
+            hints.push(unauthorized(message));
         }
         // Its message says why.
         Verdict::Refused(Refusal::PeerRefused { code, .. }) if code == "403" => {}
@@ -221,7 +221,14 @@ pub(super) fn hints(record: &Record) -> Vec<String> {
             }
             match (said, record.unfinished) {
                 (0, 0) => {
-                    hints.push(format!("it wrote nothing: does it speak {} on stdin and stdout?", dialect.name));
+                    // A server that ends at once is not tried in other dialects.
+                    let names = match (&record.verdict, record.possible.split_last()) {
+                        (Verdict::Refused(Refusal::TimedOut { .. }), Some((last, rest))) if !rest.is_empty() => {
+                            format!("{} or {last}", rest.join(", "))
+                        }
+                        _ => dialect.name.to_owned(),
+                    };
+                    hints.push(format!("it wrote nothing: does it speak {names} on stdin and stdout?"));
                 }
                 (0, bytes) => hints.push(format!("it wrote {bytes} bytes and no newline; a message is one line")),
                 (lines, _) if lines == *no_messages => {}
