@@ -78,7 +78,7 @@ fn servers_are_moved_behind_us_once_and_put_back_byte_for_byte() {
         assert_eq!((content(&file).as_str(), setting.config().as_str()), (before.as_str(), own), "{client}");
         let beside = std::fs::read_dir(file.parent().unwrap()).unwrap().count();
         assert_eq!(beside, 1, "no copy is left of {client}");
-        assert!(setting.works(&["config", "uninstall", client]).contains("does not start us"));
+        assert!(setting.works(&["config", "uninstall", client]).contains("does not start Gladhand."));
     }
 }
 
