@@ -46,9 +46,14 @@ pub struct LogChoice {
     pub verbosity: i8,
     /// `GLADHAND_LOG`: `debug`, or `gladhand::edges=trace,warn`. It wins over the flags.
     pub filter: Option<String>,
+    /// Whether the output is one answer. Warnings about names that two upstreams share are then shown with `-v` only.
+    pub is_one_answer: bool,
     /// How lines look.
     pub format: LogFormat,
 }
+
+/// The part that logs refused claims on names.
+const CLAIMS: &str = "gladhand_hub::claims";
 
 /// `GLADHAND_LOG` could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -169,6 +174,9 @@ fn json_line(level: Level, message: &str, fields: &[(&str, &str)]) -> Vec<u8> {
 pub fn start(choice: &LogChoice) -> Result<LogGuard, BadFilter> {
     let targets = match choice.filter.as_deref().map(str::trim).filter(|filter| !filter.is_empty()) {
         Some(filter) => filter.parse::<Targets>().map_err(|error| BadFilter(error.to_string()))?,
+        None if choice.is_one_answer && choice.verbosity == 0 => {
+            Targets::new().with_default(LevelFilter::WARN).with_target(CLAIMS, LevelFilter::ERROR)
+        }
         None => Targets::new().with_default(match choice.verbosity {
             ..=-2 => LevelFilter::OFF,
             -1 => LevelFilter::ERROR,

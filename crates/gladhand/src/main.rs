@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         verbosity: i8::try_from(cli.global.verbose).unwrap_or(i8::MAX)
             - i8::try_from(cli.global.quiet).unwrap_or(i8::MAX),
         filter: std::env::var(env::LOG).ok(),
+        is_one_answer: matches!(&cli.command, Command::Chat(args) if args.print.is_some()),
         format: cli.global.log_format,
     };
     let guard = match logging::start(&choice) {

@@ -257,3 +257,16 @@ fn with_json_logs_everything_on_stderr_is_json() {
     let line: Value = serde_json::from_str(&line).expect("JSON");
     assert!(line["fields"]["url"].as_str().is_some_and(|url| url.starts_with("http://127.0.0.1:")), "{line}");
 }
+
+#[test]
+fn an_upstream_that_has_not_opened_yet_is_shown_as_opening() {
+    let user = User::new();
+    let config = "[upstreams.silent]\ncommand = [\"sh\", \"-c\", \"exec sleep 600\"]\n";
+    std::fs::write(user.at("gladhand.toml"), config).expect("it can be written");
+    let config = user.at("gladhand.toml").display().to_string();
+    let process = user.session("a", &["serve", "--config", &config]);
+    let all = user.until("it is opening", |all| all.iter().any(|one| one["hub"]["upstreams"][0]["state"] == "opening"));
+    let detail = all[0]["hub"]["upstreams"][0]["detail"].as_str().unwrap_or_default();
+    assert!(detail.starts_with("for ") && detail.ends_with(" s"), "{detail}");
+    drop(process);
+}

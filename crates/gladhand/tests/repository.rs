@@ -343,3 +343,11 @@ fn the_index_variables_of_fluxloop_name_what_is_answered_from() {
     let answer = ask("MCP_INDEX_PATH", Path::new("nowhere"), faq);
     assert_eq!(answer["error"]["code"], "tool_error", "{answer}");
 }
+
+#[test]
+fn an_empty_folder_is_told_once_to_have_no_framework() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let found = printed(&run(folder.path(), &["repo", "frameworks", "."]));
+    assert_eq!(found.trim_end().lines().count(), 1, "{found}");
+    assert!(found.contains("No supported frameworks detected"), "{found}");
+}

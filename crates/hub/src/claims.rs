@@ -88,6 +88,8 @@ struct Ledger {
     owned: HashMap<(Space, String), Claim>,
     conflicts: BTreeSet<Conflict>,
     logged: BTreeSet<Conflict>,
+    /// Providers whose claims were refused for the first time in this round.
+    refused: BTreeSet<String>,
     /// Providers whose first lists were seen. Later additions of these providers are made at run time.
     known: HashSet<Owner>,
     /// Providers with a template that is too long, which was logged.
@@ -275,10 +277,13 @@ impl Round<'_> {
         placed.collect()
     }
 
-    /// Ends a round. A provider that owns too many names which it does not offer loses those.
+    /// Ends a round. The log says once for each provider how many of its claims were refused so far. A provider that owns too many names which it does not offer loses those.
     pub(crate) fn end(mut self) {
         let mut unused: HashMap<Owner, usize> = HashMap::new();
         let ledger = &mut *self.ledger;
+        for claimant in std::mem::take(&mut ledger.refused) {
+            tracing::warn!("{}", summary(&claimant, &ledger.logged));
+        }
         ledger.known.extend(self.learned);
         for claim in ledger.owned.values().filter(|claim| claim.offered < ledger.round) {
             *unused.entry(claim.owner.clone()).or_default() += 1;
@@ -303,7 +308,8 @@ impl Round<'_> {
         };
         if self.ledger.logged.len() < TOLD && self.ledger.logged.insert(conflict.clone()) {
             let Conflict { kind, name, claimant, owner } = &conflict;
-            tracing::warn!(kind, name, claimant, owner, "claim refused: the name belongs to another provider");
+            tracing::info!(kind, name, claimant, owner, "claim refused: the name belongs to another provider");
+            self.ledger.refused.insert(conflict.claimant.clone());
         }
         if self.ledger.conflicts.len() < TOLD {
             self.ledger.conflicts.insert(conflict);
@@ -353,6 +359,25 @@ impl<T> Claimed<T> {
 fn told(name: &str) -> String {
     let searched: String = name.chars().take(SEARCHED).collect();
     redact(&searched).chars().take(LONGEST).collect()
+}
+
+/// The refused claims of a provider in one sentence.
+fn summary(claimant: &str, logged: &BTreeSet<Conflict>) -> String {
+    let refused: Vec<_> = logged.iter().filter(|conflict| conflict.claimant == claimant).collect();
+    let owners: BTreeSet<_> = refused.iter().map(|conflict| format!("`{}`", conflict.owner)).collect();
+    let is_one = owners.len() == 1;
+    let owners = owners.into_iter().collect::<Vec<_>>().join(" and ");
+    let keep = if is_one { "keeps" } else { "keep" };
+    let or_more = if logged.len() < TOLD { "" } else { " or more" };
+    match refused.len() {
+        1 => format!(
+            "upstream `{claimant}` offers a name that belongs to {owners}, which keeps it: `gladhand doctor` lists it"
+        ),
+        number => format!(
+            "upstream `{claimant}` offers {number}{or_more} names that belong to {owners}, which {keep} them: \
+             `gladhand doctor` lists them"
+        ),
+    }
 }
 
 /// How strong a title to a name the configuration gives to a provider. The longest prefix is the strongest of prefixes, and
@@ -704,5 +729,30 @@ mod tests {
         round.claim(Space::Tool, "1", 0);
         round.end();
         assert_eq!(claims.lock().owned.len(), 1);
+    }
+
+    #[test]
+    fn the_refused_claims_of_a_provider_are_one_sentence() {
+        let refused = |name: &str, claimant: &str, owner: &str| Conflict {
+            kind: "resource".to_owned(),
+            name: name.to_owned(),
+            claimant: claimant.to_owned(),
+            owner: owner.to_owned(),
+        };
+        let mut logged = BTreeSet::from([refused("x:1", "b", "a"), refused("x:1", "c", "a")]);
+        assert_eq!(
+            summary("b", &logged),
+            "upstream `b` offers a name that belongs to `a`, which keeps it: `gladhand doctor` lists it"
+        );
+        logged.insert(refused("x:2", "b", "a"));
+        assert_eq!(
+            summary("b", &logged),
+            "upstream `b` offers 2 names that belong to `a`, which keeps them: `gladhand doctor` lists them"
+        );
+        logged.insert(refused("x:3", "b", "d"));
+        assert_eq!(
+            summary("b", &logged),
+            "upstream `b` offers 3 names that belong to `a` and `d`, which keep them: `gladhand doctor` lists them"
+        );
     }
 }

@@ -43,9 +43,9 @@ pub struct UpstreamStatus {
     pub name: String,
     /// The address or command, without secrets.
     pub target: String,
-    /// `idle` (not started yet), `open`, or `failed`.
+    /// `idle` (not started yet), `opening`, `open`, or `failed`.
     pub state: String,
-    /// If it is open, the server's name and version; if it failed, the reason.
+    /// If it is open, the server's name and version; if it failed, the reason; if it is opening, for how long.
     pub detail: Option<String>,
     /// Processes that this process started for it.
     pub processes: Vec<u32>,

@@ -139,6 +139,8 @@ struct Inner {
     /// The only downstream session, once it is open.
     session: watch::Sender<Option<Weak<dyn Caller>>>,
     keeper: OnceLock<AbortHandle>,
+    /// Set once the log says that the upstream has not opened yet.
+    told_late: OnceLock<()>,
 }
 
 /// Whether the lists of an upstream are known to the hub.
@@ -183,6 +185,7 @@ impl UpstreamProvider {
             subscriptions: Subscriptions::default(),
             session: watch::Sender::new(None),
             keeper: OnceLock::new(),
+            told_late: OnceLock::new(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -421,8 +424,8 @@ impl Provider for UpstreamProvider {
                     inner.listed().await;
                 }
             };
-            if tokio::time::timeout(SETTLING, opening).await.is_err() {
-                tracing::warn!(upstream = inner.spec.name, "still not open: what it has is shown when it is");
+            if tokio::time::timeout(SETTLING, opening).await.is_err() && inner.told_late.set(()).is_ok() {
+                tracing::warn!("upstream `{}` has not opened yet: its tools appear when it does", inner.label);
             }
         }))
     }
@@ -480,7 +483,10 @@ impl Provider for UpstreamProvider {
                 let why = |failure: &Failure| failure.message.strip_prefix(&own).unwrap_or(&failure.message).to_owned();
                 ("failed", trouble.as_ref().map(why))
             }
-            _ => ("idle", None),
+            _ => match connections.iter().filter_map(|connection| connection.opening_for()).max() {
+                Some(age) => ("opening", Some(format!("for {} s", age.as_secs()))),
+                None => ("idle", None),
+            },
         };
         Some(UpstreamStatus {
             name: inner.spec.name.clone(),

@@ -67,6 +67,8 @@ pub(super) struct UpstreamConnection {
     place: Mutex<Option<Permit>>,
     /// The session and when it began. One that ended by itself stays until its end is noted.
     session: Mutex<Option<(Upstream, Instant)>>,
+    /// When the opening that is under way began.
+    opening_since: Mutex<Option<Instant>>,
     /// How often it was opened.
     openings: AtomicU64,
     /// Held while the connection is being opened, so that it is opened only once.
@@ -113,6 +115,7 @@ impl UpstreamConnection {
                 kind,
                 place: Mutex::new(place),
                 session,
+                opening_since: Mutex::default(),
                 openings,
                 opening,
             }
@@ -128,6 +131,11 @@ impl UpstreamConnection {
     pub(super) fn session(&self) -> Option<Upstream> {
         let session = self.lock();
         session.as_ref().map(|(session, _)| session).filter(|session| !session.is_over()).cloned()
+    }
+
+    /// For how long it has been opening, if it is.
+    pub(super) fn opening_for(&self) -> Option<Duration> {
+        self.opening_since.lock().unpoisoned().map(|since| since.elapsed())
     }
 
     /// How often it had to be opened again.
@@ -177,7 +185,10 @@ impl UpstreamConnection {
             ..self.spec.options.clone()
         };
         let host: Arc<dyn Host> = Arc::clone(&self.host) as _;
-        match Upstream::open(&self.spec.target, options, host).await {
+        *self.opening_since.lock().unpoisoned() = Some(Instant::now());
+        let opened = Upstream::open(&self.spec.target, options, host).await;
+        *self.opening_since.lock().unpoisoned() = None;
+        match opened {
             Ok(session) => {
                 let agreement = session.agreement();
                 let (dialect, version, server) = (agreement.dialect, &agreement.version, &agreement.server.name);

@@ -9,14 +9,25 @@ use super::Client;
 /// The longest time that a configuration can set, in milliseconds.
 const LONGEST_MS: f64 = 86_400_000.0;
 
+/// A second, in milliseconds.
+const SECOND: f64 = 1000.0;
+
 /// Claude Code ignores shorter timeouts, in milliseconds.
 const CLAUDE_CODE_LEAST_MS: f64 = 1000.0;
 
 /// Members without an effect on a session with the server.
 const IDLE: [&str; 9] = ["type", "source", "transport", "dev", "gallery", "version", "name", "description", "icon"];
 
-/// Takes the timeouts out of an entry, as keys of ours with their values. Timeouts whose unit is not known stay.
-pub(super) fn timeouts(server: &mut Map<String, Value>, client: Option<Client>) -> Vec<(&'static str, Option<Value>)> {
+/// A larger number of seconds is probably meant as milliseconds. Older versions of Zed counted in those.
+const MOST_SECONDS: f64 = 1000.0;
+
+/// Takes the timeouts out of an entry, as keys of ours with their values. Timeouts whose unit is not known stay. A note
+/// names each one that is longer than a person would choose.
+pub(super) fn timeouts(
+    server: &mut Map<String, Value>,
+    client: Option<Client>,
+    notes: &mut Vec<String>,
+) -> Vec<(&'static str, Option<Value>)> {
     let mut taken = Vec::new();
     for theirs in ["startup_timeout_sec", "startup_timeout_ms", "tool_timeout_sec", "timeout"] {
         let Some((ours, unit)) = meaning(theirs, client) else { continue };
@@ -26,6 +37,10 @@ pub(super) fn timeouts(server: &mut Map<String, Value>, client: Option<Client>) 
         let is_there_already = taken.iter().any(|(key, _)| *key == ours);
         if (1.0..=LONGEST_MS).contains(&milliseconds) && !is_ignored_there && !is_there_already {
             server.remove(theirs);
+            if unit == SECOND && number > MOST_SECONDS {
+                notes
+                    .push(format!("{theirs} is taken as {number} seconds: if it means milliseconds, correct `{ours}`"));
+            }
             taken.push((ours, Some(Value::from(milliseconds as u64))));
         }
     }
@@ -36,10 +51,10 @@ pub(super) fn timeouts(server: &mut Map<String, Value>, client: Option<Client>) 
 fn meaning(theirs: &str, client: Option<Client>) -> Option<(&'static str, f64)> {
     const CALL: &str = "call_timeout_ms";
     Some(match (theirs, client?) {
-        ("startup_timeout_sec", Client::Codex) => ("timeout_ms", 1000.0),
+        ("startup_timeout_sec", Client::Codex) => ("timeout_ms", SECOND),
         ("startup_timeout_ms", Client::Codex) => ("timeout_ms", 1.0),
-        ("tool_timeout_sec", Client::Codex) => (CALL, 1000.0),
-        ("timeout", Client::Cline | Client::Zed) => (CALL, 1000.0),
+        ("tool_timeout_sec", Client::Codex) => (CALL, SECOND),
+        ("timeout", Client::Cline | Client::Zed) => (CALL, SECOND),
         ("timeout", Client::GeminiCli | Client::CopilotCli | Client::ClaudeCode) => (CALL, 1.0),
         _ => return None,
     })
@@ -102,7 +117,7 @@ mod tests {
 
     fn taken(server: Value, client: Client) -> (Value, Option<String>) {
         let Value::Object(mut server) = server else { panic!("no object") };
-        let taken = timeouts(&mut server, Some(client));
+        let taken = timeouts(&mut server, Some(client), &mut Vec::new());
         let taken = taken.into_iter().map(|(key, value)| (key.to_owned(), value.unwrap_or_default()));
         (taken.collect(), left_behind(&server))
     }
@@ -135,6 +150,18 @@ mod tests {
             assert_eq!(none, json!({}), "{server} of {client:?}");
             assert!(note.unwrap_or_default().starts_with("not taken over: timeout ("), "{server} of {client:?}");
         }
+    }
+
+    #[test]
+    fn a_timeout_of_many_seconds_is_noted() {
+        let notes = |timeout: u64, client: Client| {
+            let mut notes = Vec::new();
+            timeouts(&mut Map::from_iter([("timeout".to_owned(), json!(timeout))]), Some(client), &mut notes);
+            notes
+        };
+        let expected = "timeout is taken as 60000 seconds: if it means milliseconds, correct `call_timeout_ms`";
+        assert_eq!(notes(60_000, Client::Zed), [expected]);
+        assert!(notes(60, Client::Zed).is_empty() && notes(60_000, Client::GeminiCli).is_empty());
     }
 
     #[test]

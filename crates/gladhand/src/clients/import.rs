@@ -176,7 +176,7 @@ fn upstream(name: &str, server: Value, source: &Source, project: Option<&Path>) 
         }
         server.extend(inner);
     }
-    let timeouts = carried::timeouts(&mut server, source.client);
+    let timeouts = carried::timeouts(&mut server, source.client, &mut notes);
     let mut take = |key: &str| server.remove(key).filter(|value| !value.is_null());
     let command = take("command").filter(Value::is_string);
     let args = take("args").and_then(|args| args.as_array().cloned()).unwrap_or_default();

@@ -39,9 +39,21 @@ pub(super) fn missing(upstream: &UpstreamConfig, written: &UpstreamConfig) -> Ve
         let own = upstream.env.get("PATH").map(|path| path.0.expose().into());
         let path = own.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
         let shown = written.command.first().filter(|written| has_reference(written));
-        all.extend(missing_program("command", program, shown.unwrap_or(program), folder, &path));
+        let shown = shown.unwrap_or(program);
+        let missing = missing_program("command", program, shown, folder, &path);
+        let is_one_text = upstream.command.len() == 1 && !has_folder(program);
+        all.extend(missing.map(|one| match is_one_text.then(|| as_list(shown)).flatten() {
+            Some(list) => Missing { advice: format!("install it, or write the command as a list: {list}"), ..one },
+            None => one,
+        }));
     }
     all
+}
+
+/// A command line as a list in TOML; `None` for a single word.
+fn as_list(command: &str) -> Option<String> {
+    let words: Vec<_> = command.split_whitespace().map(|word| format!("{word:?}")).collect();
+    (words.len() > 1).then(|| format!("[{}]", words.join(", ")))
 }
 
 fn has_reference(text: &str) -> bool {
@@ -215,6 +227,21 @@ mod tests {
         };
         let keys: Vec<_> = missing(&upstream, &upstream).into_iter().map(|one| one.key).collect();
         assert_eq!(keys, ["cwd", "command"]);
+    }
+
+    #[test]
+    fn a_command_in_one_text_is_shown_as_a_list() {
+        let advice = |command: &[&str]| {
+            let command = command.iter().map(|word| (*word).to_owned()).collect();
+            let upstream = UpstreamConfig { command, ..UpstreamConfig::default() };
+            missing(&upstream, &upstream).into_iter().map(|one| one.advice).collect::<String>()
+        };
+        assert_eq!(
+            advice(&["no-such-program --stdio"]),
+            r#"install it, or write the command as a list: ["no-such-program", "--stdio"]"#
+        );
+        assert_eq!(advice(&["no-such-program", "--stdio"]), "install it, or write where it is");
+        assert_eq!(advice(&["no-such-program"]), "install it, or write where it is");
     }
 
     #[test]

@@ -308,7 +308,8 @@ fn frameworks_text(found: &Value) -> String {
         }
         text.extend(lines);
     }
-    if frameworks.is_empty() {
+    // The report itself warns of that.
+    if frameworks.is_empty() && found["warnings"].as_array().is_none_or(Vec::is_empty) {
         text.push_str("no framework was found\n");
     }
     add_warnings(&mut text, found);

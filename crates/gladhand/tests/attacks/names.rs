@@ -110,7 +110,11 @@ impl Place {
 
     /// An open session on stdin and stdout.
     pub(crate) fn session(&self) -> Client {
-        let mut process = Process::start(self.gladhand(&["serve"]));
+        self.session_with(&["serve"])
+    }
+
+    fn session_with(&self, arguments: &[&str]) -> Client {
+        let mut process = Process::start(self.gladhand(arguments));
         process.ask(&mcp_initialize("2025-06-18"));
         process.send(MCP_INITIALIZED);
         Client { process, next: 0, updates: Vec::new() }
@@ -179,7 +183,7 @@ fn an_upstream_that_starts_to_offer_the_name_of_another_does_not_get_it() {
     let thief = place.server("thief", &["poke"]) + "prefix = ''\n";
     let config = thief + &place.server("bank", &["pay"]) + &place.server("free", &["deploy"]) + "prefix = ''\n";
     place.configure(&format!("{NO_TOOLBOX}{config}"));
-    let mut client = place.session();
+    let mut client = place.session_with(&["serve", "-v"]);
     assert_eq!(client.tools(), ["poke", "bank__pay", "deploy"]);
     let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
     place.says(
@@ -200,6 +204,34 @@ fn an_upstream_that_starts_to_offer_the_name_of_another_does_not_get_it() {
     assert!(told.contains("upstream thief offers it, and the name belongs to bank"), "{told}");
     let (_, _, log) = client.process.finish();
     assert_eq!(log.matches("claim refused").count(), 3, "each is logged once: {log}");
+    let summary = "upstream `thief` offers 3 names that belong to `bank` and `free`, which keep them";
+    assert_eq!(log.matches(summary).count(), 1, "{log}");
+}
+
+#[test]
+fn names_that_two_upstreams_share_are_one_line_of_the_log() {
+    let place = Place::new();
+    let config = place.server("a", &["x"]) + &place.server("b", &["x"]);
+    for name in ["a", "b"] {
+        let resources = (1..=9).map(|number| json!({"uri": format!("x:{number}"), "name": "r"}));
+        place.says(name, "resources", &resources.collect());
+    }
+    place.configure(&format!("{NO_TOOLBOX}{config}"));
+    let mut client = place.session();
+    let listed = client.request("resources/list", &json!({}));
+    assert!(listed["result"]["resources"].as_array().is_some_and(|all| all.len() >= 9), "{listed}");
+    let (_, _, log) = client.process.finish();
+    let summary = "upstream `b` offers 9 names that belong to `a`, which keeps them: `gladhand doctor` lists them";
+    assert_eq!(log.matches(summary).count(), 1, "{log}");
+    assert_eq!(log.matches("names that belong").count(), 1, "{log}");
+    assert!(!log.contains("claim refused"), "{log}");
+    // The agent is needed for a chat. There is no model, so that there is no answer.
+    let config = config.clone() + "[toolbox]\nenabled = false\n[repository]\nenabled = false\n";
+    place.configure(&config);
+    let answer = |arguments: &[&str]| place.output(&[&["chat", "-p", "hi"], arguments].concat());
+    let (quiet, verbose) = (answer(&[]), answer(&["-v"]));
+    assert!(verbose.contains(summary) && verbose.contains("claim refused"), "{verbose}");
+    assert!(!quiet.contains("names that belong") && !quiet.contains("claim refused"), "{quiet}");
 }
 
 #[test]

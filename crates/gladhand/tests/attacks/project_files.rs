@@ -208,7 +208,8 @@ fn a_project_changes_no_model_endpoint_and_sees_no_key() {
 fn the_question_shows_everything_that_a_file_says() {
     let file = "[upstreams.a]\ncommand = ['sh', '-c', 'echo a b']\nenv = { LD_PRELOAD = './evil.so' }\n\
                 [upstreams.b]\nurl = 'https://b.example/mcp'\nca = 'evil.pem'\nheaders = { X = 'y' }\n\
-                [[policy.rules]]\ntools = ['echo']\neffect = 'deny'\n# \u{202e} unseen\n";
+                [[policy.rules]]\ntools = ['echo']\neffect = 'deny'\n# \u{202e} unseen\n\
+                [[policy.rules]]\ntools = ['wait']\neffect = 'allow'\n";
     let clone = Clone::with(file);
     clone.write("project/evil.pem", include_str!("../http/tls/ca.pem"));
     let screen = clone.trust(&["n"]);
@@ -218,7 +219,8 @@ fn the_question_shows_everything_that_a_file_says() {
         "connects  b: https://b.example/mcp",
         "ca = 'evil.pem'",
         "headers = { X = 'y' }",
-        "narrows   policy with 1 rule",
+        "narrows   policy with 1 rule\r\n",
+        "has       1 rule with effect `allow`",
         "\\u{202e} unseen",
     ] {
         assert!(screen.contains(expected), "{expected} is missing in\n{screen}");
@@ -282,15 +284,19 @@ fn a_project_reads_only_secrets_and_variables_that_were_granted() {
         command.env("GLADHAND_SECRET_TICKETS", "hush-1").env("API_KEY", "hush-2");
         stderr(&command.stdin(Stdio::null()).output().expect("it starts"))
     };
-    let screen = clone.trust(&["y", "n", "y"]);
+    let screen = clone.trust(&["y", "n"]);
     assert!(screen.contains("Let it read the secret tickets?"), "{screen}");
-    assert!(screen.contains("Let it read the variable API_KEY?"), "{screen}");
+    assert!(!screen.contains("Let it read the variable API_KEY?"), "the upstream is not used anyway: {screen}");
     let said = tools();
-    assert!(said.contains("it may not read the secret tickets; `gladhand config trust` asks"), "{said}");
+    assert!(
+        said.contains("it may not read the secret tickets, the variable API_KEY; `gladhand config trust` asks"),
+        "{said}"
+    );
     assert!(!seen.exists());
     // Asked again for what is missing, the answer may be another one.
-    let screen = clone.trust(&["y"]);
+    let screen = clone.trust(&["y", "y"]);
     assert!(screen.contains("Let it read the secret tickets?"), "{screen}");
+    assert!(screen.contains("Let it read the variable API_KEY?"), "{screen}");
     tools();
     assert_eq!(std::fs::read_to_string(&seen).expect("it ran").trim(), "hush-1 hush-2");
 }
@@ -658,6 +664,23 @@ fn the_question_hides_nothing_that_looks_like_a_secret() {
     let clone = Clone::with(&format!("[upstreams.a]\ncommand = ['sh', '-c', {}]\n", Value::from(command)));
     let screen = clone.trust(&["n"]);
     assert!(screen.contains("sh -c 'TOKEN=\"$(touch evil)\" exec cat'"), "{screen}");
+}
+
+#[test]
+fn the_question_about_the_users_own_file_masks_its_tokens() {
+    let text = "[upstreams.a]\nurl = 'https://a.example/mcp'\nbearer = 'hush-hush'\n";
+    let clone = Clone::with(text);
+    assert!(clone.trust(&["n"]).contains("bearer = 'hush-hush'"), "a project's file is shown in full");
+    let own = "config/gladhand/gladhand.toml";
+    let path = clone.path(own).into_os_string().into_string().expect("UTF-8");
+    let ask = || at_terminal(clone.gladhand(&["config", "trust", &path]), &["y"]);
+    clone.write(own, text);
+    let screen = ask();
+    assert!(screen.contains("bearer = \"*** (SHA-256 ") && !screen.contains("hush-hush"), "{screen}");
+    clone.write(own, &text.replace("hush-hush", "hush-changed"));
+    let screen = ask();
+    assert!(screen.contains("has changed since it was trusted") && !screen.contains("hush-"), "{screen}");
+    assert_eq!(screen.matches("bearer = \"*** (SHA-256 ").count(), 2, "the old one and the new one: {screen}");
 }
 
 #[test]

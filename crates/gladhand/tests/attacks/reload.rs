@@ -77,6 +77,7 @@ fn a_change_that_a_tool_could_have_written_narrows_at_once_and_widens_when_trust
     upstreams_become(&mut process, &["evil"]);
     let (_, _, log) = process.finish();
     assert!(log.contains("could have been written by a tool of this process"), "{log}");
+    assert_eq!(log.matches("the configuration is applied: no change waits for trust any more").count(), 1, "{log}");
 }
 
 #[test]

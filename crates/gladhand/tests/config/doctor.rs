@@ -61,6 +61,16 @@ fn each_upstream_is_opened_and_shown_with_its_revision_its_tools_and_its_time() 
 }
 
 #[test]
+fn an_upstream_with_hidden_tools_is_shown_with_both_numbers() {
+    let setting = Setting::new(&format!("{}only = [\"echo\"]\n", ours("a")));
+    let (code, report) = setting.json(&["doctor", "--json"]);
+    assert_eq!(code, Some(0), "{report:#}");
+    let found = finding(&report, "upstream a");
+    let (tools, message) = (&found["opened"]["tools"], found["message"].as_str().unwrap());
+    assert!(tools.as_u64() > Some(1) && message.contains(&format!(", 1 of {tools} tools, ")), "{message}");
+}
+
+#[test]
 fn upstreams_are_opened_side_by_side() {
     let setting = Setting::new("");
     // Each of the two waits until the other was started.

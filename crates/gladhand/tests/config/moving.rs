@@ -78,7 +78,7 @@ fn servers_are_moved_behind_us_once_and_put_back_byte_for_byte() {
         assert_eq!((content(&file).as_str(), setting.config().as_str()), (before.as_str(), own), "{client}");
         let beside = std::fs::read_dir(file.parent().unwrap()).unwrap().count();
         assert_eq!(beside, 1, "no copy is left of {client}");
-        assert!(setting.works(&["config", "uninstall", client]).contains("does not start us"));
+        assert!(setting.works(&["config", "uninstall", client]).contains("does not start Gladhand."));
     }
 }
 
@@ -316,4 +316,22 @@ fn moving_a_server_tells_what_is_lost_and_leaves_one_without_its_folder() {
     let left: Value = serde_json::from_str(&content(&file)).unwrap();
     assert_eq!(left["mcpServers"]["here"], servers["mcpServers"]["here"], "{left}");
     assert!(left["mcpServers"]["py"].is_null() && !setting.config().contains("[upstreams.here]"), "{left}");
+}
+
+#[test]
+fn a_server_that_was_imported_before_is_moved_only_if_it_works() {
+    let setting = Setting::new("");
+    let servers = json!({ "servers": {
+        "search": { "command": "sh", "env": { "KEY": "${input:api-key}" }, "envFile": ".env" },
+        "broken": { "command": "no-such-mcp-server", "envFile": ".env" },
+    } });
+    let file = setting.at_home(".config/Code/User/mcp.json", &servers.to_string());
+    setting.works(&["config", "import", "vscode", "--write"]);
+    let told = setting.works(&["config", "install", "vscode", "--replace"]);
+    assert!(told.contains("search stays in ") && told.contains("there is no secret `api-key`"), "{told}");
+    assert!(told.contains("broken is moved") && told.contains("  broken: not taken over: envFile ("), "{told}");
+    assert!(told.contains("  broken: `no-such-mcp-server` is not on the PATH"), "{told}");
+    let left: Value = serde_json::from_str(&content(&file)).unwrap();
+    assert_eq!(left["servers"]["search"], servers["servers"]["search"], "{left}");
+    assert!(left["servers"]["broken"].is_null() && !told.contains("search is moved"), "{left}: {told}");
 }

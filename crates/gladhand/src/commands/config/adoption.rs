@@ -135,9 +135,9 @@ impl Own {
         Some(format!("{}: {}", missing.message, missing.advice))
     }
 
-    /// Says what new upstreams need that is not there, and what the user should know of them besides.
-    pub(super) fn tell_notes<'f>(&self, new: impl IntoIterator<Item = &'f Found>) {
-        for found in new {
+    /// Says what upstreams need that is not there, and what the user should know of them besides.
+    pub(super) fn tell_notes<'f>(&self, servers: impl IntoIterator<Item = &'f Found>) {
+        for found in servers {
             let missing = self.missing(found);
             // The list of missing items names each secret that replaces a question.
             let notes = found.notes.iter().filter(|note| !note.starts_with("`gladhand secret set"));

@@ -41,7 +41,7 @@ pub(super) fn run(args: &InstallArgs) -> Result<ExitCode, CommandError> {
     let others = moving.others(args, &file)?;
     let entry = args.client.entry(&own_program()?, &arguments);
     let put = Format::of(&file).put(&moving.text, args.client.section(), &args.name, &entry).map_err(in_file)?;
-    let Moving { text, moved, left, new } = moving;
+    let Moving { text, moved, left, new, known } = moving;
     let after = put.unwrap_or(text);
     let (config, added) = own.with(&new).map_err(CommandError::usage)?;
     for LeftOut { name, why } in &left {
@@ -68,7 +68,7 @@ pub(super) fn run(args: &InstallArgs) -> Result<ExitCode, CommandError> {
         for Moved { name, upstream, .. } in moved.iter().filter(|_| !args.json) {
             say(&format!("{name} is moved: it is the upstream {upstream} of {} now", own.file.path.display()));
         }
-        own.tell_notes(&new);
+        own.tell_notes(new.iter().chain(&known));
     }
     if args.json {
         let left = left.iter().map(|LeftOut { name, why }| json!({ "name": name, "why": why })).collect::<Vec<_>>();
@@ -135,6 +135,8 @@ struct Moving {
     left: Vec<LeftOut>,
     /// Those that our configuration does not have yet.
     new: Vec<Found>,
+    /// Those that our configuration has already.
+    known: Vec<Found>,
 }
 
 impl Moving {
@@ -170,8 +172,7 @@ impl Moving {
             let standing = own.standing(&found);
             let trouble = match &standing {
                 // A relative folder may be another one for the client than for us.
-                Standing::New => own.trouble(&found).or_else(|| own.missing_folder(&found)),
-                Standing::Same => None,
+                Standing::New | Standing::Same => own.trouble(&found).or_else(|| own.missing_folder(&found)),
                 Standing::Differs(differences) => {
                     let path = own.file.path.display();
                     Some(format!("{path} has another server of that name: {}", differences.join("; ")))
@@ -195,12 +196,14 @@ impl Moving {
             self.text = rest;
             let (name, upstream) = (found.called.clone(), found.name.clone());
             self.moved.push(Moved { name, written, upstream, added: None });
-            if standing == Standing::New {
-                if let Some(vault) = &mut vault {
-                    vault.take_from(&mut found)?;
-                }
-                self.new.push(found);
+            if standing != Standing::New {
+                self.known.push(found);
+                continue;
             }
+            if let Some(vault) = &mut vault {
+                vault.take_from(&mut found)?;
+            }
+            self.new.push(found);
         }
         Ok(())
     }

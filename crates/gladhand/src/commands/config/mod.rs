@@ -5,6 +5,7 @@ mod adoption;
 mod check;
 mod import;
 mod install;
+mod masked;
 mod show;
 mod trust;
 mod uninstall;

@@ -2,16 +2,20 @@
 //!
 //! The answer must come from a terminal. A program that runs in the project, an agent among them, cannot give it through a
 //! pipe. The content that was shown is the content that is trusted: a file that changes meanwhile is asked about again.
-//! Nothing in it is redacted: text that looks like a secret could hide what a command does.
+//! Nothing in a project's file is redacted: text that looks like a secret could hide what a command does. In the user's own
+//! file and in the file of a server, [`masked`] hides the tokens.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
+use gladhand_hub::policy::Effect;
 use serde_json::json;
 
+use super::masked::masked;
 use super::{TrustArgs, counted, say};
 use crate::commands::lookup;
 use crate::commands::plain::{exact, exact_lines};
@@ -122,13 +126,21 @@ impl<'f> Question<'f> {
         all.each().filter(|(_, one)| !granted.covers(one)).collect()
     }
 
-    /// Asks for each reference, and records the answers.
+    /// Asks for each reference, and records the answers. An upstream that lacks one grant is not used, so a reference
+    /// that only such upstreams need is not asked for.
     fn settle(&self, store: &TrustStore) -> Result<(), CommandError> {
         let mut granted = self.granted();
+        let mut unused = BTreeSet::new();
         for (words, one) in self.ungranted() {
+            let needs = |grants: &Grants| grants.each().any(|(_, other)| other == one);
+            let needing = self.references.iter().filter(|(_, grants)| needs(grants)).map(|(name, _)| name);
+            if needing.clone().all(|name| unused.contains(name)) {
+                continue;
+            }
             if confirm(&format!("Let it read {}?", exact(&words)))? {
                 granted = Grants::sum([&granted, &one]);
             } else {
+                unused.extend(needing);
                 say("An upstream that refers to it is not used.");
             }
         }
@@ -139,16 +151,17 @@ impl<'f> Question<'f> {
 /// The files of all questions: first their contents, then what they do, right above the question.
 fn shown_files(questions: &[Question<'_>]) -> String {
     let mut text = String::new();
-    for Question { file, standing, .. } in questions {
+    for Question { file, standing, is_of_server, .. } in questions {
+        let lines = |text: &str| exact_lines(&if *is_of_server { masked(text) } else { text.to_owned() });
         // A string takes everything.
         let _ = writeln!(text, "{}", shown(&file.path));
         let content = match standing {
             Standing::Trusted(_) => continue,
             Standing::Changed { before } => {
                 let _ = writeln!(text, "  has changed since it was trusted:");
-                difference::of(&exact_lines(before), &exact_lines(&file.text))
+                difference::of(&lines(before), &lines(&file.text))
             }
-            Standing::Unknown | Standing::Unreadable { .. } => exact_lines(&file.text),
+            Standing::Unknown | Standing::Unreadable { .. } => lines(&file.text),
         };
         for line in content.lines() {
             let _ = writeln!(text, "  | {line}");
@@ -188,11 +201,16 @@ fn effects(question: &Question<'_>) -> String {
     }
     let count = |number: usize, what: &str| (number > 0).then(|| counted(number, what));
     let Config { policy, .. } = project;
-    let narrowing = [count(policy.rules.len(), "rule"), count(policy.limits.len(), "limit")];
+    let allowing = policy.rules.iter().filter(|rule| rule.effect == Effect::Allow && !is_of_server).count();
+    let narrowing = [count(policy.rules.len() - allowing, "rule"), count(policy.limits.len(), "limit")];
     let narrowing: Vec<_> = narrowing.into_iter().flatten().collect();
     if !narrowing.is_empty() {
         let verb = if *is_of_server { "sets" } else { "narrows" };
         let _ = writeln!(text, "  {verb:<9} policy with {}", narrowing.join(" and "));
+    }
+    if let Some(allowing) = count(allowing, "rule") {
+        let meaning = "with effect `allow`: your own policy still applies, and it allows nothing that you deny";
+        write_labelled(&mut text, "has", &format!("{allowing} {meaning}"));
     }
     let has_two_meanings = !set_aside.is_empty();
     for SetAside(Problem { line, key, message, .. }) in set_aside {

@@ -56,7 +56,7 @@ pub(super) fn run(args: &UninstallArgs) -> Result<ExitCode, CommandError> {
         return super::print_json(&report);
     }
     if !is_there {
-        say(&format!("{} does not start us.", file.display()));
+        say(&format!("{} does not start Gladhand.", file.display()));
         return Ok(Exit::Success.into());
     }
     for LeftOut { name, why } in &ours.kept {
@@ -240,7 +240,7 @@ fn tell(file: &Path, theirs: &Theirs, ours: &Ours) {
     match theirs.is_exact {
         true if theirs.text.is_none() => say(&format!("{file} is removed: there was none before.")),
         true => say(&format!("{file} is what it was before.")),
-        false => say(&format!("{file} does not start us any more.")),
+        false => say(&format!("{file} does not start Gladhand any more.")),
     }
     if !theirs.restored.is_empty() {
         say(&format!("put back: {}", theirs.restored.join(", ")));

@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use gladhand_core::negotiation::{Agreement, Refusal, Side};
 use gladhand_core::operations::{FailureKind, Operation, Reply};
 use gladhand_dialects::Stop;
+use gladhand_hub::Naming;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::Semaphore;
 
@@ -98,7 +99,10 @@ pub(super) async fn upstream(one: &Configured, opening: Option<&Opening>) -> Vec
         let place = written.url.as_ref().or_else(|| written.command.first()).cloned().unwrap_or_default();
         let way = opening.and_then(|opening| Some((opening, reach(name, config, &opening.memory, &opening.within)?)));
         findings.push(match way {
-            Some((opening, (target, options))) => opened(&about, &place, &target, options, opening.patience).await,
+            Some((opening, (target, options))) => {
+                let naming = config.naming(name);
+                opened(&about, &place, &target, options, &naming, opening.patience).await
+            }
             None => Finding::fine(&about, place),
         });
     }
@@ -108,7 +112,14 @@ pub(super) async fn upstream(one: &Configured, opening: Option<&Opening>) -> Vec
 }
 
 /// Opens an upstream, lists its tools and closes it.
-async fn opened(about: &str, place: &str, target: &Target, options: Options, patience: Duration) -> Finding {
+async fn opened(
+    about: &str,
+    place: &str,
+    target: &Target,
+    options: Options,
+    naming: &Naming,
+    patience: Duration,
+) -> Finding {
     let patience = patience.min(options.opening_timeout);
     let options = Options { opening_timeout: patience, call_timeout: Some(patience), ..options };
     let begun = Instant::now();
@@ -125,9 +136,10 @@ async fn opened(about: &str, place: &str, target: &Target, options: Options, pat
     let Agreement { dialect, version, .. } = &*agreement;
     match tools {
         Ok(tools) => {
-            let counted = if tools == 1 { "1 tool".to_owned() } else { format!("{tools} tools") };
+            let shown = tools.iter().filter(|tool| naming.shown(tool).is_some()).count();
+            let counted = counted(shown, tools.len());
             let message = format!("{place}: {dialect} {version}, {counted}, opened in {ms} ms");
-            let opened = Opened { dialect, version: version.clone(), tools, ms };
+            let opened = Opened { dialect, version: version.clone(), tools: tools.len(), ms };
             Finding { opened: Some(opened), ..Finding::fine(about, message) }
         }
         Err(why) => {
@@ -137,15 +149,21 @@ async fn opened(about: &str, place: &str, target: &Target, options: Options, pat
     }
 }
 
-/// How many tools an upstream has; else why it does not say.
-async fn tools(upstream: &Upstream, agreement: &Agreement) -> Result<usize, String> {
+/// How many tools of an upstream are shown. If some are hidden, it also says how many there are.
+fn counted(shown: usize, all: usize) -> String {
+    let tools = if all == 1 { "tool" } else { "tools" };
+    if shown == all { format!("{all} {tools}") } else { format!("{shown} of {all} {tools}") }
+}
+
+/// The names of the tools that an upstream has; else why it does not say.
+async fn tools(upstream: &Upstream, agreement: &Agreement) -> Result<Vec<String>, String> {
     if !agreement.allows(Side::Server, "tools") {
-        return Ok(0);
+        return Ok(Vec::new());
     }
     match upstream.call(Operation::ListTools).await {
-        Ok(Reply::Tools(tools)) => Ok(tools.len()),
+        Ok(Reply::Tools(tools)) => Ok(tools.iter().map(|tool| tool.name.clone()).collect()),
         Ok(_) => Err("its answer is not what was asked for".to_owned()),
-        Err(failure) if failure.kind == FailureKind::Unsupported => Ok(0),
+        Err(failure) if failure.kind == FailureKind::Unsupported => Ok(Vec::new()),
         Err(failure) => Err(failure.message),
     }
 }

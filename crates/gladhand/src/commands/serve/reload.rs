@@ -253,7 +253,7 @@ impl Reader {
             None => self.sources.lookup(|lookup| layers.load(Reading::Whole(lookup))),
             Some(_) => self.load_narrowing(&layers),
         };
-        self.seen = (layers, pending.is_some());
+        let has_waited = std::mem::replace(&mut self.seen, (layers, pending.is_some())).1;
         let config = match config {
             Ok(Loaded { mut config, .. }) => {
                 config.agent.approve = self.approve.unwrap_or(config.agent.approve);
@@ -272,6 +272,10 @@ impl Reader {
                 }
                 self.approved = (layers.clone(), config.clone());
                 self.in_force = config;
+                if has_waited {
+                    // At the level of the message that a change waits.
+                    tracing::warn!("the configuration is applied: no change waits for trust any more");
+                }
                 self.mind_the_rest();
             }
             Some(Pending { file, is_forgeable }) => {
