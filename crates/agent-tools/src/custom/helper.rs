@@ -65,6 +65,8 @@ struct Process {
 pub(super) enum Request<'a> {
     /// Load a file and describe its tool.
     Load(&'a Path),
+    /// Parse the body of a function.
+    Check(&'a str),
     /// Run the tool of a file.
     Run(&'a Path),
     /// Stop a call.
@@ -102,15 +104,23 @@ impl Helper {
 
     /// Loads a file and returns the description of its tool.
     pub(super) async fn load<T: for<'a> Deserialize<'a>>(&self, path: &Path, version: u64) -> Result<T, String> {
+        read(&self.ask_soon(Request::Load(path), version).await?)
+    }
+
+    /// Checks the syntax of the body of a function, without running it.
+    pub(super) async fn check(&self, body: &str) -> Result<(), String> {
+        self.ask_soon(Request::Check(body), 0).await.map(drop)
+    }
+
+    /// Sends a request that is answered soon, unless a file does not finish loading.
+    async fn ask_soon(&self, request: Request<'_>, version: u64) -> Result<Box<RawValue>, String> {
         let process = self.process().await.map_err(|error| error.to_string())?;
-        let answer = process.ask(process.number(), Request::Load(path), version, None);
-        match tokio::time::timeout(LOAD_TIMEOUT, answer).await {
-            Ok(answer) => serde_json::from_str(answer?.get()).map_err(|error| error.to_string()),
-            Err(_) => {
-                process.stopping.cancel();
-                Err(format!("it did not load within {} seconds", LOAD_TIMEOUT.as_secs()))
-            }
-        }
+        let answer = process.ask(process.number(), request, version, None);
+        let Ok(answer) = tokio::time::timeout(LOAD_TIMEOUT, answer).await else {
+            process.stopping.cancel();
+            return Err(format!("it did not load within {} seconds", LOAD_TIMEOUT.as_secs()));
+        };
+        answer
     }
 
     /// Runs the tool of a file.
