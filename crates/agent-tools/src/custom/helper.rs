@@ -10,6 +10,7 @@ use std::time::Duration;
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::RawValue;
 use gladhand_process::starting::Starter;
+use gladhand_store::files::replace_private;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe::{Receiver, Sender};
@@ -165,9 +166,8 @@ impl Helper {
     }
 
     async fn start(&self) -> io::Result<Arc<Process>> {
-        fs_err::create_dir_all(&self.folder)?;
         let driver = self.folder.join("driver.mjs");
-        fs_err::write(&driver, DRIVER)?;
+        replace_private(&driver, DRIVER.as_bytes())?;
         let answer_prefix = format!("{}:", moment::random_hex(16)?);
         let mut environment = self.environment.clone();
         environment.insert("GLADHAND_DRIVER_WORD".into(), answer_prefix.clone().into());
