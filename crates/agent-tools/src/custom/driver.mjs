@@ -38,6 +38,13 @@ const load = async (path, version) => {
   return tool;
 };
 
+// Parses the body of a function as the files of created tools do (`generated.rs`). A body cannot end its function early.
+const AsyncFunction = (async () => {}).constructor;
+const check = (body) => {
+  new AsyncFunction("input", "context", '"use strict";\n' + body);
+  return {};
+};
+
 const schema = (given) => {
   if (!isObject(given) || !isObject(given.properties)) return undefined;
   const known = { type: "object", properties: given.properties };
@@ -67,12 +74,18 @@ const run = async (path, version, input, signal) => {
   return { ok: true, output: value ?? null };
 };
 
-const handle = async ({ id, load: wanted, run: called, stop, version, input }) => {
+const respond = async ({ load: wanted, check: body, run: called, version, input }, signal) => {
+  if (wanted !== undefined) return describe(await load(wanted, version));
+  if (body !== undefined) return check(body);
+  return run(called, version, input, signal);
+};
+
+const handle = async ({ id, stop, ...request }) => {
   if (stop !== undefined) return running.get(stop)?.abort();
   const controller = new AbortController();
   running.set(id, controller);
   try {
-    answer(id, wanted ? describe(await load(wanted, version)) : await run(called, version, input, controller.signal));
+    answer(id, await respond(request, controller.signal));
   } catch (error) {
     answer(id, { thrown: message(error) });
   } finally {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::RawValue;
 use gladhand_process::starting::Starter;
+use gladhand_store::files::replace_private;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe::{Receiver, Sender};
@@ -65,6 +66,8 @@ struct Process {
 pub(super) enum Request<'a> {
     /// Load a file and describe its tool.
     Load(&'a Path),
+    /// Parse the body of a function.
+    Check(&'a str),
     /// Run the tool of a file.
     Run(&'a Path),
     /// Stop a call.
@@ -102,15 +105,23 @@ impl Helper {
 
     /// Loads a file and returns the description of its tool.
     pub(super) async fn load<T: for<'a> Deserialize<'a>>(&self, path: &Path, version: u64) -> Result<T, String> {
+        read(&self.ask_soon(Request::Load(path), version).await?)
+    }
+
+    /// Checks the syntax of the body of a function, without running it.
+    pub(super) async fn check(&self, body: &str) -> Result<(), String> {
+        self.ask_soon(Request::Check(body), 0).await.map(drop)
+    }
+
+    /// Sends a request that is answered soon, unless a file does not finish loading.
+    async fn ask_soon(&self, request: Request<'_>, version: u64) -> Result<Box<RawValue>, String> {
         let process = self.process().await.map_err(|error| error.to_string())?;
-        let answer = process.ask(process.number(), Request::Load(path), version, None);
-        match tokio::time::timeout(LOAD_TIMEOUT, answer).await {
-            Ok(answer) => serde_json::from_str(answer?.get()).map_err(|error| error.to_string()),
-            Err(_) => {
-                process.stopping.cancel();
-                Err(format!("it did not load within {} seconds", LOAD_TIMEOUT.as_secs()))
-            }
-        }
+        let answer = process.ask(process.number(), request, version, None);
+        let Ok(answer) = tokio::time::timeout(LOAD_TIMEOUT, answer).await else {
+            process.stopping.cancel();
+            return Err(format!("it did not load within {} seconds", LOAD_TIMEOUT.as_secs()));
+        };
+        answer
     }
 
     /// Runs the tool of a file.
@@ -155,9 +166,8 @@ impl Helper {
     }
 
     async fn start(&self) -> io::Result<Arc<Process>> {
-        fs_err::create_dir_all(&self.folder)?;
         let driver = self.folder.join("driver.mjs");
-        fs_err::write(&driver, DRIVER)?;
+        replace_private(&driver, DRIVER.as_bytes())?;
         let answer_prefix = format!("{}:", moment::random_hex(16)?);
         let mut environment = self.environment.clone();
         environment.insert("GLADHAND_DRIVER_WORD".into(), answer_prefix.clone().into());

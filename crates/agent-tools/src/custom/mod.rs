@@ -1,10 +1,10 @@
 //! Custom tools from a folder: JavaScript files that people or the model wrote.
 
+mod generated;
 mod helper;
 mod persistent;
 
 use std::collections::BTreeSet;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -18,6 +18,7 @@ use crate::contract::{Effect, Ran, ToolDescription};
 use crate::outcome::{Outcome, Problem};
 use crate::scripts::Runtime;
 use crate::settings::WorkbenchSettings;
+use generated::Generated;
 use helper::Helper;
 
 /// Maximum number of files that are loaded.
@@ -44,6 +45,15 @@ pub(crate) struct Custom {
 struct Tool {
     description: ToolDescription,
     path: PathBuf,
+}
+
+/// The description of a tool, as its file gives it.
+#[derive(Debug, Deserialize)]
+struct Described {
+    name: String,
+    description: String,
+    #[serde(default)]
+    schema: Option<Box<RawValue>>,
 }
 
 impl Tool {
@@ -132,18 +142,30 @@ impl Custom {
         })
     }
 
-    /// Loads the tool of a file without adding it.
+    /// Loads the tool of a file without adding it. A file that a person wrote is imported, which runs its code. A file
+    /// that the model wrote is only read.
     async fn load_file(&self, path: &Path) -> Result<Tool, String> {
-        #[derive(Deserialize)]
-        struct Described {
-            name: String,
-            description: String,
-            #[serde(default)]
-            schema: Option<Box<RawValue>>,
+        let (helper, version) = (self.helper()?, self.next_version());
+        match Generated::read(path)? {
+            Some(generated) => Self::tool(path, version, generated.described(), true),
+            None => Self::tool(path, version, helper.load(path, version).await?, false),
         }
-        let helper = self.helper.as_ref().ok_or("neither bun nor node is on the search path")?;
-        let version = self.version.fetch_add(1, Ordering::Relaxed);
-        let described: Described = helper.load(path, version).await?;
+    }
+
+    /// Checks the syntax of the body of a function, without running it.
+    async fn check(&self, body: &str) -> Result<(), String> {
+        self.helper()?.check(body).await
+    }
+
+    fn helper(&self) -> Result<&Helper, String> {
+        self.helper.as_ref().ok_or_else(|| "neither bun nor node is on the search path".to_owned())
+    }
+
+    fn next_version(&self) -> u64 {
+        self.version.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn tool(path: &Path, version: u64, described: Described, is_made_by_model: bool) -> Result<Tool, String> {
         if !is_name(&described.name) {
             return Err(format!("{:?} is not a valid tool name", described.name));
         }
@@ -158,7 +180,7 @@ impl Custom {
             input_schema: described.schema,
             effect: Effect::Runs,
             edition: version,
-            is_made_by_model: is_marked(path).map_err(|error| error.to_string())?,
+            is_made_by_model,
         };
         Ok(Tool { description, path: path.to_owned() })
     }
@@ -173,13 +195,6 @@ impl Custom {
         tools.push(tool);
         Ok(())
     }
-}
-
-/// Whether a file has the mark of a tool that the model wrote.
-fn is_marked(path: &Path) -> std::io::Result<bool> {
-    let mut beginning = Vec::new();
-    fs_err::File::open(path)?.take(persistent::MARK.len() as u64).read_to_end(&mut beginning)?;
-    Ok(beginning == persistent::MARK.as_bytes())
 }
 
 /// Whether a text is a valid tool name.

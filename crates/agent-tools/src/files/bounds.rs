@@ -24,6 +24,8 @@ const MAX_ENTRIES: usize = 20_000;
 pub(crate) enum Access {
     Read,
     Write,
+    /// Removes the entry of a folder. If the entry is a link, its target stays.
+    Remove,
 }
 
 /// Limits that all calls of a workbench share. All paths are real paths.
@@ -140,6 +142,7 @@ impl Bounds {
         let real = match access {
             Access::Read => path.canonicalize().ok()?,
             Access::Write => real(path)?,
+            Access::Remove => entry(path)?,
         };
         let about = real.symlink_metadata().ok();
         match self.decide(path, &real, about.as_ref(), access) {
@@ -187,6 +190,13 @@ impl Bounds {
         Ok(real)
     }
 
+    /// The real path of an entry that may be removed. The target of a link is checked by [`Self::write_to`].
+    pub(crate) fn remove(&self, path: &Path) -> Result<PathBuf, Problem> {
+        let entry = entry(path).ok_or_else(|| Problem::plain(format!("{} is not a file", path.display())))?;
+        self.check(path, &entry, None, Access::Remove)?;
+        Ok(entry)
+    }
+
     /// Whether the entries of a folder are shown, by its real path.
     pub(crate) fn shows(&self, real: &Path) -> bool {
         self.enter(real, real).is_ok()
@@ -220,7 +230,7 @@ impl Bounds {
             Decision::Private
         } else if secrets::may_hold_secrets(name) {
             Decision::Guarded(Guarded::Secret)
-        } else if access == Access::Write && below.any(|(folder, below)| secrets::steers_programs(folder, below)) {
+        } else if access != Access::Read && below.any(|(folder, below)| secrets::steers_programs(folder, below)) {
             Decision::Guarded(Guarded::Steering)
         } else {
             Decision::Free
@@ -237,7 +247,7 @@ impl Bounds {
         let is_sensitive = is_in(&self.rules.sensitive) && !is_readable;
         if is_sensitive || is_in(&targets.secrets) || self.is_linked_secret(about) {
             Decision::Guarded(Guarded::Secret)
-        } else if access == Access::Write && is_in(&targets.steering) {
+        } else if access != Access::Read && is_in(&targets.steering) {
             Decision::Guarded(Guarded::Steering)
         } else if is_readable || self.free_folders().any(|folder| real.starts_with(folder)) {
             Decision::Free
@@ -300,8 +310,12 @@ fn real(path: &Path) -> Option<PathBuf> {
 
 /// The target of a path, and the path itself: a link to a private file may be replaced by a file of the same name.
 fn both(path: &Path) -> impl Iterator<Item = PathBuf> {
-    let itself = path.parent().zip(path.file_name()).and_then(|(folder, name)| Some(real(folder)?.join(name)));
-    real(path).into_iter().chain(itself)
+    real(path).into_iter().chain(entry(path))
+}
+
+/// The entry that a path names: its real folder and its own name. A link is not followed.
+fn entry(path: &Path) -> Option<PathBuf> {
+    Some(real(path.parent()?)?.join(path.file_name()?))
 }
 
 /// The file of which this is a numbered copy: `audit.jsonl` for `audit.jsonl.1`.

@@ -22,7 +22,7 @@ pub(crate) fn used(tool: &str, input: &Input, folder: &Path) -> Vec<(PathBuf, Ac
         "read_file" => read(read::path(input)),
         "list_dir" => read(list::path(input)),
         "grep_files" | "glob_files" => read(grep::path(input, folder)),
-        "apply_patch" => patch::paths(input, folder).into_iter().map(|path| (path, Access::Write)).collect(),
+        "apply_patch" => patch::paths(input, folder),
         _ => Vec::new(),
     }
 }

@@ -4,7 +4,7 @@
 //! links.
 
 use std::ffi::OsStr;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 /// System paths: kernel state, devices and protected files.
 const SYSTEM: [&str; 12] = [
@@ -92,7 +92,7 @@ pub(super) const FOLDERS: [&str; 65] = [
 ];
 
 /// Files that hold keys or logins, in any place. Each is one or more components.
-pub(super) const FILES: [&str; 59] = [
+pub(super) const FILES: [&str; 76] = [
     ".netrc",
     "_netrc",
     ".npmrc",
@@ -102,6 +102,8 @@ pub(super) const FILES: [&str; 59] = [
     ".config/git/credentials",
     ".pgpass",
     ".my.cnf",
+    ".mylogin.cnf",
+    ".smbcredentials",
     ".dockercfg",
     ".docker/config.json",
     ".boto",
@@ -113,7 +115,6 @@ pub(super) const FILES: [&str; 59] = [
     ".gem/credentials",
     ".terraform.d/credentials.tfrc.json",
     ".terraformrc",
-    "kubeconfig",
     "credentials.json",
     "application_default_credentials.json",
     "fish_history",
@@ -123,8 +124,25 @@ pub(super) const FILES: [&str; 59] = [
     ".claude/.credentials.json",
     ".codex/auth.json",
     ".gemini/oauth_creds.json",
-    ".codeium/windsurf/mcp_config.json",
+    ".qwen/oauth_creds.json",
+    "opencode/auth.json",
+    // Server files of clients: the environment and the headers of a server may contain tokens.
     "claude_desktop_config.json",
+    "cline_mcp_settings.json",
+    "mcp_config.json",
+    ".mcp.json",
+    ".cursor/mcp.json",
+    ".vscode/mcp.json",
+    "Code/User/mcp.json",
+    ".codex/config.toml",
+    ".gemini/settings.json",
+    ".github/mcp.json",
+    ".junie/mcp/mcp.json",
+    ".lmstudio/mcp.json",
+    ".cache/lm-studio/mcp.json",
+    ".copilot/mcp-config.json",
+    "zed/settings.json",
+    "Zed/settings.json",
     ".config/hub",
     ".config/containers/auth.json",
     ".local/share/containers/auth.json",
@@ -155,10 +173,20 @@ pub(super) const FILES: [&str; 59] = [
 ];
 
 /// Extensions of files that hold keys.
-const ENDINGS: [&str; 9] = [".pem", ".key", ".p12", ".pfx", ".pkcs12", ".jks", ".keystore", ".kdbx", ".ppk"];
+const ENDINGS: [&str; 11] =
+    [".pem", ".key", ".p8", ".p12", ".pfx", ".pkcs12", ".jks", ".keystore", ".kdbx", ".ppk", ".ovpn"];
 
-/// Extensions of Terraform state files, which contain the settings of resources, including passwords.
-const STATES: [&str; 2] = [".tfstate", ".tfstate.backup"];
+/// Extensions of Terraform states and variables, which contain the settings of resources, including passwords.
+const TERRAFORM: [&str; 4] = [".tfstate", ".tfstate.backup", ".tfvars", ".tfvars.json"];
+
+/// First parts of names of files that hold keys or logins, with or without another extension.
+const BEGINNINGS: [&str; 4] = [".authinfo", ".netrc", ".vault_pass", "kubeconfig"];
+
+/// Extensions of copies that editors and people make. A number may follow: `.bak.2`.
+const BACKUPS: [&str; 6] = ["~", ".bak", ".old", ".orig", ".save", SWAP];
+
+/// The extension of swap files of Vim. The name of a swap file begins with a dot.
+const SWAP: &str = ".swp";
 
 /// Names of SSH keys.
 const SSH_KEYS: [&str; 4] = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"];
@@ -166,10 +194,40 @@ const SSH_KEYS: [&str; 4] = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"];
 /// Extensions of environment files that are meant to be public.
 const SHOWN: [&str; 5] = [".example", ".sample", ".template", ".dist", ".defaults"];
 
-/// Whether a file or folder at a real path may hold secrets, by its location or name.
+/// Whether a file or folder at a real path may hold secrets, by its location or name. A copy is like its original.
 pub fn may_hold_secrets(real: &Path) -> bool {
     let is_of_system = SYSTEM.iter().any(|place| real.starts_with(place));
-    is_of_system || is_below_any(real) || is_named(real)
+    let is_known = |path: &Path| is_below_any(path) || is_named(path);
+    is_of_system || is_known(real) || originals(real).iter().any(|original| is_known(original))
+}
+
+/// The files of which a path may be a copy, by the extensions of backups in all its components.
+fn originals(real: &Path) -> Vec<PathBuf> {
+    if real.iter().all(|part| original(part) == part) {
+        return Vec::new();
+    }
+    let path: PathBuf = real.iter().map(original).collect();
+    let is_swap = real.file_name().is_some_and(|name| name.as_encoded_bytes().ends_with(SWAP.as_bytes()));
+    let name = path.file_name().and_then(OsStr::to_str).and_then(|name| name.strip_prefix('.'));
+    let edited = name.filter(|_| is_swap).map(|name| path.with_file_name(name));
+    [path].into_iter().chain(edited).collect()
+}
+
+/// A name without the extensions of backups.
+fn original(name: &OsStr) -> &OsStr {
+    let Some(mut rest) = name.to_str() else { return name };
+    loop {
+        let is_number = |end: &str| !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_digit());
+        let unnumbered = rest.rsplit_once('.').filter(|(_, end)| is_number(end)).map_or(rest, |(rest, _)| rest);
+        let without = |end: &&str| {
+            let (rest, found) = unnumbered.split_at_checked(unnumbered.len().checked_sub(end.len())?)?;
+            (!rest.is_empty() && found.eq_ignore_ascii_case(end)).then_some(rest)
+        };
+        match BACKUPS.iter().find_map(without) {
+            Some(shorter) => rest = shorter,
+            None => return OsStr::new(rest),
+        }
+    }
 }
 
 /// Folders and files of a workspace that decide which programs run, or what agents do: hooks, settings of editors,
@@ -182,6 +240,7 @@ pub(super) const STEERING: &[&str] = &[
     ".config/git",
     ".hg",
     ".hgrc",
+    ".jj",
     ".husky",
     ".pre-commit-config.yaml",
     "lefthook.yml",
@@ -200,12 +259,14 @@ pub(super) const STEERING: &[&str] = &[
     ".vim",
     ".vimrc",
     ".gvimrc",
+    ".lvimrc",
     ".ideavimrc",
     ".nvim.lua",
     ".config/nvim",
     ".emacs",
     ".emacs.d",
     ".dir-locals.el",
+    ".helix",
     ".devcontainer",
     ".devcontainer.json",
     // Agents: their servers, hooks and instructions.
@@ -266,7 +327,7 @@ pub(super) const STEERING: &[&str] = &[
     ".windsurf",
     ".windsurfrules",
     "gladhand.toml",
-    // Tools that choose programs by folder, and package managers.
+    // Tools that choose programs by folder, package managers, build tools and interpreters.
     ".envrc",
     ".config/direnv",
     ".mise",
@@ -284,6 +345,18 @@ pub(super) const STEERING: &[&str] = &[
     ".yarn",
     ".pnpmfile.cjs",
     "bunfig.toml",
+    "rust-toolchain",
+    "rust-toolchain.toml",
+    ".mvn",
+    ".gradle/init.d",
+    ".bazelrc",
+    ".bundle/config",
+    ".ghci",
+    ".irbrc",
+    ".Rprofile",
+    ".ipython",
+    "sitecustomize.py",
+    "usercustomize.py",
     // Shells, logins and desktops, where the workspace is a home.
     ".profile",
     ".bashrc",
@@ -291,6 +364,8 @@ pub(super) const STEERING: &[&str] = &[
     ".bash_login",
     ".bash_logout",
     ".bash_aliases",
+    ".bash_completion",
+    ".oh-my-zsh/custom",
     ".zshenv",
     ".zshrc",
     ".zprofile",
@@ -313,6 +388,10 @@ pub(super) const STEERING: &[&str] = &[
     ".xsession",
     ".xsessionrc",
     ".pam_environment",
+    ".wezterm.lua",
+    ".config/kitty",
+    ".config/i3",
+    ".config/sway",
     ".config/autostart",
     ".config/environment.d",
     ".config/systemd",
@@ -355,22 +434,24 @@ fn is_below_any(real: &Path) -> bool {
 fn is_named(real: &Path) -> bool {
     let Some(name) = real.file_name() else { return false };
     let name = name.to_string_lossy().to_ascii_lowercase();
-    let is_environment = name.ends_with(".env") || name == ".envrc" || name.starts_with(".env.");
+    let is_environment = name.ends_with(".env")
+        || name == ".envrc"
+        || [".env.", ".env-", ".dev.vars"].iter().any(|beginning| name.starts_with(beginning));
     let is_ssh_key = SSH_KEYS.iter().any(|key| name.starts_with(key)) && !name.ends_with(".pub");
     is_environment && !is_shown(&name)
         || is_ssh_key
-        // With or without the extension of an encryption program.
-        || name.starts_with(".authinfo") || name.starts_with(".netrc")
+        || BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
         // Shells and database clients store the typed commands: `.bash_history`, `.psql_history`.
         || name.starts_with('.') && name.ends_with("_history")
         || is_git_config(real, &name)
-        || STATES.iter().any(|end| name.ends_with(end))
+        || TERRAFORM.iter().any(|end| name.ends_with(end))
         || ENDINGS.iter().any(|end| name.ends_with(end))
 }
 
-/// Whether an environment file is meant to be public: `.env.example`, `example.env`.
+/// Whether an environment file is meant to be public: `.env.example`, `.env-example`, `example.env`.
 fn is_shown(name: &str) -> bool {
-    let stem = name.strip_suffix(".env").unwrap_or(name);
+    let name = name.replacen(".env-", ".env.", 1);
+    let stem = name.strip_suffix(".env").unwrap_or(&name);
     SHOWN.iter().any(|end| stem.ends_with(end) || stem == &end[1..])
 }
 
@@ -439,6 +520,36 @@ mod tests {
             "/home/u/snap/firefox/common/.mozilla/firefox/x/logins.json",
             "/home/u/.bitcoin/wallet.dat",
             "/home/u/.electrum/wallets/default_wallet",
+            "/srv/app/.dev.vars",
+            "/srv/app/.dev.vars.production",
+            "/srv/infra/prod.tfvars",
+            "/srv/infra/prod.auto.tfvars.json",
+            "/srv/app/AuthKey_X.p8",
+            "/srv/app/kubeconfig",
+            "/srv/app/kubeconfig-prod.yaml",
+            "/srv/app/.vault_pass",
+            "/srv/app/.vault_pass.txt",
+            "/home/u/work.ovpn",
+            "/home/u/.smbcredentials",
+            "/home/u/.mylogin.cnf",
+            "/srv/app/.env-production",
+            "/srv/app/.mcp.json",
+            "/srv/app/.cursor/mcp.json",
+            "/srv/app/.vscode/mcp.json",
+            "/home/u/.gemini/settings.json",
+            "/home/u/.qwen/oauth_creds.json",
+            "/home/u/.local/share/opencode/auth.json",
+            "/home/u/.config/Claude/claude_desktop_config.json",
+            "/home/u/.config/Code/User/mcp.json",
+            "/home/u/.config/zed/settings.json",
+            "/home/u/.codeium/windsurf/mcp_config.json",
+            "/home/u/.codex/config.toml",
+            "/home/u/.cline/data/settings/cline_mcp_settings.json",
+            "/home/u/.junie/mcp/mcp.json",
+            "/home/u/.lmstudio/mcp.json",
+            "/home/u/.cache/lm-studio/mcp.json",
+            "/home/u/.copilot/mcp-config.json",
+            "/srv/app/.github/mcp.json",
         ] {
             assert!(may_hold_secrets(Path::new(secret)), "{secret}");
         }
@@ -463,6 +574,45 @@ mod tests {
             "/srv/app/auth.json",
             "/srv/app/settings.xml",
             "/srv/app/token",
+            "/srv/app/.env-example",
+            "/srv/app/.dev.vars.example",
+            "/srv/app/variables.tf",
+            "/srv/app/terraform.tfvars.example",
+            "/srv/app/.vscode/settings.json",
+            "/srv/app/.zed/settings.json",
+            "/srv/app/mcp.json",
+        ] {
+            assert!(!may_hold_secrets(Path::new(plain)), "{plain}");
+        }
+    }
+
+    #[test]
+    fn a_copy_of_a_secret_file_is_recognised_by_its_original() {
+        for copy in [
+            "/srv/app/.env~",
+            "/srv/app/prod.env.bak",
+            "/srv/app/server.key.bak.12",
+            "/srv/app/server.pem.OLD",
+            "/srv/app/secrets.yml.orig",
+            "/home/u/.npmrc.save",
+            "/home/u/.pgpass.bak.old~",
+            "/srv/app/.server.pem.swp",
+            "/srv/app/.credentials.json.swp",
+            "/srv/app/.env.swp",
+            "/srv/app/.git/config.bak",
+            "/home/u/.aws.old/credentials",
+            "/home/u/.docker/config.json.bak",
+        ] {
+            assert!(may_hold_secrets(Path::new(copy)), "{copy}");
+        }
+        for plain in [
+            "/srv/app/main.rs~",
+            "/srv/app/main.rs.bak.1",
+            "/srv/app/.main.rs.swp",
+            "/srv/app/.bak",
+            "/srv/app/~",
+            "/srv/app/data.1",
+            "/srv/app/ä~",
         ] {
             assert!(!may_hold_secrets(Path::new(plain)), "{plain}");
         }
@@ -503,6 +653,27 @@ mod tests {
             ".crush.json",
             ".trae/rules/x.md",
             "WARP.md",
+            "rust-toolchain.toml",
+            "rust-toolchain",
+            ".mvn/extensions.xml",
+            ".ghci",
+            ".Rprofile",
+            ".irbrc",
+            ".bundle/config",
+            ".gradle/init.d/a.gradle",
+            ".bazelrc",
+            ".ipython/profile_default/startup/a.py",
+            ".jj/repo/config.toml",
+            ".helix/languages.toml",
+            ".lvimrc",
+            ".bash_completion",
+            ".oh-my-zsh/custom/a.zsh",
+            ".config/i3/config",
+            ".config/sway/config",
+            ".config/kitty/kitty.conf",
+            ".wezterm.lua",
+            "lib/usercustomize.py",
+            "lib/sitecustomize.py",
         ] {
             assert!(steers_programs(Path::new("/home/u"), Path::new(steering)), "{steering}");
         }

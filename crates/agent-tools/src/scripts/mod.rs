@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use gladhand_store::files::make_folder;
 use tempfile::TempPath;
 
 use crate::bench::Job;
@@ -72,7 +73,7 @@ fn code<'a>(job: &'a Job<'_>, tool: &str) -> Result<&'a str, Problem> {
 
 /// Writes a script to a file. The file is removed with the returned value, unless `stays`.
 fn write(folder: &Path, ending: &str, code: &str, stays: bool) -> io::Result<TempPath> {
-    fs_err::create_dir_all(folder)?;
+    make_folder(folder)?;
     let path = folder.join(format!("run-{}-{}.{ending}", moment::milliseconds(), moment::random_hex(8)?));
     // Scripts may contain private data.
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;

@@ -192,7 +192,7 @@ async fn a_tool_that_the_model_created_is_still_marked_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_created_tool_is_written_as_recorded() {
+async fn a_created_tool_is_written_as_data() {
     needs("node");
     let shop = Shop::open().await;
     // The input is text, because a parsed value would not keep the order of members.
@@ -213,6 +213,77 @@ async fn a_created_tool_is_written_as_recorded() {
     let read = |path: &Path| std::fs::read_to_string(path).unwrap();
     assert_eq!(
         read(&shop.home.path().join("data/tools/adder.mjs")),
-        "// Made by create_persistent_tool.\nexport default {\n  name: \"adder\",\n  description: \"adds\",\n  args: {\n    \"type\": \"object\",\n    \"properties\": {\n      \"a\": {\n        \"type\": \"number\"\n      },\n      \"b\": {\n        \"type\": \"number\"\n      }\n    }\n  },\n  async run(input, context) {\n    return {sum: input.a + input.b};\n  },\n};\n"
+        r#"// Made by create_persistent_tool.
+const tool = {
+  "name": "adder",
+  "description": "adds",
+  "args": {"type":"object","properties":{"a":{"type":"number"},"b":{"type":"number"}}},
+  "body": "return {sum: input.a + input.b};"
+};
+const AsyncFunction = (async () => {}).constructor;
+export default { ...tool, run: new AsyncFunction("input", "context", '"use strict";\n' + tool.body) };
+"#
     );
+}
+
+/// Code that ends its function and the object around it, and then writes a file.
+fn escaping(target: &Path) -> String {
+    let write = format!("(await import('node:fs')).writeFileSync({target:?}, 'x');");
+    format!("return 1 }}}};\n{write}\nvar y = {{ async run() {{")
+}
+
+#[tokio::test]
+async fn no_code_of_a_created_tool_runs_before_a_call_of_it() {
+    needs("node");
+    let shop = Shop::open().await;
+    let (escaped, called) = (shop.folder().join("escaped"), shop.folder().join("called"));
+    let make = |name: &str, code: &str| json!({"name": name, "description": "x", "handler_code": code});
+    let endings = ["};\nvar y = {a(){", "\n}, a: 1};\nvar y = {a(){", "/*", "}); (async function() {"];
+    let write = format!("(await import('node:fs')).writeFileSync({escaped:?}, 'x');");
+    for code in endings.map(|ending| format!("return 1 }}{ending}{write}")).iter().chain([&escaping(&escaped)]) {
+        let said = shop.call("create_persistent_tool", make("escapes", code)).await;
+        assert!(said.error.unwrap().contains("was not kept"), "{code}");
+        assert!(!shop.home.path().join("data/tools/escapes.mjs").exists(), "{code}");
+    }
+    let code = format!("(await import('node:fs')).writeFileSync({called:?}, 'x'); return this.name;");
+    assert!(shop.call("create_persistent_tool", make("writes", &code)).await.ok);
+    let again = Shop {
+        bench: gladhand_agent_tools::Workbench::open(WorkbenchSettings::new(shop.home.path().join("data"))),
+        ..shop
+    };
+    again.bench.ready().await;
+    assert!(again.bench.tools().iter().any(|tool| tool.name == "writes"));
+    assert!(!escaped.exists() && !called.exists());
+    assert_eq!(again.call("writes", json!({})).await.written, "\"writes\"");
+    assert!(called.exists());
+    again.bench.close().await;
+}
+
+#[tokio::test]
+async fn created_tools_of_earlier_versions_are_replaced_without_running_them() {
+    needs("node");
+    let old = |name: &str, code: &str| {
+        format!(
+            "// Made by create_persistent_tool.\nexport default {{\n  name: \"{name}\",\n  description: \"old\",\n  \
+             async run(input, context) {{\n    {code}\n  }},\n}};\n"
+        )
+    };
+    let elsewhere = tempfile::tempdir().unwrap();
+    let escaped = elsewhere.path().join("escaped");
+    let changed = format!("// Made by create_persistent_tool.\n{}", escaping(&escaped).replace("return 1 }};", ""));
+    let shop = Shop::with(|settings| {
+        let escapes = old("escapes", &escaping(&escaped));
+        put(
+            settings,
+            &[("plain.mjs", &old("plain", "return input.a;")), ("escapes.mjs", &escapes), ("changed.mjs", &changed)],
+        );
+    })
+    .await;
+    let tools = shop.bench.tools();
+    let names: Vec<_> = tools.iter().filter(|tool| tool.is_made_by_model).map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["escapes", "plain"]);
+    assert_eq!(shop.call("plain", json!({"a": 2})).await.written, "2");
+    assert!(shop.call("escapes", json!({})).await.error.is_some());
+    assert!(!escaped.exists(), "no code outside of the function runs, even in a call");
+    shop.bench.close().await;
 }

@@ -252,6 +252,26 @@ async fn a_place_is_read_once_it_is_approved() {
 }
 
 #[tokio::test]
+async fn a_link_outside_of_the_workspace_is_removed_only_with_approval() {
+    let shop = Shop::open().await;
+    let outside = tempfile::tempdir().unwrap();
+    let link = outside.path().canonicalize().unwrap().join("link");
+    let name = link.display();
+    let moves = format!("*** Update File: {name}\n*** Move to: moved\n@@\n-needle\n+x");
+    for section in [format!("*** Delete File: {name}"), moves] {
+        let plain = shop.file("plain", "needle\n");
+        std::os::unix::fs::symlink(&plain, &link).unwrap();
+        let input = json!({"input": format!("*** Begin Patch\n{section}\n*** End Patch")});
+        let said = shop.call("apply_patch", input.clone()).await;
+        assert_eq!(wrong(&said), format!("{name} is outside of the workspace and was not approved"));
+        assert!(link.is_symlink() && !shop.folder().join("moved").exists(), "{section}");
+        let (said, reached) = shop.approving("apply_patch", input).await;
+        assert_eq!(reached, [GuardedPath { path: link.clone(), why: Guarded::Outside }], "{section}");
+        assert!(said.ok && !link.is_symlink() && plain.exists(), "{section}: {said:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_endless_ignore_file_is_not_read() {
     let shop = Shop::open().await;
     std::fs::create_dir(shop.folder().join("deep")).unwrap();

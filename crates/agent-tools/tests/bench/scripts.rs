@@ -1,5 +1,6 @@
 //! Scripts, with the installed runtimes.
 
+use gladhand_agent_tools::Bench as _;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -50,6 +51,28 @@ async fn javascript_is_reported_as_recorded() {
         let said = shop.call("run_js", input).await;
         assert_eq!(said.output, json!({"status": "invalid_input", "message": message}));
     }
+}
+
+#[tokio::test]
+async fn files_of_the_agent_are_accessible_only_to_their_owner() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    needs("node");
+    let shop = Shop::open().await;
+    assert!(shop.call("run_js", json!({"code": "1", "runtime": "node", "keep_script": true})).await.ok);
+    let tool = json!({"name": "made", "description": "x", "handler_code": "return 1;"});
+    assert!(shop.call("create_persistent_tool", tool).await.ok);
+    let (mut pending, mut files) = (vec![shop.home.path().join("data")], 0);
+    while let Some(path) = pending.pop() {
+        let about = path.metadata().unwrap();
+        let wanted = if about.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(about.permissions().mode() & 0o777, wanted, "{}", path.display());
+        files += usize::from(about.is_file());
+        let entries = std::fs::read_dir(&path).into_iter().flatten();
+        pending.extend(entries.map(|entry| entry.unwrap().path()));
+    }
+    assert_eq!(files, 3, "a script, the driver and a tool");
+    shop.bench.close().await;
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use gladhand_store::{NewFile, replace_content};
 
 use crate::bench::Job;
-use crate::files::bounds::Bounds;
+use crate::files::bounds::{Access, Bounds};
 use crate::files::within;
 use crate::input::Input;
 use crate::outcome::{Outcome, Problem, blocking, done};
@@ -19,17 +19,21 @@ use parse::{Change, Section};
 /// Maximum size of a file that is changed.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// All files that a patch changes, reads or creates.
-pub(super) fn paths(input: &Input, folder: &Path) -> Vec<PathBuf> {
+/// All files that a patch changes, reads, creates or removes.
+pub(super) fn paths(input: &Input, folder: &Path) -> Vec<(PathBuf, Access)> {
     let sections = parse::parse(input.text("input").unwrap_or_default()).unwrap_or_default();
-    let names = sections.iter().flat_map(|section| {
-        let target = match &section.change {
-            Change::Update { moves_to, .. } => moves_to.as_ref(),
-            Change::Add(_) | Change::Delete => None,
+    let uses = sections.iter().flat_map(|section| {
+        let (removes, target) = match &section.change {
+            Change::Update { moves_to, .. } => (moves_to.is_some(), moves_to.as_ref()),
+            Change::Delete => (true, None),
+            Change::Add(_) => (false, None),
         };
-        [Some(&section.path), target]
+        let path = &section.path;
+        // Only for a link do the entry and its target differ.
+        let removed = (removes && within(folder, path).is_symlink()).then_some((path, Access::Remove));
+        [Some((path, Access::Write)), removed, target.map(|target| (target, Access::Write))]
     });
-    names.flatten().map(|path| within(folder, path)).collect()
+    uses.flatten().map(|(path, access)| (within(folder, path), access)).collect()
 }
 
 /// Runs the tool.
@@ -54,7 +58,7 @@ fn apply(sections: &[Section], folder: &Path, bounds: &Bounds) -> Outcome {
                 added.push(path);
             }
             Change::Delete => {
-                fs_err::remove_file(&path)
+                fs_err::remove_file(bounds.remove(&path)?)
                     .map_err(|error| Problem::plain(format!("Failed to delete file: {error}")))?;
                 deleted.push(path);
             }
@@ -77,10 +81,10 @@ fn apply(sections: &[Section], folder: &Path, bounds: &Bounds) -> Outcome {
                     }
                     Some(target) => {
                         let target = within(folder, target);
-                        let real_target = bounds.write_to(&target)?;
+                        let (real_target, entry) = (bounds.write_to(&target)?, bounds.remove(&path)?);
                         write(&target, &real_target, &text)?;
-                        if target != path {
-                            fs_err::remove_file(&path).map_err(|error| Problem::plain(error.to_string()))?;
+                        if entry != real_target {
+                            fs_err::remove_file(entry).map_err(|error| Problem::plain(error.to_string()))?;
                         }
                         changed.push(target);
                     }
