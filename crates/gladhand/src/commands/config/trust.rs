@@ -286,7 +286,7 @@ fn files(named: Option<&Path>) -> Result<Vec<File>, CommandError> {
     if !path.is_dir() {
         return Ok(vec![read(path)?]);
     }
-    let config = Some(path.join(PROJECT_FILE)).filter(|file| file.exists());
+    let config = config::project_file(&path).map_err(CommandError::usage)?;
     let home = etcetera::home_dir().ok();
     let skills = gladhand_agent::project_skills(&path, home.as_deref());
     config.into_iter().chain(skills).map(read).collect()
