@@ -289,7 +289,10 @@ fn files(named: Option<&Path>) -> Result<Vec<File>, CommandError> {
     let config = config::project_file(&path).map_err(CommandError::usage)?;
     let home = etcetera::home_dir().ok();
     let skills = gladhand_agent::project_skills(&path, home.as_deref());
-    config.into_iter().chain(skills).map(read).collect()
+    if let Some(cut) = skills.cut {
+        say(&exact(&cut));
+    }
+    config.into_iter().chain(skills.files).map(read).collect()
 }
 
 fn is_configuration(file: &File) -> bool {
