@@ -99,20 +99,26 @@ struct Known {
     book: Book,
     /// The file as it was written last, as far as we know.
     written: Option<Stamp>,
+    /// Whether the last attempt to write it failed.
+    is_unwritten: bool,
 }
 
 impl PinFile {
     /// Reads the file, if there is one yet. One that cannot be read is an error: without it, anything could be new.
     pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
-        let known = Known { book: read(&path)?, written: written(&path) };
+        let known = Known { book: read(&path)?, written: written(&path), is_unwritten: false };
         Ok(Self { path, known: Mutex::new(known) })
     }
 
-    /// Reads the file again if another process has written it since it was last read, and returns whether it has.
+    /// Reads the file again if another process has written it since it was last read, and returns whether definitions must
+    /// be compared again: it has, or it can be written again.
     pub(crate) fn refresh(&self) -> bool {
         let now = written(&self.path);
         if self.known().written == now {
-            return false;
+            let mut known = self.known();
+            let is_writable = known.is_unwritten && self.try_to_write(&known).is_ok();
+            known.is_unwritten &= !is_writable;
+            return is_writable;
         }
         let book = read(&self.path);
         self.known().take(book, now);
@@ -167,6 +173,28 @@ impl PinFile {
         if is_new { self.write(&mut known) } else { Ok(()) }
     }
 
+    /// Why a tool is not pinned, if the file cannot be written.
+    pub(crate) fn why_unpinned(&self, upstream: &str, own: &str) -> Option<String> {
+        let is_pinned = self.known().book.contains_key(&key(Pinned::Tool, upstream, own));
+        if is_pinned { None } else { self.why_unwritable() }
+    }
+
+    /// Why the file cannot be written, if so.
+    pub(crate) fn why_unwritable(&self) -> Option<String> {
+        self.try_to_write(&self.known()).err().map(|error| self.unwritable(&error))
+    }
+
+    /// Whether the file could be written. The file itself is not touched: another process may write it at this moment.
+    fn try_to_write(&self, known: &Known) -> io::Result<()> {
+        let trial = self.path.with_extension("trial");
+        files::replace(&trial, &serde_json::to_vec_pretty(&known.book)?)?;
+        fs_err::remove_file(trial)
+    }
+
+    fn unwritable(&self, error: &io::Error) -> String {
+        format!("the pin file {} cannot be written: {error}", self.path.display())
+    }
+
     fn write(&self, known: &mut Known) -> io::Result<()> {
         files::replace(&self.path, &serde_json::to_vec_pretty(&known.book)?)?;
         known.written = written(&self.path);
@@ -183,21 +211,27 @@ impl Pinboard for PinFile {
     /// [`PinFile::refresh`], on a thread of its own, keeps the pins in memory current.
     fn look(&self, seen: &[Definition]) -> Vec<Standing> {
         let mut known = self.known();
-        let (standings, is_new) = known.compare(seen);
-        if !is_new && standings.iter().all(|standing| *standing == Standing::Pinned) {
+        let (mut standings, mut before) = known.compare(seen);
+        if before.is_none() && standings.iter().all(|standing| *standing == Standing::Pinned) {
             return standings;
         }
         // Another process may have pinned or approved the same definitions since.
         let now = written(&self.path);
-        let (standings, is_new) = match known.written == now {
-            true => (standings, is_new),
-            false => {
-                known.take(read(&self.path), now);
-                known.compare(seen)
+        if known.written != now {
+            if let Some(before) = before {
+                known.book = before;
             }
-        };
-        if is_new && let Err(error) = self.write(&mut known) {
-            tracing::error!(%error, "the pinned definitions cannot be kept");
+            known.take(read(&self.path), now);
+            (standings, before) = known.compare(seen);
+        }
+        let Some(before) = before else { return standings };
+        known.is_unwritten = false;
+        if let Err(error) = self.write(&mut known) {
+            let why = self.unwritable(&error);
+            standings =
+                standings.into_iter().zip(seen).map(|(one, seen)| known.unpinned(&before, one, seen, &why)).collect();
+            known.book = before;
+            known.is_unwritten = true;
         }
         standings
     }
@@ -213,11 +247,23 @@ impl Known {
         self.written = written;
     }
 
-    /// Compares definitions with their pins, and returns whether a pin is new or different.
-    fn compare(&mut self, seen: &[Definition]) -> (Vec<Standing>, bool) {
+    /// Compares definitions with their pins. If a pin is new or different, the pins before that are returned, too.
+    fn compare(&mut self, seen: &[Definition]) -> (Vec<Standing>, Option<Book>) {
         let before = self.book.clone();
         let standings = seen.iter().map(|definition| compare(&mut self.book, definition)).collect();
-        (standings, self.book != before)
+        (standings, (self.book != before).then_some(before))
+    }
+
+    /// The standing of a definition after its pin could not be stored.
+    fn unpinned(&self, before: &Book, standing: Standing, seen: &Definition, why: &str) -> Standing {
+        let key = key(seen.kind, &seen.upstream, &seen.own);
+        let hash = |book: &Book| book.get(&key).map(|pin| pin.sha256.clone());
+        match standing {
+            Standing::Pinned if hash(before) != hash(&self.book) => {
+                Standing::Unpinned { name: seen.shown.clone().unwrap_or(key), why: why.to_owned() }
+            }
+            standing => standing,
+        }
     }
 }
 
@@ -357,6 +403,41 @@ mod tests {
         assert_eq!(file.look(&definition("one")), [Standing::Pinned]);
         assert_ne!(file.known().written, stamp, "the file was looked at");
         assert!(matches!(&file.look(&definition("two"))[..], [Standing::Changed { .. }]), "the pins in memory hold");
+    }
+
+    #[test]
+    fn a_definition_whose_pin_cannot_be_stored_is_not_pinned() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let file = PinFile::open(data.join("pins.json")).unwrap();
+        // No file can be written below a file.
+        fs_err::write(&data, "").unwrap();
+        for _ in 0..2 {
+            let [Standing::Unpinned { name, why }] = &file.look(&definition("one"))[..] else { panic!("it is pinned") };
+            assert_eq!(name, "u__t");
+            assert!(why.starts_with("the pin file ") && why.contains("pins.json cannot be written: "), "{why}");
+        }
+        assert!(file.why_unpinned("u", "t").is_some_and(|why| why.contains("cannot be written")));
+        assert!(!file.refresh());
+        fs_err::remove_file(&data).unwrap();
+        assert!(file.refresh() && !file.refresh(), "definitions are compared again, once");
+        assert_eq!(file.look(&definition("one")), [Standing::Pinned]);
+        assert_eq!(file.why_unpinned("u", "t"), None);
+        assert!(matches!(&file.look(&definition("two"))[..], [Standing::Changed { .. }]));
+    }
+
+    #[test]
+    fn a_pin_that_was_stored_holds_while_the_file_cannot_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pins.json");
+        let file = PinFile::open(path.clone()).unwrap();
+        file.look(&definition("one"));
+        let lost = PinFile {
+            path: path.join("pins.json"),
+            known: Mutex::new(Known { written: None, ..file.known.into_inner().unwrap() }),
+        };
+        assert_eq!(lost.look(&definition("one")), [Standing::Pinned]);
+        assert!(matches!(&lost.look(&definition("two"))[..], [Standing::Changed { .. }]));
     }
 
     #[test]

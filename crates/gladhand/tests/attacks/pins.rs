@@ -163,6 +163,20 @@ fn an_approval_covers_only_the_definition_that_was_listed() {
 }
 
 #[test]
+fn a_tool_whose_pin_cannot_be_stored_is_not_called() {
+    let place = pinned();
+    let before = place.asked("bank", "tools/call");
+    for command in [&["call", "bank__pay"][..], &["tools"]] {
+        // No user can write to this folder.
+        let output = place.gladhand(command).env("GLADHAND_DATA_DIR", "/proc/self/fd").output().expect("it starts");
+        let told = String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(told.contains("the pin file /proc/self/fd/pins.json cannot be written: "), "{command:?}: {told}");
+        assert!(!String::from_utf8_lossy(&output.stdout).contains("bank"), "{command:?}: it is used");
+    }
+    assert_eq!(place.asked("bank", "tools/call"), before, "it reached the server");
+}
+
+#[test]
 fn an_upstream_with_the_prefix_of_another_takes_over_no_pin() {
     let place = Place::new();
     let bank = place.server("bank", &[]).replace("[upstreams.bank]", "[upstreams.bank]\nprefix = 'b'");
