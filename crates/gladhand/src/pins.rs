@@ -20,8 +20,11 @@ pub(crate) const NAME: &str = "pins.json";
 /// All pins, by what they pin: see [`key`].
 type Book = BTreeMap<String, Pin>;
 
-/// The longest definition whose text is stored with its hash. Changes in a longer one cannot be shown.
+/// The longest pinned definition whose text is stored with its hash.
 const LONGEST: usize = 256 * 1024;
+
+/// The longest changed definition whose text is stored. A longer one cannot be shown, and so not approved.
+const LONGEST_CHANGE: usize = 1024 * 1024;
 
 /// One pinned definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +59,7 @@ enum Covers {
 struct Change {
     sha256: String,
     at: String,
-    /// Whether `policy approve` has shown this very definition. Only such a definition can be approved.
+    /// Whether `policy approve` has shown this very definition in full. Only such a definition can be approved.
     #[serde(default)]
     is_listed: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,6 +69,7 @@ struct Change {
 /// A definition that waits to be approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Waiting {
+    key: String,
     /// The name that approves it.
     pub(crate) name: String,
     /// Since when it was known.
@@ -74,8 +78,17 @@ pub(crate) struct Waiting {
     pub(crate) at: String,
     /// The hash of the definition that was seen.
     sha256: String,
-    /// The definition that is pinned, and the one that was seen, where they were kept.
-    pub(crate) texts: Option<(String, String)>,
+    /// The pinned definition, if it was kept.
+    pub(crate) before: Option<String>,
+    /// The definition that was seen, if it was kept.
+    pub(crate) after: Option<String>,
+}
+
+impl Waiting {
+    /// Whether a user means this definition: by its shown name, or as `upstream/tool`.
+    pub(crate) fn is_named(&self, names: &[String]) -> bool {
+        names.iter().any(|name| *name == self.name || *name == self.key)
+    }
 }
 
 /// The result of an approval.
@@ -137,14 +150,15 @@ impl PinFile {
                 continue;
             }
             match pin.changed.take() {
-                Some(Change { is_listed: true, sha256, text, .. }) => {
+                Some(Change { is_listed: true, sha256, text: Some(text), .. }) => {
+                    let text = Some(text).filter(|text| text.len() <= LONGEST);
                     let shown = pin.shown.clone();
                     approval.approved.push(shown.clone());
                     *pin = Pin { shown, sha256, text, since: utc::now(), covers: Covers::Whole, changed: None };
                 }
                 Some(unlisted) => {
                     pin.changed = Some(unlisted);
-                    approval.unlisted.extend(waiting(pin));
+                    approval.unlisted.extend(waiting(key, pin));
                 }
                 None => {}
             }
@@ -157,10 +171,10 @@ impl PinFile {
 
     /// Definitions that wait to be approved.
     pub(crate) fn waiting(&self) -> Vec<Waiting> {
-        self.known().book.values().filter_map(waiting).collect()
+        self.known().book.iter().filter_map(|(key, pin)| waiting(key, pin)).collect()
     }
 
-    /// Records that these definitions were shown to the user, so that they can be approved.
+    /// Records that these definitions were shown to the user in full, so that they can be approved.
     pub(crate) fn note_listed(&self, shown: &[Waiting]) -> io::Result<()> {
         let mut known = self.known();
         let mut is_new = false;
@@ -268,14 +282,16 @@ impl Known {
 }
 
 /// The changed definition of a pin, if it has one.
-fn waiting(pin: &Pin) -> Option<Waiting> {
+fn waiting(key: &str, pin: &Pin) -> Option<Waiting> {
     let Change { sha256, at, text, .. } = pin.changed.as_ref()?;
     Some(Waiting {
+        key: key.to_owned(),
         name: pin.shown.clone(),
         since: pin.since.clone(),
         at: at.clone(),
         sha256: sha256.clone(),
-        texts: pin.text.clone().zip(text.clone()),
+        before: pin.text.clone(),
+        after: text.clone(),
     })
 }
 
@@ -291,13 +307,13 @@ fn key(kind: Pinned, upstream: &str, own: &str) -> String {
 fn compare(book: &mut Book, seen: &Definition) -> Standing {
     let key = key(seen.kind, &seen.upstream, &seen.own);
     let sha256 = hash(&seen.text);
-    let text = (seen.text.len() <= LONGEST).then(|| seen.text.clone());
+    let text = |longest: usize| (seen.text.len() <= longest).then(|| seen.text.clone());
     let fresh = || Pin {
         shown: seen.shown.clone().unwrap_or_else(|| key.clone()),
         sha256: sha256.clone(),
         since: utc::now(),
         covers: Covers::Whole,
-        text: text.clone(),
+        text: text(LONGEST),
         changed: None,
     };
     let Some(pin) = book.get_mut(&key) else {
@@ -317,8 +333,14 @@ fn compare(book: &mut Book, seen: &Definition) -> Standing {
         *pin = Pin { shown, since, ..fresh() };
         return Standing::Pinned;
     }
-    if pin.changed.as_ref().is_none_or(|change| change.sha256 != sha256) {
-        pin.changed = Some(Change { sha256, at: utc::now(), is_listed: false, text });
+    match &mut pin.changed {
+        Some(change) if change.sha256 == sha256 => {
+            // An older version may have recorded the change without its text, and listed it without showing it.
+            if change.text.is_none() {
+                (change.text, change.is_listed) = (text(LONGEST_CHANGE), false);
+            }
+        }
+        changed => *changed = Some(Change { sha256, at: utc::now(), is_listed: false, text: text(LONGEST_CHANGE) }),
     }
     Standing::Changed { name: pin.shown.clone(), since: pin.since.clone() }
 }
@@ -389,7 +411,8 @@ mod tests {
         }
         assert!(standing(&ours, tool));
         assert_eq!(ours.waiting().len(), 2);
-        assert_eq!(ours.waiting()[0].texts, Some(("two".to_owned(), "three".to_owned())));
+        let Waiting { before, after, .. } = &ours.waiting()[0];
+        assert_eq!((before.as_deref(), after.as_deref()), (Some("two"), Some("three")));
     }
 
     #[test]
@@ -438,6 +461,21 @@ mod tests {
         };
         assert_eq!(lost.look(&definition("one")), [Standing::Pinned]);
         assert!(matches!(&lost.look(&definition("two"))[..], [Standing::Changed { .. }]));
+    }
+
+    #[test]
+    fn a_definition_whose_text_was_not_kept_is_not_approved() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = PinFile::open(folder.path().join("pins.json")).unwrap();
+        file.look(&definition("one"));
+        let is_approved = |length: usize| {
+            file.look(&definition(&"x".repeat(length)));
+            file.note_listed(&file.waiting()).unwrap();
+            !file.approve(&["u__t".to_owned()]).unwrap().approved.is_empty()
+        };
+        assert!(!is_approved(LONGEST_CHANGE + 1));
+        assert!(is_approved(LONGEST_CHANGE));
+        assert!(is_approved(LONGEST_CHANGE - 1), "the pinned text was not kept, and the new one is shown");
     }
 
     #[test]
