@@ -19,4 +19,4 @@ mod text;
 pub use account_service::{AccountService, AccountSnapshot, Changed};
 pub use driver::{AgentSettings, Conversations, LivePolicy, Policy, Rule};
 pub use moment::Moment;
-pub use skills::{TrustedFiles, project_skills};
+pub use skills::{ProjectSkills, TrustedFiles, project_skills};

@@ -178,11 +178,21 @@ impl Layers {
 
 /// The project file. A link is none: relative paths in it would mean other files than where it leads.
 fn read_project() -> std::io::Result<Option<File>> {
-    let path = PathBuf::from(PROJECT_FILE);
-    if std::fs::symlink_metadata(&path).is_ok_and(|data| data.is_symlink()) {
-        return Err(std::io::Error::other(format!("{PROJECT_FILE} is a link")));
+    read_if_there(not_a_link(PathBuf::from(PROJECT_FILE))?)
+}
+
+/// The path of the project file in a folder, if the file is there. A link is an error.
+pub fn project_file(folder: &Path) -> std::io::Result<Option<PathBuf>> {
+    let path = not_a_link(folder.join(PROJECT_FILE))?;
+    Ok(path.exists().then_some(path))
+}
+
+/// The path of a project file. A link could lead to a file outside of the project.
+fn not_a_link(path: PathBuf) -> std::io::Result<PathBuf> {
+    match std::fs::symlink_metadata(&path).is_ok_and(|data| data.is_symlink()) {
+        true => Err(std::io::Error::other(format!("{PROJECT_FILE} is a link"))),
+        false => Ok(path),
     }
-    read_if_there(path)
 }
 
 fn read_if_there(path: PathBuf) -> std::io::Result<Option<File>> {

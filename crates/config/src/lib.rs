@@ -50,7 +50,7 @@ pub use expand::is_malformed;
 pub use file::{File, config_dir, data_dir, home_dir, read, users_file};
 pub use hidden::Hidden;
 pub use layers::ExaminedLayers;
-pub use layers::{Layers, Loaded, PROJECT_FILE, Project, references};
+pub use layers::{Layers, Loaded, PROJECT_FILE, Project, project_file, references};
 pub use own_files::OwnFiles;
 pub use policy::{AuditConfig, PolicyConfig, ProfileConfig};
 pub use project::SetAside;

@@ -146,6 +146,11 @@ impl TrustStore {
         Standing::Unreadable { why: error.to_string(), before: self.record(path).map(|record| record.text) }
     }
 
+    /// Whether the user trusted any content of a file.
+    pub fn has_record(&self, path: &Path) -> bool {
+        self.record(path).is_some()
+    }
+
     /// Whether the user trusted exactly this content of a file.
     pub fn trusts(&self, path: &Path, text: &str) -> bool {
         matches!(self.standing(path, text), Standing::Trusted(_))

@@ -100,7 +100,11 @@ impl Inner {
         let bench = Workbench::open(self.workbench(&folder, &accounts));
         let roots = self.config.roots.clone();
         let trust = TrustStore::in_folder(Some(&self.files.data));
-        let trusted = TrustedFiles(Arc::new(move |path, text| trust.trusts(path, text)));
+        let records = trust.clone();
+        let trusted = TrustedFiles {
+            has_record: Arc::new(move |path| records.has_record(path)),
+            trusts: Arc::new(move |path, text| trust.trusts(path, text)),
+        };
         let settings = AgentSettings { data: folder, folder: here, home, roots, policy: self.policy.clone(), trusted };
         if !bench.may_have_more() {
             self.look_for_strangers(&*bench);

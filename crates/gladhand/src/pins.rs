@@ -20,8 +20,11 @@ pub(crate) const NAME: &str = "pins.json";
 /// All pins, by what they pin: see [`key`].
 type Book = BTreeMap<String, Pin>;
 
-/// The longest definition whose text is stored with its hash. Changes in a longer one cannot be shown.
+/// The longest pinned definition whose text is stored with its hash.
 const LONGEST: usize = 256 * 1024;
+
+/// The longest changed definition whose text is stored. A longer one cannot be shown, and so not approved.
+const LONGEST_CHANGE: usize = 1024 * 1024;
 
 /// One pinned definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +59,7 @@ enum Covers {
 struct Change {
     sha256: String,
     at: String,
-    /// Whether `policy approve` has shown this very definition. Only such a definition can be approved.
+    /// Whether `policy approve` has shown this very definition in full. Only such a definition can be approved.
     #[serde(default)]
     is_listed: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,6 +69,7 @@ struct Change {
 /// A definition that waits to be approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Waiting {
+    key: String,
     /// The name that approves it.
     pub(crate) name: String,
     /// Since when it was known.
@@ -74,8 +78,17 @@ pub(crate) struct Waiting {
     pub(crate) at: String,
     /// The hash of the definition that was seen.
     sha256: String,
-    /// The definition that is pinned, and the one that was seen, where they were kept.
-    pub(crate) texts: Option<(String, String)>,
+    /// The pinned definition, if it was kept.
+    pub(crate) before: Option<String>,
+    /// The definition that was seen, if it was kept.
+    pub(crate) after: Option<String>,
+}
+
+impl Waiting {
+    /// Whether a user means this definition: by its shown name, or as `upstream/tool`.
+    pub(crate) fn is_named(&self, names: &[String]) -> bool {
+        names.iter().any(|name| *name == self.name || *name == self.key)
+    }
 }
 
 /// The result of an approval.
@@ -99,20 +112,26 @@ struct Known {
     book: Book,
     /// The file as it was written last, as far as we know.
     written: Option<Stamp>,
+    /// Whether the last attempt to write it failed.
+    is_unwritten: bool,
 }
 
 impl PinFile {
     /// Reads the file, if there is one yet. One that cannot be read is an error: without it, anything could be new.
     pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
-        let known = Known { book: read(&path)?, written: written(&path) };
+        let known = Known { book: read(&path)?, written: written(&path), is_unwritten: false };
         Ok(Self { path, known: Mutex::new(known) })
     }
 
-    /// Reads the file again if another process has written it since it was last read, and returns whether it has.
+    /// Reads the file again if another process has written it since it was last read, and returns whether definitions must
+    /// be compared again: it has, or it can be written again.
     pub(crate) fn refresh(&self) -> bool {
         let now = written(&self.path);
         if self.known().written == now {
-            return false;
+            let mut known = self.known();
+            let is_writable = known.is_unwritten && self.try_to_write(&known).is_ok();
+            known.is_unwritten &= !is_writable;
+            return is_writable;
         }
         let book = read(&self.path);
         self.known().take(book, now);
@@ -131,14 +150,15 @@ impl PinFile {
                 continue;
             }
             match pin.changed.take() {
-                Some(Change { is_listed: true, sha256, text, .. }) => {
+                Some(Change { is_listed: true, sha256, text: Some(text), .. }) => {
+                    let text = Some(text).filter(|text| text.len() <= LONGEST);
                     let shown = pin.shown.clone();
                     approval.approved.push(shown.clone());
                     *pin = Pin { shown, sha256, text, since: utc::now(), covers: Covers::Whole, changed: None };
                 }
                 Some(unlisted) => {
                     pin.changed = Some(unlisted);
-                    approval.unlisted.extend(waiting(pin));
+                    approval.unlisted.extend(waiting(key, pin));
                 }
                 None => {}
             }
@@ -151,10 +171,10 @@ impl PinFile {
 
     /// Definitions that wait to be approved.
     pub(crate) fn waiting(&self) -> Vec<Waiting> {
-        self.known().book.values().filter_map(waiting).collect()
+        self.known().book.iter().filter_map(|(key, pin)| waiting(key, pin)).collect()
     }
 
-    /// Records that these definitions were shown to the user, so that they can be approved.
+    /// Records that these definitions were shown to the user in full, so that they can be approved.
     pub(crate) fn note_listed(&self, shown: &[Waiting]) -> io::Result<()> {
         let mut known = self.known();
         let mut is_new = false;
@@ -165,6 +185,28 @@ impl PinFile {
             is_new |= !std::mem::replace(&mut change.is_listed, true);
         }
         if is_new { self.write(&mut known) } else { Ok(()) }
+    }
+
+    /// Why a tool is not pinned, if the file cannot be written.
+    pub(crate) fn why_unpinned(&self, upstream: &str, own: &str) -> Option<String> {
+        let is_pinned = self.known().book.contains_key(&key(Pinned::Tool, upstream, own));
+        if is_pinned { None } else { self.why_unwritable() }
+    }
+
+    /// Why the file cannot be written, if so.
+    pub(crate) fn why_unwritable(&self) -> Option<String> {
+        self.try_to_write(&self.known()).err().map(|error| self.unwritable(&error))
+    }
+
+    /// Whether the file could be written. The file itself is not touched: another process may write it at this moment.
+    fn try_to_write(&self, known: &Known) -> io::Result<()> {
+        let trial = self.path.with_extension("trial");
+        files::replace(&trial, &serde_json::to_vec_pretty(&known.book)?)?;
+        fs_err::remove_file(trial)
+    }
+
+    fn unwritable(&self, error: &io::Error) -> String {
+        format!("the pin file {} cannot be written: {error}", self.path.display())
     }
 
     fn write(&self, known: &mut Known) -> io::Result<()> {
@@ -183,21 +225,27 @@ impl Pinboard for PinFile {
     /// [`PinFile::refresh`], on a thread of its own, keeps the pins in memory current.
     fn look(&self, seen: &[Definition]) -> Vec<Standing> {
         let mut known = self.known();
-        let (standings, is_new) = known.compare(seen);
-        if !is_new && standings.iter().all(|standing| *standing == Standing::Pinned) {
+        let (mut standings, mut before) = known.compare(seen);
+        if before.is_none() && standings.iter().all(|standing| *standing == Standing::Pinned) {
             return standings;
         }
         // Another process may have pinned or approved the same definitions since.
         let now = written(&self.path);
-        let (standings, is_new) = match known.written == now {
-            true => (standings, is_new),
-            false => {
-                known.take(read(&self.path), now);
-                known.compare(seen)
+        if known.written != now {
+            if let Some(before) = before {
+                known.book = before;
             }
-        };
-        if is_new && let Err(error) = self.write(&mut known) {
-            tracing::error!(%error, "the pinned definitions cannot be kept");
+            known.take(read(&self.path), now);
+            (standings, before) = known.compare(seen);
+        }
+        let Some(before) = before else { return standings };
+        known.is_unwritten = false;
+        if let Err(error) = self.write(&mut known) {
+            let why = self.unwritable(&error);
+            standings =
+                standings.into_iter().zip(seen).map(|(one, seen)| known.unpinned(&before, one, seen, &why)).collect();
+            known.book = before;
+            known.is_unwritten = true;
         }
         standings
     }
@@ -213,23 +261,37 @@ impl Known {
         self.written = written;
     }
 
-    /// Compares definitions with their pins, and returns whether a pin is new or different.
-    fn compare(&mut self, seen: &[Definition]) -> (Vec<Standing>, bool) {
+    /// Compares definitions with their pins. If a pin is new or different, the pins before that are returned, too.
+    fn compare(&mut self, seen: &[Definition]) -> (Vec<Standing>, Option<Book>) {
         let before = self.book.clone();
         let standings = seen.iter().map(|definition| compare(&mut self.book, definition)).collect();
-        (standings, self.book != before)
+        (standings, (self.book != before).then_some(before))
+    }
+
+    /// The standing of a definition after its pin could not be stored.
+    fn unpinned(&self, before: &Book, standing: Standing, seen: &Definition, why: &str) -> Standing {
+        let key = key(seen.kind, &seen.upstream, &seen.own);
+        let hash = |book: &Book| book.get(&key).map(|pin| pin.sha256.clone());
+        match standing {
+            Standing::Pinned if hash(before) != hash(&self.book) => {
+                Standing::Unpinned { name: seen.shown.clone().unwrap_or(key), why: why.to_owned() }
+            }
+            standing => standing,
+        }
     }
 }
 
 /// The changed definition of a pin, if it has one.
-fn waiting(pin: &Pin) -> Option<Waiting> {
+fn waiting(key: &str, pin: &Pin) -> Option<Waiting> {
     let Change { sha256, at, text, .. } = pin.changed.as_ref()?;
     Some(Waiting {
+        key: key.to_owned(),
         name: pin.shown.clone(),
         since: pin.since.clone(),
         at: at.clone(),
         sha256: sha256.clone(),
-        texts: pin.text.clone().zip(text.clone()),
+        before: pin.text.clone(),
+        after: text.clone(),
     })
 }
 
@@ -245,13 +307,13 @@ fn key(kind: Pinned, upstream: &str, own: &str) -> String {
 fn compare(book: &mut Book, seen: &Definition) -> Standing {
     let key = key(seen.kind, &seen.upstream, &seen.own);
     let sha256 = hash(&seen.text);
-    let text = (seen.text.len() <= LONGEST).then(|| seen.text.clone());
+    let text = |longest: usize| (seen.text.len() <= longest).then(|| seen.text.clone());
     let fresh = || Pin {
         shown: seen.shown.clone().unwrap_or_else(|| key.clone()),
         sha256: sha256.clone(),
         since: utc::now(),
         covers: Covers::Whole,
-        text: text.clone(),
+        text: text(LONGEST),
         changed: None,
     };
     let Some(pin) = book.get_mut(&key) else {
@@ -271,8 +333,14 @@ fn compare(book: &mut Book, seen: &Definition) -> Standing {
         *pin = Pin { shown, since, ..fresh() };
         return Standing::Pinned;
     }
-    if pin.changed.as_ref().is_none_or(|change| change.sha256 != sha256) {
-        pin.changed = Some(Change { sha256, at: utc::now(), is_listed: false, text });
+    match &mut pin.changed {
+        Some(change) if change.sha256 == sha256 => {
+            // An older version may have recorded the change without its text, and listed it without showing it.
+            if change.text.is_none() {
+                (change.text, change.is_listed) = (text(LONGEST_CHANGE), false);
+            }
+        }
+        changed => *changed = Some(Change { sha256, at: utc::now(), is_listed: false, text: text(LONGEST_CHANGE) }),
     }
     Standing::Changed { name: pin.shown.clone(), since: pin.since.clone() }
 }
@@ -343,7 +411,8 @@ mod tests {
         }
         assert!(standing(&ours, tool));
         assert_eq!(ours.waiting().len(), 2);
-        assert_eq!(ours.waiting()[0].texts, Some(("two".to_owned(), "three".to_owned())));
+        let Waiting { before, after, .. } = &ours.waiting()[0];
+        assert_eq!((before.as_deref(), after.as_deref()), (Some("two"), Some("three")));
     }
 
     #[test]
@@ -357,6 +426,56 @@ mod tests {
         assert_eq!(file.look(&definition("one")), [Standing::Pinned]);
         assert_ne!(file.known().written, stamp, "the file was looked at");
         assert!(matches!(&file.look(&definition("two"))[..], [Standing::Changed { .. }]), "the pins in memory hold");
+    }
+
+    #[test]
+    fn a_definition_whose_pin_cannot_be_stored_is_not_pinned() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let file = PinFile::open(data.join("pins.json")).unwrap();
+        // No file can be written below a file.
+        fs_err::write(&data, "").unwrap();
+        for _ in 0..2 {
+            let [Standing::Unpinned { name, why }] = &file.look(&definition("one"))[..] else { panic!("it is pinned") };
+            assert_eq!(name, "u__t");
+            assert!(why.starts_with("the pin file ") && why.contains("pins.json cannot be written: "), "{why}");
+        }
+        assert!(file.why_unpinned("u", "t").is_some_and(|why| why.contains("cannot be written")));
+        assert!(!file.refresh());
+        fs_err::remove_file(&data).unwrap();
+        assert!(file.refresh() && !file.refresh(), "definitions are compared again, once");
+        assert_eq!(file.look(&definition("one")), [Standing::Pinned]);
+        assert_eq!(file.why_unpinned("u", "t"), None);
+        assert!(matches!(&file.look(&definition("two"))[..], [Standing::Changed { .. }]));
+    }
+
+    #[test]
+    fn a_pin_that_was_stored_holds_while_the_file_cannot_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pins.json");
+        let file = PinFile::open(path.clone()).unwrap();
+        file.look(&definition("one"));
+        let lost = PinFile {
+            path: path.join("pins.json"),
+            known: Mutex::new(Known { written: None, ..file.known.into_inner().unwrap() }),
+        };
+        assert_eq!(lost.look(&definition("one")), [Standing::Pinned]);
+        assert!(matches!(&lost.look(&definition("two"))[..], [Standing::Changed { .. }]));
+    }
+
+    #[test]
+    fn a_definition_whose_text_was_not_kept_is_not_approved() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = PinFile::open(folder.path().join("pins.json")).unwrap();
+        file.look(&definition("one"));
+        let is_approved = |length: usize| {
+            file.look(&definition(&"x".repeat(length)));
+            file.note_listed(&file.waiting()).unwrap();
+            !file.approve(&["u__t".to_owned()]).unwrap().approved.is_empty()
+        };
+        assert!(!is_approved(LONGEST_CHANGE + 1));
+        assert!(is_approved(LONGEST_CHANGE));
+        assert!(is_approved(LONGEST_CHANGE - 1), "the pinned text was not kept, and the new one is shown");
     }
 
     #[test]

@@ -12,13 +12,13 @@ use gladhand_hub::policy::{CallTarget, Explanation, Kind, PinMode, Policy, Who};
 use gladhand_hub::{Provider, SessionId};
 use serde_json::json;
 
-use crate::commands::changes::changes;
+use crate::commands::changes::{Changes, Extent};
 use crate::commands::lookup::Sources;
 use crate::commands::plain::{plain, plain_lines};
 use crate::commands::serve::Memory;
 use crate::commands::settings::{self, Part, Settings};
 use crate::commands::withheld::{Named, prefixes_of, remembered};
-use crate::commands::{CommandError, print_json, print_report, written};
+use crate::commands::{CommandError, print_json, print_report, suggest, written};
 use crate::config::{self, Reading, env};
 use crate::exit::Exit;
 use crate::pins::{self, Approval, PinFile, Waiting};
@@ -40,10 +40,11 @@ Examples:
   gladhand policy test vault://keys --kind resource --principal ann";
 
 const APPROVE_HELP: &str = "\
-Only a change that was listed before can be approved.
+Only a change that was listed in full before can be approved.
 
 Examples:
   gladhand policy approve
+  gladhand policy approve --full git__push
   gladhand policy approve git__push
   gladhand policy approve --json";
 
@@ -112,6 +113,9 @@ pub struct PolicyApproveArgs {
     /// Shown names of tools and prompts, or `instructions:UPSTREAM`.
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
+    /// List the changes in full, those of NAME or all, and approve nothing.
+    #[arg(long)]
+    pub full: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -246,21 +250,20 @@ fn approve(args: &PolicyApproveArgs) -> Result<ExitCode, CommandError> {
         let note = "`pin` of [policy] is off in this configuration: no tool is stopped when it changes";
         super::note(&format!("note: {note}"));
     }
-    if args.names.is_empty() {
-        let waiting = file.waiting();
-        let exit = list(&waiting, args.json)?;
-        file.note_listed(&waiting)?;
-        return Ok(exit);
+    let extent = if args.full { Extent::Full } else { Extent::Short };
+    let mut waiting = file.waiting();
+    if args.full && !args.names.is_empty() {
+        waiting.retain(|one| one.is_named(&args.names));
     }
-    let Approval { approved, unlisted } = file.approve(&args.names)?;
+    if args.names.is_empty() || args.full && !waiting.is_empty() {
+        let seen = list(&waiting, extent, args.json)?;
+        file.note_listed(&seen)?;
+        return Ok(Exit::Success.into());
+    }
+    let approval = if args.full { Approval::default() } else { file.approve(&args.names)? };
+    let Approval { approved, unlisted } = approval;
     if let [first, ..] = &unlisted[..] {
-        let error = anyhow!("`{}` changed after it was last listed, so it is not approved", plain(&first.name));
-        if !args.json {
-            list(&unlisted, false)?;
-            file.note_listed(&unlisted)?;
-            return Err(CommandError::usage(error).hint("read the change above, then run the same command again"));
-        }
-        return Err(CommandError::usage(error).hint("`gladhand policy approve` lists the change"));
+        return Err(not_approved(first, &unlisted, &file, args.json)?);
     }
     if approved.is_empty() {
         let error = anyhow!("nothing of that name waits to be approved");
@@ -275,24 +278,71 @@ fn approve(args: &PolicyApproveArgs) -> Result<ExitCode, CommandError> {
     Ok(Exit::Success.into())
 }
 
-/// Lists what waits to be approved.
-fn list(waiting: &[Waiting], as_json: bool) -> Result<ExitCode, CommandError> {
-    let changed = |one: &Waiting| one.texts.as_ref().map(|(before, after)| changes(before, after));
+/// The error for changes that were not shown in full yet. It shows them, unless a program asks.
+fn not_approved(
+    first: &Waiting,
+    unlisted: &[Waiting],
+    file: &PinFile,
+    as_json: bool,
+) -> Result<CommandError, CommandError> {
+    let name = plain(&first.name);
+    if first.after.is_none() {
+        let error = anyhow!("`{name}` is not approved: its new definition is too long to be kept and shown");
+        let hint = "`hide` of its upstream leaves it out; delete its entry in pins.json to pin it unseen";
+        return Ok(CommandError::usage(error).hint(hint));
+    }
+    let error = anyhow!("`{name}` changed after it was last listed in full, so it is not approved");
     if as_json {
-        let each = waiting.iter().map(|one| {
+        return Ok(CommandError::usage(error).hint("`gladhand policy approve --full` lists the change"));
+    }
+    let seen = list(unlisted, Extent::Short, false)?;
+    file.note_listed(&seen)?;
+    let hint = match unlisted.iter().find(|one| !seen.contains(one)) {
+        Some(cut) => full_hint(cut),
+        None => "read the change above, then run the same command again".to_owned(),
+    };
+    Ok(CommandError::usage(error).hint(hint))
+}
+
+fn full_hint(one: &Waiting) -> String {
+    let name = suggest::shell_word(&one.name);
+    format!("run `gladhand policy approve --full {name}` to see all of it, then approve")
+}
+
+/// Lists what waits to be approved. Returns the changes that were shown in full.
+fn list(waiting: &[Waiting], extent: Extent, as_json: bool) -> Result<Vec<Waiting>, CommandError> {
+    let changed =
+        |one: &Waiting| one.after.as_ref().map(|after| Changes::between(one.before.as_deref(), after, extent));
+    let changes: Vec<_> = waiting.iter().map(changed).collect();
+    let is_complete = |changes: &Option<Changes>| changes.as_ref().is_some_and(|changes| changes.is_complete);
+    let seen = waiting.iter().zip(&changes).filter(|(_, changes)| is_complete(changes));
+    let seen = seen.map(|(one, _)| one.clone()).collect();
+    if as_json {
+        let each = waiting.iter().zip(&changes).map(|(one, changes)| {
             let Waiting { name, since, at, .. } = one;
-            json!({ "name": name, "since": since, "at": at, "changes": changed(one) })
+            let lines = changes.as_ref().map(|changes| &changes.lines);
+            json!({ "name": name, "since": since, "at": at, "changes": lines, "complete": is_complete(changes) })
         });
-        return print_report(json!({ "waiting": each.collect::<Vec<_>>() }), None);
+        print_report(json!({ "waiting": each.collect::<Vec<_>>() }), None)?;
+        return Ok(seen);
     }
     let mut out = std::io::stdout();
-    for one in waiting {
+    for (one, changes) in waiting.iter().zip(&changes) {
         let Waiting { name, since, at, .. } = one;
         written(writeln!(out, "{}: known since {since}, seen to be something else at {at}", plain(name)))?;
-        let unknown = || vec!["what changed is not known: the definition was not kept".to_owned()];
-        for line in changed(one).unwrap_or_else(unknown) {
+        let Some(changes) = changes else {
+            written(writeln!(out, "    what changed is not known: the definition is too long to be kept"))?;
+            continue;
+        };
+        if one.before.is_none() {
+            written(writeln!(out, "    the old definition was not kept; this is the new one:"))?;
+        }
+        for line in &changes.lines {
             written(writeln!(out, "    {line}"))?;
         }
+        if !changes.is_complete {
+            written(writeln!(out, "    not everything is shown: {}", plain(&full_hint(one))))?;
+        }
     }
-    Ok(Exit::Success.into())
+    Ok(seen)
 }

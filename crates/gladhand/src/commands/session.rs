@@ -161,10 +161,11 @@ impl Plan {
         }
     }
 
-    /// Tells the person of upstreams that are not available, for commands that ask all of them. The server says so at some
-    /// time or never, because it answers first.
+    /// Tells the person of upstreams that are not available, and of pins that cannot be stored, for commands that ask all
+    /// upstreams. The server says so at some time or never, because it answers first.
     pub(super) fn note_unavailable(&self) {
         self.asked().unavailable().iter().for_each(|line| settings::note(line));
+        self.own.as_ref().and_then(withheld::unpinned).iter().for_each(|line| settings::note(line));
     }
 
     /// Which server a command asks.

@@ -1,7 +1,8 @@
 //! The configuration of a command: finds and reads its files, and reports the parts that are not used.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use gladhand_agent::ProjectSkills;
 use gladhand_redaction::redact;
 
 use super::lookup::Sources;
@@ -87,19 +88,24 @@ pub(super) fn check(named: Option<&Path>, data: Option<&Path>) -> Result<Config,
 
 /// Notes the skills of the project around the current folder that are not used.
 pub(super) fn note_skills(data: Option<&Path>) {
-    let untrusted = untrusted_skills(data);
+    let ProjectSkills { files: untrusted, cut } = untrusted_skills(data);
+    if let Some(cut) = cut {
+        note(&cut);
+    }
     if let Some(first) = untrusted.first() {
         let more = if untrusted.len() > 1 { format!(" and {} more", untrusted.len() - 1) } else { String::new() };
         note(&format!("the skill {}{more} is not used: `gladhand config trust` shows it and asks", first.display()));
     }
 }
 
-/// Skills of the project around the current folder that the user has not trusted as they are.
-pub(super) fn untrusted_skills(data: Option<&Path>) -> Vec<PathBuf> {
+/// Skills of the project around the current folder that the user has not trusted as they are. Only those with a record of
+/// trust are read.
+pub(super) fn untrusted_skills(data: Option<&Path>) -> ProjectSkills {
     let trust = TrustStore::in_folder(data);
-    let Ok(here) = std::env::current_dir() else { return Vec::new() };
+    let Ok(here) = std::env::current_dir() else { return ProjectSkills::default() };
     let mut skills = gladhand_agent::project_skills(&here, config::home_dir().as_deref());
-    skills.retain(|skill| !config::read(skill).is_ok_and(|text| trust.trusts(skill, &text)));
+    let is_trusted = |skill: &Path| config::read(skill).is_ok_and(|text| trust.trusts(skill, &text));
+    skills.files.retain(|skill| !(trust.has_record(skill) && is_trusted(skill)));
     skills
 }
 

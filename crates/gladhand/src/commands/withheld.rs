@@ -79,7 +79,7 @@ pub(super) fn withheld(name: &str, config: &Config) -> Option<CommandError> {
     let (mut upstream, mut own) = ("", name.to_owned());
     if ours.is_none() {
         let owner = Owner::of(name, config)?;
-        if let Some(listed) = owner.listed(&Memory::in_folder(data.clone())) {
+        if let Some(listed) = owner.listed(&Memory::in_folder(data)) {
             let found = listed.into_iter().find(|tool| tool.name == owner.own)?;
             tool = Tool { name: name.to_owned(), ..found };
         }
@@ -104,12 +104,30 @@ pub(super) fn withheld(name: &str, config: &Config) -> Option<CommandError> {
         let error = anyhow!("the profile `{}` does not show `{}`", plain(&profile.name), plain(name));
         return Some(of_user(error, &test));
     }
-    let pins = data.filter(|_| policy.pins == PinMode::Stop).and_then(|data| PinFile::open(data.join(pins::NAME)).ok());
-    let waiting = pins.map(|pins| pins.waiting()).unwrap_or_default();
+    let pins = stopping_pins(config);
+    let pins = pins?;
+    if let Some(why) = pins.why_unpinned(upstream, &own).filter(|_| ours.is_none()) {
+        let error = anyhow!("the definition of `{}` cannot be compared: {}", plain(name), plain(&why));
+        return Some(of_user(error, "make the data folder writable, or name another one with GLADHAND_DATA_DIR"));
+    }
+    let waiting = pins.waiting();
     waiting.iter().any(|one| one.name == name).then(|| {
         let error = anyhow!("`{}` has changed since it was first seen, and waits for your approval", plain(name));
         of_user(error, "`gladhand policy approve` shows the change")
     })
+}
+
+/// The pins, if changed definitions are stopped.
+fn stopping_pins(config: &Config) -> Option<PinFile> {
+    let data = config::data_dir(std::env::var_os(config::env::DATA_DIR).as_deref().map(std::path::Path::new));
+    let data = data.filter(|_| config.policy.pin == PinMode::Stop)?;
+    PinFile::open(data.join(pins::NAME)).ok()
+}
+
+/// A sentence about definitions that are left out of all lists because they cannot be pinned, if there may be any.
+pub(super) fn unpinned(config: &Config) -> Option<String> {
+    let why = stopping_pins(config)?.why_unwritable()?;
+    Some(format!("definitions without a pin are not used: {why}"))
 }
 
 /// An error about the user's own settings. For a script it is the same as an unknown tool.

@@ -198,8 +198,19 @@ impl Governor {
             return stopped;
         }
         for (definition, standing) in seen.iter().zip(pinboard.look(seen)) {
-            let Standing::Changed { name, since } = standing else { continue };
             let is_stopped = mode == PinMode::Stop;
+            let (name, since) = match standing {
+                Standing::Pinned => continue,
+                Standing::Changed { name, since } => (name, since),
+                Standing::Unpinned { name, why } => {
+                    let kind = tracing::field::display(definition.kind);
+                    tracing::warn!(kind, name, why, is_stopped, "a definition cannot be pinned");
+                    if is_stopped {
+                        stopped.add(definition, format!("{name}: the definition cannot be compared: {why}"));
+                    }
+                    continue;
+                }
+            };
             if self.changed.lock().unpoisoned().insert(name.clone()) {
                 let kind = tracing::field::display(definition.kind);
                 tracing::warn!(kind, name, since, is_stopped, "a pinned definition changed");

@@ -81,6 +81,13 @@ pub enum Standing {
         /// When it was pinned, in readable form.
         since: String,
     },
+    /// It is new, and its pin could not be stored. A later definition could not be compared with it.
+    Unpinned {
+        /// The name under which it is shown.
+        name: String,
+        /// Why, with the place of the pins.
+        why: String,
+    },
 }
 
 /// Stores the pins. The binary implements it with a file and a hash.
@@ -89,7 +96,7 @@ pub trait Pinboard: fmt::Debug + Send + Sync {
     fn look(&self, seen: &[Definition]) -> Vec<Standing>;
 }
 
-/// Definitions that are stopped because they changed, each with the reason.
+/// Definitions that are stopped because they changed or could not be pinned, each with the reason.
 #[derive(Debug, Clone, Default)]
 pub struct Stopped {
     tools: ByUpstream,

@@ -661,6 +661,37 @@ async fn a_tool_that_is_not_what_it_was_is_stopped_until_it_is_approved() {
     }
 }
 
+/// A pinboard that can store nothing.
+#[derive(Debug)]
+struct FullBoard;
+
+impl Pinboard for FullBoard {
+    fn look(&self, seen: &[Definition]) -> Vec<Standing> {
+        let unpinned = |one: &Definition| {
+            let name = one.shown.clone().unwrap_or_default();
+            Standing::Unpinned { name, why: "the disk is full".to_owned() }
+        };
+        seen.iter().map(unpinned).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_cannot_be_pinned_is_stopped_only_if_changes_stop_it() {
+    for (mode, is_stopped) in [(PinMode::Off, false), (PinMode::Warn, false), (PinMode::Stop, true)] {
+        let governor = Governor::new(Policy { pins: mode, ..Policy::default() }).pinning(Arc::new(FullBoard));
+        let mount = Mount { provider: Arc::new(Shifty::default()) as _, naming: Naming::prefixed("s") };
+        let hub = Hub::of(vec![mount]).governed(Arc::new(governor));
+        let someone = Someone::called("c");
+        let called = someone.call(&hub, "s__sum", json!({})).await;
+        assert_eq!(called.is_err(), is_stopped, "{mode:?}");
+        assert!(hub.governor().unwrap().changed_definitions().is_empty());
+        if let Err(failure) = called {
+            let told = "s__sum: the definition cannot be compared: the disk is full";
+            assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::Denied, told));
+        }
+    }
+}
+
 #[tokio::test]
 async fn another_policy_holds_from_the_next_call_on_and_is_told_of_if_it_is_seen() {
     let hub = hub(rules(vec![rule("r", &[], &["git__push"], None, Effect::Deny)]));

@@ -341,7 +341,7 @@ impl Stage {
             roots: Vec::new(),
             home: None,
             policy: policy.clone(),
-            trusted: crate::skills::TrustedFiles(Arc::new(|_, _| true)),
+            trusted: crate::skills::TrustedFiles::all(),
         };
         let agent = Conversations::new(settings, accounts, tools.clone());
         let plain = gladhand_core::operations::Tool::plain;

@@ -304,10 +304,13 @@ fn files(named: Option<&Path>) -> Result<Vec<File>, CommandError> {
     if !path.is_dir() {
         return Ok(vec![read(path)?]);
     }
-    let config = Some(path.join(PROJECT_FILE)).filter(|file| file.exists());
+    let config = config::project_file(&path).map_err(CommandError::usage)?;
     let home = config::home_dir();
     let skills = gladhand_agent::project_skills(&path, home.as_deref());
-    config.into_iter().chain(skills).map(read).collect()
+    if let Some(cut) = skills.cut {
+        say(&exact(&cut));
+    }
+    config.into_iter().chain(skills.files).map(read).collect()
 }
 
 fn is_configuration(file: &File) -> bool {

@@ -242,7 +242,10 @@ fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Exami
         ));
     }
     let skills = settings::untrusted_skills(config::data_dir(args.data_dir.as_deref()).as_deref());
-    for skill in skills {
+    if let Some(cut) = skills.cut {
+        findings.push(Finding::doubtful("skill", cut, "remove the skills that you do not need"));
+    }
+    for skill in skills.files {
         let message = format!("{} is not used: you have not trusted it as it is", skill.display());
         findings.push(Finding::doubtful("skill", message, "`gladhand config trust` shows it and asks"));
     }

@@ -56,15 +56,51 @@ pub(super) fn rewritten(file: &str, text: String) -> String {
                 "d=>{console.log('got',String(d).trim());import('fs').then(f=>f.writeFileSync('said',''))}",
             )
             .replace("sleep 0.4", "until [ -e said ]; do sleep 0.05; done"),
-        // A tool that the model made is marked as such in its file, so that rules for the operator's tools do not cover it.
-        "46_custom_and_persistent_tool" => text.replace(
-            "\"export default {\\n  name: \\\"adder\\\"",
-            "\"// Made by create_persistent_tool.\\nexport default {\\n  name: \\\"adder\\\"",
-        ),
+        // A tool that the model made is marked as such in its file, so that rules for the operator's tools do not cover
+        // it. Its code is data there, so that loading the file runs none of it.
+        "46_custom_and_persistent_tool" => text.replace(&json_text(RECORDED_TOOL), &json_text(OUR_TOOL)),
         // §16.5: the service is configured by its base address.
         "48_search_web" => text.replace("\"path\":\"/exa\"", "\"path\":\"/exa/search\""),
         _ => text,
     }
+}
+
+/// The file of a created tool, as the reference writes it.
+const RECORDED_TOOL: &str = r#"export default {
+  name: "adder",
+  description: "adds",
+  args: {
+    "type": "object",
+    "properties": {
+      "a": {
+        "type": "number"
+      },
+      "b": {
+        "type": "number"
+      }
+    }
+  },
+  async run(input, context) {
+    return {sum: input.a + input.b};
+  },
+};
+"#;
+
+/// The same file, as we write it.
+const OUR_TOOL: &str = r#"// Made by create_persistent_tool.
+const tool = {
+  "name": "adder",
+  "description": "adds",
+  "args": {"type":"object","properties":{"a":{"type":"number"},"b":{"type":"number"}}},
+  "body": "return {sum: input.a + input.b};"
+};
+const AsyncFunction = (async () => {}).constructor;
+export default { ...tool, run: new AsyncFunction("input", "context", '"use strict";\n' + tool.body) };
+"#;
+
+/// A text as a JSON string.
+fn json_text(text: &str) -> String {
+    Value::from(text).to_string()
 }
 
 /// Converts a recorded message to our form.
