@@ -79,6 +79,16 @@ pub struct Spec {
     pub remembered_in: Option<PathBuf>,
 }
 
+/// How long a list request waits for an upstream that was late before.
+const LATE_SETTLING: Duration = Duration::from_secs(1);
+
+/// How long a list request waits for an upstream whose lists are unknown. Requests during one opening share their wait,
+/// and an upstream that was late once delays later requests only briefly: its lists are announced when it opens.
+fn list_wait(was_late: bool, opening_for: Option<Duration>) -> Duration {
+    let most = if was_late { LATE_SETTLING } else { SETTLING };
+    most.min(SETTLING.saturating_sub(opening_for.unwrap_or_default()))
+}
+
 impl Spec {
     /// The name for logs and files. If the configured name is the command line, which may contain a secret, the label
     /// is the program name plus a hash that distinguishes it.
@@ -418,13 +428,14 @@ impl Provider for UpstreamProvider {
             return None;
         }
         let inner = Arc::clone(&self.inner);
+        let wait = list_wait(inner.told_late.get().is_some(), inner.main().0.opening_for());
         Some(Box::pin(async move {
             let opening = async {
                 if inner.open_main().await.is_ok() {
                     inner.listed().await;
                 }
             };
-            if tokio::time::timeout(SETTLING, opening).await.is_err() && inner.told_late.set(()).is_ok() {
+            if tokio::time::timeout(wait, opening).await.is_err() && inner.told_late.set(()).is_ok() {
                 tracing::warn!("upstream `{}` has not opened yet: its tools appear when it does", inner.label);
             }
         }))
@@ -521,5 +532,20 @@ impl Provider for UpstreamProvider {
         Some(Box::pin(async move {
             futures_util::future::join_all(connections.iter().map(|connection| connection.close())).await;
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upstream_that_does_not_open_delays_lists_once() {
+        let seconds = Duration::from_secs;
+        assert_eq!(list_wait(false, None), SETTLING, "the first request starts it");
+        assert_eq!(list_wait(false, Some(seconds(10))), SETTLING - seconds(10), "a second one during the same opening");
+        assert_eq!(list_wait(false, Some(seconds(42))), Duration::ZERO);
+        assert_eq!(list_wait(true, None), LATE_SETTLING, "it is opened again");
+        assert_eq!(list_wait(true, Some(seconds(42))), Duration::ZERO);
     }
 }
