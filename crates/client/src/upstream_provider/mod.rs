@@ -428,8 +428,9 @@ impl Provider for UpstreamProvider {
             return None;
         }
         let inner = Arc::clone(&self.inner);
-        let wait = list_wait(inner.told_late.get().is_some(), inner.main().0.opening_for());
         Some(Box::pin(async move {
+            // Only now: before a session is expected, the main connection would be made for no client in particular.
+            let wait = list_wait(inner.told_late.get().is_some(), inner.main().0.opening_for());
             let opening = async {
                 if inner.open_main().await.is_ok() {
                     inner.listed().await;
