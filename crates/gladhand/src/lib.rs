@@ -18,7 +18,7 @@ pub mod agent;
 mod audit;
 pub mod authorization;
 pub mod cli;
-mod cli_separator;
+
 mod clients;
 pub mod commands;
 pub mod exit;
@@ -28,6 +28,7 @@ mod pins;
 mod policy_setup;
 pub mod providers;
 mod secrets;
+mod terminal;
 mod utc;
 
 pub use gladhand_auth as auth;

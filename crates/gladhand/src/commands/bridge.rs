@@ -14,11 +14,13 @@ use http::header::AUTHORIZATION;
 
 use crate::authorization::FollowedAccess;
 use crate::cli::BridgeArgs;
-use crate::commands::plain::quoted;
-use crate::commands::settings::{Part, Settings};
-use crate::commands::{CommandError, serve, session, sign_in};
+use crate::commands::shared::opened_server;
+use crate::commands::shared::settings::{Part, Settings};
+use crate::commands::shared::sign_in;
+use crate::commands::{CommandError, serve};
 use crate::config;
 use crate::exit::Exit;
+use crate::terminal::text::quoted;
 use gladhand_client::upstream::{Authorizer, Bearer, Options, Speak, Target};
 use gladhand_client::upstream_provider::{ConnectionBudget, Spec, UpstreamProvider};
 use gladhand_server::Service;
@@ -61,8 +63,8 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
     let speak = Speak::parse(&args.client)
         .ok_or_else(|| CommandError::usage(anyhow!("there is no client `{}`", args.client)))?;
     let token = config::mcp_token_in_environment().map_err(CommandError::usage)?;
-    let roots = session::roots(&target, args.ca.as_deref())?;
-    let headers = session::headers(&args.header).map_err(CommandError::usage)?;
+    let roots = opened_server::roots(&target, args.ca.as_deref())?;
+    let headers = opened_server::headers(&args.header).map_err(CommandError::usage)?;
     let options = Options {
         speak,
         opening_timeout: Duration::from_secs(args.timeout),
@@ -72,7 +74,7 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
         headers,
         roots,
         hidden: config::env::never_passed_on(),
-        eras: session::eras(args.listen.data_dir.as_deref()),
+        eras: opened_server::eras(args.listen.data_dir.as_deref()),
         ..Options::default()
     };
     // The lists are not cached: a bridge offers exactly what the server has now.

@@ -15,13 +15,13 @@ use serde_json::{Map, Value, json};
 use crate::cli::{PromptsArgs, ResourcesArgs, ToolsArgs};
 use crate::commands::call::arguments::{Properties, Property};
 use crate::commands::call::person::Person;
-use crate::commands::plain::{Reader, plain};
-use crate::commands::screen;
-use crate::commands::session::{AskedServer, Plan, reply};
-use crate::commands::show::{self, Album};
-use crate::commands::suggest::{misplaced, unknown};
+use crate::commands::shared::opened_server::{AskedServer, Plan, reply};
+use crate::commands::shared::result_output::{self, Album};
+use crate::commands::shared::suggest::{misplaced, unknown};
 use crate::commands::{CommandError, note, written};
 use crate::exit::Exit;
+use crate::terminal::layout;
+use crate::terminal::text::{Reader, plain};
 use gladhand_client::upstream::Upstream;
 
 const STRONG: Style = Style::new().bold();
@@ -56,9 +56,10 @@ pub fn resources(args: ResourcesArgs, verbosity: u8) -> Result<ExitCode, Command
             };
             return match args.server.json {
                 true => print_json(&json!({"contents": contents.parts})),
-                false => {
-                    print_data(&show::contents(&contents, &Album::new(&args.save, "resource", Reader::of_stdout()))?)
-                }
+                false => print_data(&result_output::contents(
+                    &contents,
+                    &Album::new(&args.save, "resource", Reader::of_stdout()),
+                )?),
             };
         }
         let Reply::Resources(resources) = ask("listing resources", Operation::ListResources).await? else {
@@ -120,7 +121,10 @@ pub fn prompts(args: PromptsArgs, verbosity: u8) -> Result<ExitCode, CommandErro
             };
             return match args.server.json {
                 true => print_json(&json!({"description": prompt.description, "messages": prompt.messages})),
-                false => print_data(&show::prompt_result(&prompt, &Album::new(&args.save, name, Reader::of_stdout()))?),
+                false => print_data(&result_output::prompt_result(
+                    &prompt,
+                    &Album::new(&args.save, name, Reader::of_stdout()),
+                )?),
             };
         }
         let Reply::Prompts(prompts) = ask("listing prompts", Operation::ListPrompts).await? else {
@@ -195,7 +199,7 @@ fn print_json(value: &impl serde::Serialize) -> Result<ExitCode, CommandError> {
 
 /// Prints the entries, or says on stderr that there are none.
 fn print_table(entries: impl Iterator<Item = Entry>, what: &str) -> Result<ExitCode, CommandError> {
-    let text = table(entries, screen::width());
+    let text = table(entries, layout::width());
     if text.is_empty() {
         note(&format!("the server has no {what}"));
     }
@@ -228,7 +232,7 @@ fn table(entries: impl Iterator<Item = Entry>, width: Option<usize>) -> String {
     let mut text = String::new();
     for Entry { name, arguments, description } in entries {
         let (name, arguments) = (plain(&name), plain(&arguments.join(", ")));
-        let fits = width.is_none_or(|width| screen::columns(&name) + 2 + screen::columns(&arguments) <= width);
+        let fits = width.is_none_or(|width| layout::columns(&name) + 2 + layout::columns(&arguments) <= width);
         // Writing to a String cannot fail.
         let _ = match !arguments.is_empty() && fits {
             true => writeln!(text, "{STRONG}{name}{STRONG:#}  {FAINT}{arguments}{FAINT:#}"),
@@ -236,14 +240,14 @@ fn table(entries: impl Iterator<Item = Entry>, width: Option<usize>) -> String {
         };
         if !fits {
             let mut rows = String::new();
-            screen::write_line(&mut rows, 4, &arguments, width);
+            layout::write_line(&mut rows, 4, &arguments, width);
             for row in rows.lines() {
                 let _ = writeln!(text, "{FAINT}{row}{FAINT:#}");
             }
         }
         let mut lines = description.trim().lines();
         for line in lines.by_ref().take(3) {
-            screen::write_line(&mut text, 2, &plain(line), width);
+            layout::write_line(&mut text, 2, &plain(line), width);
         }
         if lines.next().is_some() {
             let _ = writeln!(text, "  {FAINT}…{FAINT:#}");

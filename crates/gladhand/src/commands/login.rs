@@ -11,12 +11,12 @@ use gladhand_auth::client::{Record, Revocation, TokenStore as _};
 use serde_json::json;
 use url::Url;
 
-use super::plain::plain;
-use super::session::Plan;
-use super::sign_in::{self, Manner};
-use super::{CommandError, print_json, written};
 use crate::cli::ServerArgs;
+use crate::commands::shared::opened_server::Plan;
+use crate::commands::shared::sign_in::{self, Manner};
+use crate::commands::{CommandError, print_json, written};
 use crate::exit::Exit;
+use crate::terminal::text::plain;
 use gladhand_client::upstream::Target;
 
 const LOGIN_HELP: &str = "\

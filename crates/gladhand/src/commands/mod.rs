@@ -13,36 +13,25 @@ use tracing::Level;
 use crate::cli::Misuse;
 use crate::exit::Exit;
 use crate::logging;
-use plain::{Reader, plain_lines};
+use crate::terminal::layout;
+use crate::terminal::text::{Reader, plain_lines};
 
 pub mod bridge;
 pub mod call;
-mod changes;
 pub mod chat;
 pub mod config;
-mod difference;
 pub mod doctor;
 pub mod list;
 pub mod login;
-mod lookup;
 pub mod manual;
 pub mod open;
-mod outside;
-pub(crate) mod plain;
 pub mod policy;
 #[cfg(unix)]
 pub mod ps;
 pub mod repo;
-mod screen;
 pub mod secret;
-mod secret_prompt;
 pub mod serve;
-mod session;
-mod settings;
-mod show;
-mod sign_in;
-pub(crate) mod suggest;
-mod withheld;
+pub(crate) mod shared;
 
 /// A command that could not do its work: what happened, and how the process ends.
 #[derive(Debug)]
@@ -131,7 +120,7 @@ fn complain_to_person(error: &CommandError) {
     let style = anstyle::AnsiColor::Red.on_default().bold();
     // An error may quote a peer, or a file of another author.
     let message = plain_lines(&error.to_string());
-    let told = screen::message(&format!("error: {message}"), screen::message_width());
+    let told = layout::message(&format!("error: {message}"), layout::message_width());
     let human = format!("{style}error:{style:#}{}", told.strip_prefix("error:").unwrap_or(&told));
     say_error(&message, &human, error.hint.as_deref());
 }
@@ -140,7 +129,7 @@ fn complain_to_person(error: &CommandError) {
 fn say_error(message: &str, human: &str, hint: Option<&str>) {
     let hint = hint.map(|hint| plain_lines(&redact(hint)));
     let fields: Vec<_> = hint.iter().map(|hint| ("hint", hint.as_str())).collect();
-    let below = hint.iter().map(|hint| screen::message(&format!("hint: {hint}"), screen::message_width()));
+    let below = hint.iter().map(|hint| layout::message(&format!("hint: {hint}"), layout::message_width()));
     logging::say(Level::ERROR, message, &fields, &(human.to_owned() + &below.collect::<String>()));
 }
 
@@ -174,7 +163,7 @@ fn usage_error(text: &str, hint: Option<&str>) -> CommandError {
 /// Notes something on stderr, broken to fit a terminal.
 fn note(text: &str) {
     let text = plain_lines(&redact(text));
-    logging::say(Level::INFO, &text, &[], &screen::message(&text, screen::message_width()));
+    logging::say(Level::INFO, &text, &[], &layout::message(&text, layout::message_width()));
 }
 
 /// Prints data as it is: colours are not taken out of it, as they are of our own messages.

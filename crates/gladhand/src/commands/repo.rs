@@ -13,13 +13,14 @@ use gladhand_repository::{Progress, Stage};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
-use crate::commands::plain::plain;
-use crate::commands::settings::{self, Part, Settings};
-use crate::commands::{CommandError, print_data, print_report, screen};
+use crate::commands::shared::settings::{self, Part, Settings};
+use crate::commands::{CommandError, print_data, print_report};
 use crate::config;
 use crate::exit::Exit;
 use crate::logging;
 use crate::providers::RepositoryTools;
+use crate::terminal::layout;
+use crate::terminal::text::plain;
 
 const REPO_HELP: &str = "\
 The repository is not changed. Clients can call the same tools.
@@ -262,7 +263,7 @@ fn rows(rows: &[(&str, String)]) -> String {
 
 fn add_warnings(text: &mut String, answer: &Value) {
     for warning in answer["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        screen::write_line(text, 0, &format!("warning: {}", plain(warning)), screen::width());
+        layout::write_line(text, 0, &format!("warning: {}", plain(warning)), layout::width());
     }
 }
 
@@ -282,7 +283,7 @@ fn profile_text(profile: &Value) -> String {
     }
     for risk in profile["risks"].as_array().into_iter().flatten() {
         let message = plain(risk["message"].as_str().unwrap_or_default());
-        screen::write_line(&mut text, 0, &format!("risk              {message}"), screen::width());
+        layout::write_line(&mut text, 0, &format!("risk              {message}"), layout::width());
     }
     add_warnings(&mut text, profile);
     text
@@ -319,7 +320,7 @@ fn frameworks_text(found: &Value) -> String {
 fn answer_text(answer: &Value) -> String {
     let mut text = String::new();
     for line in answer["answer"].as_str().unwrap_or_default().lines() {
-        screen::write_line(&mut text, 0, &plain(line), screen::width());
+        layout::write_line(&mut text, 0, &plain(line), layout::width());
     }
     for citation in answer["citations"].as_array().into_iter().flatten() {
         let said = |name: &str| plain(citation[name].as_str().unwrap_or_default());

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use gladhand_core::wire::{Members, RawValue};
 use serde_json::{Map, Value};
 
-use crate::commands::plain::plain;
 use crate::config::spelling::nearest;
+use crate::terminal::text::plain;
 
 /// The largest file that an argument is read from.
 const LARGEST_FILE: u64 = 16 * 1024 * 1024;

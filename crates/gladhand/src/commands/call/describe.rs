@@ -7,8 +7,8 @@ use gladhand_core::operations::Tool;
 use serde_json::Value;
 
 use super::arguments::{Properties, Property};
-use crate::commands::plain::plain;
-use crate::commands::screen::{write_labelled, write_line};
+use crate::terminal::layout::{write_labelled, write_line};
+use crate::terminal::text::plain;
 
 const STRONG: Style = Style::new().bold();
 

@@ -9,8 +9,8 @@ use gladhand_core::wire::{Members, RawValue};
 use serde_json::{Map, Value, json};
 
 use super::formats::Format;
-use crate::commands::plain::plain;
-use crate::commands::screen::{columns, write_line};
+use crate::terminal::layout::{columns, write_line};
+use crate::terminal::text::plain;
 
 /// How many columns are left for an answer behind its prompt.
 const ANSWER: usize = 12;

@@ -20,15 +20,15 @@ use gladhand_core::operations::{Operation, Reply, Tool, ToolCall};
 use gladhand_core::wire::json;
 
 use crate::cli::{CallArgs, Cli};
-use crate::commands::plain::{Reader, plain};
-use crate::commands::session::{AskedServer, Plan, reply};
+use crate::commands::shared::opened_server::{AskedServer, Plan, reply};
 use crate::commands::{CommandError, print_data, print_json, written};
 use crate::exit::Exit;
+use crate::terminal::text::{Reader, plain};
 use gladhand_client::upstream::Upstream;
 
-use crate::commands::screen;
-use crate::commands::show::{self, Album};
-use crate::commands::suggest::{misplaced, unknown};
+use crate::commands::shared::result_output::{self, Album};
+use crate::commands::shared::suggest::{misplaced, unknown};
+use crate::terminal::layout;
 use arguments::Properties;
 use person::Person;
 
@@ -58,7 +58,7 @@ pub fn run(args: CallArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     plan.run(Some(Arc::clone(&person)), |upstream| async move {
         let tool = find(&upstream, &person, &args.tool, &asked).await?;
         if args.help {
-            written(anstream::stdout().write_all(describe::help(&tool, &shown, screen::width()).as_bytes()))?;
+            written(anstream::stdout().write_all(describe::help(&tool, &shown, layout::width()).as_bytes()))?;
             return Ok(Exit::Success.into());
         }
         let read = Properties::of(tool.input_schema.get()).read(given.as_deref(), &words);
@@ -74,10 +74,10 @@ pub fn run(args: CallArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
             return Err(CommandError::new(Exit::PeerFailed, anyhow!("the server's answer is no tool result")));
         };
         match args.server.json {
-            true => print_json(&show::tool_result_json(&result)?)?,
+            true => print_json(&result_output::tool_result_json(&result)?)?,
             false => {
                 let album = Album::new(&args.save, &tool.name, Reader::of_stdout());
-                print_data(&show::tool_result(&result, &album)?)?;
+                print_data(&result_output::tool_result(&result, &album)?)?;
             }
         }
         Ok(if result.failed { Exit::CallFailed } else { Exit::Success }.into())

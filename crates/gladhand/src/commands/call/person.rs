@@ -20,10 +20,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::Semaphore;
 
 use super::form;
-use crate::commands::plain::{plain, quoted};
-use crate::commands::screen;
-use crate::commands::sign_in::is_anybody_there;
+use crate::commands::shared::sign_in::is_anybody_there;
 use crate::logging::{self, OpenQuestion};
+use crate::terminal::layout;
+use crate::terminal::text::{plain, quoted};
 use gladhand_client::upstream::Host;
 
 /// How long a server may take before the status line says what is waited for.
@@ -187,7 +187,7 @@ impl Person {
                 Some(url) => visit(&message, &url),
                 None => {
                     tell(&format!("\nThe server asks: {message}\n  ({} declines)", form::DECLINE));
-                    form::fill_in(&schema, screen::message_width(), ask)
+                    form::fill_in(&schema, layout::message_width(), ask)
                 }
             });
             let answer = asked.await.map_err(|_| Failure::new(FailureKind::Unanswered, "the question was dropped"))?;
@@ -322,7 +322,7 @@ fn visit(message: &str, url: &str) -> serde_json::Value {
 /// Writes to the terminal, broken between words. A URL stays whole.
 fn tell(text: &str) {
     // It fails only where stderr is closed.
-    let _ = write!(anstream::stderr(), "{}", screen::message(text, screen::message_width()));
+    let _ = write!(anstream::stderr(), "{}", layout::message(text, layout::message_width()));
 }
 
 /// Shows a prompt and reads a line; none at the end of input.

@@ -6,7 +6,7 @@ use gladhand_core::wire::invisible::escape_json;
 use gladhand_core::wire::{Members, RawValue, json};
 use serde_json::Value;
 
-use crate::commands::plain::{exact_lines, plain};
+use crate::terminal::text::{exact_lines, plain};
 
 /// The longest text of one value.
 const LONGEST: usize = 100;

@@ -11,7 +11,7 @@ use super::screen::Screen;
 use super::talk::Talk;
 use super::typed::{Typed, Typing};
 use crate::commands::CommandError;
-use crate::commands::plain::{exact, plain};
+use crate::terminal::text::{exact, plain};
 use gladhand_server::signals::Signals;
 
 /// A chat that is being held.

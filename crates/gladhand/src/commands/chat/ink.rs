@@ -6,7 +6,7 @@
 use anstyle::Style;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::commands::screen::NARROWEST;
+use crate::terminal::layout::NARROWEST;
 
 /// How far apart tabs are.
 const TAB: usize = 8;

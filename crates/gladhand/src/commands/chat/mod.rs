@@ -34,7 +34,7 @@ use gladhand_models::ModelError;
 
 use crate::cli::ChatArgs;
 use crate::commands::serve::{Assembly, Reached};
-use crate::commands::settings::{self, Part, Settings};
+use crate::commands::shared::settings::{self, Part, Settings};
 use crate::commands::{CommandError, is_gone};
 use crate::config;
 use crate::exit::Exit;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::talk::{Speaker, Talk};
 use crate::commands::CommandError;
-use crate::commands::plain::plain;
+use crate::terminal::text::plain;
 
 /// For whom a model is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anstyle::Style;
 
 use super::ink::Ink;
-use crate::commands::screen;
+use crate::terminal::layout;
 
 /// An output, and where its cursor is.
 pub(super) struct Pane {
@@ -25,7 +25,7 @@ impl Pane {
 
     /// How wide its lines may be, as far as they may not be as wide as they are.
     pub(super) fn width(&self) -> Option<usize> {
-        if self.is_terminal { screen::terminal_width() } else { None }
+        if self.is_terminal { layout::terminal_width() } else { None }
     }
 
     /// A style, where there are styles.

@@ -15,7 +15,7 @@ use super::markdown::Markdown;
 use super::pane::Pane;
 use super::status::Status;
 use super::talk::Speaker;
-use crate::commands::plain::{Reader, plain, plain_lines};
+use crate::terminal::text::{Reader, plain, plain_lines};
 
 const DIM: Style = Style::new().dimmed();
 const THOUGHT: Style = Style::new().dimmed().italic();

@@ -10,8 +10,10 @@ use gladhand_core::wire::invisible::{Layout, escape};
 use gladhand_store::{SecretError, Secrets};
 
 use crate::clients::found::{Found, secret_name};
-use crate::commands::lookup::Sources;
-use crate::commands::{CommandError, outside, settings};
+use crate::commands::CommandError;
+use crate::commands::shared::existence_checks;
+use crate::commands::shared::references::Sources;
+use crate::commands::shared::settings;
 use crate::config::{self, ConfigError, File, Problem, Reading, UpstreamConfig};
 use crate::secrets;
 
@@ -122,7 +124,7 @@ impl Own {
             Some(trouble) => vec![trouble],
             None => {
                 let upstream = self.upstream(found);
-                let missing = outside::missing(&upstream, &upstream).into_iter();
+                let missing = existence_checks::missing(&upstream, &upstream).into_iter();
                 missing.map(|missing| format!("{}: {}", missing.message, missing.advice)).collect()
             }
         }
@@ -131,7 +133,8 @@ impl Own {
     /// That the folder is missing in which a server is to be started, if so.
     pub(super) fn missing_folder(&self, found: &Found) -> Option<String> {
         let upstream = self.upstream(found);
-        let missing = outside::missing(&upstream, &upstream).into_iter().find(|missing| missing.key == "cwd")?;
+        let missing =
+            existence_checks::missing(&upstream, &upstream).into_iter().find(|missing| missing.key == "cwd")?;
         Some(format!("{}: {}", missing.message, missing.advice))
     }
 

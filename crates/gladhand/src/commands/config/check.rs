@@ -12,16 +12,18 @@ use gladhand_redaction::redact;
 use serde_json::{Value, json};
 
 use super::{CheckArgs, counted};
-use crate::commands::lookup::Sources;
-use crate::commands::plain::plain_lines;
 use crate::commands::serve::Memory;
-use crate::commands::{CommandError, outside, print_report, screen};
+use crate::commands::shared::existence_checks;
+use crate::commands::shared::references::Sources;
+use crate::commands::{CommandError, print_report};
 use crate::config::{
     self, Config, Examined, File, Grants, Layers, MOST_SHOWN, Problem, Project, Reading, SetAside, Standing,
     TrustStore, UpstreamConfig,
 };
 use crate::exit::Exit;
 use crate::from_config;
+use crate::terminal::layout;
+use crate::terminal::text::plain_lines;
 
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const ODD: Style = AnsiColor::Yellow.on_default().bold();
@@ -60,7 +62,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
     } else {
         let drawn = match &checked[..] {
             [] => "There is no configuration file: the defaults hold.\n".to_owned(),
-            checked => checked.iter().map(|(file, verdict)| drawn(file, verdict, screen::report_width())).collect(),
+            checked => checked.iter().map(|(file, verdict)| drawn(file, verdict, layout::report_width())).collect(),
         };
         super::print(&drawn)?;
         if let Some(line) = layers.untrusted() {
@@ -125,9 +127,9 @@ fn judge(file: &File, of_project: Option<(&Config, &Grants)>, data: Option<PathB
         verdict.errors.push(problem);
     }
     verdict.errors.sort_by_key(|problem| (problem.line, problem.column));
-    let left_open = config.iter().filter_map(outside::left_open);
-    let keys = own.into_iter().flat_map(outside::missing_keys);
-    for missing in config.iter().flat_map(outside::missing_elsewhere).chain(left_open).chain(keys) {
+    let left_open = config.iter().filter_map(existence_checks::left_open);
+    let keys = own.into_iter().flat_map(existence_checks::missing_keys);
+    for missing in config.iter().flat_map(existence_checks::missing_elsewhere).chain(left_open).chain(keys) {
         if !missing.is_mistaken(&verdict.errors) {
             let path: Vec<_> = missing.key.split('.').collect();
             verdict.warnings.push(places.problem(&path, format!("{}: {}", missing.message, missing.advice)));
@@ -145,7 +147,7 @@ fn judge(file: &File, of_project: Option<(&Config, &Grants)>, data: Option<PathB
         if told.into_iter().any(|error| error.is_of(&["upstreams", name])) {
             continue;
         }
-        for missing in outside::missing(upstream, written.get(name).unwrap_or(&nothing)) {
+        for missing in existence_checks::missing(upstream, written.get(name).unwrap_or(&nothing)) {
             let message = format!("{}: {}", missing.message, missing.advice);
             verdict.warnings.push(places.problem(&["upstreams", name, &missing.key], message));
         }
@@ -206,7 +208,7 @@ fn drawn(file: &File, verdict: &Verdict, width: Option<usize>) -> String {
             };
             let told = format!("{place}: {word}: {}", plain_lines(&problem.without_place()));
             let styled = format!(": {style}{word}:{style:#}");
-            text.push_str(&screen::message(&told, width).replacen(&format!(": {word}:"), &styled, 1));
+            text.push_str(&layout::message(&told, width).replacen(&format!(": {word}:"), &styled, 1));
         }
         if let Some(more) = config::more(problems.len()) {
             let _ = writeln!(text, "{more}");

@@ -14,9 +14,9 @@ use crate::clients::found::{Found, Origin, secret_place};
 use crate::clients::import::{self, LeftOut, Servers, Source};
 use crate::clients::{self, Client};
 use crate::commands::CommandError;
-use crate::commands::plain::plain;
 use crate::config;
 use crate::exit::Exit;
+use crate::terminal::text::plain;
 
 /// The servers of all files.
 #[derive(Debug, Default)]

@@ -7,6 +7,7 @@ mod import;
 mod install;
 mod masked;
 mod show;
+mod text_diff;
 mod trust;
 mod uninstall;
 
@@ -19,10 +20,10 @@ use gladhand_redaction::redact;
 use serde_json::Value;
 
 use crate::clients::Client;
-use crate::commands::plain::plain_lines;
-use crate::commands::{CommandError, difference, written};
+use crate::commands::{CommandError, written};
 use crate::config::env;
 use crate::exit::Exit;
+use crate::terminal::text::plain_lines;
 
 const CONFIG_HELP: &str = "\
 Examples:
@@ -299,7 +300,7 @@ fn changed(file: &Path, before: &str, after: &str) -> String {
 
 /// The same for texts that can be shown as they are.
 fn changed_as_it_is(file: &Path, before: &str, after: &str) -> String {
-    format!("{}\n{}", file.display(), difference::of(&plain_lines(before), &plain_lines(after)))
+    format!("{}\n{}", file.display(), text_diff::of(&plain_lines(before), &plain_lines(after)))
 }
 
 /// Tells the person something that is not the report.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::ShowArgs;
 use crate::commands::CommandError;
-use crate::commands::settings::{self, Part, Settings};
+use crate::commands::shared::settings::{self, Part, Settings};
 use crate::config::{self, Config, UpstreamConfig, text};
 
 pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, CommandError> {

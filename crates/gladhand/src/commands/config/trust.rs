@@ -17,14 +17,16 @@ use serde_json::json;
 
 use super::masked::masked;
 use super::{TrustArgs, counted, say};
-use crate::commands::lookup;
-use crate::commands::plain::{exact, exact_lines};
-use crate::commands::{CommandError, difference, screen};
+use crate::commands::CommandError;
+use crate::commands::config::text_diff;
+use crate::commands::shared::references;
 use crate::config::{
     self, Config, Examined, File, Grants, Layers, Lookup, MOST_SHOWN, PROJECT_FILE, Problem, Reading, SetAside,
     Standing, TrustStore, UpstreamConfig,
 };
 use crate::exit::Exit;
+use crate::terminal::layout;
+use crate::terminal::text::{exact, exact_lines};
 
 /// How far the text of a line is from its begin, which has a label.
 const LABEL: usize = 12;
@@ -159,7 +161,7 @@ fn shown_files(questions: &[Question<'_>]) -> String {
             Standing::Trusted(_) => continue,
             Standing::Changed { before } => {
                 let _ = writeln!(text, "  has changed since it was trusted:");
-                difference::of(&lines(before), &lines(&file.text))
+                text_diff::of(&lines(before), &lines(&file.text))
             }
             Standing::Unknown | Standing::Unreadable { .. } => lines(&file.text),
         };
@@ -253,14 +255,14 @@ fn mistakes(file: &File, references: &[(String, Grants)]) -> Vec<Problem> {
     let variable = |name: &str| std::env::var(name).ok();
     let secret = |_: &str| Err("secrets are read only after the file is trusted".to_owned());
     let all = Grants::sum(references.iter().map(|(_, grants)| grants));
-    let lookup = Lookup { variable: &variable, secret: &secret, authorities: &lookup::authorities };
+    let lookup = Lookup { variable: &variable, secret: &secret, authorities: &references::authorities };
     file.examine(Reading::Granted(&lookup, &all)).problems
 }
 
 /// Appends a line behind a label, broken to fit the screen.
 fn write_labelled(text: &mut String, label: &str, line: &str) {
     let mut lines = String::new();
-    screen::write_line(&mut lines, LABEL, &exact(line), screen::report_width());
+    layout::write_line(&mut lines, LABEL, &exact(line), layout::report_width());
     lines.replace_range(2..2 + label.len(), label);
     text.push_str(&lines);
 }

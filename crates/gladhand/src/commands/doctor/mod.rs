@@ -23,15 +23,18 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::cli::seconds;
-use crate::commands::lookup::Sources;
-use crate::commands::plain::plain;
 use crate::commands::serve::{Memory, Within};
-use crate::commands::{CommandError, outside, print_report, screen, settings, written};
+use crate::commands::shared::existence_checks;
+use crate::commands::shared::references::Sources;
+use crate::commands::shared::settings;
+use crate::commands::{CommandError, print_report, written};
 use crate::config::{
     self, Config, ExaminedLayers, File, Layers, PROJECT_FILE, Problem, Reading, SetAside, TrustStore, UpstreamConfig,
     env,
 };
 use crate::exit::Exit;
+use crate::terminal::layout;
+use crate::terminal::text::plain;
 #[cfg(unix)]
 use gladhand_server::control;
 use gladhand_server::http::Address;
@@ -153,10 +156,11 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
     findings.extend(data.as_deref().and_then(files::database));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if let Some(ExaminedConfig { config, mistakes, upstreams, within }) = &settings {
-        let missing = outside::missing_elsewhere(config).into_iter().chain(outside::missing_keys(config));
+        let missing =
+            existence_checks::missing_elsewhere(config).into_iter().chain(existence_checks::missing_keys(config));
         let missing = missing.filter(|one| !one.is_mistaken(mistakes));
         findings.extend(missing.map(|one| Finding::broken(&one.key, one.message, one.advice)));
-        let left_open = outside::left_open(config).into_iter();
+        let left_open = existence_checks::left_open(config).into_iter();
         findings.extend(left_open.map(|one| Finding::doubtful(&one.key, one.message, one.advice)));
         let opening = (!args.offline).then(|| Opening {
             memory: Memory::in_folder(data.clone()),
@@ -184,7 +188,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
         let bad_news = is_broken.then(|| CommandError::from(anyhow!("something is broken")));
         return print_report(json!({ "healthy": !is_broken, "findings": findings }), bad_news.as_ref());
     }
-    written(anstream::stdout().write_all(drawn(&findings, screen::report_width()).as_bytes()))?;
+    written(anstream::stdout().write_all(drawn(&findings, layout::report_width()).as_bytes()))?;
     Ok(if is_broken { Exit::Failure } else { Exit::Success }.into())
 }
 
@@ -330,12 +334,12 @@ fn drawn(findings: &[Finding], width: Option<usize>) -> String {
             State::Broken => (AnsiColor::Red.on_default().bold(), "no"),
         };
         let mut told = String::new();
-        screen::write_line(&mut told, INDENT, &format!("{}: {}", plain(about), plain(message)), width);
+        layout::write_line(&mut told, INDENT, &format!("{}: {}", plain(about), plain(message)), width);
         // A string takes everything. The mark stands before the first row.
         let _ = write!(text, "{style}{mark}{style:#}{}", &told[mark.len()..]);
         let mut below = String::new();
         for line in advice.iter().flat_map(|advice| advice.lines()) {
-            screen::write_line(&mut below, INDENT, &plain(line), width);
+            layout::write_line(&mut below, INDENT, &plain(line), width);
         }
         for row in below.lines() {
             let _ = writeln!(text, "{:INDENT$}{faint}{}{faint:#}", "", &row[INDENT..]);

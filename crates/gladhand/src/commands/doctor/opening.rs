@@ -16,7 +16,8 @@ use tokio::sync::Semaphore;
 
 use super::{Configured, Finding, Opened, packages};
 use crate::commands::serve::{Memory, Within, reach};
-use crate::commands::{outside, session};
+use crate::commands::shared::existence_checks;
+use crate::commands::shared::opened_server;
 use gladhand_client::upstream::{Alone, OpenError, Options, Target, Upstream};
 use gladhand_server::signals::Signals;
 
@@ -91,7 +92,7 @@ pub(super) async fn upstream(one: &Configured, opening: Option<&Opening>) -> Vec
         };
         return vec![Finding::broken(&about, why.clone(), advice)];
     }
-    let missing = outside::missing(config, written);
+    let missing = existence_checks::missing(config, written);
     let mut findings: Vec<_> =
         missing.into_iter().map(|one| Finding::broken(&about, one.message, one.advice)).collect();
     if findings.is_empty() {
@@ -172,8 +173,8 @@ async fn tools(upstream: &Upstream, agreement: &Agreement) -> Result<Vec<String>
 fn not_open(about: &str, error: &OpenError, target: &Target) -> Finding {
     let mut message = error.to_string();
     let advice = match (error, target) {
-        (OpenError::NotStarted { program, .. }, _) => session::not_started(program),
-        (OpenError::Unreachable(_), _) => session::UNREACHABLE.to_owned(),
+        (OpenError::NotStarted { program, .. }, _) => opened_server::not_started(program),
+        (OpenError::Unreachable(_), _) => opened_server::UNREACHABLE.to_owned(),
         (OpenError::Unauthorized { .. }, _) => {
             "`gladhand login URL` signs in, for an upstream with `auth = \"oauth\"`; `bearer` and `headers` present a token".to_owned()
         }

@@ -6,7 +6,7 @@ use gladhand_dialects::mcp::capabilities::{CAPABILITIES, defines};
 use gladhand_dialects::{Dialect, REGISTRY, a2e, fluxloop, loaf, mcp};
 
 use crate::commands::CommandError;
-use crate::commands::plain::plain;
+use crate::terminal::text::plain;
 use gladhand_client::upstream::Speak;
 
 /// Refuses names that no dialect has which may be spoken.

@@ -15,9 +15,9 @@ use gladhand_redaction::{redact, redact_words};
 
 use super::exchange::{Record, RecordedLine, Verdict};
 use super::report::{Reason, hints, hints_for_all};
-use crate::commands::plain::plain;
-use crate::commands::screen::{columns, fitted, pieces, width, write_labelled};
 use crate::commands::{CommandError, written};
+use crate::terminal::layout::{columns, fitted, pieces, width, write_labelled};
+use crate::terminal::text::plain;
 use gladhand_client::upstream::Target;
 
 const GOOD: Style = AnsiColor::Green.on_default().bold();

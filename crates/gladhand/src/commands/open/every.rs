@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::exchange::{self, Plan, Record, Running, Verdict};
-use crate::commands::session::Access;
+use crate::commands::shared::opened_server::Access;
 use gladhand_client::upstream::Target;
 
 /// How long attempts may stay silent at least after another one opened.

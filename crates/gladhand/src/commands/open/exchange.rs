@@ -13,7 +13,7 @@ use gladhand_dialects::{ClientSetup, Dialect, Stop, a2e};
 use gladhand_redaction::redact;
 use tokio::sync::mpsc;
 
-use crate::commands::session::Access;
+use crate::commands::shared::opened_server::Access;
 use crate::config::env;
 use gladhand_client::http_client::{Endpoint, HttpClient, Style};
 use gladhand_client::upstream::transport::{Evidence, Transport};

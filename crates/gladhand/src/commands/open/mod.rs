@@ -22,12 +22,13 @@ use gladhand_dialects::{ClientSetup, Dialect, REGISTRY, Unagreed, mcp};
 use tokio::time::Instant;
 
 use crate::cli::OpenArgs;
-use crate::commands::plain::plain;
-use crate::commands::screen::{message_width, pieces};
-use crate::commands::session::{Access, headers};
-use crate::commands::{CommandError, sign_in};
+use crate::commands::CommandError;
+use crate::commands::shared::opened_server::{Access, headers};
+use crate::commands::shared::sign_in;
 use crate::config;
 use crate::exit::Exit;
+use crate::terminal::layout::{message_width, pieces};
+use crate::terminal::text::plain;
 use gladhand_client::upstream::{Alone, OpenError, Options, Speak, Target, Upstream};
 use gladhand_server::signals::{self, Signals};
 
@@ -48,7 +49,7 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
         let error = anyhow!("--want and --declare are in the words of one dialect, and `--as all` speaks several");
         return Err(CommandError::usage(error));
     }
-    let target = super::session::target(args.url.as_deref(), &args.command)?;
+    let target = crate::commands::shared::opened_server::target(args.url.as_deref(), &args.command)?;
     capabilities::check(speak, "--want", Side::Server, &args.want)?;
     capabilities::check(speak, "--declare", Side::Client, &args.declare)?;
     if let (Target::Url(_), Speak::As(dialect, _)) = (&target, speak)
@@ -59,7 +60,7 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     }
     let mcp_token = config::mcp_token_in_environment().map_err(CommandError::usage)?;
     let headers = headers(&args.header).map_err(CommandError::usage)?;
-    let roots = super::session::roots(&target, args.ca.as_deref())?;
+    let roots = crate::commands::shared::opened_server::roots(&target, args.ca.as_deref())?;
     let mut setup = ClientSetup {
         identity: Peer::new("gladhand", env!("CARGO_PKG_VERSION")),
         version: String::new(),
@@ -172,7 +173,7 @@ async fn open_all(
     // A program that cannot be started is the same for every client.
     if let (false, Some(Verdict::NotStarted(why))) = (is_json, records.first().map(|record| &record.verdict)) {
         let error = CommandError::new(Exit::PeerFailed, anyhow!(why.clone())).code("not_started");
-        return Err(error.hint(super::session::not_started(&target.place())));
+        return Err(error.hint(crate::commands::shared::opened_server::not_started(&target.place())));
     }
     show_all(&records, is_json)?;
     join_all(servers.into_iter().zip(&records).map(|(server, record)| server.end(record))).await;
@@ -227,7 +228,9 @@ async fn found_out(
     speak: Speak,
     timeout: Duration,
 ) -> Option<(&'static Dialect, &'static str)> {
-    let eras = super::session::eras(std::env::var_os(config::env::DATA_DIR).map(PathBuf::from).as_deref());
+    let eras = crate::commands::shared::opened_server::eras(
+        std::env::var_os(config::env::DATA_DIR).map(PathBuf::from).as_deref(),
+    );
     let options = Options {
         speak,
         opening_timeout: timeout / 2,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::draw::millis;
 use super::exchange::{Record, RecordedLine, Verdict};
 use super::exit_code;
-use crate::commands::session::{UNREACHABLE, may_open_for_another, not_started, unauthorized};
+use crate::commands::shared::opened_server::{UNREACHABLE, may_open_for_another, not_started, unauthorized};
 use crate::commands::{CommandError, error_member, print_json};
 use gladhand_client::upstream::Target;
 

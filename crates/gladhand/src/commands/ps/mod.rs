@@ -11,9 +11,10 @@ use gladhand_hub::{ClientStatus, Offence, RunningCall, SessionStatus, UpstreamSt
 use gladhand_redaction::redact;
 
 use crate::cli::PsArgs;
-use crate::commands::plain::plain;
-use crate::commands::{CommandError, print_json, screen, written};
+use crate::commands::{CommandError, print_json, written};
 use crate::exit::Exit;
+use crate::terminal::layout;
+use crate::terminal::text::plain;
 use gladhand_server::control::{self, ProcessStatus};
 
 const HEAD: Style = Style::new().bold();
@@ -32,7 +33,7 @@ pub fn run(args: &PsArgs) -> Result<ExitCode, CommandError> {
         let all = control::everybody().await;
         match args.json {
             true => print_json(&serde_json::to_string(&all)?)?,
-            false => written(anstream::stdout().write_all(drawn(&all, screen::width()).as_bytes()))?,
+            false => written(anstream::stdout().write_all(drawn(&all, layout::width()).as_bytes()))?,
         }
         Ok(Exit::Success.into())
     })
@@ -59,7 +60,7 @@ impl Text {
     /// Appends a line. Each of the pieces is shown in its style where it stands first.
     fn line(&mut self, indent: usize, line: &str, styled: &[(&str, Style)]) {
         let mut broken = String::new();
-        screen::write_line(&mut broken, indent, &redact(line), self.width);
+        layout::write_line(&mut broken, indent, &redact(line), self.width);
         for (piece, style) in styled {
             broken = broken.replacen(piece, &format!("{style}{piece}{style:#}"), 1);
         }

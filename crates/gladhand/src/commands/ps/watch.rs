@@ -10,9 +10,10 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::drawn;
-use crate::commands::plain::Reader;
-use crate::commands::{CommandError, screen};
+use crate::commands::CommandError;
 use crate::exit::Exit;
+use crate::terminal::layout;
+use crate::terminal::text::Reader;
 use crate::utc;
 use gladhand_server::control::{self, ProcessStatus};
 use gladhand_server::signals::{self, Signals};
@@ -51,7 +52,7 @@ pub(super) async fn run(as_json: bool) -> Result<ExitCode, CommandError> {
 }
 
 fn plainly(all: &[ProcessStatus]) -> io::Result<()> {
-    put(&coloured(format!("{}\n{}\n", utc::now(), drawn(all, screen::width()))))
+    put(&coloured(format!("{}\n{}\n", utc::now(), drawn(all, layout::width()))))
 }
 
 /// The same text, without colours where none are wanted. `anstream` would take cursor movements for colours.
@@ -79,7 +80,7 @@ impl Alternate {
 
     /// Replaces what is shown. Lines that do not fit are counted in the last one.
     fn draw(&self, all: &[ProcessStatus]) -> io::Result<()> {
-        let (columns, rows) = (screen::width(), screen::terminal_height().unwrap_or(usize::MAX));
+        let (columns, rows) = (layout::width(), layout::terminal_height().unwrap_or(usize::MAX));
         let text = format!("{}  Ctrl-C ends\n{}", utc::now(), drawn(all, columns));
         put(&frame(&coloured(text), rows))
     }

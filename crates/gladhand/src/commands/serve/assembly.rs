@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gladhand_hub::Hub;
 
 use super::mounted::{Memory, Mounted};
-use super::within::Within;
+use super::recursion::Within;
 use crate::agent::LaterAgent;
 use crate::config::{self, Config, Layers, OwnFiles};
 use crate::providers::capabilities::Parts;

@@ -2,8 +2,8 @@
 
 mod assembly;
 mod mounted;
+mod recursion;
 mod reload;
-mod within;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use tracing::Level;
 use crate::authorization::FollowedAccess;
 use crate::cli::{ListenArgs, ServeArgs};
 use crate::commands::CommandError;
-use crate::commands::settings::{self, Part, Settings};
+use crate::commands::shared::settings::{self, Part, Settings};
 use crate::config::{self, Config, ConfigError, HttpConfig};
 use crate::exit::Exit;
 use crate::from_config;
@@ -30,8 +30,8 @@ use gladhand_server::excuse;
 use gladhand_server::http::{Http, Tls};
 use gladhand_session::clock::Clock;
 pub(super) use mounted::{Memory, reach};
+pub(super) use recursion::Within;
 use reload::{Following, HangUp, Reader};
-pub(super) use within::Within;
 
 /// Serves until the downstream ends.
 pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {

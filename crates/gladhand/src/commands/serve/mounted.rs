@@ -11,8 +11,8 @@ use gladhand_core::Secret;
 use gladhand_hub::policy::Violations;
 use gladhand_hub::{Listed, Mount, Provider, Settling};
 
-use super::within::Within;
-use crate::commands::sign_in;
+use super::recursion::Within;
+use crate::commands::shared::sign_in;
 use crate::config::{Config, Origin, UpstreamConfig, env};
 use crate::from_config;
 use crate::providers::{AgentTools, RepositoryTools, Toolbox, Unavailable};
@@ -271,11 +271,11 @@ impl Change {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::lookup;
+    use crate::commands::shared::references;
     use crate::config::{self, Reading};
 
     fn config(text: &str) -> Config {
-        lookup::Sources::default().lookup(|lookup| config::parse(text, Reading::Whole(lookup))).unwrap()
+        references::Sources::default().lookup(|lookup| config::parse(text, Reading::Whole(lookup))).unwrap()
     }
 
     #[test]

@@ -15,7 +15,7 @@ use gladhand_hub::Hub;
 use super::mounted::Mounted;
 use crate::agent::LaterAgent;
 use crate::authorization::FollowedAccess;
-use crate::commands::lookup::Sources;
+use crate::commands::shared::references::Sources;
 use crate::config::{
     self, Approve, Config, ConfigError, File, Grants, Layers, Loaded, Project, Reading, Standing, TrustStore,
 };

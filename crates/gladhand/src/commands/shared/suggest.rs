@@ -4,16 +4,16 @@ use anyhow::anyhow;
 use gladhand_core::operations::FailureKind;
 use gladhand_redaction::redact_words;
 
-use super::CommandError;
-use super::plain::plain;
-use super::session::AskedServer;
+use crate::commands::CommandError;
+use crate::commands::shared::opened_server::AskedServer;
 use crate::config::spelling::alike;
+use crate::terminal::text::plain;
 
 /// How many names are listed beside an error.
 const MOST: usize = 20;
 
 /// There is no tool or prompt of this name; `kind` says which of the two it is.
-pub(super) fn unknown(kind: &str, name: &str, known: &[&str], asked: &AskedServer) -> CommandError {
+pub(in crate::commands) fn unknown(kind: &str, name: &str, known: &[&str], asked: &AskedServer) -> CommandError {
     let quoted = |names: &[&str]| names.iter().map(|name| format!("`{}`", plain(name))).collect::<Vec<_>>();
     let has = match asked {
         AskedServer::Named => "it has",
@@ -54,7 +54,7 @@ pub(super) fn unknown(kind: &str, name: &str, known: &[&str], asked: &AskedServe
 
 /// A word that is neither `key=value` nor a URL. `before` is the command line up to it, `words` begins with it, and
 /// `has_command` says whether a command follows behind `--` already.
-pub(super) fn misplaced(before: &str, words: &[String], has_command: bool) -> CommandError {
+pub(in crate::commands) fn misplaced(before: &str, words: &[String], has_command: bool) -> CommandError {
     let word = words.first().map(|word| plain(word)).unwrap_or_default();
     let error = CommandError::usage(anyhow!("`{word}` is neither `key=value` nor a URL"));
     match has_command {

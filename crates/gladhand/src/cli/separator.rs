@@ -4,9 +4,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 use gladhand_redaction::redact_words;
 
-use crate::commands::plain::plain;
-use crate::commands::suggest;
+use crate::commands::shared::suggest;
 use crate::config::spelling::nearest;
+use crate::terminal::text::plain;
 
 /// The hint for a command line that could not be read, if its words end with the command of a server.
 pub(crate) fn explain(error: &clap::Error, cli: &Command, words: &[String]) -> Option<String> {

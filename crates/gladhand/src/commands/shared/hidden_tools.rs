@@ -10,37 +10,37 @@ use gladhand_hub::policy::{CallTarget, Kind, PinMode, Who};
 use gladhand_hub::{BETWEEN, Provider as _, SessionId};
 
 use crate::commands::CommandError;
-use crate::commands::plain::plain;
 use crate::commands::serve::Memory;
 use crate::config::{self, Config, UpstreamConfig};
 use crate::from_config;
 use crate::pins::{self, PinFile};
 use crate::providers::Toolbox;
+use crate::terminal::text::plain;
 
 /// The name that our own commands present to a server.
 const OUR_NAME: &str = "gladhand";
 
 /// A tool, prompt, resource or capability, as a command names it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Named<'a> {
-    pub(super) kind: Kind,
+pub(in crate::commands) struct Named<'a> {
+    pub(in crate::commands) kind: Kind,
     /// The shown name.
-    pub(super) name: &'a str,
+    pub(in crate::commands) name: &'a str,
     /// The upstream, if the command names it.
-    pub(super) upstream: Option<&'a str>,
+    pub(in crate::commands) upstream: Option<&'a str>,
 }
 
 /// A tool or prompt of an upstream, as the upstream listed it when it was last asked.
-pub(super) struct Known {
-    pub(super) upstream: String,
-    pub(super) own: String,
+pub(in crate::commands) struct Known {
+    pub(in crate::commands) upstream: String,
+    pub(in crate::commands) own: String,
     /// The name that it would have if no other upstream had it.
-    pub(super) natural: Option<String>,
+    pub(in crate::commands) natural: Option<String>,
 }
 
 /// The tool or prompt that is shown under the name. Rules also hold by the name that it would have without a conflict, and a
 /// shown name does not tell that one.
-pub(super) fn remembered(named: Named<'_>, config: &Config, memory: &Memory) -> Option<Known> {
+pub(in crate::commands) fn remembered(named: Named<'_>, config: &Config, memory: &Memory) -> Option<Known> {
     if !matches!(named.kind, Kind::Tool | Kind::Prompt) {
         return None;
     }
@@ -58,7 +58,7 @@ pub(super) fn remembered(named: Named<'_>, config: &Config, memory: &Memory) -> 
 }
 
 /// The prefixes of configured upstreams that the name begins with, the longest last: the upstream that it belongs to.
-pub(super) fn prefixes_of(name: &str, config: &Config) -> Vec<String> {
+pub(in crate::commands) fn prefixes_of(name: &str, config: &Config) -> Vec<String> {
     let within = |prefix: &&str| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(BETWEEN));
     let prefixes = enabled(config).filter_map(|(name, upstream)| upstream.effective_prefix(name)).filter(within);
     let mut prefixes: Vec<_> = prefixes.map(str::to_owned).collect();
@@ -72,7 +72,7 @@ fn enabled(config: &Config) -> impl Iterator<Item = (&str, &UpstreamConfig)> {
 
 /// The error for a tool that is not in the list because the configuration withholds it from a local caller. `None` if it
 /// does not, or if the upstream had no such tool when it was last asked.
-pub(super) fn withheld(name: &str, config: &Config) -> Option<CommandError> {
+pub(in crate::commands) fn withheld(name: &str, config: &Config) -> Option<CommandError> {
     let data = config::data_dir(std::env::var_os(config::env::DATA_DIR).as_deref().map(std::path::Path::new));
     let ours = Toolbox.tools().into_iter().find(|tool| tool.name == name);
     let mut tool = ours.clone().unwrap_or_else(|| Tool::plain(name, ""));
@@ -94,7 +94,10 @@ pub(super) fn withheld(name: &str, config: &Config) -> Option<CommandError> {
     let mut prefixes = prefixes_of(name, config);
     let prefix = prefixes.pop();
     let what = CallTarget::tool(upstream, &own, &tool).among(prefix.as_deref(), &prefixes);
-    let test = format!("`gladhand policy test {} --client {OUR_NAME}` explains it", super::suggest::shell_word(name));
+    let test = format!(
+        "`gladhand policy test {} --client {OUR_NAME}` explains it",
+        crate::commands::shared::suggest::shell_word(name)
+    );
     if let Some(rule) = policy.denied_always(&who, &what) {
         let reason = if rule.reason.is_empty() { String::new() } else { format!(": {}", plain(&rule.reason)) };
         let error = anyhow!("policy forbids `{}` (rule `{}`){reason}", plain(name), plain(&rule.name));
@@ -125,7 +128,7 @@ fn stopping_pins(config: &Config) -> Option<PinFile> {
 }
 
 /// A sentence about definitions that are left out of all lists because they cannot be pinned, if there may be any.
-pub(super) fn unpinned(config: &Config) -> Option<String> {
+pub(in crate::commands) fn unpinned(config: &Config) -> Option<String> {
     let why = stopping_pins(config)?.why_unwritable()?;
     Some(format!("definitions without a pin are not used: {why}"))
 }

@@ -1,5 +1,7 @@
 //! `gladhand secret`: keeps secrets on this machine, encrypted. Values come in by a hidden prompt or a pipe, and never out.
 
+mod prompt;
+
 use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,11 +12,11 @@ use gladhand_core::Secret;
 use gladhand_store::{KeyLocation, SecretError, Secrets};
 use serde_json::json;
 
-use super::plain::plain;
-use super::{CommandError, print_report, secret_prompt, written};
+use crate::commands::{CommandError, print_report, written};
 use crate::config::{self, env};
 use crate::exit::Exit;
 use crate::secrets::{self, NoSecrets};
+use crate::terminal::text::plain;
 
 /// No secret is longer; what is piped in is not read further.
 const LONGEST: u64 = 1024 * 1024;
@@ -134,7 +136,7 @@ pub fn run(args: SecretArgs) -> Result<ExitCode, CommandError> {
 /// The value to store; none if it is empty.
 fn value(name: &str) -> Result<Option<Secret>, CommandError> {
     if std::io::stdin().is_terminal() {
-        return Ok(secret_prompt::ask(&format!("value of `{}` (not shown): ", plain(name)))?);
+        return Ok(prompt::ask(&format!("value of `{}` (not shown): ", plain(name)))?);
     }
     let mut text = String::new();
     if std::io::stdin().take(LONGEST + 1).read_to_string(&mut text)? as u64 > LONGEST {

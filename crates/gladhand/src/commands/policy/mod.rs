@@ -1,5 +1,7 @@
 //! `gladhand policy`: explains what policy makes of a call, and approves definitions that changed.
 
+mod definition_changes;
+
 use std::io::{IsTerminal as _, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,17 +14,18 @@ use gladhand_hub::policy::{CallTarget, Explanation, Kind, PinMode, Policy, Who};
 use gladhand_hub::{Provider, SessionId};
 use serde_json::json;
 
-use crate::commands::changes::{Changes, Extent};
-use crate::commands::lookup::Sources;
-use crate::commands::plain::{plain, plain_lines};
+use self::definition_changes::{Changes, Extent};
 use crate::commands::serve::Memory;
-use crate::commands::settings::{self, Part, Settings};
-use crate::commands::withheld::{Named, prefixes_of, remembered};
-use crate::commands::{CommandError, print_json, print_report, suggest, written};
+use crate::commands::shared::hidden_tools::{Named, prefixes_of, remembered};
+use crate::commands::shared::references::Sources;
+use crate::commands::shared::settings::{self, Part, Settings};
+use crate::commands::shared::suggest;
+use crate::commands::{CommandError, print_json, print_report, written};
 use crate::config::{self, Reading, env};
 use crate::exit::Exit;
 use crate::pins::{self, Approval, PinFile, Waiting};
 use crate::providers::Toolbox;
+use crate::terminal::text::{plain, plain_lines};
 
 /// The error for `--as`.
 const MOVED: &str = "the caller is named with --principal";

@@ -6,24 +6,24 @@ use std::io::IsTerminal as _;
 use unicode_width::UnicodeWidthChar as _;
 
 /// Narrower than this nothing is broken: it would not get better.
-pub(super) const NARROWEST: usize = 20;
+pub(crate) const NARROWEST: usize = 20;
 
 /// The width that messages on a terminal have at most if the terminal does not tell its own.
 const USUAL: usize = 80;
 
 /// The width of the terminal that stdout is; `None` if it is none, unless `COLUMNS` says how wide it is.
-pub(super) fn width() -> Option<usize> {
+pub(crate) fn width() -> Option<usize> {
     named_width().or_else(terminal_width)
 }
 
 /// The width of messages on stderr, at most 80 columns: longer lines are hard to read. `None` if it is no terminal.
-pub(super) fn message_width() -> Option<usize> {
+pub(crate) fn message_width() -> Option<usize> {
     let stderr = std::io::stderr();
     readable_width(stderr.is_terminal(), width_of(stderr))
 }
 
 /// The same for messages that are what a command reports, on stdout.
-pub(super) fn report_width() -> Option<usize> {
+pub(crate) fn report_width() -> Option<usize> {
     readable_width(std::io::stdout().is_terminal(), terminal_width())
 }
 
@@ -33,13 +33,13 @@ fn readable_width(is_terminal: bool, width: Option<usize>) -> Option<usize> {
 }
 
 /// The current width of the terminal on stdout.
-pub(super) fn terminal_width() -> Option<usize> {
+pub(crate) fn terminal_width() -> Option<usize> {
     width_of(std::io::stdout())
 }
 
 /// How many rows the terminal that stdout is has now.
 #[cfg(unix)]
-pub(super) fn terminal_height() -> Option<usize> {
+pub(crate) fn terminal_height() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
     (size.ws_row > 0).then_some(usize::from(size.ws_row))
 }
@@ -60,7 +60,7 @@ fn width_of<T>(_: T) -> Option<usize> {
 }
 
 /// A message of one or more lines, each broken between words where it is wider than this. It ends with a line break.
-pub(super) fn message(text: &str, width: Option<usize>) -> String {
+pub(crate) fn message(text: &str, width: Option<usize>) -> String {
     let mut broken = String::new();
     text.lines().for_each(|line| write_line(&mut broken, 0, line, width));
     broken
@@ -68,7 +68,7 @@ pub(super) fn message(text: &str, width: Option<usize>) -> String {
 
 /// Appends a line behind so many blanks, broken between words where it is wider than the screen. Where there is no
 /// screen it stays whole: a program may read it then.
-pub(super) fn write_line(text: &mut String, indent: usize, line: &str, width: Option<usize>) {
+pub(crate) fn write_line(text: &mut String, indent: usize, line: &str, width: Option<usize>) {
     let room = width.map(|width| width.saturating_sub(indent)).filter(|room| *room >= NARROWEST);
     for row in rows(line, room) {
         // Writing to a String cannot fail.
@@ -78,7 +78,7 @@ pub(super) fn write_line(text: &mut String, indent: usize, line: &str, width: Op
 
 /// Appends a line behind a label, which may have colours. The line is broken to fit the screen, and its rows stand below
 /// each other.
-pub(super) fn write_labelled(text: &mut String, label: &str, line: &str, width: usize) {
+pub(crate) fn write_labelled(text: &mut String, label: &str, line: &str, width: usize) {
     let indent = columns(&anstream::adapter::strip_str(label).to_string());
     for (number, row) in fitted(line, width.saturating_sub(indent)).iter().enumerate() {
         let _ = match number {
@@ -89,7 +89,7 @@ pub(super) fn write_labelled(text: &mut String, label: &str, line: &str, width: 
 }
 
 /// A line broken between words to fit so many columns. A word that is wider than that is broken as well.
-pub(super) fn fitted(line: &str, room: usize) -> Vec<String> {
+pub(crate) fn fitted(line: &str, room: usize) -> Vec<String> {
     let room = room.max(NARROWEST);
     let mut fitted: Vec<String> = Vec::new();
     for row in rows(line, Some(room)) {
@@ -106,7 +106,7 @@ pub(super) fn fitted(line: &str, room: usize) -> Vec<String> {
 }
 
 /// Cuts text into pieces of this many columns.
-pub(super) fn pieces(text: &str, room: usize) -> Vec<String> {
+pub(crate) fn pieces(text: &str, room: usize) -> Vec<String> {
     let (mut pieces, mut piece, mut column) = (Vec::new(), String::new(), 0);
     for c in text.chars() {
         let columns = columns_of(c);
@@ -122,7 +122,7 @@ pub(super) fn pieces(text: &str, room: usize) -> Vec<String> {
 }
 
 /// How many columns a text takes on a screen.
-pub(super) fn columns(text: &str) -> usize {
+pub(crate) fn columns(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 

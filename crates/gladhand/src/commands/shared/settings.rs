@@ -5,22 +5,22 @@ use std::path::Path;
 use gladhand_agent::ProjectSkills;
 use gladhand_redaction::redact;
 
-use super::lookup::Sources;
-use super::plain::plain;
-use super::screen;
+use crate::commands::shared::references::Sources;
 use crate::config::{self, Config, ConfigError, Layers, Loaded, Reading, SetAside, TrustStore};
 use crate::logging;
+use crate::terminal::layout;
+use crate::terminal::text::plain;
 
 /// A configuration and the files that it comes from.
 #[derive(Debug)]
-pub(super) struct Settings {
-    pub(super) config: Config,
-    pub(super) layers: Layers,
+pub(in crate::commands) struct Settings {
+    pub(in crate::commands) config: Config,
+    pub(in crate::commands) layers: Layers,
 }
 
 /// Which part of the configuration a command needs.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Part {
+pub(in crate::commands) enum Part {
     /// All of it, with what upstreams refer to.
     Whole,
     /// All but the upstreams.
@@ -31,7 +31,7 @@ pub(super) enum Part {
 
 /// Finds and reads the configuration. Each part of it that is not used gives one line to `report`: [`note`], or [`log`]
 /// for a command that goes on running.
-pub(super) fn load(
+pub(in crate::commands) fn load(
     named: Option<&Path>,
     data: Option<&Path>,
     part: Part,
@@ -45,7 +45,7 @@ pub(super) fn load(
 }
 
 /// The message about an upstream with a variable or secret that does not exist.
-pub(super) fn unavailable(name: &str, why: &str) -> String {
+pub(in crate::commands) fn unavailable(name: &str, why: &str) -> String {
     format!("upstream {name} is not available: {why}")
 }
 
@@ -81,13 +81,13 @@ fn read(named: Option<&Path>, data: Option<&Path>, part: Part, report: fn(&str))
 
 /// Reads the configuration for a command that leaves it to a server of our own, so that the user hears of mistakes here.
 /// Of upstreams that are not available the command itself tells.
-pub(super) fn check(named: Option<&Path>, data: Option<&Path>) -> Result<Config, ConfigError> {
+pub(in crate::commands) fn check(named: Option<&Path>, data: Option<&Path>) -> Result<Config, ConfigError> {
     let data = config::data_dir(data);
     read(named, data.as_deref(), Part::Whole, note).map(|settings| settings.config)
 }
 
 /// Notes the skills of the project around the current folder that are not used.
-pub(super) fn note_skills(data: Option<&Path>) {
+pub(in crate::commands) fn note_skills(data: Option<&Path>) {
     let ProjectSkills { files: untrusted, cut } = untrusted_skills(data);
     if let Some(cut) = cut {
         note(&cut);
@@ -100,7 +100,7 @@ pub(super) fn note_skills(data: Option<&Path>) {
 
 /// Skills of the project around the current folder that the user has not trusted as they are. Only those with a record of
 /// trust are read.
-pub(super) fn untrusted_skills(data: Option<&Path>) -> ProjectSkills {
+pub(in crate::commands) fn untrusted_skills(data: Option<&Path>) -> ProjectSkills {
     let trust = TrustStore::in_folder(data);
     let Ok(here) = std::env::current_dir() else { return ProjectSkills::default() };
     let mut skills = gladhand_agent::project_skills(&here, config::home_dir().as_deref());
@@ -110,13 +110,13 @@ pub(super) fn untrusted_skills(data: Option<&Path>) -> ProjectSkills {
 }
 
 /// A warning in the log, with its time.
-pub(super) fn log(line: &str) {
+pub(in crate::commands) fn log(line: &str) {
     tracing::warn!("{line}");
 }
 
 /// One line on stderr, broken to fit a terminal, in one write.
-pub(super) fn note(line: &str) {
+pub(in crate::commands) fn note(line: &str) {
     let line = plain(&redact(line));
-    let human = screen::message(&format!("gladhand: {line}"), screen::message_width());
+    let human = layout::message(&format!("gladhand: {line}"), layout::message_width());
     logging::say(tracing::Level::WARN, &line, &[], &human);
 }

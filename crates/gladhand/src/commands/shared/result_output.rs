@@ -10,15 +10,15 @@ use gladhand_core::operations::{Content, Contents, FailureKind, PromptResult, To
 use gladhand_core::wire::{Members, RawValue, json};
 
 use crate::commands::CommandError;
-use crate::commands::plain::{Reader, plain};
 use crate::exit::Exit;
+use crate::terminal::text::{Reader, plain};
 
 /// How many files of one name are tried before giving up.
 const MOST_FILES: usize = 10_000;
 
 /// Where media go, and under which name.
 #[derive(Debug)]
-pub(super) struct Album {
+pub(in crate::commands) struct Album {
     folder: PathBuf,
     name: String,
     /// Who reads the text between them.
@@ -27,7 +27,7 @@ pub(super) struct Album {
 
 impl Album {
     /// Media are saved into a folder, named after what returned them.
-    pub(super) fn new(folder: &Path, name: &str, reader: Reader) -> Self {
+    pub(in crate::commands) fn new(folder: &Path, name: &str, reader: Reader) -> Self {
         let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
         let name: String = name.chars().map(safe).take(64).collect();
         Self { folder: folder.to_owned(), name: name.trim_start_matches(['.', '-']).to_owned(), reader }
@@ -87,7 +87,7 @@ fn extension(mime_type: &str) -> &str {
 }
 
 /// A tool's result, one block after the other.
-pub(super) fn tool_result(result: &ToolResult, album: &Album) -> Result<String> {
+pub(in crate::commands) fn tool_result(result: &ToolResult, album: &Album) -> Result<String> {
     let mut blocks = Vec::new();
     for content in &result.content {
         blocks.push(match content {
@@ -104,13 +104,13 @@ pub(super) fn tool_result(result: &ToolResult, album: &Album) -> Result<String> 
 }
 
 /// The contents of a resource, one part after the other.
-pub(super) fn contents(contents: &Contents, album: &Album) -> Result<String> {
+pub(in crate::commands) fn contents(contents: &Contents, album: &Album) -> Result<String> {
     let parts = contents.parts.iter().map(|part| resource_part(part, album));
     Ok(joined(parts.collect::<Result<_>>()?))
 }
 
 /// A prompt, message by message.
-pub(super) fn prompt_result(prompt: &PromptResult, album: &Album) -> Result<String> {
+pub(in crate::commands) fn prompt_result(prompt: &PromptResult, album: &Album) -> Result<String> {
     let mut messages = Vec::new();
     for message in &prompt.messages {
         let message = Members::of(message).unwrap_or_default();
@@ -163,7 +163,7 @@ fn pretty(raw: &RawValue) -> String {
 }
 
 /// A tool's result as MCP writes it, for `--json`. One that reports a failure has the member `error` besides.
-pub(super) fn tool_result_json(result: &ToolResult) -> Result<String> {
+pub(in crate::commands) fn tool_result_json(result: &ToolResult) -> Result<String> {
     let mut object = Vec::from(*b"{\"content\":[");
     for (at, content) in result.content.iter().enumerate() {
         if at > 0 {

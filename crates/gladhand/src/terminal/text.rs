@@ -15,29 +15,29 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 /// The same for text of several lines: line breaks and tabs stay.
-pub(super) fn plain_lines(text: &str) -> String {
+pub(crate) fn plain_lines(text: &str) -> String {
     escape(text, Layout::Lines).into_owned()
 }
 
 /// One line of text for a decision of the user: different texts are shown differently.
-pub(super) fn exact(text: &str) -> String {
+pub(crate) fn exact(text: &str) -> String {
     escape_exactly(text, Layout::Line)
 }
 
 /// The same for text of several lines: line breaks and tabs stay.
-pub(super) fn exact_lines(text: &str) -> String {
+pub(crate) fn exact_lines(text: &str) -> String {
     escape_exactly(text, Layout::Lines)
 }
 
 /// Text of a peer inside of something that we say: known secrets are masked, and its lines after the first are indented, so that
 /// none looks like one of ours.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     plain_lines(&redact(text)).replace('\n', "\n    ")
 }
 
 /// Who reads what a command writes to stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reader {
+pub(crate) enum Reader {
     /// A person at a terminal.
     Terminal,
     /// A program, or a file.
@@ -46,12 +46,12 @@ pub(super) enum Reader {
 
 impl Reader {
     /// The reader of our stdout.
-    pub(super) fn of_stdout() -> Self {
+    pub(crate) fn of_stdout() -> Self {
         if std::io::stdout().is_terminal() { Self::Terminal } else { Self::Pipe }
     }
 
     /// Data of several lines.
-    pub(super) fn text(self, text: &str) -> Cow<'_, str> {
+    pub(crate) fn text(self, text: &str) -> Cow<'_, str> {
         match self {
             Self::Terminal => escape(text, Layout::Lines),
             Self::Pipe => text.into(),
@@ -59,7 +59,7 @@ impl Reader {
     }
 
     /// JSON: the same for both, written in another way where a terminal could take it for more than text.
-    pub(super) fn json(self, json: &str) -> Cow<'_, str> {
+    pub(crate) fn json(self, json: &str) -> Cow<'_, str> {
         match self {
             Self::Terminal => escape_json(json),
             Self::Pipe => json.into(),

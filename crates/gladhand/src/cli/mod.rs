@@ -1,12 +1,13 @@
 //! The command line: one definition for parsing, help, completions and the man page.
 
+mod separator;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::ContextKind;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches, Parser, Subcommand, ValueHint};
 
-use crate::cli_separator;
 use crate::commands::Audience;
 use crate::config::{Approve, env};
 use crate::logging::LogFormat;
@@ -64,13 +65,13 @@ pub struct Misuse {
 impl Misuse {
     fn new(mut error: clap::Error, words: &[OsString]) -> Self {
         let texts: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        let argument = cli_separator::explain_argument(&error, &Cli::command(), &texts);
+        let argument = separator::explain_argument(&error, &Cli::command(), &texts);
         if argument.is_some() {
             // It would suggest an option that is not meant.
             error.remove(ContextKind::SuggestedArg);
             error.remove(ContextKind::Suggested);
         }
-        let hint = argument.or_else(|| cli_separator::explain(&error, &Cli::command(), &texts));
+        let hint = argument.or_else(|| separator::explain(&error, &Cli::command(), &texts));
         if hint.is_some() {
             // It would put the `--` elsewhere.
             error.remove(ContextKind::TrailingArg);

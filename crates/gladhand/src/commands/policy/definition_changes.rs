@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::plain::exact;
+use crate::terminal::text::exact;
 
 /// Characters of a text that are shown before the place where it changed.
 const BEFORE: usize = 30;

@@ -10,18 +10,18 @@ use crate::secrets;
 
 /// The variables of our environment, and the secrets: in the environment, else in the store.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Sources {
+pub(in crate::commands) struct Sources {
     data: Option<PathBuf>,
 }
 
 impl Sources {
     /// With the store in this data folder.
-    pub(super) fn with_store_in(data: Option<PathBuf>) -> Self {
+    pub(in crate::commands) fn with_store_in(data: Option<PathBuf>) -> Self {
         Self { data }
     }
 
     /// Does something that looks things up here.
-    pub(super) fn lookup<R>(&self, then: impl FnOnce(&Lookup<'_>) -> R) -> R {
+    pub(in crate::commands) fn lookup<R>(&self, then: impl FnOnce(&Lookup<'_>) -> R) -> R {
         then(&Lookup { variable: &variable, secret: &|name| self.secret(name), authorities: &authorities })
     }
 
@@ -51,7 +51,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// Whether a file has certificate authorities, and what is wrong with it if it has none.
-pub(super) fn authorities(file: &Path) -> Result<(), String> {
+pub(in crate::commands) fn authorities(file: &Path) -> Result<(), String> {
     Roots::read(Some(file)).map(drop).map_err(|error| error.to_string())
 }
 
@@ -63,7 +63,7 @@ fn variable_of(name: &str) -> String {
 
 /// Tokens of ours that a server of our own does not get: they are for its clients. It resolves secrets itself. All other programs get
 /// none of [`env::never_passed_on`].
-pub(super) fn hidden_from_ourselves() -> Vec<String> {
+pub(in crate::commands) fn hidden_from_ourselves() -> Vec<String> {
     [env::A2E_TOKEN, env::MCP_TOKEN].map(str::to_owned).into()
 }
 

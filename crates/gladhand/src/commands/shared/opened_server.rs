@@ -21,9 +21,13 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
 use crate::cli::ServerArgs;
+use crate::commands::CommandError;
 use crate::commands::call::person::Person;
-use crate::commands::suggest::shell_word;
-use crate::commands::{CommandError, lookup, settings, sign_in, withheld};
+use crate::commands::shared::hidden_tools;
+use crate::commands::shared::references;
+use crate::commands::shared::settings;
+use crate::commands::shared::sign_in;
+use crate::commands::shared::suggest::shell_word;
 use crate::config::{self, Config, env};
 use crate::exit::Exit;
 use gladhand_client::http_client::{Arriving, Endpoint, HEADER_REFUSED};
@@ -41,7 +45,7 @@ const ERAS: &str = "eras.json";
 
 /// Which server a command asks.
 #[derive(Debug)]
-pub(super) enum AskedServer {
+pub(in crate::commands) enum AskedServer {
     /// The one that the command line names.
     Named,
     /// Our own, which has this configuration, because the command line names none.
@@ -50,7 +54,7 @@ pub(super) enum AskedServer {
 
 impl AskedServer {
     /// The upstreams that are not available, each with why.
-    pub(super) fn unavailable(&self) -> Vec<String> {
+    pub(in crate::commands) fn unavailable(&self) -> Vec<String> {
         match self {
             Self::Named => Vec::new(),
             Self::Ours(config) => {
@@ -61,7 +65,7 @@ impl AskedServer {
 
     /// Why the upstream that a tool would belong to by its name cannot be asked, if so. `logs` are the lines that the server
     /// said meanwhile.
-    pub(super) fn outage(&self, tool: &str, logs: &[String]) -> Option<CommandError> {
+    pub(in crate::commands) fn outage(&self, tool: &str, logs: &[String]) -> Option<CommandError> {
         let Self::Ours(config) = self else { return None };
         let enabled = config.upstreams.0.iter().filter(|(_, upstream)| upstream.enabled);
         let fitting = enabled.filter_map(|(name, upstream)| Some((upstream.naming(name).fits(tool)?, name, upstream)));
@@ -76,24 +80,24 @@ impl AskedServer {
     }
 
     /// The rule or setting that withholds a tool, if our own server was asked and one does.
-    pub(super) fn withheld(&self, tool: &str) -> Option<CommandError> {
+    pub(in crate::commands) fn withheld(&self, tool: &str) -> Option<CommandError> {
         match self {
             Self::Named => None,
-            Self::Ours(config) => withheld::withheld(tool, config),
+            Self::Ours(config) => hidden_tools::withheld(tool, config),
         }
     }
 }
 
 /// A server and how to talk to it, as the command line says.
 #[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) target: Target,
-    pub(super) options: Options,
+pub(in crate::commands) struct Plan {
+    pub(in crate::commands) target: Target,
+    pub(in crate::commands) options: Options,
     timeout: Duration,
     /// The bearer token to present over HTTP.
     token: Option<Secret>,
     /// How a person is asked to sign in, should the server want it.
-    pub(super) sign_in: sign_in::Manner,
+    pub(in crate::commands) sign_in: sign_in::Manner,
     /// The configuration of our own server, where no server was named.
     own: Option<Config>,
     /// The options of the command line that say which configuration it has.
@@ -102,7 +106,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Reads the options; `url` is the word of the command line that names a server, if one does.
-    pub(super) fn read(args: &ServerArgs, url: Option<&str>) -> Result<Self, CommandError> {
+    pub(in crate::commands) fn read(args: &ServerArgs, url: Option<&str>) -> Result<Self, CommandError> {
         let is_ours = url.is_none() && args.command.is_empty();
         let own_options = own_options(args)?;
         if !is_ours && let Some(option) = own_options.first() {
@@ -126,7 +130,7 @@ impl Plan {
             headers: headers(&args.header).map_err(CommandError::usage)?,
             token: config::token_in_environment().map_err(CommandError::usage)?,
             eras: eras(data_dir.as_deref()),
-            hidden: if is_ours { lookup::hidden_from_ourselves() } else { env::never_passed_on() },
+            hidden: if is_ours { references::hidden_from_ourselves() } else { env::never_passed_on() },
             ..Options::default()
         };
         let own = match is_ours {
@@ -142,7 +146,7 @@ impl Plan {
 
     /// Declares what can be asked of the person at the terminal, who is to be the host of the session. All commands
     /// declare the same, since what a server has may depend on it.
-    pub(super) fn for_person(&mut self, person: Person) -> Arc<Person> {
+    pub(in crate::commands) fn for_person(&mut self, person: Person) -> Arc<Person> {
         self.options.provides = person.provides();
         self.options.has_person = true;
         self.options.log_level = Some(person.level());
@@ -150,7 +154,7 @@ impl Plan {
     }
 
     /// The server as it would be typed behind a command.
-    pub(super) fn shown(&self) -> String {
+    pub(in crate::commands) fn shown(&self) -> String {
         match &self.target {
             Target::Url(_) => self.target.to_string(),
             // Without a server, the next command needs none either.
@@ -163,13 +167,13 @@ impl Plan {
 
     /// Tells the person of upstreams that are not available, and of pins that cannot be stored, for commands that ask all
     /// upstreams. The server says so at some time or never, because it answers first.
-    pub(super) fn note_unavailable(&self) {
+    pub(in crate::commands) fn note_unavailable(&self) {
         self.asked().unavailable().iter().for_each(|line| settings::note(line));
-        self.own.as_ref().and_then(withheld::unpinned).iter().for_each(|line| settings::note(line));
+        self.own.as_ref().and_then(hidden_tools::unpinned).iter().for_each(|line| settings::note(line));
     }
 
     /// Which server a command asks.
-    pub(super) fn asked(&self) -> AskedServer {
+    pub(in crate::commands) fn asked(&self) -> AskedServer {
         match &self.own {
             Some(config) => AskedServer::Ours(Box::new(config.clone())),
             None => AskedServer::Named,
@@ -177,7 +181,7 @@ impl Plan {
     }
 
     /// Opens a session, does the work, closes it. The person, if there is one, sees what is waited for. Ctrl-C and SIGTERM end it wherever it is.
-    pub(super) fn run<F: Future<Output = Result<ExitCode, CommandError>>>(
+    pub(in crate::commands) fn run<F: Future<Output = Result<ExitCode, CommandError>>>(
         self,
         person: Option<Arc<Person>>,
         work: impl FnOnce(Upstream) -> F,
@@ -261,7 +265,7 @@ fn stopped(stop: Stop) -> ExitCode {
 
 /// The credentials for requests to a server.
 #[derive(Debug)]
-pub(super) struct Access {
+pub(in crate::commands) struct Access {
     headers: HeaderMap,
     roots: Roots,
     authorizer: Option<Arc<dyn Authorizer>>,
@@ -273,7 +277,7 @@ pub(super) struct Access {
 
 impl Access {
     /// Gets in by a header `Authorization`, or else by a token, or else by signing in. A command needs none of them.
-    pub(super) async fn to(
+    pub(in crate::commands) async fn to(
         target: &Target,
         headers: HeaderMap,
         roots: Roots,
@@ -296,20 +300,20 @@ impl Access {
     }
 
     /// Options of a session that get in the same way.
-    pub(super) fn options(&self) -> Options {
+    pub(in crate::commands) fn options(&self) -> Options {
         let (headers, roots) = (self.headers.clone(), self.roots.clone());
         Options { headers, roots, authorizer: self.authorizer.clone(), ..Options::default() }
     }
 
     /// The server at an address, with what gets requests into it.
-    pub(super) fn endpoint(&self, url: Url) -> Endpoint {
+    pub(in crate::commands) fn endpoint(&self, url: Url) -> Endpoint {
         let (headers, roots) = (self.headers.clone(), self.roots.clone());
         let (authorizer, arriving) = (self.authorizer.clone(), Arriving::default());
         Endpoint { url, headers, roots, authorizer, line_bytes: MAX_LINE, arriving }
     }
 
     /// Ends when a server has been silent for too long, and never while a person is signing in.
-    pub(super) async fn silence(&self, timeout: Duration) {
+    pub(in crate::commands) async fn silence(&self, timeout: Duration) {
         tokio::time::sleep(timeout).await;
         if self.asked.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
@@ -318,11 +322,11 @@ impl Access {
 }
 
 /// The server that a command line names: a URL, or a command behind `--`; by default our own.
-pub(super) fn target(url: Option<&str>, command: &[String]) -> Result<Target, CommandError> {
+pub(in crate::commands) fn target(url: Option<&str>, command: &[String]) -> Result<Target, CommandError> {
     let words = match (url, command.is_empty()) {
         (Some(url), true) => vec![url.to_owned()],
         (None, false) => command.to_vec(),
-        (None, true) => vec![super::own_program()?, "serve".to_owned()],
+        (None, true) => vec![crate::commands::own_program()?, "serve".to_owned()],
         (Some(_), false) => {
             return Err(CommandError::usage(anyhow!("give a URL or a command behind `--`, not both")));
         }
@@ -333,12 +337,12 @@ pub(super) fn target(url: Option<&str>, command: &[String]) -> Result<Target, Co
 }
 
 /// The protocols of servers as found in other runs, if there is a data folder.
-pub(super) fn eras(data_dir: Option<&Path>) -> Eras {
+pub(in crate::commands) fn eras(data_dir: Option<&Path>) -> Eras {
     config::data_dir(data_dir).map(|folder| Eras::kept_in(folder.join(ERAS))).unwrap_or_default()
 }
 
 /// Whose certificates are trusted beside those that the system trusts. A command has none.
-pub(super) fn roots(target: &Target, file: Option<&Path>) -> Result<Roots, CommandError> {
+pub(in crate::commands) fn roots(target: &Target, file: Option<&Path>) -> Result<Roots, CommandError> {
     match target {
         Target::Url(_) => Roots::read(file).map_err(CommandError::usage),
         Target::Command(_) if file.is_some() => Err(CommandError::usage(anyhow!("--ca is for servers at a URL"))),
@@ -347,7 +351,7 @@ pub(super) fn roots(target: &Target, file: Option<&Path>) -> Result<Roots, Comma
 }
 
 /// The headers that the command line gives.
-pub(super) fn headers(lines: &[String]) -> anyhow::Result<HeaderMap> {
+pub(in crate::commands) fn headers(lines: &[String]) -> anyhow::Result<HeaderMap> {
     let mut headers = HeaderMap::new();
     for line in lines {
         // The value may be a secret, so complaints name only what is before it.
@@ -364,7 +368,7 @@ pub(super) fn headers(lines: &[String]) -> anyhow::Result<HeaderMap> {
 }
 
 /// A hint for a server that cannot be reached.
-pub(super) const UNREACHABLE: &str = "is it running, and is the path right (often /mcp)?";
+pub(in crate::commands) const UNREACHABLE: &str = "is it running, and is the path right (often /mcp)?";
 
 /// A hint for an answer that exceeds the limit on lines.
 const TOO_LONG: &str = "for servers in the configuration, `limits.line_bytes` sets this limit";
@@ -373,7 +377,7 @@ const TOO_LONG: &str = "for servers in the configuration, `limits.line_bytes` se
 const INTERNAL_ERROR: &str = "-32603";
 
 /// A hint for a server that refuses access for this reason.
-pub(super) fn unauthorized(why: &str) -> String {
+pub(in crate::commands) fn unauthorized(why: &str) -> String {
     let give = format!("set {}, or give --header 'Authorization: Bearer …'", env::MCP_TOKEN);
     match why {
         why if why.contains(HEADER_REFUSED) => "is its token valid, and meant for this server?".to_owned(),
@@ -395,7 +399,7 @@ fn of_named_server(error: OpenError) -> anyhow::Error {
 }
 
 /// A hint for a program that could not be started.
-pub(super) fn not_started(program: &str) -> String {
+pub(in crate::commands) fn not_started(program: &str) -> String {
     let is_port = |text: &str| {
         let port = text.split('/').next().unwrap_or_default();
         !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
@@ -411,7 +415,7 @@ pub(super) fn not_started(program: &str) -> String {
 
 /// Whether a server that refuses one client in this way may open for another. One that failed inside understood the
 /// opening.
-pub(super) fn may_open_for_another(refusal: &Refusal) -> bool {
+pub(in crate::commands) fn may_open_for_another(refusal: &Refusal) -> bool {
     match refusal {
         Refusal::VersionMismatch { .. } | Refusal::PeerMisbehaved { .. } => true,
         Refusal::PeerRefused { code, .. } => code != INTERNAL_ERROR,
@@ -425,7 +429,7 @@ fn not_open(error: OpenError, target: &Target, speak: Speak, shown: &str) -> Com
         OpenError::NotStarted { .. } | OpenError::Unreachable(_) => Exit::PeerFailed,
         OpenError::NotOverHttp(_) => Exit::Usage,
         OpenError::Unauthorized { .. } | OpenError::Forbidden { .. } => Exit::Refused,
-        OpenError::Refused { refusal, .. } => super::exit_of(refusal),
+        OpenError::Refused { refusal, .. } => crate::commands::exit_of(refusal),
     };
     let code = match &error {
         OpenError::NotStarted { .. } => "not_started",
@@ -437,7 +441,7 @@ fn not_open(error: OpenError, target: &Target, speak: Speak, shown: &str) -> Com
     };
     let hint = match (&error, target) {
         (OpenError::Refused { exit: Some(exit), last_words, .. }, _) => {
-            let words = super::plain::plain_lines(&last_words.join("\n  "));
+            let words = crate::terminal::text::plain_lines(&last_words.join("\n  "));
             match words.is_empty() {
                 true => format!("it ended by itself ({exit}) and wrote nothing to stderr"),
                 false => format!("it ended by itself ({exit}); its last words on stderr were:\n  {words}"),
@@ -465,14 +469,15 @@ fn not_open(error: OpenError, target: &Target, speak: Speak, shown: &str) -> Com
 }
 
 /// The reply of a call, or how the command ends without one.
-pub(super) fn reply(outcome: Outcome) -> Result<gladhand_core::operations::Reply, CommandError> {
+pub(in crate::commands) fn reply(outcome: Outcome) -> Result<gladhand_core::operations::Reply, CommandError> {
     outcome.map_err(|failure: Failure| {
         let exit = match failure.kind {
             FailureKind::UnknownTool | FailureKind::UnknownPrompt | FailureKind::UnknownResource => Exit::Usage,
             FailureKind::UpstreamLost | FailureKind::TimedOut => Exit::PeerFailed,
             _ => Exit::CallFailed,
         };
-        let error = CommandError::new(exit, anyhow!(super::plain::quoted(&failure.message))).code(failure.kind.word());
+        let error =
+            CommandError::new(exit, anyhow!(crate::terminal::text::quoted(&failure.message))).code(failure.kind.word());
         match failure.kind {
             FailureKind::TooLong => error.hint(TOO_LONG),
             _ => error,

@@ -14,7 +14,7 @@ use crate::config;
 
 /// How a person is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(in crate::commands) enum Manner {
     /// While they wait for something else, and only if they are there.
     InPassing,
     /// They came to sign in, and want the page opened.
@@ -25,7 +25,7 @@ pub(super) enum Manner {
 
 /// An authorizer for the server at this address; none where no credentials may be sent to it. `asked` becomes true when
 /// a person is asked to sign in.
-pub(super) async fn authorizer(
+pub(in crate::commands) async fn authorizer(
     server: &Url,
     manner: Manner,
     roots: &Roots,
@@ -43,7 +43,7 @@ pub(super) async fn authorizer(
 }
 
 /// The same, without asking a user.
-pub(super) fn authorizer_for_nobody(server: &Url, roots: &Roots) -> Option<Authorizer> {
+pub(in crate::commands) fn authorizer_for_nobody(server: &Url, roots: &Roots) -> Option<Authorizer> {
     with_browser(server, Arc::new(Nobody), roots)
 }
 
@@ -61,13 +61,13 @@ fn with_browser(server: &Url, browser: Arc<dyn Browser>, roots: &Roots) -> Optio
 }
 
 /// The tokens of this user; none without a home.
-pub(super) fn tokens() -> Option<KeptTokens> {
+pub(in crate::commands) fn tokens() -> Option<KeptTokens> {
     let named = std::env::var_os(config::env::DATA_DIR).map(PathBuf::from);
     config::data_dir(named.as_deref()).map(KeptTokens::at)
 }
 
 /// Whether a user is at the terminal.
-pub(super) fn is_anybody_there() -> bool {
+pub(in crate::commands) fn is_anybody_there() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 

@@ -10,16 +10,16 @@ use crate::from_config;
 
 /// Something that is missing: which key speaks of it, what it is, and what can be done.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Missing {
+pub(in crate::commands) struct Missing {
     /// That of an upstream begins in its table, as in `cwd`; any other is whole, as in `a2e.roots#2`.
-    pub(super) key: String,
-    pub(super) message: String,
-    pub(super) advice: String,
+    pub(in crate::commands) key: String,
+    pub(in crate::commands) message: String,
+    pub(in crate::commands) advice: String,
 }
 
 impl Missing {
     /// Whether its key is wrong in itself, so that nothing more needs to be said of it.
-    pub(super) fn is_mistaken(&self, mistakes: &[Problem]) -> bool {
+    pub(in crate::commands) fn is_mistaken(&self, mistakes: &[Problem]) -> bool {
         let path: Vec<_> = self.key.split('.').collect();
         mistakes.iter().any(|mistake| mistake.is_of(&path))
     }
@@ -28,7 +28,7 @@ impl Missing {
 /// Folders and programs that an upstream's settings name and that are missing on this machine. Nothing is started or
 /// connected to. Messages quote the settings as they are `written`: what a reference in them stands for may be a
 /// secret.
-pub(super) fn missing(upstream: &UpstreamConfig, written: &UpstreamConfig) -> Vec<Missing> {
+pub(in crate::commands) fn missing(upstream: &UpstreamConfig, written: &UpstreamConfig) -> Vec<Missing> {
     let mut all = Vec::new();
     let folder = upstream.cwd.as_deref();
     if let Some(folder) = folder {
@@ -61,7 +61,7 @@ fn has_reference(text: &str) -> bool {
 }
 
 /// Folders and programs that the rest of the configuration names and that are missing on this machine.
-pub(super) fn missing_elsewhere(config: &Config) -> Vec<Missing> {
+pub(in crate::commands) fn missing_elsewhere(config: &Config) -> Vec<Missing> {
     let RepositoryConfig { roots, docs, recipes, .. } = &config.repository;
     let AgentConfig { folder, roots: agent_roots, .. } = &config.agent;
     let A2eConfig { roots: a2e_roots, skill, .. } = &config.a2e;
@@ -80,14 +80,14 @@ pub(super) fn missing_elsewhere(config: &Config) -> Vec<Missing> {
 
 /// Files with keys of issuers that are missing or cannot be used. They are read, so the configuration must not be that of a
 /// project.
-pub(super) fn missing_keys(config: &Config) -> impl Iterator<Item = Missing> {
+pub(in crate::commands) fn missing_keys(config: &Config) -> impl Iterator<Item = Missing> {
     let unusable = from_config::unusable_key_files(&config.authorization).into_iter();
     let advice = "no token of this issuer is accepted until the file has its keys";
     unusable.map(move |(key, message)| Missing { key, message, advice: advice.to_owned() })
 }
 
 /// Reports an endpoint that is open although the configuration asks for tokens elsewhere.
-pub(super) fn left_open(config: &Config) -> Option<Missing> {
+pub(in crate::commands) fn left_open(config: &Config) -> Option<Missing> {
     let A2eConfig { tokens, agents, .. } = &config.a2e;
     let key = match (tokens.is_empty(), agents.is_empty()) {
         _ if config.authorization.is_required() => return None,

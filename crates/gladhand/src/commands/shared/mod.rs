@@ -1,0 +1,10 @@
+//! Code that several commands share. No file here is a command.
+
+pub(crate) mod existence_checks;
+pub(crate) mod hidden_tools;
+pub(crate) mod opened_server;
+pub(crate) mod references;
+pub(crate) mod result_output;
+pub(crate) mod settings;
+pub(crate) mod sign_in;
+pub(crate) mod suggest;
