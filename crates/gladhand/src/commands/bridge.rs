@@ -1,5 +1,9 @@
 //! `gladhand bridge`: connects one server to the downstream clients.
 
+use std::path::PathBuf;
+
+use crate::commands::shared::arguments::{AS, ListenArgs, clients, seconds};
+use clap::{Args, ValueHint};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +17,6 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 use crate::authorization::FollowedAccess;
-use crate::cli::BridgeArgs;
 use crate::commands::shared::opened_server;
 use crate::commands::shared::settings::{Part, Settings};
 use crate::commands::shared::sign_in;
@@ -24,6 +27,60 @@ use crate::terminal::text::quoted;
 use gladhand_client::upstream::{Authorizer, Bearer, Options, Speak, Target};
 use gladhand_client::upstream_provider::{ConnectionBudget, Spec, UpstreamProvider};
 use gladhand_server::Service;
+
+const BRIDGE_HELP: &str = "\
+The client and the server may speak any dialect and revision. Messages are
+translated; a feature that one side lacks is not offered to the other. The
+server starts with the client's first line and receives the capabilities that
+this client declared. With --http, clients share a server process unless a
+request of the server could reach the wrong client.
+
+In the configuration of a client, put `gladhand bridge --` before the command
+of a server.
+
+Examples:
+  gladhand bridge -- npx -y @modelcontextprotocol/server-everything stdio
+  gladhand bridge https://example.org/mcp
+  gladhand bridge --http 127.0.0.1:8080 -- my-old-server --stdio
+
+GLADHAND_MCP_TOKEN is the bearer token for a server over HTTP, and
+GLADHAND_A2E_TOKEN the token in the handshake with an A2E host.";
+
+/// Options of `bridge`.
+#[derive(Debug, Args)]
+#[command(after_help = BRIDGE_HELP)]
+pub struct BridgeArgs {
+    /// URL of the server, unless a command follows.
+    pub url: Option<String>,
+    /// As which client to talk to the server.
+    #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "auto", value_parser = clients(), ignore_case = true, help = AS)]
+    pub client: String,
+    /// Limit for opening the server, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub timeout: u64,
+    /// Limit for a call without progress, in seconds; 0: no limit.
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = clap::value_parser!(u64).range(..=86_400))]
+    pub call_timeout: u64,
+    /// Send this header with every HTTP request to the server; may be repeated.
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub header: Vec<String>,
+    /// Trust the certificate authorities in this PEM file, in addition to those of the system.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub ca: Option<PathBuf>,
+    /// Start a separate server process for every client.
+    #[arg(long, requires = "http")]
+    pub isolate: bool,
+    /// Folder that HTTP clients may send to the server as a root; may be repeated. Other roots on this machine are
+    /// removed from the answers of clients.
+    #[arg(long, value_name = "FOLDER", requires = "http", value_hint = ValueHint::DirPath)]
+    pub client_root: Vec<PathBuf>,
+    /// Whom to serve, and how.
+    #[command(flatten)]
+    pub listen: ListenArgs,
+    /// Command that starts the server.
+    #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<String>,
+}
 
 /// Couples until the downstream ends.
 pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {

@@ -3,18 +3,20 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anstyle::Style;
 use anyhow::anyhow;
+use clap::{Args, ValueHint};
 use gladhand_core::operations::{Operation, Prompt, Reply, Resource, Template, Tool, ToolCall};
 use gladhand_core::wire::{RawValue, json};
 use serde_json::{Map, Value, json};
 
-use crate::cli::{PromptsArgs, ResourcesArgs, ToolsArgs};
 use crate::commands::call::arguments::{Properties, Property};
 use crate::commands::call::person::Person;
+use crate::commands::shared::arguments::ServerArgs;
 use crate::commands::shared::opened_server::{AskedServer, Plan, reply};
 use crate::commands::shared::result_output::{self, Album};
 use crate::commands::shared::suggest::{misplaced, unknown};
@@ -23,6 +25,74 @@ use crate::exit::Exit;
 use crate::terminal::layout;
 use crate::terminal::text::{Reader, plain};
 use gladhand_client::upstream::Upstream;
+
+const TOOLS_HELP: &str = "\
+The server is a URL, or a command after `--`. `gladhand call TOOL --help` with
+the same server shows the arguments of a tool.
+
+Examples:
+  gladhand tools http://localhost:8080/mcp
+  gladhand tools --json -- npx my-server";
+
+const RESOURCES_HELP: &str = "\
+The server is a URL, or a command after `--`.
+
+Examples:
+  gladhand resources http://localhost:8080/mcp
+  gladhand resources --read file:///notes.md http://localhost:8080/mcp";
+
+const PROMPTS_HELP: &str = "\
+The server is a URL, or a command after `--`.
+
+Examples:
+  gladhand prompts http://localhost:8080/mcp
+  gladhand prompts --get review language=rust http://localhost:8080/mcp";
+
+/// Options of `tools`.
+#[derive(Debug, Args)]
+#[command(after_help = TOOLS_HELP)]
+pub struct ToolsArgs {
+    /// URL of the server, unless a command follows.
+    pub url: Option<String>,
+    /// Which server, and how.
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Options of `resources`.
+#[derive(Debug, Args)]
+#[command(after_help = RESOURCES_HELP)]
+pub struct ResourcesArgs {
+    /// URL of the server, unless a command follows.
+    pub url: Option<String>,
+    /// Print the content of this resource; binary content is saved as a file.
+    #[arg(long, value_name = "URI")]
+    pub read: Option<String>,
+    /// Save binary content into this folder.
+    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    pub save: PathBuf,
+    /// Which server, and how.
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Options of `prompts`.
+#[derive(Debug, Args)]
+#[command(after_help = PROMPTS_HELP)]
+pub struct PromptsArgs {
+    /// Arguments of the prompt as key=value, and the URL of the server unless a command follows.
+    #[arg(value_name = "KEY=VALUE|URL")]
+    pub words: Vec<String>,
+    /// Get this prompt and print its messages.
+    #[arg(long, value_name = "NAME")]
+    pub get: Option<String>,
+    /// Save images and other media into this folder.
+    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    pub save: PathBuf,
+    /// Which server, and how.
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
 
 const STRONG: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();

@@ -11,7 +11,7 @@ use gladhand_auth::client::{Record, Revocation, TokenStore as _};
 use serde_json::json;
 use url::Url;
 
-use crate::cli::ServerArgs;
+use crate::commands::shared::arguments::ServerArgs;
 use crate::commands::shared::opened_server::Plan;
 use crate::commands::shared::sign_in::{self, Manner};
 use crate::commands::{CommandError, print_json, written};

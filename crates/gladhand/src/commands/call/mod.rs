@@ -11,15 +11,18 @@ pub(super) mod person;
 
 use std::borrow::Cow;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::anyhow;
 use clap::CommandFactory as _;
+use clap::{Args, ValueHint};
 use gladhand_core::operations::{Operation, Reply, Tool, ToolCall};
 use gladhand_core::wire::json;
 
-use crate::cli::{CallArgs, Cli};
+use crate::cli::Cli;
+use crate::commands::shared::arguments::ServerArgs;
 use crate::commands::shared::opened_server::{AskedServer, Plan, reply};
 use crate::commands::{CommandError, print_data, print_json, written};
 use crate::exit::Exit;
@@ -31,6 +34,51 @@ use crate::commands::shared::suggest::{misplaced, unknown};
 use crate::terminal::layout;
 use arguments::Properties;
 use person::Person;
+
+const CALL_HELP: &str = "\
+Arguments follow the tool's schema: key=value is converted to the type of the
+schema, key:=JSON is used unchanged, key=@FILE reads a file, and a repeated key
+makes a list. With a tool and a server, --help shows the tool's arguments. Text
+results go to stdout. Progress, log lines and questions of the server appear on
+the terminal. Images and other media are saved as files.
+
+Examples:
+  gladhand call echo message=hi
+  gladhand call echo --help -- npx my-server
+  gladhand call get-sum a=2 b=3 -- npx my-server
+  gladhand call search query=@question.txt --json https://example.org/mcp
+  gladhand call search --args '{\"query\": \"x\"}' https://example.org/mcp
+  gladhand call search --args @query.json https://example.org/mcp
+
+GLADHAND_MCP_TOKEN is the bearer token over HTTP. A server that is started does
+not receive this variable.";
+
+/// Options of `call`.
+#[derive(Debug, Args)]
+#[command(after_help = CALL_HELP, disable_help_flag = true, arg_required_else_help = true)]
+pub struct CallArgs {
+    /// Name of the tool.
+    #[arg(required_unless_present = "help", default_value = "", hide_default_value = true)]
+    pub tool: String,
+    /// Arguments as key=value, and the URL of the server unless a command follows.
+    #[arg(value_name = "KEY=VALUE|URL")]
+    pub words: Vec<String>,
+    /// Arguments as a JSON object, a file (@FILE) or standard input (-); key=value adds to it.
+    #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
+    pub args: Option<String>,
+    /// Save images and other media into this folder.
+    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    pub save: PathBuf,
+    /// Folder to name as a root if the server asks for roots; may be repeated.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub root: Vec<PathBuf>,
+    /// Print help for the tool, or for this command if no tool is named.
+    #[arg(short, long)]
+    pub help: bool,
+    /// Which server, and how.
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
 
 /// Calls a tool, or shows its help.
 pub fn run(args: CallArgs, verbosity: u8) -> Result<ExitCode, CommandError> {

@@ -20,23 +20,24 @@ mod status;
 mod talk;
 mod typed;
 
-#[cfg(unix)]
 use std::io::IsTerminal as _;
 use std::io::Read as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use clap::{Args, ValueHint};
 use gladhand_agent::accounts::Provider;
 use gladhand_core::operations::AgentCall;
 use gladhand_hub::Hub;
 use gladhand_models::ModelError;
 
-use crate::cli::ChatArgs;
 use crate::commands::serve::{Assembly, Reached};
+use crate::commands::shared::arguments::WhoApproves;
 use crate::commands::shared::settings::{self, Part, Settings};
 use crate::commands::{CommandError, is_gone};
-use crate::config;
+use crate::config::{self, env};
 use crate::exit::Exit;
 use crate::policy_setup;
 use conversation::{Conversation, Ended, Left};
@@ -50,6 +51,57 @@ use talk::Talk;
 use typed::Typed;
 
 pub(super) use models::WAYS;
+
+const CHAT_HELP: &str = "\
+The agent has its own tools and the tools of configured servers. It asks before
+it runs a tool that may do harm. In a script, such tools are refused unless
+--approve all is set. Answers go to stdout, everything else to stderr.
+
+Ctrl-C stops the answer, Ctrl-D leaves, and /help lists the commands. A line
+that ends with a backslash continues on the next line. Lines pasted together
+are one message. The arrow keys show earlier messages, and Ctrl-R searches
+them.
+
+Examples:
+  gladhand chat
+  gladhand chat --resume
+  gladhand chat --model openrouter/openai/gpt-5 --folder ~/project
+  gladhand chat -p 'What does this folder contain?'
+  git diff | gladhand chat -p - --json
+
+Models: set OPENROUTER_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY, or run an
+Ollama or llama.cpp server on this machine. Builds with the feature local-model
+have a small offline model (`local`, after `cargo xtask model`).";
+
+/// Options of `chat`.
+#[derive(Debug, Args)]
+#[command(after_help = CHAT_HELP)]
+pub struct ChatArgs {
+    /// Print the answer to this question and exit; `-` reads it from standard input.
+    #[arg(short, long, value_name = "QUESTION", allow_hyphen_values = true)]
+    pub print: Option<String>,
+    /// Continue a saved chat, by its id or a prefix of it [default: the last one].
+    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "last")]
+    pub resume: Option<String>,
+    /// Model for this chat: PROVIDER/ID, or a provider such as `local`.
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// Who approves tools of the agent that may do harm [default: ask].
+    #[arg(long, value_name = "WHOM")]
+    pub approve: Option<WhoApproves>,
+    /// Working folder of the tools [default: the current folder].
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub folder: Option<PathBuf>,
+    /// Print every event as a line of JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Configuration file [default: your own, and ./gladhand.toml if you trust it].
+    #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+    /// Data folder [default: the user's data folder].
+    #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<PathBuf>,
+}
 
 /// A question that is longer is cut: no model takes more.
 const LONGEST: u64 = 16 * 1024 * 1024;

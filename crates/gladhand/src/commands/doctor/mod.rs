@@ -22,8 +22,8 @@ use gladhand_redaction::redact;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::cli::seconds;
 use crate::commands::serve::{Memory, Within};
+use crate::commands::shared::arguments::seconds;
 use crate::commands::shared::existence_checks;
 use crate::commands::shared::references::Sources;
 use crate::commands::shared::settings;

@@ -16,13 +16,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use clap::{Args, ValueHint};
 use futures_util::future::join_all;
 use gladhand_core::negotiation::{Capability, Peer, Refusal, Side};
 use gladhand_dialects::{ClientSetup, Dialect, REGISTRY, Unagreed, mcp};
 use tokio::time::Instant;
 
-use crate::cli::OpenArgs;
 use crate::commands::CommandError;
+use crate::commands::shared::arguments::{AS, clients_beside, seconds};
 use crate::commands::shared::opened_server::{Access, headers};
 use crate::commands::shared::sign_in;
 use crate::config;
@@ -33,6 +34,59 @@ use gladhand_client::upstream::{Alone, OpenError, Options, Speak, Target, Upstre
 use gladhand_server::signals::{self, Signals};
 
 use exchange::{Plan, Record, Verdict};
+
+const OPEN_HELP: &str = "\
+Shows the messages on the wire, a table of capabilities (declared by the
+client, by the server, in force), the capabilities that are absent with the
+reason, and the result. The exit code is 0 only if a session opened.
+
+Examples:
+  gladhand open -- my-server
+  gladhand open --as mcp@2025-06-18
+  gladhand open --as mcp -- npx -y @modelcontextprotocol/server-everything stdio
+  gladhand open --as mcp@2026-07-28 https://example.org/mcp
+  gladhand open --as all -- my-server
+  gladhand open --as a2e --want tools,memory --json -- my-a2e-host
+
+GLADHAND_A2E_TOKEN is the token for `--as a2e`, and GLADHAND_MCP_TOKEN is the
+bearer token over HTTP. A server that is started does not receive them.";
+
+/// Options of `open`.
+#[derive(Debug, Args)]
+#[command(after_help = OPEN_HELP)]
+pub struct OpenArgs {
+    /// As which client to talk to the server.
+    #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "auto", value_parser = open_clients(), ignore_case = true, help = format!("{AS}; `all` tries each one and prints a table"))]
+    pub client: String,
+    /// Print one JSON object instead of the drawing.
+    #[arg(long)]
+    pub json: bool,
+    /// Use only these capabilities of the server: names of the dialect, comma-separated.
+    #[arg(long, value_name = "CAPABILITY", value_delimiter = ',')]
+    pub want: Vec<String>,
+    /// Declare these capabilities as the client: names of the dialect, comma-separated.
+    #[arg(long, value_name = "CAPABILITY", value_delimiter = ',')]
+    pub declare: Vec<String>,
+    /// Limit for the opening, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    pub timeout: u64,
+    /// Send this header with every HTTP request; may be repeated.
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub header: Vec<String>,
+    /// Trust the certificate authorities in this PEM file, in addition to those of the system.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub ca: Option<PathBuf>,
+    /// URL of the server, unless a command follows.
+    pub url: Option<String>,
+    /// Command that starts the server [default: gladhand serve].
+    #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<String>,
+}
+
+/// The clients that `open` can be: those of every command, and all of them one beside the other.
+fn open_clients() -> clap::builder::PossibleValuesParser {
+    clients_beside(&[Speak::AUTO, ALL])
+}
 
 /// The client that stands for all of them.
 pub const ALL: &str = "all";

@@ -7,15 +7,37 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anstyle::{AnsiColor, Style};
+use clap::Args;
 use gladhand_hub::{ClientStatus, Offence, RunningCall, SessionStatus, UpstreamStatus};
 use gladhand_redaction::redact;
 
-use crate::cli::PsArgs;
 use crate::commands::{CommandError, print_json, written};
 use crate::exit::Exit;
 use crate::terminal::layout;
 use crate::terminal::text::plain;
 use gladhand_server::control::{self, ProcessStatus};
+
+const PS_HELP: &str = "\
+Lists every `gladhand serve` and `gladhand bridge` of this user, with any data
+folder. For each session it shows client, principal, dialect, revision, age and
+calls, and for each upstream its processes and how many sessions share them.
+
+Examples:
+  gladhand ps
+  gladhand ps --watch
+  gladhand ps --json";
+
+/// Options of `ps`.
+#[derive(Debug, Args)]
+#[command(after_help = PS_HELP)]
+pub struct PsArgs {
+    /// Print JSON; with --watch, one line per update.
+    #[arg(long)]
+    pub json: bool,
+    /// Update every two seconds, until Ctrl-C.
+    #[arg(long)]
+    pub watch: bool,
+}
 
 const HEAD: Style = Style::new().bold();
 const QUIET: Style = Style::new().dimmed();

@@ -9,13 +9,14 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use clap::Args;
 use gladhand_dialects::{CacheHints, Dialect, REGISTRY};
 use gladhand_hub::Hub;
 use tracing::Level;
 
 use crate::authorization::FollowedAccess;
-use crate::cli::{ListenArgs, ServeArgs};
 use crate::commands::CommandError;
+use crate::commands::shared::arguments::{ListenArgs, WhoApproves};
 use crate::commands::shared::settings::{self, Part, Settings};
 use crate::config::{self, Config, ConfigError, HttpConfig};
 use crate::exit::Exit;
@@ -32,6 +33,45 @@ use gladhand_session::clock::Clock;
 pub(super) use mounted::{Memory, reach};
 pub(super) use recursion::Within;
 use reload::{Following, HangUp, Reader};
+
+const SERVE_HELP: &str = "\
+The client's first line selects the dialect, unless --dialect does. Stdout
+carries protocol lines only; logs go to stderr.
+
+With --http, MCP is served at /mcp (and at /sse for clients of 2024-11-05) and
+A2E at /session, /send and /stream. Stdin and stdout are not used. A request
+must name a loopback host, the address itself or a host of --allow-host. The
+server's health is at /healthz, /readyz and /health.
+
+Tools of the servers in the configuration file ([upstreams.NAME]) are served
+under names such as NAME__tool. Changes of the file apply while it runs.
+
+Examples:
+  gladhand serve
+  gladhand serve --dialect mcp -v
+  gladhand serve --http 127.0.0.1:8080
+  gladhand serve --http 0.0.0.0:443 --allow-host mcp.example.com \\
+    --tls-cert cert.pem --tls-key key.pem
+  printf '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"rpc.handshake\"}\\n' | gladhand serve
+
+GLADHAND_A2E_TOKEN is a token for A2E agents, in addition to those in the
+configuration.
+
+When stdin closes or a signal arrives, calls in flight finish or fail, all
+output is written, and the exit code is 0. A second signal, or a signal before
+the client's first line, ends the process immediately with 130 or 143.";
+
+/// Options of `serve`.
+#[derive(Debug, Args)]
+#[command(after_help = SERVE_HELP)]
+pub struct ServeArgs {
+    /// Whom to serve, and how.
+    #[command(flatten)]
+    pub listen: ListenArgs,
+    /// Who approves tools of the agent that may do harm [default: ask].
+    #[arg(long, value_name = "WHOM")]
+    pub approve: Option<WhoApproves>,
+}
 
 /// Serves until the downstream ends.
 pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {

@@ -1,5 +1,6 @@
 //! Code that several commands share. No file here is a command.
 
+pub(crate) mod arguments;
 pub(crate) mod existence_checks;
 pub(crate) mod hidden_tools;
 pub(crate) mod opened_server;

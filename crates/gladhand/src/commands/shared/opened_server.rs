@@ -20,9 +20,9 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
-use crate::cli::ServerArgs;
 use crate::commands::CommandError;
 use crate::commands::call::person::Person;
+use crate::commands::shared::arguments::ServerArgs;
 use crate::commands::shared::hidden_tools;
 use crate::commands::shared::references;
 use crate::commands::shared::settings;
