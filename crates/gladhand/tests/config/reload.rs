@@ -225,7 +225,7 @@ fn a_token_that_changes_is_told_as_one_that_waits_for_trust() {
         "the token of `ann` changed: the old one is refused now; the new one is accepted after `gladhand config trust";
     wait_until("the change is told", || errors().contains(told));
     wait_until("the result is told", || {
-        errors().contains("has no token of before any more: no client is let in until")
+        errors().contains("contains none of the previous tokens: no client is accepted until")
     });
     // The rules of access follow after that message. The next change shows that they have followed.
     setting.write_trusted(&(ours("a") + &token("new-token") + "[http]\nsessions = 5\n"));

@@ -172,7 +172,7 @@ impl Person {
         if !self.is_there {
             let answer = form::defaults(&schema).filter(|_| url.is_none());
             if answer.is_none() {
-                self.say(&format!("the server asks, and nobody is there to answer: {message}"));
+                self.say(&format!("the server asks a question, and there is no terminal to answer it: {message}"));
             }
             let answer = answer.unwrap_or_else(|| serde_json::json!({"action": "cancel"}));
             return Box::pin(std::future::ready(Ok(json::to_raw(&answer))));
@@ -181,7 +181,7 @@ impl Person {
         let turn = Arc::clone(&self.turn);
         Box::pin(async move {
             let _asking = asking;
-            let gone = |_| Failure::new(FailureKind::Unanswered, "nobody answers any more");
+            let gone = |_| Failure::new(FailureKind::Unanswered, "the question was abandoned");
             let _turn = turn.acquire_owned().await.map_err(gone)?;
             let asked = tokio::task::spawn_blocking(move || match url {
                 Some(url) => visit(&message, &url),

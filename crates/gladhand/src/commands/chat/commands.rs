@@ -59,7 +59,7 @@ impl Conversation {
             }
             // Piped input may contain this line, and there is no user to confirm it.
             ("/forgeteverything", _) => {
-                self.screen.note("nothing is forgotten where nobody can be asked: use a terminal")?;
+                self.screen.note("/forgeteverything asks for confirmation, so it needs a terminal")?;
             }
             ("/auth", "") | ("/onboarding", _) => {
                 let status = self.talk.ask(AgentCall::AuthStatus).await?;

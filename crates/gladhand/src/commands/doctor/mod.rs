@@ -254,7 +254,7 @@ fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Exami
         findings.push(Finding::doubtful("skill", message, "`gladhand config trust` shows it and asks"));
     }
     if layers.in_force().next().is_none() {
-        findings.push(Finding::fine(about, "there is no file: the defaults hold"));
+        findings.push(Finding::fine(about, "no configuration file: defaults apply"));
     }
     let problems: Vec<Problem> = wrong.into_iter().flat_map(|(_, problems)| problems).collect();
     let broken = |name: &str| problems.iter().any(|problem| problem.is_of(&["upstreams", name]));
@@ -289,7 +289,7 @@ async fn running(data: Option<&Path>) -> Vec<Finding> {
             findings.push(Finding::broken(
                 &about,
                 why,
-                "it is tried again when somebody needs it; `gladhand ps` shows how it is",
+                "the next call opens it again; `gladhand ps` shows its state",
             ));
         }
         for Conflict { kind, name, claimant, owner } in &process.hub.conflicts {
@@ -311,10 +311,10 @@ fn port(address: &Address) -> Finding {
     match address {
         Address::Tcp(place) => match TcpListener::bind(place) {
             Ok(_) => Finding::fine(&about, "free"),
-            Err(error) => Finding::broken(&about, error.to_string(), "choose another, or end who has it"),
+            Err(error) => Finding::broken(&about, error.to_string(), "choose another address, or end the process that uses it"),
         },
         Address::Unix(path) if path.exists() => {
-            Finding::doubtful(&about, "there is such a file already", "remove it if nobody listens there")
+            Finding::doubtful(&about, "the file exists already", "remove it if no process listens there")
         }
         Address::Unix(path) => {
             match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {

@@ -235,10 +235,10 @@ fn as_text(
         lines.push(format!("rule      {} ({}): {}", rule.rule, rule.effect, rule.verdict));
     }
     if explanation.rules.is_empty() {
-        lines.push("rule      there are none".to_owned());
+        lines.push("rule      none".to_owned());
     }
     if policy.denied_always(who, what).is_some() {
-        lines.push("list      not listed: it is denied whatever the arguments".to_owned());
+        lines.push("list      not listed: denied with any arguments".to_owned());
     }
     lines.push(format!("decision  {}", explanation.decision));
     lines.join("\n")
@@ -332,9 +332,9 @@ fn list(waiting: &[Waiting], extent: Extent, as_json: bool) -> Result<Vec<Waitin
     let mut out = std::io::stdout();
     for (one, changes) in waiting.iter().zip(&changes) {
         let Waiting { name, since, at, .. } = one;
-        written(writeln!(out, "{}: known since {since}, seen to be something else at {at}", plain(name)))?;
+        written(writeln!(out, "{}: known since {since}, changed at {at}", plain(name)))?;
         let Some(changes) = changes else {
-            written(writeln!(out, "    what changed is not known: the definition is too long to be kept"))?;
+            written(writeln!(out, "    the change cannot be shown: the definition is too long to be kept"))?;
             continue;
         };
         if one.before.is_none() {

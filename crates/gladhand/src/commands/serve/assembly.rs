@@ -44,7 +44,7 @@ impl Assembly {
             Within::new(std::env::var_os(config::env::WITHIN), layers.in_force().map(|file| file.path.as_path()));
         let is_circle = within.is_circle();
         if is_circle {
-            tracing::warn!("started by a server with the same configuration: its upstreams are left away");
+            tracing::warn!("recursion detected: a server with the same configuration started this process, so its upstreams are disabled");
             config.upstreams.0.clear();
         }
         if config.repository.roots.is_empty() {

@@ -189,7 +189,7 @@ pub(super) fn serve(
 fn not_listening(error: std::io::Error) -> CommandError {
     let hint = match error.kind() {
         std::io::ErrorKind::AddrInUse => {
-            "somebody else listens there: choose another port, or let the system choose one with --http 127.0.0.1:0"
+            "another process listens there: choose another port, or let the system choose one with --http 127.0.0.1:0"
         }
         std::io::ErrorKind::AddrNotAvailable => "this machine has no such address: 127.0.0.1 is always there",
         std::io::ErrorKind::PermissionDenied => "ports below 1024 may need a privilege: choose a higher one",

@@ -297,10 +297,10 @@ impl Reader {
                 self.in_force = self.in_force.held(&config);
                 if was_open {
                     tracing::warn!(
-                        "{file} asks for a first token: the endpoint that was open lets in no client until {remedy}"
+                        "{file} adds a first token: the endpoint, which was open, accepts no client until {remedy}"
                     );
                 } else if self.in_force.is_locked() && !was_locked {
-                    tracing::warn!("{file} has no token of before any more: no client is let in until {remedy}");
+                    tracing::warn!("{file} contains none of the previous tokens: no client is accepted until {remedy}");
                 }
                 if self.in_force.policy.is_closed() {
                     tracing::error!("too many changes wait for trust: everything is denied until {remedy}");
