@@ -65,7 +65,7 @@ fn a_mistyped_tool_is_answered_with_the_one_that_is_meant() {
         (code, errors.as_str()),
         (
             Some(2),
-            "error: the server lists no tool `ecko`: it has none, or its policy hides it\nhint: did you mean `echo`?\n"
+            "error: the server lists no tool `ecko`: the server does not have it, or its policy hides it\nhint: did you mean `echo`?\n"
         )
     );
     let (code, _, errors) = output(with_server(&["call", "echo", "txt=hi"]));
@@ -165,7 +165,7 @@ fn without_a_server_the_configuration_can_be_named() {
     let (code, _, errors) = run(&["call", "echo", "message=hi", "--config", file, "--data-dir", data]);
     assert!(code != Some(0) && errors.contains("no-echo"), "{errors}");
     let (code, _, errors) = run(&["call", "echo", "--", env!("CARGO_BIN_EXE_gladhand"), "serve", "--config", file]);
-    let expected = "error: the server lists no tool `echo`: it has none, or its policy hides it\n";
+    let expected = "error: the server lists no tool `echo`: the server does not have it, or its policy hides it\n";
     assert_eq!(code, Some(2), "{errors}");
     assert!(errors.starts_with(expected), "{errors}");
     let (code, tools, errors) = run(&["tools", "--config", file, "--data-dir", data]);
@@ -213,10 +213,10 @@ fn arguments_come_from_a_file_or_from_standard_input() {
 #[test]
 fn a_command_without_its_separator_is_explained() {
     for (words, expected) in [
-        ("call echo text=hi npx server", "gladhand call echo text=hi -- npx server"),
+        ("call echo text=hi sh server", "gladhand call echo text=hi -- sh server"),
         ("call echo text=hi npx -y server", "gladhand call echo text=hi -- npx -y server"),
         ("tools npx server", "gladhand tools -- npx server"),
-        ("prompts --get review npx server", "gladhand prompts --get review -- npx server"),
+        ("prompts --get review sh server", "gladhand prompts --get review -- sh server"),
         ("open --as mcp npx server", "gladhand open --as mcp -- npx server"),
         ("bridge npx server", "gladhand bridge -- npx server"),
     ] {
@@ -236,10 +236,10 @@ fn a_command_without_its_separator_is_explained() {
 fn missing_arguments_of_a_prompt_are_named() {
     let (code, _, errors) = output(with_server(&["prompts", "--get", "review", "tone=kind"]));
     let expected = "error: the prompt needs the arguments `language`, `file`\n\
-        hint: give it as language=…\n  language: Which one.\n";
+        hint: write language=… file=…\n  language: Which one.\n";
     assert_eq!((code, errors.as_str()), (Some(2), expected));
     let (code, _, errors) = output(with_server(&["prompts", "--get", "reveiw"]));
-    let expected = "error: the server lists no prompt `reveiw`: it has none, or its policy hides it\n\
+    let expected = "error: the server lists no prompt `reveiw`: the server does not have it, or its policy hides it\n\
         hint: did you mean `review`?\n";
     assert_eq!((code, errors.as_str()), (Some(2), expected));
     let (code, text, errors) = output(with_server(&["prompts", "--get", "review", "language=rust", "file=x"]));

@@ -84,8 +84,9 @@ impl Misuse {
         }
         let hint = argument.or_else(|| separator::explain(&error, &Cli::command(), &texts));
         if hint.is_some() {
-            // It would put the `--` elsewhere.
+            // They would put the `--` elsewhere.
             error.remove(ContextKind::TrailingArg);
+            error.remove(ContextKind::Suggested);
         }
         Self { error, hint, audience: audience_of_misuse(words) }
     }

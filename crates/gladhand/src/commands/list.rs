@@ -222,7 +222,9 @@ fn check_prompt(
     };
     let missing: Vec<_> =
         prompt.arguments.iter().filter(|one| one.required && !given.contains_key(&one.name)).collect();
-    let Some(first) = missing.first() else { return Ok(()) };
+    if missing.is_empty() {
+        return Ok(());
+    }
     let names: Vec<_> = missing.iter().map(|argument| format!("`{}`", plain(&argument.name))).collect();
     let error = match missing.len() {
         1 => anyhow!("the prompt needs the argument {}", names[0]),
@@ -233,7 +235,8 @@ fn check_prompt(
         Some(format!("\n  {}: {}", plain(&argument.name), plain(description)))
     });
     let described: String = described.collect();
-    Err(CommandError::usage(error).hint(format!("give it as {}=…{described}", plain(&first.name))))
+    let form: Vec<_> = missing.iter().map(|argument| format!("{}=…", plain(&argument.name))).collect();
+    Err(CommandError::usage(error).hint(format!("write {}{described}", form.join(" "))))
 }
 
 async fn ask(

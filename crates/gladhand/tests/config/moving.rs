@@ -198,6 +198,8 @@ fn secrets_that_were_moved_for_a_client_go_with_it() {
     let dry = setting.works(&["config", "install", "cursor", "--replace", "--dry-run"]);
     assert!(dry.contains("git-server") && !dry.contains("hush-hush"), "{dry}");
     assert_eq!(content(&file), server.to_string());
+    let (_, planned) = setting.json(&["config", "install", "cursor", "--replace", "--dry-run", "--json"]);
+    assert_eq!((&planned["changed"], &planned["dry_run"]), (&json!(true), &json!(true)), "{planned:#}");
     setting.works(&["config", "install", "cursor", "--replace", "--secrets"]);
     assert!(!content(&file).contains("hush") && !setting.config().contains("hush"));
     assert_eq!(setting.json(&["secret", "list", "--json"]).1["names"], json!(["git-token"]));

@@ -146,6 +146,9 @@ fn every_dialect_is_explained_with_its_specification() {
             assert!(page(name).contains(link), "{name} does not link {link}");
         }
     }
+    for beginning in ["A2E connects ", "loaf RPC, ", "Fluxloop clients "] {
+        assert!(page("README.md").contains(beginning), "README.md does not say who speaks it: {beginning}");
+    }
 }
 
 #[test]

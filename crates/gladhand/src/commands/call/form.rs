@@ -75,8 +75,16 @@ struct Field {
     /// Its purpose, if there is a title as well.
     description: Option<String>,
     kind: Kind,
+    bounds: Bounds,
     required: bool,
     default: Option<Value>,
+}
+
+/// The smallest and the largest value of a number, length of a text, or number of choices.
+#[derive(Debug, Default)]
+struct Bounds {
+    least: Option<serde_json::Number>,
+    most: Option<serde_json::Number>,
 }
 
 #[derive(Debug)]
@@ -111,6 +119,12 @@ fn fields(schema: &RawValue) -> Vec<Field> {
                 choices => Kind::One(choices),
             },
         };
+        let bounds = match &kind {
+            Kind::Number | Kind::Integer => Bounds::of(&property, "minimum", "maximum"),
+            Kind::Text | Kind::Formatted(_) => Bounds::of(&property, "minLength", "maxLength"),
+            Kind::Several(_) => Bounds::of(&property, "minItems", "maxItems"),
+            Kind::YesOrNo | Kind::One(_) => Bounds::default(),
+        };
         let description = text("description").filter(|description| !description.trim().is_empty());
         // Where there is no title, the description is one.
         let (title, description) = match (text("title"), description) {
@@ -123,6 +137,7 @@ fn fields(schema: &RawValue) -> Vec<Field> {
             title: plain(title),
             description: description.map(plain),
             kind,
+            bounds,
             required: required.iter().any(|required| required == name),
             default: property.get("default").cloned(),
         }
@@ -145,6 +160,24 @@ fn choices(schema: &Value) -> Vec<(Value, String)> {
         Some((value.clone(), choice.get("title").map_or_else(|| shown(value), shown)))
     };
     titled.into_iter().flatten().filter_map(choice).collect()
+}
+
+impl Bounds {
+    fn of(property: &Value, least: &str, most: &str) -> Self {
+        let number = |key: &str| property.get(key).and_then(Value::as_number).cloned();
+        Self { least: number(least), most: number(most) }
+    }
+
+    /// Why a value of this size is refused; `unit` follows the number.
+    fn refusal(&self, size: f64, unit: &str) -> Option<String> {
+        let too_small = self.least.as_ref().filter(|least| least.as_f64().is_some_and(|least| size < least));
+        let too_large = self.most.as_ref().filter(|most| most.as_f64().is_some_and(|most| size > most));
+        match (too_small, too_large) {
+            (Some(least), _) => Some(format!("at least {least}{unit}")),
+            (None, Some(most)) => Some(format!("at most {most}{unit}")),
+            (None, None) => None,
+        }
+    }
 }
 
 impl Field {
@@ -234,7 +267,13 @@ impl Field {
                 Value::Array(each.collect::<Result<_, _>>()?)
             }
         };
-        Ok(Some(value))
+        let refusal = match &value {
+            Value::Number(number) => number.as_f64().and_then(|number| self.bounds.refusal(number, "")),
+            Value::String(text) => self.bounds.refusal(text.chars().count() as f64, " characters"),
+            Value::Array(chosen) => self.bounds.refusal(chosen.len() as f64, " of them"),
+            _ => None,
+        };
+        refusal.map_or(Ok(Some(value)), Err)
     }
 }
 
@@ -301,6 +340,28 @@ mod tests {
         assert_eq!(prompts[3], "  loud (y or n; Enter: false): ");
         assert_eq!(prompts[4], "  tone (1 Low, 2 High): ");
         assert_eq!(prompts[5], "  tags (any of 1 A, 2 B, with commas; Enter: leave out): ");
+    }
+
+    #[test]
+    fn a_value_outside_of_its_bounds_is_asked_for_again() {
+        let schema = r#"{"type": "object", "required": ["stars", "code"], "properties": {
+            "stars": {"type": "integer", "minimum": 1, "maximum": 5},
+            "code": {"type": "string", "minLength": 2, "maxLength": 3},
+            "share": {"type": "number", "maximum": 0.5},
+            "tags": {"type": "array", "minItems": 2, "items": {"enum": ["a", "b"]}}}}"#;
+        let (answer, prompts) = filled(schema, &["99", "0", "5", "x", "abcd", "äöü", "0.6", "0.5", "a", "a, b"]);
+        let content = json!({"stars": 5, "code": "äöü", "share": 0.5, "tags": ["a", "b"]});
+        assert_eq!(answer, json!({"action": "accept", "content": content}));
+        let refusals: Vec<_> = prompts.iter().filter(|prompt| prompt.ends_with("; again: ")).collect();
+        let expected = [
+            "  at most 5; again: ",
+            "  at least 1; again: ",
+            "  at least 2 characters; again: ",
+            "  at most 3 characters; again: ",
+            "  at most 0.5; again: ",
+            "  at least 2 of them; again: ",
+        ];
+        assert_eq!(refusals, expected);
     }
 
     #[test]

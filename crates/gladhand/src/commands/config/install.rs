@@ -74,7 +74,7 @@ pub(super) fn run(args: &InstallArgs) -> Result<ExitCode, CommandError> {
         let left = left.iter().map(|LeftOut { name, why }| json!({ "name": name, "why": why })).collect::<Vec<_>>();
         let moved = moved.iter().map(|one| json!({ "name": one.name, "upstream": one.upstream })).collect::<Vec<_>>();
         let report = json!({
-            "client": args.client.name(), "file": file, "changed": changes && !args.dry_run, "dry_run": args.dry_run,
+            "client": args.client.name(), "file": file, "changed": changes, "dry_run": args.dry_run,
             "backup": backup, "config": own.file.path, "moved": moved, "left": left, "secrets": secrets,
             "unavailable": unavailable,
         });

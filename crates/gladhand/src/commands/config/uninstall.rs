@@ -49,7 +49,7 @@ pub(super) fn run(args: &UninstallArgs) -> Result<ExitCode, CommandError> {
         let kept =
             ours.kept.iter().map(|LeftOut { name, why }| json!({ "name": name, "why": why })).collect::<Vec<_>>();
         let report = json!({
-            "client": args.client.name(), "file": file, "changed": is_there && !args.dry_run, "dry_run": args.dry_run,
+            "client": args.client.name(), "file": file, "changed": is_there, "dry_run": args.dry_run,
             "exact": theirs.is_exact, "backup": kept_as.as_ref().or(left_copy.as_ref()), "restored": theirs.restored, "config": ours.config.as_ref().map(|own| &own.file),
             "removed": ours.removed, "kept": kept, "secrets": ours.secrets,
         });

@@ -1,5 +1,7 @@
 //! Suggestions for a name that a server does not have, and for a command line that lacks its `--`.
 
+use std::path::Path;
+
 use anyhow::anyhow;
 use gladhand_core::operations::FailureKind;
 use gladhand_redaction::redact_words;
@@ -34,7 +36,7 @@ pub(in crate::commands) fn unknown(kind: &str, name: &str, known: &[&str], asked
     let name = plain(name);
     match asked {
         AskedServer::Named => {
-            let error = anyhow!("the server lists no {kind} `{name}`: it has none, or its policy hides it");
+            let error = anyhow!("the server lists no {kind} `{name}`: the server does not have it, or its policy hides it");
             CommandError::usage(error).hint(hint)
         }
         AskedServer::Ours(_) => {
@@ -58,9 +60,18 @@ pub(in crate::commands) fn misplaced(before: &str, words: &[String], has_command
     let word = words.first().map(|word| plain(word)).unwrap_or_default();
     let error = CommandError::usage(anyhow!("`{word}` is neither `key=value` nor a URL"));
     match has_command {
-        true => error.hint("arguments are written as key=value, or all of them as JSON behind --args"),
-        false => error.hint(separated(before, words)),
+        false if words.first().is_some_and(|word| is_program(word)) => error.hint(separated(before, words)),
+        _ => error.hint("arguments are written as key=value, or all of them as JSON behind --args"),
     }
+}
+
+/// Whether a word names a program: a path to a file, or a file in a folder of `PATH`.
+fn is_program(word: &str) -> bool {
+    if word.contains(std::path::MAIN_SEPARATOR) {
+        return Path::new(word).is_file();
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    !word.contains(char::is_whitespace) && std::env::split_paths(&folders).any(|folder| folder.join(word).is_file())
 }
 
 /// Says where the `--` belongs.
@@ -98,6 +109,15 @@ mod tests {
         let hint = |name: &str| unknown("tool", name, &["echo"], &AskedServer::Ours(Box::default())).hint.unwrap();
         assert!(hint("ecko").starts_with("did you mean `echo`? For a tool of another server, name the server: "));
         assert!(hint("zzz").starts_with("name the server: ") && hint("zzz").ends_with("; they have `echo`"));
+    }
+
+    #[test]
+    fn a_separator_is_suggested_only_before_a_program() {
+        let hint = |word: &str| misplaced("gladhand call echo", &[word.to_owned()], false).hint.unwrap();
+        assert_eq!(hint("sh"), "the command of a server goes behind `--`: gladhand call echo -- sh");
+        for word in ["no-such-program-anywhere", "hello world", "/no/such/server"] {
+            assert!(hint(word).starts_with("arguments are written as key=value"), "{word}");
+        }
     }
 
     #[test]
