@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gladhand_core::Secret;
 use gladhand_redaction::redact_with;
+use gladhand_tls::{BodyError, read_body};
 use http::StatusCode;
 use serde_json::Value;
 
@@ -49,13 +50,10 @@ impl Document {
     async fn once(web: &Web, name: &str, request: &Request, token: Option<&Secret>) -> Result<Self, ModelError> {
         let mut response = web.send(request, token).await?;
         let status = response.status();
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|_| ModelError::Unreachable)? {
-            if body.len() + chunk.len() > MAX_LIST {
-                return Err(failed(format!("{name} sent a list of more than 32 MiB.")));
-            }
-            body.extend_from_slice(&chunk);
-        }
+        let body = read_body(&mut response, MAX_LIST).await.map_err(|error| match error {
+            BodyError::TooLarge => failed(format!("{name} sent a list of more than 32 MiB.")),
+            BodyError::Failed(_) => ModelError::Unreachable,
+        })?;
         let mut text = String::from_utf8_lossy(&body).into_owned();
         if !status.is_success() {
             text = redact_with(&text, token.map(Secret::expose)).into_owned();

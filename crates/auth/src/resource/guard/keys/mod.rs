@@ -16,7 +16,7 @@ use super::KeySource;
 use crate::error::AuthError;
 use crate::metadata::AuthorizationServer;
 use crate::roots::Roots;
-use crate::web::{Web, admitted, is_loopback};
+use crate::web::{Web, admitted};
 
 /// Keys are fetched again after this time, so that a withdrawn key stops working.
 const FRESH: Duration = Duration::from_secs(600);
