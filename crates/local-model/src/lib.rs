@@ -11,12 +11,12 @@
 //! part of the user's request.
 
 mod conversation;
+mod decoder;
 mod engine;
 mod model_file;
 mod prefixes;
 #[cfg(feature = "runtime")]
 mod runtime;
-mod speaker;
 mod template;
 #[cfg(test)]
 mod testing;
@@ -24,7 +24,7 @@ mod tools;
 mod utf8;
 mod worker;
 
-pub use engine::{Engine, Grammar, GrammarMaker, Mind, Vocabulary};
+pub use engine::{Engine, Grammar, GrammarMaker, Model, Vocabulary};
 pub use model_file::{FILE_NAME, find};
 #[cfg(feature = "runtime")]
 pub use runtime::{keep_to_one_thread, open};

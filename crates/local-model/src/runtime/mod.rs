@@ -67,7 +67,7 @@ fn load(path: &Path) -> Result<Engine, String> {
         template,
         context: trained.min(MAX_SEQ_LEN),
         grammar: grammar::maker(&vocabulary)?,
-        mind: weights::load(content, &mut file).map_err(|why| damaged(&why))?,
+        model: weights::load(content, &mut file).map_err(|why| damaged(&why))?,
         vocabulary: Box::new(vocabulary),
     })
 }
