@@ -25,7 +25,7 @@ mod utf8;
 mod worker;
 
 pub use engine::{Engine, Grammar, GrammarMaker, Model, Vocabulary};
-pub use model_file::{FILE_NAME, find};
+pub use model_file::{FILE_NAME, SOURCE, find};
 #[cfg(feature = "runtime")]
 pub use runtime::{keep_to_one_thread, open};
 pub use template::{ChatMessage, Role, Template};
