@@ -11,9 +11,10 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::catalogue::{Document, entries, text};
-use crate::exchange::{Access, Exchange, payload, shortened, trimmed};
+use crate::catalogue::{entries, text};
+use crate::exchange::{Exchange, payload, shortened, trimmed};
 use crate::request_parts::{outcome, picture};
+use crate::service::Service;
 use crate::web::{Base, Request, Web, failed, header};
 use crate::{
     Credential, HistoryItem, Listener, ModelError, ModelOption, Models, Piece, Round, RoundResult, Segment, Thinking,
@@ -26,12 +27,10 @@ const MAX_SHOWN: usize = 280;
 /// The account of a user who signed in to Antigravity.
 #[derive(Debug)]
 pub struct Antigravity {
-    web: Web,
-    /// The address that identifies the account. It also serves all other requests, unless the account uses `cloud`.
-    base: Base,
+    /// Its address identifies the account. It also serves all other requests, unless the account uses `cloud`.
+    service: Service,
     /// The address for accounts under the Google Cloud terms of service.
     cloud: Base,
-    token: Arc<dyn Credential>,
     /// The project as the service reported it last.
     project: Mutex<Option<Project>>,
 }
@@ -65,11 +64,12 @@ impl Antigravity {
     /// requests.
     pub fn new(web: Web, base: &str, token: Arc<dyn Credential>) -> Result<Self, ModelError> {
         let cloud = if base == Self::BASE { Self::CLOUD_BASE } else { base };
-        Ok(Self { web, base: Base::parse(base)?, cloud: Base::parse(cloud)?, token, project: Mutex::default() })
+        let service = Service::new(web, Self::NAME, base, Some(token))?;
+        Ok(Self { service, cloud: Base::parse(cloud)?, project: Mutex::default() })
     }
 
     fn request(&self, base: &Base, method: &str, body: &impl Serialize) -> Result<Request, ModelError> {
-        let identity = self.web.identity();
+        let identity = self.service.web.identity();
         let mut headers = HeaderMap::new();
         headers.insert(HeaderName::from_static("x-client-name"), header(&identity.name)?);
         headers.insert(HeaderName::from_static("x-client-version"), header(&identity.version)?);
@@ -78,19 +78,19 @@ impl Antigravity {
     }
 
     fn account_request(&self) -> Result<Request, ModelError> {
-        let identity = self.web.identity();
+        let identity = self.service.web.identity();
         let metadata = json!({
             "ideType": "IDE_UNSPECIFIED", "platform": "PLATFORM_UNSPECIFIED", "pluginType": "GEMINI",
             "ideName": identity.name, "ideVersion": identity.version, "pluginVersion": identity.version,
         });
-        self.request(&self.base, "loadCodeAssist", &json!({"metadata": metadata}))
+        self.request(&self.service.base, "loadCodeAssist", &json!({"metadata": metadata}))
     }
 
     fn store_project(&self, response: &Value) -> Project {
         let project = &response["cloudaicompanionProject"];
         let is_cloud = response["currentTier"]["usesGcpTos"] == true;
         let project = Project {
-            base: if is_cloud { &self.cloud } else { &self.base }.clone(),
+            base: if is_cloud { &self.cloud } else { &self.service.base }.clone(),
             id: project.as_str().or_else(|| project["id"].as_str()).unwrap_or_default().to_owned(),
         };
         *self.project.lock().unpoisoned() = Some(project.clone());
@@ -126,7 +126,7 @@ impl Antigravity {
     }
 
     async fn document(&self, request: &Request) -> Result<Value, ModelError> {
-        let document = Document::ask(self.access(), request).await?;
+        let document = self.service.document(request).await?;
         if !document.status.is_success() {
             return Err(refused(document.status.as_u16(), &document.text));
         }
@@ -136,7 +136,7 @@ impl Antigravity {
     async fn converse(&self, exchange: &mut Exchange<'_>) -> Result<RoundResult, ModelError> {
         let project = self.project(exchange).await?;
         let round = exchange.round();
-        let body = body(round, &project.id, &self.web.identity().name);
+        let body = body(round, &project.id, &self.service.web.identity().name);
         let request = self.request(&project.base, "generateContent", &body)?;
         exchange
             .debug("request", |fields| {
@@ -164,10 +164,6 @@ impl Antigravity {
         });
         Ok(RoundResult { calls: wanted.into_iter().map(|(at, part)| call(exchange, at, part)).collect(), usage })
     }
-
-    fn access(&self) -> Access<'_> {
-        Access { web: &self.web, name: Self::NAME, credential: Some(&*self.token) }
-    }
 }
 
 #[async_trait]
@@ -186,7 +182,7 @@ impl Models for Antigravity {
         listener: &mut (dyn Listener + '_),
         cancel: &CancellationToken,
     ) -> Result<RoundResult, ModelError> {
-        let mut exchange = Exchange::new(self.access(), round, listener, cancel);
+        let mut exchange = Exchange::new(&self.service, round, listener, cancel);
         self.converse(&mut exchange).await
     }
 }

@@ -16,6 +16,7 @@ mod exchange;
 mod local;
 mod openai;
 mod request_parts;
+mod service;
 mod web;
 
 #[cfg(feature = "scripted")]

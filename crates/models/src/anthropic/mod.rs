@@ -10,17 +10,16 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::catalogue::{Document, entries, text, window};
-use crate::exchange::{Access, Exchange, Reply, payload};
-use crate::web::{Base, CredentialHeader, Request, Web, failed};
+use crate::catalogue::{entries, text, window};
+use crate::exchange::{Exchange, Reply, payload};
+use crate::service::Service;
+use crate::web::{CredentialHeader, Request, Web, failed};
 use crate::{Credential, Listener, ModelError, ModelOption, Models, Round, RoundResult, Thinking};
 
 /// An account at Anthropic.
 #[derive(Debug)]
 pub struct Anthropic {
-    web: Web,
-    base: Base,
-    key: Arc<dyn Credential>,
+    service: Service,
 }
 
 impl Anthropic {
@@ -30,16 +29,12 @@ impl Anthropic {
 
     /// Creates a client for the account that owns the key.
     pub fn new(web: Web, base: &str, key: Arc<dyn Credential>) -> Result<Self, ModelError> {
-        Ok(Self { web, base: Base::parse(base)?, key })
+        Ok(Self { service: Service::new(web, Self::NAME, base, Some(key))? })
     }
 
     fn with_usual_headers(request: Request) -> Request {
         let version = (HeaderName::from_static("anthropic-version"), HeaderValue::from_static("2023-06-01"));
         request.with(HeaderMap::from_iter([version])).with_credential_header(CredentialHeader::Key("x-api-key"))
-    }
-
-    fn access(&self) -> Access<'_> {
-        Access { web: &self.web, name: Self::NAME, credential: Some(&*self.key) }
     }
 }
 
@@ -50,12 +45,11 @@ impl Models for Anthropic {
     }
 
     async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
-        let mut url = self.base.join(&["models"]);
+        let mut url = self.service.endpoint(&["models"]);
         url.query_pairs_mut().append_pair("limit", "1000");
         let request = Self::with_usual_headers(Request::get(url));
-        let document = Document::ask(self.access(), &request).await?;
         // The list is sorted newest first. That order is useful to users, so it is kept.
-        Ok(entries(&document.read(Self::NAME)?["data"]).iter().filter_map(option).collect())
+        Ok(entries(&self.service.json(&request).await?["data"]).iter().filter_map(option).collect())
     }
 
     async fn round(
@@ -64,9 +58,9 @@ impl Models for Anthropic {
         listener: &mut (dyn Listener + '_),
         cancel: &CancellationToken,
     ) -> Result<RoundResult, ModelError> {
-        let request = Request::post(self.base.join(&["messages"]), request::body(round));
+        let request = Request::post(self.service.endpoint(&["messages"]), request::body(round));
         let request = Self::with_usual_headers(request);
-        let mut exchange = Exchange::new(self.access(), round, listener, cancel);
+        let mut exchange = Exchange::new(&self.service, round, listener, cancel);
         exchange
             .debug("request", |fields| fields.and("payload", &payload(request.body.as_deref().unwrap_or_default())))
             .await;

@@ -10,16 +10,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::request::{Body, Reasoning, Routing};
 use crate::catalogue::{Document, by_label, entries, text, window};
-use crate::exchange::{Access, Exchange};
-use crate::web::{Base, Request, Web, failed, header};
+use crate::exchange::Exchange;
+use crate::service::Service;
+use crate::web::{Request, Web, failed, header};
 use crate::{Credential, Listener, ModelError, ModelOption, Models, Round, RoundResult, Thinking};
 
 /// An account at OpenRouter.
 #[derive(Debug)]
 pub struct OpenRouter {
-    web: Web,
-    base: Base,
-    key: Arc<dyn Credential>,
+    service: Service,
 }
 
 impl OpenRouter {
@@ -29,7 +28,7 @@ impl OpenRouter {
 
     /// Creates a client for the account that owns the key.
     pub fn new(web: Web, base: &str, key: Arc<dyn Credential>) -> Result<Self, ModelError> {
-        Ok(Self { web, base: Base::parse(base)?, key })
+        Ok(Self { service: Service::new(web, Self::NAME, base, Some(key))? })
     }
 
     /// The providers that can run a model.
@@ -45,22 +44,18 @@ impl OpenRouter {
     }
 
     async fn document(&self, path: &[&str]) -> Result<Document, ModelError> {
-        let request = Request::get(self.base.join(path)).with(self.headers()?);
-        Document::ask(self.access(), &request).await
+        let request = Request::get(self.service.endpoint(path)).with(self.headers()?);
+        self.service.document(&request).await
     }
 
     fn headers(&self) -> Result<HeaderMap, ModelError> {
-        let identity = self.web.identity();
+        let identity = self.service.web.identity();
         let mut headers = HeaderMap::new();
         headers.insert(HeaderName::from_static("x-title"), header(&identity.name)?);
         if let Some(home) = &identity.home {
             headers.insert(HeaderName::from_static("http-referer"), header(home)?);
         }
         Ok(headers)
-    }
-
-    fn access(&self) -> Access<'_> {
-        Access { web: &self.web, name: Self::NAME, credential: Some(&*self.key) }
     }
 }
 
@@ -95,8 +90,9 @@ impl Models for OpenRouter {
         body.reasoning = effort(round.thinking).map(|effort| Reasoning { effort, exclude: false });
         body.include_reasoning = Some(body.reasoning.is_some());
         body.provider = round.routing.as_deref().map(|routing| Routing { order: [routing], allow_fallbacks: false });
-        let request = Request::post(self.base.join(&["chat", "completions"]), body.to_bytes()).with(self.headers()?);
-        let mut exchange = Exchange::new(self.access(), round, listener, cancel);
+        let request =
+            Request::post(self.service.endpoint(&["chat", "completions"]), body.to_bytes()).with(self.headers()?);
+        let mut exchange = Exchange::new(&self.service, round, listener, cancel);
         super::run(&mut exchange, &request).await
     }
 }

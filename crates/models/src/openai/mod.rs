@@ -18,10 +18,10 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::reply::StreamResult;
-use crate::catalogue::Document;
 use crate::debug_fields::DebugFields;
-use crate::exchange::{Access, Exchange, Reply, payload};
-use crate::web::{Base, Request, Web, failed, header};
+use crate::exchange::{Exchange, Reply, payload};
+use crate::service::Service;
+use crate::web::{Request, Web, failed, header};
 use crate::{Credential, Listener, ModelError, ModelOption, Models, Round, RoundResult};
 
 /// How often an interrupted stream is continued within one round.
@@ -34,10 +34,8 @@ const TURN_STATE: &str = "x-codex-turn-state";
 /// An account at OpenAI.
 #[derive(Debug)]
 pub struct OpenAi {
-    web: Web,
-    base: Base,
+    service: Service,
     account: Account,
-    token: Arc<dyn Credential>,
     /// The latest turn state of each running turn, oldest turn first.
     turns: Mutex<VecDeque<(String, String)>>,
 }
@@ -63,7 +61,7 @@ impl OpenAi {
 
     /// Creates a client for an account with its credential.
     pub fn new(web: Web, base: &str, account: Account, token: Arc<dyn Credential>) -> Result<Self, ModelError> {
-        Ok(Self { web, base: Base::parse(base)?, account, token, turns: Mutex::default() })
+        Ok(Self { service: Service::new(web, Self::NAME, base, Some(token))?, account, turns: Mutex::default() })
     }
 
     /// Runs a round until the model is done or requests tool calls.
@@ -72,7 +70,7 @@ impl OpenAi {
         for cuts in 0.. {
             let body = request::body(exchange.round(), &before);
             let request =
-                Request::post(self.base.join(&["responses"]), body).with(self.turn_headers(exchange.round())?);
+                Request::post(self.service.endpoint(&["responses"]), body).with(self.turn_headers(exchange.round())?);
             exchange.debug("request", |fields| add_request(fields, &request)).await;
             let result = loop {
                 match self.attempt(exchange, &request).await {
@@ -113,7 +111,7 @@ impl OpenAi {
     fn headers(&self) -> Result<HeaderMap, ModelError> {
         let mut headers = HeaderMap::new();
         let Account::ChatGpt { id } = &self.account else { return Ok(headers) };
-        let identity = self.web.identity();
+        let identity = self.service.web.identity();
         headers.insert(HeaderName::from_static("originator"), header(&identity.name)?);
         headers.insert(HeaderName::from_static("version"), header(&identity.version)?);
         if let Some(id) = id {
@@ -142,10 +140,6 @@ impl OpenAi {
         }
         turns.push_back((round.turn.clone(), state));
     }
-
-    fn access(&self) -> Access<'_> {
-        Access { web: &self.web, name: Self::NAME, credential: Some(&*self.token) }
-    }
 }
 
 #[async_trait]
@@ -155,13 +149,12 @@ impl Models for OpenAi {
     }
 
     async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
-        let mut url = self.base.join(&["models"]);
+        let mut url = self.service.endpoint(&["models"]);
         if matches!(self.account, Account::ChatGpt { .. }) {
-            url.query_pairs_mut().append_pair("client_version", &self.web.identity().version);
+            url.query_pairs_mut().append_pair("client_version", &self.service.web.identity().version);
         }
         let request = Request::get(url).with(self.headers()?);
-        let document = Document::ask(self.access(), &request).await?;
-        Ok(catalogue::options(&document.read(Self::NAME)?))
+        Ok(catalogue::options(&self.service.json(&request).await?))
     }
 
     async fn round(
@@ -170,7 +163,7 @@ impl Models for OpenAi {
         listener: &mut (dyn Listener + '_),
         cancel: &CancellationToken,
     ) -> Result<RoundResult, ModelError> {
-        let mut exchange = Exchange::new(self.access(), round, listener, cancel);
+        let mut exchange = Exchange::new(&self.service, round, listener, cancel);
         self.converse(&mut exchange).await
     }
 }
