@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalogue::{entries, text};
 use crate::exchange::{Exchange, payload, shortened, trimmed};
+use crate::provider::{Connection, Login, ProviderInfo, Requirement, never};
 use crate::request_parts::{outcome, picture};
 use crate::service::Service;
 use crate::web::{Base, Request, Web, failed, header};
@@ -23,6 +24,26 @@ use crate::{
 
 /// The maximum number of characters of an error response that is shown to the user.
 const MAX_SHOWN: usize = 280;
+
+/// Google Cloud Code, with a Google login.
+pub(crate) static PROVIDER: ProviderInfo = ProviderInfo {
+    id: "antigravity",
+    name: "Antigravity",
+    requires: Requirement::Credential,
+    key: None,
+    login: Some(Login::Google),
+    default_base: Some(Antigravity::BASE),
+    base_variable: Some("GLADHAND_ANTIGRAVITY_BASE"),
+    model_variable: None,
+    is_of_loaf: true,
+    has_routing: false,
+    is_probable: never,
+    missing: "antigravity model selected, but no antigravity oauth token is available",
+    connect: |Connection { web, base, login, .. }| {
+        let login = login.ok_or_else(|| failed(PROVIDER.missing))?;
+        Ok(Arc::new(Antigravity::new(web, base.as_deref().unwrap_or(Antigravity::BASE), login.credential)?))
+    },
+};
 
 /// The account of a user who signed in to Antigravity.
 #[derive(Debug)]
@@ -58,13 +79,12 @@ impl Antigravity {
     pub const BASE: &str = "https://daily-cloudcode-pa.googleapis.com";
     /// The address for accounts under the Google Cloud terms of service.
     pub const CLOUD_BASE: &str = "https://cloudcode-pa.googleapis.com";
-    const NAME: &str = "antigravity";
 
     /// Creates a client that authenticates with a token. A `base` other than [`Self::BASE`] is used for all
     /// requests.
     pub fn new(web: Web, base: &str, token: Arc<dyn Credential>) -> Result<Self, ModelError> {
         let cloud = if base == Self::BASE { Self::CLOUD_BASE } else { base };
-        let service = Service::new(web, Self::NAME, base, Some(token))?;
+        let service = Service::new(web, PROVIDER.id, base, Some(token))?;
         Ok(Self { service, cloud: Base::parse(cloud)?, project: Mutex::default() })
     }
 
@@ -130,7 +150,7 @@ impl Antigravity {
         if !document.status.is_success() {
             return Err(refused(document.status.as_u16(), &document.text));
         }
-        document.read(Self::NAME)
+        document.read(PROVIDER.id)
     }
 
     async fn converse(&self, exchange: &mut Exchange<'_>) -> Result<RoundResult, ModelError> {
@@ -140,7 +160,7 @@ impl Antigravity {
         let request = self.request(&project.base, "generateContent", &body)?;
         exchange
             .debug("request", |fields| {
-                let fields = fields.prepend("provider", &"antigravity");
+                let fields = fields.prepend("provider", &PROVIDER.id);
                 fields.and("payload", &payload(request.body.as_deref().unwrap_or_default()))
             })
             .await;
@@ -169,7 +189,7 @@ impl Antigravity {
 #[async_trait]
 impl Models for Antigravity {
     fn provider(&self) -> &str {
-        "antigravity"
+        PROVIDER.id
     }
 
     async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
@@ -335,7 +355,7 @@ fn option(id: &str, model: &Value) -> ModelOption {
     });
     ModelOption {
         id: id.to_owned(),
-        provider: "antigravity".to_owned(),
+        provider: PROVIDER.id.to_owned(),
         label: text(model, &["displayName"]).unwrap_or(id).to_owned(),
         description: "antigravity catalog model".to_owned(),
         supported_thinking_levels: Some(if thinks { vec![Off, Minimal, Low, Medium, High, XHigh] } else { vec![Off] }),

@@ -12,9 +12,30 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalogue::{entries, text, window};
 use crate::exchange::{Exchange, Reply, payload};
+use crate::provider::{Connection, KeyInfo, ProviderInfo, Requirement, never};
 use crate::service::Service;
 use crate::web::{CredentialHeader, Request, Web, failed};
 use crate::{Credential, Listener, ModelError, ModelOption, Models, Round, RoundResult, Thinking};
+
+/// Anthropic, with a key.
+pub(crate) static PROVIDER: ProviderInfo = ProviderInfo {
+    id: "anthropic",
+    name: "Anthropic",
+    requires: Requirement::Credential,
+    key: Some(KeyInfo { variable: "ANTHROPIC_API_KEY", stored_as: None }),
+    login: None,
+    default_base: Some(Anthropic::BASE),
+    base_variable: Some("GLADHAND_ANTHROPIC_BASE"),
+    model_variable: None,
+    is_of_loaf: false,
+    has_routing: false,
+    is_probable: never,
+    missing: "this provider is not configured",
+    connect: |Connection { web, base, key, .. }| {
+        let key = key.ok_or_else(|| failed(PROVIDER.missing))?;
+        Ok(Arc::new(Anthropic::new(web, base.as_deref().unwrap_or(Anthropic::BASE), Arc::new(key))?))
+    },
+};
 
 /// An account at Anthropic.
 #[derive(Debug)]
@@ -25,11 +46,10 @@ pub struct Anthropic {
 impl Anthropic {
     /// The base address of the API.
     pub const BASE: &str = "https://api.anthropic.com/v1";
-    const NAME: &str = "Anthropic";
 
     /// Creates a client for the account that owns the key.
     pub fn new(web: Web, base: &str, key: Arc<dyn Credential>) -> Result<Self, ModelError> {
-        Ok(Self { service: Service::new(web, Self::NAME, base, Some(key))? })
+        Ok(Self { service: Service::new(web, PROVIDER.name, base, Some(key))? })
     }
 
     fn with_usual_headers(request: Request) -> Request {
@@ -41,7 +61,7 @@ impl Anthropic {
 #[async_trait]
 impl Models for Anthropic {
     fn provider(&self) -> &str {
-        "anthropic"
+        PROVIDER.id
     }
 
     async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
@@ -87,7 +107,7 @@ fn option(entry: &Value) -> Option<ModelOption> {
     let thinks = Mode::of(id) != Mode::Never;
     Some(ModelOption {
         id: id.to_owned(),
-        provider: "anthropic".to_owned(),
+        provider: PROVIDER.id.to_owned(),
         label: text(entry, &["display_name"]).unwrap_or(id).to_owned(),
         description: String::new(),
         supported_thinking_levels: Some(if thinks { vec![Off, Minimal, Low, Medium, High, XHigh] } else { vec![Off] }),

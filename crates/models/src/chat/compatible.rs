@@ -10,9 +10,34 @@ use tokio_util::sync::CancellationToken;
 use super::request::Body;
 use crate::catalogue::{by_label, entries, text, window};
 use crate::exchange::Exchange;
+use crate::provider::{Connection, KeyInfo, ProviderInfo, Requirement, never};
 use crate::service::Service;
-use crate::web::{Request, Web};
+use crate::web::{Request, Web, failed};
 use crate::{Credential, Listener, ModelError, ModelOption, Models, Round, RoundResult, Thinking};
+
+/// A configured server that is compatible with OpenAI.
+pub(crate) static PROVIDER: ProviderInfo = ProviderInfo {
+    id: "compatible",
+    name: "the configured server",
+    requires: Requirement::Address,
+    key: Some(KeyInfo { variable: "GLADHAND_COMPATIBLE_KEY", stored_as: None }),
+    login: None,
+    default_base: None,
+    base_variable: Some("GLADHAND_COMPATIBLE_BASE"),
+    model_variable: Some("GLADHAND_COMPATIBLE_MODEL"),
+    is_of_loaf: false,
+    has_routing: false,
+    is_probable: never,
+    missing: "this provider is not configured",
+    connect: |connection| connect(&PROVIDER, connection),
+};
+
+/// Creates the client of a provider with such a server. An address is required, a key is not.
+pub(super) fn connect(info: &ProviderInfo, connection: Connection) -> Result<Arc<dyn Models>, ModelError> {
+    let base = connection.base.ok_or_else(|| failed(info.missing))?;
+    let key = connection.key.map(|key| Arc::new(key) as Arc<dyn Credential>);
+    Ok(Arc::new(Compatible::new(connection.web, info.id, &base, key)?))
+}
 
 /// A server that implements chat completions.
 #[derive(Debug)]

@@ -11,9 +11,30 @@ use tokio_util::sync::CancellationToken;
 use super::request::{Body, Reasoning, Routing};
 use crate::catalogue::{Document, by_label, entries, text, window};
 use crate::exchange::Exchange;
+use crate::provider::{Connection, KeyInfo, ProviderInfo, Requirement};
 use crate::service::Service;
 use crate::web::{Request, Web, failed, header};
 use crate::{Credential, Listener, ModelError, ModelOption, Models, Round, RoundResult, Thinking};
+
+/// OpenRouter, with a key.
+pub(crate) static PROVIDER: ProviderInfo = ProviderInfo {
+    id: "openrouter",
+    name: "OpenRouter",
+    requires: Requirement::Credential,
+    key: Some(KeyInfo { variable: "OPENROUTER_API_KEY", stored_as: Some("openrouter_api_key") }),
+    login: None,
+    default_base: Some(OpenRouter::BASE),
+    base_variable: Some("GLADHAND_OPENROUTER_BASE"),
+    model_variable: None,
+    is_of_loaf: true,
+    has_routing: true,
+    is_probable: |id| id.contains("gemini") || id.contains("claude"),
+    missing: "openrouter model selected, but no openrouter api key is available",
+    connect: |Connection { web, base, key, .. }| {
+        let key = key.ok_or_else(|| failed(PROVIDER.missing))?;
+        Ok(Arc::new(OpenRouter::new(web, base.as_deref().unwrap_or(OpenRouter::BASE), Arc::new(key))?))
+    },
+};
 
 /// An account at OpenRouter.
 #[derive(Debug)]
@@ -24,11 +45,10 @@ pub struct OpenRouter {
 impl OpenRouter {
     /// The base address of the API.
     pub const BASE: &str = "https://openrouter.ai/api/v1";
-    const NAME: &str = "OpenRouter";
 
     /// Creates a client for the account that owns the key.
     pub fn new(web: Web, base: &str, key: Arc<dyn Credential>) -> Result<Self, ModelError> {
-        Ok(Self { service: Service::new(web, Self::NAME, base, Some(key))? })
+        Ok(Self { service: Service::new(web, PROVIDER.name, base, Some(key))? })
     }
 
     /// The providers that can run a model.
@@ -39,7 +59,7 @@ impl OpenRouter {
             let (status, body) = (document.status.as_u16(), document.text);
             return Err(failed(format!("OpenRouter model endpoints fetch failed ({status}): {body}")));
         }
-        let providers = routing_names(&document.read(Self::NAME)?["data"]);
+        let providers = routing_names(&document.read(PROVIDER.name)?["data"]);
         Ok(if providers.is_empty() { BTreeSet::from([normalized(author)]) } else { providers }.into_iter().collect())
     }
 
@@ -62,14 +82,14 @@ impl OpenRouter {
 #[async_trait]
 impl Models for OpenRouter {
     fn provider(&self) -> &str {
-        "openrouter"
+        PROVIDER.id
     }
 
     async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
         // Routing providers are optional: if that request fails, the catalogue is returned without them.
         let (models, endpoints) = tokio::join!(self.document(&["models"]), self.document(&["models", "endpoints"]));
-        let models = models?.read(Self::NAME)?;
-        let endpoints = endpoints.and_then(|document| document.read(Self::NAME)).unwrap_or_default();
+        let models = models?.read(PROVIDER.name)?;
+        let endpoints = endpoints.and_then(|document| document.read(PROVIDER.name)).unwrap_or_default();
         let routing_names: HashMap<&str, Vec<String>> = entries(&endpoints["data"])
             .iter()
             .filter_map(|entry| Some((text(entry, &["id"])?, routing_names(entry).into_iter().collect())))
@@ -113,7 +133,7 @@ fn option(entry: &Value, routing_names: &HashMap<&str, Vec<String>>) -> Option<M
     let thinks = parameters.iter().filter_map(Value::as_str).any(|name| name.contains("reasoning"));
     Some(ModelOption {
         id: id.to_owned(),
-        provider: "openrouter".to_owned(),
+        provider: PROVIDER.id.to_owned(),
         label: text(entry, &["name"]).unwrap_or(id).to_owned(),
         description: text(entry, &["description"]).unwrap_or_default().to_owned(),
         supported_thinking_levels: Some(if thinks { vec![Off, Minimal, Low, Medium, High] } else { vec![Off] }),

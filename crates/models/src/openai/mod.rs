@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use self::reply::StreamResult;
 use crate::debug_fields::DebugFields;
 use crate::exchange::{Exchange, Reply, payload};
+use crate::provider::{Connection, KeyInfo, Login, ProviderInfo, Requirement};
 use crate::service::Service;
 use crate::web::{Request, Web, failed, header};
 use crate::{Credential, Listener, ModelError, ModelOption, Models, Round, RoundResult};
@@ -30,6 +31,30 @@ const MAX_CUTS: usize = 3;
 const MAX_TURNS: usize = 256;
 /// A header that the service sends in a response and expects in the next request of the same turn.
 const TURN_STATE: &str = "x-codex-turn-state";
+
+/// OpenAI, with a ChatGPT login or a key.
+pub(crate) static PROVIDER: ProviderInfo = ProviderInfo {
+    id: "openai",
+    name: "OpenAI",
+    requires: Requirement::Credential,
+    key: Some(KeyInfo { variable: "OPENAI_API_KEY", stored_as: None }),
+    login: Some(Login::ChatGpt),
+    default_base: None,
+    base_variable: Some("GLADHAND_OPENAI_BASE"),
+    model_variable: None,
+    is_of_loaf: true,
+    has_routing: false,
+    is_probable: catalogue::converses,
+    missing: "openai model selected, but no chatgpt oauth token is available",
+    connect: |Connection { web, base, key, login, .. }| {
+        let (default_base, account, token): (_, _, Arc<dyn Credential>) = match (login, key) {
+            (Some(login), _) => (OpenAi::CHATGPT_BASE, Account::ChatGpt { id: login.account }, login.credential),
+            (None, Some(key)) => (OpenAi::API_BASE, Account::Key, Arc::new(key)),
+            (None, None) => return Err(failed(PROVIDER.missing)),
+        };
+        Ok(Arc::new(OpenAi::new(web, base.as_deref().unwrap_or(default_base), account, token)?))
+    },
+};
 
 /// An account at OpenAI.
 #[derive(Debug)]
@@ -57,11 +82,10 @@ impl OpenAi {
     pub const API_BASE: &str = "https://api.openai.com/v1";
     /// The base address for users who signed in to ChatGPT.
     pub const CHATGPT_BASE: &str = "https://chatgpt.com/backend-api/codex";
-    const NAME: &str = "OpenAI";
 
     /// Creates a client for an account with its credential.
     pub fn new(web: Web, base: &str, account: Account, token: Arc<dyn Credential>) -> Result<Self, ModelError> {
-        Ok(Self { service: Service::new(web, Self::NAME, base, Some(token))?, account, turns: Mutex::default() })
+        Ok(Self { service: Service::new(web, PROVIDER.name, base, Some(token))?, account, turns: Mutex::default() })
     }
 
     /// Runs a round until the model is done or requests tool calls.
@@ -145,7 +169,7 @@ impl OpenAi {
 #[async_trait]
 impl Models for OpenAi {
     fn provider(&self) -> &str {
-        "openai"
+        PROVIDER.id
     }
 
     async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
