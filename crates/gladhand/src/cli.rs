@@ -11,6 +11,7 @@ use crate::commands::Audience;
 use crate::config::{Approve, env};
 use crate::logging::LogFormat;
 use gladhand_client::upstream::Speak;
+use gladhand_models::{Provider, alternatives};
 use gladhand_server::http::Address;
 
 /// No line of help is wider, so that examples are not broken on any usual terminal.
@@ -544,7 +545,8 @@ pub struct CallArgs {
     pub server: ServerArgs,
 }
 
-const CHAT_HELP: &str = "\
+fn chat_help() -> String {
+    const HELP: &str = "\
 The agent has its own tools and the tools of configured servers. It asks before
 it runs a tool that may do harm. In a script, such tools are refused unless
 --approve all is set. Answers go to stdout, everything else to stderr.
@@ -561,13 +563,16 @@ Examples:
   gladhand chat -p 'What does this folder contain?'
   git diff | gladhand chat -p - --json
 
-Models: set OPENROUTER_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY, or run an
-Ollama or llama.cpp server on this machine. Builds with the feature local-model
+Models: set KEYS, or run an
+SERVERS server on this machine. Builds with the feature local-model
 have a small offline model (`local`, after `cargo xtask model`).";
+    let (keys, servers) = (alternatives(&Provider::key_variables()), alternatives(&Provider::local_servers()));
+    HELP.replace("KEYS", &keys).replace("SERVERS", &servers)
+}
 
 /// Options of `chat`.
 #[derive(Debug, Args)]
-#[command(after_help = CHAT_HELP)]
+#[command(after_help = chat_help())]
 pub struct ChatArgs {
     /// Print the answer to this question and exit; `-` reads it from standard input.
     #[arg(short, long, value_name = "QUESTION", allow_hyphen_values = true)]

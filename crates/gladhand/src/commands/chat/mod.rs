@@ -49,7 +49,7 @@ use screen::{Form, Screen};
 use talk::Talk;
 use typed::Typed;
 
-pub(super) use models::WAYS;
+pub(super) use models::ways;
 
 /// A question that is longer is cut: no model takes more.
 const LONGEST: u64 = 16 * 1024 * 1024;
@@ -151,7 +151,7 @@ async fn answer(conversation: &mut Conversation, question: &str) -> Result<ExitC
         Ended::Answered => Ok(Exit::Success.into()),
         Ended::Interrupted => Ok(ExitCode::from(signals::exit_status(gladhand_dialects::Stop::Interrupted))),
         Ended::Failed(why) if why == ModelError::Unreachable.to_string() => {
-            let provider = Provider::of_word(&speaker.provider).map_or(&*speaker.provider, |provider| provider.name());
+            let provider = Provider::of_id(&speaker.provider).map_or(&*speaker.provider, |provider| provider.name);
             Err(failed(format!("{provider} unreachable")))
         }
         Ended::Failed(why) => Err(CommandError::new(Exit::CallFailed, anyhow!(why))),
@@ -171,7 +171,7 @@ async fn hold(conversation: &mut Conversation, as_json: bool) -> Result<ExitCode
             None => {
                 let note = match conversation.talk.trouble().await {
                     Some(why) => format!("{why}; {DOCTOR}"),
-                    None => format!("there is no model to talk to; {WAYS}"),
+                    None => format!("there is no model to talk to; {}", ways()),
                 };
                 conversation.screen.note(&note)?;
             }
@@ -195,7 +195,7 @@ async fn hold(conversation: &mut Conversation, as_json: bool) -> Result<ExitCode
 async fn nobody(talk: &Talk) -> CommandError {
     match talk.trouble().await {
         Some(trouble) => failed(trouble),
-        None => CommandError::usage(anyhow!("there is no model to ask")).hint(WAYS),
+        None => CommandError::usage(anyhow!("there is no model to ask")).hint(ways()),
     }
 }
 
