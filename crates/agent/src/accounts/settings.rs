@@ -194,13 +194,19 @@ impl AccountSettings {
                     settings.base = base.or_else(|| settings.base.take());
                     settings.key = key.or_else(|| settings.key.take());
                 }
-                // The key and the model belong to the address.
-                Requirement::Address if base.is_some() => {
-                    *settings = ProviderSettings { base, key, model: provider.model_variable.and_then(text) };
+                // A key and a model of the file belong to its address, so another address does not get them.
+                Requirement::Address => {
+                    let before = if base.is_some() { ProviderSettings::default() } else { settings.clone() };
+                    let model = provider.model_variable.and_then(text);
+                    *settings = ProviderSettings {
+                        base: base.or(before.base),
+                        key: key.or(before.key),
+                        model: model.or(before.model),
+                    };
                 }
                 // An empty variable means that no server is looked for.
                 Requirement::LocalServer if provider.base_variable.and_then(value_of).is_some() => settings.base = base,
-                Requirement::Address | Requirement::LocalServer | Requirement::EmbeddedModel => {}
+                Requirement::LocalServer | Requirement::EmbeddedModel => {}
             }
         }
         let is_set = |names: &[&str]| names.iter().any(|name| variable(name).is_some_and(|value| !value.is_empty()));
@@ -236,6 +242,28 @@ mod tests {
         assert!(base("llamacpp").is_some());
         assert!(!settings.headless);
         assert!(!format!("{settings:?}").contains("sk-1"));
+    }
+
+    #[test]
+    fn a_variable_can_hold_the_key_of_a_server_in_the_file_but_not_the_reverse() {
+        let server = Provider::of_id("compatible").unwrap();
+        for (base, key, expected) in [
+            (None, None, ("http://file", Some("file-key"))),
+            (None, Some("variable-key"), ("http://file", Some("variable-key"))),
+            (Some("http://variable"), None, ("http://variable", None)),
+            (Some("http://variable"), Some("variable-key"), ("http://variable", Some("variable-key"))),
+        ] {
+            let mut settings = AccountSettings::new("/data");
+            let (file_base, file_key) = (Some("http://file".to_owned()), Some(Secret::new("file-key")));
+            settings.providers[server] = ProviderSettings { base: file_base, key: file_key, model: None };
+            let settings = settings.with_environment(|name| match name {
+                "GLADHAND_COMPATIBLE_BASE" => base.map(str::to_owned),
+                "GLADHAND_COMPATIBLE_KEY" => key.map(str::to_owned),
+                _ => None,
+            });
+            let ProviderSettings { base, key, .. } = &settings.providers[server];
+            assert_eq!((base.as_deref().unwrap(), key.as_ref().map(Secret::expose)), expected);
+        }
     }
 
     #[test]
