@@ -13,6 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use gladhand_core::sync::Unpoisoned as _;
+use gladhand_tls::is_localhost;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::OnceCell;
 use url::{Host, Url};
@@ -111,12 +112,6 @@ impl Resolve for Reach {
             Ok(Box::new(found.into_iter()) as Addrs)
         })
     }
-}
-
-/// Whether a name refers to this machine by definition.
-pub(crate) fn is_localhost(name: &str) -> bool {
-    let name = name.strip_suffix('.').unwrap_or(name);
-    name == "localhost" || name.ends_with(".localhost")
 }
 
 async fn look_up(name: &str) -> io::Result<Vec<SocketAddr>> {

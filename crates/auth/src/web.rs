@@ -4,12 +4,13 @@
 use std::time::Duration;
 
 use gladhand_core::wire::values::{self, ReadError};
+use gladhand_tls::{BodyError, is_loopback, read_body};
 use http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
-use url::{Host, Url};
+use url::Url;
 
 use crate::error::AuthError;
-use crate::reach::{Private, Reach, is_localhost, is_of_private};
+use crate::reach::{Private, Reach, is_of_private};
 use crate::roots::Roots;
 
 /// The maximum size of a response. Metadata, key sets and token responses are never larger.
@@ -98,16 +99,12 @@ impl Web {
         self.reach.admits(url).await.map_err(private)?;
         let mut response = request.send().await.map_err(|error| unreachable(url, &error))?;
         let (status, headers) = (response.status(), response.headers().clone());
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(url, &error))? {
-            if body.len() + chunk.len() > MAX_BYTES {
-                return Err(AuthError::InvalidResponse {
-                    address: shown(url),
-                    problem: format!("more than {MAX_BYTES} bytes"),
-                });
+        let body = read_body(&mut response, MAX_BYTES).await.map_err(|error| match error {
+            BodyError::Failed(error) => unreachable(url, &error),
+            BodyError::TooLarge => {
+                AuthError::InvalidResponse { address: shown(url), problem: format!("more than {MAX_BYTES} bytes") }
             }
-            body.extend_from_slice(&chunk);
-        }
+        })?;
         Ok(Answer { status, headers, body })
     }
 }
@@ -157,14 +154,4 @@ fn unreachable(url: &Url, error: &reqwest::Error) -> AuthError {
 /// An address without the parts that may be secret: user, password, query and fragment.
 pub(crate) fn shown(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
-}
-
-/// Whether an address is on this machine.
-pub(crate) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => is_localhost(name),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
 }

@@ -55,24 +55,54 @@ pub struct AgentConfig {
     pub exa_base: Option<String>,
 }
 
+/// The keys of one model provider.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ProviderKeys<'a> {
+    /// The address.
+    pub base: Option<&'a str>,
+    /// The key, which belongs to the address.
+    pub key: Option<&'a Hidden>,
+    /// The model to use, if the provider does not list its models.
+    pub model: Option<&'a str>,
+}
+
 impl AgentConfig {
+    /// Returns the keys of the model provider with this id. They begin with the id.
+    pub fn provider(&self, id: &str) -> ProviderKeys<'_> {
+        let is_of_provider = |(key, _): &(&str, _)| key.strip_suffix("_base") == Some(id);
+        let base = self.provider_addresses().into_iter().find(is_of_provider);
+        let base = base.and_then(|(_, address)| address.as_deref());
+        match id {
+            "compatible" => {
+                ProviderKeys { base, key: self.compatible_key.as_ref(), model: self.compatible_model.as_deref() }
+            }
+            _ => ProviderKeys { base, ..ProviderKeys::default() },
+        }
+    }
+
+    /// Returns the addresses of model providers with their keys.
+    fn provider_addresses(&self) -> [(&'static str, &Option<String>); 5] {
+        [
+            ("openai_base", &self.openai_base),
+            ("antigravity_base", &self.antigravity_base),
+            ("openrouter_base", &self.openrouter_base),
+            ("anthropic_base", &self.anthropic_base),
+            ("compatible_base", &self.compatible_base),
+        ]
+    }
+
     /// Returns invalid addresses, and references where they are not read, as key and message.
     pub(crate) fn mistakes(&self) -> Vec<(String, String)> {
         let addresses = [
-            ("openrouter_base", &self.openrouter_base),
-            ("openai_base", &self.openai_base),
             ("openai_backend_base", &self.openai_backend_base),
             ("openai_issuer", &self.openai_issuer),
-            ("antigravity_base", &self.antigravity_base),
-            ("anthropic_base", &self.anthropic_base),
-            ("compatible_base", &self.compatible_base),
             ("exa_base", &self.exa_base),
         ];
+        let addresses = self.provider_addresses().into_iter().chain(addresses);
         let is_address = |text: &str| {
             url::Url::parse(text).is_ok_and(|url| ["http", "https"].contains(&url.scheme()) && url.has_host())
         };
-        let wrong =
-            addresses.into_iter().filter(|(_, address)| address.as_deref().is_some_and(|text| !is_address(text)));
+        let wrong = addresses.filter(|(_, address)| address.as_deref().is_some_and(|text| !is_address(text)));
         let wrong = wrong.map(|(key, _)| (key, "must be an address that begins with http:// or https://".to_owned()));
         let secrets = [
             ("google_client_secret", &self.google_client_secret, "GLADHAND_GOOGLE_CLIENT_SECRET"),
@@ -136,6 +166,23 @@ impl Default for AgentConfig {
             compatible_key: None,
             compatible_model: None,
             exa_base: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_is_checked() {
+        let keys = serde_json::to_value(AgentConfig::default()).unwrap();
+        for key in keys.as_object().unwrap().keys().filter(|key| key.ends_with("_base") || key.ends_with("_issuer")) {
+            let mut section = serde_json::Map::new();
+            section.insert(key.clone(), "example.test".into());
+            let config: AgentConfig = serde_json::from_value(section.into()).unwrap();
+            let mistakes: Vec<String> = config.mistakes().into_iter().map(|(key, _)| key).collect();
+            assert_eq!(mistakes, [format!("agent.{key}")]);
         }
     }
 }

@@ -41,7 +41,7 @@ pub use a2e::{
     A2eConfig, AgentPass, CapabilityName, EnvConfig, LearningConfig, MemoryConfig, OWN_ENVIRONMENTS, ProcConfig,
     RegistrationConfig, SkillConfig, ToolkitConfig,
 };
-pub use agent::{AgentConfig, Approve};
+pub use agent::{AgentConfig, Approve, ProviderKeys};
 pub use authorization::{AuthorizationConfig, DpopConfig, IssuerConfig, TokenConfig};
 pub use env::{mcp_token_in_environment, passphrase_in_environment, token_in_environment};
 pub use error::{ConfigError, MOST_SHOWN, more};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use gladhand_agent::accounts::{AccountSettings, Accounts, CompatibleServer, DefaultModel, env as accounts};
+use gladhand_agent::accounts::{AccountSettings, Accounts, DefaultModel, Provider, secret_variables};
 use gladhand_agent::{AgentSettings, Conversations, LivePolicy, Policy, Rule, TrustedFiles};
 use gladhand_agent_tools::{Bench, Effect, Workbench};
 use gladhand_core::operations::{AgentCall, Failure, FailureKind};
@@ -15,16 +15,6 @@ use tokio::sync::OnceCell;
 use crate::config::{AgentConfig, Approve, OwnFiles, TrustStore, env};
 use crate::from_config;
 use crate::secrets;
-
-/// Keys of the agent itself. Its tools do not get them, beside the variables that no program gets.
-const KEYS: [&str; 6] = [
-    accounts::OPENAI_API_KEY,
-    accounts::OPENROUTER_API_KEY,
-    accounts::ANTHROPIC_API_KEY,
-    accounts::EXA_API_KEY,
-    accounts::COMPATIBLE_KEY,
-    accounts::GOOGLE_CLIENT_SECRET,
-];
 
 /// How long the first question waits for what services say about accounts and models.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -156,20 +146,12 @@ impl Inner {
                 place.clone_from(said);
             }
         };
-        put(&mut settings.openrouter, &config.openrouter_base);
-        put(&mut settings.anthropic, &config.anthropic_base);
         put(&mut settings.openai.backend, &config.openai_backend_base);
         put(&mut settings.openai.issuer, &config.openai_issuer);
-        settings.openai.base.clone_from(&config.openai_base);
         settings.openai.client_id.clone_from(&config.openai_client_id);
-        settings.google.base.clone_from(&config.antigravity_base);
         settings.google.client_id.clone_from(&config.google_client_id);
         settings.google.client_secret = config.google_client_secret.as_ref().map(|secret| secret.0.clone());
-        settings.compatible = config.compatible_base.clone().map(|base| CompatibleServer {
-            base,
-            key: config.compatible_key.as_ref().map(|key| key.0.clone()),
-            model: config.compatible_model.clone(),
-        });
+        configure_providers(&mut settings, config);
         settings.embedded = self.embedded();
         settings.started_in = Some(here.to_owned());
         settings.secrets = match secrets::open(&self.files.data) {
@@ -202,8 +184,11 @@ impl Inner {
         if gladhand_process::leash::is_enabled() {
             settings.starter = Arc::new(gladhand_process::starting::OnLeash::always());
         }
-        // The output of a program reaches the model, and with it the service that runs the model.
-        settings.environment.retain(|name, _| !env::is_never_passed_on(name) && !KEYS.iter().any(|key| name == key));
+        // The output of a program reaches the model, and with it the service that runs the model. So tools do not get the
+        // keys of the agent, beside the variables that no program gets.
+        settings
+            .environment
+            .retain(|name, _| !env::is_never_passed_on(name) && !secret_variables().any(|key| name == key));
         from_config::keep_from(&self.files, &mut settings);
         let skills = crate::config::home_dir().map(|home| home.join(".agents/skills"));
         settings.readable = skills.into_iter().chain([folder.join("skills")]).collect();
@@ -214,6 +199,18 @@ impl Inner {
         let accounts = Arc::clone(accounts);
         settings.exa_key = Arc::new(move || accounts.exa_key().map(|key| key.expose().to_owned()));
         settings
+    }
+}
+
+/// Applies the keys of model providers in the file.
+fn configure_providers(settings: &mut AccountSettings, config: &AgentConfig) {
+    for provider in Provider::all() {
+        let (keys, place) = (config.provider(provider.id), &mut settings.providers[provider]);
+        if let Some(base) = keys.base {
+            place.base = Some(base.to_owned());
+        }
+        place.key = keys.key.map(|key| key.0.clone());
+        place.model = keys.model.map(str::to_owned);
     }
 }
 
@@ -289,6 +286,55 @@ impl Agent for LaterAgent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn docs(page: &str) -> String {
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page)).unwrap()
+    }
+
+    #[test]
+    fn each_configured_provider_has_its_keys_in_the_section() {
+        let keys = serde_json::to_value(AgentConfig::default()).unwrap();
+        let configured = Provider::all().filter(|provider| provider.is_configured());
+        let mut expected: Vec<String> = configured.map(|provider| format!("{}_base", provider.id)).collect();
+        expected.sort_unstable();
+        let services = ["exa_base", "openai_backend_base"];
+        let mut bases: Vec<&String> = keys.as_object().unwrap().keys().filter(|key| key.ends_with("_base")).collect();
+        bases.retain(|key| !services.contains(&key.as_str()));
+        bases.sort_unstable();
+        assert_eq!(bases, expected.iter().collect::<Vec<_>>());
+        for key in expected {
+            let mut section = serde_json::Map::new();
+            section.insert(key.clone(), "http://127.0.0.1:1/here".into());
+            let mut settings = AccountSettings::new("/data");
+            configure_providers(&mut settings, &serde_json::from_value(section.into()).unwrap());
+            let changed = Provider::all().find(|provider| format!("{}_base", provider.id) == key).unwrap();
+            assert_eq!(settings.providers[changed].base.as_deref(), Some("http://127.0.0.1:1/here"), "{key}");
+            let others = Provider::all().filter(|provider| *provider != changed);
+            let mut others = others.map(|provider| (settings.providers[provider].base.as_deref(), provider));
+            assert!(others.all(|(base, provider)| base == provider.default_base), "{key}");
+        }
+    }
+
+    #[test]
+    fn loaf_accepts_the_ids_of_the_table() {
+        let ids: Vec<&str> = Provider::all().map(|provider| provider.id).collect();
+        assert_eq!(gladhand_dialects::loaf::MODEL_PROVIDERS, ids);
+    }
+
+    #[test]
+    fn the_documentation_names_every_provider_and_its_variables() {
+        let (agent, configuration) = (docs("agent.md"), docs("configuration.md"));
+        for provider in Provider::all() {
+            let is_listed = |line: &str| line.starts_with('|') && line.contains(&format!("`{}`", provider.id));
+            assert!(agent.lines().any(is_listed), "agent.md has no row for {provider}");
+            let key = provider.key.map(|key| key.variable);
+            for variable in [key, provider.base_variable, provider.model_variable].into_iter().flatten() {
+                assert!(configuration.contains(&format!("`{variable}`")), "configuration.md does not name {variable}");
+            }
+            let base = format!("| `{}_base` |", provider.id);
+            assert_eq!(configuration.contains(&base), provider.is_configured(), "{base}");
+        }
+    }
 
     #[test]
     fn nobody_is_asked_where_nobody_approves() {

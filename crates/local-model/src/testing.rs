@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use gladhand_core::wire::RawValue;
 use gladhand_models::{HistoryItem, Round, Thinking, ToolOffer};
 
-use crate::engine::{Engine, Grammar, Mind, Vocabulary};
+use crate::engine::{Engine, Grammar, Model, Vocabulary};
 use crate::template::Template;
 
 const CONTROLS: [(&str, u32); 2] = [("<|im_start|>", 256), ("<|im_end|>", END)];
@@ -93,7 +93,7 @@ impl Scripted {
     }
 }
 
-impl Mind for Scripted {
+impl Model for Scripted {
     fn read(&mut self, tokens: &[u32]) -> Result<Vec<f32>, String> {
         self.read.extend_from_slice(tokens);
         self.work.fetch_add(tokens.len(), Ordering::Relaxed);
@@ -106,7 +106,7 @@ impl Mind for Scripted {
         self.read.len()
     }
 
-    fn fork(&self) -> Box<dyn Mind> {
+    fn fork(&self) -> Box<dyn Model> {
         Box::new(self.clone())
     }
 }
@@ -122,10 +122,10 @@ impl Grammar for Anything {
 }
 
 /// An engine with a scripted model.
-pub(crate) fn engine(mind: Scripted) -> Engine {
+pub(crate) fn engine(model: Scripted) -> Engine {
     Engine {
         vocabulary: Box::new(Letters),
-        mind: Box::new(mind),
+        model: Box::new(model),
         template: Template::new(None, "", ""),
         context: 2048,
         grammar: Box::new(|_| Ok(Box::new(Anything))),

@@ -11,9 +11,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::catalogue::{Document, entries, text};
-use crate::exchange::{Access, Exchange, payload, shortened, trimmed};
+use crate::catalogue::{entries, text};
+use crate::exchange::{Exchange, payload, shortened, trimmed};
+use crate::provider::{Connection, Login, ProviderInfo, Requirement, never};
 use crate::request_parts::{outcome, picture};
+use crate::service::Service;
 use crate::web::{Base, Request, Web, failed, header};
 use crate::{
     Credential, HistoryItem, Listener, ModelError, ModelOption, Models, Piece, Round, RoundResult, Segment, Thinking,
@@ -23,15 +25,33 @@ use crate::{
 /// The maximum number of characters of an error response that is shown to the user.
 const MAX_SHOWN: usize = 280;
 
+/// Google Cloud Code, with a Google login.
+pub(crate) static PROVIDER: ProviderInfo = ProviderInfo {
+    id: "antigravity",
+    name: "Antigravity",
+    requires: Requirement::Credential,
+    key: None,
+    login: Some(Login::Google),
+    default_base: Some(Antigravity::BASE),
+    base_variable: Some("GLADHAND_ANTIGRAVITY_BASE"),
+    model_variable: None,
+    is_of_loaf: true,
+    has_routing: false,
+    is_probable: never,
+    missing: "antigravity model selected, but no antigravity oauth token is available",
+    connect: |Connection { web, base, login, .. }| {
+        let login = login.ok_or_else(|| failed(PROVIDER.missing))?;
+        Ok(Arc::new(Antigravity::new(web, base.as_deref().unwrap_or(Antigravity::BASE), login.credential)?))
+    },
+};
+
 /// The account of a user who signed in to Antigravity.
 #[derive(Debug)]
 pub struct Antigravity {
-    web: Web,
-    /// The address that identifies the account. It also serves all other requests, unless the account uses `cloud`.
-    base: Base,
+    /// Its address identifies the account. It also serves all other requests, unless the account uses `cloud`.
+    service: Service,
     /// The address for accounts under the Google Cloud terms of service.
     cloud: Base,
-    token: Arc<dyn Credential>,
     /// The project as the service reported it last.
     project: Mutex<Option<Project>>,
 }
@@ -59,17 +79,17 @@ impl Antigravity {
     pub const BASE: &str = "https://daily-cloudcode-pa.googleapis.com";
     /// The address for accounts under the Google Cloud terms of service.
     pub const CLOUD_BASE: &str = "https://cloudcode-pa.googleapis.com";
-    const NAME: &str = "antigravity";
 
     /// Creates a client that authenticates with a token. A `base` other than [`Self::BASE`] is used for all
     /// requests.
     pub fn new(web: Web, base: &str, token: Arc<dyn Credential>) -> Result<Self, ModelError> {
         let cloud = if base == Self::BASE { Self::CLOUD_BASE } else { base };
-        Ok(Self { web, base: Base::parse(base)?, cloud: Base::parse(cloud)?, token, project: Mutex::default() })
+        let service = Service::new(web, PROVIDER.id, base, Some(token))?;
+        Ok(Self { service, cloud: Base::parse(cloud)?, project: Mutex::default() })
     }
 
     fn request(&self, base: &Base, method: &str, body: &impl Serialize) -> Result<Request, ModelError> {
-        let identity = self.web.identity();
+        let identity = self.service.web.identity();
         let mut headers = HeaderMap::new();
         headers.insert(HeaderName::from_static("x-client-name"), header(&identity.name)?);
         headers.insert(HeaderName::from_static("x-client-version"), header(&identity.version)?);
@@ -78,19 +98,19 @@ impl Antigravity {
     }
 
     fn account_request(&self) -> Result<Request, ModelError> {
-        let identity = self.web.identity();
+        let identity = self.service.web.identity();
         let metadata = json!({
             "ideType": "IDE_UNSPECIFIED", "platform": "PLATFORM_UNSPECIFIED", "pluginType": "GEMINI",
             "ideName": identity.name, "ideVersion": identity.version, "pluginVersion": identity.version,
         });
-        self.request(&self.base, "loadCodeAssist", &json!({"metadata": metadata}))
+        self.request(&self.service.base, "loadCodeAssist", &json!({"metadata": metadata}))
     }
 
     fn store_project(&self, response: &Value) -> Project {
         let project = &response["cloudaicompanionProject"];
         let is_cloud = response["currentTier"]["usesGcpTos"] == true;
         let project = Project {
-            base: if is_cloud { &self.cloud } else { &self.base }.clone(),
+            base: if is_cloud { &self.cloud } else { &self.service.base }.clone(),
             id: project.as_str().or_else(|| project["id"].as_str()).unwrap_or_default().to_owned(),
         };
         *self.project.lock().unpoisoned() = Some(project.clone());
@@ -126,21 +146,21 @@ impl Antigravity {
     }
 
     async fn document(&self, request: &Request) -> Result<Value, ModelError> {
-        let document = Document::ask(self.access(), request).await?;
+        let document = self.service.document(request).await?;
         if !document.status.is_success() {
             return Err(refused(document.status.as_u16(), &document.text));
         }
-        document.read(Self::NAME)
+        document.read(PROVIDER.id)
     }
 
     async fn converse(&self, exchange: &mut Exchange<'_>) -> Result<RoundResult, ModelError> {
         let project = self.project(exchange).await?;
         let round = exchange.round();
-        let body = body(round, &project.id, &self.web.identity().name);
+        let body = body(round, &project.id, &self.service.web.identity().name);
         let request = self.request(&project.base, "generateContent", &body)?;
         exchange
             .debug("request", |fields| {
-                let fields = fields.prepend("provider", &"antigravity");
+                let fields = fields.prepend("provider", &PROVIDER.id);
                 fields.and("payload", &payload(request.body.as_deref().unwrap_or_default()))
             })
             .await;
@@ -164,16 +184,12 @@ impl Antigravity {
         });
         Ok(RoundResult { calls: wanted.into_iter().map(|(at, part)| call(exchange, at, part)).collect(), usage })
     }
-
-    fn access(&self) -> Access<'_> {
-        Access { web: &self.web, name: Self::NAME, credential: Some(&*self.token) }
-    }
 }
 
 #[async_trait]
 impl Models for Antigravity {
     fn provider(&self) -> &str {
-        "antigravity"
+        PROVIDER.id
     }
 
     async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
@@ -186,7 +202,7 @@ impl Models for Antigravity {
         listener: &mut (dyn Listener + '_),
         cancel: &CancellationToken,
     ) -> Result<RoundResult, ModelError> {
-        let mut exchange = Exchange::new(self.access(), round, listener, cancel);
+        let mut exchange = Exchange::new(&self.service, round, listener, cancel);
         self.converse(&mut exchange).await
     }
 }
@@ -339,7 +355,7 @@ fn option(id: &str, model: &Value) -> ModelOption {
     });
     ModelOption {
         id: id.to_owned(),
-        provider: "antigravity".to_owned(),
+        provider: PROVIDER.id.to_owned(),
         label: text(model, &["displayName"]).unwrap_or(id).to_owned(),
         description: "antigravity catalog model".to_owned(),
         supported_thinking_levels: Some(if thinks { vec![Off, Minimal, Low, Medium, High, XHigh] } else { vec![Off] }),

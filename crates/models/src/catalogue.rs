@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use gladhand_core::Secret;
 use gladhand_redaction::redact_with;
+use gladhand_tls::{BodyError, read_body};
 use http::StatusCode;
 use serde_json::Value;
 
 use crate::ModelError;
-use crate::exchange::{Access, message_of, shortened};
-use crate::web::{Request, Web, failed, timed_out};
+use crate::exchange::{message_of, shortened};
+use crate::service::Service;
+use crate::web::{Request, failed, timed_out};
 
 /// The timeout for a list. Lists are short, and a user waits for them.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,35 +29,29 @@ pub(crate) struct Document {
 impl Document {
     /// Requests a document. If the service rejects the credential and another one is available, the request is
     /// repeated once.
-    pub(crate) async fn ask(
-        Access { web, name, credential }: Access<'_>,
-        request: &Request,
-    ) -> Result<Self, ModelError> {
+    pub(crate) async fn ask(service: &Service, request: &Request) -> Result<Self, ModelError> {
         let fetch = async {
-            let Some(credential) = credential else { return Self::once(web, name, request, None).await };
+            let Some(credential) = service.credential() else { return Self::once(service, request, None).await };
             let token = credential.token().await?;
-            let document = Self::once(web, name, request, Some(&token)).await?;
+            let document = Self::once(service, request, Some(&token)).await?;
             if document.status != StatusCode::UNAUTHORIZED {
                 return Ok(document);
             }
             match credential.another(&token).await {
-                Some(token) => Self::once(web, name, request, Some(&token)).await,
+                Some(token) => Self::once(service, request, Some(&token)).await,
                 None => Ok(document),
             }
         };
         tokio::time::timeout(TIMEOUT, fetch).await.map_err(|_| timed_out())?
     }
 
-    async fn once(web: &Web, name: &str, request: &Request, token: Option<&Secret>) -> Result<Self, ModelError> {
-        let mut response = web.send(request, token).await?;
+    async fn once(service: &Service, request: &Request, token: Option<&Secret>) -> Result<Self, ModelError> {
+        let mut response = service.web.send(request, token).await?;
         let status = response.status();
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|_| ModelError::Unreachable)? {
-            if body.len() + chunk.len() > MAX_LIST {
-                return Err(failed(format!("{name} sent a list of more than 32 MiB.")));
-            }
-            body.extend_from_slice(&chunk);
-        }
+        let body = read_body(&mut response, MAX_LIST).await.map_err(|error| match error {
+            BodyError::TooLarge => failed(format!("{} sent a list of more than 32 MiB.", service.name)),
+            BodyError::Failed(_) => ModelError::Unreachable,
+        })?;
         let mut text = String::from_utf8_lossy(&body).into_owned();
         if !status.is_success() {
             text = redact_with(&text, token.map(Secret::expose)).into_owned();

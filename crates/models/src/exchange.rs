@@ -19,8 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::debug_fields::DebugFields;
 use crate::events::{Events, MAX_EVENT_MIB, MAX_REPLY, MAX_REPLY_MIB, StreamDefect};
+use crate::service::Service;
 use crate::web::{Request, Web, failed, timed_out};
-use crate::{Credential, Listener, ModelError, Piece, Round, Segment};
+use crate::{Listener, ModelError, Piece, Round, Segment};
 
 /// The maximum number of retries of one request.
 const RETRIES: u32 = 2;
@@ -43,18 +44,9 @@ pub(crate) const MAX_CALLS: usize = 256;
 /// The maximum number of JSON values of one reply that are kept in memory.
 const MAX_VALUES: usize = values::MAX_VALUES;
 
-/// A service, and the credential for it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Access<'a> {
-    pub(crate) web: &'a Web,
-    /// The name of the service in messages for users.
-    pub(crate) name: &'a str,
-    pub(crate) credential: Option<&'a dyn Credential>,
-}
-
 /// A running round.
 pub(crate) struct Exchange<'a> {
-    access: Access<'a>,
+    service: &'a Service,
     listener: &'a mut (dyn Listener + 'a),
     cancel: &'a CancellationToken,
     round: &'a Round,
@@ -77,20 +69,20 @@ pub(crate) enum Reply {
 
 impl<'a> Exchange<'a> {
     pub(crate) fn new(
-        access: Access<'a>,
+        service: &'a Service,
         round: &'a Round,
         listener: &'a mut (dyn Listener + 'a),
         cancel: &'a CancellationToken,
     ) -> Self {
-        Self { access, listener, cancel, round, sent_credential: None, attempt: 1, has_output: false, kept: 0 }
+        Self { service, listener, cancel, round, sent_credential: None, attempt: 1, has_output: false, kept: 0 }
     }
 
     pub(crate) fn web(&self) -> &'a Web {
-        self.access.web
+        &self.service.web
     }
 
     pub(crate) fn name(&self) -> &'a str {
-        self.access.name
+        &self.service.name
     }
 
     pub(crate) fn round(&self) -> &'a Round {
@@ -128,7 +120,7 @@ impl<'a> Exchange<'a> {
             return Err(error);
         }
         let pause = FIRST_ROUND_DELAY.saturating_mul(1 << (self.attempt - 1)).min(MAX_ROUND_DELAY);
-        let pause = pause + JITTER.mul_f64(self.access.web.clock().chance().clamp(0.0, 1.0));
+        let pause = pause + JITTER.mul_f64(self.service.web.clock().chance().clamp(0.0, 1.0));
         let attempt = self.attempt;
         let delay = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         let text = error.to_string();
@@ -138,23 +130,23 @@ impl<'a> Exchange<'a> {
         })
         .await;
         self.attempt += 1;
-        or_cancelled(self.cancel, self.access.web.clock().sleep(pause)).await
+        or_cancelled(self.cancel, self.service.web.clock().sleep(pause)).await
     }
 
     /// Sends a request, with retries for temporary failures. Returns the response with any status.
     pub(crate) async fn ask(&mut self, request: &Request) -> Result<Response, ModelError> {
-        let mut token = match self.access.credential {
+        let mut token = match self.service.credential() {
             Some(credential) => Some(or_cancelled(self.cancel, credential.token()).await??),
             None => None,
         };
         let (mut tries, mut is_renewed) = (0, false);
         loop {
-            let answer = or_cancelled(self.cancel, self.access.web.send(request, token.as_ref())).await?;
+            let answer = or_cancelled(self.cancel, self.service.web.send(request, token.as_ref())).await?;
             self.sent_credential.clone_from(&token);
             let hint = match &answer {
                 Ok(response) if response.status() == StatusCode::UNAUTHORIZED && !is_renewed => {
                     is_renewed = true;
-                    let (Some(credential), Some(refused)) = (self.access.credential, &token) else { return answer };
+                    let (Some(credential), Some(refused)) = (self.service.credential(), &token) else { return answer };
                     match or_cancelled(self.cancel, credential.another(refused)).await? {
                         Some(another) => token = Some(another),
                         None => return answer,
@@ -169,7 +161,7 @@ impl<'a> Exchange<'a> {
                 return answer;
             }
             let pause = hint.unwrap_or_else(|| FIRST_RETRY_DELAY * (1 << tries));
-            or_cancelled(self.cancel, self.access.web.clock().sleep(pause)).await?;
+            or_cancelled(self.cancel, self.service.web.clock().sleep(pause)).await?;
             tries += 1;
         }
     }
@@ -193,27 +185,27 @@ impl<'a> Exchange<'a> {
             "text/event-stream" => Ok(Reply::Events(Events::of(response))),
             "" | "application/json" => self.whole(response).await.map(Reply::Whole),
             _ => {
-                Err(failed(format!("{} answered with {} instead of a reply.", self.access.name, shortened(&kind, 80))))
+                Err(failed(format!("{} answered with {} instead of a reply.", self.service.name, shortened(&kind, 80))))
             }
         }
     }
 
     /// Returns the data of the next event, or `None` at the end of the stream.
     pub(crate) async fn next(&mut self, events: &mut Events) -> Result<Option<String>, ModelError> {
-        let idle = self.access.web.timeouts().idle;
+        let idle = self.service.web.timeouts().idle;
         match or_cancelled(self.cancel, tokio::time::timeout(idle, events.next())).await? {
             Ok(Ok(data)) => Ok(data),
             Ok(Err(StreamDefect::TooLong)) => Err(self.too_long()),
             Ok(Err(StreamDefect::NotText)) => {
-                Err(failed(format!("{} sent something that is not text.", self.access.name)))
+                Err(failed(format!("{} sent something that is not text.", self.service.name)))
             }
-            Err(_) => Err(failed(format!("{} sent nothing for {} seconds.", self.access.name, idle.as_secs()))),
+            Err(_) => Err(failed(format!("{} sent nothing for {} seconds.", self.service.name, idle.as_secs()))),
         }
     }
 
     /// Reads the whole body of a response.
     pub(crate) async fn whole(&mut self, mut response: Response) -> Result<Bytes, ModelError> {
-        let idle = self.access.web.timeouts().idle;
+        let idle = self.service.web.timeouts().idle;
         let mut body = BytesMut::new();
         loop {
             match or_cancelled(self.cancel, tokio::time::timeout(idle, response.chunk())).await? {
@@ -228,7 +220,7 @@ impl<'a> Exchange<'a> {
 
     /// Reads the body of an error response, up to [`MAX_REFUSAL`].
     pub(crate) async fn refusal(&mut self, mut response: Response) -> Result<String, ModelError> {
-        let idle = self.access.web.timeouts().idle;
+        let idle = self.service.web.timeouts().idle;
         let mut body = Vec::new();
         // An error response that breaks off is still an error response, so the part that arrived is used.
         while let Ok(Ok(Some(chunk))) = or_cancelled(self.cancel, tokio::time::timeout(idle, response.chunk())).await? {
@@ -247,7 +239,7 @@ impl<'a> Exchange<'a> {
         }
         // The parser's message is not used, because it can quote the content.
         serde_json::from_slice(text)
-            .map_err(|_| failed(format!("{} sent something that is not the expected JSON.", self.access.name)))
+            .map_err(|_| failed(format!("{} sent something that is not the expected JSON.", self.service.name)))
     }
 
     /// A message for users: without secrets and with limited length.
@@ -279,19 +271,19 @@ impl<'a> Exchange<'a> {
     pub(crate) fn check_calls(&self, count: usize) -> Result<(), ModelError> {
         match count > MAX_CALLS {
             true => {
-                Err(failed(format!("{} requested more than {MAX_CALLS} tool calls in one reply.", self.access.name)))
+                Err(failed(format!("{} requested more than {MAX_CALLS} tool calls in one reply.", self.service.name)))
             }
             false => Ok(()),
         }
     }
 
     fn too_long(&self) -> ModelError {
-        let name = self.access.name;
+        let name = &self.service.name;
         failed(format!("{name} sent more than {MAX_EVENT_MIB} MiB in one event or {MAX_REPLY_MIB} MiB in one reply."))
     }
 
     fn too_many_values(&self) -> ModelError {
-        failed(format!("{} sent a reply of more than {MAX_VALUES} JSON values.", self.access.name))
+        failed(format!("{} sent a reply of more than {MAX_VALUES} JSON values.", self.service.name))
     }
 }
 

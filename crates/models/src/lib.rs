@@ -1,6 +1,6 @@
 //! Language models on the wire: the interface between the agent and model providers, and a client for each service.
 //!
-//! Each service has its own client, because users see the exact texts, retries and data. The clients share how a
+//! The table of providers ([`Provider`]) lists all services. Each service has its own client, because users see the exact texts, retries and data. The clients share how a
 //! request is sent ([`Web`]), how it is authenticated ([`Credential`]), and how a reply is read piece by piece.
 //! This crate stores no conversation: each round contains all of it.
 
@@ -11,11 +11,14 @@ mod chat;
 mod contract;
 mod credential;
 mod debug_fields;
+mod embedded;
 mod events;
 mod exchange;
-mod local;
+mod local_server;
 mod openai;
+mod provider;
 mod request_parts;
+mod service;
 mod web;
 
 #[cfg(feature = "scripted")]
@@ -29,6 +32,7 @@ pub use contract::{
     Usage, WantedCall,
 };
 pub use credential::Credential;
-pub use local::{Candidate, LOCAL_SERVERS, detect};
+pub use local_server::detect;
 pub use openai::{Account, OpenAi};
+pub use provider::{ActiveLogin, Connection, KeyInfo, Login, Provider, ProviderInfo, Requirement, alternatives};
 pub use web::{Clock, Identity, Timeouts, Web};

@@ -4,17 +4,18 @@
 //! redirect would send the key to a host that the user did not configure.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use gladhand_core::Secret;
 use gladhand_redaction::{Life, learn};
+use gladhand_tls::Clients;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
 use http::{HeaderMap, Method};
 use reqwest::Response;
-use url::{Host, Url};
+use url::Url;
 
 use crate::ModelError;
 
@@ -94,11 +95,7 @@ struct Inner {
     identity: Identity,
     timeouts: Timeouts,
     clock: Arc<dyn Clock>,
-    /// For services on other hosts. Created on first use: reading the system certificates would slow down every
-    /// start.
-    remote_client: OnceLock<reqwest::Client>,
-    /// For services on this machine, which are not reached through a proxy.
-    local_client: OnceLock<reqwest::Client>,
+    clients: Clients,
 }
 
 impl Default for Web {
@@ -115,8 +112,8 @@ impl Web {
 
     /// Creates a client with another clock.
     pub fn with_clock(identity: Identity, timeouts: Timeouts, clock: Arc<dyn Clock>) -> Self {
-        let (remote_client, local_client) = Default::default();
-        Self(Arc::new(Inner { identity, timeouts, clock, remote_client, local_client }))
+        let clients = Clients::new(move |builder| builder.tcp_nodelay(true).connect_timeout(timeouts.connect));
+        Self(Arc::new(Inner { identity, timeouts, clock, clients }))
     }
 
     pub(crate) fn identity(&self) -> &Identity {
@@ -146,7 +143,8 @@ impl Web {
             value.set_sensitive(true);
             headers.insert(name, value);
         }
-        let mut builder = self.client(&request.url)?.request(request.method.clone(), request.url.clone());
+        let client = self.0.clients.client(&request.url).map_err(|_| no_secure_connections())?;
+        let mut builder = client.request(request.method.clone(), request.url.clone());
         if let Some(body) = &request.body {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             builder = builder.body(body.clone());
@@ -154,24 +152,9 @@ impl Web {
         let answer = tokio::time::timeout(self.0.timeouts.first_byte, builder.headers(headers).send()).await;
         // The error's own text contains the address, and its wording differs between systems.
         answer.map_err(|_| timed_out())?.map_err(|error| match error.is_builder() {
-            true => failed("This machine cannot make secure connections."),
+            true => no_secure_connections(),
             false => ModelError::Unreachable,
         })
-    }
-
-    fn client(&self, url: &Url) -> Result<&reqwest::Client, ModelError> {
-        let is_local = is_loopback(url);
-        let cell = if is_local { &self.0.local_client } else { &self.0.remote_client };
-        if let Some(client) = cell.get() {
-            return Ok(client);
-        }
-        let builder = gladhand_tls::client_builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .tcp_nodelay(true)
-            .connect_timeout(self.0.timeouts.connect);
-        let builder = if is_local { builder.no_proxy() } else { builder };
-        let client = builder.build().map_err(|_| failed("This machine cannot make secure connections."))?;
-        Ok(cell.get_or_init(|| client))
     }
 }
 
@@ -257,13 +240,8 @@ pub(crate) fn timed_out() -> ModelError {
     failed("Request timed out.")
 }
 
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
+fn no_secure_connections() -> ModelError {
+    failed("This machine cannot make secure connections.")
 }
 
 #[cfg(test)]

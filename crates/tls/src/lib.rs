@@ -1,9 +1,16 @@
-//! HTTP clients whose TLS uses `ring`, the one cryptography library of this program.
+//! HTTP clients for requests to services: one cryptography library, a choice by address, and responses of bounded size.
 //!
-//! `reqwest` is built without a cryptography library, and panics when it builds a client before one is installed.
+//! TLS uses `ring`, the one cryptography library of this program. `reqwest` is built without a cryptography library, and
+//! panics when it builds a client before one is installed.
+
+mod body;
+mod clients;
 
 use reqwest::{Client, ClientBuilder};
 use rustls::crypto::{CryptoProvider, ring};
+
+pub use body::{BodyError, read_body};
+pub use clients::{Clients, is_localhost, is_loopback};
 
 /// Creates the builder of a client.
 pub fn client_builder() -> ClientBuilder {

@@ -2,11 +2,12 @@
 
 mod answer;
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use gladhand_core::javascript;
 use gladhand_redaction::redact_with;
+use gladhand_tls::{BodyError, Clients, read_body};
+use reqwest::Url;
 use serde::Serialize;
 
 use crate::bench::Job;
@@ -21,10 +22,16 @@ const MAX_RESPONSE_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum length of a forwarded error message, in UTF-16 units.
 const MAX_ERROR_UNITS: usize = 2000;
 
-/// Sends searches. The HTTP client is created at the first search, because most sessions have none.
-#[derive(Debug, Default)]
+/// Sends searches.
+#[derive(Debug)]
 pub(crate) struct Searcher {
-    client: OnceLock<reqwest::Client>,
+    clients: Clients,
+}
+
+impl Default for Searcher {
+    fn default() -> Self {
+        Self { clients: Clients::new(|builder| builder.timeout(TIMEOUT)) }
+    }
 }
 
 #[derive(Serialize)]
@@ -121,24 +128,15 @@ impl Searcher {
     /// The body of the response, or the error.
     async fn ask(&self, base: &str, key: &str, request_body: &SearchRequest<'_>) -> Result<Vec<u8>, String> {
         let failed = |error: reqwest::Error| format!("exa search failed: {}", error.without_url());
-        let client = match self.client.get() {
-            Some(client) => client,
-            None => {
-                let created = gladhand_tls::client_builder().timeout(TIMEOUT).build().map_err(failed)?;
-                self.client.get_or_init(|| created)
-            }
-        };
-        let url = format!("{}/search", base.trim_end_matches('/'));
-        let request = client.post(url).header("x-api-key", key).json(request_body);
+        let url = Url::parse(&format!("{}/search", base.trim_end_matches('/')))
+            .map_err(|_| "exa search failed: its configured address is not valid")?;
+        let request = self.clients.client(&url).map_err(failed)?.post(url).header("x-api-key", key).json(request_body);
         let mut response = request.send().await.map_err(failed)?;
         let status = response.status();
-        let mut body = Vec::new();
-        while let Some(piece) = response.chunk().await.map_err(failed)? {
-            body.extend_from_slice(&piece);
-            if body.len() > MAX_RESPONSE_BYTES {
-                return Err("exa search failed: the answer is too large".to_owned());
-            }
-        }
+        let body = read_body(&mut response, MAX_RESPONSE_BYTES).await.map_err(|error| match error {
+            BodyError::TooLarge => "exa search failed: the answer is too large".to_owned(),
+            BodyError::Failed(error) => failed(error),
+        })?;
         if status.is_success() {
             return Ok(body);
         }

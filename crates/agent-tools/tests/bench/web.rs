@@ -69,6 +69,21 @@ async fn searches_are_sent_and_reported_as_recorded() {
 }
 
 #[tokio::test]
+async fn a_redirect_does_not_carry_the_key_to_another_host() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let elsewhere = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let shop = shop_asking(&listener).await;
+    let status = format!("307 Temporary Redirect\r\nlocation: http://{}/", elsewhere.local_addr().unwrap());
+    tokio::select! {
+        (said, _) = async { tokio::join!(
+            shop.call("search_web", json!({"query": "x"})),
+            answer_once(&listener, &status, ""),
+        ) } => assert_eq!(said.error.as_deref(), Some("exa search failed (307): ")),
+        (head, _) = answer_once(&elsewhere, "200 OK", "{}") => panic!("the other host received {head}"),
+    }
+}
+
+#[tokio::test]
 async fn failed_searches_are_results_too() {
     let shop = Shop::open().await;
     let message = "search_web unavailable: missing exa api key. run /onboarding to set one.";

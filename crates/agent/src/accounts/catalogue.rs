@@ -8,8 +8,8 @@ use gladhand_models::{ModelOption, Thinking};
 use serde::{Deserialize, Serialize};
 
 use super::files;
-use super::provider::Provider;
 use crate::moment::Moment;
+use gladhand_models::Provider;
 
 /// The source of a model list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -84,7 +84,7 @@ impl Catalogues {
         let text = files::read(&file).unwrap_or_default();
         let members = Members::parse(&text).unwrap_or_default();
         let lists = members.iter().filter_map(|(word, raw)| {
-            let provider = Provider::of_word(word)?;
+            let provider = Provider::of_id(word)?;
             let list = Members::of(raw)?;
             let models: Vec<&RawValue> = serde_json::from_str(list.some("models")?.get()).ok()?;
             let models = models.into_iter().filter_map(|raw| ReadModel::option(raw, provider)).collect();
@@ -161,7 +161,7 @@ impl Catalogues {
         let lists = self.lists.iter().filter(|(provider, _)| provider.is_configured());
         let lists = lists.map(|(provider, list)| {
             let models = list.models.iter().map(KeptModel::of).collect();
-            (provider.word(), Kept { fetched_at: &list.fetched, models })
+            (provider.id, Kept { fetched_at: &list.fetched, models })
         });
         let file = File { version: 1, lists: lists.collect() };
         let written = serde_json::to_string_pretty(&file).map_err(std::io::Error::from);
@@ -189,10 +189,10 @@ impl ReadModel {
     /// Reads a model. `None` if it is invalid; the caller skips it.
     fn option(raw: &RawValue, provider: Provider) -> Option<ModelOption> {
         let model: Self = serde_json::from_str(raw.get()).ok()?;
-        // The file omits empty lists. At OpenRouter an empty list is different from a missing one.
-        let routing = model.routing_providers.or_else(|| (provider == Provider::OpenRouter).then(Vec::new));
+        // The file omits empty lists. At a provider that routes requests, an empty list is different from a missing one.
+        let routing = model.routing_providers.or_else(|| provider.has_routing.then(Vec::new));
         Some(ModelOption {
-            provider: provider.word().to_owned(),
+            provider: provider.id.to_owned(),
             label: model.label.unwrap_or_else(|| model.id.clone()),
             id: model.id,
             description: model.description,
@@ -226,17 +226,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("models-cache.json");
         let mut catalogues = Catalogues::read(file.clone(), true);
-        assert_eq!(catalogues.put(Provider::OpenRouter, None), (0, Source::Fallback));
+        assert_eq!(catalogues.put(Provider::OPENROUTER, None), (0, Source::Fallback));
         let models = vec![option("a", &["acme"]), option("b", &[])];
-        assert_eq!(catalogues.put(Provider::OpenRouter, Some(models.clone())), (2, Source::Remote));
-        catalogues.route(Provider::OpenRouter, "a", &["other".to_owned()]);
+        assert_eq!(catalogues.put(Provider::OPENROUTER, Some(models.clone())), (2, Source::Remote));
+        catalogues.route(Provider::OPENROUTER, "a", &["other".to_owned()]);
 
         let mut again = Catalogues::read(file.clone(), true);
-        assert_eq!(again.of(Provider::OpenRouter), models);
-        assert!(!again.is_known(Provider::OpenRouter));
-        assert_eq!(again.put(Provider::OpenRouter, None), (2, Source::Cache));
+        assert_eq!(again.of(Provider::OPENROUTER), models);
+        assert!(!again.is_known(Provider::OPENROUTER));
+        assert_eq!(again.put(Provider::OPENROUTER, None), (2, Source::Cache));
         again.clear().unwrap();
-        assert!(again.of(Provider::OpenRouter).is_empty() && !file.exists());
+        assert!(again.of(Provider::OPENROUTER).is_empty() && !file.exists());
     }
 
     #[test]
@@ -244,8 +244,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("models-cache.json");
         let mut catalogues = Catalogues::read(file.clone(), true);
-        catalogues.put(Provider::OpenRouter, Some(vec![option("b", &[])]));
-        catalogues.put(Provider::Ollama, Some(vec![option("c", &[])]));
+        catalogues.put(Provider::OPENROUTER, Some(vec![option("b", &[])]));
+        catalogues.put(Provider::of_id("ollama").unwrap(), Some(vec![option("c", &[])]));
         let text = std::fs::read_to_string(&file).unwrap();
         let text: String = text.lines().filter(|line| !line.contains("fetchedAt")).map(str::trim).collect();
         let expected = concat!(
@@ -266,7 +266,7 @@ mod tests {
         std::fs::write(&file, r#"{"openai":{"models":[4,{"id":"a"},{"id":1},{"id":"b","contextWindowTokens":"x"}]}}"#)
             .unwrap();
         let catalogues = Catalogues::read(file, true);
-        let ids: Vec<_> = catalogues.of(Provider::OpenAi).iter().map(|option| option.id.as_str()).collect();
+        let ids: Vec<_> = catalogues.of(Provider::OPENAI).iter().map(|option| option.id.as_str()).collect();
         assert_eq!(ids, ["a"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use gladhand_models::{ModelOption, Thinking};
 
-use super::provider::Provider;
+use gladhand_models::Provider;
 
 /// The routing value that pins no provider.
 pub(super) const ANY: &str = "any";

@@ -2,25 +2,24 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use gladhand_core::operations::Failure;
 use gladhand_models::{
-    Account, Anthropic, Antigravity, Candidate, Compatible, Credential, ModelError, ModelOption, Models, OpenAi,
-    OpenRouter, Thinking, detect,
+    Antigravity, Connection, ModelError, ModelOption, Models, OpenRouter, Provider, Requirement, Thinking, detect,
 };
 
 use super::catalogue::Source;
-use super::credentials::{ChatGpt, Google};
+use super::credentials::Google;
 use super::models::Chosen;
-use super::provider::Provider;
-use super::{Accounts, Inner, NO_ANTIGRAVITY, NO_OPENAI, NO_OPENROUTER, failure};
+use super::{Accounts, Inner, failure};
 
 impl Accounts {
     /// The client for the selected model. The session receives the error text (§12.6).
     pub fn ready(&self, chosen: &Chosen) -> Result<Arc<dyn Models>, String> {
-        let provider = chosen.provider.as_deref().and_then(Provider::of_word);
+        let provider = chosen.provider.as_deref().and_then(Provider::of_id);
         let provider = provider.ok_or_else(|| {
             // For providers of loaf, the message is always the one that loaf has.
-            let trouble = self.trouble_of(|provider| !provider.is_of_loaf());
+            let trouble = self.trouble_of(|provider| !provider.is_of_loaf);
             trouble.unwrap_or_else(|| "select a model from an enabled provider first".to_owned())
         })?;
         if !self.enabled(&self.lock()).contains(&provider) {
@@ -39,22 +38,19 @@ impl Accounts {
 
     fn trouble_of(&self, fit: impl Fn(Provider) -> bool) -> Option<String> {
         let inner = self.lock();
-        Provider::ALL.into_iter().filter(|provider| fit(*provider)).find_map(|one| inner.troubles.get(&one).cloned())
+        Provider::all().filter(|provider| fit(*provider)).find_map(|one| inner.troubles.get(&one).cloned())
     }
 
     /// All enabled providers: those of loaf in the order of enabling, then the others that are available.
     pub(super) fn enabled(&self, inner: &Inner) -> Vec<Provider> {
-        let is_there = |provider: &Provider| match provider {
-            // The key of such a provider was passed in for this process only.
-            Provider::OpenAi | Provider::Antigravity | Provider::OpenRouter => {
-                !inner.state.enabled.contains(provider) && self.credentials.suffice(*provider)
-            }
-            Provider::Anthropic => self.credentials.suffice(Provider::Anthropic),
-            Provider::Compatible => self.settings.compatible.is_some(),
-            Provider::Local => self.settings.embedded.is_some(),
-            Provider::Ollama | Provider::LlamaCpp => !inner.catalogues.of(*provider).is_empty(),
+        let is_there = |provider: &Provider| match provider.requires {
+            // A provider of loaf that is not in the list: its key was passed in for this process only.
+            Requirement::Credential => !inner.state.enabled.contains(provider) && self.credentials.suffice(*provider),
+            Requirement::Address => self.settings.providers[*provider].base.is_some(),
+            Requirement::LocalServer => !inner.catalogues.of(*provider).is_empty(),
+            Requirement::EmbeddedModel => self.settings.embedded.is_some(),
         };
-        inner.state.enabled.iter().copied().chain(Provider::ALL.into_iter().filter(is_there)).collect()
+        inner.state.enabled.iter().copied().chain(Provider::all().filter(is_there)).collect()
     }
 
     /// Whether an enabled provider can be used.
@@ -64,15 +60,15 @@ impl Accounts {
 
     /// The OpenRouter client, for requests that only OpenRouter supports.
     pub(super) fn openrouter(&self) -> Result<OpenRouter, Failure> {
-        let key = self.credentials.held().openrouter;
-        let key = key.ok_or_else(|| failure("openrouter api key is not configured"))?;
-        OpenRouter::new(self.web.clone(), &self.settings.openrouter, Arc::new(key))
-            .map_err(|error| failure(error.to_string()))
+        let provider = Provider::OPENROUTER;
+        let key = self.credentials.key(provider).ok_or_else(|| failure("openrouter api key is not configured"))?;
+        let base = self.settings.providers[provider].base.as_deref().unwrap_or(OpenRouter::BASE);
+        OpenRouter::new(self.web.clone(), base, Arc::new(key)).map_err(|error| failure(error.to_string()))
     }
 
     /// The Antigravity client, for requests that only Antigravity supports.
     pub(super) fn antigravity(&self) -> Result<Antigravity, ModelError> {
-        let base = self.settings.google.base.as_deref().unwrap_or(Antigravity::BASE);
+        let base = self.settings.providers[Provider::ANTIGRAVITY].base.as_deref().unwrap_or(Antigravity::BASE);
         Antigravity::new(self.web.clone(), base, Arc::new(Google(self.credentials.clone())))
     }
 
@@ -95,37 +91,24 @@ impl Accounts {
 
     /// Fetches the lists of all usable providers, and looks for servers on this machine.
     pub(super) async fn refresh_catalogues(&self) {
-        let enabled = self.enabled(&self.lock());
-        let fetch = async |provider: Provider| {
-            if enabled.contains(&provider) && self.is_usable(provider) {
-                self.fetch(provider).await;
-            }
-        };
-        tokio::join!(
-            fetch(Provider::OpenAi),
-            fetch(Provider::Antigravity),
-            fetch(Provider::OpenRouter),
-            fetch(Provider::Anthropic),
-            fetch(Provider::Compatible),
-            fetch(Provider::Local),
-            self.find_servers(),
-        );
+        let mut providers = self.enabled(&self.lock());
+        providers.retain(|provider| provider.requires != Requirement::LocalServer && self.is_usable(*provider));
+        let fetches = join_all(providers.into_iter().map(|provider| self.fetch(provider)));
+        tokio::join!(fetches, self.find_servers());
     }
 
     /// Looks again for servers on this machine. A server that does not respond at once counts as absent.
     pub async fn find_servers(&self) {
-        tokio::join!(
-            self.find_server(Provider::Ollama, self.settings.ollama.as_deref()),
-            self.find_server(Provider::LlamaCpp, self.settings.llamacpp.as_deref()),
-        );
+        let servers = Provider::all().filter(|provider| provider.requires == Requirement::LocalServer);
+        join_all(servers.map(|provider| self.find_server(provider))).await;
     }
 
-    async fn find_server(&self, provider: Provider, base: Option<&str>) {
-        let Some(base) = base else { return };
-        let found = detect(&self.web, &[Candidate { provider: provider.word(), base }]).await;
+    async fn find_server(&self, provider: Provider) {
+        let Ok(server) = self.connect(provider) else { return };
+        let found = detect(&*server).await;
         let mut inner = self.lock();
         match found {
-            Some((_, models)) => drop(inner.catalogues.put(provider, Some(models))),
+            Some(models) => drop(inner.catalogues.put(provider, Some(models))),
             None => inner.catalogues.remove(provider),
         }
     }
@@ -143,54 +126,22 @@ impl Accounts {
     }
 
     fn connect(&self, provider: Provider) -> Result<Arc<dyn Models>, ModelError> {
-        let (web, settings, held) = (self.web.clone(), &self.settings, self.credentials.held());
-        let missing = |text: &str| ModelError::Failed(text.to_owned());
-        let server =
-            |base: &str, key: Option<Arc<dyn Credential>>| Compatible::new(web.clone(), provider.word(), base, key);
-        let nowhere = || missing("this provider is not configured");
-        Ok(match provider {
-            Provider::OpenAi => {
-                let (base, account, token): (_, _, Arc<dyn Credential>) = match (held.openai, held.openai_key) {
-                    (Some(login), _) => {
-                        let account = Account::ChatGpt { id: login.account };
-                        (OpenAi::CHATGPT_BASE, account, Arc::new(ChatGpt(self.credentials.clone())))
-                    }
-                    (None, Some(key)) => (OpenAi::API_BASE, Account::Key, Arc::new(key)),
-                    (None, None) => return Err(missing(NO_OPENAI)),
-                };
-                Arc::new(OpenAi::new(web, settings.openai.base.as_deref().unwrap_or(base), account, token)?)
-            }
-            Provider::Antigravity => {
-                held.google.ok_or_else(|| missing(NO_ANTIGRAVITY))?;
-                Arc::new(self.antigravity()?)
-            }
-            Provider::OpenRouter => {
-                let key = held.openrouter.ok_or_else(|| missing(NO_OPENROUTER))?;
-                Arc::new(OpenRouter::new(web, &settings.openrouter, Arc::new(key))?)
-            }
-            Provider::Anthropic => {
-                let key = held.anthropic.ok_or_else(nowhere)?;
-                Arc::new(Anthropic::new(web, &settings.anthropic, Arc::new(key))?)
-            }
-            Provider::Compatible => {
-                let place = settings.compatible.as_ref().ok_or_else(nowhere)?;
-                let key = place.key.clone().map(|key| Arc::new(key) as Arc<dyn Credential>);
-                Arc::new(server(&place.base, key)?)
-            }
-            Provider::Ollama => Arc::new(server(settings.ollama.as_deref().ok_or_else(nowhere)?, None)?),
-            Provider::LlamaCpp => Arc::new(server(settings.llamacpp.as_deref().ok_or_else(nowhere)?, None)?),
-            Provider::Local => settings.embedded.clone().ok_or_else(nowhere)?,
+        (provider.connect)(Connection {
+            web: self.web.clone(),
+            base: self.settings.providers[provider].base.clone(),
+            key: self.credentials.key(provider),
+            login: self.credentials.login(provider),
+            embedded: self.settings.embedded.clone(),
         })
     }
 
     /// The configured model of a server that returns no list.
     fn named_model(&self, provider: Provider) -> Option<Vec<ModelOption>> {
-        let server = self.settings.compatible.as_ref().filter(|_| provider == Provider::Compatible)?;
-        let id = server.model.clone()?;
+        let id = self.settings.providers[provider].model.clone()?;
         Some(vec![ModelOption {
             label: id.clone(),
             id,
-            provider: provider.word().to_owned(),
+            provider: provider.id.to_owned(),
             description: String::new(),
             supported_thinking_levels: Some(vec![Thinking::Off]),
             default_thinking_level: Some(Thinking::Off),
@@ -202,7 +153,7 @@ impl Accounts {
 
 /// The error message when a provider returns no model list.
 fn unlisted(provider: Provider, error: &ModelError) -> String {
-    let name = provider.name();
+    let name = provider.name;
     match error {
         ModelError::Unreachable => format!("{name} unreachable"),
         ModelError::Status { status: 401 | 403, .. } => format!("{name} does not accept the key or login: {error}"),

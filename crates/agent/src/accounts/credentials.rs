@@ -4,6 +4,7 @@
 //! rejects it. Only one renewal runs at a time. If another process has renewed the login meanwhile, its result is
 //! used instead.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,11 +15,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gladhand_core::Secret;
 use gladhand_core::operations::Failure;
 use gladhand_core::sync::Unpoisoned as _;
-use gladhand_models::{Credential, ModelError};
+use gladhand_models::{ActiveLogin, Credential, Login, ModelError, Provider, Requirement};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::provider::Provider;
 use super::settings::AccountSettings;
 use super::vault::{self, Vault};
 use super::web::{Answer, Web};
@@ -39,10 +39,9 @@ pub(super) struct Credentials {
 /// The current keys and logins.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HeldCredentials {
-    pub(super) openrouter: Option<Secret>,
+    /// The keys of providers that require a credential.
+    pub(super) keys: HashMap<Provider, Secret>,
     pub(super) exa: Option<Secret>,
-    pub(super) openai_key: Option<Secret>,
-    pub(super) anthropic: Option<Secret>,
     pub(super) openai: Option<OpenAiLogin>,
     pub(super) google: Option<GoogleLogin>,
 }
@@ -70,12 +69,14 @@ pub(super) struct GoogleLogin {
 impl Credentials {
     /// Opens the credentials of the vault and those in the settings. The vault has priority.
     pub(super) fn open(settings: Arc<AccountSettings>, vault: Vault) -> Self {
-        let keys = &settings.keys;
+        let key = |provider: Provider| {
+            let stored = provider.key?.stored_as.and_then(|name| vault.get(name));
+            Some((provider, stored.or_else(|| settings.providers[provider].key.clone())?))
+        };
+        let services = Provider::all().filter(|provider| provider.requires == Requirement::Credential);
         let held = HeldCredentials {
-            openrouter: vault.get(vault::OPENROUTER).or_else(|| keys.openrouter.clone()),
-            exa: vault.get(vault::EXA).or_else(|| keys.exa.clone()),
-            openai_key: keys.openai.clone(),
-            anthropic: keys.anthropic.clone(),
+            keys: services.filter_map(key).collect(),
+            exa: vault.get(vault::EXA).or_else(|| settings.exa_key.clone()),
             openai: vault.get(vault::OPENAI).and_then(|kept| OpenAiLogin::read(&kept)),
             google: vault.get(vault::GOOGLE).and_then(|kept| GoogleLogin::read(&kept)),
         };
@@ -91,32 +92,43 @@ impl Credentials {
     /// Whether a provider has the credential that it needs.
     pub(super) fn suffice(&self, provider: Provider) -> bool {
         let held = self.lock();
-        match provider {
-            Provider::OpenAi => held.openai.is_some() || held.openai_key.is_some(),
-            Provider::Antigravity => held.google.is_some(),
-            Provider::OpenRouter => held.openrouter.is_some(),
-            Provider::Anthropic => held.anthropic.is_some(),
-            Provider::Compatible | Provider::Ollama | Provider::LlamaCpp | Provider::Local => true,
-        }
+        provider.requires != Requirement::Credential || held.has_login(provider) || held.keys.contains_key(&provider)
     }
 
     /// Whether the credential of a provider is stored in the vault. One from the settings may be absent in the next
     /// run.
     pub(super) fn keeps(&self, provider: Provider) -> bool {
-        match provider {
-            Provider::OpenRouter => self.vault.get(vault::OPENROUTER).is_some(),
-            Provider::OpenAi => self.lock().openai.is_some(),
-            Provider::Antigravity => self.lock().google.is_some(),
-            Provider::Anthropic | Provider::Compatible | Provider::Ollama | Provider::LlamaCpp | Provider::Local => {
-                false
+        let stored = provider.key.and_then(|key| key.stored_as);
+        stored.is_some_and(|name| self.vault.get(name).is_some()) || self.lock().has_login(provider)
+    }
+
+    /// The login of a provider, for its client.
+    pub(super) fn login(self: &Arc<Self>, provider: Provider) -> Option<ActiveLogin> {
+        let held = self.lock();
+        Some(match provider.login? {
+            Login::ChatGpt => {
+                let account = held.openai.as_ref()?.account.clone();
+                ActiveLogin { credential: Arc::new(ChatGpt(Arc::clone(self))), account }
             }
+            Login::Google => {
+                held.google.as_ref()?;
+                ActiveLogin { credential: Arc::new(Google(Arc::clone(self))), account: None }
+            }
+        })
+    }
+
+    /// The key of a provider, for its client. The key of a configured server belongs to its address.
+    pub(super) fn key(&self, provider: Provider) -> Option<Secret> {
+        match provider.requires {
+            Requirement::Credential => self.lock().keys.get(&provider).cloned(),
+            _ => self.settings.providers[provider].key.clone(),
         }
     }
 
     /// Stores a key for OpenRouter.
     pub(super) fn set_openrouter(&self, key: Secret) -> Result<(), Failure> {
         self.vault.set(vault::OPENROUTER, &key)?;
-        self.lock().openrouter = Some(key);
+        self.lock().keys.insert(Provider::OPENROUTER, key);
         Ok(())
     }
 
@@ -254,6 +266,17 @@ impl Credentials {
     }
 }
 
+impl HeldCredentials {
+    /// Whether there is a login of the kind that a provider accepts.
+    pub(super) fn has_login(&self, provider: Provider) -> bool {
+        match provider.login {
+            Some(Login::ChatGpt) => self.openai.is_some(),
+            Some(Login::Google) => self.google.is_some(),
+            None => false,
+        }
+    }
+}
+
 /// The response of a token endpoint.
 #[derive(Deserialize)]
 pub(super) struct Issued {
@@ -322,7 +345,7 @@ pub(super) struct ChatGpt(pub(super) Arc<Credentials>);
 impl Credential for ChatGpt {
     async fn token(&self) -> Result<Secret, ModelError> {
         let login = self.0.openai().await;
-        login.map(|login| login.access).ok_or_else(|| ModelError::Failed(super::NO_OPENAI.to_owned()))
+        login.map(|login| login.access).ok_or_else(|| ModelError::Failed(Provider::OPENAI.missing.to_owned()))
     }
 
     async fn another(&self, refused: &Secret) -> Option<Secret> {
@@ -337,7 +360,7 @@ pub(super) struct Google(pub(super) Arc<Credentials>);
 impl Credential for Google {
     async fn token(&self) -> Result<Secret, ModelError> {
         let login = self.0.google().await;
-        login.map(|login| login.access).ok_or_else(|| ModelError::Failed(super::NO_ANTIGRAVITY.to_owned()))
+        login.map(|login| login.access).ok_or_else(|| ModelError::Failed(Provider::ANTIGRAVITY.missing.to_owned()))
     }
 
     async fn another(&self, refused: &Secret) -> Option<Secret> {

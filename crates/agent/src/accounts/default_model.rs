@@ -1,8 +1,7 @@
 //! The default model and its credential, for display. It contains no secret.
 
 use super::Accounts;
-use super::provider::Provider;
-use super::settings::env;
+use gladhand_models::{Provider, Requirement};
 
 /// The model that answers if no other one is selected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +42,7 @@ impl Accounts {
     /// The model that answers if no other one is selected, as far as known now.
     pub fn default_model(&self) -> DefaultModel {
         let chosen = self.chosen(None);
-        let Some(provider) = chosen.provider.as_deref().and_then(Provider::of_word) else {
+        let Some(provider) = chosen.provider.as_deref().and_then(Provider::of_id) else {
             return self.trouble().map_or_else(|| self.unlisted(), DefaultModel::Trouble);
         };
         let request_failed = self.lock().troubles.get(&provider).cloned();
@@ -64,17 +63,13 @@ impl Accounts {
     }
 
     fn access(&self, provider: Provider) -> ModelAccess {
-        match provider {
-            Provider::Antigravity => ModelAccess::Login,
-            Provider::OpenAi if self.credentials.keeps(provider) => ModelAccess::Login,
-            Provider::OpenRouter if self.credentials.keeps(provider) => ModelAccess::Key,
-            Provider::OpenAi => ModelAccess::Variable(env::OPENAI_API_KEY),
-            Provider::OpenRouter => ModelAccess::Variable(env::OPENROUTER_API_KEY),
-            Provider::Anthropic => ModelAccess::Variable(env::ANTHROPIC_API_KEY),
-            Provider::Compatible => ModelAccess::Server(env::COMPATIBLE_BASE),
-            Provider::Ollama => ModelAccess::Server(env::OLLAMA_BASE),
-            Provider::LlamaCpp => ModelAccess::Server(env::LLAMACPP_BASE),
-            Provider::Local => ModelAccess::Program,
+        let is_stored = self.credentials.keeps(provider);
+        match (provider.requires, provider.key, provider.base_variable) {
+            (Requirement::Credential, Some(key), _) if !is_stored => ModelAccess::Variable(key.variable),
+            (Requirement::Credential, ..) if provider.login.is_some() => ModelAccess::Login,
+            (Requirement::Credential, ..) => ModelAccess::Key,
+            (Requirement::Address | Requirement::LocalServer, _, Some(variable)) => ModelAccess::Server(variable),
+            _ => ModelAccess::Program,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Remaining usage limits of subscriptions (§9.7).
 
 use gladhand_core::operations::Failure;
-use gladhand_models::{ModelError, Quota};
+use gladhand_models::{ModelError, Provider, Quota};
 use serde::Serialize;
 use serde_json::{Number, Value};
 
@@ -68,7 +68,7 @@ impl Accounts {
     }
 
     async fn openai_limits(&self) -> Result<OpenAiLimits, String> {
-        let signed_out = || super::NO_OPENAI.to_owned();
+        let signed_out = || Provider::OPENAI.missing.to_owned();
         let mut login = self.credentials.openai().await.ok_or_else(signed_out)?;
         let address = format!("{}/wham/usage", self.settings.openai.backend);
         let mut renewed = false;

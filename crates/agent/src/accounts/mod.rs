@@ -16,7 +16,6 @@ mod files;
 mod limits;
 mod login;
 mod models;
-mod provider;
 mod settings;
 mod state;
 mod vault;
@@ -34,26 +33,22 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+pub use gladhand_models::Provider;
+
 pub use self::catalogue::Source;
 pub use self::default_model::{DefaultModel, ModelAccess};
 pub use self::limits::Limits;
 pub use self::login::{AntigravityConnected, OpenAiConnected, Profile};
 pub use self::models::{Chosen, ModelList, RoutingProviders, Selected};
-pub use self::provider::Provider;
-pub use self::settings::{AccountSettings, CompatibleServer, GoogleEndpoints, Keys, OpenAiEndpoints, env};
+pub use self::settings::{
+    AccountSettings, GoogleEndpoints, OpenAiEndpoints, ProviderSettings, ProviderTable, env, secret_variables,
+};
 
 use self::catalogue::Catalogues;
 use self::choice::Choice;
 use self::credentials::Credentials;
 use self::state::State;
 use self::vault::Vault;
-
-/// The error if OpenAI is used without a login or a key.
-const NO_OPENAI: &str = "openai model selected, but no chatgpt oauth token is available";
-/// The error if OpenRouter is used without a key.
-const NO_OPENROUTER: &str = "openrouter model selected, but no openrouter api key is available";
-/// The error if Antigravity is used without a login.
-const NO_ANTIGRAVITY: &str = "antigravity model selected, but no antigravity oauth token is available";
 
 /// Receives events while an operation runs.
 pub type EventSink<'a> = &'a (dyn Fn(AgentEvent) + Send + Sync);
@@ -206,7 +201,10 @@ impl Accounts {
             }
         }
         let credentials = Arc::new(Credentials::open(settings.clone(), vault));
-        for provider in [Provider::OpenRouter, Provider::OpenAi, Provider::Antigravity] {
+        // Providers with a key precede those with a login, as in loaf.
+        let mut providers: Vec<Provider> = Provider::all().collect();
+        providers.sort_by_key(|provider| provider.login.is_some());
+        for provider in providers {
             if credentials.keeps(provider) && !state.enabled.contains(&provider) {
                 state.enabled.push(provider);
             }
@@ -249,7 +247,7 @@ impl Accounts {
     pub fn snapshot(&self) -> Snapshot {
         let status = self.auth_status();
         let chosen = self.chosen_globally();
-        let provider = chosen.provider.as_deref().and_then(Provider::of_word);
+        let provider = chosen.provider.as_deref().and_then(Provider::of_id);
         Snapshot {
             auth: AuthSnapshot {
                 enabled_providers: status.enabled_providers,
@@ -275,7 +273,7 @@ impl Accounts {
         AuthStatus {
             enabled_providers: self.enabled(&inner),
             has_openai_token: held.openai.is_some(),
-            has_openrouter_key: held.openrouter.is_some(),
+            has_openrouter_key: held.keys.contains_key(&Provider::OPENROUTER),
             has_antigravity_token: held.google.is_some(),
             antigravity_profile: inner.profile.clone(),
         }
@@ -284,8 +282,8 @@ impl Accounts {
     /// Stores this key for OpenRouter. Waits for the model list; if it cannot be fetched, that is not an error.
     pub async fn set_openrouter_key(&self, key: &str) -> Result<Changed<OpenRouterKeySet>, Failure> {
         self.credentials.set_openrouter(Secret::new(key.trim()))?;
-        self.enable(Provider::OpenRouter);
-        let (model_count, source) = self.fetch(Provider::OpenRouter).await;
+        self.enable(Provider::OPENROUTER);
+        let (model_count, source) = self.fetch(Provider::OPENROUTER).await;
         let result = OpenRouterKeySet { configured: true, model_count, source };
         Ok(Changed { reason: "openrouter_key_updated", result })
     }

@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::choice::{ANY, Choice, fitting, thinking_of_word};
-use super::provider::Provider;
 use super::{Accounts, Changed, Inner, failure};
+use gladhand_models::Provider;
 
 /// The model for a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,31 +87,22 @@ impl Accounts {
         self.resolve(&inner, &inner.state.choice)
     }
 
-    /// How to get a model, if there is none.
-    pub fn hint(&self) -> Option<String> {
-        self.chosen(None).provider.is_none().then(|| {
-            "the quickest ways to a model: `auth.set.openrouter_key` or OPENROUTER_API_KEY, OPENAI_API_KEY or \
-             ANTHROPIC_API_KEY in the environment, or a running Ollama or llama.cpp server"
-                .to_owned()
-        })
-    }
-
     /// The models of one provider, or of all enabled providers.
     pub fn models(&self, provider: Option<&str>) -> Result<ModelList, Failure> {
         let inner = self.lock();
         let providers = match provider {
             Some(word) => {
                 let unknown = || wrong_provider("provider must be one of: openai, openrouter, antigravity");
-                vec![Provider::of_word(word).ok_or_else(unknown)?]
+                vec![Provider::of_id(word).ok_or_else(unknown)?]
             }
             None => {
                 let (last, mut first): (Vec<_>, Vec<_>) =
-                    self.enabled(&inner).into_iter().partition(|provider| *provider == Provider::Antigravity);
+                    self.enabled(&inner).into_iter().partition(|provider| *provider == Provider::ANTIGRAVITY);
                 first.extend(last.into_iter().filter(|provider| self.is_usable(*provider)));
                 first
             }
         };
-        let shown = Provider::ALL.into_iter().filter(|provider| providers.contains(provider));
+        let shown = Provider::all().filter(|provider| providers.contains(provider));
         let models = shown.flat_map(|provider| inner.catalogues.of(provider)).cloned().collect();
         let chosen = self.resolve(&inner, &inner.state.choice);
         Ok(ModelList {
@@ -130,7 +121,7 @@ impl Accounts {
         let inner = self.lock();
         let (provider, choice, option) = self.resolve_choice(&inner, wanted)?;
         let Choice { model, thinking, routing, .. } = choice;
-        Ok(Chosen { model, thinking, routing, provider: Some(provider.word().to_owned()), option: Some(option) })
+        Ok(Chosen { model, thinking, routing, provider: Some(provider.id.to_owned()), option: Some(option) })
     }
 
     /// Selects a model: globally, which is stored, or for one session only, which lasts as long as the session.
@@ -158,8 +149,8 @@ impl Accounts {
     /// Continues a saved chat with its model (§11.4). The selection is not stored.
     pub fn resume(&self, provider: &str, model: &str, thinking: Thinking, routing: Option<&str>) -> &'static str {
         let mut inner = self.lock();
-        let provider = Provider::of_word(provider);
-        if let Some(provider) = provider.filter(|provider| provider.is_of_loaf())
+        let provider = Provider::of_id(provider);
+        if let Some(provider) = provider.filter(|provider| provider.is_of_loaf)
             && !inner.state.enabled.contains(&provider)
         {
             inner.state.enabled.push(provider);
@@ -181,7 +172,7 @@ impl Accounts {
     pub async fn routing_providers(&self, model: &str) -> Result<RoutingProviders, Failure> {
         let client = self.openrouter()?;
         let providers = client.routing_providers(model).await.map_err(|error| failure(error.to_string()))?;
-        self.lock().catalogues.route(Provider::OpenRouter, model, &providers);
+        self.lock().catalogues.route(Provider::OPENROUTER, model, &providers);
         Ok(RoutingProviders { model_id: model.to_owned(), providers })
     }
 
@@ -200,8 +191,7 @@ impl Accounts {
         }
         // Providers from the environment or the configuration may be absent in the next run. Only those with a
         // login or a stored key are selected permanently.
-        let is_kept = |provider| matches!(provider, Provider::OpenAi | Provider::Antigravity | Provider::OpenRouter);
-        if let Some((provider, option)) = self.first(&inner, is_kept) {
+        if let Some((provider, option)) = self.first(&inner, Provider::can_store_credential) {
             inner.state.choice = adopt(choice, provider, option);
             self.save(&inner);
         }
@@ -212,15 +202,15 @@ impl Accounts {
         inner: &Inner,
         wanted: &ModelChoice<'_>,
     ) -> Result<(Provider, Choice, ModelOption), Failure> {
-        let provider = Provider::of_word(&wanted.provider)
+        let provider = Provider::of_id(&wanted.provider)
             .ok_or_else(|| wrong_provider("provider must be openai, openrouter, or antigravity"))?;
         let option = inner
             .catalogues
             .find(provider, &wanted.model)
             .ok_or_else(|| failure(format!("unknown model for provider {provider}: {}", wanted.model)))?;
-        let routing = match provider {
-            Provider::OpenRouter => wanted.routing.as_deref().map_or_else(|| ANY.to_owned(), str::to_lowercase),
-            _ => inner.state.choice.routing.clone(),
+        let routing = match provider.has_routing {
+            true => wanted.routing.as_deref().map_or_else(|| ANY.to_owned(), str::to_lowercase),
+            false => inner.state.choice.routing.clone(),
         };
         let thinking = fitting(thinking_of_word(&wanted.thinking), option);
         let choice = Choice { model: option.id.clone(), provider: Some(provider), thinking, routing };
@@ -234,7 +224,7 @@ impl Accounts {
             thinking: choice.thinking,
             routing: choice.routing.clone(),
             option: provider.and_then(|provider| inner.catalogues.find(provider, &choice.model)).cloned(),
-            provider: provider.map(|provider| provider.word().to_owned()),
+            provider: provider.map(|provider| provider.id.to_owned()),
         }
     }
 
@@ -251,15 +241,14 @@ impl Accounts {
             .find(|provider| inner.catalogues.find(*provider, &choice.model).is_some())
             .or_else(|| named.filter(|provider| !inner.catalogues.is_known(*provider)))
             // A server that does not run today can still be the selected one.
-            .or_else(|| choice.provider.filter(|provider| !provider.is_of_loaf()))
+            .or_else(|| choice.provider.filter(|provider| !provider.is_of_loaf))
             .or_else(|| Provider::guess(&choice.model))
     }
 
     /// The first model of the first usable provider that is `fit`.
     fn first<'a>(&self, inner: &'a Inner, fit: impl Fn(Provider) -> bool) -> Option<(Provider, &'a ModelOption)> {
         let enabled = self.enabled(inner);
-        let mut providers = Provider::ALL
-            .into_iter()
+        let mut providers = Provider::all()
             .filter(|provider| enabled.contains(provider) && fit(*provider) && self.is_usable(*provider));
         providers.find_map(|provider| Some((provider, inner.catalogues.of(provider).first()?)))
     }

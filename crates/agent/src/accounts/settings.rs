@@ -3,28 +3,24 @@
 //! The client uses its own identity. Some services require a registered client id. That id is a setting, and
 //! without it login is not possible.
 
+use std::ops::{Index, IndexMut};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use gladhand_core::Secret;
-use gladhand_models::{Identity, Models};
+use gladhand_models::{Identity, Models, Provider, Requirement};
 use gladhand_redaction::{self as redaction, Life};
 use gladhand_store::Secrets;
 
-/// The names of the environment variables.
+/// The names of the environment variables that belong to no provider or to a login. The table of providers
+/// ([`Provider`]) has the others.
 pub mod env {
-    /// The address of OpenRouter.
-    pub const OPENROUTER_BASE: &str = "GLADHAND_OPENROUTER_BASE";
-    /// The address of OpenAI's models, for logins and keys.
-    pub const OPENAI_BASE: &str = "GLADHAND_OPENAI_BASE";
     /// The address for the usage of a ChatGPT subscription.
     pub const OPENAI_BACKEND_BASE: &str = "GLADHAND_OPENAI_BACKEND_BASE";
     /// The OAuth issuer of OpenAI.
     pub const OPENAI_ISSUER: &str = "GLADHAND_OPENAI_ISSUER";
     /// The client id at OpenAI.
     pub const OPENAI_CLIENT_ID: &str = "GLADHAND_OPENAI_CLIENT_ID";
-    /// The address of Google Cloud Code.
-    pub const ANTIGRAVITY_BASE: &str = "GLADHAND_ANTIGRAVITY_BASE";
     /// The authorization endpoint of Google.
     pub const GOOGLE_AUTHORIZE_URL: &str = "GLADHAND_GOOGLE_AUTHORIZE_URL";
     /// The token endpoint of Google.
@@ -35,24 +31,6 @@ pub mod env {
     pub const GOOGLE_CLIENT_ID: &str = "GLADHAND_GOOGLE_CLIENT_ID";
     /// The client secret at Google.
     pub const GOOGLE_CLIENT_SECRET: &str = "GLADHAND_GOOGLE_CLIENT_SECRET";
-    /// The address of Anthropic.
-    pub const ANTHROPIC_BASE: &str = "GLADHAND_ANTHROPIC_BASE";
-    /// The address of any server that is compatible with OpenAI.
-    pub const COMPATIBLE_BASE: &str = "GLADHAND_COMPATIBLE_BASE";
-    /// The key for that server.
-    pub const COMPATIBLE_KEY: &str = "GLADHAND_COMPATIBLE_KEY";
-    /// The model to use there, if the server returns no list.
-    pub const COMPATIBLE_MODEL: &str = "GLADHAND_COMPATIBLE_MODEL";
-    /// The address of an Ollama server; empty: do not look for one.
-    pub const OLLAMA_BASE: &str = "GLADHAND_OLLAMA_BASE";
-    /// The address of a llama.cpp server; empty: do not look for one.
-    pub const LLAMACPP_BASE: &str = "GLADHAND_LLAMACPP_BASE";
-    /// A key for OpenAI.
-    pub const OPENAI_API_KEY: &str = "OPENAI_API_KEY";
-    /// A key for OpenRouter.
-    pub const OPENROUTER_API_KEY: &str = "OPENROUTER_API_KEY";
-    /// A key for Anthropic.
-    pub const ANTHROPIC_API_KEY: &str = "ANTHROPIC_API_KEY";
     /// A key for web search.
     pub const EXA_API_KEY: &str = "EXA_API_KEY";
 }
@@ -71,46 +49,39 @@ pub struct AccountSettings {
     pub keeps: bool,
     /// The identity of this client.
     pub identity: Identity,
-    /// Keys that were passed in and are not stored.
-    pub keys: Keys,
-    /// Addresses and client identity for OpenAI.
+    /// The settings of each provider.
+    pub providers: ProviderTable,
+    /// A key for web search that was passed in and is not stored. A key that a client has stored has priority.
+    pub exa_key: Option<Secret>,
+    /// Addresses and client identity for the login at OpenAI.
     pub openai: OpenAiEndpoints,
-    /// Addresses and client identity for Google.
+    /// Addresses and client identity for the login at Google.
     pub google: GoogleEndpoints,
-    /// The address of OpenRouter.
-    pub openrouter: String,
-    /// The address of Anthropic.
-    pub anthropic: String,
-    /// A server that is compatible with OpenAI.
-    pub compatible: Option<CompatibleServer>,
-    /// Where to look for an Ollama server.
-    pub ollama: Option<String>,
-    /// Where to look for a llama.cpp server.
-    pub llamacpp: Option<String>,
     /// The embedded model.
     pub embedded: Option<Arc<dyn Models>>,
     /// Whether the machine probably has no browser for the user. Then a login with a device code is preferred.
     pub headless: bool,
 }
 
-/// Keys that were passed in. A key that a client has stored has priority.
+/// The settings of all providers, by provider.
+#[derive(Debug, Clone)]
+pub struct ProviderTable(Vec<ProviderSettings>);
+
+/// The settings of a provider.
 #[derive(Debug, Clone, Default)]
-pub struct Keys {
-    /// For OpenAI.
-    pub openai: Option<Secret>,
-    /// For OpenRouter.
-    pub openrouter: Option<Secret>,
-    /// For Anthropic.
-    pub anthropic: Option<Secret>,
-    /// For web search.
-    pub exa: Option<Secret>,
+pub struct ProviderSettings {
+    /// The address. `None`: the default for the credential, or no address: then a provider that requires an address is
+    /// not configured, and a server on this machine is not looked for.
+    pub base: Option<String>,
+    /// A key that was passed in and is not stored. A key that a client has stored has priority.
+    pub key: Option<Secret>,
+    /// The model to use, if the provider returns no list.
+    pub model: Option<String>,
 }
 
 /// Addresses and client identity for OpenAI.
 #[derive(Debug, Clone)]
 pub struct OpenAiEndpoints {
-    /// The address of the models. `None`: the default for the login or the key.
-    pub base: Option<String>,
     /// The address for the usage of a subscription.
     pub backend: String,
     /// The OAuth issuer.
@@ -122,8 +93,6 @@ pub struct OpenAiEndpoints {
 /// Addresses and client identity for Google.
 #[derive(Debug, Clone)]
 pub struct GoogleEndpoints {
-    /// The address of Cloud Code. `None`: the default for the account.
-    pub base: Option<String>,
     /// The authorization endpoint.
     pub authorize: String,
     /// The token endpoint.
@@ -136,15 +105,34 @@ pub struct GoogleEndpoints {
     pub client_secret: Option<Secret>,
 }
 
-/// A server that is compatible with OpenAI.
-#[derive(Debug, Clone)]
-pub struct CompatibleServer {
-    /// The address, which usually ends in `/v1`.
-    pub base: String,
-    /// The key.
-    pub key: Option<Secret>,
-    /// The model to use, if the server returns no list.
-    pub model: Option<String>,
+impl Default for ProviderTable {
+    fn default() -> Self {
+        let default = |provider: Provider| ProviderSettings {
+            base: provider.default_base.map(str::to_owned),
+            ..ProviderSettings::default()
+        };
+        Self(Provider::all().map(default).collect())
+    }
+}
+
+impl Index<Provider> for ProviderTable {
+    type Output = ProviderSettings;
+
+    fn index(&self, provider: Provider) -> &ProviderSettings {
+        &self.0[provider.position()]
+    }
+}
+
+impl IndexMut<Provider> for ProviderTable {
+    fn index_mut(&mut self, provider: Provider) -> &mut ProviderSettings {
+        &mut self.0[provider.position()]
+    }
+}
+
+/// The environment variables whose values are secrets of the agent.
+pub fn secret_variables() -> impl Iterator<Item = &'static str> {
+    let keys = Provider::all().filter_map(|provider| Some(provider.key?.variable));
+    keys.chain([env::EXA_API_KEY, env::GOOGLE_CLIENT_SECRET])
 }
 
 impl AccountSettings {
@@ -156,26 +144,20 @@ impl AccountSettings {
             secrets: None,
             keeps: true,
             identity: Identity::default(),
-            keys: Keys::default(),
+            providers: ProviderTable::default(),
+            exa_key: None,
             openai: OpenAiEndpoints {
-                base: None,
                 backend: "https://chatgpt.com/backend-api".to_owned(),
                 issuer: "https://auth.openai.com".to_owned(),
                 client_id: None,
             },
             google: GoogleEndpoints {
-                base: None,
                 authorize: "https://accounts.google.com/o/oauth2/v2/auth".to_owned(),
                 token: "https://oauth2.googleapis.com/token".to_owned(),
                 profile: "https://www.googleapis.com/oauth2/v2/userinfo".to_owned(),
                 client_id: None,
                 client_secret: None,
             },
-            openrouter: gladhand_models::OpenRouter::BASE.to_owned(),
-            anthropic: gladhand_models::Anthropic::BASE.to_owned(),
-            compatible: None,
-            ollama: Some("http://127.0.0.1:11434/v1".to_owned()),
-            llamacpp: Some("http://127.0.0.1:8080/v1".to_owned()),
             embedded: None,
             headless: false,
         }
@@ -194,31 +176,37 @@ impl AccountSettings {
                 *address_field = value;
             }
         };
-        put(&mut self.openrouter, address(env::OPENROUTER_BASE));
-        put(&mut self.anthropic, address(env::ANTHROPIC_BASE));
         put(&mut self.openai.backend, address(env::OPENAI_BACKEND_BASE));
         put(&mut self.openai.issuer, address(env::OPENAI_ISSUER));
         put(&mut self.google.authorize, address(env::GOOGLE_AUTHORIZE_URL));
         put(&mut self.google.token, address(env::GOOGLE_TOKEN_URL));
         put(&mut self.google.profile, address(env::GOOGLE_PROFILE_URL));
-        self.openai.base = address(env::OPENAI_BASE).or(self.openai.base);
         self.openai.client_id = text(env::OPENAI_CLIENT_ID).or(self.openai.client_id);
-        self.google.base = address(env::ANTIGRAVITY_BASE).or(self.google.base);
         self.google.client_id = text(env::GOOGLE_CLIENT_ID).or(self.google.client_id);
         self.google.client_secret = secret(env::GOOGLE_CLIENT_SECRET).or(self.google.client_secret);
-        self.keys = Keys {
-            openai: secret(env::OPENAI_API_KEY).or(self.keys.openai),
-            openrouter: secret(env::OPENROUTER_API_KEY).or(self.keys.openrouter),
-            anthropic: secret(env::ANTHROPIC_API_KEY).or(self.keys.anthropic),
-            exa: secret(env::EXA_API_KEY).or(self.keys.exa),
-        };
-        if let Some(base) = address(env::COMPATIBLE_BASE) {
-            let (key, model) = (secret(env::COMPATIBLE_KEY), text(env::COMPATIBLE_MODEL));
-            self.compatible = Some(CompatibleServer { base, key, model });
-        }
-        for (address_field, name) in [(&mut self.ollama, env::OLLAMA_BASE), (&mut self.llamacpp, env::LLAMACPP_BASE)] {
-            if value_of(name).is_some() {
-                *address_field = address(name);
+        self.exa_key = secret(env::EXA_API_KEY).or(self.exa_key);
+        for provider in Provider::all() {
+            let settings = &mut self.providers[provider];
+            let base = provider.base_variable.and_then(address);
+            let key = provider.key.and_then(|key| secret(key.variable));
+            match provider.requires {
+                Requirement::Credential => {
+                    settings.base = base.or_else(|| settings.base.take());
+                    settings.key = key.or_else(|| settings.key.take());
+                }
+                // A key and a model of the file belong to its address, so another address does not get them.
+                Requirement::Address => {
+                    let before = if base.is_some() { ProviderSettings::default() } else { settings.clone() };
+                    let model = provider.model_variable.and_then(text);
+                    *settings = ProviderSettings {
+                        base: base.or(before.base),
+                        key: key.or(before.key),
+                        model: model.or(before.model),
+                    };
+                }
+                // An empty variable means that no server is looked for.
+                Requirement::LocalServer if provider.base_variable.and_then(value_of).is_some() => settings.base = base,
+                Requirement::LocalServer | Requirement::EmbeddedModel => {}
             }
         }
         let is_set = |names: &[&str]| names.iter().any(|name| variable(name).is_some_and(|value| !value.is_empty()));
@@ -235,24 +223,47 @@ mod tests {
     #[test]
     fn the_environment_overrides_the_defaults() {
         let variables = [
-            (env::OPENROUTER_BASE, " http://127.0.0.1:9/or/ "),
+            ("GLADHAND_OPENROUTER_BASE", " http://127.0.0.1:9/or/ "),
             (env::OPENAI_ISSUER, ""),
-            (env::OPENAI_API_KEY, "sk-1"),
-            (env::COMPATIBLE_BASE, "http://house:1/v1"),
-            (env::OLLAMA_BASE, ""),
+            ("OPENAI_API_KEY", "sk-1"),
+            ("GLADHAND_COMPATIBLE_BASE", "http://house:1/v1"),
+            ("GLADHAND_OLLAMA_BASE", ""),
             ("DISPLAY", ":0"),
         ];
         let variable =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
         let settings = AccountSettings::new("/data").with_environment(variable);
-        assert_eq!(settings.openrouter, "http://127.0.0.1:9/or");
+        let base = |id: &str| settings.providers[Provider::of_id(id).unwrap()].base.as_deref();
+        assert_eq!(base("openrouter"), Some("http://127.0.0.1:9/or"));
         assert_eq!(settings.openai.issuer, "https://auth.openai.com");
-        assert!(settings.keys.openai.as_ref().is_some_and(|key| key.expose() == "sk-1"));
-        assert_eq!(settings.compatible.as_ref().map(|server| server.base.as_str()), Some("http://house:1/v1"));
-        assert_eq!(settings.ollama, None);
-        assert!(settings.llamacpp.is_some());
+        assert!(settings.providers[Provider::OPENAI].key.as_ref().is_some_and(|key| key.expose() == "sk-1"));
+        assert_eq!(base("compatible"), Some("http://house:1/v1"));
+        assert_eq!(base("ollama"), None);
+        assert!(base("llamacpp").is_some());
         assert!(!settings.headless);
         assert!(!format!("{settings:?}").contains("sk-1"));
+    }
+
+    #[test]
+    fn a_variable_can_hold_the_key_of_a_server_in_the_file_but_not_the_reverse() {
+        let server = Provider::of_id("compatible").unwrap();
+        for (base, key, expected) in [
+            (None, None, ("http://file", Some("file-key"))),
+            (None, Some("variable-key"), ("http://file", Some("variable-key"))),
+            (Some("http://variable"), None, ("http://variable", None)),
+            (Some("http://variable"), Some("variable-key"), ("http://variable", Some("variable-key"))),
+        ] {
+            let mut settings = AccountSettings::new("/data");
+            let (file_base, file_key) = (Some("http://file".to_owned()), Some(Secret::new("file-key")));
+            settings.providers[server] = ProviderSettings { base: file_base, key: file_key, model: None };
+            let settings = settings.with_environment(|name| match name {
+                "GLADHAND_COMPATIBLE_BASE" => base.map(str::to_owned),
+                "GLADHAND_COMPATIBLE_KEY" => key.map(str::to_owned),
+                _ => None,
+            });
+            let ProviderSettings { base, key, .. } = &settings.providers[server];
+            assert_eq!((base.as_deref().unwrap(), key.as_ref().map(Secret::expose)), expected);
+        }
     }
 
     #[test]

@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use super::choice::{ANY, Choice, thinking_of_word};
 use super::files;
-use super::provider::Provider;
 use crate::moment::Moment;
+use gladhand_models::Provider;
 
 /// The maximum number of prompts in the history.
 const PROMPTS: usize = 200;
@@ -94,7 +94,7 @@ impl State {
     /// Writes the file.
     pub(super) fn write(&self, file: &Path) -> io::Result<()> {
         // loaf finds its own three providers by the model id. The other providers must be written explicitly.
-        let selected_provider = self.choice.provider.filter(|provider| !provider.is_of_loaf());
+        let selected_provider = self.choice.provider.filter(|provider| !provider.is_of_loaf);
         let written = Written {
             version: 1,
             auth_providers: &self.enabled,
@@ -149,13 +149,13 @@ impl State {
         for word in providers {
             // The identifier in older versions.
             let word = if word == "vertex" { "openrouter" } else { word.as_str() };
-            let provider = Provider::of_word(word).filter(|provider| provider.is_of_loaf());
+            let provider = Provider::of_id(word).filter(|provider| provider.is_of_loaf);
             enabled.extend(provider.filter(|provider| !enabled.contains(provider)));
         }
         let routing = members.str("selectedOpenRouterProvider").map(|routing| routing.trim().to_lowercase());
         let choice = Choice {
             model: members.str("selectedModel").map(|model| model.trim().to_owned()).unwrap_or_default(),
-            provider: members.str("selectedProvider").and_then(|word| Provider::of_word(&word)),
+            provider: members.str("selectedProvider").and_then(|word| Provider::of_id(&word)),
             thinking: members
                 .str("selectedThinking")
                 .and_then(|word| thinking_of_word(&word))

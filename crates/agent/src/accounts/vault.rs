@@ -131,6 +131,14 @@ mod tests {
     }
 
     #[test]
+    fn every_key_that_a_provider_stores_is_among_the_names() {
+        for provider in gladhand_models::Provider::all() {
+            let stored = provider.key.and_then(|key| key.stored_as);
+            assert!(stored.is_none_or(|name| NAMES.contains(&name)), "{provider}");
+        }
+    }
+
+    #[test]
     fn a_plain_file_is_imported_once_and_stored_secrets_have_priority() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");

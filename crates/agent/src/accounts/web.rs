@@ -1,12 +1,14 @@
 //! Fetches small documents from services, with limits on size and time and without redirects.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use gladhand_core::wire::values;
 use gladhand_models::Identity;
 use gladhand_redaction::redact_with;
+use gladhand_tls::{BodyError, Clients, read_body};
+use http::Method;
 use serde::de::DeserializeOwned;
+use url::Url;
 
 /// The maximum size of a document.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
@@ -15,13 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The HTTP client for services.
 #[derive(Debug)]
-pub(super) struct Web {
-    identity: String,
-    /// For other hosts. Created on first use: reading the system certificates would slow down every start.
-    remote_client: OnceLock<reqwest::Client>,
-    /// For this machine: a proxy cannot reach our loopback address.
-    local_client: OnceLock<reqwest::Client>,
-}
+pub(super) struct Web(Clients);
 
 /// A whole response.
 #[derive(Debug)]
@@ -47,35 +43,24 @@ impl Web {
     /// Creates a client with this identity.
     pub(super) fn new(identity: &Identity) -> Self {
         let identity = format!("{}/{}", identity.name, identity.version);
-        Self { identity, remote_client: OnceLock::new(), local_client: OnceLock::new() }
+        // Connections are not reused. Requests are rare, and a code is valid once: none should fail on a connection that
+        // is being closed.
+        Self(Clients::new(move |builder| builder.user_agent(&identity).timeout(TIMEOUT).pool_max_idle_per_host(0)))
     }
 
     /// Builds a GET request.
     pub(super) fn get(&self, address: &str) -> Result<reqwest::RequestBuilder, RequestError> {
-        Ok(self.client(address)?.get(address))
+        self.request(Method::GET, address)
     }
 
     /// Builds a POST request.
     pub(super) fn post(&self, address: &str) -> Result<reqwest::RequestBuilder, RequestError> {
-        Ok(self.client(address)?.post(address))
+        self.request(Method::POST, address)
     }
 
-    fn client(&self, address: &str) -> Result<&reqwest::Client, RequestError> {
-        let host = url::Url::parse(address).ok().and_then(|url| url.host_str().map(str::to_owned));
-        let is_local = matches!(host.as_deref(), Some("localhost" | "127.0.0.1" | "[::1]"));
-        let cell = if is_local { &self.local_client } else { &self.remote_client };
-        if let Some(client) = cell.get() {
-            return Ok(client);
-        }
-        let builder = gladhand_tls::client_builder()
-            .user_agent(&self.identity)
-            .redirect(reqwest::redirect::Policy::none())
-            .timeout(TIMEOUT)
-            // Connections are not reused. Requests are rare, and a code is valid once: none should fail on a
-            // connection that is being closed.
-            .pool_max_idle_per_host(0);
-        let client = if is_local { builder.no_proxy() } else { builder }.build()?;
-        Ok(cell.get_or_init(|| client))
+    fn request(&self, method: Method, address: &str) -> Result<reqwest::RequestBuilder, RequestError> {
+        let url = Url::parse(address).map_err(|_| RequestError::Unreachable)?;
+        Ok(self.0.client(&url)?.request(method, url))
     }
 }
 
@@ -84,13 +69,10 @@ impl Answer {
     pub(super) async fn to(request: reqwest::RequestBuilder) -> Result<Self, RequestError> {
         let mut response = request.header("accept", "application/json").send().await?;
         let status = response.status().as_u16();
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await? {
-            if body.len() + chunk.len() > MAX_BYTES {
-                return Err(RequestError::TooLarge);
-            }
-            body.extend_from_slice(&chunk);
-        }
+        let body = read_body(&mut response, MAX_BYTES).await.map_err(|error| match error {
+            BodyError::TooLarge => RequestError::TooLarge,
+            BodyError::Failed(error) => error.into(),
+        })?;
         Ok(Self { status, body: String::from_utf8_lossy(&body).into_owned() })
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gladhand_agent::accounts::{AccountSettings, Accounts, CompatibleServer, DefaultModel, ModelAccess, Provider, env};
+use gladhand_agent::accounts::{AccountSettings, Accounts, DefaultModel, ModelAccess, Provider};
 use gladhand_core::Secret;
 use gladhand_core::operations::{FailureKind, ModelChoice};
 use gladhand_models::{Listener, ModelError, ModelOption, Models, Round, RoundResult, Thinking};
@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::service::Service;
-use crate::{codex_models, openrouter_models, seed, selected, settings, shown};
+use crate::{codex_models, openrouter_models, provider, seed, selected, settings, shown};
 
 fn wanted<'a>(model: &'a str, provider: &'a str, thinking: &'a str, routing: Option<&'a str>) -> ModelChoice<'a> {
     ModelChoice {
@@ -115,7 +115,7 @@ async fn an_openai_key_works_without_a_login() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     service.has("/codex/models", json!({"data": [{"id": "gpt-5"}, {"id": "whisper"}]}));
     let mut settings = settings(folder.path(), &service);
-    settings.keys.openai = Some(Secret::new("sk-openai"));
+    settings.providers[Provider::OPENAI].key = Some(Secret::new("sk-openai"));
     let accounts = Accounts::open(settings);
     accounts.refresh().await;
     let status = shown(accounts.auth_status());
@@ -250,27 +250,26 @@ async fn without_a_selection_the_first_available_model_is_used() {
         let chosen = accounts.chosen(None);
         let ready = accounts.ready(&chosen).unwrap();
         assert_eq!(Some(ready.provider()), chosen.provider.as_deref());
-        assert!(accounts.hint().is_none());
         (chosen.model, selected(&accounts)["selectedModel"].as_str().unwrap().to_owned())
     };
     // A server that merely runs on this machine is used, but not selected permanently.
     assert_eq!(taken(&|to| to.embedded = Some(Arc::new(Embedded))).await, ("small".to_owned(), String::new()));
     let near = |to: &mut AccountSettings| {
         to.embedded = Some(Arc::new(Embedded));
-        to.ollama = Some(service.at("/ollama"));
+        to.providers[provider("ollama")].base = Some(service.at("/ollama"));
         // This server returns no list of models.
-        to.llamacpp = Some(service.at("/elsewhere"));
+        to.providers[provider("llamacpp")].base = Some(service.at("/elsewhere"));
     };
     assert_eq!(taken(&near).await, ("llama-x".to_owned(), String::new()));
     let house = |to: &mut AccountSettings| {
         near(to);
-        to.compatible = Some(CompatibleServer { base: service.at("/house"), key: None, model: None });
+        to.providers[provider("compatible")].base = Some(service.at("/house"));
     };
     // A configured server is used, but not stored: it may be absent in the next run.
     assert_eq!(taken(&house).await, ("house-1".to_owned(), String::new()));
     let anthropic = |to: &mut AccountSettings| {
         house(to);
-        to.keys.anthropic = Some(Secret::new("sk-ant"));
+        to.providers[provider("anthropic")].key = Some(Secret::new("sk-ant"));
     };
     assert_eq!(taken(&anthropic).await.0, "claude-x");
     assert_eq!(service.seen("/anthropic/models")[0].header("x-api-key"), Some("sk-ant"));
@@ -280,8 +279,8 @@ async fn without_a_selection_the_first_available_model_is_used() {
 async fn a_server_without_a_list_has_the_configured_model() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     let mut settings = settings(folder.path(), &service);
-    settings.compatible =
-        Some(CompatibleServer { base: service.at("/silent"), key: None, model: Some("named".to_owned()) });
+    let server = &mut settings.providers[provider("compatible")];
+    (server.base, server.model) = (Some(service.at("/silent")), Some("named".to_owned()));
     let accounts = Accounts::open(settings);
     accounts.refresh().await;
     assert_eq!(accounts.chosen(None).model, "named");
@@ -299,24 +298,24 @@ async fn the_outlook_names_the_model_and_writes_no_files() {
         accounts.default_model()
     };
     assert_eq!(look(&|_| {}).await, DefaultModel::NoProvider);
-    let with_key = |settings: &mut AccountSettings| settings.keys.openrouter = Some(Secret::new("sk-or-test"));
-    let (provider, access) = (Provider::OpenRouter, ModelAccess::Variable(env::OPENROUTER_API_KEY));
+    let with_key =
+        |settings: &mut AccountSettings| settings.providers[Provider::OPENROUTER].key = Some(Secret::new("sk-or-test"));
+    let (openrouter, access) = (Provider::OPENROUTER, ModelAccess::Variable("OPENROUTER_API_KEY"));
     let DefaultModel::Trouble(why) = look(&with_key).await else { panic!("expected an error about the model list") };
     assert!(why.starts_with("OpenRouter gives no list of models: 404 "), "{why}");
     service.has("/or/models", serde_json::json!({"data": []}));
-    assert_eq!(look(&with_key).await, DefaultModel::Unlisted(vec![(provider, access)]));
+    assert_eq!(look(&with_key).await, DefaultModel::Unlisted(vec![(openrouter, access)]));
     service.drops("/or/models").has("/or/models", openrouter_models());
-    let expected = DefaultModel::Model { model: "acme/plain-1".to_owned(), provider, access };
+    let expected = DefaultModel::Model { model: "acme/plain-1".to_owned(), provider: openrouter, access };
     assert_eq!(look(&with_key).await, expected);
     let nowhere = |settings: &mut AccountSettings| {
-        settings.compatible =
-            Some(CompatibleServer { base: "http://127.0.0.1:1/v1".to_owned(), key: None, model: None });
+        settings.providers[provider("compatible")].base = Some("http://127.0.0.1:1/v1".to_owned());
     };
     let DefaultModel::Trouble(why) = look(&nowhere).await else { panic!("expected an error about the server") };
     assert_eq!(why, "the configured server unreachable");
     let offline = |settings: &mut AccountSettings| {
-        settings.keys.openai = Some(Secret::new("sk-test"));
-        settings.openai.base = Some("http://127.0.0.1:1/v1".to_owned());
+        settings.providers[Provider::OPENAI].key = Some(Secret::new("sk-test"));
+        settings.providers[Provider::OPENAI].base = Some("http://127.0.0.1:1/v1".to_owned());
     };
     assert_eq!(look(&offline).await, DefaultModel::Trouble("OpenAI unreachable".to_owned()));
     assert!(!data.exists(), "opening without `keeps` must not create files");

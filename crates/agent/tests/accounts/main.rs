@@ -11,7 +11,7 @@ mod service;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use gladhand_agent::accounts::{AccountSettings, Accounts};
+use gladhand_agent::accounts::{AccountSettings, Accounts, Provider};
 use gladhand_core::Secret;
 use gladhand_core::operations::AgentEvent;
 use gladhand_store::{SecretLocations, Secrets};
@@ -25,19 +25,25 @@ fn settings(folder: &Path, service: &Service) -> AccountSettings {
     let places = SecretLocations { data: folder.join("data"), config: folder.join("config"), passphrase: None };
     let mut settings = AccountSettings::new(folder.join("data"));
     settings.secrets = Some(Arc::new(Secrets::open(places).unwrap()));
-    settings.openrouter = service.at("/or");
-    settings.anthropic = service.at("/anthropic");
-    settings.openai.base = Some(service.at("/codex"));
+    for (id, path) in [("openrouter", "/or"), ("anthropic", "/anthropic"), ("openai", "/codex"), ("antigravity", "/cc")]
+    {
+        settings.providers[provider(id)].base = Some(service.at(path));
+    }
+    for id in ["ollama", "llamacpp"] {
+        settings.providers[provider(id)].base = None;
+    }
     settings.openai.backend = service.at("/backend");
     settings.openai.issuer = service.at("/issuer");
     settings.openai.client_id = Some("client-1".to_owned());
-    settings.google.base = Some(service.at("/cc"));
     settings.google.token = service.at("/gtoken");
     settings.google.profile = service.at("/profile");
     settings.google.client_id = Some("client-2".to_owned());
     settings.google.client_secret = Some(Secret::new("client-secret"));
-    (settings.ollama, settings.llamacpp) = (None, None);
     settings
+}
+
+fn provider(id: &str) -> Provider {
+    Provider::of_id(id).unwrap()
 }
 
 /// Creates loaf's plain file of secrets in the data folder.

@@ -10,9 +10,12 @@ use super::errors::Error;
 use super::params::Checked;
 use super::text::Text;
 
-/// The accepted model providers: the reference's three, and those that we add.
-const PROVIDERS: [&str; 8] =
-    ["openai", "openrouter", "antigravity", "anthropic", "compatible", "ollama", "llamacpp", "local"];
+/// The accepted model providers: the reference's three, and those that we add. The program compares this list with its
+/// table of providers in a test.
+///
+/// The errors about any other provider name only the three, because the reference fixes their text (`loaf` §§10.3, 10.4).
+pub const MODEL_PROVIDERS: &[&str] =
+    &["openai", "antigravity", "openrouter", "anthropic", "compatible", "ollama", "llamacpp", "local"];
 
 /// The agent call of a method. `None` if the method does not belong to the agent.
 pub(super) fn read_call<'a>(method: &str, params: &Checked<'a>) -> Result<Option<AgentCall<'a>>, Error> {
@@ -35,7 +38,7 @@ pub(super) fn read_call<'a>(method: &str, params: &Checked<'a>) -> Result<Option
         "limits.get" => AgentCall::Limits,
         "model.list" => {
             let provider = text("provider");
-            if provider.as_deref().is_some_and(|provider| !PROVIDERS.contains(&provider)) {
+            if provider.as_deref().is_some_and(|provider| !MODEL_PROVIDERS.contains(&provider)) {
                 return Err(Error::wrong_field("provider", "provider must be one of: openai, openrouter, antigravity"));
             }
             AgentCall::Models { provider }
@@ -43,7 +46,7 @@ pub(super) fn read_call<'a>(method: &str, params: &Checked<'a>) -> Result<Option
         "model.openrouter.providers" => AgentCall::RoutingProviders(text_or_empty("model_id")),
         "model.select" => {
             let provider = text_or_empty("provider");
-            if !PROVIDERS.contains(&&*provider) {
+            if !MODEL_PROVIDERS.contains(&&*provider) {
                 return Err(Error::wrong_field("provider", "provider must be openai, openrouter, or antigravity"));
             }
             AgentCall::SelectModel(Box::new(ModelChoice {
@@ -110,14 +113,14 @@ fn images(raw: &RawValue) -> Vec<ImageInput<'_>> {
 
 fn image(row: &RawValue) -> Option<ImageInput<'_>> {
     let row = Members::of(row)?;
-    let one_of = |names: [&str; 2]| -> Option<Cow<'_, str>> {
+    let one_of = |names: &[&str]| -> Option<Cow<'_, str>> {
         let text = |name: &&str| row.raw(name).and_then(Text::of).map(Text::trimmed).filter(|text| !text.is_empty());
         names.iter().find_map(text).map(Text::lossy)
     };
-    let path = one_of(["path", "path"]);
-    let data_url = one_of(["data_url", "dataUrl"]);
+    let path = one_of(&["path"]);
+    let data_url = one_of(&["data_url", "dataUrl"]);
     if path.is_none() && data_url.is_none() {
         return None;
     }
-    Some(ImageInput { path: path.unwrap_or_default(), mime_type: one_of(["mime_type", "mimeType"]), data_url })
+    Some(ImageInput { path: path.unwrap_or_default(), mime_type: one_of(&["mime_type", "mimeType"]), data_url })
 }

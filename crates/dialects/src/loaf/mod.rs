@@ -28,6 +28,7 @@ mod sessions;
 mod text;
 mod tools;
 
+pub use agent::MODEL_PROVIDERS;
 pub use opening::CAPABILITIES;
 
 /// The dialect.

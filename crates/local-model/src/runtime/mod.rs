@@ -17,6 +17,7 @@ use candle_transformers::models::quantized_llama::MAX_SEQ_LEN;
 use gladhand_models::Models;
 
 use crate::engine::Engine;
+use crate::model_file::{FILE_NAME, SOURCE};
 use crate::template::Template;
 use crate::worker::LocalModel;
 use vocabulary::Bpe;
@@ -51,7 +52,7 @@ pub unsafe fn keep_to_one_thread() {
 
 fn load(path: &Path) -> Result<Engine, String> {
     let mut file = BufReader::new(File::open(path).map_err(|why| why.to_string())?);
-    let mut content = Content::read(&mut file).map_err(|why| format!("it is no GGUF file: {}", damaged(&why)))?;
+    let mut content = Content::read(&mut file).map_err(|why| format!("not a GGUF file: {}", message(&why)))?;
     match text(&content, "general.architecture") {
         Some("llama") => {}
         other => {
@@ -67,16 +68,30 @@ fn load(path: &Path) -> Result<Engine, String> {
         template,
         context: trained.min(MAX_SEQ_LEN),
         grammar: grammar::maker(&vocabulary)?,
-        mind: weights::load(content, &mut file).map_err(|why| damaged(&why))?,
+        model: weights::load(content, &mut file).map_err(|why| message(&why))?,
         vocabulary: Box::new(vocabulary),
     })
 }
 
-/// The error message for a file that cannot be read, with a hint. A backtrace after the first line is dropped.
-fn damaged(why: &candle_core::Error) -> String {
-    let why = why.to_string();
-    let why = why.lines().next().unwrap_or_default();
-    format!("{why}; is it incomplete? Remove it, and `cargo xtask model` fetches it again")
+/// The error message without the backtrace that follows the first line. A file that ends too early has a hint.
+fn message(error: &candle_core::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    match is_truncated(error) {
+        true => format!("{line}; the file is incomplete: replace it by {FILE_NAME} from {SOURCE}"),
+        false => line.to_owned(),
+    }
+}
+
+/// Whether the file ended before its content was complete.
+fn is_truncated(error: &candle_core::Error) -> bool {
+    match error {
+        candle_core::Error::Io(error) => error.kind() == std::io::ErrorKind::UnexpectedEof,
+        candle_core::Error::WithBacktrace { inner, .. } | candle_core::Error::Context { inner, .. } => {
+            is_truncated(inner)
+        }
+        _ => false,
+    }
 }
 
 fn text<'a>(content: &'a Content, key: &str) -> Option<&'a str> {

@@ -86,6 +86,11 @@ fn what_is_no_model_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("x.gguf");
     assert!(load(&file).is_err());
-    std::fs::write(&file, "GGUF, but not really").unwrap();
-    assert!(load(&file).unwrap_err().starts_with("it is no GGUF file"));
+    std::fs::write(&file, "something else").unwrap();
+    let error = load(&file).unwrap_err();
+    assert!(error.starts_with("not a GGUF file: ") && !error.contains("incomplete"), "{error}");
+    // The header of a GGUF file, without the rest.
+    std::fs::write(&file, b"GGUF\x03\0\0\0").unwrap();
+    let error = load(&file).unwrap_err();
+    assert!(error.contains(FILE_NAME) && error.contains(SOURCE) && !error.contains("xtask"), "{error}");
 }

@@ -9,7 +9,7 @@ use candle_core::{Device, Result, Tensor};
 use candle_transformers::models::quantized_llama::ModelWeights;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::engine::Mind;
+use crate::engine::Model;
 
 /// Formats for which candle has no SIMD code. Converted to `Q8_0` they are several times faster.
 const SLOW: [GgmlDType; 3] = [GgmlDType::Q4_1, GgmlDType::Q5_0, GgmlDType::Q5_1];
@@ -24,7 +24,7 @@ struct Candle {
 }
 
 /// Loads the weights from a file.
-pub(super) fn load(content: Content, file: &mut (impl Read + Seek)) -> Result<Box<dyn Mind>> {
+pub(super) fn load(content: Content, file: &mut (impl Read + Seek)) -> Result<Box<dyn Model>> {
     let thread = ThreadPoolBuilder::new().num_threads(1).thread_name(|_| "local-model-tensors".to_owned()).build();
     let thread = Arc::new(thread.map_err(candle_core::Error::wrap)?);
     let is_slow = content.tensor_infos.values().any(|tensor| SLOW.contains(&tensor.ggml_dtype));
@@ -58,7 +58,7 @@ fn repacked(content: &Content, file: &mut (impl Read + Seek)) -> Result<ModelWei
     ModelWeights::from_gguf(content, &mut written, &Device::Cpu)
 }
 
-impl Mind for Candle {
+impl Model for Candle {
     fn read(&mut self, tokens: &[u32]) -> std::result::Result<Vec<f32>, String> {
         let (weights, at) = (&mut self.weights, self.read);
         let logits = self.thread.install(|| {
@@ -73,7 +73,7 @@ impl Mind for Candle {
         self.read
     }
 
-    fn fork(&self) -> Box<dyn Mind> {
+    fn fork(&self) -> Box<dyn Model> {
         Box::new(self.clone())
     }
 }

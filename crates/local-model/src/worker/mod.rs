@@ -11,9 +11,9 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::decoder::{CONTEXT, Decoder, TextSink};
 use crate::engine::Engine;
 use crate::model_file::name_of;
-use crate::speaker::{CONTEXT, Hearer, Speaker};
 
 /// How many rounds can wait for the thread, and how many pieces for a slow listener.
 const QUEUE: usize = 16;
@@ -86,17 +86,17 @@ impl Models for LocalModel {
     async fn round(
         &self,
         round: &Round,
-        hear: &mut (dyn Listener + '_),
+        listener: &mut (dyn Listener + '_),
         cancel: &CancellationToken,
     ) -> Result<RoundResult, ModelError> {
         let (events, mut received) = mpsc::channel(QUEUE);
         // If the caller drops this future, the thread must stop too.
         let stop = cancel.child_token();
         let _stops = stop.clone().drop_guard();
-        if hear.wants_debug() {
+        if listener.wants_debug() {
             let tools: Vec<&str> = round.tools.iter().map(|tool| tool.name.as_str()).collect();
             let asked = json!({"model": self.name, "messages": round.history.len(), "tools": tools});
-            hear.debug("request", to_raw(&asked)).await;
+            listener.debug("request", to_raw(&asked)).await;
         }
         let queue = self.queue()?;
         let job = Job { round: round.clone(), events, stop };
@@ -113,7 +113,7 @@ impl Models for LocalModel {
             };
             match event {
                 Some(RoundEvent::Piece(text)) => {
-                    hear.piece(Piece { segments: vec![Segment::Answer(text)], thoughts: Vec::new() }).await;
+                    listener.piece(Piece { segments: vec![Segment::Answer(text)], thoughts: Vec::new() }).await;
                 }
                 Some(RoundEvent::End(end)) => return end,
                 None => return Err(died()),
@@ -128,23 +128,23 @@ fn died() -> ModelError {
 
 /// The thread: answers jobs in order until all senders are gone.
 fn work(path: &Path, load: fn(&Path) -> Result<Engine, String>, mut jobs: mpsc::Receiver<Job>) {
-    let mut loaded: Option<Speaker> = None;
+    let mut loaded: Option<Decoder> = None;
     while let Some(Job { round, events, stop }) = jobs.blocking_recv() {
         if stop.is_cancelled() {
             continue;
         }
-        let speaker = match &mut loaded {
-            Some(speaker) => Ok(speaker),
+        let decoder = match &mut loaded {
+            Some(decoder) => Ok(decoder),
             // A failed load is retried in the next round, because the file may exist by then.
-            None => load(path).map(|engine| loaded.insert(Speaker::new(engine))),
+            None => load(path).map(|engine| loaded.insert(Decoder::new(engine))),
         };
-        let mut hearer = Channel { events, stop };
-        let end = match speaker {
-            Ok(speaker) => speaker.answer(&round, &mut hearer),
+        let mut sink = Channel { events, stop };
+        let end = match decoder {
+            Ok(decoder) => decoder.answer(&round, &mut sink),
             Err(why) => Err(ModelError::Failed(format!("could not load the local model {}: {why}", path.display()))),
         };
         // If the round was cancelled, the receiver is gone and the error can be ignored.
-        let _ = hearer.events.blocking_send(RoundEvent::End(end));
+        let _ = sink.events.blocking_send(RoundEvent::End(end));
     }
 }
 
@@ -153,13 +153,13 @@ struct Channel {
     stop: CancellationToken,
 }
 
-impl Hearer for Channel {
-    fn hear(&mut self, text: String) {
+impl TextSink for Channel {
+    fn push(&mut self, text: String) {
         // Sending fails only if the receiver is gone. The next check for cancellation detects that.
         let _ = self.events.blocking_send(RoundEvent::Piece(text));
     }
 
-    fn is_listening(&self) -> bool {
+    fn is_open(&self) -> bool {
         !self.stop.is_cancelled() && !self.events.is_closed()
     }
 }

@@ -10,52 +10,66 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::catalogue::{Document, entries, text, window};
-use crate::exchange::{Access, Exchange, Reply, payload};
-use crate::web::{Base, CredentialHeader, Request, Web, failed};
+use crate::catalogue::{entries, text, window};
+use crate::exchange::{Exchange, Reply, payload};
+use crate::provider::{Connection, KeyInfo, ProviderInfo, Requirement, never};
+use crate::service::Service;
+use crate::web::{CredentialHeader, Request, Web, failed};
 use crate::{Credential, Listener, ModelError, ModelOption, Models, Round, RoundResult, Thinking};
+
+/// Anthropic, with a key.
+pub(crate) static PROVIDER: ProviderInfo = ProviderInfo {
+    id: "anthropic",
+    name: "Anthropic",
+    requires: Requirement::Credential,
+    key: Some(KeyInfo { variable: "ANTHROPIC_API_KEY", stored_as: None }),
+    login: None,
+    default_base: Some(Anthropic::BASE),
+    base_variable: Some("GLADHAND_ANTHROPIC_BASE"),
+    model_variable: None,
+    is_of_loaf: false,
+    has_routing: false,
+    is_probable: never,
+    missing: "this provider is not configured",
+    connect: |Connection { web, base, key, .. }| {
+        let key = key.ok_or_else(|| failed(PROVIDER.missing))?;
+        Ok(Arc::new(Anthropic::new(web, base.as_deref().unwrap_or(Anthropic::BASE), Arc::new(key))?))
+    },
+};
 
 /// An account at Anthropic.
 #[derive(Debug)]
 pub struct Anthropic {
-    web: Web,
-    base: Base,
-    key: Arc<dyn Credential>,
+    service: Service,
 }
 
 impl Anthropic {
     /// The base address of the API.
     pub const BASE: &str = "https://api.anthropic.com/v1";
-    const NAME: &str = "Anthropic";
 
     /// Creates a client for the account that owns the key.
     pub fn new(web: Web, base: &str, key: Arc<dyn Credential>) -> Result<Self, ModelError> {
-        Ok(Self { web, base: Base::parse(base)?, key })
+        Ok(Self { service: Service::new(web, PROVIDER.name, base, Some(key))? })
     }
 
     fn with_usual_headers(request: Request) -> Request {
         let version = (HeaderName::from_static("anthropic-version"), HeaderValue::from_static("2023-06-01"));
         request.with(HeaderMap::from_iter([version])).with_credential_header(CredentialHeader::Key("x-api-key"))
     }
-
-    fn access(&self) -> Access<'_> {
-        Access { web: &self.web, name: Self::NAME, credential: Some(&*self.key) }
-    }
 }
 
 #[async_trait]
 impl Models for Anthropic {
     fn provider(&self) -> &str {
-        "anthropic"
+        PROVIDER.id
     }
 
     async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
-        let mut url = self.base.join(&["models"]);
+        let mut url = self.service.endpoint(&["models"]);
         url.query_pairs_mut().append_pair("limit", "1000");
         let request = Self::with_usual_headers(Request::get(url));
-        let document = Document::ask(self.access(), &request).await?;
         // The list is sorted newest first. That order is useful to users, so it is kept.
-        Ok(entries(&document.read(Self::NAME)?["data"]).iter().filter_map(option).collect())
+        Ok(entries(&self.service.json(&request).await?["data"]).iter().filter_map(option).collect())
     }
 
     async fn round(
@@ -64,9 +78,9 @@ impl Models for Anthropic {
         listener: &mut (dyn Listener + '_),
         cancel: &CancellationToken,
     ) -> Result<RoundResult, ModelError> {
-        let request = Request::post(self.base.join(&["messages"]), request::body(round));
+        let request = Request::post(self.service.endpoint(&["messages"]), request::body(round));
         let request = Self::with_usual_headers(request);
-        let mut exchange = Exchange::new(self.access(), round, listener, cancel);
+        let mut exchange = Exchange::new(&self.service, round, listener, cancel);
         exchange
             .debug("request", |fields| fields.and("payload", &payload(request.body.as_deref().unwrap_or_default())))
             .await;
@@ -93,7 +107,7 @@ fn option(entry: &Value) -> Option<ModelOption> {
     let thinks = Mode::of(id) != Mode::Never;
     Some(ModelOption {
         id: id.to_owned(),
-        provider: "anthropic".to_owned(),
+        provider: PROVIDER.id.to_owned(),
         label: text(entry, &["display_name"]).unwrap_or(id).to_owned(),
         description: String::new(),
         supported_thinking_levels: Some(if thinks { vec![Off, Minimal, Low, Medium, High, XHigh] } else { vec![Off] }),

@@ -8,19 +8,42 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::request::Body;
-use crate::catalogue::{Document, by_label, entries, text, window};
-use crate::exchange::{Access, Exchange};
-use crate::web::{Base, Request, Web};
+use crate::catalogue::{by_label, entries, text, window};
+use crate::exchange::Exchange;
+use crate::provider::{Connection, KeyInfo, ProviderInfo, Requirement, never};
+use crate::service::Service;
+use crate::web::{Request, Web, failed};
 use crate::{Credential, Listener, ModelError, ModelOption, Models, Round, RoundResult, Thinking};
+
+/// A configured server that is compatible with OpenAI.
+pub(crate) static PROVIDER: ProviderInfo = ProviderInfo {
+    id: "compatible",
+    name: "the configured server",
+    requires: Requirement::Address,
+    key: Some(KeyInfo { variable: "GLADHAND_COMPATIBLE_KEY", stored_as: None }),
+    login: None,
+    default_base: None,
+    base_variable: Some("GLADHAND_COMPATIBLE_BASE"),
+    model_variable: Some("GLADHAND_COMPATIBLE_MODEL"),
+    is_of_loaf: false,
+    has_routing: false,
+    is_probable: never,
+    missing: "this provider is not configured",
+    connect: |connection| connect(&PROVIDER, connection),
+};
+
+/// Creates the client of a provider with such a server. An address is required, a key is not.
+pub(super) fn connect(info: &ProviderInfo, connection: Connection) -> Result<Arc<dyn Models>, ModelError> {
+    let base = connection.base.ok_or_else(|| failed(info.missing))?;
+    let key = connection.key.map(|key| Arc::new(key) as Arc<dyn Credential>);
+    Ok(Arc::new(Compatible::new(connection.web, info.id, &base, key)?))
+}
 
 /// A server that implements chat completions.
 #[derive(Debug)]
 pub struct Compatible {
-    web: Web,
-    /// The name of the provider in options, settings and messages.
-    provider: String,
-    base: Base,
-    key: Option<Arc<dyn Credential>>,
+    /// Its name is that of the provider in options and settings.
+    service: Service,
 }
 
 impl Compatible {
@@ -31,23 +54,19 @@ impl Compatible {
         base: &str,
         key: Option<Arc<dyn Credential>>,
     ) -> Result<Self, ModelError> {
-        Ok(Self { web, provider: provider.into(), base: Base::parse(base)?, key })
-    }
-
-    fn access(&self) -> Access<'_> {
-        Access { web: &self.web, name: &self.provider, credential: self.key.as_deref() }
+        Ok(Self { service: Service::new(web, provider.into(), base, key)? })
     }
 }
 
 #[async_trait]
 impl Models for Compatible {
     fn provider(&self) -> &str {
-        &self.provider
+        &self.service.name
     }
 
     async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
-        let request = Request::get(self.base.join(&["models"]));
-        let list = Document::ask(self.access(), &request).await?.read(&self.provider)?;
+        let request = Request::get(self.service.endpoint(&["models"]));
+        let list = self.service.json(&request).await?;
         let mut options: Vec<ModelOption> =
             entries(&list["data"]).iter().filter_map(|entry| self.option(entry)).collect();
         options.sort_by(|a, b| by_label(&a.label, &b.label));
@@ -68,8 +87,8 @@ impl Models for Compatible {
             Thinking::Medium => Some("medium"),
             Thinking::High | Thinking::XHigh => Some("high"),
         };
-        let request = Request::post(self.base.join(&["chat", "completions"]), body.to_bytes());
-        let mut exchange = Exchange::new(self.access(), round, listener, cancel);
+        let request = Request::post(self.service.endpoint(&["chat", "completions"]), body.to_bytes());
+        let mut exchange = Exchange::new(&self.service, round, listener, cancel);
         super::run(&mut exchange, &request).await
     }
 }
@@ -79,7 +98,7 @@ impl Compatible {
         let id = text(entry, &["id"])?;
         Some(ModelOption {
             id: id.to_owned(),
-            provider: self.provider.clone(),
+            provider: self.provider().to_owned(),
             label: text(entry, &["name", "display_name"]).unwrap_or(id).to_owned(),
             description: text(entry, &["description"]).unwrap_or_default().to_owned(),
             supported_thinking_levels: Some(vec![Thinking::Off, Thinking::Low, Thinking::Medium, Thinking::High]),

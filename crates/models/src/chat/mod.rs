@@ -1,12 +1,19 @@
 //! Chat completions: the protocol of OpenRouter and of every compatible server.
 
 mod compatible;
+mod llamacpp;
+mod ollama;
 mod openrouter;
 mod reply;
 mod request;
 
 pub use compatible::Compatible;
 pub use openrouter::OpenRouter;
+
+pub(crate) use compatible::PROVIDER as COMPATIBLE;
+pub(crate) use llamacpp::PROVIDER as LLAMACPP;
+pub(crate) use ollama::PROVIDER as OLLAMA;
+pub(crate) use openrouter::PROVIDER as OPENROUTER;
 
 use crate::exchange::{Exchange, Reply, payload};
 use crate::web::Request;

@@ -10,26 +10,45 @@ use tokio_util::sync::CancellationToken;
 
 use super::request::{Body, Reasoning, Routing};
 use crate::catalogue::{Document, by_label, entries, text, window};
-use crate::exchange::{Access, Exchange};
-use crate::web::{Base, Request, Web, failed, header};
+use crate::exchange::Exchange;
+use crate::provider::{Connection, KeyInfo, ProviderInfo, Requirement};
+use crate::service::Service;
+use crate::web::{Request, Web, failed, header};
 use crate::{Credential, Listener, ModelError, ModelOption, Models, Round, RoundResult, Thinking};
+
+/// OpenRouter, with a key.
+pub(crate) static PROVIDER: ProviderInfo = ProviderInfo {
+    id: "openrouter",
+    name: "OpenRouter",
+    requires: Requirement::Credential,
+    key: Some(KeyInfo { variable: "OPENROUTER_API_KEY", stored_as: Some("openrouter_api_key") }),
+    login: None,
+    default_base: Some(OpenRouter::BASE),
+    base_variable: Some("GLADHAND_OPENROUTER_BASE"),
+    model_variable: None,
+    is_of_loaf: true,
+    has_routing: true,
+    is_probable: |id| id.contains("gemini") || id.contains("claude"),
+    missing: "openrouter model selected, but no openrouter api key is available",
+    connect: |Connection { web, base, key, .. }| {
+        let key = key.ok_or_else(|| failed(PROVIDER.missing))?;
+        Ok(Arc::new(OpenRouter::new(web, base.as_deref().unwrap_or(OpenRouter::BASE), Arc::new(key))?))
+    },
+};
 
 /// An account at OpenRouter.
 #[derive(Debug)]
 pub struct OpenRouter {
-    web: Web,
-    base: Base,
-    key: Arc<dyn Credential>,
+    service: Service,
 }
 
 impl OpenRouter {
     /// The base address of the API.
     pub const BASE: &str = "https://openrouter.ai/api/v1";
-    const NAME: &str = "OpenRouter";
 
     /// Creates a client for the account that owns the key.
     pub fn new(web: Web, base: &str, key: Arc<dyn Credential>) -> Result<Self, ModelError> {
-        Ok(Self { web, base: Base::parse(base)?, key })
+        Ok(Self { service: Service::new(web, PROVIDER.name, base, Some(key))? })
     }
 
     /// The providers that can run a model.
@@ -40,17 +59,17 @@ impl OpenRouter {
             let (status, body) = (document.status.as_u16(), document.text);
             return Err(failed(format!("OpenRouter model endpoints fetch failed ({status}): {body}")));
         }
-        let providers = routing_names(&document.read(Self::NAME)?["data"]);
+        let providers = routing_names(&document.read(PROVIDER.name)?["data"]);
         Ok(if providers.is_empty() { BTreeSet::from([normalized(author)]) } else { providers }.into_iter().collect())
     }
 
     async fn document(&self, path: &[&str]) -> Result<Document, ModelError> {
-        let request = Request::get(self.base.join(path)).with(self.headers()?);
-        Document::ask(self.access(), &request).await
+        let request = Request::get(self.service.endpoint(path)).with(self.headers()?);
+        self.service.document(&request).await
     }
 
     fn headers(&self) -> Result<HeaderMap, ModelError> {
-        let identity = self.web.identity();
+        let identity = self.service.web.identity();
         let mut headers = HeaderMap::new();
         headers.insert(HeaderName::from_static("x-title"), header(&identity.name)?);
         if let Some(home) = &identity.home {
@@ -58,23 +77,19 @@ impl OpenRouter {
         }
         Ok(headers)
     }
-
-    fn access(&self) -> Access<'_> {
-        Access { web: &self.web, name: Self::NAME, credential: Some(&*self.key) }
-    }
 }
 
 #[async_trait]
 impl Models for OpenRouter {
     fn provider(&self) -> &str {
-        "openrouter"
+        PROVIDER.id
     }
 
     async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
         // Routing providers are optional: if that request fails, the catalogue is returned without them.
         let (models, endpoints) = tokio::join!(self.document(&["models"]), self.document(&["models", "endpoints"]));
-        let models = models?.read(Self::NAME)?;
-        let endpoints = endpoints.and_then(|document| document.read(Self::NAME)).unwrap_or_default();
+        let models = models?.read(PROVIDER.name)?;
+        let endpoints = endpoints.and_then(|document| document.read(PROVIDER.name)).unwrap_or_default();
         let routing_names: HashMap<&str, Vec<String>> = entries(&endpoints["data"])
             .iter()
             .filter_map(|entry| Some((text(entry, &["id"])?, routing_names(entry).into_iter().collect())))
@@ -95,8 +110,9 @@ impl Models for OpenRouter {
         body.reasoning = effort(round.thinking).map(|effort| Reasoning { effort, exclude: false });
         body.include_reasoning = Some(body.reasoning.is_some());
         body.provider = round.routing.as_deref().map(|routing| Routing { order: [routing], allow_fallbacks: false });
-        let request = Request::post(self.base.join(&["chat", "completions"]), body.to_bytes()).with(self.headers()?);
-        let mut exchange = Exchange::new(self.access(), round, listener, cancel);
+        let request =
+            Request::post(self.service.endpoint(&["chat", "completions"]), body.to_bytes()).with(self.headers()?);
+        let mut exchange = Exchange::new(&self.service, round, listener, cancel);
         super::run(&mut exchange, &request).await
     }
 }
@@ -117,7 +133,7 @@ fn option(entry: &Value, routing_names: &HashMap<&str, Vec<String>>) -> Option<M
     let thinks = parameters.iter().filter_map(Value::as_str).any(|name| name.contains("reasoning"));
     Some(ModelOption {
         id: id.to_owned(),
-        provider: "openrouter".to_owned(),
+        provider: PROVIDER.id.to_owned(),
         label: text(entry, &["name"]).unwrap_or(id).to_owned(),
         description: text(entry, &["description"]).unwrap_or_default().to_owned(),
         supported_thinking_levels: Some(if thinks { vec![Off, Minimal, Low, Medium, High] } else { vec![Off] }),

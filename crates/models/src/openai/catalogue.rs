@@ -62,7 +62,7 @@ fn option(id: &str, entry: &Value) -> ModelOption {
     let default = entry["default_reasoning_level"].as_str().and_then(thinking).unwrap_or(usual);
     ModelOption {
         id: id.to_owned(),
-        provider: "openai".to_owned(),
+        provider: super::PROVIDER.id.to_owned(),
         label: text(entry, &["display_name", "title", "name"]).unwrap_or(id).to_owned(),
         description: text(entry, &["description"]).unwrap_or_default().to_owned(),
         default_thinking_level: Some(if levels.contains(&default) { default } else { levels[(levels.len() - 1) / 2] }),
@@ -84,7 +84,8 @@ fn thinking(effort: &str) -> Option<Thinking> {
     })
 }
 
-fn converses(id: &str) -> bool {
+/// Whether this is the id of a model that converses in text.
+pub(super) fn converses(id: &str) -> bool {
     ["gpt-", "o1", "o3", "o4"].iter().any(|start| id.starts_with(start)) || id.contains("codex")
 }
 

@@ -18,10 +18,11 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::reply::StreamResult;
-use crate::catalogue::Document;
 use crate::debug_fields::DebugFields;
-use crate::exchange::{Access, Exchange, Reply, payload};
-use crate::web::{Base, Request, Web, failed, header};
+use crate::exchange::{Exchange, Reply, payload};
+use crate::provider::{Connection, KeyInfo, Login, ProviderInfo, Requirement};
+use crate::service::Service;
+use crate::web::{Request, Web, failed, header};
 use crate::{Credential, Listener, ModelError, ModelOption, Models, Round, RoundResult};
 
 /// How often an interrupted stream is continued within one round.
@@ -31,13 +32,35 @@ const MAX_TURNS: usize = 256;
 /// A header that the service sends in a response and expects in the next request of the same turn.
 const TURN_STATE: &str = "x-codex-turn-state";
 
+/// OpenAI, with a ChatGPT login or a key.
+pub(crate) static PROVIDER: ProviderInfo = ProviderInfo {
+    id: "openai",
+    name: "OpenAI",
+    requires: Requirement::Credential,
+    key: Some(KeyInfo { variable: "OPENAI_API_KEY", stored_as: None }),
+    login: Some(Login::ChatGpt),
+    default_base: None,
+    base_variable: Some("GLADHAND_OPENAI_BASE"),
+    model_variable: None,
+    is_of_loaf: true,
+    has_routing: false,
+    is_probable: catalogue::converses,
+    missing: "openai model selected, but no chatgpt oauth token is available",
+    connect: |Connection { web, base, key, login, .. }| {
+        let (default_base, account, token): (_, _, Arc<dyn Credential>) = match (login, key) {
+            (Some(login), _) => (OpenAi::CHATGPT_BASE, Account::ChatGpt { id: login.account }, login.credential),
+            (None, Some(key)) => (OpenAi::API_BASE, Account::Key, Arc::new(key)),
+            (None, None) => return Err(failed(PROVIDER.missing)),
+        };
+        Ok(Arc::new(OpenAi::new(web, base.as_deref().unwrap_or(default_base), account, token)?))
+    },
+};
+
 /// An account at OpenAI.
 #[derive(Debug)]
 pub struct OpenAi {
-    web: Web,
-    base: Base,
+    service: Service,
     account: Account,
-    token: Arc<dyn Credential>,
     /// The latest turn state of each running turn, oldest turn first.
     turns: Mutex<VecDeque<(String, String)>>,
 }
@@ -59,11 +82,10 @@ impl OpenAi {
     pub const API_BASE: &str = "https://api.openai.com/v1";
     /// The base address for users who signed in to ChatGPT.
     pub const CHATGPT_BASE: &str = "https://chatgpt.com/backend-api/codex";
-    const NAME: &str = "OpenAI";
 
     /// Creates a client for an account with its credential.
     pub fn new(web: Web, base: &str, account: Account, token: Arc<dyn Credential>) -> Result<Self, ModelError> {
-        Ok(Self { web, base: Base::parse(base)?, account, token, turns: Mutex::default() })
+        Ok(Self { service: Service::new(web, PROVIDER.name, base, Some(token))?, account, turns: Mutex::default() })
     }
 
     /// Runs a round until the model is done or requests tool calls.
@@ -72,7 +94,7 @@ impl OpenAi {
         for cuts in 0.. {
             let body = request::body(exchange.round(), &before);
             let request =
-                Request::post(self.base.join(&["responses"]), body).with(self.turn_headers(exchange.round())?);
+                Request::post(self.service.endpoint(&["responses"]), body).with(self.turn_headers(exchange.round())?);
             exchange.debug("request", |fields| add_request(fields, &request)).await;
             let result = loop {
                 match self.attempt(exchange, &request).await {
@@ -113,7 +135,7 @@ impl OpenAi {
     fn headers(&self) -> Result<HeaderMap, ModelError> {
         let mut headers = HeaderMap::new();
         let Account::ChatGpt { id } = &self.account else { return Ok(headers) };
-        let identity = self.web.identity();
+        let identity = self.service.web.identity();
         headers.insert(HeaderName::from_static("originator"), header(&identity.name)?);
         headers.insert(HeaderName::from_static("version"), header(&identity.version)?);
         if let Some(id) = id {
@@ -142,26 +164,21 @@ impl OpenAi {
         }
         turns.push_back((round.turn.clone(), state));
     }
-
-    fn access(&self) -> Access<'_> {
-        Access { web: &self.web, name: Self::NAME, credential: Some(&*self.token) }
-    }
 }
 
 #[async_trait]
 impl Models for OpenAi {
     fn provider(&self) -> &str {
-        "openai"
+        PROVIDER.id
     }
 
     async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
-        let mut url = self.base.join(&["models"]);
+        let mut url = self.service.endpoint(&["models"]);
         if matches!(self.account, Account::ChatGpt { .. }) {
-            url.query_pairs_mut().append_pair("client_version", &self.web.identity().version);
+            url.query_pairs_mut().append_pair("client_version", &self.service.web.identity().version);
         }
         let request = Request::get(url).with(self.headers()?);
-        let document = Document::ask(self.access(), &request).await?;
-        Ok(catalogue::options(&document.read(Self::NAME)?))
+        Ok(catalogue::options(&self.service.json(&request).await?))
     }
 
     async fn round(
@@ -170,7 +187,7 @@ impl Models for OpenAi {
         listener: &mut (dyn Listener + '_),
         cancel: &CancellationToken,
     ) -> Result<RoundResult, ModelError> {
-        let mut exchange = Exchange::new(self.access(), round, listener, cancel);
+        let mut exchange = Exchange::new(&self.service, round, listener, cancel);
         self.converse(&mut exchange).await
     }
 }

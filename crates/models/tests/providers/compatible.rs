@@ -1,5 +1,5 @@
 use gladhand_models::scripted::Reply;
-use gladhand_models::{Candidate, Compatible, Models, Thinking, detect};
+use gladhand_models::{Compatible, Thinking, detect};
 use serde_json::json;
 
 use crate::stage::{Stage, fails, hear, key, round};
@@ -47,12 +47,11 @@ async fn a_server_on_this_machine_is_found_if_it_has_models() {
     stage.says("/silent/models", [Reply::stalled()]);
     let list = json!({"data": [{"id": "b"}, {"id": "a", "meta": {"n_ctx_train": 4096}}]});
     stage.says("/v1/models", [Reply::json(&list)]);
-    let bases = ["/empty", "/other", "/silent", "/v1", "/never"].map(|path| stage.at(path));
-    let places: Vec<Candidate<'_>> = bases.iter().map(|base| Candidate { provider: "here", base }).collect();
-    let (server, models) = detect(&stage.web, &places).await.expect("one of them has models");
-    assert_eq!(server.provider(), "here");
+    let server = |path: &str| Compatible::new(stage.web.clone(), "here", &stage.at(path), None).unwrap();
+    let models = detect(&server("/v1")).await.expect("this one has models");
     let shown: Vec<_> = models.iter().map(|model| (model.id.as_str(), model.context_window_tokens)).collect();
     assert_eq!(shown, [("a", Some(4096)), ("b", None)]);
-    assert!(detect(&stage.web, &places[..3]).await.is_none());
-    assert!(detect(&stage.web, &[]).await.is_none());
+    for path in ["/empty", "/other", "/silent", "/never"] {
+        assert!(detect(&server(path)).await.is_none(), "{path}");
+    }
 }

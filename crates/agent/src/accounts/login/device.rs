@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::openai::{CONSENT_TIMEOUT, exchange_code};
 use super::{Step, number, quoted, request_failed};
 use crate::accounts::credentials::OpenAiLogin;
-use crate::accounts::provider::Provider;
 use crate::accounts::web::Answer;
 use crate::accounts::{Accounts, EventSink};
+use gladhand_models::Provider;
 
 /// Why the login failed.
 #[derive(Debug, thiserror::Error)]
@@ -47,9 +47,9 @@ pub(super) async fn sign_in(
     let issuer = &accounts.settings.openai.issuer;
     let pending = begin(accounts, client_id).await?;
     let page = format!("{issuer}/codex/device");
-    Step::Url { provider: Provider::OpenAi, url: &page }.send(events);
+    Step::Url { provider: Provider::OPENAI, url: &page }.send(events);
     Step::DeviceCode {
-        provider: Provider::OpenAi,
+        provider: Provider::OPENAI,
         verification_url: &page,
         user_code: &pending.user_code,
         interval_seconds: pending.interval,

@@ -10,9 +10,9 @@ use serde_json::Value;
 use super::pages::{asks, not_found, value, wrong};
 use super::{Profile, Step, quoted, request_failed};
 use crate::accounts::credentials::{GoogleLogin, Issued, unix_now};
-use crate::accounts::provider::Provider;
 use crate::accounts::web::Answer;
 use crate::accounts::{Accounts, EventSink, env};
+use gladhand_models::Provider;
 
 /// How long the user has to give consent.
 const CONSENT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
@@ -50,7 +50,7 @@ pub(super) async fn sign_in(accounts: &Accounts, events: EventSink<'_>) -> Resul
         ("code_challenge_method", "S256"),
     ];
     let query = parameters.map(|(name, value)| format!("{name}={}", encoded(value))).join("&");
-    Step::Url { provider: Provider::Antigravity, url: &format!("{}?{query}", endpoints.authorize) }.send(events);
+    Step::Url { provider: Provider::ANTIGRAVITY, url: &format!("{}?{query}", endpoints.authorize) }.send(events);
 
     let code = match tokio::time::timeout(CONSENT_TIMEOUT, callback.wait(|visit| respond(visit, &state))).await {
         Ok(Ok(received)) => received?,

@@ -18,10 +18,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::credentials::{OpenAiLogin, claims};
-use super::provider::Provider;
 use super::web::{Answer, RequestError};
 use super::{Accounts, Changed, EventSink, failure, files};
 use crate::moment::Moment;
+use gladhand_models::Provider;
 
 /// How long the last page stays available. A browser follows a redirect immediately.
 const LAST_PAGE: Duration = Duration::from_secs(5);
@@ -112,7 +112,7 @@ impl Accounts {
         originator: Option<&str>,
         events: EventSink<'_>,
     ) -> Result<Changed<OpenAiConnected>, Failure> {
-        let provider = Provider::OpenAi;
+        let provider = Provider::OPENAI;
         Step::Started { provider }.send(events);
         let (login_method, login) =
             openai::sign_in(self, mode, originator, events).await.map_err(login_failed(provider, events))?;
@@ -126,7 +126,7 @@ impl Accounts {
 
     /// Runs an Antigravity login.
     pub async fn connect_antigravity(&self, events: EventSink<'_>) -> Result<Changed<AntigravityConnected>, Failure> {
-        let provider = Provider::Antigravity;
+        let provider = Provider::ANTIGRAVITY;
         Step::Started { provider }.send(events);
         let login = google::sign_in(self, events).await.map_err(login_failed(provider, events))?;
         self.credentials.set_google(login);

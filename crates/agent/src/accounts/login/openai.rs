@@ -10,9 +10,9 @@ use url::Url;
 use super::pages::{WELCOME, asks, not_found, value, wrong};
 use super::{Method, Step, account, device, quoted, request_failed};
 use crate::accounts::credentials::{Issued, OpenAiLogin};
-use crate::accounts::provider::Provider;
 use crate::accounts::web::Answer;
 use crate::accounts::{Accounts, EventSink, env};
+use gladhand_models::Provider;
 
 /// How long the user has to give consent.
 pub(super) const CONSENT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -64,7 +64,7 @@ async fn in_browser(
         .append_pair("codex_cli_simplified_flow", "true")
         .append_pair("originator", originator)
         .append_pair("state", &state);
-    Step::Url { provider: Provider::OpenAi, url: url.as_str() }.send(events);
+    Step::Url { provider: Provider::OPENAI, url: url.as_str() }.send(events);
     let code = wait(&callback, &state).await?;
     accounts.show_last_page(callback, |visit| {
         let is_welcome = asks(visit, "/success");

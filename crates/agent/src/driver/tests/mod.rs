@@ -9,7 +9,7 @@ use gladhand_models::{HistoryItem, ModelError};
 use serde_json::Value;
 
 use self::stage::{Scene, Script, Stage, kinds, one};
-use crate::accounts::{AccountSettings, Accounts};
+use crate::accounts::{AccountSettings, Accounts, Provider};
 use crate::driver::{Policy, Rule};
 
 #[tokio::test]
@@ -455,12 +455,11 @@ async fn the_title_of_a_session_becomes_the_title_of_its_chat() {
 async fn accounts_select_the_model_that_answers() {
     let folder = tempfile::tempdir().unwrap();
     let script = Script::of(&[Scene::Says("Hello.")]);
-    let settings = AccountSettings {
-        ollama: None,
-        llamacpp: None,
-        embedded: Some(script.clone()),
-        ..AccountSettings::new(folder.path().join("data"))
-    };
+    let mut settings =
+        AccountSettings { embedded: Some(script.clone()), ..AccountSettings::new(folder.path().join("data")) };
+    for id in ["ollama", "llamacpp"] {
+        settings.providers[Provider::of_id(id).unwrap()].base = None;
+    }
     let accounts = Accounts::open(settings);
     accounts.refresh().await;
     let stage = Stage::at(accounts, script);

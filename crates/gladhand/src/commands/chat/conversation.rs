@@ -6,7 +6,7 @@ use gladhand_dialects::Stop;
 use serde::Deserialize;
 
 use super::brief;
-use super::models::WAYS;
+use super::models::ways;
 use super::screen::Screen;
 use super::talk::Talk;
 use super::typed::{Typed, Typing};
@@ -126,7 +126,7 @@ impl Conversation {
             (Ended::Failed(said), None) => match self.talk.trouble().await {
                 Some(why) if why == *said => {}
                 Some(why) => self.screen.note(&why)?,
-                None => self.screen.note(WAYS)?,
+                None => self.screen.note(&ways())?,
             },
             _ => {}
         }

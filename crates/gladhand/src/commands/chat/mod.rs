@@ -31,7 +31,7 @@ use clap::{Args, ValueHint};
 use gladhand_agent::accounts::Provider;
 use gladhand_core::operations::AgentCall;
 use gladhand_hub::Hub;
-use gladhand_models::ModelError;
+use gladhand_models::{ModelError, alternatives};
 
 use crate::commands::serve::{Assembly, Reached};
 use crate::commands::shared::arguments::WhoApproves;
@@ -50,9 +50,10 @@ use screen::{Form, Screen};
 use talk::Talk;
 use typed::Typed;
 
-pub(super) use models::WAYS;
+pub(super) use models::ways;
 
-const CHAT_HELP: &str = "\
+fn chat_help() -> String {
+    const HELP: &str = "\
 The agent has its own tools and the tools of configured servers. It asks before
 it runs a tool that may do harm. In a script, such tools are refused unless
 --approve all is set. Answers go to stdout, everything else to stderr.
@@ -69,13 +70,16 @@ Examples:
   gladhand chat -p 'What does this folder contain?'
   git diff | gladhand chat -p - --json
 
-Models: set OPENROUTER_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY, or run an
-Ollama or llama.cpp server on this machine. Builds with the feature local-model
+Models: set KEYS, or run an
+SERVERS server on this machine. Builds with the feature local-model
 have a small offline model (`local`, after `cargo xtask model`).";
+    let (keys, servers) = (alternatives(&Provider::key_variables()), alternatives(&Provider::local_servers()));
+    HELP.replace("KEYS", &keys).replace("SERVERS", &servers)
+}
 
 /// Options of `chat`.
 #[derive(Debug, Args)]
-#[command(after_help = CHAT_HELP)]
+#[command(after_help = chat_help())]
 pub struct ChatArgs {
     /// Print the answer to this question and exit; `-` reads it from standard input.
     #[arg(short, long, value_name = "QUESTION", allow_hyphen_values = true)]
@@ -203,7 +207,7 @@ async fn answer(conversation: &mut Conversation, question: &str) -> Result<ExitC
         Ended::Answered => Ok(Exit::Success.into()),
         Ended::Interrupted => Ok(ExitCode::from(signals::exit_status(gladhand_dialects::Stop::Interrupted))),
         Ended::Failed(why) if why == ModelError::Unreachable.to_string() => {
-            let provider = Provider::of_word(&speaker.provider).map_or(&*speaker.provider, |provider| provider.name());
+            let provider = Provider::of_id(&speaker.provider).map_or(&*speaker.provider, |provider| provider.name);
             Err(failed(format!("{provider} unreachable")))
         }
         Ended::Failed(why) => Err(CommandError::new(Exit::CallFailed, anyhow!(why))),
@@ -223,7 +227,7 @@ async fn hold(conversation: &mut Conversation, as_json: bool) -> Result<ExitCode
             None => {
                 let note = match conversation.talk.trouble().await {
                     Some(why) => format!("{why}; {DOCTOR}"),
-                    None => format!("there is no model to talk to; {WAYS}"),
+                    None => format!("there is no model to talk to; {}", ways()),
                 };
                 conversation.screen.note(&note)?;
             }
@@ -247,7 +251,7 @@ async fn hold(conversation: &mut Conversation, as_json: bool) -> Result<ExitCode
 async fn nobody(talk: &Talk) -> CommandError {
     match talk.trouble().await {
         Some(trouble) => failed(trouble),
-        None => CommandError::usage(anyhow!("there is no model to ask")).hint(WAYS),
+        None => CommandError::usage(anyhow!("there is no model to ask")).hint(ways()),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use gladhand_core::operations::{AgentCall, ModelChoice};
+use gladhand_models::{Provider, Requirement, alternatives};
 use serde::Deserialize;
 
 use super::talk::{Speaker, Talk};
@@ -112,32 +113,36 @@ const FEW: usize = 12;
 
 /// The reason if there is no local model.
 const LOCAL: &str = match cfg!(feature = "local-model") {
-    true => "its weights are missing from the folder `models` of the data folder: `cargo xtask model` fetches them",
+    true => {
+        "its file SmolLM2-135M-Instruct.Q4_1.gguf is missing from the folder `models` of the data folder: `cargo xtask \
+         model` in the source tree fetches it"
+    }
     false => {
         "this build cannot run one: `cargo xtask model`, and then \
          `cargo install --path crates/gladhand --features local-model`"
     }
 };
 
-macro_rules! ways {
-    ($last:literal) => {
-        concat!(
-            "the quickest ways to a model:\n",
-            "  set OPENROUTER_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY\n",
-            "  type `/auth openrouter KEY` in a chat\n",
-            "  set GLADHAND_COMPATIBLE_BASE to the URL of a server that speaks as OpenAI does\n",
-            "  start Ollama or a llama.cpp server on this machine; it is found by itself\n",
-            "  ",
-            $last
-        )
-    };
-}
-
 /// Advice for a user without a model.
-pub(in crate::commands) const WAYS: &str = match cfg!(feature = "local-model") {
-    true => ways!("run `cargo xtask model` once: it fetches the weights of the small model that runs here"),
-    false => ways!("build with the feature local-model, and run `cargo xtask model` once"),
-};
+pub(in crate::commands) fn ways() -> String {
+    let mut ways = vec![format!("set {}", alternatives(&Provider::key_variables()))];
+    for provider in Provider::all() {
+        if provider.key.is_some_and(|key| key.stored_as.is_some()) {
+            ways.push(format!("type `/auth {provider} KEY` in a chat"));
+        }
+    }
+    let with_address = Provider::all().filter(|provider| provider.requires == Requirement::Address);
+    for variable in with_address.filter_map(|provider| provider.base_variable) {
+        ways.push(format!("set {variable} to the URL of a server that speaks as OpenAI does"));
+    }
+    let servers = alternatives(&Provider::local_servers());
+    ways.push(format!("start an {servers} server on this machine; it is found by itself"));
+    ways.push(match cfg!(feature = "local-model") {
+        true => "run `cargo xtask model` once: it fetches the weights of the small model that runs here".to_owned(),
+        false => "build with the feature local-model, and run `cargo xtask model` once".to_owned(),
+    });
+    format!("the quickest ways to a model:\n  {}", ways.join("\n  "))
+}
 
 #[cfg(test)]
 mod tests {

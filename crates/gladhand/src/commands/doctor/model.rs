@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use gladhand_agent::accounts::{DefaultModel, ModelAccess, Provider, env};
+use gladhand_agent::accounts::{DefaultModel, ModelAccess, Provider};
+use gladhand_models::Requirement;
 
 use super::Finding;
 use crate::agent::LaterAgent;
-use crate::commands::chat::WAYS;
+use crate::commands::chat::ways;
 use crate::config::AgentConfig;
 
 const ABOUT: &str = "model";
@@ -40,7 +41,7 @@ fn finding(default_model: &DefaultModel, origin: impl Fn(Provider, ModelAccess) 
             let message = format!("no list of models could be had of {providers}");
             Finding::broken(ABOUT, message, "look at the network, and whether the key or the login still holds")
         }
-        DefaultModel::NoProvider => Finding::doubtful(ABOUT, "`gladhand chat` has none to ask", WAYS),
+        DefaultModel::NoProvider => Finding::doubtful(ABOUT, "`gladhand chat` has none to ask", ways()),
     }
 }
 
@@ -53,7 +54,9 @@ fn origin(provider: Provider, access: ModelAccess, data: &Path) -> String {
         ModelAccess::Server(name) if std::env::var(name).is_ok_and(|address| !address.trim().is_empty()) => {
             format!("the server that the variable {name} names")
         }
-        ModelAccess::Server(env::COMPATIBLE_BASE) => "the server that `compatible_base` of [agent] names".to_owned(),
+        ModelAccess::Server(_) if provider.requires == Requirement::Address => {
+            format!("the server that `{provider}_base` of [agent] names")
+        }
         ModelAccess::Server(_) => format!("the {provider} server on this machine"),
         ModelAccess::Program => match file(data) {
             Some(file) => format!("the file {}", file.display()),
@@ -81,7 +84,7 @@ mod tests {
 
     #[test]
     fn every_outlook_says_where_it_comes_from_or_what_to_do() {
-        let key = (Provider::OpenRouter, ModelAccess::Variable(env::OPENROUTER_API_KEY));
+        let key = (Provider::OPENROUTER, ModelAccess::Variable("OPENROUTER_API_KEY"));
         let model = DefaultModel::Model { model: "m".to_owned(), provider: key.0, access: key.1 };
         for (default_model, state, message) in [
             (model, State::Fine, "`gladhand chat` asks m of openrouter: the key in the variable OPENROUTER_API_KEY"),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gladhand_core::sync::Unpoisoned as _;
+use gladhand_tls::is_loopback;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
@@ -16,7 +17,7 @@ use super::KeySource;
 use crate::error::AuthError;
 use crate::metadata::AuthorizationServer;
 use crate::roots::Roots;
-use crate::web::{Web, admitted, is_loopback};
+use crate::web::{Web, admitted};
 
 /// Keys are fetched again after this time, so that a withdrawn key stops working.
 const FRESH: Duration = Duration::from_secs(600);

@@ -9,7 +9,7 @@ use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
 
 use crate::conversation::{Conversation, call_in_words, request};
-use crate::engine::{Engine, Mind};
+use crate::engine::{Engine, Model};
 use crate::prefixes::Prefixes;
 use crate::template::{ChatMessage, Role};
 use crate::tools;
@@ -29,46 +29,46 @@ const REPEATED: f32 = 1.15;
 const LATELY: usize = 64;
 
 /// Receives an answer while it is generated.
-pub(crate) trait Hearer {
+pub(crate) trait TextSink {
     /// Receives a piece of the answer.
-    fn hear(&mut self, text: String);
+    fn push(&mut self, text: String);
     /// Whether the rest of the answer is still wanted.
-    fn is_listening(&self) -> bool;
+    fn is_open(&self) -> bool;
 }
 
 /// A model with the prefix cache of earlier rounds.
-pub(crate) struct Speaker {
+pub(crate) struct Decoder {
     engine: Engine,
     prefixes: Prefixes,
 }
 
 /// The state of the model after a whole prompt.
 struct Prompted {
-    mind: Box<dyn Mind>,
+    model: Box<dyn Model>,
     tokens: Vec<u32>,
     logits: Vec<f32>,
 }
 
-impl Speaker {
+impl Decoder {
     pub(crate) fn new(engine: Engine) -> Self {
         Self { engine, prefixes: Prefixes::default() }
     }
 
     /// Answers in text, or requests a tool call.
-    pub(crate) fn answer(&mut self, round: &Round, hearer: &mut dyn Hearer) -> Result<RoundResult, ModelError> {
+    pub(crate) fn answer(&mut self, round: &Round, sink: &mut dyn TextSink) -> Result<RoundResult, ModelError> {
         let wanted = request(round).map(|request| (request, tools::shortlist(request, &round.tools)));
         match wanted {
-            Some((request, shortlist)) if !shortlist.is_empty() => self.call(round, request, &shortlist, hearer),
-            _ => self.speak(round, hearer),
+            Some((request, shortlist)) if !shortlist.is_empty() => self.call(round, request, &shortlist, sink),
+            _ => self.answer_in_text(round, sink),
         }
     }
 
-    fn speak(&mut self, round: &Round, hearer: &mut dyn Hearer) -> Result<RoundResult, ModelError> {
+    fn answer_in_text(&mut self, round: &Round, sink: &mut dyn TextSink) -> Result<RoundResult, ModelError> {
         let vocabulary = self.engine.vocabulary.as_ref();
         let mut conversation = Conversation::new(&round.instructions, &round.history, vocabulary);
         let context = self.engine.context.min(CONTEXT);
         conversation.fit(context.saturating_sub(ANSWER), vocabulary);
-        let Prompted { mut mind, mut tokens, mut logits } = self.read(&conversation.messages(), "", hearer)?;
+        let Prompted { mut model, mut tokens, mut logits } = self.read(&conversation.messages(), "", sink)?;
         let read = tokens.len();
         let mut utf8 = Utf8::default();
         loop {
@@ -78,19 +78,19 @@ impl Speaker {
             }
             let said = tokens.len() - read;
             if said == ANSWER.min(context.saturating_sub(read)) {
-                hearer.hear(" …".to_owned());
+                sink.push(" …".to_owned());
                 break;
             }
-            listening(hearer)?;
+            check_open(sink)?;
             let text = utf8.push(self.engine.vocabulary.bytes(token));
             if !text.is_empty() {
-                hearer.hear(text);
+                sink.push(text);
             }
-            logits = mind.read(&[token]).map_err(ModelError::Failed)?;
+            logits = model.read(&[token]).map_err(ModelError::Failed)?;
             tokens.push(token);
         }
         let usage = used(read, tokens.len() - read);
-        self.prefixes.keep(tokens, mind);
+        self.prefixes.keep(tokens, model);
         Ok(RoundResult { calls: Vec::new(), usage })
     }
 
@@ -99,27 +99,27 @@ impl Speaker {
         round: &Round,
         request: &str,
         tools: &[&ToolOffer],
-        hearer: &mut dyn Hearer,
+        sink: &mut dyn TextSink,
     ) -> Result<RoundResult, ModelError> {
-        let tool = self.chosen(request, tools, hearer)?;
+        let tool = self.chosen(request, tools, sink)?;
         // If the schema has no grammar, the model answers in text. That is better than a wrong call.
         let Ok(mut grammar) = (self.engine.grammar)(tools::narrow(tool.schema.get(), request)) else {
-            return self.speak(round, hearer);
+            return self.answer_in_text(round, sink);
         };
         let begun = call_in_words(&tool.name, "");
         // The grammar generates the arguments, so the closing brace of the call is removed.
         let begun = begun.strip_suffix('}').unwrap_or(&begun);
         let messages = self.asking(tools, request);
-        let Prompted { mut mind, tokens, mut logits } = self.read(&messages, begun, hearer)?;
+        let Prompted { mut model, tokens, mut logits } = self.read(&messages, begun, sink)?;
         let mut written = Vec::new();
         let mut said = 0;
         while let Some(token) = grammar.next(&logits).map_err(ModelError::Failed)?
             && said < ARGUMENTS
         {
-            listening(hearer)?;
+            check_open(sink)?;
             written.extend_from_slice(self.engine.vocabulary.bytes(token));
             said += 1;
-            logits = mind.read(&[token]).map_err(ModelError::Failed)?;
+            logits = model.read(&[token]).map_err(ModelError::Failed)?;
         }
         let call = WantedCall {
             call_id: format!("call_{}_{}", round.turn, round.number),
@@ -135,13 +135,13 @@ impl Speaker {
         &mut self,
         request: &str,
         tools: &[&'a ToolOffer],
-        hearer: &mut dyn Hearer,
+        sink: &mut dyn TextSink,
     ) -> Result<&'a ToolOffer, ModelError> {
         let [first, _, ..] = tools else {
             return tools.first().copied().ok_or_else(|| ModelError::Failed("no tool fits the request".to_owned()));
         };
-        let with = self.likelihoods(request, tools, hearer)?;
-        let without = self.likelihoods("", tools, hearer)?;
+        let with = self.likelihoods(request, tools, sink)?;
+        let without = self.likelihoods("", tools, sink)?;
         let pairs: Vec<(f32, f32)> = with.into_iter().zip(without).collect();
         Ok(tools::choose(&pairs).map_or(*first, |at| tools[at]))
     }
@@ -151,18 +151,18 @@ impl Speaker {
         &mut self,
         request: &str,
         tools: &[&ToolOffer],
-        hearer: &mut dyn Hearer,
+        sink: &mut dyn TextSink,
     ) -> Result<Vec<f32>, ModelError> {
-        let prompted = self.read(&self.asking(tools, request), "{\"name\": \"", hearer)?;
+        let prompted = self.read(&self.asking(tools, request), "{\"name\": \"", sink)?;
         let mut sums = Vec::with_capacity(tools.len());
         for tool in tools {
-            let mut mind = prompted.mind.fork();
+            let mut model = prompted.model.fork();
             let mut logits = prompted.logits.clone();
             let mut sum = 0.0;
             for token in self.engine.vocabulary.tokens(&tool.name) {
-                listening(hearer)?;
+                check_open(sink)?;
                 sum += likelihood(&logits, token);
-                logits = mind.read(&[token]).map_err(ModelError::Failed)?;
+                logits = model.read(&[token]).map_err(ModelError::Failed)?;
             }
             sums.push(sum);
         }
@@ -178,25 +178,25 @@ impl Speaker {
     }
 
     /// Reads a conversation and the start of the answer, reusing the longest cached prefix.
-    fn read(&mut self, messages: &[ChatMessage], begun: &str, hearer: &mut dyn Hearer) -> Result<Prompted, ModelError> {
+    fn read(&mut self, messages: &[ChatMessage], begun: &str, sink: &mut dyn TextSink) -> Result<Prompted, ModelError> {
         let text = self.engine.template.prompt(messages).map_err(ModelError::Failed)? + begun;
         let tokens = self.engine.vocabulary.tokens(&text);
         let stable = self.stable(messages, &tokens);
-        let mut mind = self.prefixes.longest(&tokens).unwrap_or_else(|| self.engine.mind.fork());
+        let mut model = self.prefixes.longest(&tokens).unwrap_or_else(|| self.engine.model.fork());
         let mut logits = Vec::new();
-        while mind.length() < tokens.len() {
-            listening(hearer)?;
-            let from = mind.length();
+        while model.length() < tokens.len() {
+            check_open(sink)?;
+            let from = model.length();
             let mut to = tokens.len().min(from + CHUNK);
             if from < stable {
                 to = to.min(stable);
             }
-            logits = mind.read(&tokens[from..to]).map_err(ModelError::Failed)?;
+            logits = model.read(&tokens[from..to]).map_err(ModelError::Failed)?;
             if to == stable {
-                self.prefixes.keep(tokens[..to].to_vec(), mind.fork());
+                self.prefixes.keep(tokens[..to].to_vec(), model.fork());
             }
         }
-        Ok(Prompted { mind, tokens, logits })
+        Ok(Prompted { model, tokens, logits })
     }
 
     /// How many of the tokens belong to the instructions. Other conversations start with the same tokens.
@@ -212,8 +212,8 @@ impl Speaker {
     }
 }
 
-fn listening(hearer: &dyn Hearer) -> Result<(), ModelError> {
-    if hearer.is_listening() { Ok(()) } else { Err(ModelError::Cancelled) }
+fn check_open(sink: &dyn TextSink) -> Result<(), ModelError> {
+    if sink.is_open() { Ok(()) } else { Err(ModelError::Cancelled) }
 }
 
 fn used(read: usize, said: usize) -> Option<Usage> {

@@ -6,22 +6,22 @@ use crate::testing::{Script, Scripted, echo, engine, round, tool, user};
 
 /// Collects an answer.
 #[derive(Default)]
-struct Ear {
+struct CollectedText {
     said: String,
 }
 
-impl Hearer for Ear {
-    fn hear(&mut self, text: String) {
+impl TextSink for CollectedText {
+    fn push(&mut self, text: String) {
         self.said.push_str(&text);
     }
 
-    fn is_listening(&self) -> bool {
+    fn is_open(&self) -> bool {
         true
     }
 }
 
-fn speaker(script: Script) -> Speaker {
-    Speaker::new(engine(Scripted::new(script)))
+fn decoder(script: Script) -> Decoder {
+    Decoder::new(engine(Scripted::new(script)))
 }
 
 fn asked(text: &str, tools: Vec<ToolOffer>) -> Round {
@@ -32,31 +32,31 @@ const PATH: &str = r#"{"type":"object","properties":{"path":{"type":"string"}},"
 
 #[test]
 fn what_is_no_request_for_a_tool_is_answered_in_words() {
-    let mut ear = Ear::default();
+    let mut text = CollectedText::default();
     let tools = vec![tool("read_file", "Reads a file.", PATH)];
-    let heard = speaker(echo).answer(&asked("What is up?", tools), &mut ear).unwrap();
-    assert_eq!((ear.said.as_str(), heard.calls.len()), ("What is up?", 0));
+    let heard = decoder(echo).answer(&asked("What is up?", tools), &mut text).unwrap();
+    assert_eq!((text.said.as_str(), heard.calls.len()), ("What is up?", 0));
 }
 
 #[test]
 fn an_obvious_request_becomes_a_call() {
     let script: Script = |_| r#"{"name": "read_file", "arguments": {"path": "a.rs"}"#.to_owned();
-    let mut ear = Ear::default();
+    let mut text = CollectedText::default();
     let tools = vec![tool("read_file", "Reads a file.", PATH), tool("add", "Adds numbers.", "{}")];
-    let heard = speaker(script).answer(&asked("Read a.rs", tools), &mut ear).unwrap();
+    let heard = decoder(script).answer(&asked("Read a.rs", tools), &mut text).unwrap();
     let [call] = heard.calls.as_slice() else { panic!("{heard:?}") };
     assert_eq!((call.name.as_str(), call.call_id.as_str()), ("read_file", "call_t_1"));
-    assert_eq!((call.input.get(), ear.said.as_str()), (r#"{"path":"a.rs"}"#, ""));
+    assert_eq!((call.input.get(), text.said.as_str()), (r#"{"path":"a.rs"}"#, ""));
 }
 
 #[test]
 fn a_schema_that_makes_no_grammar_is_answered_in_words() {
     let mut engine = engine(Scripted::new(echo));
     engine.grammar = Box::new(|_| Err("unknown".to_owned()));
-    let mut ear = Ear::default();
+    let mut text = CollectedText::default();
     let tools = vec![tool("read_file", "Reads a file.", PATH)];
-    let heard = Speaker::new(engine).answer(&asked("Read a.rs", tools), &mut ear).unwrap();
-    assert_eq!((ear.said.as_str(), heard.calls.len()), ("Read a.rs", 0));
+    let heard = Decoder::new(engine).answer(&asked("Read a.rs", tools), &mut text).unwrap();
+    assert_eq!((text.said.as_str(), heard.calls.len()), ("Read a.rs", 0));
 }
 
 #[test]
@@ -66,26 +66,26 @@ fn the_model_chooses_between_tools_that_fit_alike() {
         format!(r#"{{"name": "{name}", "arguments": {{}}"#)
     };
     let tools = || vec![tool("search_disk", "Looks here.", "{}"), tool("search_web", "Looks there.", "{}")];
-    let heard = speaker(script).answer(&asked("Search for cats", tools()), &mut Ear::default()).unwrap();
+    let heard = decoder(script).answer(&asked("Search for cats", tools()), &mut CollectedText::default()).unwrap();
     assert_eq!((heard.calls[0].name.as_str(), heard.calls[0].input.get()), ("search_web", "{}"));
 }
 
 #[test]
 fn an_answer_without_end_is_cut() {
-    let mut ear = Ear::default();
-    let heard = speaker(|_| "ab".repeat(1000)).answer(&asked("Hi", Vec::new()), &mut ear).unwrap();
+    let mut text = CollectedText::default();
+    let heard = decoder(|_| "ab".repeat(1000)).answer(&asked("Hi", Vec::new()), &mut text).unwrap();
     assert_eq!(heard.usage.map(|usage| usage.output_tokens), Some(ANSWER as u64));
-    assert!(ear.said.ends_with("abab …"), "{}", ear.said);
+    assert!(text.said.ends_with("abab …"), "{}", text.said);
 }
 
 #[test]
 fn instructions_and_conversation_are_read_once() {
-    let mind = Scripted::new(echo);
-    let work = Arc::clone(&mind.work);
-    let mut speaker = Speaker::new(engine(mind));
+    let model = Scripted::new(echo);
+    let work = Arc::clone(&model.work);
+    let mut decoder = Decoder::new(engine(model));
     let mut answer = |round: &Round| {
         let before = work.load(Ordering::Relaxed);
-        speaker.answer(round, &mut Ear::default()).unwrap();
+        decoder.answer(round, &mut CollectedText::default()).unwrap();
         work.load(Ordering::Relaxed) - before
     };
     let mut first = asked("One", Vec::new());
@@ -104,7 +104,7 @@ fn instructions_and_conversation_are_read_once() {
 
 #[test]
 fn a_conversation_of_any_length_is_answered() {
-    let mut ear = Ear::default();
+    let mut text = CollectedText::default();
     let mut long = asked("", Vec::new());
     long.history = (0..500)
         .flat_map(|at| {
@@ -112,8 +112,8 @@ fn a_conversation_of_any_length_is_answered() {
         })
         .collect();
     long.history.push(user("The last"));
-    let heard = speaker(echo).answer(&long, &mut ear).unwrap();
-    assert_eq!(ear.said, "The last");
+    let heard = decoder(echo).answer(&long, &mut text).unwrap();
+    assert_eq!(text.said, "The last");
     assert!(heard.usage.is_some_and(|usage| usage.input_tokens < CONTEXT as u64));
 }
 
