@@ -141,7 +141,7 @@ fn a_server_that_says_nothing_is_waited_for_as_long_as_was_said() {
         options,
         isolated: false,
         client_roots: Vec::new(),
-        room: ConnectionBudget::default(),
+        connection_budget: ConnectionBudget::default(),
         remembered_in: None,
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();

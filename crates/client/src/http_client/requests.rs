@@ -15,8 +15,8 @@ use reqwest::redirect::Policy;
 use url::{Host, Url};
 
 use super::authorizer::Attempt;
+use super::connect_error::connect_error;
 use super::exchange::{MAX_COMPLAINT, read};
-use super::obstacle::obstacle;
 use super::{Endpoint, Shared, Style};
 use gladhand_process::open_files::OpenFiles;
 
@@ -134,7 +134,7 @@ impl Shared {
             }
             let response = request.send().await.map_err(|error| {
                 // Without a connection nothing was sent.
-                let loss = if error.is_connect() { Loss::Unsent(obstacle(wanted.url, &error)) } else { Loss::Broken };
+                let loss = if error.is_connect() { Loss::Unsent(connect_error(wanted.url, &error)) } else { Loss::Broken };
                 match distrust(&error) {
                     Some(why) => tracing::warn!(why, "the certificate of the upstream is not trusted: --ca, or `ca` of an upstream, names a file with its authority"),
                     None => tracing::debug!(error = %error.without_url(), "a request to the upstream failed"),

@@ -2,12 +2,12 @@
 //!
 //! ```no_run
 //! use std::sync::Arc;
-//! use gladhand_client::upstream::{Alone, Options, Target, Upstream};
+//! use gladhand_client::upstream::{IgnoreEvents, Options, Target, Upstream};
 //! use gladhand_core::operations::{Operation, Reply};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let target = Target::parse(&["http://127.0.0.1:3000/mcp".to_owned()])?;
-//! let upstream = Upstream::open(&target, Options::default(), Arc::new(Alone)).await?;
+//! let upstream = Upstream::open(&target, Options::default(), Arc::new(IgnoreEvents)).await?;
 //! if let Reply::Tools(tools) = upstream.call(Operation::ListTools).await? {
 //!     tracing::info!(tools = tools.len(), "listed");
 //! }
@@ -16,19 +16,19 @@
 //! # }
 //! ```
 
+mod call_slots;
 mod defaults;
 mod driver;
 mod ending;
 mod eras;
-mod host;
+mod events;
 mod opening;
 mod options;
 mod probe;
 pub mod redacted;
-mod slots;
 mod target;
 pub mod transport;
-mod unsent;
+mod unsent_budget;
 
 use std::fmt;
 use std::sync::Arc;
@@ -42,17 +42,17 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-pub use crate::http_client::{Arriving, Attempt, Authorizer, Bearer};
+pub use crate::http_client::{Attempt, Authorizer, Bearer, ResponseBudget};
+use call_slots::{CallSlot, CallSlots};
 pub use defaults::accept_defaults;
 use driver::{Aside, Command, Ports};
 pub use eras::Eras;
+pub use events::{IgnoreEvents, UpstreamEvents};
 pub use gladhand_dialects::Speak;
-pub use host::{Alone, Host};
 pub use options::Options;
 pub use probe::Probe;
-use slots::{Slot, Slots};
 pub use target::{BadTarget, Target};
-pub use unsent::UnsentBudget;
+pub use unsent_budget::UnsentBudget;
 
 /// How many commands may wait for the loop.
 const COMMANDS: usize = 64;
@@ -75,7 +75,7 @@ struct Shared {
     /// The name of the upstream in the configuration, if it has one.
     name: Option<String>,
     call_timeout: Option<Duration>,
-    slots: Slots,
+    slots: CallSlots,
     next_call: AtomicU64,
     /// Whether a call was made on behalf of a caller.
     was_called: AtomicBool,
@@ -136,13 +136,13 @@ fn learn_secrets(target: &Target, options: &Options) {
 }
 
 impl Upstream {
-    /// Opens a session. Messages and requests of the upstream that belong to no call go to `host`.
-    pub async fn open(target: &Target, options: Options, host: Arc<dyn Host>) -> Result<Self, OpenError> {
+    /// Opens a session. Messages and requests of the upstream that belong to no call go to `events`.
+    pub async fn open(target: &Target, options: Options, events: Arc<dyn UpstreamEvents>) -> Result<Self, OpenError> {
         if options.masked {
             learn_secrets(target, &options);
         }
         // Two attempts may run at once, and their futures are too large for the stack.
-        let opened = Box::pin(opening::open(target, &options, host)).await;
+        let opened = Box::pin(opening::open(target, &options, events)).await;
         let (driver, agreement) = opened.map_err(redacted::open_error)?;
         let process = driver.transport.process();
         let (commands, to_loop) = mpsc::channel(COMMANDS);
@@ -157,7 +157,7 @@ impl Upstream {
         };
         // The task ends with the last handle, or when the session is closed.
         tokio::spawn(driver.run(ports));
-        let slots = Slots::new();
+        let slots = CallSlots::new();
         let (next_call, was_called) = (AtomicU64::new(1), AtomicBool::new(false));
         let shared = Shared {
             commands,
@@ -190,11 +190,11 @@ impl Upstream {
         self.make(|| (operation, Terms::default()), None, None, None).await.unwrap_or_else(|| Err(gone()))
     }
 
-    /// Makes a call with a separate host for its progress, log lines and requests, as far as they can be attributed to
+    /// Makes a call with a separate receiver for its progress, log lines and requests, as far as they can be attributed to
     /// it. Dropping the future cancels the call.
-    pub async fn call_for(&self, operation: Operation<'_>, host: Arc<dyn Host>) -> Outcome {
+    pub async fn call_for(&self, operation: Operation<'_>, events: Arc<dyn UpstreamEvents>) -> Outcome {
         let (operation, terms) = (operation.into_owned(), Terms { wants_progress: true, ..Terms::default() });
-        self.make(|| (operation, terms), None, None, Some(host)).await.unwrap_or_else(|| Err(gone()))
+        self.make(|| (operation, terms), None, None, Some(events)).await.unwrap_or_else(|| Err(gone()))
     }
 
     /// Makes a call on behalf of a caller, with the caller's agreement, terms and share. Dropping the future cancels
@@ -205,7 +205,7 @@ impl Upstream {
         call: impl FnOnce() -> (Operation<'static>, Terms<'static>),
         party: Option<Party>,
         agreement: Arc<Agreement>,
-        host: Arc<dyn Host>,
+        events: Arc<dyn UpstreamEvents>,
     ) -> Option<Outcome> {
         let noted = || {
             if !self.was_called() {
@@ -213,7 +213,7 @@ impl Upstream {
             }
             call()
         };
-        self.make(noted, party, Some(agreement), Some(host)).await
+        self.make(noted, party, Some(agreement), Some(events)).await
     }
 
     /// Whether a call was made on behalf of a caller.
@@ -260,8 +260,8 @@ impl Upstream {
         &self,
         call: impl FnOnce() -> (Operation<'static>, Terms<'static>),
         party: Option<Party>,
-        behalf: Option<Arc<Agreement>>,
-        host: Option<Arc<dyn Host>>,
+        caller: Option<Arc<Agreement>>,
+        events: Option<Arc<dyn UpstreamEvents>>,
     ) -> Option<Outcome> {
         let expires = self.shared.call_timeout.map(|timeout| Instant::now() + timeout);
         let slot = match self.shared.slots.take(party, expires).await {
@@ -272,16 +272,17 @@ impl Upstream {
             Ok(place) => place,
             Err(TrySendError::Closed(())) => return None,
             // The rare waiting path is boxed, so that the future of a call stays small.
-            Err(TrySendError::Full(())) => match Box::pin(slots::before(expires, self.shared.commands.reserve())).await
-            {
-                Some(place) => place.ok()?,
-                None => return Some(Err(ending::unsent(self.shared.name.as_deref()))),
-            },
+            Err(TrySendError::Full(())) => {
+                match Box::pin(call_slots::before(expires, self.shared.commands.reserve())).await {
+                    Some(place) => place.ok()?,
+                    None => return Some(Err(ending::unsent(self.shared.name.as_deref()))),
+                }
+            }
         };
         let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
         let (reply, outcome) = oneshot::channel();
         let (operation, terms) = call();
-        place.send(Command { call: Call { id, operation, terms }, behalf, host, expires, reply });
+        place.send(Command { call: Call { id, operation, terms }, caller, events, expires, reply });
         let mut cancel = CancelOnDrop { call: Some((id, slot)), asides: &self.shared.asides };
         let outcome = outcome.await;
         cancel.call = None;
@@ -303,7 +304,7 @@ impl fmt::Debug for Upstream {
 /// Cancels a call whose future is dropped before its outcome. The slot is free when the loop has processed the
 /// cancellation.
 struct CancelOnDrop<'u> {
-    call: Option<(CallId, Slot)>,
+    call: Option<(CallId, CallSlot)>,
     asides: &'u mpsc::UnboundedSender<Aside>,
 }
 

@@ -19,7 +19,7 @@ use url::Url;
 use super::OpenError;
 use super::driver::Driver;
 use super::eras::{Era, Verdict};
-use super::host::Host;
+use super::events::UpstreamEvents;
 use super::options::Options;
 use super::target::Target;
 use super::transport::{Evidence, Transport};
@@ -47,8 +47,12 @@ const LAST_WORDS: usize = 20;
 type Opened = (Box<Driver>, Arc<Agreement>);
 
 /// Opens a session.
-pub(super) async fn open(target: &Target, options: &Options, host: Arc<dyn Host>) -> Result<Opened, OpenError> {
-    let attempt = Attempt { options, host, until: Instant::now() + options.opening_timeout, shown: OnceLock::new() };
+pub(super) async fn open(
+    target: &Target,
+    options: &Options,
+    events: Arc<dyn UpstreamEvents>,
+) -> Result<Opened, OpenError> {
+    let attempt = Attempt { options, events, until: Instant::now() + options.opening_timeout, shown: OnceLock::new() };
     let opened = Box::pin(attempt.open(target)).await;
     if let (Speak::As(..), Ok((_, agreement))) = (options.speak, &opened) {
         attempt.tell_choice(target, agreement, "`--as` or `speak` asks for it");
@@ -62,7 +66,7 @@ fn is_stateless(version: &str) -> bool {
 
 struct Attempt<'o> {
     options: &'o Options,
-    host: Arc<dyn Host>,
+    events: Arc<dyn UpstreamEvents>,
     /// When a process must have answered.
     until: Instant,
     /// The dialect other than MCP that a process has shown to speak.
@@ -348,7 +352,7 @@ impl Attempt<'_> {
             authorizer: self.options.authorizer.clone(),
             roots: self.options.roots.clone(),
             line_bytes: self.options.line_bytes,
-            arriving: self.options.arriving.clone(),
+            response_budget: self.options.response_budget.clone(),
         }
     }
 
@@ -360,9 +364,9 @@ impl Attempt<'_> {
         style: Style,
         version: &str,
     ) -> Result<Opened, Failed> {
-        let patience = self.options.opening_timeout;
-        let timed_out = || Refusal::TimedOut { seconds: patience.as_secs() };
-        let connected = tokio::time::timeout(patience, HttpClient::connect(self.endpoint(url), style)).await;
+        let timeout = self.options.opening_timeout;
+        let timed_out = || Refusal::TimedOut { seconds: timeout.as_secs() };
+        let connected = tokio::time::timeout(timeout, HttpClient::connect(self.endpoint(url), style)).await;
         let http = match connected {
             Ok(Ok(http)) => http,
             Ok(Err(loss)) => {
@@ -373,7 +377,7 @@ impl Attempt<'_> {
             Err(_) => return Err(Failed { refusal: timed_out(), evidence: Evidence::default() }),
         };
         let mut driver = self.driver(dialect, version, Transport::Http(Box::new(http)), style);
-        match driver.open(patience).await {
+        match driver.open(timeout).await {
             Ok(agreement) => Ok((driver, agreement)),
             Err(refusal) => {
                 let evidence = std::mem::take(&mut driver.evidence);
@@ -402,7 +406,7 @@ impl Attempt<'_> {
             unagreed: violations::unagreed(&self.options.violations),
         };
         let client = (dialect.client)(setup);
-        Box::new(Driver::new(dialect, client, transport, Arc::clone(&self.host), self.options))
+        Box::new(Driver::new(dialect, client, transport, Arc::clone(&self.events), self.options))
     }
 }
 

@@ -7,8 +7,8 @@
 mod breaker;
 mod client_roots;
 mod connection_budget;
+mod events;
 mod forwarding;
-mod hosting;
 mod lists;
 pub mod memory;
 mod pinning;
@@ -74,7 +74,7 @@ pub struct Spec {
     /// The folders that clients over a network may name as their roots, where the upstream runs on this machine.
     pub client_roots: Vec<PathBuf>,
     /// The shared budget for connections that serve one caller only. Upstreams served together share it.
-    pub room: ConnectionBudget,
+    pub connection_budget: ConnectionBudget,
     /// The file that remembers the upstream's lists between runs.
     pub remembered_in: Option<PathBuf>,
 }
@@ -453,7 +453,7 @@ impl Provider for UpstreamProvider {
         let (main, is_alone) = self.inner.main();
         if is_alone {
             self.inner.session.send_replace(Some(Arc::downgrade(caller)));
-            main.host.joined(caller);
+            main.events.joined(caller);
         }
     }
 
@@ -507,7 +507,7 @@ impl Provider for UpstreamProvider {
             detail: detail.map(|detail| redact(&detail).into_owned()),
             processes: open.iter().filter_map(Upstream::process).collect(),
             connections: open.len(),
-            calls: connections.iter().map(|connection| connection.host.calls()).sum(),
+            calls: connections.iter().map(|connection| connection.events.calls()).sum(),
             restarts: connections.iter().map(|connection| connection.restarts()).sum(),
             tools: inner.known().map_or(0, |lists| lists.tools.len()),
             unlisted: match inner.known() {

@@ -82,7 +82,7 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
         options,
         isolated: args.isolate,
         client_roots: args.client_root.clone(),
-        room: ConnectionBudget::default(),
+        connection_budget: ConnectionBudget::default(),
         remembered_in: None,
     })
 }
@@ -107,7 +107,7 @@ fn authorizer(
         _ if headers.contains_key(AUTHORIZATION) => None,
         (_, Some(token)) => Some(Arc::new(Bearer::new(token))),
         (Target::Url(url), None) => {
-            sign_in::authorizer_for_nobody(url, roots).map(|authorizer| Arc::new(authorizer) as _)
+            sign_in::non_interactive_authorizer(url, roots).map(|authorizer| Arc::new(authorizer) as _)
         }
         (Target::Command(_), None) => None,
     }

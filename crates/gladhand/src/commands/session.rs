@@ -26,8 +26,10 @@ use crate::commands::suggest::shell_word;
 use crate::commands::{CommandError, lookup, settings, sign_in, withheld};
 use crate::config::{self, Config, env};
 use crate::exit::Exit;
-use gladhand_client::http_client::{Arriving, Endpoint, HEADER_REFUSED};
-use gladhand_client::upstream::{Alone, Authorizer, Bearer, Eras, Host, OpenError, Options, Speak, Target, Upstream};
+use gladhand_client::http_client::{Endpoint, HEADER_REFUSED, ResponseBudget};
+use gladhand_client::upstream::{
+    Authorizer, Bearer, Eras, IgnoreEvents, OpenError, Options, Speak, Target, Upstream, UpstreamEvents,
+};
 use gladhand_server::signals::{self, Signals};
 
 /// How long a person may take to sign in.
@@ -196,13 +198,13 @@ impl Plan {
             }
             (options.headers, options.authorizer) = (access.headers.clone(), access.authorizer.clone());
             options.roots = access.roots.clone();
-            let host: Arc<dyn Host> = match &person {
+            let events: Arc<dyn UpstreamEvents> = match &person {
                 Some(person) => Arc::clone(person) as _,
-                None => Arc::new(Alone),
+                None => Arc::new(IgnoreEvents),
             };
             let server = if self.own.is_some() { "gladhand serve".to_owned() } else { self.target.to_string() };
             let what = format!("opening {server}, at most {} s", timeout.as_secs());
-            let opening = Upstream::open(&self.target, options, host);
+            let opening = Upstream::open(&self.target, options, events);
             let opening = async {
                 match &person {
                     Some(person) => person.waiting(&what, opening).await,
@@ -219,13 +221,13 @@ impl Plan {
                 stop = signals.next() => return Ok(stopped(stop)),
             };
             let upstream = opened.map_err(|error| not_open(error, &self.target, speak, &shown))?;
-            let (done, patience) = tokio::select! {
+            let (done, close_timeout) = tokio::select! {
                 done = work(upstream.clone()) => (done, Duration::MAX),
                 stop = signals.next() => (Ok(stopped(stop)), AFTER_INTERRUPT),
             };
             tokio::select! {
                 () = upstream.close() => {}
-                () = tokio::time::sleep(patience) => {}
+                () = tokio::time::sleep(close_timeout) => {}
                 _ = signals.next() => {}
             }
             done
@@ -304,8 +306,8 @@ impl Access {
     /// The server at an address, with what gets requests into it.
     pub(super) fn endpoint(&self, url: Url) -> Endpoint {
         let (headers, roots) = (self.headers.clone(), self.roots.clone());
-        let (authorizer, arriving) = (self.authorizer.clone(), Arriving::default());
-        Endpoint { url, headers, roots, authorizer, line_bytes: MAX_LINE, arriving }
+        let (authorizer, response_budget) = (self.authorizer.clone(), ResponseBudget::default());
+        Endpoint { url, headers, roots, authorizer, line_bytes: MAX_LINE, response_budget }
     }
 
     /// Ends when a server has been silent for too long, and never while a person is signing in.
@@ -377,7 +379,7 @@ pub(super) fn unauthorized(why: &str) -> String {
     let give = format!("set {}, or give --header 'Authorization: Bearer …'", env::MCP_TOKEN);
     match why {
         why if why.contains(HEADER_REFUSED) => "is its token valid, and meant for this server?".to_owned(),
-        why if why.contains(NO_SIGN_IN) || sign_in::is_anybody_there() => give,
+        why if why.contains(NO_SIGN_IN) || sign_in::is_interactive() => give,
         _ => format!("sign in from a terminal, {give}"),
     }
 }

@@ -11,7 +11,7 @@ use gladhand_process::child::Manner;
 use tokio::time::Instant;
 
 use super::super::ending;
-use super::super::unsent::Origin;
+use super::super::unsent_budget::Origin;
 use super::{Command, Driver, Lost};
 
 impl Driver {

@@ -161,7 +161,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
         let opening = (!args.offline).then(|| Opening {
             memory: Memory::in_folder(data.clone()),
             within: within.clone(),
-            patience: Duration::from_secs(args.timeout),
+            timeout: Duration::from_secs(args.timeout),
         });
         match runtime.block_on(opening::upstreams(upstreams, opening.as_ref()))? {
             Ok(looked) => findings.extend(looked),

@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use super::{Configured, Finding, Opened, packages};
 use crate::commands::serve::{Memory, Within, reach};
 use crate::commands::{outside, session};
-use gladhand_client::upstream::{Alone, OpenError, Options, Target, Upstream};
+use gladhand_client::upstream::{IgnoreEvents, OpenError, Options, Target, Upstream};
 use gladhand_server::signals::Signals;
 
 /// How many upstreams are opened at once. Each may be a process that needs seconds of computing time to start.
@@ -32,7 +32,7 @@ pub(super) struct Opening {
     pub(super) memory: Memory,
     pub(super) within: Within,
     /// How long an upstream may take to open, and then to list its tools.
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
 }
 
 /// Looks at all upstreams, and opens them if that is wanted. A signal ends it.
@@ -101,7 +101,7 @@ pub(super) async fn upstream(one: &Configured, opening: Option<&Opening>) -> Vec
         findings.push(match way {
             Some((opening, (target, options))) => {
                 let naming = config.naming(name);
-                opened(&about, &place, &target, options, &naming, opening.patience).await
+                opened(&about, &place, &target, options, &naming, opening.timeout).await
             }
             None => Finding::fine(&about, place),
         });
@@ -118,13 +118,13 @@ async fn opened(
     target: &Target,
     options: Options,
     naming: &Naming,
-    patience: Duration,
+    timeout: Duration,
 ) -> Finding {
-    let patience = patience.min(options.opening_timeout);
-    let options = Options { opening_timeout: patience, call_timeout: Some(patience), ..options };
+    let timeout = timeout.min(options.opening_timeout);
+    let options = Options { opening_timeout: timeout, call_timeout: Some(timeout), ..options };
     let begun = Instant::now();
-    let late = || OpenError::refused(Refusal::TimedOut { seconds: patience.as_secs() });
-    let open = tokio::time::timeout(patience + GRACE, Upstream::open(target, options, Arc::new(Alone)));
+    let late = || OpenError::refused(Refusal::TimedOut { seconds: timeout.as_secs() });
+    let open = tokio::time::timeout(timeout + GRACE, Upstream::open(target, options, Arc::new(IgnoreEvents)));
     let upstream = match open.await.unwrap_or_else(|_| Err(late())) {
         Ok(upstream) => upstream,
         Err(error) => return not_open(about, &error, target),

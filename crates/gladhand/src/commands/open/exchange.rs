@@ -342,7 +342,7 @@ impl Opening {
         // The end is not part of the opening, and so not recorded.
         drop(attached);
         match verdict {
-            Verdict::Opened(_) => probe.say_goodbye(),
+            Verdict::Opened(_) => probe.send_closing_message(),
             // Ctrl-C does not wait for anything.
             Verdict::Interrupted(_) => {}
             _ => {

@@ -28,7 +28,7 @@ use crate::commands::session::{Access, headers};
 use crate::commands::{CommandError, sign_in};
 use crate::config;
 use crate::exit::Exit;
-use gladhand_client::upstream::{Alone, OpenError, Options, Speak, Target, Upstream};
+use gladhand_client::upstream::{IgnoreEvents, OpenError, Options, Speak, Target, Upstream};
 use gladhand_server::signals::{self, Signals};
 
 use exchange::{Plan, Record, Verdict};
@@ -247,7 +247,7 @@ async fn found_out(
         _ => "which revision of mcp it speaks".to_owned(),
     };
     let _waiting = Waiting::tell(&format!("finding out {what}, at most {} s …", timeout.as_secs()));
-    match Upstream::open(target, options.clone(), Arc::new(Alone)).await {
+    match Upstream::open(target, options.clone(), Arc::new(IgnoreEvents)).await {
         Ok(upstream) => upstream.close().await,
         Err(error) => tracing::debug!(%error, "what the server speaks could not be found out"),
     }

@@ -16,7 +16,7 @@ use crate::commands::sign_in;
 use crate::config::{Config, Origin, UpstreamConfig, env};
 use crate::from_config;
 use crate::providers::{AgentTools, RepositoryTools, Toolbox, Unavailable};
-use gladhand_client::upstream::{Arriving, Bearer, Eras, Options, Target, UnsentBudget};
+use gladhand_client::upstream::{Bearer, Eras, Options, ResponseBudget, Target, UnsentBudget};
 use gladhand_client::upstream_provider::{self, ConnectionBudget, Spec, UpstreamProvider, memory};
 
 /// Where what is found out about upstreams is kept.
@@ -77,10 +77,10 @@ pub(super) struct Mounted {
     agent: Option<Arc<AgentTools>>,
     capabilities: Vec<Arc<dyn Provider>>,
     upstreams: Vec<Entry>,
-    /// ConnectionBudget that all upstreams have in common.
-    room: ConnectionBudget,
-    /// ConnectionBudget for answers that arrive from all upstreams over HTTP.
-    arriving: Arriving,
+    /// The limit on connections besides the main ones, which all upstreams share.
+    connection_budget: ConnectionBudget,
+    /// The limit on responses that arrive over HTTP, which all upstreams share.
+    response_budget: ResponseBudget,
     /// The bound on lines that upstream processes do not read.
     unsent: UnsentBudget,
     /// Counts the protocol violations of upstreams.
@@ -115,9 +115,9 @@ impl Mounted {
     /// The providers that a configuration names. Nothing is started yet.
     pub(super) fn new(config: &Config, memory: Memory, within: Within) -> Self {
         let violations = Arc::new(Violations::new(config.policy.violations));
-        let (upstreams, room) = (Vec::new(), ConnectionBudget::default());
+        let (upstreams, connection_budget) = (Vec::new(), ConnectionBudget::default());
         let (toolbox, repository, agent, line_bytes) = (None, None, None, config.limits.line_bytes);
-        let (capabilities, arriving, unsent) = (Vec::new(), Arriving::default(), UnsentBudget::default());
+        let (capabilities, response_budget, unsent) = (Vec::new(), ResponseBudget::default(), UnsentBudget::default());
         let mut mounted = Self {
             memory,
             within,
@@ -126,8 +126,8 @@ impl Mounted {
             agent,
             capabilities,
             upstreams,
-            room,
-            arriving,
+            connection_budget,
+            response_budget,
             unsent,
             violations,
             line_bytes,
@@ -207,13 +207,14 @@ impl Mounted {
             return Some(Arc::new(Unavailable::new(name, why)));
         }
         let (target, options) = reach(name, config, &self.memory, &self.within)?;
-        let (arriving, unsent) = (self.arriving.clone(), self.unsent.clone());
+        let (response_budget, unsent) = (self.response_budget.clone(), self.unsent.clone());
         let (line_bytes, violations) = (self.line_bytes, Arc::clone(&self.violations));
-        let options = Options { line_bytes, arriving, unsent, violations, ..options };
+        let options = Options { line_bytes, response_budget, unsent, violations, ..options };
         let remembered_in = self.memory.file(name, &target);
-        let (room, isolated) = (self.room.clone(), config.isolated);
+        let (connection_budget, isolated) = (self.connection_budget.clone(), config.isolated);
         let client_roots = config.client_roots.clone();
-        let spec = Spec { name: name.to_owned(), target, options, isolated, client_roots, room, remembered_in };
+        let spec =
+            Spec { name: name.to_owned(), target, options, isolated, client_roots, connection_budget, remembered_in };
         Some(Arc::new(UpstreamProvider::new(spec)))
     }
 }
@@ -233,7 +234,7 @@ pub(in crate::commands) fn reach(
         (Some(bearer), _) if is_of_project => Some(Arc::new(Bearer::of_project(bearer.0.clone())) as _),
         (Some(bearer), _) => Some(Arc::new(Bearer::new(bearer.0.clone())) as _),
         (None, Target::Url(url)) if config.auth.is_some() => {
-            sign_in::authorizer_for_nobody(url, &roots).map(|authorizer| Arc::new(authorizer) as _)
+            sign_in::non_interactive_authorizer(url, &roots).map(|authorizer| Arc::new(authorizer) as _)
         }
         _ => None,
     };
