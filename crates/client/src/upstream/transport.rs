@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::http_client::{HttpClient, Report};
 use gladhand_process::child::Manner;
-use gladhand_process::child_lines::{ChildLines, Wrote};
+use gladhand_process::child_lines::{ChildEvent, ChildLines};
 
 /// A way to an upstream.
 #[derive(Debug)]
@@ -39,13 +39,13 @@ pub enum Inbound {
     Gone,
 }
 
-impl From<Wrote> for Inbound {
-    fn from(wrote: Wrote) -> Self {
-        match wrote {
-            Wrote::Line(line) => Self::Message(Lane::MAIN, line, None),
-            Wrote::TooLong(limit, skim) => Self::Garbled(Fault::TooLong { limit }, skim),
-            Wrote::Room => Self::Room,
-            Wrote::End => Self::Gone,
+impl From<ChildEvent> for Inbound {
+    fn from(event: ChildEvent) -> Self {
+        match event {
+            ChildEvent::Line(line) => Self::Message(Lane::MAIN, line, None),
+            ChildEvent::TooLong(limit, skim) => Self::Garbled(Fault::TooLong { limit }, skim),
+            ChildEvent::Room => Self::Room,
+            ChildEvent::End => Self::Gone,
         }
     }
 }
