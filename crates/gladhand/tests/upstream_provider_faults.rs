@@ -115,7 +115,7 @@ fn a_server_that_leaves_at_once_is_an_error_that_says_so() {
     assert_eq!(opened["result"]["protocolVersion"], "2025-11-25", "{opened}");
     process.send(MCP_INITIALIZED);
     let called = process.ask(&mcp_call(1, "echo", "{}"));
-    assert!(message(&called).contains("the peer closed the channel before the session was open"), "{called}");
+    assert!(message(&called).contains("the server ended before the session was open (exit status: "), "{called}");
     assert_eq!(process.finish().0, 4, "the server never was there");
 }
 

@@ -19,12 +19,14 @@
 mod call_slots;
 mod defaults;
 mod driver;
-mod ending;
 mod eras;
 mod events;
+mod http_evidence;
+pub mod open_error;
 mod opening;
 mod options;
 mod probe;
+mod process_end;
 pub mod redacted;
 mod target;
 pub mod transport;
@@ -35,7 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use gladhand_core::negotiation::{Agreement, Refusal};
+use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Party, Terms};
 use gladhand_redaction::{self as redaction, Life};
 use tokio::sync::mpsc::error::TrySendError;
@@ -49,8 +51,12 @@ use driver::{Aside, Command, Ports};
 pub use eras::Eras;
 pub use events::{IgnoreEvents, UpstreamEvents};
 pub use gladhand_dialects::Speak;
+pub use http_evidence::HttpEvidence;
+pub use open_error::{OpenError, Outage};
+pub use opening::start_process;
 pub use options::Options;
 pub use probe::Probe;
+pub use process_end::ProcessEnd;
 pub use target::{BadTarget, Target};
 pub use unsent_budget::UnsentBudget;
 
@@ -79,47 +85,6 @@ struct Shared {
     next_call: AtomicU64,
     /// Whether a call was made on behalf of a caller.
     was_called: AtomicBool,
-}
-
-/// Why there is no session.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The command could not be started.
-    #[error("could not start `{program}`: {source}")]
-    NotStarted {
-        /// The program.
-        program: String,
-        /// The error of the operating system.
-        source: std::io::Error,
-    },
-    /// Nothing answers at the URL, or the server there is out of order.
-    #[error("{0}")]
-    Unreachable(String),
-    /// The upstream wants credentials that it was not given.
-    #[error("the upstream does not let us in: {why}")]
-    Unauthorized {
-        /// The explanation of the upstream or of its authorization server.
-        why: Box<str>,
-    },
-    /// The upstream refuses our requests, and credentials would not help.
-    #[error("the upstream refused the request with HTTP status 403: {why}")]
-    Forbidden {
-        /// The reason that it gives.
-        why: Box<str>,
-    },
-    /// The requested protocol cannot be used over HTTP.
-    #[error("{0} is not spoken over HTTP")]
-    NotOverHttp(&'static str),
-    /// It answered, or was silent, and there is no session.
-    #[error("{refusal}")]
-    Refused {
-        /// Why.
-        refusal: Refusal,
-        /// How a process ended, if it did.
-        exit: Option<String>,
-        /// The last lines that a process wrote to its stderr.
-        last_words: Vec<String>,
-    },
 }
 
 /// Registers the secrets of a target and its options for redaction.
@@ -275,7 +240,7 @@ impl Upstream {
             Err(TrySendError::Full(())) => {
                 match Box::pin(call_slots::before(expires, self.shared.commands.reserve())).await {
                     Some(place) => place.ok()?,
-                    None => return Some(Err(ending::unsent(self.shared.name.as_deref()))),
+                    None => return Some(Err(process_end::unsent(self.shared.name.as_deref()))),
                 }
             }
         };

@@ -13,8 +13,9 @@ use gladhand_session::tap::Tap;
 
 use super::driver::Driver;
 use super::events::UpstreamEvents;
+use super::http_evidence::HttpEvidence;
 use super::options::Options;
-use super::transport::{Evidence, Transport};
+use super::transport::Transport;
 
 /// A session that is only opened. A tap shows its lines.
 pub struct Probe {
@@ -55,7 +56,7 @@ impl Probe {
     }
 
     /// The facts that HTTP states about an opening that failed.
-    pub fn evidence(&self) -> &Evidence {
+    pub fn evidence(&self) -> &HttpEvidence {
         &self.driver.evidence
     }
 

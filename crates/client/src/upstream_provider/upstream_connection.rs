@@ -16,7 +16,7 @@ use super::breaker::{Breaker, Permission};
 use super::connection_budget::Permit;
 use super::events::ConnectionEvents;
 use super::pinning::Pinning;
-use crate::upstream::{OpenError, Options, Upstream, UpstreamEvents};
+use crate::upstream::{Options, Upstream, UpstreamEvents};
 
 /// The client that a connection is opened for. By default that is no client in particular, and the upstream hears of us.
 #[derive(Debug, Clone, Default)]
@@ -199,7 +199,7 @@ impl UpstreamConnection {
                 Ok(session)
             }
             Err(error) => {
-                let why = reason(&error);
+                let why = error.to_string();
                 let pause = breaker.failed(&why, Instant::now());
                 tracing::warn!(upstream = name, %error, pause_ms = pause.as_millis(), "upstream not open");
                 Err(lost(why))
@@ -248,12 +248,4 @@ impl UpstreamConnection {
             session.close().await;
         }
     }
-}
-
-/// Why there is no session, with how a process ended and the last thing that it had to say about it.
-fn reason(error: &OpenError) -> String {
-    let OpenError::Refused { refusal, exit, last_words } = error else { return error.to_string() };
-    let exit = exit.as_ref().map(|exit| format!(" ({exit})")).unwrap_or_default();
-    let said = last_words.last().map(|last| format!("; the last it said: {last}")).unwrap_or_default();
-    format!("{refusal}{exit}{said}")
 }

@@ -24,11 +24,12 @@ use tokio::time::{Instant, Sleep};
 
 use super::COMMANDS;
 use super::call_slots::CallSlot;
-use super::ending;
 use super::events::UpstreamEvents;
+use super::http_evidence::HttpEvidence;
 use super::options::Options;
+use super::process_end::{ProcessEnd, named};
 use super::redacted;
-use super::transport::{Evidence, Inbound, Transport};
+use super::transport::{Inbound, Transport};
 use super::unsent_budget::{Origin, UnsentLines};
 use gladhand_process::child::Manner;
 use gladhand_session::clock::Clock;
@@ -117,13 +118,13 @@ pub(super) struct Driver {
     /// How the upstream process ended, reported to pending calls.
     ending: Option<String>,
     /// Whether the dialect of the upstream is still undecided.
-    pub(super) seeks: bool,
+    pub(super) recognizes_dialects: bool,
     /// Another dialect that the upstream has been found to speak.
-    pub(super) shown: Option<&'static Dialect>,
+    pub(super) recognized: Option<&'static Dialect>,
     /// The result of the opening, until it is taken.
     opening: Option<Result<Arc<Agreement>, Refusal>>,
     /// The last HTTP results, which explain a failed opening.
-    pub(super) evidence: Evidence,
+    pub(super) evidence: HttpEvidence,
 }
 
 struct Pending {
@@ -186,10 +187,10 @@ impl Driver {
             manner: Manner::Polite,
             is_gone: false,
             ending: None,
-            seeks: false,
-            shown: None,
+            recognizes_dialects: false,
+            recognized: None,
             opening: None,
-            evidence: Evidence::default(),
+            evidence: HttpEvidence::default(),
         }
     }
 
@@ -204,10 +205,10 @@ impl Driver {
         self.step(|client, clock, heard| client.open(&mut clock.ambient(), heard));
         loop {
             if let Some(opening) = self.opening.take() {
-                self.seeks = false;
+                self.recognizes_dialects = false;
                 return opening;
             }
-            if let Some(dialect) = self.shown {
+            if let Some(dialect) = self.recognized {
                 return Err(Refusal::PeerMisbehaved { problem: format!("it answers in {}", dialect.name) });
             }
             self.handle_next().await;
@@ -248,7 +249,7 @@ impl Driver {
                         // Close the queue before any call fails: the next caller must find the session over.
                         ports.commands.close();
                         if !self.calls.is_empty() {
-                            self.ending = ending::of(&mut self.transport, self.name.as_deref()).await;
+                            self.ending = self.process_end().await;
                         }
                     }
                     if matches!(wake, Wake::Command(_)) {
@@ -402,9 +403,9 @@ impl Driver {
                 if self.tap.is_on() {
                     self.tap.received(Some(self.dialect), lane, Line::Bytes(&bytes));
                 }
-                if self.seeks {
-                    self.shown = recognizes_reply(&bytes);
-                    if self.shown.is_some() {
+                if self.recognizes_dialects {
+                    self.recognized = recognizes_reply(&bytes);
+                    if self.recognized.is_some() {
                         return;
                     }
                 }
@@ -623,6 +624,12 @@ impl Driver {
             Event::Dropped(what) => tracing::debug!(what, "dropped what the upstream sent"),
             Event::Passed(what) => tracing::debug!(what, "let pass what the upstream sent"),
         }
+    }
+
+    /// How the process ended while calls were running.
+    async fn process_end(&mut self) -> Option<String> {
+        let end = ProcessEnd::of(&mut self.transport).await?;
+        Some(end.describe(&named(self.name.as_deref()), "during the call"))
     }
 
     /// The failure that the caller receives. If the upstream process ended, the message says how.

@@ -15,8 +15,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::Semaphore;
 
 use super::{Configured, Finding, Opened, packages};
+use crate::commands::outside;
 use crate::commands::serve::{Memory, Within, reach};
-use crate::commands::{outside, session};
+use gladhand_client::upstream::open_error::HintFor;
 use gladhand_client::upstream::{IgnoreEvents, OpenError, Options, Target, Upstream};
 use gladhand_server::signals::Signals;
 
@@ -127,7 +128,9 @@ async fn opened(
     let open = tokio::time::timeout(timeout + GRACE, Upstream::open(target, options, Arc::new(IgnoreEvents)));
     let upstream = match open.await.unwrap_or_else(|_| Err(late())) {
         Ok(upstream) => upstream,
-        Err(error) => return not_open(about, &error, target),
+        Err(error) => {
+            return Finding::broken(about, error.to_string(), error.hint(target, HintFor::Configuration));
+        }
     };
     let (agreement, ms) = (upstream.agreement(), begun.elapsed().as_millis());
     let tools = tools(&upstream, &agreement).await;
@@ -166,35 +169,6 @@ async fn tools(upstream: &Upstream, agreement: &Agreement) -> Result<Vec<String>
         Err(failure) if failure.kind == FailureKind::Unsupported => Ok(Vec::new()),
         Err(failure) => Err(failure.message),
     }
-}
-
-/// Why an upstream could not be opened, and what to do.
-fn not_open(about: &str, error: &OpenError, target: &Target) -> Finding {
-    let mut message = error.to_string();
-    let advice = match (error, target) {
-        (OpenError::NotStarted { program, .. }, _) => session::not_started(program),
-        (OpenError::Unreachable(_), _) => session::UNREACHABLE.to_owned(),
-        (OpenError::Unauthorized { .. }, _) => {
-            "`gladhand login URL` signs in, for an upstream with `auth = \"oauth\"`; `bearer` and `headers` present a token".to_owned()
-        }
-        (OpenError::Forbidden { .. }, _) => "its operator decides which requests it takes".to_owned(),
-        (OpenError::NotOverHttp(_), _) => "name a `command`, or another dialect in `speak`".to_owned(),
-        (OpenError::Refused { refusal, exit, last_words }, target) => {
-            if let Some(exit) = exit {
-                message = format!("{message} ({exit})");
-            }
-            if !last_words.is_empty() {
-                message = format!("{message}; its last words on stderr: {}", last_words.join(" / "));
-            }
-            match (refusal, target) {
-                (Refusal::TimedOut { .. }, _) => "if it only needs longer: `timeout_ms` of the upstream, and --timeout here",
-                (_, Target::Command(_)) => "`gladhand open -- COMMAND` shows what it answers",
-                (_, Target::Url(_)) => "is this the URL of an MCP endpoint? `gladhand open URL` shows what it answers",
-            }
-            .to_owned()
-        }
-    };
-    Finding::broken(about, message, advice)
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use crate::cli::OpenArgs;
 use crate::commands::plain::plain;
 use crate::commands::screen::{message_width, pieces};
-use crate::commands::session::{Access, headers};
+use crate::commands::session::{Access, headers, hint_for};
 use crate::commands::{CommandError, sign_in};
 use crate::config;
 use crate::exit::Exit;
@@ -55,7 +55,8 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
         && !dialect.has_http
     {
         let error = OpenError::NotOverHttp(dialect.name);
-        return Err(CommandError::usage(error).hint("start the server behind `--` instead"));
+        let hint = error.hint(&target, hint_for(&super::session::typed(&target), speak));
+        return Err(CommandError::usage(error).hint(hint));
     }
     let mcp_token = config::mcp_token_in_environment().map_err(CommandError::usage)?;
     let headers = headers(&args.header).map_err(CommandError::usage)?;
@@ -120,7 +121,7 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
             tokio::select! {
                 // The time in which it was found out what the server speaks counts as well.
                 () = access.silence(timeout.saturating_sub(begun.elapsed())) => {
-                    Verdict::Refused(Refusal::TimedOut { seconds: timeout.as_secs() })
+                    Verdict::refused(Refusal::TimedOut { seconds: timeout.as_secs() })
                 }
                 stop = signals.next() => Verdict::Interrupted(stop),
             }
@@ -170,9 +171,11 @@ async fn open_all(
         every::open(target, access, setup, timeout, log_stderr).await.into_iter().unzip();
     drop(waiting);
     // A program that cannot be started is the same for every client.
-    if let (false, Some(Verdict::NotStarted(why))) = (is_json, records.first().map(|record| &record.verdict)) {
-        let error = CommandError::new(Exit::PeerFailed, anyhow!(why.clone())).code("not_started");
-        return Err(error.hint(super::session::not_started(&target.place())));
+    if let (false, Some(Verdict::Failed(error @ OpenError::NotStarted { .. }))) =
+        (is_json, records.first().map(|record| &record.verdict))
+    {
+        let hint = error.hint(target, hint_for(&super::session::typed(target), Speak::Auto));
+        return Err(CommandError::new(Exit::PeerFailed, anyhow!(error.to_string())).code(error.word()).hint(hint));
     }
     show_all(&records, is_json)?;
     join_all(servers.into_iter().zip(&records).map(|(server, record)| server.end(record))).await;
@@ -204,8 +207,7 @@ impl Drop for Waiting {
 fn exit_code(record: &Record) -> u8 {
     match &record.verdict {
         Verdict::Opened(_) => Exit::Success as u8,
-        Verdict::Refused(refusal) => super::exit_of(refusal) as u8,
-        Verdict::NotStarted(_) | Verdict::Unreachable(_) => Exit::PeerFailed as u8,
+        Verdict::Failed(error) => super::exit_of(error) as u8,
         Verdict::Interrupted(stop) => signals::exit_status(*stop),
     }
 }
