@@ -324,7 +324,7 @@ fn no_hint_promises_what_a_bridge_cannot_do() {
     let (own, broken) = (env!("CARGO_BIN_EXE_gladhand"), broken.to_str().unwrap());
     let broken_hint =
         format!("`gladhand open -- {own} serve --config {broken}` shows what it was sent and what it answered");
-    let failing_hint = format!("`gladhand open -- sh -c '{failing}'` shows what it was sent and what it answered");
+    let failing_hint = format!("`gladhand open -- sh -c {failing}` shows what it was sent and what it answered");
     for (client, server, code, hint) in [
         ("auto", &["sleep", "100"][..], 4, "`gladhand open -- sleep 100` shows what it was sent and what it answered"),
         ("auto", &["cat"], 3, "`gladhand open -- cat` shows what it was sent and what it answered"),
