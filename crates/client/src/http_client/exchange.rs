@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use gladhand_core::operations::Party;
-use gladhand_core::wire::rpc::Envelope;
+use gladhand_dialects::mcp::http as mcp_http;
 use gladhand_dialects::{Lane, Loss, Posting, PostingEffect};
 use http::StatusCode;
 use reqwest::Response;
@@ -13,7 +13,7 @@ use reqwest::Response;
 use super::events::{Events, Position, StreamEvent};
 use super::requests::{has_type, is_event_stream, session_of};
 use super::response_budget::ReceivedMessage;
-use super::{Report, Shared, Style, answers};
+use super::{Report, Shared, Style};
 
 /// How many bytes of an error response are read.
 pub(super) const MAX_COMPLAINT: usize = 64 * 1024;
@@ -120,7 +120,7 @@ impl Shared {
     async fn complaint(&self, id: u64, party: Option<Party>, response: Response) -> Result<(), Loss> {
         let status = response.status();
         let bytes = read(response, MAX_COMPLAINT).await.unwrap_or_default();
-        let is_error = Envelope::parse(&String::from_utf8_lossy(&bytes)).is_ok_and(|envelope| envelope.error.is_some());
+        let is_error = mcp_http::is_error(&String::from_utf8_lossy(&bytes));
         if is_error && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             let portion = self.endpoint.response_budget.portion(party).with(bytes.len());
             self.heard(id, ReceivedMessage::new(bytes, portion), status).await?;
@@ -130,7 +130,7 @@ impl Shared {
 
     /// Reports a message. Returns an error if it is not the response.
     async fn heard(&self, id: u64, arrived: ReceivedMessage, status: StatusCode) -> Result<(), Loss> {
-        let is_answer = answers(&String::from_utf8_lossy(&arrived.bytes), id);
+        let is_answer = mcp_http::answers(&String::from_utf8_lossy(&arrived.bytes), id);
         self.report(Report::Message(Lane(id), arrived, status.as_u16())).await;
         if is_answer { Ok(()) } else { Err(Loss::Broken) }
     }

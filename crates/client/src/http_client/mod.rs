@@ -20,8 +20,6 @@ use std::time::Duration;
 use gladhand_auth::Roots;
 use gladhand_core::operations::Party;
 use gladhand_core::sync::Unpoisoned as _;
-use gladhand_core::wire::rpc::Envelope;
-use gladhand_core::wire::values;
 use gladhand_dialects::{Lane, Loss, Posting, PostingEffect};
 use http::HeaderMap;
 use tokio::sync::{Semaphore, mpsc};
@@ -259,6 +257,11 @@ impl HttpClient {
         }
     }
 
+    /// The address of the server.
+    pub fn url(&self) -> &Url {
+        &self.shared.endpoint.url
+    }
+
     /// Whose share the answer of an exchange takes.
     pub fn party(&self, lane: Lane) -> Option<Party> {
         self.exchanges.get(&lane.0).and_then(|(_, party)| *party)
@@ -347,20 +350,6 @@ impl Shared {
         // An error means that the queue has no receiver: the client is being closed.
         let _ = self.report_to.send(report).await;
     }
-}
-
-/// Whether a message, or one of a batch, answers the request of an id.
-fn answers(text: &str, id: u64) -> bool {
-    let is_answer = |text: &str| {
-        let envelope = Envelope::parse(text).ok().filter(|envelope| envelope.method.is_none());
-        let answered = envelope.and_then(|envelope| envelope.id).map(|id| id.get().parse::<f64>());
-        answered.is_some_and(|answered| answered == Ok(id as f64))
-    };
-    if !text.trim_start().starts_with('[') {
-        return is_answer(text);
-    }
-    let parts = values::items(text).unwrap_or_default();
-    parts.into_iter().any(|part| is_answer(part.get()))
 }
 
 #[cfg(test)]

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use gladhand_auth::AuthError;
 use gladhand_auth::client::denial;
-use gladhand_core::wire::Members;
-use gladhand_core::wire::rpc::Envelope;
 use gladhand_dialects::Loss;
+use gladhand_dialects::mcp::http::error_message;
 use gladhand_redaction::redact;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -204,8 +203,7 @@ async fn forbidden(error: &AuthError, response: Response) -> Loss {
     }
     let body = read(response, MAX_COMPLAINT).await.unwrap_or_default();
     let body = String::from_utf8_lossy(&body);
-    let reason = Envelope::parse(&body).ok().and_then(|envelope| envelope.error).and_then(Members::of);
-    match reason.and_then(|reason| reason.str("message").map(|message| brief(&message))) {
+    match error_message(&body).map(|message| brief(&message)) {
         Some(reason) => Loss::Forbidden(reason.into()),
         None => denied(error),
     }
