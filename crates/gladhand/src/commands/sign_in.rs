@@ -95,7 +95,8 @@ impl Browser for NoBrowser {
     }
 
     fn visit<'a>(&'a self, _address: &'a Url, _state: &'a str) -> Pending<'a, Result<String, AuthError>> {
-        let nobody = AuthError::Browser("nobody is there to sign in: run `gladhand login` once".to_owned());
-        Box::pin(std::future::ready(Err(nobody)))
+        // The hint is part of the text: the error may become a failed call of a client.
+        let error = "cannot sign in without a terminal (`gladhand login` signs in once)";
+        Box::pin(std::future::ready(Err(AuthError::Browser(error.to_owned()))))
     }
 }
