@@ -8,6 +8,7 @@ use gladhand_core::wire::{Fault, Frames, Skim};
 use gladhand_dialects::{Lane, Loss, Posting};
 use tokio::time::Instant;
 
+use super::target::place_of;
 use crate::http_client::{HttpClient, Report};
 use gladhand_process::child::Manner;
 use gladhand_process::child_lines::{ChildEvent, ChildLines};
@@ -55,6 +56,14 @@ impl Transport {
         match self {
             Self::Child(child) => child.process(),
             Self::Http(_) | Self::Ended => None,
+        }
+    }
+
+    /// The URL without credentials and query, if the upstream is reached over HTTP.
+    pub(super) fn url(&self) -> Option<String> {
+        match self {
+            Self::Http(http) => Some(place_of(http.url())),
+            Self::Child(_) | Self::Ended => None,
         }
     }
 

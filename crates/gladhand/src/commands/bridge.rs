@@ -29,10 +29,12 @@ pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
     let mut spec = spec(args)?;
     spec.options.violations = Arc::new(Violations::new(config.policy.violations));
     spec.options.line_bytes = config.limits.line_bytes;
+    let tap = Arc::clone(&spec.options.tap);
     let upstream = Arc::new(UpstreamProvider::new(spec));
     let hub = Hub::of(vec![Mount::plain(Arc::clone(&upstream) as _)]);
     let data = config::data_dir(args.listen.data_dir.as_deref());
-    let service = Service::new(hub).in_front_of(Arc::<UpstreamProvider>::clone(&upstream)).waiting_for_upstreams();
+    let service =
+        Service::new(hub).tapped(tap).in_front_of(Arc::<UpstreamProvider>::clone(&upstream)).waiting_for_upstreams();
     let service = service.shown_as("bridge", data);
     let access = FollowedAccess::of(service.access());
     let ended = serve::serve(service, &access, &args.listen, config)?;

@@ -33,7 +33,7 @@ use super::transport::{Inbound, Transport};
 use super::unsent_budget::{Origin, UnsentLines};
 use gladhand_process::child::Manner;
 use gladhand_session::clock::Clock;
-use gladhand_session::tap::{SessionTap, TappedSession};
+use gladhand_session::tap::{SessionTap, TappedPeer, TappedSession};
 use gladhand_session::violations;
 
 /// Deadlines that are closer together than this are one.
@@ -288,6 +288,7 @@ impl Driver {
         self.send_closing_message();
         self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
         self.transport.close(self.manner).await;
+        self.tap.closed();
         if let Some(closed) = self.closed {
             let _ = closed.send(());
         }
@@ -602,9 +603,24 @@ impl Driver {
         self.ask(asked_in, asked);
     }
 
+    /// The upstream, as listeners of the tap see it.
+    fn tapped_peer(&self, agreement: &Agreement) -> TappedPeer {
+        TappedPeer::Server {
+            name: agreement.server.name.clone(),
+            version: agreement.server.version.clone(),
+            upstream: self.name.clone(),
+            process: self.transport.process(),
+            url: self.transport.url(),
+        }
+    }
+
     fn event(&mut self, event: Event) {
         match event {
-            Event::Opened(agreement) => self.opening = Some(Ok(redacted::agreement(agreement))),
+            Event::Opened(agreement) => {
+                let agreement = redacted::agreement(agreement);
+                self.tap.opened(&agreement, self.tapped_peer(&agreement));
+                self.opening = Some(Ok(agreement));
+            }
             Event::Refused(refusal) => self.opening = Some(Err(redacted::refusal(refusal))),
             Event::Answered(call, outcome) => {
                 if let Some(pending) = self.calls.remove(&call) {
