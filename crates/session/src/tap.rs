@@ -338,7 +338,6 @@ fn unix_now() -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use gladhand_core::negotiation::Peer;
     use gladhand_dialects::mcp;
 
     use super::*;
@@ -372,5 +371,31 @@ mod tests {
         let of = |seen: &Seen| seen.0.lock().unwrap().clone();
         assert_eq!(of(&first), [(Direction::Received, Some(FrameKind::Request), ping.to_owned())]);
         assert_eq!(of(&second), [(Direction::Received, None, "{".to_owned())]);
+    }
+
+    #[derive(Default)]
+    struct Closed(Mutex<Vec<TappedSession>>);
+
+    impl TapListener for Closed {
+        fn frame(&self, _: &TappedFrame<'_>) {}
+
+        fn closed(&self, session: TappedSession) {
+            self.0.lock().unwrap().push(session);
+        }
+    }
+
+    #[test]
+    fn a_session_that_passed_a_frame_is_closed_once_and_requests_without_a_session_never() {
+        let tap = Arc::new(Tap::default());
+        let closed = Arc::<Closed>::default();
+        let _attached = tap.attach(Arc::clone(&closed) as Arc<dyn TapListener>);
+        let (tried, sessionless) = (TappedSession::next_upstream(), TappedSession::Downstream(SessionId::NONE));
+        for session in [tried, sessionless] {
+            let session = SessionTap::new(Arc::clone(&tap), session);
+            session.received(Some(&mcp::DIALECT), Lane::MAIN, Line::Bytes(b"{}"));
+            session.closed();
+        }
+        drop(SessionTap::new(Arc::clone(&tap), TappedSession::next_upstream()));
+        assert_eq!(*closed.0.lock().unwrap(), [tried]);
     }
 }

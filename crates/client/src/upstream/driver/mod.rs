@@ -529,7 +529,10 @@ impl Driver {
     fn answer_task_failed(&mut self, error: &JoinError) {
         let open = self.asked.iter().find(|(_, (answer_task, _))| answer_task.id() == error.id()).map(|(id, _)| *id);
         if let Some(question) = open {
-            self.answered(question, Err(Failure::new(FailureKind::Unanswered, "whoever was asked broke down")));
+            self.answered(
+                question,
+                Err(Failure::new(FailureKind::Unanswered, "an internal error kept the request from being answered")),
+            );
         }
     }
 

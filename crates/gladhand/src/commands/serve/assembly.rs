@@ -226,6 +226,7 @@ mod tests {
         let (recorder, attached) = Recorder::attached(&tap);
         mounted.update(&config(&format!("{process}{remote}")));
         hub.remount(mounted.mounts());
+        hub.settled().await;
         let (url, stop) = serve(Service::new(hub.clone()).tapped(Arc::clone(&tap))).await;
 
         let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
@@ -234,7 +235,7 @@ mod tests {
         let (answer, session) = post(&url, None, &sent[0]).await;
         let mut received = vec![answer];
         let notice = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned();
-        for message in [notice, call(2, "process_echo"), call(3, "remote_echo")] {
+        for message in [notice, call(2, "process__echo"), call(3, "remote__echo")] {
             let (answer, _) = post(&url, session.as_deref(), &message).await;
             sent.push(message);
             received.extend(Some(answer).filter(|answer| !answer.is_empty()));
