@@ -244,7 +244,7 @@ async fn a_call_that_is_not_let_in_says_why() {
     .await;
     let upstream = open(&[&server.url], Options::default()).await.unwrap();
     let failure = soon(upstream.call(tool("t"))).await.unwrap_err();
-    let expected = "the server does not let us in: HTTP status 403 (insufficient_scope, t needs admin)";
+    let expected = "the upstream does not let us in: HTTP status 403 (insufficient_scope, t needs admin)";
     assert_eq!(failure.message, expected);
     assert_eq!(server.calls(), ["server/discover", "tools/call"]);
 }
