@@ -158,8 +158,8 @@ mod tests {
 
     /// A server over HTTP, until the sender is dropped.
     async fn serve(service: Service) -> (String, oneshot::Sender<Stop>) {
-        let http = Http { listen: vec!["127.0.0.1:0".parse().unwrap()], ..Http::default() };
-        let server = service.bind_http(http).await.unwrap();
+        let http = Http { listen: vec!["127.0.0.1:0".parse().expect("an address")], ..Http::default() };
+        let server = service.bind_http(http).await.expect("a free port");
         let url = server.urls()[0].clone();
         let (stop, stopped) = oneshot::channel();
         tokio::spawn(server.run(async { stopped.await.unwrap_or(Stop::Terminated) }));
@@ -183,15 +183,15 @@ mod tests {
     }
 
     async fn post(url: &str, session: Option<&str>, body: &str) -> (String, Option<String>) {
-        let client = gladhand_tls::client_builder().no_proxy().build().unwrap();
+        let client = gladhand_tls::client_builder().no_proxy().build().expect("a client");
         let mut request = client.post(url).body(body.to_owned()).header("content-type", "application/json");
         request = request.header("accept", "application/json, text/event-stream");
         if let Some(session) = session {
             request = request.header("mcp-session-id", session).header("mcp-protocol-version", "2025-06-18");
         }
-        let response = request.send().await.unwrap();
-        let id = response.headers().get("mcp-session-id").map(|id| id.to_str().unwrap().to_owned());
-        let text = response.text().await.unwrap();
+        let response = request.send().await.expect("the server answers");
+        let id = response.headers().get("mcp-session-id").map(|id| id.to_str().expect("an id is text").to_owned());
+        let text = response.text().await.expect("the answer is text");
         let events: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
         (if events.is_empty() { text } else { events.concat() }, id)
     }
@@ -202,7 +202,9 @@ mod tests {
     }
 
     fn config(text: &str) -> Config {
-        lookup::Sources::default().lookup(|lookup| config::parse(text, Reading::Whole(lookup))).unwrap()
+        lookup::Sources::default()
+            .lookup(|lookup| config::parse(text, Reading::Whole(lookup)))
+            .expect("a valid configuration")
     }
 
     #[tokio::test(flavor = "multi_thread")]
