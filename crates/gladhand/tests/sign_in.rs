@@ -272,8 +272,10 @@ fn why_a_server_keeps_us_out_is_told_without_what_we_presented() {
     let refusal = Some((401, r#"Bearer error="invalid_token", error_description="too old""#));
     let no_refresh = Some("refresh-1 was revoked");
     let said = failure(World { refusal, no_refresh, ..World::default() });
-    let expected =
-        format!("{} refused: invalid_grant (*** was revoked); could not ask for consent: nobody", fake.origin);
+    let expected = format!(
+        "{} refused: invalid_grant (*** was revoked); could not ask for consent: cannot sign in without a terminal",
+        fake.origin
+    );
     assert!(said.contains(&expected), "{said}");
 }
 

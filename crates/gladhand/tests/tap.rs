@@ -13,7 +13,7 @@ use gladhand::Service;
 use gladhand::dialects::Stop;
 use gladhand::hub::Kit;
 use gladhand::operations::{Operation, Progress, Reply, Tool, ToolCall, ToolResult};
-use gladhand::upstream::{Alone, Options, Speak, Target, Upstream};
+use gladhand::upstream::{IgnoreEvents, Options, Speak, Target, Upstream};
 use gladhand_core::operations::Failure;
 use gladhand_core::operations::call::no_arguments;
 use gladhand_core::sync::Unpoisoned as _;
@@ -302,7 +302,7 @@ async fn call_upstream(target: &Target, speak: &str) -> Arc<Recorder> {
     let tap = Arc::<Tap>::default();
     let recorder = Recorder::attached(&tap);
     let options = Options { speak: Speak::parse(speak).expect("a dialect"), tap, ..Options::default() };
-    let upstream = Upstream::open(target, options, Arc::new(Alone)).await.expect("it opens");
+    let upstream = Upstream::open(target, options, Arc::new(IgnoreEvents)).await.expect("it opens");
     for tool in ["echo", "work"] {
         let call = ToolCall { name: tool.into(), arguments: no_arguments() };
         let reply = upstream.call(Operation::CallTool(call)).await;
@@ -338,7 +338,7 @@ async fn every_line_of_an_upstream_process_passes_the_tap() {
         let tap = Arc::<Tap>::default();
         let recorder = Recorder::attached(&tap);
         let options = Options { speak: Speak::parse(speak).unwrap(), tap, ..Options::default() };
-        let upstream = Upstream::open(&target, options, Arc::new(Alone)).await.unwrap();
+        let upstream = Upstream::open(&target, options, Arc::new(IgnoreEvents)).await.unwrap();
         let listed = upstream.call(Operation::ListTools).await;
         assert!(matches!(listed, Ok(Reply::Tools(_))), "{speak}: {listed:?}");
         upstream.close().await;

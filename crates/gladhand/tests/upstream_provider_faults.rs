@@ -115,7 +115,7 @@ fn a_server_that_leaves_at_once_is_an_error_that_says_so() {
     assert_eq!(opened["result"]["protocolVersion"], "2025-11-25", "{opened}");
     process.send(MCP_INITIALIZED);
     let called = process.ask(&mcp_call(1, "echo", "{}"));
-    assert!(message(&called).contains("the peer closed the channel before the session was open"), "{called}");
+    assert!(message(&called).contains("the server ended before the session was open (exit status: "), "{called}");
     assert_eq!(process.finish().0, 4, "the server never was there");
 }
 
@@ -141,7 +141,7 @@ fn a_server_that_says_nothing_is_waited_for_as_long_as_was_said() {
         options,
         isolated: false,
         client_roots: Vec::new(),
-        room: ConnectionBudget::default(),
+        connection_budget: ConnectionBudget::default(),
         remembered_in: None,
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -21,23 +21,23 @@ use crate::surroundings::{Permit, Surroundings};
 /// How much of stderr is kept: its last bytes.
 const KEPT: usize = 16 * 1024;
 
-/// How long a child may take to leave after its stdin closed, and again after SIGTERM.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a child may take to exit after its stdin closed, and again after SIGTERM.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The same for one that deserves no patience.
-const HURRY: Duration = Duration::from_millis(500);
+/// How long a child that is ended with [`Manner::Hurried`] may take to exit after SIGTERM.
+const HURRIED_EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long something that is about to happen may take.
-const A_MOMENT: Duration = Duration::from_millis(200);
+/// How long to wait for the exit of a child that closed its output, and then for the end of its stderr.
+const ENDED_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How long a leash may take to end what it holds.
+/// How long a leash may take to end its processes.
 #[cfg(unix)]
-const LAST: Duration = Duration::from_secs(6);
+const LEASH_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// How to end a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
-    /// It is given time to leave by itself.
+    /// The child gets time to exit by itself.
     Polite,
     /// The process did not answer, or a caller is waiting: SIGTERM immediately.
     Hurried,
@@ -101,8 +101,7 @@ impl ChildPeer {
         }
     }
 
-    /// Hands over its stdin, to be written to while its output is read. Who has it must drop it for the child to
-    /// see the end.
+    /// Hands over the child's stdin, so that it can be written while stdout is read. Dropping it closes the stdin.
     pub fn take_stdin(&mut self) -> Option<ChildStdin> {
         self.stdin.take()
     }
@@ -110,10 +109,10 @@ impl ChildPeer {
     /// Ends the child: closes its stdin, waits, then SIGTERM, then SIGKILL, to its whole group.
     pub async fn end(&mut self, manner: Manner) {
         self.stdin = None;
-        let has_left = manner == Manner::Polite && self.leaves_within(PATIENCE).await;
+        let has_left = manner == Manner::Polite && self.leaves_within(EXIT_TIMEOUT).await;
         if !has_left {
             self.process.signal(Signal::Terminate);
-            self.leaves_within(if manner == Manner::Polite { PATIENCE } else { HURRY }).await;
+            self.leaves_within(if manner == Manner::Polite { EXIT_TIMEOUT } else { HURRIED_EXIT_TIMEOUT }).await;
         }
         self.kill();
         self.process.gone().await;
@@ -125,18 +124,18 @@ impl ChildPeer {
         self.process.signal(Signal::Kill);
     }
 
-    /// How it ended, if it has or is about to; its last words are complete then.
+    /// How the child ended, if it has or is about to. Its stderr is complete then, unless a descendant still holds it.
     pub async fn ended(&mut self) -> Option<ExitStatus> {
-        let status = tokio::time::timeout(A_MOMENT, self.process.wait()).await.ok().and_then(Result::ok);
+        let status = tokio::time::timeout(ENDED_TIMEOUT, self.process.wait()).await.ok().and_then(Result::ok);
         // Grandchildren may hold stderr open for ever.
         if !self.reader.is_finished() {
-            let _ = tokio::time::timeout(A_MOMENT, &mut self.reader).await;
+            let _ = tokio::time::timeout(ENDED_TIMEOUT, &mut self.reader).await;
         }
         status
     }
 
     /// The last lines the child wrote to stderr.
-    pub fn last_words(&self, lines: usize) -> Vec<String> {
+    pub fn stderr_tail(&self, lines: usize) -> Vec<String> {
         let kept = self.stderr.lock().unpoisoned();
         let text = String::from_utf8_lossy(&kept).into_owned();
         // A line that lost its beginning may begin with half a secret, which would not be found.
@@ -234,7 +233,7 @@ impl Process {
     async fn gone(&mut self) {
         match self {
             #[cfg(unix)]
-            Self::Leashed(leashed) => drop(tokio::time::timeout(LAST, leashed.gone()).await),
+            Self::Leashed(leashed) => drop(tokio::time::timeout(LEASH_TIMEOUT, leashed.gone()).await),
             Self::Child(child, ..) => drop(child.wait().await),
         }
     }

@@ -18,13 +18,13 @@ const FULL: usize = 4 * 1024 * 1024;
 /// pipe takes as much.
 const BEHIND: usize = 64 * 1024;
 
-/// How long a child may take to read the last lines.
-const GOODBYE: Duration = Duration::from_millis(200);
+/// How long a child may take to read the lines that are unsent when it is ended.
+const FINAL_WRITE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// How much is asked for at once.
 const CHUNK: usize = 64 * 1024;
 
-/// A child that is talked to in lines.
+/// A child process that exchanges lines with us on its stdin and stdout.
 #[derive(Debug)]
 pub struct ChildLines {
     child: ChildPeer,
@@ -39,21 +39,21 @@ pub struct ChildLines {
     is_over: bool,
 }
 
-/// A line or an event from a child.
+/// A line from the child, or a change in its state.
 #[derive(Debug)]
-pub enum Wrote {
-    /// A line.
+pub enum ChildEvent {
+    /// A line, without its terminator.
     Line(Vec<u8>),
-    /// A line beyond the limit, in bytes, and the members that could still be read from it.
+    /// A line longer than the limit: the limit in bytes, and the members that could still be read from the line.
     TooLong(usize, Skim),
-    /// Nothing, but it read so much that it is not full, or not behind, any more.
+    /// The child read its input: the buffer of unsent bytes is no longer full, or the child is no longer behind.
     Room,
-    /// It closed its output, and all lines were taken.
+    /// The child closed its stdout, and all lines were taken.
     End,
 }
 
 impl ChildLines {
-    /// Talks to a child whose lines end so, and are no longer than this many bytes.
+    /// Reads and writes lines that end with `terminator`. A longer line than `limit` bytes is [`ChildEvent::TooLong`].
     pub fn new(mut child: ChildPeer, terminator: Terminator, limit: usize) -> Self {
         let mut lines = Lines::with_limit(limit);
         lines.end_lines_at(terminator);
@@ -91,12 +91,12 @@ impl ChildLines {
         self.written
     }
 
-    /// Whether so much is unsent that it is worth counting.
+    /// Whether the child is behind: so many bytes are unsent that they count against the budget for unsent lines.
     pub fn is_behind(&self) -> bool {
         self.would_be_behind(0)
     }
 
-    /// The same, if this many more bytes were unsent.
+    /// Whether the child would be behind with this many more unsent bytes.
     pub fn would_be_behind(&self, more: usize) -> bool {
         self.unsent() + more > BEHIND
     }
@@ -126,50 +126,51 @@ impl ChildLines {
         self.unsent() >= FULL
     }
 
-    /// The next line if it is here already.
-    pub fn ready(&mut self) -> Option<Wrote> {
+    /// The next line, if a whole line has arrived already.
+    pub fn ready(&mut self) -> Option<ChildEvent> {
         match self.lines.next_line()? {
-            Line::Bytes(bytes) => Some(Wrote::Line(bytes.to_vec())),
-            Line::TooLong { limit } => Some(Wrote::TooLong(limit, self.lines.skimmed().clone())),
+            Line::Bytes(bytes) => Some(ChildEvent::Line(bytes.to_vec())),
+            Line::TooLong { limit } => Some(ChildEvent::TooLong(limit, self.lines.skimmed().clone())),
         }
     }
 
     /// The next line. May be dropped and called again; unsent lines are sent meanwhile.
-    pub async fn next(&mut self) -> Wrote {
+    pub async fn next(&mut self) -> ChildEvent {
         loop {
-            if let Some(wrote) = self.ready() {
-                return wrote;
+            if let Some(line) = self.ready() {
+                return line;
             }
             if self.is_over {
                 return match self.lines.last_line() {
-                    Some(Line::Bytes(bytes)) => Wrote::Line(bytes.to_vec()),
-                    Some(Line::TooLong { limit }) => Wrote::TooLong(limit, self.lines.skimmed().clone()),
-                    None => Wrote::End,
+                    Some(Line::Bytes(bytes)) => ChildEvent::Line(bytes.to_vec()),
+                    Some(Line::TooLong { limit }) => ChildEvent::TooLong(limit, self.lines.skimmed().clone()),
+                    None => ChildEvent::End,
                 };
             }
             let Self { child, stdin, lines, unsent, is_over, .. } = self;
-            let wrote = tokio::select! {
+            let written = tokio::select! {
                 read = child.read(lines.spare(CHUNK)) => {
                     *is_over = !matches!(read, Ok(1..));
                     continue;
                 }
-                wrote = write(stdin, unsent.waiting()), if stdin.is_some() && !unsent.waiting().is_empty() => wrote,
+                written = write(stdin, unsent.waiting()), if stdin.is_some() && !unsent.waiting().is_empty() => written,
             };
-            if self.wrote(wrote) {
-                return Wrote::Room;
+            if self.note_write(written) {
+                return ChildEvent::Room;
             }
         }
     }
 
-    /// Notes the result of a write. Returns whether the child is not full, or not behind, any more.
-    fn wrote(&mut self, wrote: std::io::Result<usize>) -> bool {
+    /// Notes the result of a write. Returns whether the write ended a state in which the buffer was full or the child was
+    /// behind.
+    fn note_write(&mut self, written: std::io::Result<usize>) -> bool {
         let (was_full, was_behind) = (self.is_full(), self.is_behind());
-        match wrote {
+        match written {
             Ok(length) => {
                 self.written += length as u64;
                 self.unsent.sent(length);
             }
-            // It does not read any more, and may still have something to say.
+            // The child closed its stdin. It may still write to its stdout.
             Err(_) => {
                 self.stdin = None;
                 self.unsent.clear();
@@ -181,16 +182,16 @@ impl ChildLines {
         was_full && !self.is_full() || was_behind && !self.is_behind()
     }
 
-    /// Bytes that came and are no line yet.
+    /// The number of received bytes after the last complete line.
     pub fn unfinished(&self) -> usize {
         self.lines.pending()
     }
 
-    /// Ends the child. One that is treated politely gets to hear what is still unsent.
+    /// Ends the child. With [`Manner::Polite`], unsent lines are written first, within 200 ms.
     pub async fn end(&mut self, manner: Manner) {
         if let (Some(stdin), Manner::Polite) = (&mut self.stdin, manner) {
-            // It does not read: then it does not want to know.
-            let _ = tokio::time::timeout(GOODBYE, stdin.write_all(self.unsent.waiting())).await;
+            // If the child does not read in time, the lines are lost.
+            let _ = tokio::time::timeout(FINAL_WRITE_TIMEOUT, stdin.write_all(self.unsent.waiting())).await;
         }
         self.stdin = None;
         self.child.end(manner).await;
@@ -201,10 +202,10 @@ impl ChildLines {
         self.child.kill();
     }
 
-    /// How it ended, if it has or is about to, and the last lines that it wrote to stderr.
+    /// How the child ended, if it has or is about to, and the last lines that it wrote to stderr.
     pub async fn ending(&mut self, lines: usize) -> (Option<ExitStatus>, Vec<String>) {
         let status = self.child.ended().await;
-        (status, self.child.last_words(lines))
+        (status, self.child.stderr_tail(lines))
     }
 }
 

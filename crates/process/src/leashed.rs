@@ -23,7 +23,7 @@ use crate::surroundings::Permit;
 use crate::{leash, open_files};
 
 /// How long a leash may take to start.
-const PATIENCE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A process held by a leash. Dropping this ends all processes that descend from it.
 #[derive(Debug)]
@@ -191,7 +191,7 @@ async fn follow(
     heard: watch::Sender<Heard>,
 ) {
     let begun = tokio::select! {
-        begun = tokio::time::timeout(PATIENCE, begun(&mut reports)) => begun.unwrap_or_else(|_| Err(unanswered())),
+        begun = tokio::time::timeout(START_TIMEOUT, begun(&mut reports)) => begun.unwrap_or_else(|_| Err(unanswered())),
         () = leash.stopped() => Err(unanswered()),
     };
     let process = match begun {

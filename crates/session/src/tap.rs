@@ -5,15 +5,30 @@
 //! step. A listener borrows the bytes and must return at once. If it needs more time, it copies them into a queue with a
 //! bound of its own: the tap keeps nothing and waits for no listener.
 //!
+//! A listener also learns which sessions there are: [`TapListener::opened`] says who the peer is, and
+//! [`TapListener::closed`] comes when no more frames can pass.
+//!
+//! ```text
+//! frames of the opening   pass before the peer is known: era detection may open and discard several sessions
+//! opened                  the opening succeeded; once for each session, and at the attachment for each open session
+//! frames                  until the session ends
+//! closed                  once for each session that was opened or passed a frame while there was a listener
+//! ```
+//!
+//! Requests of stateless MCP over HTTP have no session ([`SessionId::NONE`]): they are neither opened nor closed. The tap
+//! knows no network address of a client; the principal is what a client was authenticated as.
+//!
 //! A message that a transport refuses before a session sees it does not pass: an HTTP request with wrong headers, or one
 //! above a limit. The bytes of a line that was too long to be kept are empty.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use gladhand_core::negotiation::Agreement;
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::rpc;
 use gladhand_core::wire::{Frame, FrameKind, Frames, Lane, Line, TextPolicy};
@@ -36,6 +51,50 @@ impl TappedSession {
         static OPENED: AtomicU64 = AtomicU64::new(1);
         Self::Upstream(OPENED.fetch_add(1, Ordering::Relaxed))
     }
+}
+
+/// A session whose opening succeeded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionOpened {
+    /// The session.
+    pub session: TappedSession,
+    /// When it opened, on the monotonic clock.
+    pub at: Instant,
+    /// When it opened, as time since 1970.
+    pub unix: Duration,
+    /// The name of the dialect.
+    pub dialect: &'static str,
+    /// The version of the dialect in force.
+    pub version: String,
+    /// The other side.
+    pub peer: TappedPeer,
+}
+
+/// The other side of a session. The names are what it calls itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TappedPeer {
+    /// A client of ours.
+    Client {
+        /// Its name. May be empty.
+        name: String,
+        /// Its version. May be empty.
+        version: String,
+        /// Who it is, if the transport or the dialect authenticated it.
+        principal: Option<String>,
+    },
+    /// A server that we connected to.
+    Server {
+        /// Its name. May be empty.
+        name: String,
+        /// Its version. May be empty.
+        version: String,
+        /// The name of the upstream in the configuration, or the registered id.
+        upstream: Option<String>,
+        /// The id of its process, if it is one.
+        process: Option<u32>,
+        /// Its URL without credentials and query, if it is reached over HTTP.
+        url: Option<String>,
+    },
 }
 
 /// The direction of a frame, as this process sees it.
@@ -68,10 +127,17 @@ pub struct TappedFrame<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Receives the frames of a tap.
+/// Receives the frames of a tap. The session waits meanwhile: a method must not block, and must not call the session or
+/// the tap.
 pub trait TapListener: Send + Sync {
-    /// Takes notice of a frame. The session waits meanwhile: this must not block, and must not call the session.
+    /// A frame passes.
     fn frame(&self, frame: &TappedFrame<'_>);
+
+    /// The opening of a session succeeded, or the listener is attached while the session is open.
+    fn opened(&self, _opened: &SessionOpened) {}
+
+    /// A session ended: no more of its frames pass.
+    fn closed(&self, _session: TappedSession) {}
 }
 
 type Listeners = Arc<[(u64, Arc<dyn TapListener>)]>;
@@ -82,11 +148,19 @@ pub struct Tap {
     /// Replaced as a whole, so that no lock is held while a listener runs.
     listeners: RwLock<Listeners>,
     attached: AtomicU64,
+    /// The sessions that are open. The lock is held while listeners are told of one, and while a listener is attached, so
+    /// that each listener learns of each session once and in order.
+    open: Mutex<HashMap<TappedSession, Arc<SessionOpened>>>,
 }
 
 impl Default for Tap {
     fn default() -> Self {
-        Self { is_on: AtomicBool::new(false), listeners: RwLock::new(Arc::new([])), attached: AtomicU64::new(0) }
+        Self {
+            is_on: AtomicBool::new(false),
+            listeners: RwLock::new(Arc::new([])),
+            attached: AtomicU64::new(0),
+            open: Mutex::default(),
+        }
     }
 }
 
@@ -97,9 +171,13 @@ impl fmt::Debug for Tap {
 }
 
 impl Tap {
-    /// Attaches a listener until the returned value is dropped.
+    /// Attaches a listener until the returned value is dropped. The listener is told of the sessions that are open.
     pub fn attach(self: &Arc<Self>, listener: Arc<dyn TapListener>) -> Attached {
         let id = self.attached.fetch_add(1, Ordering::Relaxed);
+        let open = self.open.lock().unpoisoned();
+        let mut sessions: Vec<_> = open.values().collect();
+        sessions.sort_by_key(|opened| opened.at);
+        sessions.into_iter().for_each(|opened| listener.opened(opened));
         self.change(|listeners| listeners.push((id, listener)));
         Attached { tap: Arc::clone(self), id }
     }
@@ -119,8 +197,24 @@ impl Tap {
     }
 
     fn pass(&self, frame: &TappedFrame<'_>) {
-        let listeners = Arc::clone(&self.listeners.read().unpoisoned());
-        listeners.iter().for_each(|(_, listener)| listener.frame(frame));
+        self.listeners().iter().for_each(|(_, listener)| listener.frame(frame));
+    }
+
+    fn opened(&self, opened: SessionOpened) {
+        let mut open = self.open.lock().unpoisoned();
+        self.listeners().iter().for_each(|(_, listener)| listener.opened(&opened));
+        open.insert(opened.session, Arc::new(opened));
+    }
+
+    fn closed(&self, session: TappedSession, has_passed: bool) {
+        let mut open = self.open.lock().unpoisoned();
+        if open.remove(&session).is_some() || has_passed {
+            self.listeners().iter().for_each(|(_, listener)| listener.closed(session));
+        }
+    }
+
+    fn listeners(&self) -> Listeners {
+        Arc::clone(&self.listeners.read().unpoisoned())
     }
 }
 
@@ -137,17 +231,54 @@ impl Drop for Attached {
     }
 }
 
-/// The tap, as one session uses it.
+/// The tap, as one session uses it. Dropping this closes the session at the tap.
 #[derive(Debug)]
 pub struct SessionTap {
     tap: Arc<Tap>,
     session: TappedSession,
+    state: AtomicU8,
+}
+
+/// States of a session at the tap.
+mod state {
+    /// No listener knows of the session.
+    pub(super) const UNKNOWN: u8 = 0;
+    /// A frame passed.
+    pub(super) const PASSED: u8 = 1;
+    /// The session opened.
+    pub(super) const OPENED: u8 = 2;
+    /// The session ended.
+    pub(super) const CLOSED: u8 = 3;
 }
 
 impl SessionTap {
     /// The tap for a session.
     pub fn new(tap: Arc<Tap>, session: TappedSession) -> Self {
-        Self { tap, session }
+        Self { tap, session, state: AtomicU8::new(state::UNKNOWN) }
+    }
+
+    /// The opening succeeded. Only the first call has an effect: a session keeps its identity when it is reopened.
+    pub fn opened(&self, agreement: &Agreement, peer: TappedPeer) {
+        if self.is_sessionless() || self.state.load(Ordering::Relaxed) >= state::OPENED {
+            return;
+        }
+        self.state.store(state::OPENED, Ordering::Relaxed);
+        let (dialect, version) = (agreement.dialect, agreement.version.clone());
+        let (session, at, unix) = (self.session, Instant::now(), unix_now());
+        self.tap.opened(SessionOpened { session, at, unix, dialect, version, peer });
+    }
+
+    /// The session ended, although the value may still be held for a while.
+    pub fn closed(&self) {
+        let state = self.state.swap(state::CLOSED, Ordering::Relaxed);
+        if state != state::CLOSED && state != state::UNKNOWN && !self.is_sessionless() {
+            self.tap.closed(self.session, state == state::PASSED);
+        }
+    }
+
+    /// Whether the frames are requests without a session.
+    fn is_sessionless(&self) -> bool {
+        self.session == TappedSession::Downstream(SessionId::NONE)
     }
 
     /// Whether there is a listener. The caller asks before each step, so that nothing is prepared for no listener.
@@ -187,16 +318,26 @@ impl SessionTap {
         kind: Option<FrameKind>,
         bytes: &[u8],
     ) {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (session, dialect, at) = (self.session, dialect.map(|dialect| dialect.name), Instant::now());
+        // Fails if the session is known already.
+        let _ = self.state.compare_exchange(state::UNKNOWN, state::PASSED, Ordering::Relaxed, Ordering::Relaxed);
+        let (at, unix) = (Instant::now(), unix_now());
+        let (session, dialect) = (self.session, dialect.map(|dialect| dialect.name));
         self.tap.pass(&TappedFrame { session, direction, at, unix, dialect, lane, kind, bytes });
     }
 }
 
+impl Drop for SessionTap {
+    fn drop(&mut self) {
+        self.closed();
+    }
+}
+
+fn unix_now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use gladhand_dialects::mcp;
 
     use super::*;
@@ -230,5 +371,31 @@ mod tests {
         let of = |seen: &Seen| seen.0.lock().unwrap().clone();
         assert_eq!(of(&first), [(Direction::Received, Some(FrameKind::Request), ping.to_owned())]);
         assert_eq!(of(&second), [(Direction::Received, None, "{".to_owned())]);
+    }
+
+    #[derive(Default)]
+    struct Closed(Mutex<Vec<TappedSession>>);
+
+    impl TapListener for Closed {
+        fn frame(&self, _: &TappedFrame<'_>) {}
+
+        fn closed(&self, session: TappedSession) {
+            self.0.lock().unwrap().push(session);
+        }
+    }
+
+    #[test]
+    fn a_session_that_passed_a_frame_is_closed_once_and_requests_without_a_session_never() {
+        let tap = Arc::new(Tap::default());
+        let closed = Arc::<Closed>::default();
+        let _attached = tap.attach(Arc::clone(&closed) as Arc<dyn TapListener>);
+        let (tried, sessionless) = (TappedSession::next_upstream(), TappedSession::Downstream(SessionId::NONE));
+        for session in [tried, sessionless] {
+            let session = SessionTap::new(Arc::clone(&tap), session);
+            session.received(Some(&mcp::DIALECT), Lane::MAIN, Line::Bytes(b"{}"));
+            session.closed();
+        }
+        drop(SessionTap::new(Arc::clone(&tap), TappedSession::next_upstream()));
+        assert_eq!(*closed.0.lock().unwrap(), [tried]);
     }
 }

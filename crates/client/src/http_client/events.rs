@@ -11,7 +11,7 @@ use gladhand_hub::Portion;
 use reqwest::Response;
 use sse_stream::{Sse, SseByteStream};
 
-use super::arriving::Arrived;
+use super::response_budget::ReceivedMessage;
 
 /// The pauses that a server may ask for before a stream is taken up again.
 const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(60);
@@ -76,7 +76,7 @@ impl Position {
 #[derive(Debug)]
 pub(super) enum StreamEvent {
     /// A message.
-    Message(Arrived),
+    Message(ReceivedMessage),
     /// An event of another name.
     Other { name: String, data: String },
 }
@@ -131,7 +131,7 @@ impl Events {
             let Some(data) = event.data.filter(|data| !data.trim().is_empty()) else { continue };
             return Some(match event.event {
                 Some(name) if !matches!(name.as_str(), "" | "message") => StreamEvent::Other { name, data },
-                _ => StreamEvent::Message(Arrived::new(data.into_bytes(), portion)),
+                _ => StreamEvent::Message(ReceivedMessage::new(data.into_bytes(), portion)),
             });
         }
     }

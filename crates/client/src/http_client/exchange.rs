@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use gladhand_core::operations::Party;
-use gladhand_core::wire::rpc::Envelope;
+use gladhand_dialects::mcp::http as mcp_http;
 use gladhand_dialects::{Lane, Loss, Posting, PostingEffect};
 use http::StatusCode;
 use reqwest::Response;
 
-use super::arriving::Arrived;
 use super::events::{Events, Position, StreamEvent};
 use super::requests::{has_type, is_event_stream, session_of};
-use super::{Report, Shared, Style, answers};
+use super::response_budget::ReceivedMessage;
+use super::{Report, Shared, Style};
 
 /// How many bytes of an error response are read.
 pub(super) const MAX_COMPLAINT: usize = 64 * 1024;
@@ -47,7 +47,7 @@ impl Posted {
 impl Shared {
     /// Posts a line and reports the result. A request of a party with too many others is not posted.
     pub(super) async fn post_line(self: Arc<Self>, posted: Posted) {
-        let exchange = self.endpoint.arriving.exchange(posted.party);
+        let exchange = self.endpoint.response_budget.exchange(posted.party);
         if let (None, Some(id)) = (&exchange, posted.id) {
             let loss = Loss::Busy("too many requests of this client are on their way to upstreams");
             return self.report(Report::Lost(Lane(id), loss)).await;
@@ -105,7 +105,7 @@ impl Shared {
             return self.follow(id, posted.party, response).await;
         }
         let is_page = has_type(&response, "text/html");
-        let mut portion = self.endpoint.arriving.portion(posted.party);
+        let mut portion = self.endpoint.response_budget.portion(posted.party);
         let bytes = read_while(response, self.endpoint.line_bytes, |more| portion.grow(more)).await?;
         if bytes.trim_ascii().is_empty() {
             return Err(Loss::Status(status.as_u16()));
@@ -113,31 +113,31 @@ impl Shared {
         if is_page && !bytes.trim_ascii_start().starts_with(b"{") {
             return Err(Loss::WebPage(status.as_u16()));
         }
-        self.heard(id, Arrived::new(bytes, portion), status).await
+        self.heard(id, ReceivedMessage::new(bytes, portion), status).await
     }
 
     /// Handles an error status. Its body may still be a response.
     async fn complaint(&self, id: u64, party: Option<Party>, response: Response) -> Result<(), Loss> {
         let status = response.status();
         let bytes = read(response, MAX_COMPLAINT).await.unwrap_or_default();
-        let is_error = Envelope::parse(&String::from_utf8_lossy(&bytes)).is_ok_and(|envelope| envelope.error.is_some());
+        let is_error = mcp_http::is_error(&String::from_utf8_lossy(&bytes));
         if is_error && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-            let portion = self.endpoint.arriving.portion(party).with(bytes.len());
-            self.heard(id, Arrived::new(bytes, portion), status).await?;
+            let portion = self.endpoint.response_budget.portion(party).with(bytes.len());
+            self.heard(id, ReceivedMessage::new(bytes, portion), status).await?;
         }
         Err(Loss::Status(status.as_u16()))
     }
 
     /// Reports a message. Returns an error if it is not the response.
-    async fn heard(&self, id: u64, arrived: Arrived, status: StatusCode) -> Result<(), Loss> {
-        let is_answer = answers(&String::from_utf8_lossy(&arrived.bytes), id);
+    async fn heard(&self, id: u64, arrived: ReceivedMessage, status: StatusCode) -> Result<(), Loss> {
+        let is_answer = mcp_http::answers(&String::from_utf8_lossy(&arrived.bytes), id);
         self.report(Report::Message(Lane(id), arrived, status.as_u16())).await;
         if is_answer { Ok(()) } else { Err(Loss::Broken) }
     }
 
     /// The events of a response, which take the share of a party.
     pub(super) fn events(&self, response: Response, position: Position, party: Option<Party>) -> Events {
-        Events::of(response, position, self.endpoint.line_bytes, self.endpoint.arriving.portion(party))
+        Events::of(response, position, self.endpoint.line_bytes, self.endpoint.response_budget.portion(party))
     }
 
     /// Reads a stream up to the response, and resumes it if it breaks.

@@ -5,13 +5,13 @@
 //! report to one bounded queue. The session decides how to interpret a report.
 
 mod agent;
-mod arriving;
 mod authorizer;
+mod connect_error;
 mod events;
 mod exchange;
 mod main_stream;
-mod obstacle;
 mod requests;
+mod response_budget;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -20,8 +20,6 @@ use std::time::Duration;
 use gladhand_auth::Roots;
 use gladhand_core::operations::Party;
 use gladhand_core::sync::Unpoisoned as _;
-use gladhand_core::wire::rpc::Envelope;
-use gladhand_core::wire::values;
 use gladhand_dialects::{Lane, Loss, Posting, PostingEffect};
 use http::HeaderMap;
 use tokio::sync::{Semaphore, mpsc};
@@ -29,10 +27,10 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-pub use arriving::{Arrived, Arriving};
 pub use authorizer::{Attempt, Authorizer, Bearer};
 use exchange::Posted;
 pub use requests::HEADER_REFUSED;
+pub use response_budget::{ReceivedMessage, ResponseBudget};
 
 /// How many reports wait to be taken; beyond that, nothing more is read from the network.
 const REPORTS: usize = 64;
@@ -50,8 +48,8 @@ const MAX_CANCELLATIONS: usize = 1024;
 /// How many cancellations are posted at once.
 const CANCELLATIONS_AT_ONCE: usize = 32;
 
-/// How long the server may take to hear that a session is over.
-const GOODBYE: Duration = Duration::from_secs(2);
+/// How long the server may take to receive the end of the session.
+const END_SESSION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The server that an HTTP client talks to, and the connection settings.
 #[derive(Debug, Clone)]
@@ -67,7 +65,7 @@ pub struct Endpoint {
     /// The most that one message may hold, in bytes: as much as a line on any other channel.
     pub line_bytes: usize,
     /// Room for answers that arrive.
-    pub arriving: Arriving,
+    pub response_budget: ResponseBudget,
 }
 
 /// How answers find their way back.
@@ -95,7 +93,7 @@ impl Style {
 #[derive(Debug)]
 pub enum Report {
     /// A message came, on this way and under this status.
-    Message(Lane, Arrived, u16),
+    Message(Lane, ReceivedMessage, u16),
     /// An exchange ended without an answer.
     Lost(Lane, Loss),
     /// Nothing, but a line is not on its way any more while there were too many.
@@ -259,6 +257,11 @@ impl HttpClient {
         }
     }
 
+    /// The address of the server.
+    pub fn url(&self) -> &Url {
+        &self.shared.endpoint.url
+    }
+
     /// Whose share the answer of an exchange takes.
     pub fn party(&self, lane: Lane) -> Option<Party> {
         self.exchanges.get(&lane.0).and_then(|(_, party)| *party)
@@ -280,14 +283,14 @@ impl HttpClient {
     /// Ends the session, so far as there is one, and lets go of everything.
     pub async fn close(&mut self) {
         if self.shared.style == Style::Agent {
-            // The last message is the goodbye, which nothing else stands for.
+            // The last message ends the session: A2E over HTTP has no other request for that.
             let said = async { while self.tasks.join_next().await.is_some() {} };
-            let _ = tokio::time::timeout(GOODBYE, said).await;
+            let _ = tokio::time::timeout(END_SESSION_TIMEOUT, said).await;
         }
         self.shared.stop_main_stream();
         self.tasks.abort_all();
         self.cancellations.abort_all();
-        let _ = tokio::time::timeout(GOODBYE, self.shared.end_session()).await;
+        let _ = tokio::time::timeout(END_SESSION_TIMEOUT, self.shared.end_session()).await;
     }
 }
 
@@ -349,20 +352,6 @@ impl Shared {
     }
 }
 
-/// Whether a message, or one of a batch, answers the request of an id.
-fn answers(text: &str, id: u64) -> bool {
-    let is_answer = |text: &str| {
-        let envelope = Envelope::parse(text).ok().filter(|envelope| envelope.method.is_none());
-        let answered = envelope.and_then(|envelope| envelope.id).map(|id| id.get().parse::<f64>());
-        answered.is_some_and(|answered| answered == Ok(id as f64))
-    };
-    if !text.trim_start().starts_with('[') {
-        return is_answer(text);
-    }
-    let parts = values::items(text).unwrap_or_default();
-    parts.into_iter().any(|part| is_answer(part.get()))
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::net::TcpListener;
@@ -374,8 +363,14 @@ mod tests {
         let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = Url::parse(&format!("http://{}/mcp", server.local_addr().unwrap())).unwrap();
         let (headers, roots) = (HeaderMap::new(), Roots::default());
-        let endpoint =
-            Endpoint { url, headers, authorizer: None, roots, line_bytes: 1024, arriving: Arriving::default() };
+        let endpoint = Endpoint {
+            url,
+            headers,
+            authorizer: None,
+            roots,
+            line_bytes: 1024,
+            response_budget: ResponseBudget::default(),
+        };
         (HttpClient::connect(endpoint, style).await.unwrap(), server)
     }
 

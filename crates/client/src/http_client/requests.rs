@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use gladhand_auth::AuthError;
 use gladhand_auth::client::denial;
-use gladhand_core::wire::Members;
-use gladhand_core::wire::rpc::Envelope;
 use gladhand_dialects::Loss;
+use gladhand_dialects::mcp::http::error_message;
 use gladhand_redaction::redact;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -15,8 +14,8 @@ use reqwest::redirect::Policy;
 use url::{Host, Url};
 
 use super::authorizer::Attempt;
+use super::connect_error::connect_error;
 use super::exchange::{MAX_COMPLAINT, read};
-use super::obstacle::obstacle;
 use super::{Endpoint, Shared, Style};
 use gladhand_process::open_files::OpenFiles;
 
@@ -134,7 +133,7 @@ impl Shared {
             }
             let response = request.send().await.map_err(|error| {
                 // Without a connection nothing was sent.
-                let loss = if error.is_connect() { Loss::Unsent(obstacle(wanted.url, &error)) } else { Loss::Broken };
+                let loss = if error.is_connect() { Loss::Unsent(connect_error(wanted.url, &error)) } else { Loss::Broken };
                 match distrust(&error) {
                     Some(why) => tracing::warn!(why, "the certificate of the upstream is not trusted: --ca, or `ca` of an upstream, names a file with its authority"),
                     None => tracing::debug!(error = %error.without_url(), "a request to the upstream failed"),
@@ -204,8 +203,7 @@ async fn forbidden(error: &AuthError, response: Response) -> Loss {
     }
     let body = read(response, MAX_COMPLAINT).await.unwrap_or_default();
     let body = String::from_utf8_lossy(&body);
-    let reason = Envelope::parse(&body).ok().and_then(|envelope| envelope.error).and_then(Members::of);
-    match reason.and_then(|reason| reason.str("message").map(|message| brief(&message))) {
+    match error_message(&body).map(|message| brief(&message)) {
         Some(reason) => Loss::Forbidden(reason.into()),
         None => denied(error),
     }

@@ -2,12 +2,12 @@
 //!
 //! ```no_run
 //! use std::sync::Arc;
-//! use gladhand_client::upstream::{Alone, Options, Target, Upstream};
+//! use gladhand_client::upstream::{IgnoreEvents, Options, Target, Upstream};
 //! use gladhand_core::operations::{Operation, Reply};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let target = Target::parse(&["http://127.0.0.1:3000/mcp".to_owned()])?;
-//! let upstream = Upstream::open(&target, Options::default(), Arc::new(Alone)).await?;
+//! let upstream = Upstream::open(&target, Options::default(), Arc::new(IgnoreEvents)).await?;
 //! if let Reply::Tools(tools) = upstream.call(Operation::ListTools).await? {
 //!     tracing::info!(tools = tools.len(), "listed");
 //! }
@@ -16,43 +16,49 @@
 //! # }
 //! ```
 
+mod call_slots;
 mod defaults;
 mod driver;
-mod ending;
 mod eras;
-mod host;
+mod events;
+mod http_evidence;
+pub mod open_error;
 mod opening;
 mod options;
 mod probe;
+mod process_end;
 pub mod redacted;
-mod slots;
 mod target;
 pub mod transport;
-mod unsent;
+mod unsent_budget;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use gladhand_core::negotiation::{Agreement, Refusal};
+use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Party, Terms};
 use gladhand_redaction::{self as redaction, Life};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-pub use crate::http_client::{Arriving, Attempt, Authorizer, Bearer};
+pub use crate::http_client::{Attempt, Authorizer, Bearer, ResponseBudget};
+use call_slots::{CallSlot, CallSlots};
 pub use defaults::accept_defaults;
 use driver::{Aside, Command, Ports};
 pub use eras::Eras;
+pub use events::{IgnoreEvents, UpstreamEvents};
 pub use gladhand_dialects::Speak;
-pub use host::{Alone, Host};
+pub use http_evidence::HttpEvidence;
+pub use open_error::{OpenError, Outage};
+pub use opening::start_process;
 pub use options::Options;
 pub use probe::Probe;
-use slots::{Slot, Slots};
+pub use process_end::ProcessEnd;
 pub use target::{BadTarget, Target};
-pub use unsent::UnsentBudget;
+pub use unsent_budget::UnsentBudget;
 
 /// How many commands may wait for the loop.
 const COMMANDS: usize = 64;
@@ -75,51 +81,10 @@ struct Shared {
     /// The name of the upstream in the configuration, if it has one.
     name: Option<String>,
     call_timeout: Option<Duration>,
-    slots: Slots,
+    slots: CallSlots,
     next_call: AtomicU64,
     /// Whether a call was made on behalf of a caller.
     was_called: AtomicBool,
-}
-
-/// Why there is no session.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The command could not be started.
-    #[error("could not start `{program}`: {source}")]
-    NotStarted {
-        /// The program.
-        program: String,
-        /// The error of the operating system.
-        source: std::io::Error,
-    },
-    /// Nothing answers at the URL, or the server there is out of order.
-    #[error("{0}")]
-    Unreachable(String),
-    /// The upstream wants credentials that it was not given.
-    #[error("the upstream does not let us in: {why}")]
-    Unauthorized {
-        /// The explanation of the upstream or of its authorization server.
-        why: Box<str>,
-    },
-    /// The upstream refuses our requests, and credentials would not help.
-    #[error("the upstream refused the request with HTTP status 403: {why}")]
-    Forbidden {
-        /// The reason that it gives.
-        why: Box<str>,
-    },
-    /// The requested protocol cannot be used over HTTP.
-    #[error("{0} is not spoken over HTTP")]
-    NotOverHttp(&'static str),
-    /// It answered, or was silent, and there is no session.
-    #[error("{refusal}")]
-    Refused {
-        /// Why.
-        refusal: Refusal,
-        /// How a process ended, if it did.
-        exit: Option<String>,
-        /// The last lines that a process wrote to its stderr.
-        last_words: Vec<String>,
-    },
 }
 
 /// Registers the secrets of a target and its options for redaction.
@@ -136,13 +101,13 @@ fn learn_secrets(target: &Target, options: &Options) {
 }
 
 impl Upstream {
-    /// Opens a session. Messages and requests of the upstream that belong to no call go to `host`.
-    pub async fn open(target: &Target, options: Options, host: Arc<dyn Host>) -> Result<Self, OpenError> {
+    /// Opens a session. Messages and requests of the upstream that belong to no call go to `events`.
+    pub async fn open(target: &Target, options: Options, events: Arc<dyn UpstreamEvents>) -> Result<Self, OpenError> {
         if options.masked {
             learn_secrets(target, &options);
         }
         // Two attempts may run at once, and their futures are too large for the stack.
-        let opened = Box::pin(opening::open(target, &options, host)).await;
+        let opened = Box::pin(opening::open(target, &options, events)).await;
         let (driver, agreement) = opened.map_err(redacted::open_error)?;
         let process = driver.transport.process();
         let (commands, to_loop) = mpsc::channel(COMMANDS);
@@ -157,7 +122,7 @@ impl Upstream {
         };
         // The task ends with the last handle, or when the session is closed.
         tokio::spawn(driver.run(ports));
-        let slots = Slots::new();
+        let slots = CallSlots::new();
         let (next_call, was_called) = (AtomicU64::new(1), AtomicBool::new(false));
         let shared = Shared {
             commands,
@@ -190,11 +155,11 @@ impl Upstream {
         self.make(|| (operation, Terms::default()), None, None, None).await.unwrap_or_else(|| Err(gone()))
     }
 
-    /// Makes a call with a separate host for its progress, log lines and requests, as far as they can be attributed to
+    /// Makes a call with a separate receiver for its progress, log lines and requests, as far as they can be attributed to
     /// it. Dropping the future cancels the call.
-    pub async fn call_for(&self, operation: Operation<'_>, host: Arc<dyn Host>) -> Outcome {
+    pub async fn call_for(&self, operation: Operation<'_>, events: Arc<dyn UpstreamEvents>) -> Outcome {
         let (operation, terms) = (operation.into_owned(), Terms { wants_progress: true, ..Terms::default() });
-        self.make(|| (operation, terms), None, None, Some(host)).await.unwrap_or_else(|| Err(gone()))
+        self.make(|| (operation, terms), None, None, Some(events)).await.unwrap_or_else(|| Err(gone()))
     }
 
     /// Makes a call on behalf of a caller, with the caller's agreement, terms and share. Dropping the future cancels
@@ -205,7 +170,7 @@ impl Upstream {
         call: impl FnOnce() -> (Operation<'static>, Terms<'static>),
         party: Option<Party>,
         agreement: Arc<Agreement>,
-        host: Arc<dyn Host>,
+        events: Arc<dyn UpstreamEvents>,
     ) -> Option<Outcome> {
         let noted = || {
             if !self.was_called() {
@@ -213,7 +178,7 @@ impl Upstream {
             }
             call()
         };
-        self.make(noted, party, Some(agreement), Some(host)).await
+        self.make(noted, party, Some(agreement), Some(events)).await
     }
 
     /// Whether a call was made on behalf of a caller.
@@ -260,8 +225,8 @@ impl Upstream {
         &self,
         call: impl FnOnce() -> (Operation<'static>, Terms<'static>),
         party: Option<Party>,
-        behalf: Option<Arc<Agreement>>,
-        host: Option<Arc<dyn Host>>,
+        caller: Option<Arc<Agreement>>,
+        events: Option<Arc<dyn UpstreamEvents>>,
     ) -> Option<Outcome> {
         let expires = self.shared.call_timeout.map(|timeout| Instant::now() + timeout);
         let slot = match self.shared.slots.take(party, expires).await {
@@ -272,16 +237,17 @@ impl Upstream {
             Ok(place) => place,
             Err(TrySendError::Closed(())) => return None,
             // The rare waiting path is boxed, so that the future of a call stays small.
-            Err(TrySendError::Full(())) => match Box::pin(slots::before(expires, self.shared.commands.reserve())).await
-            {
-                Some(place) => place.ok()?,
-                None => return Some(Err(ending::unsent(self.shared.name.as_deref()))),
-            },
+            Err(TrySendError::Full(())) => {
+                match Box::pin(call_slots::before(expires, self.shared.commands.reserve())).await {
+                    Some(place) => place.ok()?,
+                    None => return Some(Err(process_end::unsent(self.shared.name.as_deref()))),
+                }
+            }
         };
         let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
         let (reply, outcome) = oneshot::channel();
         let (operation, terms) = call();
-        place.send(Command { call: Call { id, operation, terms }, behalf, host, expires, reply });
+        place.send(Command { call: Call { id, operation, terms }, caller, events, expires, reply });
         let mut cancel = CancelOnDrop { call: Some((id, slot)), asides: &self.shared.asides };
         let outcome = outcome.await;
         cancel.call = None;
@@ -303,7 +269,7 @@ impl fmt::Debug for Upstream {
 /// Cancels a call whose future is dropped before its outcome. The slot is free when the loop has processed the
 /// cancellation.
 struct CancelOnDrop<'u> {
-    call: Option<(CallId, Slot)>,
+    call: Option<(CallId, CallSlot)>,
     asides: &'u mpsc::UnboundedSender<Aside>,
 }
 

@@ -17,8 +17,8 @@ use http::HeaderMap;
 
 use super::eras::{Era, Eras, Verdict};
 use super::target::Target;
-use super::unsent::UnsentBudget;
-use crate::http_client::{Arriving, Authorizer};
+use super::unsent_budget::UnsentBudget;
+use crate::http_client::{Authorizer, ResponseBudget};
 use gladhand_process::surroundings::Surroundings;
 
 /// How to open a session, and what to declare in it.
@@ -38,7 +38,7 @@ pub struct Options {
     /// Whether a person at this terminal answers server requests. A server of both eras may have requests that it can
     /// send only in the handshake era.
     pub has_person: bool,
-    /// The client features of our host, named as in the dialect: `roots`, `sampling`, `elicitation`, `elicitation.url`,
+    /// The client features that we declare, named as in the dialect: `roots`, `sampling`, `elicitation`, `elicitation.url`,
     /// `extensions.io.modelcontextprotocol/tasks` …, with settings.
     pub provides: Vec<(Capability, Option<Box<RawValue>>)>,
     /// Whether to receive list changes, even if that needs a separate stream.
@@ -62,7 +62,7 @@ pub struct Options {
     /// The longest line or message to accept, in bytes.
     pub line_bytes: usize,
     /// The memory limit for responses that arrive over HTTP. Upstreams served together share it.
-    pub arriving: Arriving,
+    pub response_budget: ResponseBudget,
     /// The memory limit for lines that processes do not read. Upstreams served together share it.
     pub unsent: UnsentBudget,
     /// Environment variables that a process does not inherit.
@@ -102,7 +102,7 @@ impl Default for Options {
             token: None,
             agent_id: None,
             line_bytes: MAX_LINE,
-            arriving: Arriving::default(),
+            response_budget: ResponseBudget::default(),
             unsent: UnsentBudget::default(),
             hidden: Vec::new(),
             surroundings: Surroundings::default(),

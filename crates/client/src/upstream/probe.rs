@@ -12,9 +12,10 @@ use gladhand_dialects::{ClientSetup, Dialect};
 use gladhand_session::tap::Tap;
 
 use super::driver::Driver;
-use super::host::Host;
+use super::events::UpstreamEvents;
+use super::http_evidence::HttpEvidence;
 use super::options::Options;
-use super::transport::{Evidence, Transport};
+use super::transport::Transport;
 
 /// A session that is only opened. A tap shows its lines.
 pub struct Probe {
@@ -24,7 +25,7 @@ pub struct Probe {
 /// Leaves every server request unanswered.
 struct Silent;
 
-impl Host for Silent {
+impl UpstreamEvents for Silent {
     fn ask(&self, _question: Question) -> BoxFuture<'static, Answered> {
         Box::pin(std::future::pending())
     }
@@ -41,7 +42,7 @@ impl Probe {
 
     /// Opens the session.
     pub async fn open(&mut self) -> Result<Arc<Agreement>, Refusal> {
-        self.driver.open_at_leisure().await
+        self.driver.open_without_timeout().await
     }
 
     /// Processes everything that the upstream sends, until it is gone.
@@ -50,12 +51,12 @@ impl Probe {
     }
 
     /// Sends the closing message, if the dialect has one.
-    pub fn say_goodbye(&mut self) {
-        self.driver.say_goodbye();
+    pub fn send_closing_message(&mut self) {
+        self.driver.send_closing_message();
     }
 
     /// The facts that HTTP states about an opening that failed.
-    pub fn evidence(&self) -> &Evidence {
+    pub fn evidence(&self) -> &HttpEvidence {
         &self.driver.evidence
     }
 

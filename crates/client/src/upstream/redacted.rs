@@ -10,18 +10,24 @@ use gladhand_core::negotiation::{Agreement, Refusal};
 use gladhand_core::operations::{Failure, Log, Notice, Progress};
 use gladhand_redaction::{redact, redact_cut, redact_raw_cut};
 
-use super::OpenError;
+use super::open_error::{OpenError, Outage};
+use super::process_end::ProcessEnd;
 
 /// Why there is no session.
 pub(super) fn open_error(error: OpenError) -> OpenError {
     match error {
         OpenError::NotStarted { program, source } => OpenError::NotStarted { program: text(program), source },
-        OpenError::Unreachable(why) => OpenError::Unreachable(text(why)),
+        OpenError::Unreachable(Outage::NotSent(why)) => {
+            OpenError::Unreachable(Outage::NotSent(text(why.into()).into()))
+        }
+        OpenError::Unreachable(outage) => OpenError::Unreachable(outage),
         OpenError::Unauthorized { why } => OpenError::Unauthorized { why: text(why.into()).into() },
         OpenError::Forbidden { why } => OpenError::Forbidden { why: text(why.into()).into() },
-        OpenError::Refused { refusal: why, exit, last_words } => {
-            OpenError::Refused { refusal: refusal(why), exit, last_words: last_words.into_iter().map(text).collect() }
-        }
+        OpenError::Refused { refusal: why, process } => OpenError::Refused {
+            refusal: refusal(why),
+            process: process
+                .map(|end| ProcessEnd { stderr_tail: end.stderr_tail.into_iter().map(text).collect(), ..end }),
+        },
         OpenError::NotOverHttp(dialect) => OpenError::NotOverHttp(dialect),
     }
 }

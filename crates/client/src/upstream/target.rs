@@ -73,9 +73,14 @@ impl Target {
     pub fn place(&self) -> String {
         match self {
             Self::Command(words) => words.first().cloned().unwrap_or_default(),
-            Self::Url(url) => format!("{}{}", url.origin().ascii_serialization(), url.path()),
+            Self::Url(url) => place_of(url),
         }
     }
+}
+
+/// An address without its credentials and its query.
+pub(super) fn place_of(url: &Url) -> String {
+    format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
 
 /// Without secrets.

@@ -3,15 +3,15 @@
 use std::ops::Range;
 use std::process::ExitStatus;
 
-use gladhand_core::negotiation::Refusal;
 use gladhand_core::operations::Party;
 use gladhand_core::wire::{Fault, Frames, Skim};
 use gladhand_dialects::{Lane, Loss, Posting};
 use tokio::time::Instant;
 
+use super::target::place_of;
 use crate::http_client::{HttpClient, Report};
 use gladhand_process::child::Manner;
-use gladhand_process::child_lines::{ChildLines, Wrote};
+use gladhand_process::child_lines::{ChildEvent, ChildLines};
 
 /// A way to an upstream.
 #[derive(Debug)]
@@ -39,13 +39,13 @@ pub enum Inbound {
     Gone,
 }
 
-impl From<Wrote> for Inbound {
-    fn from(wrote: Wrote) -> Self {
-        match wrote {
-            Wrote::Line(line) => Self::Message(Lane::MAIN, line, None),
-            Wrote::TooLong(limit, skim) => Self::Garbled(Fault::TooLong { limit }, skim),
-            Wrote::Room => Self::Room,
-            Wrote::End => Self::Gone,
+impl From<ChildEvent> for Inbound {
+    fn from(event: ChildEvent) -> Self {
+        match event {
+            ChildEvent::Line(line) => Self::Message(Lane::MAIN, line, None),
+            ChildEvent::TooLong(limit, skim) => Self::Garbled(Fault::TooLong { limit }, skim),
+            ChildEvent::Room => Self::Room,
+            ChildEvent::End => Self::Gone,
         }
     }
 }
@@ -56,6 +56,14 @@ impl Transport {
         match self {
             Self::Child(child) => child.process(),
             Self::Http(_) | Self::Ended => None,
+        }
+    }
+
+    /// The URL without credentials and query, if the upstream is reached over HTTP.
+    pub(super) fn url(&self) -> Option<String> {
+        match self {
+            Self::Http(http) => Some(place_of(http.url())),
+            Self::Child(_) | Self::Ended => None,
         }
     }
 
@@ -192,56 +200,5 @@ impl Transport {
             Self::Http(mut http) => http.close().await,
             Self::Ended => {}
         }
-    }
-}
-
-/// What HTTP says about an opening that failed.
-#[derive(Debug, Clone, Default)]
-pub struct Evidence {
-    /// The status of the last response.
-    pub status: Option<u16>,
-    /// How the last exchange was lost.
-    pub loss: Option<Loss>,
-}
-
-impl Evidence {
-    /// Notes what something that came says about it.
-    pub fn note(&mut self, inbound: &Inbound) {
-        match inbound {
-            Inbound::Message(_, _, status) => self.status = status.or(self.status),
-            Inbound::Lost(_, loss) => self.note_loss(loss.clone()),
-            Inbound::Garbled(..) | Inbound::Room | Inbound::Gone => {}
-        }
-    }
-
-    /// Notes how an exchange was lost.
-    pub fn note_loss(&mut self, loss: Loss) {
-        if let Loss::Status(status) = loss {
-            self.status = Some(status);
-        }
-        self.loss = Some(loss);
-    }
-
-    /// Why there is no session if not even the way to one could be had.
-    pub fn refusal(&self) -> Refusal {
-        match self.status {
-            Some(status) => Refusal::PeerRefused { code: status.to_string(), message: format!("HTTP status {status}") },
-            None => Refusal::PeerGone,
-        }
-    }
-
-    /// The reason if the server as a whole is out of order.
-    pub fn outage(&self) -> Option<String> {
-        match (self.status, &self.loss) {
-            (Some(status @ 500..), _) => Some(format!("the server answered with HTTP status {status}")),
-            (_, Some(Loss::Unsent(why))) => Some(format!("could not reach the server: {why}")),
-            (None, Some(Loss::Broken)) => Some("could not reach the server: the connection broke".to_owned()),
-            _ => None,
-        }
-    }
-
-    /// Whether the server may support only the transport of the first revision.
-    pub fn suggests_one_stream(&self) -> bool {
-        matches!(self.status, Some(400 | 404 | 405))
     }
 }

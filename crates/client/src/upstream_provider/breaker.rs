@@ -9,6 +9,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::upstream::open_error::not_retried_yet;
+
 /// The pause after the first failure, and the shortest time between two openings; each further failure doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
@@ -49,9 +51,7 @@ impl Breaker {
         let Some(pause) = self.pause.as_ref().filter(|pause| pause.until > now) else { return Permission::Now };
         let rest = pause.until - now;
         let Some(why) = &pause.refusal else { return Permission::After(rest) };
-        let times = if self.failures == 1 { "once".to_owned() } else { format!("{} times in a row", self.failures) };
-        let rest = rest.as_millis();
-        Permission::Refused(format!("{why} (it failed {times}; the next attempt may be made in {rest} ms)"))
+        Permission::Refused(not_retried_yet(why, self.failures, rest))
     }
 
     /// An attempt to open it failed. Returns how long no further attempt is made.

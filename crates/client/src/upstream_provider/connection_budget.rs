@@ -22,7 +22,7 @@ pub struct ConnectionBudget {
 /// A place for one connection, as long as this is kept.
 #[derive(Debug)]
 pub(super) struct Permit {
-    room: ConnectionBudget,
+    budget: ConnectionBudget,
     party: Option<Party>,
 }
 
@@ -42,7 +42,7 @@ impl ConnectionBudget {
             return None;
         }
         *taken.entry(party).or_default() += 1;
-        Some(Permit { room: self.clone(), party })
+        Some(Permit { budget: self.clone(), party })
     }
 }
 
@@ -54,7 +54,7 @@ impl Default for ConnectionBudget {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut taken = self.room.taken.lock().unpoisoned();
+        let mut taken = self.budget.taken.lock().unpoisoned();
         if let Some(count) = taken.get_mut(&self.party) {
             *count -= 1;
             if *count == 0 {
@@ -70,8 +70,8 @@ mod tests {
 
     #[test]
     fn nobody_takes_all_the_room_and_what_is_given_back_is_there_again() {
-        let room = ConnectionBudget::of(8);
-        let take = |party: u64| std::iter::from_fn(|| room.take(Some(Party(party)))).collect::<Vec<_>>();
+        let budget = ConnectionBudget::of(8);
+        let take = |party: u64| std::iter::from_fn(|| budget.take(Some(Party(party)))).collect::<Vec<_>>();
         let (first, second) = (take(1), take(2));
         assert_eq!((first.len(), second.len()), (4, 2));
         drop(first);

@@ -12,7 +12,7 @@ use gladhand_dialects::{askable, passed_on};
 use gladhand_hub::{Answer, Context, SessionId, viewer};
 
 use super::client_roots::Allowed;
-use super::hosting::CallHost;
+use super::events::CallEvents;
 use super::subscriptions::Subscriber;
 use super::upstream_connection::UpstreamConnection;
 use super::{Inner, UpstreamProvider};
@@ -29,7 +29,7 @@ pub(super) struct ForwardedCall {
     pub(super) operation: Operation<'static>,
     pub(super) terms: Terms<'static>,
     pub(super) agreement: Arc<Agreement>,
-    pub(super) host: Arc<CallHost>,
+    pub(super) events: Arc<CallEvents>,
 }
 
 impl ForwardedCall {
@@ -38,20 +38,20 @@ impl ForwardedCall {
             operation: operation.into_owned(),
             terms: context.terms.clone().into_owned(),
             agreement: Arc::clone(context.agreement),
-            host: CallHost::of(context, roots),
+            events: CallEvents::of(context, roots),
         }
     }
 
     /// Whether an upstream with a handshake needs a separate session for this caller: the caller can answer requests,
     /// or its session declares a feature that the upstream must know.
     pub(super) fn needs_own_connection(&self) -> bool {
-        let has_session = self.host.caller.session() != SessionId::NONE;
+        let has_session = self.events.caller.session() != SessionId::NONE;
         self.can_be_asked() || has_session && passed_on(&self.agreement).next().is_some()
     }
 
     /// Whose lists the caller sees.
     pub(super) fn viewer(&self) -> SessionId {
-        viewer(&self.agreement, self.host.caller.session(), self.terms.principal.as_deref())
+        viewer(&self.agreement, self.events.caller.session(), self.terms.principal.as_deref())
     }
 
     /// The viewer id that callers without a session share if they see the same lists as this caller.
@@ -101,7 +101,7 @@ impl Inner {
             // The rare waiting path is boxed, so that the future of a call stays small.
             None => Box::pin(self.connection_for(forwarded)).await?,
         };
-        let _under_way = connection.host.begin(&forwarded.host);
+        let _under_way = connection.events.begin(&forwarded.events);
         let Some(turn) = turn else { return self.make(forwarded, &connection).await };
         Box::pin(async move {
             // Declared before the call: if this future is dropped, the server receives the cancellation before the
@@ -146,8 +146,8 @@ impl Inner {
                 Box::pin(self.subscriptions.answered(&Subscriber::of(forwarded))).await;
             }
             let call = || (forwarded.operation.clone(), forwarded.terms.clone());
-            let (agreement, host) = (Arc::clone(&forwarded.agreement), Arc::clone(&forwarded.host));
-            if let Some(outcome) = session.call_on_behalf(call, forwarded.terms.party, agreement, host as _).await {
+            let (agreement, events) = (Arc::clone(&forwarded.agreement), Arc::clone(&forwarded.events));
+            if let Some(outcome) = session.call_on_behalf(call, forwarded.terms.party, agreement, events as _).await {
                 if self.may_log_late(forwarded, &session) {
                     Box::pin(tokio::time::sleep(LATE_LOGS)).await;
                 }

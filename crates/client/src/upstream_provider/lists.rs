@@ -12,7 +12,7 @@ use gladhand_hub::{Declared, Features, List, Listed};
 use serde::{Deserialize, Serialize};
 
 use super::Spec;
-use crate::upstream::{Host, Upstream};
+use crate::upstream::{Upstream, UpstreamEvents};
 
 /// Everything that an upstream lists, and its other features. Can be kept between runs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -47,10 +47,10 @@ pub(super) struct Lists {
 }
 
 /// The client for whom lists are asked for: what was agreed with it, and who hears what the upstream says meanwhile.
-pub(super) type Client = (Arc<Agreement>, Arc<dyn Host>);
+pub(super) type Client = (Arc<Agreement>, Arc<dyn UpstreamEvents>);
 
 /// How long one list may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Lists {
     /// Asks for everything.
@@ -72,7 +72,7 @@ impl Lists {
         lists.trouble.retain(|(list, _)| !stale.contains(list));
         let (mut failed, mut last) = (0, None);
         for list in stale {
-            let refreshed = tokio::time::timeout(PATIENCE, lists.refresh(*list, upstream, client.as_ref())).await;
+            let refreshed = tokio::time::timeout(LIST_TIMEOUT, lists.refresh(*list, upstream, client.as_ref())).await;
             let silent = || Failure::new(FailureKind::TimedOut, "the upstream does not say what it has");
             if let Err(failure) = refreshed.unwrap_or_else(|_| Err(silent())) {
                 let failure = unlisted(*list, failure, spec);
@@ -162,9 +162,9 @@ impl Lists {
         let ask = |operation: Operation<'static>| async {
             match client {
                 None => upstream.call(operation).await,
-                Some((agreement, host)) => {
+                Some((agreement, events)) => {
                     let call = || (operation, Terms::default());
-                    let outcome = upstream.call_on_behalf(call, None, Arc::clone(agreement), Arc::clone(host)).await;
+                    let outcome = upstream.call_on_behalf(call, None, Arc::clone(agreement), Arc::clone(events)).await;
                     outcome.unwrap_or_else(|| Err(Failure::new(FailureKind::UpstreamLost, "the session is over")))
                 }
             }

@@ -7,22 +7,23 @@
 mod breaker;
 mod client_roots;
 mod connection_budget;
+mod events;
 mod forwarding;
-mod hosting;
 mod lists;
 pub mod memory;
 mod pinning;
 mod pool;
 mod refreshing;
 mod selection;
+mod spec;
 mod stale;
+mod status;
 mod subscriptions;
 mod upstream_connection;
 mod viewers;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
@@ -34,21 +35,20 @@ use gladhand_core::operations::{
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json;
 use gladhand_dialects::carried_name;
-use gladhand_hub::policy::{Offender, Who};
+use gladhand_hub::policy::Who;
 use gladhand_hub::{
-    Answer, Caller, ChangeNotifier, Context, Declared, Features, List, Listed, Offence, Provider, Represented,
-    SessionId, Settling, UpstreamStatus,
+    Answer, Caller, ChangeNotifier, Context, Declared, Features, List, Listed, Provider, Represented, SessionId,
+    Settling, UpstreamStatus,
 };
-use gladhand_redaction::redact;
-use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use crate::upstream::{Options, Target, Upstream};
+use crate::upstream::Upstream;
 pub use memory::forget_unused;
 
 use client_roots::Allowed;
 pub use connection_budget::ConnectionBudget;
+pub use spec::Spec;
 
 use lists::Lists;
 use pool::Pools;
@@ -60,25 +60,6 @@ use viewers::Viewers;
 /// How long a list request waits for an upstream whose lists are unknown.
 const SETTLING: Duration = Duration::from_secs(15);
 
-/// An upstream as it is configured.
-#[derive(Debug, Clone)]
-pub struct Spec {
-    /// The name of the upstream in the configuration.
-    pub name: String,
-    /// The address or command of the upstream.
-    pub target: Target,
-    /// How to open a session. The downstream client decides which client features are declared.
-    pub options: Options,
-    /// Whether every session gets a separate connection, regardless of the agreement.
-    pub isolated: bool,
-    /// The folders that clients over a network may name as their roots, where the upstream runs on this machine.
-    pub client_roots: Vec<PathBuf>,
-    /// The shared budget for connections that serve one caller only. Upstreams served together share it.
-    pub room: ConnectionBudget,
-    /// The file that remembers the upstream's lists between runs.
-    pub remembered_in: Option<PathBuf>,
-}
-
 /// How long a list request waits for an upstream that was late before.
 const LATE_SETTLING: Duration = Duration::from_secs(1);
 
@@ -87,22 +68,6 @@ const LATE_SETTLING: Duration = Duration::from_secs(1);
 fn list_wait(was_late: bool, opening_for: Option<Duration>) -> Duration {
     let most = if was_late { LATE_SETTLING } else { SETTLING };
     most.min(SETTLING.saturating_sub(opening_for.unwrap_or_default()))
-}
-
-impl Spec {
-    /// The name for logs and files. If the configured name is the command line, which may contain a secret, the label
-    /// is the program name plus a hash that distinguishes it.
-    fn label(&self) -> String {
-        match &self.target {
-            Target::Command(words) if self.name == self.target.to_string() => {
-                let program = words.first().map_or("", String::as_str);
-                let program = program.rsplit(['/', '\\']).next().unwrap_or(program);
-                let digest = Sha256::digest(&self.name);
-                format!("{program}#{}", digest[..4].iter().map(|byte| format!("{byte:02x}")).collect::<String>())
-            }
-            _ => self.name.clone(),
-        }
-    }
 }
 
 /// An upstream behind the hub.
@@ -453,7 +418,7 @@ impl Provider for UpstreamProvider {
         let (main, is_alone) = self.inner.main();
         if is_alone {
             self.inner.session.send_replace(Some(Arc::downgrade(caller)));
-            main.host.joined(caller);
+            main.events.joined(caller);
         }
     }
 
@@ -480,47 +445,7 @@ impl Provider for UpstreamProvider {
     }
 
     fn status(&self) -> Option<UpstreamStatus> {
-        let inner = &self.inner;
-        let connections = inner.all_connections();
-        let open: Vec<_> = connections.iter().filter_map(|connection| connection.session()).collect();
-        let (state, detail) = match (open.first(), self.inner.trouble.lock()) {
-            (Some(session), _) => {
-                let agreement = session.agreement();
-                let server = &agreement.server;
-                let who = format!("{} {} as {} {}", server.name, server.version, agreement.dialect, agreement.version);
-                ("open", Some(who))
-            }
-            (None, Ok(trouble)) if trouble.is_some() => {
-                let own = format!("upstream {}: ", inner.spec.name);
-                let why = |failure: &Failure| failure.message.strip_prefix(&own).unwrap_or(&failure.message).to_owned();
-                ("failed", trouble.as_ref().map(why))
-            }
-            _ => match connections.iter().filter_map(|connection| connection.opening_for()).max() {
-                Some(age) => ("opening", Some(format!("for {} s", age.as_secs()))),
-                None => ("idle", None),
-            },
-        };
-        Some(UpstreamStatus {
-            name: inner.spec.name.clone(),
-            target: redact(&inner.spec.target.place()).into_owned(),
-            state: state.to_owned(),
-            detail: detail.map(|detail| redact(&detail).into_owned()),
-            processes: open.iter().filter_map(Upstream::process).collect(),
-            connections: open.len(),
-            calls: connections.iter().map(|connection| connection.host.calls()).sum(),
-            restarts: connections.iter().map(|connection| connection.restarts()).sum(),
-            tools: inner.known().map_or(0, |lists| lists.tools.len()),
-            unlisted: match inner.known() {
-                Some(lists) => lists.troubles(),
-                None => inner.listing_failure().map(|failure| failure.message).into_iter().collect(),
-            },
-            offences: {
-                let who = inner.label.clone();
-                let counts = inner.spec.options.violations.of(&Offender::Server(who.clone()));
-                let offence = |(rule, count): (&str, u64)| Offence { who: who.clone(), rule: rule.to_owned(), count };
-                counts.into_iter().map(offence).collect()
-            },
-        })
+        Some(self.inner.status())
     }
 
     fn closing(&self) -> Option<Settling> {

@@ -19,7 +19,7 @@ use gladhand_dialects::Declared;
 use gladhand_dialects::shares::Bound;
 use tokio::sync::{Notify, oneshot, watch};
 
-use super::hosting::CallHost;
+use super::events::CallEvents;
 use super::upstream_connection::UpstreamConnection;
 
 /// The maximum number of connections for callers with the same client features. No party gets more than half of what
@@ -149,7 +149,7 @@ impl Idle {
 /// A call that has a connection.
 #[derive(Debug)]
 struct Taken {
-    call: Arc<CallHost>,
+    call: Arc<CallEvents>,
     party: Option<Party>,
     member: Member,
     wanted: Notify,
@@ -246,7 +246,7 @@ impl Pool {
     /// all connections are taken, the oldest call that waits for its caller therefore gives way.
     pub(super) async fn turn(
         self: &Arc<Self>,
-        call: &Arc<CallHost>,
+        call: &Arc<CallEvents>,
         party: Option<Party>,
         another: impl FnOnce() -> Option<Arc<UpstreamConnection>>,
     ) -> Result<Turn, Failure> {
@@ -411,7 +411,7 @@ mod tests {
 
     use super::*;
     use crate::upstream::{Options, Target};
-    use crate::upstream_provider::hosting::ConnectionHost;
+    use crate::upstream_provider::events::ConnectionEvents;
     use crate::upstream_provider::upstream_connection::ClientProfile;
     use crate::upstream_provider::{ConnectionBudget, Spec};
 
@@ -437,11 +437,11 @@ mod tests {
             options: Options::default(),
             isolated: false,
             client_roots: Vec::new(),
-            room: ConnectionBudget::default(),
+            connection_budget: ConnectionBudget::default(),
             remembered_in: None,
         });
-        let host = ConnectionHost::new(None, None, Arc::default(), None);
-        let connection = UpstreamConnection::new(spec, ClientProfile::default(), host, None);
+        let events = ConnectionEvents::new(None, None, Arc::default(), None);
+        let connection = UpstreamConnection::new(spec, ClientProfile::default(), events, None);
         let member = Member { users, ..pool.add(connection) };
         let number = member.number;
         pool.lock().add_idle(Idle { member, check });

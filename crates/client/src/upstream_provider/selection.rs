@@ -11,8 +11,8 @@ use tokio::sync::watch;
 
 use super::client_roots::Allowed;
 use super::connection_budget::Permit;
+use super::events::{ConnectionEvents, Session};
 use super::forwarding::ForwardedCall;
-use super::hosting::{ConnectionHost, Session};
 use super::upstream_connection::{ClientProfile, UpstreamConnection};
 use super::{Inner, pool};
 use crate::upstream::{Speak, Target};
@@ -40,7 +40,7 @@ impl Inner {
         if may_share && !self.may_shake_hands(&client) {
             return Ok((self.main().0, None));
         }
-        let caller = &forwarded.host.caller;
+        let caller = &forwarded.events.caller;
         if caller.session() == SessionId::NONE {
             return self.turn(forwarded, client).await;
         }
@@ -84,9 +84,9 @@ impl Inner {
         let kind = forwarded.kind();
         let another = || {
             let place = self.place(party)?;
-            Some(UpstreamConnection::pooled(Arc::clone(&self.spec), client, self.host(None), place, kind))
+            Some(UpstreamConnection::pooled(Arc::clone(&self.spec), client, self.connection_events(None), place, kind))
         };
-        let turn = pool.turn(&forwarded.host, party, another).await?;
+        let turn = pool.turn(&forwarded.events, party, another).await?;
         Ok((Arc::clone(turn.connection()), Some(turn)))
     }
 
@@ -114,12 +114,12 @@ impl Inner {
 
     /// A connection for the caller's session only. Returns `None` if the budget is used up.
     pub(super) fn add_own(&self, forwarded: &ForwardedCall, client: ClientProfile) -> Option<Arc<UpstreamConnection>> {
-        let caller = &forwarded.host.caller;
+        let caller = &forwarded.events.caller;
         let place = self.place(forwarded.terms.party)?;
         let mut connections = self.connections();
         let own = connections.own.entry(caller.session()).or_insert_with(|| {
             let session = watch::Sender::new(Some(Arc::downgrade(caller))).subscribe();
-            UpstreamConnection::new(Arc::clone(&self.spec), client, self.host(Some(session)), Some(place))
+            UpstreamConnection::new(Arc::clone(&self.spec), client, self.connection_events(Some(session)), Some(place))
         });
         Some(Arc::clone(own))
     }
@@ -136,7 +136,7 @@ impl Inner {
     /// A place for a connection that not all callers share. If the budget is used up, an unused connection is closed.
     pub(super) fn place(&self, party: Option<Party>) -> Option<Permit> {
         loop {
-            if let Some(place) = self.spec.room.take(party) {
+            if let Some(place) = self.spec.connection_budget.take(party) {
                 return Some(place);
             }
             let spare = self.connections().pools.spare()?;
@@ -145,8 +145,8 @@ impl Inner {
         }
     }
 
-    pub(super) fn host(&self, session: Option<Session>) -> ConnectionHost {
-        ConnectionHost::new(session, self.notifier.get().cloned(), Arc::clone(&self.stale), self.allowed_roots())
+    pub(super) fn connection_events(&self, session: Option<Session>) -> ConnectionEvents {
+        ConnectionEvents::new(session, self.notifier.get().cloned(), Arc::clone(&self.stale), self.allowed_roots())
     }
 
     /// The main connection, and whether only one downstream session will ever exist.
@@ -158,7 +158,7 @@ impl Inner {
         }
         let session = is_alone.then(|| self.session.subscribe());
         let client = connections.expected.clone().unwrap_or_default();
-        let main = UpstreamConnection::new(Arc::clone(&self.spec), client, self.host(session), None);
+        let main = UpstreamConnection::new(Arc::clone(&self.spec), client, self.connection_events(session), None);
         connections.main = Some(Arc::clone(&main));
         (main, is_alone)
     }

@@ -40,7 +40,7 @@ impl Subscriber {
     /// The caller of a call.
     pub(super) fn of(forwarded: &ForwardedCall) -> Self {
         let principal = forwarded.terms.principal.as_deref().map(Into::into);
-        Self { session: forwarded.host.caller.session(), principal }
+        Self { session: forwarded.events.caller.session(), principal }
     }
 
     fn who(who: &Who<'_>) -> Self {

@@ -14,9 +14,9 @@ use gladhand_hub::SessionId;
 use super::Spec;
 use super::breaker::{Breaker, Permission};
 use super::connection_budget::Permit;
-use super::hosting::ConnectionHost;
+use super::events::ConnectionEvents;
 use super::pinning::Pinning;
-use crate::upstream::{Host, OpenError, Options, Upstream};
+use crate::upstream::{Options, Upstream, UpstreamEvents};
 
 /// The client that a connection is opened for. By default that is no client in particular, and the upstream hears of us.
 #[derive(Debug, Clone, Default)]
@@ -58,7 +58,7 @@ const ANSWERING: Duration = Duration::from_secs(5);
 pub(super) struct UpstreamConnection {
     spec: Arc<Spec>,
     client: ClientProfile,
-    pub(super) host: Arc<ConnectionHost>,
+    pub(super) events: Arc<ConnectionEvents>,
     /// The definitions that were compared with the pins.
     pub(super) pinning: Pinning,
     /// The callers without a session that it is for, where it is one of a pool.
@@ -79,38 +79,38 @@ impl UpstreamConnection {
     pub(super) fn new(
         spec: Arc<Spec>,
         client: ClientProfile,
-        host: ConnectionHost,
+        events: ConnectionEvents,
         place: Option<Permit>,
     ) -> Arc<Self> {
-        Self::with(spec, client, host, place, None)
+        Self::with(spec, client, events, place, None)
     }
 
     /// A way of a pool for callers of one kind.
     pub(super) fn pooled(
         spec: Arc<Spec>,
         client: ClientProfile,
-        host: ConnectionHost,
+        events: ConnectionEvents,
         place: Permit,
         kind: SessionId,
     ) -> Arc<Self> {
-        Self::with(spec, client, host, Some(place), Some(kind))
+        Self::with(spec, client, events, Some(place), Some(kind))
     }
 
     fn with(
         spec: Arc<Spec>,
         client: ClientProfile,
-        host: ConnectionHost,
+        events: ConnectionEvents,
         place: Option<Permit>,
         kind: Option<SessionId>,
     ) -> Arc<Self> {
         let (is_pooled, kind) = (kind.is_some(), kind.unwrap_or(SessionId::NONE));
         let (session, openings, opening) = (Mutex::default(), AtomicU64::new(0), tokio::sync::Mutex::default());
         Arc::new_cyclic(|connection| {
-            let host = Arc::new(host.of(connection, is_pooled));
+            let events = Arc::new(events.of(connection, is_pooled));
             Self {
                 spec,
                 client,
-                host,
+                events,
                 pinning: Pinning::default(),
                 kind,
                 place: Mutex::new(place),
@@ -184,9 +184,9 @@ impl UpstreamConnection {
             listen: true,
             ..self.spec.options.clone()
         };
-        let host: Arc<dyn Host> = Arc::clone(&self.host) as _;
+        let events: Arc<dyn UpstreamEvents> = Arc::clone(&self.events) as _;
         *self.opening_since.lock().unpoisoned() = Some(Instant::now());
-        let opened = Upstream::open(&self.spec.target, options, host).await;
+        let opened = Upstream::open(&self.spec.target, options, events).await;
         *self.opening_since.lock().unpoisoned() = None;
         match opened {
             Ok(session) => {
@@ -199,7 +199,7 @@ impl UpstreamConnection {
                 Ok(session)
             }
             Err(error) => {
-                let why = reason(&error);
+                let why = error.to_string();
                 let pause = breaker.failed(&why, Instant::now());
                 tracing::warn!(upstream = name, %error, pause_ms = pause.as_millis(), "upstream not open");
                 Err(lost(why))
@@ -248,12 +248,4 @@ impl UpstreamConnection {
             session.close().await;
         }
     }
-}
-
-/// Why there is no session, with how a process ended and the last thing that it had to say about it.
-fn reason(error: &OpenError) -> String {
-    let OpenError::Refused { refusal, exit, last_words } = error else { return error.to_string() };
-    let exit = exit.as_ref().map(|exit| format!(" ({exit})")).unwrap_or_default();
-    let said = last_words.last().map(|last| format!("; the last it said: {last}")).unwrap_or_default();
-    format!("{refusal}{exit}{said}")
 }

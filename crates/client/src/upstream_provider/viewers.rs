@@ -241,10 +241,10 @@ impl Inner {
             None => self.open_other(&connection, false).await?,
         };
         self.note_asked_for(kind);
-        let client = (Arc::clone(&forwarded.agreement), Arc::clone(&forwarded.host) as _);
+        let client = (Arc::clone(&forwarded.agreement), Arc::clone(&forwarded.events) as _);
         let lists = Lists::fetch(&session, &self.spec, Some(client)).await?;
         // A session makes its calls on a separate connection, and no longer needs this one.
-        if let Some(turn) = turn.filter(|_| forwarded.host.caller.session() == SessionId::NONE) {
+        if let Some(turn) = turn.filter(|_| forwarded.events.caller.session() == SessionId::NONE) {
             turn.end();
         }
         let before = self.viewers().own.get(&kind).cloned().flatten();

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::rpc::{self, Envelope, code};
-use gladhand_core::wire::{FrameKind, Frames, Id, Line, values};
+use gladhand_core::wire::{FrameKind, Frames, Id, Line, Members, values};
 
 pub use super::header_params::{
     BadAnnotation, HeaderParam, Mirrors, PREFIX, decode_header_value, encode_header_value, header_params,
@@ -31,6 +31,31 @@ pub struct Rejection {
     pub status: u16,
     /// The body, without a line break.
     pub body: String,
+}
+
+/// Whether a message, or one of a batch, answers the request of this id.
+pub fn answers(text: &str, id: u64) -> bool {
+    let is_answer = |text: &str| {
+        let envelope = Envelope::parse(text).ok().filter(|envelope| envelope.method.is_none());
+        let answered = envelope.and_then(|envelope| envelope.id).map(|id| id.get().parse::<f64>());
+        answered.is_some_and(|answered| answered == Ok(id as f64))
+    };
+    if !text.trim_start().starts_with('[') {
+        return is_answer(text);
+    }
+    let parts = values::items(text).unwrap_or_default();
+    parts.into_iter().any(|part| is_answer(part.get()))
+}
+
+/// Whether a body is an error response.
+pub fn is_error(text: &str) -> bool {
+    Envelope::parse(text).is_ok_and(|envelope| envelope.error.is_some())
+}
+
+/// The message of an error response.
+pub fn error_message(text: &str) -> Option<String> {
+    let error = Envelope::parse(text).ok()?.error?;
+    Members::of(error)?.str("message").map(Cow::into_owned)
 }
 
 /// The names of all tools that a body calls, parsed like in the server side.

@@ -12,7 +12,7 @@ use gladhand::negotiation::Capability;
 use gladhand::operations::{
     Answered, Failure, FailureKind, Operation, Question, QuestionKind, Reply, Tool, ToolCall, ToolResult,
 };
-use gladhand::upstream::{Host, Options, Speak, Target, Upstream, accept_defaults};
+use gladhand::upstream::{Options, Speak, Target, Upstream, UpstreamEvents, accept_defaults};
 use gladhand::wire::{RawValue, json};
 use serde_json::{Value, json};
 
@@ -151,7 +151,7 @@ fn something(schema: &Value) -> Value {
 /// A user who fills in every form: with the defaults, or else with arbitrary values.
 struct Person;
 
-impl Host for Person {
+impl UpstreamEvents for Person {
     fn ask(&self, question: Question) -> BoxFuture<'static, Answered> {
         Box::pin(async move {
             if question.kind != QuestionKind::Elicit {

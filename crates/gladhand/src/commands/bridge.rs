@@ -88,11 +88,8 @@ pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
     let mut spec = spec(args)?;
     spec.options.violations = Arc::new(Violations::new(config.policy.violations));
     spec.options.line_bytes = config.limits.line_bytes;
-    let upstream = Arc::new(UpstreamProvider::new(spec));
-    let hub = Hub::of(vec![Mount::plain(Arc::clone(&upstream) as _)]);
-    let data = config::data_dir(args.listen.data_dir.as_deref());
-    let service = Service::new(hub).in_front_of(Arc::<UpstreamProvider>::clone(&upstream)).waiting_for_upstreams();
-    let service = service.shown_as("bridge", data);
+    let (upstream, service) = coupled(spec);
+    let service = service.shown_as("bridge", config::data_dir(args.listen.data_dir.as_deref()));
     let access = FollowedAccess::of(service.access());
     let ended = serve::serve(service, &access, &args.listen, config)?;
     match upstream.trouble(List::Tools) {
@@ -102,6 +99,15 @@ pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
         }
         _ => Ok(ended),
     }
+}
+
+/// The upstream, and the service in front of it. They share one tap.
+fn coupled(spec: Spec) -> (Arc<UpstreamProvider>, Service) {
+    let tap = Arc::clone(&spec.options.tap);
+    let upstream = Arc::new(UpstreamProvider::new(spec));
+    let hub = Hub::of(vec![Mount::plain(Arc::clone(&upstream) as _)]);
+    let service = Service::new(hub).tapped(tap).in_front_of(Arc::<UpstreamProvider>::clone(&upstream));
+    (upstream, service.waiting_for_upstreams())
 }
 
 fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
@@ -141,7 +147,7 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
         options,
         isolated: args.isolate,
         client_roots: args.client_root.clone(),
-        room: ConnectionBudget::default(),
+        connection_budget: ConnectionBudget::default(),
         remembered_in: None,
     })
 }
@@ -166,8 +172,28 @@ fn authorizer(
         _ if headers.contains_key(AUTHORIZATION) => None,
         (_, Some(token)) => Some(Arc::new(Bearer::new(token))),
         (Target::Url(url), None) => {
-            sign_in::authorizer_for_nobody(url, roots).map(|authorizer| Arc::new(authorizer) as _)
+            sign_in::non_interactive_authorizer(url, roots).map(|authorizer| Arc::new(authorizer) as _)
         }
         (Target::Command(_), None) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_service_and_its_upstream_share_one_tap() {
+        let spec = Spec {
+            name: "test".to_owned(),
+            target: Target::Command(vec!["true".to_owned()]),
+            options: Options::default(),
+            isolated: false,
+            client_roots: Vec::new(),
+            connection_budget: ConnectionBudget::default(),
+            remembered_in: None,
+        };
+        let tap = Arc::clone(&spec.options.tap);
+        assert!(Arc::ptr_eq(coupled(spec).1.tap(), &tap));
     }
 }

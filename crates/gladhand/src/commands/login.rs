@@ -120,7 +120,7 @@ pub fn logout(args: &LogoutArgs) -> Result<ExitCode, CommandError> {
     let url = server_url(&args.url)?;
     let server = Target::Url(url.clone()).to_string();
     let roots = Roots::read(args.ca.as_deref()).map_err(CommandError::usage)?;
-    let authorizer = sign_in::authorizer_for_nobody(&url, &roots)
+    let authorizer = sign_in::non_interactive_authorizer(&url, &roots)
         .ok_or_else(|| CommandError::usage(anyhow!("{server} is not an address that credentials travel to")))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(authorizer.sign_out())?;

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
+use gladhand_client::upstream::OpenError;
 use gladhand_core::negotiation::Refusal;
 use gladhand_redaction::redact;
 use serde_json::{Value, json};
@@ -200,11 +201,16 @@ fn is_gone(error: &CommandError) -> bool {
     cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-/// How a command ends that got no session.
-fn exit_of(refusal: &Refusal) -> Exit {
-    match refusal {
-        Refusal::PeerGone | Refusal::TimedOut { .. } | Refusal::PeerMisbehaved { .. } => Exit::PeerFailed,
-        _ => Exit::Refused,
+/// The exit code of a command that got no session.
+fn exit_of(error: &OpenError) -> Exit {
+    match error {
+        OpenError::NotStarted { .. } | OpenError::Unreachable(_) => Exit::PeerFailed,
+        OpenError::NotOverHttp(_) => Exit::Usage,
+        OpenError::Unauthorized { .. } | OpenError::Forbidden { .. } => Exit::Refused,
+        OpenError::Refused { refusal, .. } => match refusal {
+            Refusal::PeerGone | Refusal::TimedOut { .. } | Refusal::PeerMisbehaved { .. } => Exit::PeerFailed,
+            _ => Exit::Refused,
+        },
     }
 }
 

@@ -1,34 +1,17 @@
 //! Translates sections of the configuration to the options of the service, of HTTP and of upstreams.
 
 mod admission;
+mod upstream;
 
 use std::time::Duration;
 
 use gladhand_agent_tools::WorkbenchSettings;
-use url::Url;
-
-use gladhand_client::upstream::Target;
-use gladhand_process::surroundings::Surroundings;
 use gladhand_server::http::{AgentLimits, HttpOptions};
 use gladhand_server::service::Limits;
 
 use crate::config;
 pub(crate) use admission::{follow, mistakes, passes, unusable_key_files};
-
-/// Where an upstream is. Settings without mistakes name a place.
-pub(crate) fn target(upstream: &config::UpstreamConfig) -> Option<Target> {
-    match &upstream.url {
-        Some(url) => Url::parse(url).ok().map(Target::Url),
-        None if upstream.command.is_empty() => None,
-        None => Some(Target::Command(upstream.command.iter().chain(&upstream.args).cloned().collect())),
-    }
-}
-
-/// The folder and variables of an upstream's program.
-pub(crate) fn surroundings(upstream: &config::UpstreamConfig) -> Surroundings {
-    let config::Surroundings { folder, inherits, variables } = upstream.surroundings();
-    Surroundings { folder, inherits, variables, permit: None }
-}
+pub(crate) use upstream::{target, upstream};
 
 /// The bounds of `[a2e]` on sessions over HTTP.
 pub(crate) fn agent_limits(section: &config::A2eConfig) -> AgentLimits {

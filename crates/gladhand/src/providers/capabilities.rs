@@ -14,6 +14,7 @@ use gladhand_a2e_host::proc::{Proc, ProcSettings};
 use gladhand_a2e_host::skill::{SkillSettings, Skills};
 use gladhand_a2e_host::storage::Storage;
 use gladhand_a2e_host::toolkits::{Toolkit, ToolkitSettings, Toolkits};
+use gladhand_client::upstream::Options;
 use gladhand_hub::{Agent, Provider};
 use gladhand_process::starting::{OnLeash, Starter};
 use url::Url;
@@ -21,6 +22,7 @@ use url::Url;
 use super::a2e_mcp::{A2eMcp, RegistrationLimits, Root};
 use crate::config::{A2eConfig, CapabilityName, MemoryConfig};
 use gladhand_process::open_files::OpenFiles;
+use gladhand_session::tap::Tap;
 
 /// The parts that the capabilities are built from.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) data: Option<&'a Path>,
     /// The agent that runs delegated tasks.
     pub(crate) agent: Option<Arc<dyn Agent>>,
+    /// The tap of this process, which sessions with registered servers pass.
+    pub(crate) tap: &'a Arc<Tap>,
 }
 
 impl Parts<'_> {
@@ -65,7 +69,7 @@ impl Parts<'_> {
             CapabilityName::MultiAgent => {
                 Arc::new(MultiAgent::new(Arc::clone(self.agent.as_ref()?), MultiAgentSettings::default()))
             }
-            CapabilityName::Mcp => Arc::new(A2eMcp::new(servers(config))),
+            CapabilityName::Mcp => Arc::new(A2eMcp::new(servers(config, self.tap))),
             CapabilityName::Toolkits => match Toolkits::new(bundles(config)) {
                 Ok(toolkits) => Arc::new(toolkits),
                 Err(error) => {
@@ -132,14 +136,16 @@ fn environments(config: &A2eConfig) -> EnvSettings {
     EnvSettings { programs, max_total_episodes, ..usual }
 }
 
-fn servers(config: &A2eConfig) -> RegistrationLimits {
+fn servers(config: &A2eConfig, tap: &Arc<Tap>) -> RegistrationLimits {
+    let usual = RegistrationLimits::default();
     RegistrationLimits {
         commands: config.mcp.commands.iter().map(|command| vec![command.clone()]).collect(),
         base: config.folder.clone(),
         urls: config.mcp.urls.iter().filter_map(|url| Url::parse(url).ok()).collect(),
         folders: config.roots.clone(),
         roots: config.roots.iter().filter_map(|folder| root(folder)).collect(),
-        ..RegistrationLimits::default()
+        options: Options { tap: Arc::clone(tap), ..usual.options },
+        ..usual
     }
 }
 
@@ -162,4 +168,15 @@ fn bundles(config: &A2eConfig) -> ToolkitSettings {
         ..Toolkit::default()
     });
     ToolkitSettings { toolkits: toolkits.collect(), ..ToolkitSettings::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registered_servers_pass_the_tap_of_the_process() {
+        let tap = Arc::<Tap>::default();
+        assert!(Arc::ptr_eq(&servers(&A2eConfig::default(), &tap).options.tap, &tap));
+    }
 }

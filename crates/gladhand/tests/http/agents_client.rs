@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use gladhand::Secret;
 use gladhand::negotiation::Refusal;
 use gladhand::operations::{FailureKind, Operation, Reply, ToolCall};
-use gladhand::upstream::{Alone, Eras, OpenError, Options, Speak, Target, Upstream};
+use gladhand::upstream::{Eras, IgnoreEvents, OpenError, Options, Speak, Target, Upstream};
 use gladhand::wire::json;
 use rustix::process::Signal;
 use serde_json::json;
@@ -28,7 +28,7 @@ fn as_agent() -> Options {
 
 async fn open(url: &str, options: Options) -> Result<Upstream, OpenError> {
     let target = Target::parse(&[url.to_owned()]).expect("a URL");
-    tokio::time::timeout(PATIENCE, Upstream::open(&target, options, Arc::new(Alone))).await.expect("it ends")
+    tokio::time::timeout(PATIENCE, Upstream::open(&target, options, Arc::new(IgnoreEvents))).await.expect("it ends")
 }
 
 fn tool(name: &'static str, arguments: &serde_json::Value) -> Operation<'static> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand::operations::{CompletionCall, CompletionOf, Operation, Reply, ToolCall};
-use gladhand::upstream::{Alone, Options, Target, Upstream};
+use gladhand::upstream::{IgnoreEvents, Options, Target, Upstream};
 use gladhand::wire::json;
 use serde_json::json;
 
@@ -20,7 +20,7 @@ async fn server_everything_has_templates_and_completes_and_works_on_tasks() {
     let words: [OsString; 3] = [peers().join("bin/node").into(), everything.into(), "stdio".into()];
     let words = words.map(|word| word.into_string().expect("paths are UTF-8"));
     let target = Target::Command(words.to_vec());
-    let upstream = soon(Upstream::open(&target, Options::default(), Arc::new(Alone))).await.expect("it opens");
+    let upstream = soon(Upstream::open(&target, Options::default(), Arc::new(IgnoreEvents))).await.expect("it opens");
 
     let Ok(Reply::Templates(templates)) = soon(upstream.call(Operation::ListTemplates)).await else { panic!() };
     assert!(!templates.is_empty());

@@ -114,7 +114,7 @@ async fn a_server_that_nobody_can_talk_to_is_not_tried_for_ever() {
     let script = format!("echo >> {}; read -r line; echo alas >&2; exit 1", started.display());
     let refused = open(&["sh", "-c", &script], Options::default()).await.unwrap_err();
     assert!(
-        matches!(&refused, OpenError::Refused { refusal: Refusal::PeerGone, last_words, .. } if last_words == &["alas"])
+        matches!(&refused, OpenError::Refused { refusal: Refusal::PeerGone, process: Some(end) } if end.stderr_tail == ["alas"])
     );
     assert_eq!(processes(&started), 5, "both eras and three dialects");
 }

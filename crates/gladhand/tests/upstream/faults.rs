@@ -2,7 +2,7 @@
 
 use gladhand::negotiation::Refusal;
 use gladhand::operations::{FailureKind, Operation, Outcome, Party, Reply, Terms};
-use gladhand::upstream::{Arriving, OpenError, Options};
+use gladhand::upstream::{OpenError, Options, ResponseBudget};
 use tokio::task::JoinSet;
 
 use crate::scripted::{Answer, Request, Scripted, empty, json, stream};
@@ -107,7 +107,7 @@ async fn call_of(upstream: Upstream, party: u64, name: &'static str) -> Outcome 
     let party = Some(Party(party));
     let call = || (tool(name), Terms { party, ..Terms::default() });
     let agreement = upstream.agreement();
-    upstream.call_on_behalf(call, party, agreement, Arc::new(Alone)).await.expect("the session is open")
+    upstream.call_on_behalf(call, party, agreement, Arc::new(IgnoreEvents)).await.expect("the session is open")
 }
 
 #[tokio::test]
@@ -123,7 +123,7 @@ async fn answers_that_arrive_have_a_bound_over_all_calls_and_a_share_for_each_pa
             None => opening(request).unwrap_or_else(|| empty(500)),
         })
         .await;
-        let options = Options { arriving: Arriving::of(500_000), ..speaking(version) };
+        let options = Options { response_budget: ResponseBudget::of(500_000), ..speaking(version) };
         let upstream = open(&[&server.url], options).await.unwrap();
         let mut slow: JoinSet<_> = (0..3).map(|_| call_of(upstream.clone(), 1, "slow")).collect();
         let failure = soon(slow.join_next()).await.unwrap().unwrap().unwrap_err();

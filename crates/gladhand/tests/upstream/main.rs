@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use gladhand::operations::call::no_arguments;
 use gladhand::operations::{Operation, ToolCall};
-use gladhand::upstream::{Alone, Host, OpenError, Options, Speak, Target, Upstream};
+use gladhand::upstream::{IgnoreEvents, OpenError, Options, Speak, Target, Upstream, UpstreamEvents};
 
 const GLADHAND: &str = env!("CARGO_BIN_EXE_gladhand");
 
@@ -26,10 +26,10 @@ fn speaking(version: &str) -> Options {
 }
 
 async fn open(words: &[&str], options: Options) -> Result<Upstream, OpenError> {
-    open_for(words, options, Arc::new(Alone)).await
+    open_for(words, options, Arc::new(IgnoreEvents)).await
 }
 
-async fn open_for(words: &[&str], options: Options, host: Arc<dyn Host>) -> Result<Upstream, OpenError> {
+async fn open_for(words: &[&str], options: Options, host: Arc<dyn UpstreamEvents>) -> Result<Upstream, OpenError> {
     let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
     let target = Target::parse(&words).unwrap();
     soon(Upstream::open(&target, options, host)).await

@@ -238,7 +238,9 @@ async fn what_cannot_be_opened_says_why() {
     assert!(matches!(missing, Err(OpenError::NotStarted { .. })), "{missing:?}");
     let dying = open(&["sh", "-c", "echo alas >&2; exit 1"], Options::default()).await;
     match dying {
-        Err(OpenError::Refused { refusal: Refusal::PeerGone, last_words, .. }) => assert_eq!(last_words, ["alas"]),
+        Err(OpenError::Refused { refusal: Refusal::PeerGone, process: Some(end) }) => {
+            assert_eq!(end.stderr_tail, ["alas"])
+        }
         other => panic!("{other:?}"),
     }
     let options = Options { speak: Speak::parse("loaf").unwrap(), ..Options::default() };

@@ -8,7 +8,7 @@ use gladhand::Secret;
 use gladhand::auth::AuthError;
 use gladhand::negotiation::Capability;
 use gladhand::operations::{Answered, FailureKind, Notice, Operation, Question, Reply};
-use gladhand::upstream::{Attempt, Authorizer, Bearer, Host, OpenError, Options, accept_defaults};
+use gladhand::upstream::{Attempt, Authorizer, Bearer, OpenError, Options, UpstreamEvents, accept_defaults};
 use http::{HeaderMap, Method, StatusCode};
 use tokio::sync::mpsc;
 use url::Url;
@@ -95,7 +95,7 @@ async fn a_stateless_server_gets_headers_and_no_session() {
 #[derive(Debug)]
 struct Listener(mpsc::UnboundedSender<String>);
 
-impl Host for Listener {
+impl UpstreamEvents for Listener {
     fn ask(&self, question: Question) -> BoxFuture<'static, Answered> {
         let answer = accept_defaults(&question);
         Box::pin(async move { answer })

@@ -18,12 +18,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{CallId, Failure, FailureKind, Notice, Outcome};
 use gladhand_core::wire::Line;
 use gladhand_dialects::{Action, Ambient, Lane, Output, Server};
 use gladhand_hub::{Answer, Asking, Busy, CallName, Caller, Hub, SessionId, Visit, Work};
 use gladhand_session::clock::Clock;
-use gladhand_session::tap::{SessionTap, Tap, TappedSession};
+use gladhand_session::tap::{SessionTap, Tap, TappedPeer, TappedSession};
 use gladhand_session::violations;
 use tokio::task::AbortHandle;
 
@@ -44,6 +45,15 @@ impl Registration {
     pub(crate) fn new(hub: Hub, visit: Visit, tap: &Arc<Tap>) -> Arc<Self> {
         let tap = SessionTap::new(Arc::clone(tap), TappedSession::Downstream(visit.id()));
         Arc::new(Self { hub, visit, tap })
+    }
+
+    /// The opening ended in an agreement. `principal` is the client's identity according to the transport.
+    fn opened(&self, agreement: &Agreement, principal: Option<&str>) {
+        self.visit.opened(agreement, principal);
+        let client = &agreement.client;
+        let principal = principal.or_else(|| agreement.principal()).map(str::to_owned);
+        let peer = TappedPeer::Client { name: client.name.clone(), version: client.version.clone(), principal };
+        self.tap.opened(agreement, peer);
     }
 
     /// The id of the session in the hub.
@@ -190,7 +200,7 @@ impl<T: Transport> Driver<T> {
                         self.log = Some(SessionLog::open(agreement, self.registration.session()));
                     }
                 }
-                self.registration.visit.opened(agreement, self.transport.principal(sender));
+                self.registration.opened(agreement, self.transport.principal(sender));
                 return !agreement.per_request;
             }
             Action::Deliver(..) | Action::Unwatch(..) | Action::RootsChanged => return true,
@@ -385,6 +395,7 @@ impl<T: Transport> Driver<T> {
         self.has_ended = true;
         self.questions.forget();
         self.log = None;
+        self.registration.tap.closed();
         errands
     }
 

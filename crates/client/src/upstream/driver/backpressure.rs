@@ -10,8 +10,8 @@ use gladhand_dialects::Heard;
 use gladhand_process::child::Manner;
 use tokio::time::Instant;
 
-use super::super::ending;
-use super::super::unsent::Origin;
+use super::super::process_end;
+use super::super::unsent_budget::Origin;
 use super::{Command, Driver, Lost};
 
 impl Driver {
@@ -37,7 +37,7 @@ impl Driver {
     /// The upstream does not read its input. Its process may hang for ever, so the next call starts another.
     pub(super) fn stalled(&mut self) {
         let (name, seconds) =
-            (ending::named(self.name.as_deref()), self.call_timeout.unwrap_or_default().as_secs_f32());
+            (process_end::named(self.name.as_deref()), self.call_timeout.unwrap_or_default().as_secs_f32());
         let why = format!("{name} stopped reading its input: it took nothing for {seconds} s");
         tracing::warn!(upstream = self.name, "session ended: the upstream stopped reading its input");
         self.lost = Some(Lost { why, is_deaf: true });
@@ -70,7 +70,7 @@ impl Driver {
         let origin = if self.origin == Origin::Answer && !are_answers { Origin::Other } else { self.origin };
         self.unsent.add(bytes, origin, self.party);
         if self.unsent.has_too_many_answers() && self.lost.is_none() {
-            let why = format!("{} does not read the answers to its requests", ending::named(self.name.as_deref()));
+            let why = format!("{} does not read the answers to its requests", process_end::named(self.name.as_deref()));
             tracing::warn!(
                 upstream = self.name,
                 "session ended: the upstream does not read the answers to its requests"
@@ -86,7 +86,7 @@ impl Driver {
             let (late, waiting): (VecDeque<_>, _) = self.backlog.drain(..).partition(is_late);
             self.backlog = waiting;
             for Command { reply, .. } in late {
-                let _ = reply.send(Err(ending::unsent(self.name.as_deref())));
+                let _ = reply.send(Err(process_end::unsent(self.name.as_deref())));
             }
         }
     }

@@ -20,11 +20,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::Semaphore;
 
 use super::form;
-use crate::commands::shared::sign_in::is_anybody_there;
+use crate::commands::shared::sign_in::is_interactive;
 use crate::logging::{self, OpenQuestion};
 use crate::terminal::layout;
 use crate::terminal::text::{plain, quoted};
-use gladhand_client::upstream::Host;
+use gladhand_client::upstream::UpstreamEvents;
 
 /// How long a server may take before the status line says what is waited for.
 const MOMENT: Duration = Duration::from_millis(300);
@@ -55,7 +55,7 @@ impl Person {
             _ => Level::Debug,
         };
         let (status, held, turn) = (Arc::default(), Mutex::default(), Arc::new(Semaphore::new(1)));
-        Self { is_there: is_anybody_there(), level, roots, status, known: Vec::new(), held, turn }
+        Self { is_there: is_interactive(), level, roots, status, known: Vec::new(), held, turn }
     }
 
     /// The same person, who is not told these lines by the server.
@@ -196,7 +196,7 @@ impl Person {
     }
 }
 
-impl Host for Person {
+impl UpstreamEvents for Person {
     fn ask(&self, question: Question) -> BoxFuture<'static, Answered> {
         match question.kind {
             QuestionKind::Elicit => self.elicit(question),

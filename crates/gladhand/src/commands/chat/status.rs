@@ -14,7 +14,7 @@ use super::pane::Pane;
 const DIM: Style = Style::new().dimmed();
 /// Goes to the beginning of the line and clears it.
 const CLEAR: &str = "\r\x1b[K";
-/// ConnectionBudget for how long it takes, so that nothing behind it moves.
+/// Room for how long it takes, so that nothing behind it moves.
 const SECONDS: usize = 6;
 
 /// The current activity.

@@ -165,7 +165,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
         let opening = (!args.offline).then(|| Opening {
             memory: Memory::in_folder(data.clone()),
             within: within.clone(),
-            patience: Duration::from_secs(args.timeout),
+            timeout: Duration::from_secs(args.timeout),
         });
         match runtime.block_on(opening::upstreams(upstreams, opening.as_ref()))? {
             Ok(looked) => findings.extend(looked),
@@ -286,11 +286,7 @@ async fn running(data: Option<&Path>) -> Vec<Finding> {
                 continue;
             }
             let why = plain(upstream.detail.as_deref().unwrap_or("it could not be opened"));
-            findings.push(Finding::broken(
-                &about,
-                why,
-                "the next call opens it again; `gladhand ps` shows its state",
-            ));
+            findings.push(Finding::broken(&about, why, "the next call opens it again; `gladhand ps` shows its state"));
         }
         for Conflict { kind, name, claimant, owner } in &process.hub.conflicts {
             let about = format!("{kind} {} of process {}", plain(name), process.pid);
@@ -311,7 +307,9 @@ fn port(address: &Address) -> Finding {
     match address {
         Address::Tcp(place) => match TcpListener::bind(place) {
             Ok(_) => Finding::fine(&about, "free"),
-            Err(error) => Finding::broken(&about, error.to_string(), "choose another address, or end the process that uses it"),
+            Err(error) => {
+                Finding::broken(&about, error.to_string(), "choose another address, or end the process that uses it")
+            }
         },
         Address::Unix(path) if path.exists() => {
             Finding::doubtful(&about, "the file exists already", "remove it if no process listens there")

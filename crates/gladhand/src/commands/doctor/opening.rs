@@ -17,8 +17,8 @@ use tokio::sync::Semaphore;
 use super::{Configured, Finding, Opened, packages};
 use crate::commands::serve::{Memory, Within, reach};
 use crate::commands::shared::existence_checks;
-use crate::commands::shared::opened_server;
-use gladhand_client::upstream::{Alone, OpenError, Options, Target, Upstream};
+use gladhand_client::upstream::open_error::HintFor;
+use gladhand_client::upstream::{IgnoreEvents, OpenError, Options, Target, Upstream};
 use gladhand_server::signals::Signals;
 
 /// How many upstreams are opened at once. Each may be a process that needs seconds of computing time to start.
@@ -33,7 +33,7 @@ pub(super) struct Opening {
     pub(super) memory: Memory,
     pub(super) within: Within,
     /// How long an upstream may take to open, and then to list its tools.
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
 }
 
 /// Looks at all upstreams, and opens them if that is wanted. A signal ends it.
@@ -102,7 +102,7 @@ pub(super) async fn upstream(one: &Configured, opening: Option<&Opening>) -> Vec
         findings.push(match way {
             Some((opening, (target, options))) => {
                 let naming = config.naming(name);
-                opened(&about, &place, &target, options, &naming, opening.patience).await
+                opened(&about, &place, &target, options, &naming, opening.timeout).await
             }
             None => Finding::fine(&about, place),
         });
@@ -119,16 +119,18 @@ async fn opened(
     target: &Target,
     options: Options,
     naming: &Naming,
-    patience: Duration,
+    timeout: Duration,
 ) -> Finding {
-    let patience = patience.min(options.opening_timeout);
-    let options = Options { opening_timeout: patience, call_timeout: Some(patience), ..options };
+    let timeout = timeout.min(options.opening_timeout);
+    let options = Options { opening_timeout: timeout, call_timeout: Some(timeout), ..options };
     let begun = Instant::now();
-    let late = || OpenError::refused(Refusal::TimedOut { seconds: patience.as_secs() });
-    let open = tokio::time::timeout(patience + GRACE, Upstream::open(target, options, Arc::new(Alone)));
+    let late = || OpenError::refused(Refusal::TimedOut { seconds: timeout.as_secs() });
+    let open = tokio::time::timeout(timeout + GRACE, Upstream::open(target, options, Arc::new(IgnoreEvents)));
     let upstream = match open.await.unwrap_or_else(|_| Err(late())) {
         Ok(upstream) => upstream,
-        Err(error) => return not_open(about, &error, target),
+        Err(error) => {
+            return Finding::broken(about, error.to_string(), error.hint(target, HintFor::Configuration));
+        }
     };
     let (agreement, ms) = (upstream.agreement(), begun.elapsed().as_millis());
     let tools = tools(&upstream, &agreement).await;
@@ -167,35 +169,6 @@ async fn tools(upstream: &Upstream, agreement: &Agreement) -> Result<Vec<String>
         Err(failure) if failure.kind == FailureKind::Unsupported => Ok(Vec::new()),
         Err(failure) => Err(failure.message),
     }
-}
-
-/// Why an upstream could not be opened, and what to do.
-fn not_open(about: &str, error: &OpenError, target: &Target) -> Finding {
-    let mut message = error.to_string();
-    let advice = match (error, target) {
-        (OpenError::NotStarted { program, .. }, _) => opened_server::not_started(program),
-        (OpenError::Unreachable(_), _) => opened_server::UNREACHABLE.to_owned(),
-        (OpenError::Unauthorized { .. }, _) => {
-            "`gladhand login URL` signs in, for an upstream with `auth = \"oauth\"`; `bearer` and `headers` present a token".to_owned()
-        }
-        (OpenError::Forbidden { .. }, _) => "its operator decides which requests it takes".to_owned(),
-        (OpenError::NotOverHttp(_), _) => "name a `command`, or another dialect in `speak`".to_owned(),
-        (OpenError::Refused { refusal, exit, last_words }, target) => {
-            if let Some(exit) = exit {
-                message = format!("{message} ({exit})");
-            }
-            if !last_words.is_empty() {
-                message = format!("{message}; its last words on stderr: {}", last_words.join(" / "));
-            }
-            match (refusal, target) {
-                (Refusal::TimedOut { .. }, _) => "if it only needs longer: `timeout_ms` of the upstream, and --timeout here",
-                (_, Target::Command(_)) => "`gladhand open -- COMMAND` shows what it answers",
-                (_, Target::Url(_)) => "is this the URL of an MCP endpoint? `gladhand open URL` shows what it answers",
-            }
-            .to_owned()
-        }
-    };
-    Finding::broken(about, message, advice)
 }
 
 #[cfg(test)]

@@ -271,7 +271,7 @@ fn verdict(record: &Record, width: usize, text: &mut String) {
         }
         _ => {}
     }
-    remarks(&hints(record), &record.last_words, width, text);
+    remarks(&hints(record), &record.stderr_tail, width, text);
     text.push('\n');
 }
 
@@ -308,10 +308,7 @@ fn attempts(records: &[Record], width: usize, text: &mut String) {
                 let took = millis(record.took);
                 (GOOD, "yes", format!("{instead}{}, {count} capabilities, {took:.1} ms", server(agreement)))
             }
-            (_, reason) => {
-                let exit = record.exit.as_ref().map(|exit| format!(" ({exit})")).unwrap_or_default();
-                (BAD, "no", format!("{}{exit}", plain(&reason.map(|reason| reason.message).unwrap_or_default())))
-            }
+            (_, reason) => (BAD, "no", plain(&reason.map(|reason| reason.message).unwrap_or_default())),
         };
         write_labelled(text, &format!("  {:<widest$}  {style}{word:<3}{style:#}  ", name(record)), &line, width);
     }

@@ -62,7 +62,7 @@ async fn too_late(begun: Instant, mut deadline: watch::Receiver<Instant>) -> Ver
         let until = *deadline.borrow_and_update();
         tokio::select! {
             () = tokio::time::sleep_until(until) => {
-                return Verdict::Refused(Refusal::TimedOut { seconds: begun.elapsed().as_secs() });
+                return Verdict::refused(Refusal::TimedOut { seconds: begun.elapsed().as_secs() });
             }
             // Without an attempt that could move it, the deadline stays.
             Ok(()) = deadline.changed() => {}

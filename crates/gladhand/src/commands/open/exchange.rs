@@ -8,18 +8,16 @@ use std::time::{Duration, Instant};
 use gladhand_core::negotiation::{Agreement, Refusal, Side};
 use gladhand_core::wire::Members;
 use gladhand_core::wire::lines::MAX_LINE;
-use gladhand_dialects::mcp::revision::Revision;
-use gladhand_dialects::{ClientSetup, Dialect, Stop, a2e};
+use gladhand_dialects::{ClientSetup, Dialect, Stop};
 use gladhand_redaction::redact;
 use tokio::sync::mpsc;
 
 use crate::commands::shared::opened_server::Access;
 use crate::config::env;
 use gladhand_client::http_client::{Endpoint, HttpClient, Style};
-use gladhand_client::upstream::transport::{Evidence, Transport};
-use gladhand_client::upstream::{Probe, Target};
-use gladhand_process::child::{ChildPeer, Manner};
-use gladhand_process::child_lines::ChildLines;
+use gladhand_client::upstream::transport::Transport;
+use gladhand_client::upstream::{HttpEvidence, OpenError, Probe, ProcessEnd, Target, start_process};
+use gladhand_process::child::Manner;
 use gladhand_process::child_log::ChildLog;
 use gladhand_process::surroundings::Surroundings;
 use gladhand_session::tap::{Attached, Direction, Tap, TapListener, TappedFrame};
@@ -31,7 +29,7 @@ const MOST_LINES: usize = 1000;
 const MOST_BYTES: usize = 32 * 1024 * 1024;
 
 /// How many lines of the server's stderr are shown when there is no session.
-const LAST_WORDS: usize = 20;
+const STDERR_LINES: usize = 20;
 
 /// After the opening the server may still have something to say about it.
 const AFTERTHOUGHT: Duration = Duration::from_millis(50);
@@ -72,12 +70,17 @@ pub(super) struct Record {
     pub(super) verdict: Verdict,
     /// From the start of the process, or the first request, to the verdict.
     pub(super) took: Duration,
-    /// How the server ended, if it did so before there was a session.
-    pub(super) exit: Option<String>,
     /// The last lines of the server's stderr, if there is no session.
-    pub(super) last_words: Vec<String>,
+    pub(super) stderr_tail: Vec<String>,
     /// The dialects that the server may speak, if that could not be found out.
     pub(super) possible: Vec<&'static str>,
+}
+
+impl Verdict {
+    /// There is no session because of this refusal.
+    pub(super) fn refused(refusal: Refusal) -> Self {
+        Self::Failed(OpenError::refused(refusal))
+    }
 }
 
 impl Record {
@@ -93,8 +96,7 @@ impl Record {
             unfinished: 0,
             verdict,
             took: Duration::ZERO,
-            exit: None,
-            last_words: Vec::new(),
+            stderr_tail: Vec::new(),
             possible: Vec::new(),
         }
     }
@@ -103,6 +105,14 @@ impl Record {
     pub(super) fn repeats_us(&self) -> bool {
         let of = |side| self.messages.iter().filter(move |message| message.from == side).map(|message| &message.text);
         of(Side::Client).any(|ours| of(Side::Server).any(|theirs| theirs == ours))
+    }
+
+    /// How the server's process ended, if it ended before there was a session.
+    pub(super) fn exit(&self) -> Option<&str> {
+        match &self.verdict {
+            Verdict::Failed(OpenError::Refused { process: Some(end), .. }) => end.status.as_deref(),
+            _ => None,
+        }
     }
 
     /// An opening that was interrupted before its first message.
@@ -129,12 +139,8 @@ pub(super) struct RecordedLine {
 pub(super) enum Verdict {
     /// A session is open.
     Opened(Arc<Agreement>),
-    /// There is none.
-    Refused(Refusal),
-    /// The server could not be started.
-    NotStarted(String),
-    /// The URL cannot be reached, or the server there is out of order.
-    Unreachable(String),
+    /// There is none, for this reason.
+    Failed(OpenError),
     /// The user pressed Ctrl-C, or a signal stopped the process.
     Interrupted(Stop),
 }
@@ -147,22 +153,22 @@ pub(super) async fn open(
     show: &mut dyn FnMut(&RecordedLine),
 ) -> (Record, Running) {
     let Plan { dialect, setup, target, access, log_stderr } = plan;
-    let record = Record::empty(dialect, &setup.version, target.clone(), Verdict::NotStarted(String::new()));
+    let record = Record::empty(dialect, &setup.version, target.clone(), Verdict::refused(Refusal::PeerGone));
     let started = Instant::now();
     let (sender, crossed) = mpsc::unbounded_channel();
     let tap = Arc::new(Tap::default());
     let attached = tap.attach(Arc::new(Crossing(sender)));
     let mut recorder = Recorder { record, started, recorded: 0, crossed, show };
-    let mut opening = Opening { dialect, tap, probe: None, evidence: Evidence::default() };
+    let mut opening = Opening { dialect, tap, probe: None, evidence: HttpEvidence::default() };
     let verdict = async {
         tokio::select! {
             verdict = opening.run(target, &setup, access, log_stderr) => verdict,
             verdict = given_up => verdict,
         }
     };
-    let verdict = recorder.during(verdict).await;
+    let mut verdict = recorder.during(verdict).await;
     recorder.record.took = started.elapsed();
-    opening.conclude(&verdict, &mut recorder, attached).await;
+    opening.conclude(&mut verdict, &mut recorder, attached).await;
     recorder.record.verdict = verdict;
     (recorder.record, Running(opening.probe))
 }
@@ -254,48 +260,36 @@ struct Opening {
     /// The session, once there is a transport for it.
     probe: Option<Probe>,
     /// The facts that HTTP states about the last attempt.
-    evidence: Evidence,
+    evidence: HttpEvidence,
 }
 
 impl Opening {
-    /// Finds a way to the server and opens a session on it.
+    /// Connects to the server and opens a session.
     async fn run(&mut self, target: Target, setup: &ClientSetup, access: &Access, log_stderr: bool) -> Verdict {
         match target {
             Target::Command(command) => match self.start(&command, log_stderr).await {
                 Ok(transport) => self.negotiate(transport, setup.clone()).await,
-                Err(why) => Verdict::NotStarted(why),
+                Err(error) => Verdict::Failed(error),
             },
             Target::Url(url) => {
-                let endpoint = access.endpoint(url);
-                if self.dialect.name == a2e::DIALECT.name {
-                    return self.reach(endpoint, Style::Agent, setup).await;
-                }
-                let is_stateless = Revision::named(&setup.version).is_some_and(Revision::is_stateless);
-                let style = if is_stateless { Style::Stateless } else { Style::Sessions };
+                let (endpoint, style) = (access.endpoint(url), Style::first(self.dialect, &setup.version));
                 let first = self.reach(endpoint.clone(), style, setup).await;
-                if matches!(first, Verdict::Opened(_)) || is_stateless || !self.evidence.suggests_one_stream() {
-                    return first;
-                }
-                // As the first revision does it; if that is nothing either, the first answer says more.
-                let second = self.reach(endpoint, Style::OneStream, setup).await;
+                let older = style.fallback(&self.evidence).filter(|_| !matches!(first, Verdict::Opened(_)));
+                let Some(older) = older else { return first };
+                // If the older style fails too, the first answer says more.
+                let second = self.reach(endpoint, older, setup).await;
                 if matches!(second, Verdict::Opened(_)) { second } else { first }
             }
         }
     }
 
-    async fn start(&mut self, command: &[String], log_stderr: bool) -> Result<Transport, String> {
-        // Through the log: it is bounded, never blocks, and lets no secret and no control character pass.
-        let mut log = log_stderr.then(|| ChildLog::new("server"));
-        let on_stderr = move |text: &str| log.iter_mut().for_each(|log| log.write(text));
+    async fn start(&self, command: &[String], log_stderr: bool) -> Result<Transport, OpenError> {
+        // The log is bounded, never blocks, and lets no secret and no control character pass.
+        let log = log_stderr.then(|| ChildLog::new("server"));
         // The server must not inherit our tokens: a server that takes its token from our environment would accept the
         // one that we present.
         let hidden = env::never_passed_on();
-        let hidden: Vec<_> = hidden.iter().map(String::as_str).collect();
-        let child = ChildPeer::start(command, &Surroundings::default(), &hidden, on_stderr).await.map_err(|error| {
-            let program = command.first().map_or("", String::as_str);
-            format!("could not start `{program}`: {error}")
-        })?;
-        Ok(Transport::Child(Box::new(ChildLines::new(child, self.dialect.text.terminator, MAX_LINE))))
+        start_process(command, &Surroundings::default(), &hidden, self.dialect, MAX_LINE, log).await
     }
 
     /// Opens a session over HTTP in one style.
@@ -303,17 +297,17 @@ impl Opening {
         if let Some(mut earlier) = self.probe.take() {
             earlier.transport().close(Manner::Hurried).await;
         }
-        self.evidence = Evidence::default();
+        self.evidence = HttpEvidence::default();
         let setup = ClientSetup { exchanges: style.has_exchanges(), ..setup.clone() };
         let verdict = match HttpClient::connect(endpoint, style).await {
             Ok(http) => self.negotiate(Transport::Http(Box::new(http)), setup).await,
             Err(loss) => {
                 self.evidence.note_loss(loss);
-                Verdict::Refused(self.evidence.refusal())
+                Verdict::refused(self.evidence.refusal())
             }
         };
         match self.evidence.outage() {
-            Some(outage) if !matches!(verdict, Verdict::Opened(_)) => Verdict::Unreachable(outage),
+            Some(outage) if !matches!(verdict, Verdict::Opened(_)) => Verdict::Failed(OpenError::Unreachable(outage)),
             _ => verdict,
         }
     }
@@ -323,15 +317,15 @@ impl Opening {
         let probe = self.probe.insert(Probe::new(self.dialect, setup, transport, Arc::clone(&self.tap)));
         let opened = probe.open().await;
         self.evidence = probe.evidence().clone();
-        opened.map_or_else(Verdict::Refused, Verdict::Opened)
+        opened.map_or_else(Verdict::refused, Verdict::Opened)
     }
 
     /// Collects the results once the opening has ended, with or without success.
-    async fn conclude(&mut self, verdict: &Verdict, recorder: &mut Recorder<'_>, attached: Attached) {
+    async fn conclude(&mut self, verdict: &mut Verdict, recorder: &mut Recorder<'_>, attached: Attached) {
         let Some(probe) = &mut self.probe else { return };
         recorder.record.unfinished = probe.transport().unfinished();
-        let is_gone = matches!(verdict, Verdict::Refused(Refusal::PeerGone));
-        if !is_gone && matches!(verdict, Verdict::Opened(_) | Verdict::Refused(_)) {
+        let is_gone = matches!(verdict, Verdict::Failed(OpenError::Refused { refusal: Refusal::PeerGone, .. }));
+        if !is_gone && matches!(verdict, Verdict::Opened(_) | Verdict::Failed(OpenError::Refused { .. })) {
             // Also for what it has to say on stderr.
             let more = async {
                 probe.listen().await;
@@ -342,13 +336,16 @@ impl Opening {
         // The end is not part of the opening, and so not recorded.
         drop(attached);
         match verdict {
-            Verdict::Opened(_) => probe.say_goodbye(),
+            Verdict::Opened(_) => probe.send_closing_message(),
             // Ctrl-C does not wait for anything.
             Verdict::Interrupted(_) => {}
             _ => {
-                let (status, last_words) = probe.transport().ending(LAST_WORDS).await;
-                recorder.record.exit = status.filter(|_| is_gone).map(|status| status.to_string());
-                recorder.record.last_words = last_words;
+                let (status, stderr_tail) = probe.transport().ending(STDERR_LINES).await;
+                if let (true, Verdict::Failed(OpenError::Refused { process, .. })) = (is_gone, &mut *verdict) {
+                    // Over HTTP there is no process.
+                    *process = status.map(|status| ProcessEnd::new(Some(status), stderr_tail.clone()));
+                }
+                recorder.record.stderr_tail = stderr_tail;
             }
         }
     }

@@ -24,13 +24,13 @@ use tokio::time::Instant;
 
 use crate::commands::CommandError;
 use crate::commands::shared::arguments::{AS, clients_beside, seconds};
-use crate::commands::shared::opened_server::{Access, headers};
+use crate::commands::shared::opened_server::{Access, headers, hint_for};
 use crate::commands::shared::sign_in;
 use crate::config;
 use crate::exit::Exit;
 use crate::terminal::layout::{message_width, pieces};
 use crate::terminal::text::plain;
-use gladhand_client::upstream::{Alone, OpenError, Options, Speak, Target, Upstream};
+use gladhand_client::upstream::{IgnoreEvents, OpenError, Options, Speak, Target, Upstream};
 use gladhand_server::signals::{self, Signals};
 
 use exchange::{Plan, Record, Verdict};
@@ -110,7 +110,8 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
         && !dialect.has_http
     {
         let error = OpenError::NotOverHttp(dialect.name);
-        return Err(CommandError::usage(error).hint("start the server behind `--` instead"));
+        let hint = error.hint(&target, hint_for(&crate::commands::shared::opened_server::typed(&target), speak));
+        return Err(CommandError::usage(error).hint(hint));
     }
     let mcp_token = config::mcp_token_in_environment().map_err(CommandError::usage)?;
     let headers = headers(&args.header).map_err(CommandError::usage)?;
@@ -175,7 +176,7 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
             tokio::select! {
                 // The time in which it was found out what the server speaks counts as well.
                 () = access.silence(timeout.saturating_sub(begun.elapsed())) => {
-                    Verdict::Refused(Refusal::TimedOut { seconds: timeout.as_secs() })
+                    Verdict::refused(Refusal::TimedOut { seconds: timeout.as_secs() })
                 }
                 stop = signals.next() => Verdict::Interrupted(stop),
             }
@@ -225,9 +226,11 @@ async fn open_all(
         every::open(target, access, setup, timeout, log_stderr).await.into_iter().unzip();
     drop(waiting);
     // A program that cannot be started is the same for every client.
-    if let (false, Some(Verdict::NotStarted(why))) = (is_json, records.first().map(|record| &record.verdict)) {
-        let error = CommandError::new(Exit::PeerFailed, anyhow!(why.clone())).code("not_started");
-        return Err(error.hint(crate::commands::shared::opened_server::not_started(&target.place())));
+    if let (false, Some(Verdict::Failed(error @ OpenError::NotStarted { .. }))) =
+        (is_json, records.first().map(|record| &record.verdict))
+    {
+        let hint = error.hint(target, hint_for(&crate::commands::shared::opened_server::typed(target), Speak::Auto));
+        return Err(CommandError::new(Exit::PeerFailed, anyhow!(error.to_string())).code(error.word()).hint(hint));
     }
     show_all(&records, is_json)?;
     join_all(servers.into_iter().zip(&records).map(|(server, record)| server.end(record))).await;
@@ -259,8 +262,7 @@ impl Drop for Waiting {
 fn exit_code(record: &Record) -> u8 {
     match &record.verdict {
         Verdict::Opened(_) => Exit::Success as u8,
-        Verdict::Refused(refusal) => super::exit_of(refusal) as u8,
-        Verdict::NotStarted(_) | Verdict::Unreachable(_) => Exit::PeerFailed as u8,
+        Verdict::Failed(error) => super::exit_of(error) as u8,
         Verdict::Interrupted(stop) => signals::exit_status(*stop),
     }
 }
@@ -304,7 +306,7 @@ async fn found_out(
         _ => "which revision of mcp it speaks".to_owned(),
     };
     let _waiting = Waiting::tell(&format!("finding out {what}, at most {} s …", timeout.as_secs()));
-    match Upstream::open(target, options.clone(), Arc::new(Alone)).await {
+    match Upstream::open(target, options.clone(), Arc::new(IgnoreEvents)).await {
         Ok(upstream) => upstream.close().await,
         Err(error) => tracing::debug!(%error, "what the server speaks could not be found out"),
     }

@@ -1,6 +1,6 @@
 //! An opening as one JSON object, documented in `docs/stability.md`.
 
-use gladhand_core::negotiation::{Agreement, Side};
+use gladhand_core::negotiation::{Agreement, Refusal, Side};
 use gladhand_core::operations::Feature;
 use gladhand_core::wire::{RawValue, json};
 use gladhand_dialects::{Absence, Dialect, absent};
@@ -11,9 +11,10 @@ use serde_json::Value;
 use super::draw::millis;
 use super::exchange::{Record, RecordedLine, Verdict};
 use super::exit_code;
-use crate::commands::shared::opened_server::{UNREACHABLE, may_open_for_another, not_started, unauthorized};
+use crate::commands::shared::opened_server::{credentials, hint_for, typed};
 use crate::commands::{CommandError, error_member, print_json};
-use gladhand_client::upstream::Target;
+use gladhand_client::upstream::open_error::{may_open_for_another, unauthorized_hint};
+use gladhand_client::upstream::{OpenError, Speak, Target};
 
 /// The hint for a server that may open for another client.
 const TRY_ALL: &str = "`--as all` shows whether it speaks another version or dialect";
@@ -132,8 +133,8 @@ impl<'r> Report<'r> {
             refusal,
             hints,
             error,
-            exit: record.exit.as_deref(),
-            stderr: &record.last_words,
+            exit: record.exit(),
+            stderr: &record.stderr_tail,
         }
     }
 }
@@ -160,9 +161,7 @@ impl Reason {
     pub(super) fn of(verdict: &Verdict) -> Option<Self> {
         let (reason, message) = match verdict {
             Verdict::Opened(_) => return None,
-            Verdict::Refused(refusal) => (refusal.word(), refusal.to_string()),
-            Verdict::NotStarted(why) => ("not_started", why.clone()),
-            Verdict::Unreachable(why) => ("unreachable", why.clone()),
+            Verdict::Failed(error) => (error.word(), error.without_stderr()),
             Verdict::Interrupted(_) => ("interrupted", "you interrupted it".to_owned()),
         };
         Some(Self { reason, message })
@@ -175,16 +174,12 @@ pub(super) fn hints_for_all(records: &[Record]) -> (Vec<String>, &[String]) {
     let Some(first) = records.first() else { return (Vec::new(), &[]) };
     match records.iter().filter(|record| is_open(record)).count() {
         // A process that ends by itself does so for every client, and the first one tells why.
-        0 if records.iter().all(|record| record.exit.is_some()) => {
+        0 if records.iter().all(|record| record.exit().is_some()) => {
             let hints = hints(first).into_iter().filter(|hint| hint != TRY_ALL);
-            (hints.collect(), &first.last_words)
+            (hints.collect(), &first.stderr_tail)
         }
         opened if 0 < opened && opened < records.len() => {
-            let server = match &first.target {
-                Target::Command(_) => format!("-- {}", first.target),
-                Target::Url(_) => first.target.to_string(),
-            };
-            (vec![format!("`gladhand bridge {server}` makes the server open with every client")], &[])
+            (vec![format!("`gladhand bridge {}` makes the server open with every client", typed(&first.target))], &[])
         }
         _ => (Vec::new(), &[]),
     }
@@ -192,38 +187,33 @@ pub(super) fn hints_for_all(records: &[Record]) -> (Vec<String>, &[String]) {
 
 /// Hints for a server that did not open, or that writes too much.
 pub(super) fn hints(record: &Record) -> Vec<String> {
-    use gladhand_core::negotiation::Refusal;
     let mut hints = Vec::new();
     let is_url = matches!(record.target, Target::Url(_));
     let Record { dialect, no_messages, .. } = record;
     let said = record.unrecorded + record.messages.iter().filter(|message| message.from == Side::Server).count();
     match &record.verdict {
-        Verdict::Unreachable(_) => hints.push(UNREACHABLE.to_owned()),
-        Verdict::NotStarted(_) => {
-            if let Target::Command(words) = &record.target {
-                hints.extend(words.first().map(|program| not_started(program)));
+        Verdict::Failed(OpenError::Refused { refusal, .. }) => match refusal {
+            Refusal::PeerRefused { code, message } if matches!(code.as_str(), "401" | "denied") => {
+                hints.push(unauthorized_hint(message, credentials()));
             }
-        }
-        Verdict::Refused(Refusal::PeerRefused { code, message }) if matches!(code.as_str(), "401" | "denied") => {
-            hints.push(unauthorized(message));
-        }
-        // Its message says why.
-        Verdict::Refused(Refusal::PeerRefused { code, .. }) if code == "403" => {}
-        Verdict::Refused(
-            Refusal::TimedOut { .. } | Refusal::PeerGone | Refusal::PeerRefused { .. } | Refusal::PeerMisbehaved { .. },
-        ) if is_url && said == *no_messages => hints.push(match dialect.name {
-            "a2e" => "is this the URL of a host of A2E? Its /session must be there".to_owned(),
-            _ => "is this the URL of an MCP endpoint (its path is often /mcp)?".to_owned(),
-        }),
-        Verdict::Refused(Refusal::TimedOut { .. } | Refusal::PeerGone) => {
-            if let Some(exit) = &record.exit {
-                hints.push(format!("the server ended by itself ({exit})"));
+            // Its message says why.
+            Refusal::PeerRefused { code, .. } if code == "403" => {}
+            Refusal::TimedOut { .. }
+            | Refusal::PeerGone
+            | Refusal::PeerRefused { .. }
+            | Refusal::PeerMisbehaved { .. }
+                if is_url && said == *no_messages =>
+            {
+                hints.push(match dialect.name {
+                    "a2e" => "is this the URL of a host of A2E? Its /session must be there".to_owned(),
+                    _ => "is this the URL of an MCP endpoint (its path is often /mcp)?".to_owned(),
+                });
             }
-            match (said, record.unfinished) {
+            Refusal::TimedOut { .. } | Refusal::PeerGone => match (said, record.unfinished) {
                 (0, 0) => {
                     // A server that ends at once is not tried in other dialects.
-                    let names = match (&record.verdict, record.possible.split_last()) {
-                        (Verdict::Refused(Refusal::TimedOut { .. }), Some((last, rest))) if !rest.is_empty() => {
+                    let names = match (refusal, record.possible.split_last()) {
+                        (Refusal::TimedOut { .. }, Some((last, rest))) if !rest.is_empty() => {
                             format!("{} or {last}", rest.join(", "))
                         }
                         _ => dialect.name.to_owned(),
@@ -234,10 +224,14 @@ pub(super) fn hints(record: &Record) -> Vec<String> {
                 (lines, _) if lines == *no_messages => {}
                 (1, _) => hints.push("it wrote one line, which is no answer to the opening".to_owned()),
                 (said, _) => hints.push(format!("it wrote {said} lines, none of which answers the opening")),
-            }
+            },
+            refusal if may_open_for_another(refusal) => hints.push(TRY_ALL.to_owned()),
+            _ => {}
+        },
+        Verdict::Failed(error) => {
+            hints.push(error.hint(&record.target, hint_for(&typed(&record.target), Speak::Auto)));
         }
-        Verdict::Refused(refusal) if may_open_for_another(refusal) => hints.push(TRY_ALL.to_owned()),
-        _ => {}
+        Verdict::Opened(_) | Verdict::Interrupted(_) => {}
     }
     if record.repeats_us() {
         hints.push("it sends back what it is sent, as `cat` does: it is no server".to_owned());

@@ -81,8 +81,8 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         config.agent.approve = approve.into();
     }
     let reached = reached(&args.listen, &config)?;
-    let Assembly { hub, agent, mounted, is_circle } = Assembly::of(&mut config, &layers, data.as_deref(), reached);
-    let service = Service::new(hub.clone()).with_chore(gladhand_agent_tools::remove_leftovers);
+    let Assembly { hub, agent, tap, mounted, is_circle } = Assembly::of(&mut config, &layers, data.as_deref(), reached);
+    let service = Service::new(hub.clone()).tapped(tap).with_chore(gladhand_agent_tools::remove_leftovers);
     let access = Arc::new(FollowedAccess::of(service.access()));
     let service = match is_circle || (layers.own.is_none() && layers.project.is_none()) {
         false => {

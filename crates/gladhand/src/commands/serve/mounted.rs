@@ -4,20 +4,21 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use gladhand_auth::Roots;
-use gladhand_core::Secret;
 use gladhand_hub::policy::Violations;
 use gladhand_hub::{Listed, Mount, Provider, Settling};
+use url::Url;
 
 use super::recursion::Within;
 use crate::commands::shared::sign_in;
-use crate::config::{Config, Origin, UpstreamConfig, env};
+use crate::config::{Config, UpstreamConfig};
 use crate::from_config;
 use crate::providers::{AgentTools, RepositoryTools, Toolbox, Unavailable};
-use gladhand_client::upstream::{Arriving, Bearer, Eras, Options, Target, UnsentBudget};
+use gladhand_client::upstream::{Eras, Options, ResponseBudget, Target, UnsentBudget};
 use gladhand_client::upstream_provider::{self, ConnectionBudget, Spec, UpstreamProvider, memory};
+use gladhand_session::tap::Tap;
 
 /// Where what is found out about upstreams is kept.
 #[derive(Debug, Clone, Default)]
@@ -77,14 +78,16 @@ pub(super) struct Mounted {
     agent: Option<Arc<AgentTools>>,
     capabilities: Vec<Arc<dyn Provider>>,
     upstreams: Vec<Entry>,
-    /// ConnectionBudget that all upstreams have in common.
-    room: ConnectionBudget,
-    /// ConnectionBudget for answers that arrive from all upstreams over HTTP.
-    arriving: Arriving,
+    /// The limit on connections besides the main ones, which all upstreams share.
+    connection_budget: ConnectionBudget,
+    /// The limit on responses that arrive over HTTP, which all upstreams share.
+    response_budget: ResponseBudget,
     /// The bound on lines that upstream processes do not read.
     unsent: UnsentBudget,
     /// Counts the protocol violations of upstreams.
     violations: Arc<Violations>,
+    /// The tap of this process, which every session with an upstream passes.
+    tap: Arc<Tap>,
     /// The longest line that is taken from an upstream.
     line_bytes: usize,
 }
@@ -113,11 +116,11 @@ pub(super) struct Change {
 
 impl Mounted {
     /// The providers that a configuration names. Nothing is started yet.
-    pub(super) fn new(config: &Config, memory: Memory, within: Within) -> Self {
+    pub(super) fn new(config: &Config, memory: Memory, within: Within, tap: Arc<Tap>) -> Self {
         let violations = Arc::new(Violations::new(config.policy.violations));
-        let (upstreams, room) = (Vec::new(), ConnectionBudget::default());
+        let (upstreams, connection_budget) = (Vec::new(), ConnectionBudget::default());
         let (toolbox, repository, agent, line_bytes) = (None, None, None, config.limits.line_bytes);
-        let (capabilities, arriving, unsent) = (Vec::new(), Arriving::default(), UnsentBudget::default());
+        let (capabilities, response_budget, unsent) = (Vec::new(), ResponseBudget::default(), UnsentBudget::default());
         let mut mounted = Self {
             memory,
             within,
@@ -126,10 +129,11 @@ impl Mounted {
             agent,
             capabilities,
             upstreams,
-            room,
-            arriving,
+            connection_budget,
+            response_budget,
             unsent,
             violations,
+            tap,
             line_bytes,
         };
         mounted.update(config);
@@ -207,57 +211,29 @@ impl Mounted {
             return Some(Arc::new(Unavailable::new(name, why)));
         }
         let (target, options) = reach(name, config, &self.memory, &self.within)?;
-        let (arriving, unsent) = (self.arriving.clone(), self.unsent.clone());
-        let (line_bytes, violations) = (self.line_bytes, Arc::clone(&self.violations));
-        let options = Options { line_bytes, arriving, unsent, violations, ..options };
+        let (response_budget, unsent) = (self.response_budget.clone(), self.unsent.clone());
+        let (line_bytes, violations, tap) = (self.line_bytes, Arc::clone(&self.violations), Arc::clone(&self.tap));
+        let options = Options { line_bytes, response_budget, unsent, violations, tap, ..options };
         let remembered_in = self.memory.file(name, &target);
-        let (room, isolated) = (self.room.clone(), config.isolated);
+        let (connection_budget, isolated) = (self.connection_budget.clone(), config.isolated);
         let client_roots = config.client_roots.clone();
-        let spec = Spec { name: name.to_owned(), target, options, isolated, client_roots, room, remembered_in };
+        let spec =
+            Spec { name: name.to_owned(), target, options, isolated, client_roots, connection_budget, remembered_in };
         Some(Arc::new(UpstreamProvider::new(spec)))
     }
 }
 
-/// Where an upstream is and how to open it. Settings without mistakes have both.
+/// The target of an upstream and the options to open it. A valid configuration has both.
 pub(in crate::commands) fn reach(
     name: &str,
     config: &UpstreamConfig,
     memory: &Memory,
     within: &Within,
 ) -> Option<(Target, Options)> {
-    let target = from_config::target(config)?;
-    // Errors in the file were reported when the configuration was read.
-    let roots = Roots::read(config.ca.as_deref()).unwrap_or_default();
-    let is_of_project = config.origin == Origin::Project;
-    let authorizer = match (&config.bearer, &target) {
-        (Some(bearer), _) if is_of_project => Some(Arc::new(Bearer::of_project(bearer.0.clone())) as _),
-        (Some(bearer), _) => Some(Arc::new(Bearer::new(bearer.0.clone())) as _),
-        (None, Target::Url(url)) if config.auth.is_some() => {
-            sign_in::authorizer_for_nobody(url, &roots).map(|authorizer| Arc::new(authorizer) as _)
-        }
-        _ => None,
+    let sign_in = |url: &Url, roots: &Roots| {
+        sign_in::non_interactive_authorizer(url, roots).map(|authorizer| Arc::new(authorizer) as _)
     };
-    let mut surroundings = from_config::surroundings(config);
-    let within = within.passed_on().map(|files| (env::WITHIN.to_owned(), Secret::new(files)));
-    surroundings.variables.extend(within);
-    let timeout = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
-    let options = Options {
-        name: Some(name.to_owned()),
-        speak: config.speak()?,
-        opening_timeout: Duration::from_millis(config.timeout_ms),
-        call_timeout: timeout(config.call_timeout_ms),
-        headers: config.headers().ok()?,
-        authorizer,
-        roots,
-        token: config.token.as_ref().map(|token| token.0.clone()),
-        agent_id: config.agent_id.clone(),
-        hidden: env::never_passed_on(),
-        surroundings,
-        masked: !is_of_project,
-        eras: memory.eras.clone(),
-        ..Options::default()
-    };
-    Some((target, options))
+    from_config::upstream(name, config, memory.eras.clone(), within.passed_on(), sign_in)
 }
 
 impl Change {
@@ -281,7 +257,7 @@ mod tests {
     #[test]
     fn only_what_is_different_is_touched() {
         let before = "[upstreams.a]\ncommand = 'a'\n[upstreams.b]\ncommand = 'b'\n[upstreams.c]\ncommand = 'c'\n";
-        let mut mounted = Mounted::new(&config(before), Memory::default(), Within::default());
+        let mut mounted = Mounted::new(&config(before), Memory::default(), Within::default(), Arc::default());
         let old = mounted.mounts();
         let after = "[upstreams.d]\ncommand = 'd'\n[upstreams.b]\ncommand = 'b'\nargs = ['-v']\n\
                      [upstreams.a]\ncommand = 'a'\nprefix = 'x'\n";
@@ -300,6 +276,6 @@ mod tests {
     #[test]
     fn what_is_switched_off_is_not_mounted() {
         let text = "[toolbox]\nenabled = false\n[upstreams.a]\ncommand = 'a'\nenabled = false\n";
-        assert!(Mounted::new(&config(text), Memory::default(), Within::default()).mounts().is_empty());
+        assert!(Mounted::new(&config(text), Memory::default(), Within::default(), Arc::default()).mounts().is_empty());
     }
 }

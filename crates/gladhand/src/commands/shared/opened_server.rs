@@ -4,12 +4,12 @@ use std::future::Future;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use gladhand_auth::{NO_SIGN_IN, Roots};
+use gladhand_auth::Roots;
 use gladhand_core::Secret;
 use gladhand_core::negotiation::Refusal;
 use gladhand_core::operations::{Failure, FailureKind, Outcome};
@@ -30,8 +30,11 @@ use crate::commands::shared::sign_in;
 use crate::commands::shared::suggest::shell_word;
 use crate::config::{self, Config, env};
 use crate::exit::Exit;
-use gladhand_client::http_client::{Arriving, Endpoint, HEADER_REFUSED};
-use gladhand_client::upstream::{Alone, Authorizer, Bearer, Eras, Host, OpenError, Options, Speak, Target, Upstream};
+use gladhand_client::http_client::{Endpoint, ResponseBudget};
+use gladhand_client::upstream::open_error::{Credentials, HintFor};
+use gladhand_client::upstream::{
+    Authorizer, Bearer, Eras, IgnoreEvents, OpenError, Options, Speak, Target, Upstream, UpstreamEvents,
+};
 use gladhand_server::signals::{self, Signals};
 
 /// How long a person may take to sign in.
@@ -156,12 +159,11 @@ impl Plan {
     /// The server as it would be typed behind a command.
     pub(in crate::commands) fn shown(&self) -> String {
         match &self.target {
-            Target::Url(_) => self.target.to_string(),
             // Without a server, the next command needs none either.
             Target::Command(_) if self.own.is_some() => {
                 self.own_options.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
             }
-            Target::Command(_) => format!("-- {}", self.target),
+            _ => typed(&self.target),
         }
     }
 
@@ -188,7 +190,7 @@ impl Plan {
     ) -> Result<ExitCode, CommandError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // `open` has no options for the configuration.
-        let shown = if self.own_options.is_empty() { self.shown() } else { format!("-- {}", self.target) };
+        let shown = if self.own_options.is_empty() { self.shown() } else { typed(&self.target) };
         let speak = self.options.speak;
         let done = runtime.block_on(async {
             let mut signals = Signals::listen()?;
@@ -200,13 +202,13 @@ impl Plan {
             }
             (options.headers, options.authorizer) = (access.headers.clone(), access.authorizer.clone());
             options.roots = access.roots.clone();
-            let host: Arc<dyn Host> = match &person {
+            let events: Arc<dyn UpstreamEvents> = match &person {
                 Some(person) => Arc::clone(person) as _,
-                None => Arc::new(Alone),
+                None => Arc::new(IgnoreEvents),
             };
             let server = if self.own.is_some() { "gladhand serve".to_owned() } else { self.target.to_string() };
             let what = format!("opening {server}, at most {} s", timeout.as_secs());
-            let opening = Upstream::open(&self.target, options, host);
+            let opening = Upstream::open(&self.target, options, events);
             let opening = async {
                 match &person {
                     Some(person) => person.waiting(&what, opening).await,
@@ -222,14 +224,14 @@ impl Plan {
                 }
                 stop = signals.next() => return Ok(stopped(stop)),
             };
-            let upstream = opened.map_err(|error| not_open(error, &self.target, speak, &shown))?;
-            let (done, patience) = tokio::select! {
+            let upstream = opened.map_err(|error| not_open(&error, &self.target, speak, &shown))?;
+            let (done, close_timeout) = tokio::select! {
                 done = work(upstream.clone()) => (done, Duration::MAX),
                 stop = signals.next() => (Ok(stopped(stop)), AFTER_INTERRUPT),
             };
             tokio::select! {
                 () = upstream.close() => {}
-                () = tokio::time::sleep(patience) => {}
+                () = tokio::time::sleep(close_timeout) => {}
                 _ = signals.next() => {}
             }
             done
@@ -308,8 +310,8 @@ impl Access {
     /// The server at an address, with what gets requests into it.
     pub(in crate::commands) fn endpoint(&self, url: Url) -> Endpoint {
         let (headers, roots) = (self.headers.clone(), self.roots.clone());
-        let (authorizer, arriving) = (self.authorizer.clone(), Arriving::default());
-        Endpoint { url, headers, roots, authorizer, line_bytes: MAX_LINE, arriving }
+        let (authorizer, response_budget) = (self.authorizer.clone(), ResponseBudget::default());
+        Endpoint { url, headers, roots, authorizer, line_bytes: MAX_LINE, response_budget }
     }
 
     /// Ends when a server has been silent for too long, and never while a person is signing in.
@@ -367,105 +369,35 @@ pub(in crate::commands) fn headers(lines: &[String]) -> anyhow::Result<HeaderMap
     Ok(headers)
 }
 
-/// A hint for a server that cannot be reached.
-pub(in crate::commands) const UNREACHABLE: &str = "is it running, and is the path right (often /mcp)?";
-
 /// A hint for an answer that exceeds the limit on lines.
 const TOO_LONG: &str = "for servers in the configuration, `limits.line_bytes` sets this limit";
 
-/// The code of JSON-RPC for a failure inside a server.
-const INTERNAL_ERROR: &str = "-32603";
+/// How to present a token on a command line.
+static GIVE_TOKEN: LazyLock<String> =
+    LazyLock::new(|| format!("set {}, or give --header 'Authorization: Bearer …'", env::MCP_TOKEN));
 
-/// A hint for a server that refuses access for this reason.
-pub(in crate::commands) fn unauthorized(why: &str) -> String {
-    let give = format!("set {}, or give --header 'Authorization: Bearer …'", env::MCP_TOKEN);
-    match why {
-        why if why.contains(HEADER_REFUSED) => "is its token valid, and meant for this server?".to_owned(),
-        why if why.contains(NO_SIGN_IN) || sign_in::is_anybody_there() => give,
-        _ => format!("sign in from a terminal, {give}"),
+/// How the user of a command can present credentials.
+pub(in crate::commands) fn credentials() -> Credentials<'static> {
+    Credentials { token: &GIVE_TOKEN, is_interactive: sign_in::is_interactive() }
+}
+
+/// The reader of a hint: the user of a command that names the server, as in `server`.
+pub(in crate::commands) fn hint_for(server: &str, speak: Speak) -> HintFor<'_> {
+    HintFor::CommandLine { server, speak, credentials: credentials() }
+}
+
+/// A server as it is typed behind a command.
+pub(in crate::commands) fn typed(target: &Target) -> String {
+    match target {
+        Target::Url(_) => target.to_string(),
+        Target::Command(_) => format!("-- {target}"),
     }
 }
 
-/// The message of an error about a server that the command line names. To a configuration, it is an upstream.
-fn of_named_server(error: OpenError) -> anyhow::Error {
-    match error {
-        OpenError::Unauthorized { why } => match why.strip_prefix("it ") {
-            Some(what) => anyhow!("the server {what}"),
-            None => anyhow!("the server does not let us in: {why}"),
-        },
-        OpenError::Forbidden { why } => anyhow!("the server refused the request with HTTP status 403: {why}"),
-        error => error.into(),
-    }
-}
-
-/// A hint for a program that could not be started.
-pub(in crate::commands) fn not_started(program: &str) -> String {
-    let is_port = |text: &str| {
-        let port = text.split('/').next().unwrap_or_default();
-        !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
-    };
-    match program.rsplit_once(':') {
-        Some((host, rest)) if !host.is_empty() && !host.contains(['/', '\\']) && is_port(rest) => {
-            let path = if rest.contains('/') { "" } else { "/mcp" };
-            format!("for a server that is reached over HTTP, name its URL: http://{program}{path}")
-        }
-        _ => "is the program installed and on the path?".to_owned(),
-    }
-}
-
-/// Whether a server that refuses one client in this way may open for another. One that failed inside understood the
-/// opening.
-pub(in crate::commands) fn may_open_for_another(refusal: &Refusal) -> bool {
-    match refusal {
-        Refusal::VersionMismatch { .. } | Refusal::PeerMisbehaved { .. } => true,
-        Refusal::PeerRefused { code, .. } => code != INTERNAL_ERROR,
-        _ => false,
-    }
-}
-
-/// Why there is no session, with something to do about it. `shown` is the server as it is typed behind a command.
-fn not_open(error: OpenError, target: &Target, speak: Speak, shown: &str) -> CommandError {
-    let exit = match &error {
-        OpenError::NotStarted { .. } | OpenError::Unreachable(_) => Exit::PeerFailed,
-        OpenError::NotOverHttp(_) => Exit::Usage,
-        OpenError::Unauthorized { .. } | OpenError::Forbidden { .. } => Exit::Refused,
-        OpenError::Refused { refusal, .. } => crate::commands::exit_of(refusal),
-    };
-    let code = match &error {
-        OpenError::NotStarted { .. } => "not_started",
-        OpenError::Unreachable(_) => "unreachable",
-        OpenError::NotOverHttp(_) => Exit::Usage.word(),
-        OpenError::Unauthorized { .. } => "unauthorized",
-        OpenError::Forbidden { .. } => "peer_refused",
-        OpenError::Refused { refusal, .. } => refusal.word(),
-    };
-    let hint = match (&error, target) {
-        (OpenError::Refused { exit: Some(exit), last_words, .. }, _) => {
-            let words = crate::terminal::text::plain_lines(&last_words.join("\n  "));
-            match words.is_empty() {
-                true => format!("it ended by itself ({exit}) and wrote nothing to stderr"),
-                false => format!("it ended by itself ({exit}); its last words on stderr were:\n  {words}"),
-            }
-        }
-        (OpenError::Unauthorized { why }, _) => unauthorized(why),
-        (OpenError::Forbidden { .. }, _) => format!("`gladhand open {shown}` shows what it answers"),
-        (OpenError::Unreachable(_), _) => UNREACHABLE.to_owned(),
-        (OpenError::Refused { refusal, .. }, Target::Command(_)) => {
-            let (open, what) = match speak {
-                Speak::As(..) if may_open_for_another(refusal) => {
-                    ("gladhand open --as all", "which dialects and revisions it speaks")
-                }
-                _ => ("gladhand open", "what it was sent and what it answered"),
-            };
-            format!("`{}` shows {what}", format!("{open} {shown}").trim_end())
-        }
-        (OpenError::Refused { .. }, Target::Url(_)) => {
-            format!("is this the URL of an MCP endpoint? `gladhand open --as mcp {target}` shows the handshake")
-        }
-        (OpenError::NotOverHttp(_), _) => "start the server behind `--` instead".to_owned(),
-        (OpenError::NotStarted { program, .. }, _) => not_started(program),
-    };
-    CommandError::new(exit, of_named_server(error)).code(code).hint(hint)
+/// The error of a command that got no session. `shown` is the server as it is typed behind a command.
+fn not_open(error: &OpenError, target: &Target, speak: Speak, shown: &str) -> CommandError {
+    let hint = error.hint(target, hint_for(shown, speak));
+    CommandError::new(crate::commands::exit_of(error), anyhow!(error.to_string())).code(error.word()).hint(hint)
 }
 
 /// The reply of a call, or how the command ends without one.
@@ -483,23 +415,4 @@ pub(in crate::commands) fn reply(outcome: Outcome) -> Result<gladhand_core::oper
             _ => error,
         }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_without_its_scheme_is_recognized() {
-        for (program, url) in [
-            ("localhost:8080", Some("http://localhost:8080/mcp")),
-            ("127.0.0.1:80/sse", Some("http://127.0.0.1:80/sse")),
-            ("C:\\server.exe", None),
-            ("./a:1", None),
-            ("server", None),
-        ] {
-            let hint = not_started(program);
-            assert_eq!(hint.strip_prefix("for a server that is reached over HTTP, name its URL: "), url, "{hint}");
-        }
-    }
 }

@@ -36,15 +36,15 @@ pub(in crate::commands) async fn authorizer(
         show(address, manner);
     };
     let browser: Arc<dyn Browser> = match manner {
-        Manner::InPassing if !is_anybody_there() => Arc::new(Nobody),
+        Manner::InPassing if !is_interactive() => Arc::new(NoBrowser),
         _ => Arc::new(Loopback::bind(0, show).await.ok()?),
     };
     with_browser(server, browser, roots)
 }
 
 /// The same, without asking a user.
-pub(in crate::commands) fn authorizer_for_nobody(server: &Url, roots: &Roots) -> Option<Authorizer> {
-    with_browser(server, Arc::new(Nobody), roots)
+pub(in crate::commands) fn non_interactive_authorizer(server: &Url, roots: &Roots) -> Option<Authorizer> {
+    with_browser(server, Arc::new(NoBrowser), roots)
 }
 
 fn with_browser(server: &Url, browser: Arc<dyn Browser>, roots: &Roots) -> Option<Authorizer> {
@@ -66,8 +66,8 @@ pub(in crate::commands) fn tokens() -> Option<KeptTokens> {
     config::data_dir(named.as_deref()).map(KeptTokens::at)
 }
 
-/// Whether a user is at the terminal.
-pub(in crate::commands) fn is_anybody_there() -> bool {
+/// Whether a user can be asked at this terminal: stdin and stderr are terminals.
+pub(in crate::commands) fn is_interactive() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
@@ -86,16 +86,17 @@ fn show(address: &Url, manner: Manner) {
     }
 }
 
-/// Where there is no person, only tokens that are kept get in.
-struct Nobody;
+/// A browser for processes without a terminal: only stored tokens can be used.
+struct NoBrowser;
 
-impl Browser for Nobody {
+impl Browser for NoBrowser {
     fn redirect_uri(&self) -> &str {
         "http://127.0.0.1/callback"
     }
 
     fn visit<'a>(&'a self, _address: &'a Url, _state: &'a str) -> Pending<'a, Result<String, AuthError>> {
-        let nobody = AuthError::Browser("nobody is there to sign in: run `gladhand login` once".to_owned());
-        Box::pin(std::future::ready(Err(nobody)))
+        // The hint is part of the text: the error may become a failed call of a client.
+        let error = "cannot sign in without a terminal (`gladhand login` signs in once)";
+        Box::pin(std::future::ready(Err(AuthError::Browser(error.to_owned()))))
     }
 }

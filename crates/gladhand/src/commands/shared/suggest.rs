@@ -36,7 +36,8 @@ pub(in crate::commands) fn unknown(kind: &str, name: &str, known: &[&str], asked
     let name = plain(name);
     match asked {
         AskedServer::Named => {
-            let error = anyhow!("the server lists no {kind} `{name}`: the server does not have it, or its policy hides it");
+            let error =
+                anyhow!("the server lists no {kind} `{name}`: the server does not have it, or its policy hides it");
             CommandError::usage(error).hint(hint)
         }
         AskedServer::Ours(_) => {

@@ -19,7 +19,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use super::Listener;
 use super::own::registered;
 use super::permits::Root;
-use gladhand_client::upstream::Host;
+use gladhand_client::upstream::UpstreamEvents;
 
 /// How many notifications of a server may queue for an agent that does not read. Further ones are dropped.
 pub(super) const WAITING: usize = 256;
@@ -51,7 +51,7 @@ pub(super) struct ServerHost {
     pub(super) stale: Arc<Notify>,
 }
 
-impl Host for ServerHost {
+impl UpstreamEvents for ServerHost {
     fn ask(&self, question: Question) -> BoxFuture<'static, Answered> {
         if question.kind == QuestionKind::Roots && !self.roots.is_empty() {
             let roots = json::to_raw(&json!({"roots": self.roots}));
@@ -114,7 +114,7 @@ pub(super) struct CallHost {
     pub(super) reporter: Reporter,
 }
 
-impl Host for CallHost {
+impl UpstreamEvents for CallHost {
     fn ask(&self, question: Question) -> BoxFuture<'static, Answered> {
         self.server.ask(question)
     }

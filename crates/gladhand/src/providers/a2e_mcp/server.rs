@@ -21,7 +21,7 @@ use super::Listener;
 use super::hosting::{CallHost, ServerHost, WAITING, size_of};
 use super::permits::{Permitted, Root};
 use super::words::{ServerInfo, failed};
-use gladhand_client::upstream::{Host, OpenError, Upstream};
+use gladhand_client::upstream::{OpenError, Upstream, UpstreamEvents};
 use gladhand_process::surroundings::Permit;
 
 /// How many resources of one server may be followed; one with a long URI counts as several.
@@ -114,7 +114,7 @@ impl Server {
         }
         let unavailable = |why: String| failed("mcp_server_unavailable", format!("server {:?}: {why}", self.id));
         let unregistered = || unavailable("it is not registered any more".to_owned());
-        let host: Arc<dyn Host> = Arc::clone(&self.host) as _;
+        let host: Arc<dyn UpstreamEvents> = Arc::clone(&self.host) as _;
         // Dropping the work, also when the server is unregistered meanwhile, ends the processes that it has started.
         let opened = self.closed.run_until_cancelled(async {
             let upstream = Upstream::open(&self.permitted.target, self.permitted.options.clone(), host).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gladhand::negotiation::Capability;
 use gladhand::operations::{Outcome, Reply};
-use gladhand::upstream::{Host, Options, Speak, Target, Upstream};
+use gladhand::upstream::{Options, Speak, Target, Upstream, UpstreamEvents};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::bridge::Bridge;
@@ -34,7 +34,8 @@ async fn meet(pair: &Pair<'_>, bridge: &Bridge) -> Seen {
     let steps = &pair.server.steps;
     let (host, mut heard) = Ears::new();
     let target = Target::parse(&bridge.words()).expect("a target");
-    let opened = soon(Upstream::open(&target, options(pair.client.tongue), Arc::clone(&host) as Arc<dyn Host>)).await;
+    let opened =
+        soon(Upstream::open(&target, options(pair.client.tongue), Arc::clone(&host) as Arc<dyn UpstreamEvents>)).await;
     let upstream = match opened.and_then(|opened| opened.map_err(|error| error.to_string())) {
         Ok(upstream) => upstream,
         Err(why) => return [(Cell::Open, Err(why))].into(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use gladhand::operations::call::no_arguments;
 use gladhand::operations::{Answered, Operation, Question, Reply, ToolCall};
-use gladhand::upstream::{Host, Target, Upstream};
+use gladhand::upstream::{Target, Upstream, UpstreamEvents};
 use gladhand::wire::json::to_raw;
 use serde_json::json;
 use tokio::sync::Barrier;
@@ -21,7 +21,7 @@ struct Person {
     both_are_asked: Arc<Barrier>,
 }
 
-impl Host for Person {
+impl UpstreamEvents for Person {
     fn ask(&self, _question: Question) -> BoxFuture<'static, Answered> {
         let (name, both_are_asked) = (self.name, Arc::clone(&self.both_are_asked));
         Box::pin(async move {
@@ -32,7 +32,7 @@ impl Host for Person {
 }
 
 async fn greeting(target: &Target, tongue: Tongue, person: Person) -> String {
-    let host: Arc<dyn Host> = Arc::new(person);
+    let host: Arc<dyn UpstreamEvents> = Arc::new(person);
     let upstream = Upstream::open(target, ours::options(tongue), Arc::clone(&host)).await.expect("it opens");
     let ask = Operation::CallTool(ToolCall { name: "ask".into(), arguments: no_arguments() });
     let outcome = upstream.call_for(ask, host).await;

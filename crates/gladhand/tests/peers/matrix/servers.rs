@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use gladhand::negotiation::Capability;
 use gladhand::operations::{Answered, Notice, Operation, Outcome, Progress, Question, QuestionKind, Reply, ToolCall};
-use gladhand::upstream::{Host, Options, Target, Upstream};
+use gladhand::upstream::{Options, Target, Upstream, UpstreamEvents};
 use gladhand::wire::json::to_raw;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -147,7 +147,7 @@ async fn session(row: &Row, start: &Start, habits: &Habits) -> Seen {
     let provides = names.map(|name| (Capability::named(name), None)).to_vec();
     let options = Options { provides, ..Options::default() };
     let mut seen = Seen::new();
-    let opened = soon(Upstream::open(&target, options, Arc::clone(&host) as Arc<dyn Host>)).await;
+    let opened = soon(Upstream::open(&target, options, Arc::clone(&host) as Arc<dyn UpstreamEvents>)).await;
     let upstream = match opened.and_then(|opened| opened.map_err(|error| error.to_string())) {
         Ok(upstream) => upstream,
         Err(why) => return [(Cell::Open, Err(why))].into(),
@@ -235,7 +235,7 @@ pub(crate) struct Step {
 
 impl Trial<'_> {
     pub(crate) async fn make(&self, operation: Operation<'_>) -> Outcome {
-        self.upstream.call_for(operation, Arc::clone(&self.host) as Arc<dyn Host>).await
+        self.upstream.call_for(operation, Arc::clone(&self.host) as Arc<dyn UpstreamEvents>).await
     }
 
     pub(crate) fn tool(&self, step: &Step) -> Operation<'static> {
@@ -347,7 +347,7 @@ impl Ears {
     }
 }
 
-impl Host for Ears {
+impl UpstreamEvents for Ears {
     fn ask(&self, question: Question) -> BoxFuture<'static, Answered> {
         let answer = match question.kind {
             QuestionKind::Roots => json!({"roots": []}),

@@ -4,6 +4,7 @@
 //! the next event.
 
 mod backpressure;
+mod questions;
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -12,9 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gladhand_core::negotiation::{Agreement, Refusal};
-use gladhand_core::operations::{
-    Answered, Call, CallId, Failure, FailureKind, Notice, Outcome, Party, Question, QuestionId,
-};
+use gladhand_core::operations::{Answered, Call, CallId, Failure, FailureKind, Notice, Outcome, Party, QuestionId};
 use gladhand_core::wire::{Fault, Line, Members, Skim};
 use gladhand_dialects::{Breach, Client, Dialect, Event, FirstLine, Heard, Lane, REGISTRY};
 use gladhand_hub::policy::{Offender, Violations};
@@ -23,16 +22,17 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::{Instant, Sleep};
 
 use super::COMMANDS;
-use super::ending;
-use super::host::Host;
+use super::call_slots::CallSlot;
+use super::events::UpstreamEvents;
+use super::http_evidence::HttpEvidence;
 use super::options::Options;
+use super::process_end::{ProcessEnd, named};
 use super::redacted;
-use super::slots::Slot;
-use super::transport::{Evidence, Inbound, Transport};
-use super::unsent::{Origin, UnsentLines};
+use super::transport::{Inbound, Transport};
+use super::unsent_budget::{Origin, UnsentLines};
 use gladhand_process::child::Manner;
 use gladhand_session::clock::Clock;
-use gladhand_session::tap::{SessionTap, TappedSession};
+use gladhand_session::tap::{SessionTap, TappedPeer, TappedSession};
 use gladhand_session::violations;
 
 /// Deadlines that are closer together than this are one.
@@ -42,8 +42,8 @@ const SAME_TIME: Duration = Duration::from_millis(100);
 pub(super) struct Command {
     pub(super) call: Call<'static>,
     /// The agreement of the caller, if the call is made on behalf of one.
-    pub(super) behalf: Option<Arc<Agreement>>,
-    pub(super) host: Option<Arc<dyn Host>>,
+    pub(super) caller: Option<Arc<Agreement>>,
+    pub(super) events: Option<Arc<dyn UpstreamEvents>>,
     /// When the call times out, counted from when it was made. `None`: never.
     pub(super) expires: Option<Instant>,
     pub(super) reply: oneshot::Sender<Outcome>,
@@ -56,7 +56,7 @@ pub(super) enum Aside {
     /// End the session, and report when that is done.
     Close(oneshot::Sender<()>),
     /// The caller cancelled this call.
-    Cancel(CallId, Slot),
+    Cancel(CallId, CallSlot),
     /// Unsubscribe from changes of a resource.
     Unwatch(String),
     /// The roots of the caller have changed.
@@ -81,17 +81,17 @@ pub(super) struct Driver {
     /// Whether a person sees every line, so that the log need not name unreadable ones.
     pub(super) is_shown: bool,
     pub(super) transport: Transport,
-    host: Arc<dyn Host>,
+    events: Arc<dyn UpstreamEvents>,
     call_timeout: Option<Duration>,
     calls: HashMap<CallId, Pending>,
     /// Calls that wait because the upstream does not read its input, the oldest first. Their timeouts run.
     backlog: VecDeque<Command>,
     /// A lower bound for the next call timeout. The call it came from may be answered already.
-    patience_ends: Option<Instant>,
+    next_timeout: Option<Instant>,
     /// A timer for the next deadline, which many calls share.
     alarm: Option<Pin<Box<Sleep>>>,
-    /// Server requests that the host is processing.
-    thinking: JoinSet<(QuestionId, Answered)>,
+    /// Server requests that wait for their answers.
+    answer_tasks: JoinSet<(QuestionId, Answered)>,
     asked: HashMap<QuestionId, (AbortHandle, Option<CallId>)>,
     /// The identity under which violations are counted.
     offender: Offender,
@@ -117,20 +117,20 @@ pub(super) struct Driver {
     /// How the upstream process ended, reported to pending calls.
     ending: Option<String>,
     /// Whether the dialect of the upstream is still undecided.
-    pub(super) seeks: bool,
+    pub(super) recognizes_dialects: bool,
     /// Another dialect that the upstream has been found to speak.
-    pub(super) shown: Option<&'static Dialect>,
+    pub(super) recognized: Option<&'static Dialect>,
     /// The result of the opening, until it is taken.
     opening: Option<Result<Arc<Agreement>, Refusal>>,
     /// The last HTTP results, which explain a failed opening.
-    pub(super) evidence: Evidence,
+    pub(super) evidence: HttpEvidence,
 }
 
 struct Pending {
     reply: oneshot::Sender<Outcome>,
-    host: Option<Arc<dyn Host>>,
+    events: Option<Arc<dyn UpstreamEvents>>,
     party: Option<Party>,
-    /// When the call times out. `None` while the host processes a request, or if there is no timeout.
+    /// When the call times out. `None` while the call waits for the answer to a server request, or if there is no timeout.
     expires: Option<Instant>,
 }
 
@@ -147,7 +147,7 @@ enum Wake {
     Command(Command),
     /// `None`: the last handle is gone.
     Aside(Option<Aside>),
-    Thought(Result<(QuestionId, Answered), JoinError>),
+    Answer(Result<(QuestionId, Answered), JoinError>),
     Time,
 }
 
@@ -156,7 +156,7 @@ impl Driver {
         dialect: &'static Dialect,
         client: Box<dyn Client>,
         transport: Transport,
-        host: Arc<dyn Host>,
+        events: Arc<dyn UpstreamEvents>,
         options: &Options,
     ) -> Self {
         Self {
@@ -166,15 +166,15 @@ impl Driver {
             tap: SessionTap::new(Arc::clone(&options.tap), TappedSession::next_upstream()),
             is_shown: false,
             transport,
-            host,
+            events,
             call_timeout: options.call_timeout,
             offender: Offender::Server(options.called.clone()),
             violations: Arc::clone(&options.violations),
             calls: HashMap::new(),
             backlog: VecDeque::new(),
-            patience_ends: None,
+            next_timeout: None,
             alarm: None,
-            thinking: JoinSet::new(),
+            answer_tasks: JoinSet::new(),
             asked: HashMap::new(),
             name: options.name.clone(),
             unsent: UnsentLines::new(options.unsent.clone()),
@@ -186,28 +186,28 @@ impl Driver {
             manner: Manner::Polite,
             is_gone: false,
             ending: None,
-            seeks: false,
-            shown: None,
+            recognizes_dialects: false,
+            recognized: None,
             opening: None,
-            evidence: Evidence::default(),
+            evidence: HttpEvidence::default(),
         }
     }
 
     /// Opens the session.
-    pub(super) async fn open(&mut self, patience: Duration) -> Result<Arc<Agreement>, Refusal> {
-        let opening = tokio::time::timeout(patience, self.open_at_leisure()).await;
-        opening.unwrap_or(Err(Refusal::TimedOut { seconds: patience.as_secs() }))
+    pub(super) async fn open(&mut self, timeout: Duration) -> Result<Arc<Agreement>, Refusal> {
+        let opening = tokio::time::timeout(timeout, self.open_without_timeout()).await;
+        opening.unwrap_or(Err(Refusal::TimedOut { seconds: timeout.as_secs() }))
     }
 
     /// Opens the session without a timeout. The caller ends the opening by dropping the future.
-    pub(super) async fn open_at_leisure(&mut self) -> Result<Arc<Agreement>, Refusal> {
+    pub(super) async fn open_without_timeout(&mut self) -> Result<Arc<Agreement>, Refusal> {
         self.step(|client, clock, heard| client.open(&mut clock.ambient(), heard));
         loop {
             if let Some(opening) = self.opening.take() {
-                self.seeks = false;
+                self.recognizes_dialects = false;
                 return opening;
             }
-            if let Some(dialect) = self.shown {
+            if let Some(dialect) = self.recognized {
                 return Err(Refusal::PeerMisbehaved { problem: format!("it answers in {}", dialect.name) });
             }
             self.handle_next().await;
@@ -231,7 +231,7 @@ impl Driver {
     }
 
     /// Sends the closing message, if the dialect has one.
-    pub(super) fn say_goodbye(&mut self) {
+    pub(super) fn send_closing_message(&mut self) {
         self.step(|client, clock, heard| client.close(&mut clock.ambient(), heard));
     }
 
@@ -248,7 +248,7 @@ impl Driver {
                         // Close the queue before any call fails: the next caller must find the session over.
                         ports.commands.close();
                         if !self.calls.is_empty() {
-                            self.ending = ending::of(&mut self.transport, self.name.as_deref()).await;
+                            self.ending = self.process_end().await;
                         }
                     }
                     if matches!(wake, Wake::Command(_)) {
@@ -284,9 +284,10 @@ impl Driver {
         // Calls that were not sent are dropped with their reply channels, which their callers notice.
         self.backlog.clear();
         while ports.commands.try_recv().is_ok() {}
-        self.say_goodbye();
+        self.send_closing_message();
         self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
         self.transport.close(self.manner).await;
+        self.tap.closed();
         if let Some(closed) = self.closed {
             let _ = closed.send(());
         }
@@ -295,7 +296,7 @@ impl Driver {
     /// Waits for the next event.
     async fn wake(&mut self, ports: Option<&mut Ports>) -> Wake {
         let deadline = self.client.deadline().map(|deadline| self.clock.instant(deadline));
-        match (deadline.into_iter().chain(self.patience_ends).chain(self.stalls_at()).min(), &mut self.alarm) {
+        match (deadline.into_iter().chain(self.next_timeout).chain(self.stalls_at()).min(), &mut self.alarm) {
             (Some(next), Some(alarm)) if alarm.deadline() != next => alarm.as_mut().reset(next),
             (Some(next), none @ None) => *none = Some(Box::pin(tokio::time::sleep_until(next))),
             (Some(_), Some(_)) => {}
@@ -311,7 +312,7 @@ impl Driver {
         let (commands, asides) = ports.map(|ports| (&mut ports.commands, &mut ports.asides)).unzip();
         tokio::select! {
             inbound = self.transport.next(), if !is_gone => Wake::Inbound(inbound),
-            Some(thought) = self.thinking.join_next() => Wake::Thought(thought),
+            Some(answer) = self.answer_tasks.join_next() => Wake::Answer(answer),
             aside = receive_aside(asides) => Wake::Aside(aside),
             Some(command) = receive(commands), if has_room => Wake::Command(command),
             () = alarm => Wake::Time,
@@ -379,9 +380,9 @@ impl Driver {
             }
             Wake::Command(command) => self.call(command),
             Wake::Aside(aside) => aside.into_iter().for_each(|aside| self.aside(aside)),
-            Wake::Thought(Ok((question, answered))) => self.answered(question, answered),
-            Wake::Thought(Err(error)) => self.broke_down(&error),
-            Wake::Time => self.time(),
+            Wake::Answer(Ok((question, answered))) => self.answered(question, answered),
+            Wake::Answer(Err(error)) => self.answer_task_failed(&error),
+            Wake::Time => self.handle_deadline(),
         }
     }
 
@@ -392,19 +393,19 @@ impl Driver {
             Inbound::Message(lane, ..) | Inbound::Lost(lane, _) => self.transport.party(*lane),
             Inbound::Garbled(..) | Inbound::Room | Inbound::Gone => None,
         };
-        self.came(inbound);
+        self.process_inbound(inbound);
         self.party = None;
     }
 
-    fn came(&mut self, inbound: Inbound) {
+    fn process_inbound(&mut self, inbound: Inbound) {
         match inbound {
             Inbound::Message(lane, bytes, _) => {
                 if self.tap.is_on() {
                     self.tap.received(Some(self.dialect), lane, Line::Bytes(&bytes));
                 }
-                if self.seeks {
-                    self.shown = recognizes_reply(&bytes);
-                    if self.shown.is_some() {
+                if self.recognizes_dialects {
+                    self.recognized = recognizes_reply(&bytes);
+                    if self.recognized.is_some() {
                         return;
                     }
                 }
@@ -472,14 +473,14 @@ impl Driver {
     }
 
     fn call(&mut self, command: Command) {
-        let Command { call, behalf, host, expires, reply } = command;
+        let Command { call, caller, events, expires, reply } = command;
         // The caller stopped waiting.
         if reply.is_closed() {
             return;
         }
         self.note_expiry(expires);
         let (id, party, mut heard) = (call.id, call.terms.party, Heard::default());
-        self.client.call(call, behalf.as_ref(), &mut self.clock.ambient(), &mut heard);
+        self.client.call(call, caller.as_ref(), &mut self.clock.ambient(), &mut heard);
         let is_only_a_line = heard.events.is_empty() && heard.wire.frames().len() == 1;
         if is_only_a_line && self.transport.would_be_behind(heard.wire.len()) && !self.unsent.admits(party) {
             let busy = Failure::new(FailureKind::Busy, "too many bytes of this client wait for upstreams to read them");
@@ -487,7 +488,7 @@ impl Driver {
             self.withdraw(id);
             return;
         }
-        self.calls.insert(id, Pending { reply, host, party, expires });
+        self.calls.insert(id, Pending { reply, events, party, expires });
         (self.party, self.origin) = (party, if is_only_a_line { Origin::Call(id) } else { Origin::Other });
         self.perform(heard);
         (self.party, self.origin) = (None, Origin::Other);
@@ -501,38 +502,11 @@ impl Driver {
     }
 
     fn note_expiry(&mut self, expires: Option<Instant>) {
-        self.patience_ends = self.patience_ends.into_iter().chain(expires).min();
-    }
-
-    fn answered(&mut self, question: QuestionId, answered: Answered) {
-        let call = self.asked.remove(&question).and_then(|(_, call)| call);
-        self.goes_on(call);
-        self.party = call.and_then(|call| self.calls.get(&call)).and_then(|pending| pending.party);
-        let busy = || Failure::new(FailureKind::Busy, "too many bytes wait for upstreams to read them");
-        let answered = if self.unsent.admits(self.party) { answered } else { Err(busy()) };
-        self.step(|client, clock, heard| client.answer(question, answered, &mut clock.ambient(), heard));
-        self.party = None;
-    }
-
-    /// A server request is settled, so the upstream can continue the call that caused it. The call timeout starts
-    /// again.
-    fn goes_on(&mut self, call: Option<CallId>) {
-        let expires = self.expiry();
-        if let Some(pending) = call.and_then(|call| self.calls.get_mut(&call)) {
-            pending.expires = expires;
-        }
-    }
-
-    /// The task of a server request was aborted or panicked. Only a panic leaves the request open.
-    fn broke_down(&mut self, error: &JoinError) {
-        let open = self.asked.iter().find(|(_, (thinking, _))| thinking.id() == error.id()).map(|(id, _)| *id);
-        if let Some(question) = open {
-            self.answered(question, Err(Failure::new(FailureKind::Unanswered, "whoever was asked broke down")));
-        }
+        self.next_timeout = self.next_timeout.into_iter().chain(expires).min();
     }
 
     /// A deadline has passed: the client state machine wants to be woken, or a call timed out.
-    fn time(&mut self) {
+    fn handle_deadline(&mut self) {
         let now = Instant::now();
         // The call that fills the buffer was made shortly before that, and its own timeout must not hide the stall.
         if self.stalls_at().is_some_and(|stalls| stalls <= now + SAME_TIME) {
@@ -559,7 +533,7 @@ impl Driver {
         }
         self.expire_backlog(now);
         let waiting = self.backlog.iter().filter_map(|waiting| waiting.expires);
-        self.patience_ends = self.calls.values().filter_map(|call| call.expires).chain(waiting).min();
+        self.next_timeout = self.calls.values().filter_map(|call| call.expires).chain(waiting).min();
         if self.client.deadline().is_some_and(|deadline| deadline <= self.clock.now().elapsed) {
             self.step(|client, clock, heard| client.wake(&mut clock.ambient(), heard));
         }
@@ -601,9 +575,24 @@ impl Driver {
         self.ask(asked_in, asked);
     }
 
+    /// The upstream, as listeners of the tap see it.
+    fn tapped_peer(&self, agreement: &Agreement) -> TappedPeer {
+        TappedPeer::Server {
+            name: agreement.server.name.clone(),
+            version: agreement.server.version.clone(),
+            upstream: self.name.clone(),
+            process: self.transport.process(),
+            url: self.transport.url(),
+        }
+    }
+
     fn event(&mut self, event: Event) {
         match event {
-            Event::Opened(agreement) => self.opening = Some(Ok(redacted::agreement(agreement))),
+            Event::Opened(agreement) => {
+                let agreement = redacted::agreement(agreement);
+                self.tap.opened(&agreement, self.tapped_peer(&agreement));
+                self.opening = Some(Ok(agreement));
+            }
             Event::Refused(refusal) => self.opening = Some(Err(redacted::refusal(refusal))),
             Event::Answered(call, outcome) => {
                 if let Some(pending) = self.calls.remove(&call) {
@@ -614,15 +603,21 @@ impl Driver {
             Event::Notice(notice) => self.notice(notice),
             Event::Asked(id, call, question) => self.ask(call, vec![(id, question)]),
             Event::Unasked(question) => {
-                if let Some((thinking, call)) = self.asked.remove(&question) {
-                    thinking.abort();
-                    self.goes_on(call);
+                if let Some((answer_task, call)) = self.asked.remove(&question) {
+                    answer_task.abort();
+                    self.resume_timeout(call);
                 }
             }
             Event::LetGo(lane) => self.transport.let_go(lane),
             Event::Dropped(what) => tracing::debug!(what, "dropped what the upstream sent"),
             Event::Passed(what) => tracing::debug!(what, "let pass what the upstream sent"),
         }
+    }
+
+    /// How the process ended while calls were running.
+    async fn process_end(&mut self) -> Option<String> {
+        let end = ProcessEnd::of(&mut self.transport).await?;
+        Some(end.describe(&named(self.name.as_deref()), "during the call"))
     }
 
     /// The failure that the caller receives. If the upstream process ended, the message says how.
@@ -637,37 +632,17 @@ impl Driver {
         let notice = redacted::notice(notice);
         let expires = self.expiry();
         let pending = notice.about().and_then(|call| self.calls.get_mut(&call));
-        let host = match pending {
+        let events = match pending {
             Some(pending) => {
                 // The notice shows that the call is alive. A call that continues as a task is polled, and has no
                 // timeout.
                 let is_task = matches!(notice, Notice::GoesOnAsTask(_));
                 pending.expires = pending.expires.and(expires).filter(|_| !is_task);
-                pending.host.as_ref()
+                pending.events.as_ref()
             }
             None => None,
         };
-        host.unwrap_or(&self.host).notice(notice);
-    }
-
-    fn ask(&mut self, call: Option<CallId>, asked: Vec<(QuestionId, Question)>) {
-        if asked.is_empty() {
-            return;
-        }
-        let pending = call.and_then(|call| self.calls.get_mut(&call));
-        let host = match pending {
-            Some(pending) => {
-                pending.expires = None;
-                pending.host.as_ref()
-            }
-            None => None,
-        };
-        let (ids, questions): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
-        let answers = host.unwrap_or(&self.host).ask_together(questions);
-        for (id, answer) in ids.into_iter().zip(answers) {
-            let thinking = self.thinking.spawn(async move { (id, answer.await) });
-            self.asked.insert(id, (thinking, call));
-        }
+        events.unwrap_or(&self.events).notice(notice);
     }
 }
 

@@ -18,7 +18,7 @@ const WITHOUT_PARTY: Party = Party(0);
 
 /// Bounds on requests to HTTP upstreams and on answers that arrive. Clones share them.
 #[derive(Debug, Clone)]
-pub struct Arriving {
+pub struct ResponseBudget {
     bytes: Arc<Portions>,
     /// Requests on their way. Each may be a connection, and so an open file.
     exchanges: Arc<Portions>,
@@ -26,13 +26,13 @@ pub struct Arriving {
 
 /// A message that arrived. It takes its part of the bound until it is dropped.
 #[derive(Debug)]
-pub struct Arrived {
+pub struct ReceivedMessage {
     /// Its text.
     pub bytes: Vec<u8>,
     _portion: Portion,
 }
 
-impl Arriving {
+impl ResponseBudget {
     /// Limits the bytes to `most`, and the requests to the number that open files allow.
     pub fn of(most: usize) -> Self {
         Self::with_exchanges(most, OpenFiles::now().exchanges)
@@ -54,13 +54,13 @@ impl Arriving {
     }
 }
 
-impl Default for Arriving {
+impl Default for ResponseBudget {
     fn default() -> Self {
         Self::of(MOST)
     }
 }
 
-impl Arrived {
+impl ReceivedMessage {
     pub(super) fn new(bytes: Vec<u8>, portion: Portion) -> Self {
         Self { bytes, _portion: portion }
     }
@@ -73,14 +73,15 @@ mod tests {
     #[test]
     fn a_party_with_all_requests_to_upstreams_keeps_no_other_from_its_share() {
         // Every client of every upstream has a clone.
-        let (arriving, other) = (Arriving::with_exchanges(MOST, 8), Arriving::with_exchanges(MOST, 8));
-        let clone = arriving.clone();
+        let (response_budget, other) =
+            (ResponseBudget::with_exchanges(MOST, 8), ResponseBudget::with_exchanges(MOST, 8));
+        let clone = response_budget.clone();
         let fill = |party: u64| std::iter::from_fn(|| clone.exchange(Some(Party(party)))).take(100).collect::<Vec<_>>();
         let (first, second) = (fill(1), fill(2));
         assert_eq!((first.len(), second.len()), (8, 4));
-        assert!(arriving.exchange(Some(Party(1))).is_none() && other.exchange(Some(Party(1))).is_some());
-        assert!(arriving.exchange(None).is_some(), "our own requests do not wait for clients");
+        assert!(response_budget.exchange(Some(Party(1))).is_none() && other.exchange(Some(Party(1))).is_some());
+        assert!(response_budget.exchange(None).is_some(), "our own requests do not wait for clients");
         drop(first);
-        assert!(arriving.exchange(Some(Party(1))).is_some());
+        assert!(response_budget.exchange(Some(Party(1))).is_some());
     }
 }

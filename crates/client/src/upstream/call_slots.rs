@@ -1,4 +1,4 @@
-//! Slots for calls that are under way at an upstream, shared by parties.
+//! CallSlots for calls that are under way at an upstream, shared by parties.
 
 use std::sync::Arc;
 
@@ -13,26 +13,26 @@ const MAX_CALLS: usize = 1024;
 
 /// The slots of one session with an upstream.
 #[derive(Debug)]
-pub(super) struct Slots {
+pub(super) struct CallSlots {
     without_party: Arc<Semaphore>,
     shares: Arc<Portions>,
 }
 
 /// The slot of one call, given back when it is dropped.
 #[derive(Debug)]
-pub(super) enum Slot {
+pub(super) enum CallSlot {
     WithoutParty(#[expect(dead_code, reason = "it is given back when it is dropped")] OwnedSemaphorePermit),
     OfParty(#[expect(dead_code, reason = "it is given back when it is dropped")] Portion),
 }
 
-impl Slots {
+impl CallSlots {
     pub(super) fn new() -> Self {
         Self { without_party: Arc::new(Semaphore::new(MAX_CALLS)), shares: Portions::of(MAX_CALLS, 0) }
     }
 
     /// A slot for a call. A call without a party waits for one: it is our own, or the only client's. A party that has its
     /// share is busy, and so is the upstream if no slot is free when the call expires.
-    pub(super) async fn take(&self, party: Option<Party>, expires: Option<Instant>) -> Result<Slot, Failure> {
+    pub(super) async fn take(&self, party: Option<Party>, expires: Option<Instant>) -> Result<CallSlot, Failure> {
         let busy = || Failure::new(FailureKind::Busy, "too many calls of this client are under way at the upstream");
         let Some(party) = party else {
             let permit = match Arc::clone(&self.without_party).try_acquire_owned() {
@@ -42,10 +42,10 @@ impl Slots {
                     .await
                     .and_then(Result::ok),
             };
-            return permit.map(Slot::WithoutParty).ok_or_else(busy);
+            return permit.map(CallSlot::WithoutParty).ok_or_else(busy);
         };
         // A party without a slot gets its first one, however many parties there are.
-        if self.shares.admits(party) { Ok(Slot::OfParty(self.shares.portion(party).with(1))) } else { Err(busy()) }
+        if self.shares.admits(party) { Ok(CallSlot::OfParty(self.shares.portion(party).with(1))) } else { Err(busy()) }
     }
 }
 
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_party_that_has_all_slots_keeps_no_other_from_its_calls() {
-        let slots = Slots::new();
+        let slots = CallSlots::new();
         let take = |party| slots.take(party, None).now_or_never();
         let taken = |party| std::iter::from_fn(|| take(party)?.ok()).take(2 * MAX_CALLS).collect::<Vec<_>>();
         let greedy = taken(Some(Party(1)));

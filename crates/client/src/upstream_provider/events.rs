@@ -17,15 +17,15 @@ use tokio::sync::{oneshot, watch};
 use super::client_roots::{self, Allowed};
 use super::stale::Stale;
 use super::upstream_connection::UpstreamConnection;
-use crate::upstream::Host;
+use crate::upstream::UpstreamEvents;
 
 /// The one session that a connection belongs to, once it is open. The reference is weak, so that it does not keep the
 /// session from ending.
 pub(super) type Session = watch::Receiver<Option<Weak<dyn Caller>>>;
 
-/// The host of one call: its notices and requests go to its caller.
+/// Passes the notices and requests of one call to its caller.
 #[derive(Debug)]
-pub(super) struct CallHost {
+pub(super) struct CallEvents {
     call: CallId,
     pub(super) caller: Arc<dyn Caller>,
     principal: Option<Arc<str>>,
@@ -44,7 +44,7 @@ pub(super) struct CallHost {
 /// How long a request waits for others of the same round. A server with a handshake sends each one separately.
 const ROUND: Duration = Duration::from_millis(20);
 
-impl CallHost {
+impl CallEvents {
     pub(super) fn of(context: &Context<'_>, roots: Allowed) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             call: context.call,
@@ -87,7 +87,7 @@ impl CallHost {
     }
 }
 
-impl Host for CallHost {
+impl UpstreamEvents for CallEvents {
     fn ask(&self, question: Question) -> BoxFuture<'static, Answered> {
         self.ask_together(vec![question]).pop().unwrap_or_else(|| Box::pin(std::future::ready(Err(unanswered()))))
     }
@@ -153,11 +153,11 @@ impl Drop for Open {
     }
 }
 
-/// The host of a connection to an upstream: hears what belongs to no call.
+/// Receives the notices and requests of a connection that belong to no call.
 #[derive(Debug)]
-pub(super) struct ConnectionHost {
+pub(super) struct ConnectionEvents {
     /// Running calls, the newest last.
-    under_way: Mutex<Vec<Arc<CallHost>>>,
+    under_way: Mutex<Vec<Arc<CallEvents>>>,
     /// The one session that this connection belongs to, once it is open. Without one, the upstream can send requests
     /// only to callers.
     session: Option<Session>,
@@ -181,7 +181,7 @@ pub(super) struct ConnectionHost {
 /// How many log lines are kept until the session is open that they go to.
 const EARLY_LOGS: usize = 64;
 
-impl ConnectionHost {
+impl ConnectionEvents {
     pub(super) fn new(
         session: Option<Session>,
         notifier: Option<ChangeNotifier>,
@@ -199,10 +199,10 @@ impl ConnectionHost {
     }
 
     /// Marks a call as running until the returned guard is dropped.
-    pub(super) fn begin(self: &Arc<Self>, call: &Arc<CallHost>) -> UnderWay {
+    pub(super) fn begin(self: &Arc<Self>, call: &Arc<CallEvents>) -> UnderWay {
         self.users.lock().unpoisoned().add(&call.principal);
         self.lock().push(Arc::clone(call));
-        UnderWay { host: Arc::clone(self), call: Arc::clone(call) }
+        UnderWay { events: Arc::clone(self), call: Arc::clone(call) }
     }
 
     /// The number of running calls.
@@ -210,16 +210,16 @@ impl ConnectionHost {
         self.lock().len()
     }
 
-    fn newest(&self) -> Option<Arc<CallHost>> {
+    fn newest(&self) -> Option<Arc<CallEvents>> {
         self.lock().last().cloned()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<CallHost>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<CallEvents>>> {
         self.under_way.lock().unpoisoned()
     }
 }
 
-impl Host for ConnectionHost {
+impl UpstreamEvents for ConnectionEvents {
     fn ask(&self, question: Question) -> BoxFuture<'static, Answered> {
         if let Some(call) = self.newest() {
             return call.ask(question);
@@ -282,7 +282,7 @@ impl Host for ConnectionHost {
     }
 }
 
-impl ConnectionHost {
+impl ConnectionEvents {
     /// Closes the connection: its upstream sends events that its session does not read, and no event may be lost. Calls in flight
     /// fail, and the next call opens the connection again.
     fn close_connection(&self) {
@@ -296,7 +296,7 @@ impl ConnectionHost {
         );
         tokio::spawn(async move {
             connection.close().await;
-            connection.host.is_closing.store(false, Ordering::Relaxed);
+            connection.events.is_closing.store(false, Ordering::Relaxed);
         });
     }
 
@@ -358,13 +358,13 @@ impl ConnectionHost {
 /// A running call, until it is dropped.
 #[derive(Debug)]
 pub(super) struct UnderWay {
-    host: Arc<ConnectionHost>,
-    call: Arc<CallHost>,
+    events: Arc<ConnectionEvents>,
+    call: Arc<CallEvents>,
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let mut under_way = self.host.lock();
+        let mut under_way = self.events.lock();
         if let Some(at) = under_way.iter().position(|call| Arc::ptr_eq(call, &self.call)) {
             under_way.remove(at);
         }

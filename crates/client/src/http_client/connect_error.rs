@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use url::Url;
 
 /// Names the address and the cause: connection refused, timeout, name resolution or TLS.
-pub(super) fn obstacle(url: &Url, error: &reqwest::Error) -> Box<str> {
+pub(super) fn connect_error(url: &Url, error: &reqwest::Error) -> Box<str> {
     let host = url.host_str().unwrap_or_default();
     let place = match url.port_or_known_default() {
         Some(port) => format!("{host}:{port}"),
