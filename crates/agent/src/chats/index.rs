@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::time::SystemTime;
 
 use gladhand_core::sync::Unpoisoned as _;
+use gladhand_store::files;
 use serde::{Deserialize, Serialize};
 
 use super::read;
@@ -67,7 +68,9 @@ impl Index {
     }
 
     fn store(&self, known: &HashMap<PathBuf, Known>) {
-        let stored = serde_json::to_vec(known).map_err(Into::into).and_then(|text| super::replace(&self.file, &text));
+        let stored = serde_json::to_vec(known)
+            .map_err(Into::into)
+            .and_then(|text| files::replace_private_synced(&self.file, &text));
         if let Err(error) = stored {
             tracing::debug!(%error, "could not write the chat index");
         }
