@@ -231,7 +231,7 @@ impl A2eConfig {
             kept.is_some()
         });
         if !self.is_required() && proposed.is_required() {
-            self.lock.get_or_insert_with(random_token);
+            self.lock.get_or_insert_with(gladhand_system::random_token);
         }
     }
 }
@@ -317,13 +317,6 @@ fn changed<'c>(own: impl Iterator<Item = Identity<'c>>, proposed: &HashSet<Ident
     let names: HashSet<_> = proposed.iter().map(|(name, _)| *name).collect();
     let is_changed = |one: &Identity<'_>| names.contains(one.0) && !proposed.contains(one);
     own.filter(is_changed).map(|(name, _)| name).collect()
-}
-
-/// A token that no client has.
-fn random_token() -> Secret {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
-    Secret::new(bytes.map(|byte| format!("{byte:02x}")).concat())
 }
 
 /// The rules that are in force after too many changes without trust.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use fs_err as fs;
 use gladhand_core::hex;
 use gladhand_core::sync::Unpoisoned as _;
-use sha2::{Digest as _, Sha256};
+use ring::digest::{SHA256, digest};
 
 use crate::answer::{Answer, Extract};
 use crate::error::FaqError;
@@ -85,8 +85,8 @@ impl Library {
 
     /// The file that holds the index of a folder.
     fn index_of(&self, folder: &Path) -> PathBuf {
-        let digest = Sha256::digest(folder.as_os_str().as_encoded_bytes());
-        self.data.join("faq").join(format!("{}.sqlite", hex::encode(&digest[..12])))
+        let hash = digest(&SHA256, folder.as_os_str().as_encoded_bytes());
+        self.data.join("faq").join(format!("{}.sqlite", hex::encode(&hash.as_ref()[..12])))
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fs_err as fs;
-use sha2::{Digest as _, Sha256};
+use ring::digest::{SHA256, digest};
 
 use crate::answer::{Answer, Extract, extracts};
 use crate::error::FaqError;
@@ -180,7 +180,7 @@ fn update(change: &mut Change<'_>, survey: &Survey, limits: &Limits, deadline: I
             Ok((text, warning)) => (Some(text), warning),
             Err(why) => (None, Some(why)),
         };
-        let hash = text.as_ref().map(|text| Sha256::digest(text).to_vec()).unwrap_or_default();
+        let hash = text.as_ref().map(|text| digest(&SHA256, text.as_bytes()).as_ref().to_vec()).unwrap_or_default();
         let stamp = Stamp { size: found.size, modified: found.modified, hash };
         if before.is_some_and(|before| before.hash == stamp.hash) {
             change.touch(&found.path, &stamp)?;

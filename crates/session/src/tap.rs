@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::rpc;
@@ -187,7 +187,7 @@ impl SessionTap {
         kind: Option<FrameKind>,
         bytes: &[u8],
     ) {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let unix = gladhand_system::since_1970();
         let (session, dialect, at) = (self.session, dialect.map(|dialect| dialect.name), Instant::now());
         self.tap.pass(&TappedFrame { session, direction, at, unix, dialect, lane, kind, bytes });
     }

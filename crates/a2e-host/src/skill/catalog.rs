@@ -1,4 +1,7 @@
 //! The available skills. The folders are scanned for every request, and only changed files are read again.
+//!
+//! The agent reads other skills by other rules (`agent/src/skills.rs`), so the two share no code: there folders are
+//! searched several levels deep and files need trust; here each skill is one level below a configured folder.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, Metadata};

@@ -6,7 +6,6 @@ use gladhand_a2e_host::planning::{Planning, PlanningSettings};
 use gladhand_store::Database;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use sha2::Digest as _;
 use tempfile::{TempDir, tempdir};
 
 use super::house::{Agent, House, Proof};
@@ -158,11 +157,13 @@ fn old_database(folder: &TempDir) {
     rows.execute_batch(include_str!("../../../store/src/database/schema/1.sql")).expect("the tables are there");
     rows.pragma_update(None, "application_id", 0x676c_6164).expect("the tables are there");
     rows.pragma_update(None, "user_version", 1).expect("the tables are there");
-    let space: [u8; 32] = sha2::Sha256::digest(r#"["default",{}]"#).into();
+    let space = ring::digest::digest(&ring::digest::SHA256, br#"["default",{}]"#);
     let insert = "INSERT INTO memory (owner, space, tier, identity, tags, words, bytes, ttl, created_at, updated_at, source, \
         key, content) VALUES (?1, ?2, ?3, zeroblob(32), '[]', 1, 9, 0, 1, 1, '', '{\"k\":1}', ?4)";
-    rows.execute(insert, rusqlite::params!["agent:ann", space, "episodic", "\"mine\""]).expect("the tables are there");
-    rows.execute(insert, rusqlite::params!["shared", space, "semantic", "\"ours\""]).expect("the tables are there");
+    rows.execute(insert, rusqlite::params!["agent:ann", space.as_ref(), "episodic", "\"mine\""])
+        .expect("the tables are there");
+    rows.execute(insert, rusqlite::params!["shared", space.as_ref(), "semantic", "\"ours\""])
+        .expect("the tables are there");
     rows.execute_batch(
         "INSERT INTO learning_components VALUES ('search', 40, 0, 40, -40.0, 1, 5.0, 1.0);
          INSERT INTO learning_durations (component, milliseconds) VALUES ('search', 5.0);

@@ -17,7 +17,6 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::moment;
 use crate::process::ending::{GRACE, end};
 use crate::process::pipes::Pipes;
 use crate::process::{Environment, Plan, arguments, pipes};
@@ -168,7 +167,7 @@ impl Helper {
     async fn start(&self) -> io::Result<Arc<Process>> {
         let driver = self.folder.join("driver.mjs");
         replace_private(&driver, DRIVER.as_bytes())?;
-        let answer_prefix = format!("{}:", moment::random_hex(16)?);
+        let answer_prefix = format!("{}:", gladhand_system::random_hex::<8>());
         let mut environment = self.environment.clone();
         environment.insert("GLADHAND_DRIVER_WORD".into(), answer_prefix.clone().into());
         let plan = Plan {

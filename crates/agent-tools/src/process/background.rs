@@ -102,7 +102,7 @@ impl Background {
         job.session_state.hold(Arc::clone(&held));
         let created_at = moment::now();
         let background = Arc::new(Self {
-            id: format!("{prefix}-{}-{}", moment::milliseconds(), moment::random_hex(8)?),
+            id: format!("{prefix}-{}-{}", moment::milliseconds(), gladhand_system::random_hex::<4>()),
             name,
             pid: held.id(),
             held: Arc::clone(&held),

@@ -250,7 +250,5 @@ impl Core {
 
 /// A new unique id: a UUID of version 4.
 fn new_id() -> String {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
-    gladhand_core::hex::uuid(bytes)
+    gladhand_core::hex::uuid(gladhand_system::random_bytes())
 }

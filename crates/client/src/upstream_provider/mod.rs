@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
+use gladhand_core::hex;
 use gladhand_core::negotiation::{Offer, Peer};
 use gladhand_core::operations::{
     CapabilityCall, CompletionCall, Failure, Level, Log, Operation, Prompt, Resource, Template, Tool, ToolCall,
@@ -40,7 +41,7 @@ use gladhand_hub::{
     SessionId, Settling, UpstreamStatus,
 };
 use gladhand_redaction::redact;
-use sha2::{Digest, Sha256};
+use ring::digest::{SHA256, digest};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -97,8 +98,8 @@ impl Spec {
             Target::Command(words) if self.name == self.target.to_string() => {
                 let program = words.first().map_or("", String::as_str);
                 let program = program.rsplit(['/', '\\']).next().unwrap_or(program);
-                let digest = Sha256::digest(&self.name);
-                format!("{program}#{}", digest[..4].iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+                let hash = digest(&SHA256, self.name.as_bytes());
+                format!("{program}#{}", hex::encode(&hash.as_ref()[..4]))
             }
             _ => self.name.clone(),
         }
