@@ -187,8 +187,8 @@ impl Proc {
             Ok(reads) => reads,
             Err(why) => return Answer::Now(not_started(&why)),
         };
-        let plan = match spawn.plan(&self.settings) {
-            Ok(plan) => plan,
+        let spec = match spawn.spec(&self.settings) {
+            Ok(spec) => spec,
             Err(why) => return Answer::Now(not_started(&why)),
         };
         let (session, party) = (context.caller.session(), context.terms.party);
@@ -219,7 +219,7 @@ impl Proc {
         );
         let starter = Arc::clone(&self.starter);
         Answer::Later(Box::pin(async move {
-            let started = match plan.start(&*starter).await {
+            let started = match spec.start(&*starter).await {
                 Ok(started) => started,
                 Err(error) => return not_started(&format!("cannot start: {error}")),
             };

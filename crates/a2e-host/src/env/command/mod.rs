@@ -41,7 +41,7 @@ use self::program_task::ProgramConnection;
 use super::environment::{Environment, Episode, Object, Reset, Seen, Space, reset_denied};
 use super::pushes::Pushes;
 use crate::starting::ending::TaskCounter;
-use crate::starting::{Plan, minimal_environment};
+use crate::starting::{ProcessSpec, minimal_environment};
 
 /// Configures a program as an environment.
 #[derive(Debug, Clone)]
@@ -109,8 +109,8 @@ impl Environment for Command {
 
     async fn reset(&self, reset: Reset, pushes: Pushes) -> Result<(Box<dyn Episode>, Seen), Failure> {
         let Program { command, folder, environment, .. } = &self.program;
-        let plan = Plan { command: command.clone(), folder: folder.clone(), environment: environment.clone() };
-        let started = plan.start(&*self.starter).await;
+        let spec = ProcessSpec { command: command.clone(), folder: folder.clone(), environment: environment.clone() };
+        let started = spec.start(&*self.starter).await;
         let started = started.map_err(|error| reset_denied(format!("the environment does not start: {error}")))?;
         let (connection, program_task) = program_task::connect(started, &self.program, pushes.clone());
         let task_guard = self.task_counter.add();
