@@ -14,7 +14,7 @@ use crate::text;
 const MOST_SHOWN: usize = 8;
 
 /// The evidence of a project for any framework, gathered once.
-pub(super) struct Ground<'s> {
+pub(super) struct ProjectEvidence<'s> {
     survey: &'s Survey,
     project: &'s Project,
     manifests: Vec<&'s FileFacts>,
@@ -23,21 +23,22 @@ pub(super) struct Ground<'s> {
     conventions: Vec<(&'s FileFacts, RuleId)>,
 }
 
-impl<'s> Ground<'s> {
+impl<'s> ProjectEvidence<'s> {
     pub(super) fn of(survey: &'s Survey, project: &'s Project) -> Self {
-        let mut ground = Self { survey, project, manifests: Vec::new(), sources: Vec::new(), conventions: Vec::new() };
+        let mut evidence =
+            Self { survey, project, manifests: Vec::new(), sources: Vec::new(), conventions: Vec::new() };
         for file in survey.files_of(project) {
             if !file.findings.is_empty() {
-                ground.sources.push(file);
+                evidence.sources.push(file);
             }
             if !file.aside {
                 if file.manifest.is_some() {
-                    ground.manifests.push(file);
+                    evidence.manifests.push(file);
                 }
-                ground.conventions.extend(TABLE.rules_for(project.inner(&file.path)).map(|rule| (file, rule)));
+                evidence.conventions.extend(TABLE.rules_for(project.inner(&file.path)).map(|rule| (file, rule)));
             }
         }
-        ground
+        evidence
     }
 
     /// Names of frameworks and libraries that the manifests name.
@@ -48,7 +49,7 @@ impl<'s> Ground<'s> {
 }
 
 /// The evidence of a project for one framework.
-pub(super) struct Case<'s> {
+pub(super) struct Candidate<'s> {
     pub(super) known: &'static Known,
     survey: &'s Survey,
     project: &'s Project,
@@ -65,27 +66,29 @@ struct FileEvidence {
     anchor: Option<String>,
 }
 
-impl<'s> Case<'s> {
-    pub(super) fn of(ground: &Ground<'s>, place: usize, known: &'static Known) -> Self {
-        let Ground { survey, project, .. } = *ground;
-        let mut case = Self { known, survey, project, dependencies: Vec::new(), source: Vec::new(), files: Vec::new() };
-        if is_itself(ground, known) {
-            return case;
+impl<'s> Candidate<'s> {
+    pub(super) fn of(evidence: &ProjectEvidence<'s>, index: usize, known: &'static Known) -> Self {
+        let ProjectEvidence { survey, project, .. } = *evidence;
+        let mut candidate =
+            Self { known, survey, project, dependencies: Vec::new(), source: Vec::new(), files: Vec::new() };
+        if is_itself(evidence, known) {
+            return candidate;
         }
-        case.dependencies = dependencies(ground, known);
-        for file in &ground.sources {
-            let about = file.findings.iter().filter(|finding| finding.framework == place);
-            case.source.extend(about.map(|finding| (*file, finding)));
+        candidate.dependencies = dependencies(evidence, known);
+        for file in &evidence.sources {
+            let about = file.findings.iter().filter(|finding| finding.framework == index);
+            candidate.source.extend(about.map(|finding| (*file, finding)));
         }
-        let rules = ground.conventions.iter().filter(|(_, rule)| rule.framework == place);
-        case.files = rules.filter_map(|(file, rule)| convention(survey, file, &known.files[rule.number])).collect();
+        let rules = evidence.conventions.iter().filter(|(_, rule)| rule.framework == index);
+        candidate.files =
+            rules.filter_map(|(file, rule)| convention(survey, file, &known.files[rule.number])).collect();
         // Constructors first, those at the top of files first, tests last.
-        case.source.sort_by_key(|(file, finding)| {
+        candidate.source.sort_by_key(|(file, finding)| {
             let asks = finding.inside && finding.found == Found::Import;
             (file.aside, finding.found, asks, finding.bound.is_none())
         });
-        case.dependencies.sort_by_key(|(_, dependency, _)| dependency.usage);
-        case
+        candidate.dependencies.sort_by_key(|(_, dependency, _)| dependency.usage);
+        candidate
     }
 
     /// Whether the source creates the framework's application object.
@@ -102,13 +105,13 @@ impl<'s> Case<'s> {
     }
 
     /// Whether the evidence is sufficient to report the framework.
-    pub(super) fn is_proven(&self) -> bool {
+    pub(super) fn is_detected(&self) -> bool {
         let needed = self.dependencies.iter().any(|(_, dependency, _)| dependency.usage == Usage::Runtime);
         let imported =
             self.source.iter().any(|(file, finding)| !file.aside && !finding.inside && !self.is_local(finding));
         let shown = self.is_constructed() || imported || self.files.iter().any(|file| !file.weak);
-        let proven = needed || shown && !(self.known.needs_dependency && self.dependencies.is_empty());
-        proven && self.known.kind != Kind::Library
+        let detected = needed || shown && !(self.known.needs_dependency && self.dependencies.is_empty());
+        detected && self.known.kind != Kind::Library
     }
 
     /// Whether a Python module is one of the project's own, unless the framework is also a dependency.
@@ -329,8 +332,8 @@ fn language_reason(family: Family, managers: &[&'static str]) -> String {
 }
 
 /// Whether the project is the framework itself, which is not among its own dependencies.
-fn is_itself(ground: &Ground<'_>, known: &Known) -> bool {
-    ground.manifests.iter().any(|file| {
+fn is_itself(evidence: &ProjectEvidence<'_>, known: &Known) -> bool {
+    evidence.manifests.iter().any(|file| {
         let name = file.manifest.as_ref().and_then(|manifest| manifest.name.as_deref());
         file.format
             .zip(name)
@@ -341,15 +344,15 @@ fn is_itself(ground: &Ground<'_>, known: &Known) -> bool {
 type Dependencies<'s> = Vec<(&'s FileFacts, &'s Dependency, Ecosystem)>;
 
 /// The dependencies in the manifests of a project. Lock files count only if there is no manifest in their folder.
-fn dependencies<'s>(ground: &Ground<'s>, known: &Known) -> Dependencies<'s> {
+fn dependencies<'s>(evidence: &ProjectEvidence<'s>, known: &Known) -> Dependencies<'s> {
     let mut found = Vec::new();
-    for file in &ground.manifests {
+    for file in &evidence.manifests {
         let (Some(format), Some(manifest)) = (file.format, &file.manifest) else { continue };
         let beside = |other: &&FileFacts| {
             let same = |one: Format| one.role == Role::Project && one.ecosystem == format.ecosystem;
             folder(&other.path) == folder(&file.path) && other.format.is_some_and(same)
         };
-        if format.role == Role::Lock && ground.manifests.iter().any(beside) {
+        if format.role == Role::Lock && evidence.manifests.iter().any(beside) {
             continue;
         }
         let named = manifest.dependencies.iter().filter(|one| known.is_dependency(format.ecosystem, &one.name));

@@ -14,7 +14,7 @@ const MOST: usize = 50;
 /// One piece of evidence for a framework in a source file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
-    /// Which framework, as a place in the table.
+    /// Which framework, as an index into the table.
     pub(crate) framework: usize,
     pub(crate) found: Found,
     /// From 1.
