@@ -16,8 +16,8 @@ use gladhand_redaction::{self as redaction, Life};
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::program_environment::{PLAIN, usual};
 use super::source::{Problem, Source};
-use super::surroundings::{PLAIN, usual};
 use super::trust::Grants;
 
 /// The grant for every variable, which `inherit_env = "all"` needs.

@@ -283,9 +283,9 @@ fn a_file_full_of_mistakes_is_read_in_the_time_of_its_length() {
         assert_eq!(read.is_ok(), is_valid.is_some(), "{name}");
         match read {
             Ok(config) => {
-                let held = config.held(&config);
-                assert!(held.changed_tokens(&config).is_empty());
-                let _ = Config::default().held(&config);
+                let narrowed = config.narrowed_by(&config);
+                assert!(narrowed.changed_tokens(&config).is_empty());
+                let _ = Config::default().narrowed_by(&config);
             }
             Err(problems) => {
                 let shown = lines(&problems);

@@ -4,7 +4,7 @@ mod admission;
 
 use std::time::Duration;
 
-use gladhand_agent_tools::WorkbenchSettings;
+use gladhand_agent_tools::ToolSettings;
 use url::Url;
 
 use gladhand_client::upstream::Target;
@@ -26,7 +26,7 @@ pub(crate) fn target(upstream: &config::UpstreamConfig) -> Option<Target> {
 
 /// The folder and variables of an upstream's program.
 pub(crate) fn surroundings(upstream: &config::UpstreamConfig) -> Surroundings {
-    let config::Surroundings { folder, inherits, variables } = upstream.surroundings();
+    let config::ProgramEnvironment { folder, inherits, variables } = upstream.program_environment();
     Surroundings { folder, inherits, variables, permit: None }
 }
 
@@ -64,8 +64,8 @@ pub(crate) fn http_options(section: config::HttpConfig) -> HttpOptions {
     }
 }
 
-/// Keeps our own files, and what else is in the data folder, from the tools of a workbench.
-pub(crate) fn keep_from(files: &config::OwnFiles, settings: &mut WorkbenchSettings) {
+/// Keeps our own files, and what else is in the data folder, from the tools of the agent.
+pub(crate) fn keep_from(files: &config::OwnFiles, settings: &mut ToolSettings) {
     settings.private.clone_from(&files.private);
     settings.sensitive = vec![files.data.clone()];
 }
