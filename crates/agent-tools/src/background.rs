@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::bench::Job;
 use crate::outcome::{Outcome, Problem, done, failed};
 use crate::process::background::{Background, StopMode, Stream};
 use crate::process::output::Reading;
+use crate::tool_set::Job;
 
 /// The report of reading a background process.
 #[derive(Serialize)]

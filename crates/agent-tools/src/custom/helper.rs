@@ -21,7 +21,7 @@ use crate::process::ending::{GRACE, end};
 use crate::process::pipes::Pipes;
 use crate::process::{Environment, Plan, arguments, pipes};
 use crate::scripts::Runtime;
-use crate::settings::WorkbenchSettings;
+use crate::settings::ToolSettings;
 
 /// The program of the process.
 const DRIVER: &str = include_str!("driver.mjs");
@@ -84,7 +84,7 @@ struct RequestLine<'a> {
 }
 
 impl Helper {
-    pub(super) fn new(runtime: Runtime, settings: &WorkbenchSettings) -> Self {
+    pub(super) fn new(runtime: Runtime, settings: &ToolSettings) -> Self {
         Self {
             runtime,
             folder: settings.data.join("js-runtime"),

@@ -19,10 +19,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::bounds::Bounds;
 use super::{Found, newest_first, within};
-use crate::bench::Job;
-use crate::contract::Ran;
+use crate::contract::RunResult;
 use crate::input::Input;
 use crate::outcome::{Outcome, Problem, blocking, done, failed};
+use crate::tool_set::Job;
 
 /// Timeout of a search.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -230,6 +230,6 @@ impl Search {
 }
 
 /// No match is neither a success nor an error.
-fn nothing() -> Ran {
-    Ran { error: None, ..failed("No matches found.", "") }
+fn nothing() -> RunResult {
+    RunResult { error: None, ..failed("No matches found.", "") }
 }

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use gladhand_store::files::make_folder;
 use tempfile::TempPath;
 
-use crate::bench::Job;
 use crate::moment;
 use crate::outcome::Problem;
 use crate::process::{Environment, programs};
+use crate::tool_set::Job;
 
 /// A JavaScript runtime.
 #[derive(Debug, Clone)]
