@@ -45,7 +45,7 @@ Chores:
   dist         Build the program as it is shipped: one file, without libraries of the system
   house        Measure prose, the crates of the embedding API, large files and the size of the program
   picture      Draw a real conversation with `gladhand chat` into docs/chat.svg
-  prose        Count sentences in comments, docs and messages that make a reader stop
+  prose        Count sentences in comments, docs and messages that make a reader stop, and vague test names
   soak         Let 200 clients call servers that break, and see that nothing is lost, left or grows
   peers        Install the pinned real peers into target/peers (instant when nothing changed)
 
