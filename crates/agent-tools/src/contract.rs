@@ -108,7 +108,7 @@ impl Guarded {
     pub fn words(self) -> &'static str {
         match self {
             Self::Outside => "is outside of the workspace",
-            Self::Steering => "says which programs run",
+            Self::Steering => "decides which programs run",
             Self::Secret => "may hold secrets",
         }
     }

@@ -61,7 +61,7 @@ impl Survey {
             let Some(format) = Format::of(entry.path()) else { continue };
             let path = name(folder, entry.path());
             let Ok(about) = entry.metadata() else {
-                survey.warnings.push(format!("{path}: could not be looked at"));
+                survey.warnings.push(format!("{path}: could not be read"));
                 continue;
             };
             if (limits.secrets.0)(entry.path(), &about) {

@@ -608,7 +608,7 @@ fn an_approval_request_gives_a_reason_for_each_path() {
         place("/srv/.env", Guarded::Secret),
     ];
     let reason = Wanted { guarded_paths, ..wanted("c1", Verdict::Ask) }.reason();
-    let expected = "/etc/hosts is outside of the workspace; /srv/.git/hooks/pre-commit says which programs run; \
+    let expected = "/etc/hosts is outside of the workspace; /srv/.git/hooks/pre-commit decides which programs run; \
                     /srv/.env may hold secrets";
     assert_eq!(reason.as_deref(), Some(expected));
     assert_eq!(wanted("c1", Verdict::Ask).reason(), None);
