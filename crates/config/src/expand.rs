@@ -129,9 +129,14 @@ pub(super) fn expand_all(source: &mut Source<'_>, lookup: &Lookup<'_>) -> Vec<Pr
     found.into_iter().map(|(span, key, message)| source.at(Some(span), &key, &message)).collect()
 }
 
-type Found = (std::ops::Range<usize>, String, String);
+type FoundReference = (std::ops::Range<usize>, String, String);
 
-fn walk(value: &mut Spanned<DeValue<'_>>, path: &mut Vec<String>, lookup: &Lookup<'_>, found: &mut Vec<Found>) {
+fn walk(
+    value: &mut Spanned<DeValue<'_>>,
+    path: &mut Vec<String>,
+    lookup: &Lookup<'_>,
+    found: &mut Vec<FoundReference>,
+) {
     let span = value.span();
     match value.get_mut() {
         DeValue::String(text) if text.contains("${") => match expand(text, lookup) {

@@ -190,7 +190,7 @@ pub(super) fn in_order(mut problems: Vec<Problem>) -> Vec<Problem> {
     problems
 }
 
-/// At most [`MOST_MISTAKES`], in the order of the file. A last problem says that there are more.
+/// At most [`MOST_MISTAKES`], in the order of the file. If there are more, a last problem says so.
 pub(super) fn bounded(problems: Vec<Problem>) -> Vec<Problem> {
     let mut problems = in_order(problems);
     if problems.len() > MOST_MISTAKES {

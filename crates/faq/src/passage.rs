@@ -278,13 +278,18 @@ impl Met {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::Shown;
+    use crate::index::ShownSection;
     use crate::rank::terms;
 
     fn about(question: &str, text: &str, longest: usize) -> String {
         let search_terms: Vec<_> = terms(question).into_iter().map(|term| (term, 1.0)).collect();
-        let shown =
-            Shown { path: String::new(), line: 1, heading: String::new(), body: text.to_owned(), is_title: false };
+        let shown = ShownSection {
+            path: String::new(),
+            line: 1,
+            heading: String::new(),
+            body: text.to_owned(),
+            is_title: false,
+        };
         Passages::of(&Reading::of(shown), &SearchTerms::new(search_terms)).best(longest)
     }
 

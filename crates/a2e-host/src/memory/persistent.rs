@@ -54,7 +54,7 @@ struct Head {
     words: usize,
 }
 
-/// What a request adds to the entries of an owner.
+/// The entries that a request adds to those of an owner.
 #[derive(Debug, Default)]
 struct Added {
     entries: usize,

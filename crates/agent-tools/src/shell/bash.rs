@@ -103,8 +103,8 @@ async fn wait_for(job: &Job<'_>, shell: &Shell, command: &str, initial: InitialS
     })
 }
 
-/// The initial state of a command: the state after the previous one, changed by the input. The changes are kept,
-/// whatever the result of the command.
+/// The initial state of a command: the state after the previous one, changed by the input. The changes are kept
+/// even if the command fails.
 fn begin(job: &Job<'_>) -> Result<InitialState, Problem> {
     let mut state =
         if job.input.flag("reset_session", false) { ShellState::default() } else { job.session_state.shell().clone() };

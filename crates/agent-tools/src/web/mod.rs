@@ -110,7 +110,7 @@ impl Searcher {
             #[serde(flatten)]
             summary: SearchSummary<'a>,
             #[serde(flatten)]
-            found: answer::Found,
+            found: answer::SearchResults,
         }
         Ok(match found {
             Ok(found) => done(&Report { summary: summary("ok"), found }),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::findings::{Finding, anchor, with_plain_line_ends};
-use super::table::{FileRule, Found, Kind, Known, RuleId, TABLE, Table};
+use super::table::{FileRule, FindingKind, FrameworkRules, Kind, RuleId, TABLE, Table};
 use super::{Evidence, Framework, InsertAnchor};
 use crate::manifest::{Dependency, Ecosystem, Format, Role, Usage};
 use crate::source::Family;
@@ -50,7 +50,7 @@ impl<'s> ProjectEvidence<'s> {
 
 /// The evidence of a project for one framework.
 pub(super) struct Candidate<'s> {
-    pub(super) known: &'static Known,
+    pub(super) known: &'static FrameworkRules,
     survey: &'s Survey,
     project: &'s Project,
     dependencies: Dependencies<'s>,
@@ -67,7 +67,7 @@ struct FileEvidence {
 }
 
 impl<'s> Candidate<'s> {
-    pub(super) fn of(evidence: &ProjectEvidence<'s>, index: usize, known: &'static Known) -> Self {
+    pub(super) fn of(evidence: &ProjectEvidence<'s>, index: usize, known: &'static FrameworkRules) -> Self {
         let ProjectEvidence { survey, project, .. } = *evidence;
         let mut candidate =
             Self { known, survey, project, dependencies: Vec::new(), source: Vec::new(), files: Vec::new() };
@@ -84,7 +84,7 @@ impl<'s> Candidate<'s> {
             rules.filter_map(|(file, rule)| convention(survey, file, &known.files[rule.number])).collect();
         // Constructors first, those at the top of files first, tests last.
         candidate.source.sort_by_key(|(file, finding)| {
-            let asks = finding.inside && finding.found == Found::Import;
+            let asks = finding.inside && finding.found == FindingKind::Import;
             (file.aside, finding.found, asks, finding.bound.is_none())
         });
         candidate.dependencies.sort_by_key(|(_, dependency, _)| dependency.usage);
@@ -99,7 +99,7 @@ impl<'s> Candidate<'s> {
     /// The statements that create the framework's application object.
     pub(super) fn constructors(&self) -> Vec<(&'s FileFacts, &'s Finding)> {
         let is_one = |(file, finding): &&(&FileFacts, &Finding)| {
-            finding.found == Found::Constructor && !file.aside && !self.is_local(finding)
+            finding.found == FindingKind::Constructor && !file.aside && !self.is_local(finding)
         };
         self.source.iter().filter(is_one).copied().collect()
     }
@@ -154,16 +154,18 @@ impl<'s> Candidate<'s> {
     fn add_source(&self, table: &Table, entry_points: &[String], assessment: &mut Assessment) {
         let Some((file, best)) = self.source.first() else { return };
         let full = table.weight(self.known, best.found);
-        let weight = if file.aside || best.inside && best.found == Found::Import { full / 2.0 } else { full };
+        let weight = if file.aside || best.inside && best.found == FindingKind::Import { full / 2.0 } else { full };
         let (path, title) = (&file.path, &self.known.title);
         let reason = match best.found {
-            Found::Constructor if entry_points.contains(path) => format!("Entry point {path} suggests {title} usage."),
-            Found::Constructor => format!("{path} makes a {title} application."),
-            Found::Import | Found::File => format!("{path} imports {title}."),
+            FindingKind::Constructor if entry_points.contains(path) => {
+                format!("Entry point {path} suggests {title} usage.")
+            }
+            FindingKind::Constructor => format!("{path} makes a {title} application."),
+            FindingKind::Import | FindingKind::File => format!("{path} imports {title}."),
         };
         assessment.add_weight(weight, reason);
         for (file, finding) in self.source.iter().take(MOST_SHOWN) {
-            let kind = if finding.found == Found::Constructor { "constructor" } else { "import" };
+            let kind = if finding.found == FindingKind::Constructor { "constructor" } else { "import" };
             assessment.add_evidence(
                 kind,
                 &file.path,
@@ -194,7 +196,7 @@ impl<'s> Candidate<'s> {
     }
 
     fn add_files(&self, table: &Table, assessment: &mut Assessment) {
-        let full = table.weight(self.known, Found::File);
+        let full = table.weight(self.known, FindingKind::File);
         let Some(best) = self.files.iter().min_by_key(|file| file.weak) else { return };
         assessment.add_weight(
             if best.weak { full / 2.0 } else { full },
@@ -332,7 +334,7 @@ fn language_reason(family: Family, managers: &[&'static str]) -> String {
 }
 
 /// Whether the project is the framework itself, which is not among its own dependencies.
-fn is_itself(evidence: &ProjectEvidence<'_>, known: &Known) -> bool {
+fn is_itself(evidence: &ProjectEvidence<'_>, known: &FrameworkRules) -> bool {
     evidence.manifests.iter().any(|file| {
         let name = file.manifest.as_ref().and_then(|manifest| manifest.name.as_deref());
         file.format
@@ -344,7 +346,7 @@ fn is_itself(evidence: &ProjectEvidence<'_>, known: &Known) -> bool {
 type Dependencies<'s> = Vec<(&'s FileFacts, &'s Dependency, Ecosystem)>;
 
 /// The dependencies in the manifests of a project. Lock files count only if there is no manifest in their folder.
-fn dependencies<'s>(evidence: &ProjectEvidence<'s>, known: &Known) -> Dependencies<'s> {
+fn dependencies<'s>(evidence: &ProjectEvidence<'s>, known: &FrameworkRules) -> Dependencies<'s> {
     let mut found = Vec::new();
     for file in &evidence.manifests {
         let (Some(format), Some(manifest)) = (file.format, &file.manifest) else { continue };
