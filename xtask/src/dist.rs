@@ -1,10 +1,10 @@
-//! `dist`: builds the program as it is shipped, one file that needs only the kernel of the system.
+//! `cargo xtask dist`: builds the shipped program, one file that needs only the kernel of the system.
 //!
 //! It starts in six tenths of the time, because no libraries are searched and no addresses are relocated. In return,
 //! the address of the code is the same in every run. The heap, the stack and mappings still have random addresses. An
 //! ordinary `cargo build --release` keeps random addresses for the code too, and needs the C library of the system.
 //!
-//! The program is compiled and linked for ordinary sessions (`profile.rs`, `order.rs`). What these two record is kept
+//! The program is compiled and linked for ordinary sessions (`profile.rs`, `order.rs`). Their records are kept
 //! below `target` until a source file or the compiler changes.
 
 use std::hash::{DefaultHasher, Hash, Hasher};

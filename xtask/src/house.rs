@@ -1,4 +1,4 @@
-//! `house`: the figures of the source tree and the program that should not grow unnoticed.
+//! `cargo xtask house`: measures prose, crate count, file lengths and program size, and fails above a limit.
 
 use std::io::Write as _;
 use std::path::Path;

@@ -1,10 +1,13 @@
 //! The project's own chores, run as `cargo xtask CHORE`: one file each.
 //!
-//! `peers` installs the real peers that the tests talk to, `test` runs every test with them, `bench` compares
-//! us with them, `soak` wears us out, `conformance` runs the official MCP suite, `accuracy` measures the repository
-//! tools, `model` fetches the small model that works offline, `dist` builds what is shipped, `picture` draws a
-//! conversation, `house` measures the source tree. Nothing here is part of the product, and the product depends on
-//! nothing here.
+//! - `peers` installs the real peers that the tests talk to, and `test` runs every test with them.
+//! - `bench` compares Gladhand with other programs, and `soak` runs a long load test.
+//! - `conformance` runs the official MCP suite, and `accuracy` measures the repository tools.
+//! - `house` and `prose` measure the source tree and its language.
+//! - `model` fetches the small model that works offline, `dist` builds the shipped program, and `picture` draws a
+//!   conversation.
+//!
+//! Nothing here is part of the product, and the product depends on nothing here.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "chores talk to the person who started them")]
 
 mod accuracy;
@@ -45,7 +48,7 @@ Chores:
   dist         Build the program as it is shipped: one file, without libraries of the system
   house        Measure prose, the crates of the embedding API, large files and the size of the program
   picture      Draw a real conversation with `gladhand chat` into docs/chat.svg
-  prose        Count sentences in comments, docs and messages that make a reader stop
+  prose        Count sentences in comments, docs and messages that make a reader stop, and vague test names
   soak         Let 200 clients call servers that break, and see that nothing is lost, left or grows
   peers        Install the pinned real peers into target/peers (instant when nothing changed)
 

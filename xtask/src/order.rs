@@ -1,4 +1,4 @@
-//! Records the functions that ordinary sessions call, so that the linker places them together.
+//! The function order of `cargo xtask dist`: functions that ordinary sessions call are placed together by the linker.
 //!
 //! The shipped program, with its symbols, runs under valgrind through short sessions of every dialect, over stdio, over
 //! HTTP and as a bridge. `dist` passes the list of called functions to `crates/gladhand/build.rs`.

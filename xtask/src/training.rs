@@ -1,4 +1,4 @@
-//! Ordinary sessions for measurements: `order` records which functions are called, `profile` how often.
+//! The training sessions for measurements of the program: `order` records the called functions, `profile` how often.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

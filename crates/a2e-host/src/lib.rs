@@ -21,9 +21,9 @@ pub mod starting;
 pub mod storage;
 pub mod toolkits;
 
-use gladhand_core::hex;
 use gladhand_core::operations::{Outcome, Reply};
 use gladhand_core::wire::json;
+use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Deserializer};
 
 /// Makes a reply from its members.
@@ -33,21 +33,14 @@ pub(crate) fn reply<T: serde::Serialize + ?Sized>(members: &T) -> Outcome {
 
 /// Seconds since 1970, with fractions: the unit of all times in A2E.
 pub(crate) fn now() -> f64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0.0, |since| since.as_secs_f64())
+    gladhand_system::since_1970().as_secs_f64()
 }
 
-/// A random id of `BYTES` bytes, as hexadecimal digits.
-pub(crate) fn hex_id<const BYTES: usize>() -> String {
-    hex::encode(&random_bytes::<BYTES>())
-}
-
-/// Random bytes. Panics if the system has none, because ids that repeat would mix up the data of sessions. The hub
-/// turns the panic into a failure of the call.
-pub(crate) fn random_bytes<const BYTES: usize>() -> [u8; BYTES] {
-    let mut bytes = [0; BYTES];
-    getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
-    bytes
+/// The SHA-256 hash of these parts, one after the other.
+pub(crate) fn sha256(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hash = Context::new(&SHA256);
+    parts.iter().for_each(|part| hash.update(part));
+    hash.finish().as_ref().try_into().expect("a SHA-256 hash has 32 bytes")
 }
 
 /// Reads an integer that may be written as `5.0`, for `#[serde(deserialize_with)]`.

@@ -10,7 +10,6 @@ use gladhand_core::Secret;
 use gladhand_core::hex;
 use gladhand_core::wire::json;
 use gladhand_hub::Context;
-use sha2::{Digest as _, Sha256};
 
 /// The principal of an agent on standard streams without a token: the user who started this process. Rows that older
 /// versions wrote without a principal belong to it.
@@ -87,7 +86,7 @@ impl Owner {
 /// The principal of a token that has no name. It is a digest: the token cannot be read from it, and another token is
 /// another principal.
 pub fn of_token(token: &Secret) -> Arc<str> {
-    let digest = Sha256::new().chain_update("gladhand a2e token\n").chain_update(token.expose()).finalize();
+    let digest = crate::sha256(&[b"gladhand a2e token\n", token.expose().as_bytes()]);
     format!("token:{}", hex::encode(&digest[..16])).into()
 }
 

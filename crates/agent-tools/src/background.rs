@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::bench::Job;
 use crate::outcome::{Outcome, Problem, done, failed};
 use crate::process::background::{Background, StopMode, Stream};
 use crate::process::output::Reading;
+use crate::tool_set::Job;
 
 /// The report of reading a background process.
 #[derive(Serialize)]
@@ -64,7 +64,7 @@ pub(crate) fn read_streams(job: &Job<'_>, background: &Background) -> Outcome {
 
 /// The report of writing to a background process.
 #[derive(Serialize)]
-struct Written<'a> {
+struct InputReport<'a> {
     status: &'a str,
     session_id: &'a str,
     running: bool,
@@ -84,7 +84,7 @@ pub(crate) async fn write_bytes(
 ) -> Outcome {
     let written = if background.is_running() { Some(background.write(bytes.as_bytes()).await) } else { None };
     let exit = background.exit();
-    let report = |status, bytes_written| Written {
+    let report = |status, bytes_written| InputReport {
         status,
         session_id: &background.id,
         running: exit.is_none(),

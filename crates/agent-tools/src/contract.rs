@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A set of tools and their shared state.
 #[async_trait]
-pub trait Bench: std::fmt::Debug + Send + Sync {
+pub trait ToolProvider: std::fmt::Debug + Send + Sync {
     /// The tools, sorted by name. The list may grow when the model creates tools.
     fn tools(&self) -> Vec<ToolDescription>;
 
@@ -16,12 +16,12 @@ pub trait Bench: std::fmt::Debug + Send + Sync {
     async fn ready(&self) {}
 
     /// The places that a call would use and that need approval before it runs. Reads the file system.
-    async fn reach(&self, _run: &Run<'_>) -> Vec<GuardedPath> {
+    async fn guarded_paths(&self, _run: &Run<'_>) -> Vec<GuardedPath> {
         Vec::new()
     }
 
     /// Runs one tool. Unknown tools, invalid input and failures of a tool are results too: this never fails.
-    async fn run(&self, run: Run<'_>) -> Ran;
+    async fn run(&self, run: Run<'_>) -> RunResult;
 
     /// Ends everything that the tools of an ended session left running.
     async fn forget(&self, session: &str);
@@ -50,7 +50,7 @@ pub struct ToolDescription {
 /// The effect of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// It reads. Reading outside of the workspace needs approval ([`Bench::reach`]).
+    /// It reads. Reading outside of the workspace needs approval ([`ToolProvider::guarded_paths`]).
     Reads,
     /// It changes files.
     Writes,
@@ -77,7 +77,7 @@ pub struct Run<'a> {
     pub folder: &'a Path,
     /// Whether file tools may use that folder freely.
     pub is_workspace: bool,
-    /// The places that were approved for this call ([`Bench::reach`]).
+    /// The places that were approved for this call ([`ToolProvider::guarded_paths`]).
     pub approved: &'a [GuardedPath],
     /// Cancels the call: processes are terminated, then killed with their whole group.
     pub cancel: &'a CancellationToken,
@@ -108,7 +108,7 @@ impl Guarded {
     pub fn words(self) -> &'static str {
         match self {
             Self::Outside => "is outside of the workspace",
-            Self::Steering => "says which programs run",
+            Self::Steering => "decides which programs run",
             Self::Secret => "may hold secrets",
         }
     }
@@ -116,7 +116,7 @@ impl Guarded {
 
 /// The result of a tool call.
 #[derive(Debug, Clone)]
-pub struct Ran {
+pub struct RunResult {
     /// Whether it succeeded.
     pub ok: bool,
     /// The output: any JSON.

@@ -5,10 +5,10 @@ use std::io;
 use gladhand_core::wire::RawValue;
 use serde::Serialize;
 
-use crate::contract::Ran;
+use crate::contract::RunResult;
 
 /// The outcome of a tool.
-pub(crate) type Outcome = Result<Ran, Problem>;
+pub(crate) type Outcome = Result<RunResult, Problem>;
 
 /// Why a tool has no result.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Problem {
     }
 
     /// The result that reports the problem.
-    pub(crate) fn into_ran(self, call_id: &str, tool: &str) -> Ran {
+    pub(crate) fn into_result(self, call_id: &str, tool: &str) -> RunResult {
         match self {
             Self::Invalid(message) => {
                 #[derive(Serialize)]
@@ -72,18 +72,18 @@ struct CallStatus<'a> {
 }
 
 /// The result for an unknown tool.
-pub(crate) fn not_found(call_id: &str, tool: &str) -> Ran {
+pub(crate) fn not_found(call_id: &str, tool: &str) -> RunResult {
     failed(&CallStatus { call_id, tool, status: "not_found" }, format!("unknown tool: {tool}"))
 }
 
 /// A success.
-pub(crate) fn done(output: &(impl Serialize + ?Sized)) -> Ran {
-    Ran { ok: true, output: raw(output), error: None }
+pub(crate) fn done(output: &(impl Serialize + ?Sized)) -> RunResult {
+    RunResult { ok: true, output: raw(output), error: None }
 }
 
 /// A failure.
-pub(crate) fn failed(output: &(impl Serialize + ?Sized), error: impl Into<String>) -> Ran {
-    Ran { ok: false, output: raw(output), error: Some(error.into()) }
+pub(crate) fn failed(output: &(impl Serialize + ?Sized), error: impl Into<String>) -> RunResult {
+    RunResult { ok: false, output: raw(output), error: Some(error.into()) }
 }
 
 fn raw(output: &(impl Serialize + ?Sized)) -> Box<RawValue> {

@@ -7,11 +7,11 @@ use gladhand_core::sync::Unpoisoned as _;
 use gladhand_process::starting::Held;
 use tokio_util::sync::CancellationToken;
 
-use crate::bench::Job;
 use crate::outcome::Problem;
 use crate::process::Environment;
 use crate::process::background::{Background, Start};
 use crate::process::ending::end;
+use crate::tool_set::Job;
 
 /// Maximum number of running background processes of one kind per session.
 const MAX_RUNNING: usize = 64;

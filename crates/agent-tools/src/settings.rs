@@ -1,4 +1,4 @@
-//! The settings of a workbench.
+//! The settings of a set of tools.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,9 +10,9 @@ use gladhand_process::starting::{Family, Starter};
 /// Returns the key for web search, if there is one. Called for each search, because the key may change.
 pub type KeyOfExa = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// The paths, permissions and environment of a workbench.
+/// The paths, permissions and environment of a set of tools.
 #[derive(Clone)]
-pub struct WorkbenchSettings {
+pub struct ToolSettings {
     /// The data folder: custom tools are in `tools` below it, scripts in `js-runtime`.
     pub data: PathBuf,
     /// Folders that file tools use freely, in addition to that of the session. Shell and scripts are not limited by it.
@@ -35,7 +35,7 @@ pub struct WorkbenchSettings {
     pub starter: Arc<dyn Starter>,
 }
 
-impl WorkbenchSettings {
+impl ToolSettings {
     /// Defaults: file tools are limited to the session's folder, programs are children of this process with its
     /// environment, and there is no key for web search.
     pub fn new(data: impl Into<PathBuf>) -> Self {
@@ -54,10 +54,10 @@ impl WorkbenchSettings {
     }
 }
 
-impl std::fmt::Debug for WorkbenchSettings {
+impl std::fmt::Debug for ToolSettings {
     // The environment and the key may contain secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WorkbenchSettings")
+        f.debug_struct("ToolSettings")
             .field("data", &self.data)
             .field("roots", &self.roots)
             .field("exa_base", &self.exa_base)

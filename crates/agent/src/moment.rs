@@ -1,6 +1,6 @@
 //! Timestamps and their text formats.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use gladhand_core::time::Utc;
 
@@ -11,8 +11,7 @@ pub struct Moment(pub u64);
 impl Moment {
     /// The current time.
     pub fn now() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self(since.as_millis().try_into().unwrap_or(u64::MAX))
+        Self(gladhand_system::since_1970().as_millis().try_into().unwrap_or(u64::MAX))
     }
 
     /// As in `2026-01-01T00:00:00.000Z`.

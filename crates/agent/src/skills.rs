@@ -1,4 +1,8 @@
 //! Skills: folders with a text that describes how to do a task (`loaf` §17).
+//!
+//! The skills of A2E (`a2e-host/src/skill/catalog.rs`) are read by other rules and share no code with this file: they
+//! lie directly below configured folders, have versions, and need no trust. Here folders are searched several levels
+//! deep, and the files of a project are read only if the user trusted them.
 
 use std::collections::{HashSet, VecDeque};
 use std::io::Read as _;

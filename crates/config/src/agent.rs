@@ -112,7 +112,7 @@ impl AgentConfig {
             |value: &Option<Hidden>| value.as_ref().is_some_and(|value| value.0.expose().starts_with("${"));
         let references = secrets.into_iter().filter(|(_, value, _)| is_reference(value));
         let references = references.map(|(key, _, variable)| {
-            (key, format!("it stands here as it is: references are not read (the variable {variable} is)"))
+            (key, format!("references are not expanded here: set the variable {variable} instead"))
         });
         wrong.chain(references).map(|(key, message)| (format!("agent.{key}"), message)).collect()
     }

@@ -16,8 +16,8 @@ use gladhand_redaction::{self as redaction, Life};
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::program_environment::{PLAIN, usual};
 use super::source::{Problem, Source};
-use super::surroundings::{PLAIN, usual};
 use super::trust::Grants;
 
 /// The grant for every variable, which `inherit_env = "all"` needs.
@@ -129,9 +129,14 @@ pub(super) fn expand_all(source: &mut Source<'_>, lookup: &Lookup<'_>) -> Vec<Pr
     found.into_iter().map(|(span, key, message)| source.at(Some(span), &key, &message)).collect()
 }
 
-type Found = (std::ops::Range<usize>, String, String);
+type FoundReference = (std::ops::Range<usize>, String, String);
 
-fn walk(value: &mut Spanned<DeValue<'_>>, path: &mut Vec<String>, lookup: &Lookup<'_>, found: &mut Vec<Found>) {
+fn walk(
+    value: &mut Spanned<DeValue<'_>>,
+    path: &mut Vec<String>,
+    lookup: &Lookup<'_>,
+    found: &mut Vec<FoundReference>,
+) {
     let span = value.span();
     match value.get_mut() {
         DeValue::String(text) if text.contains("${") => match expand(text, lookup) {

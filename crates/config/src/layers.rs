@@ -111,7 +111,7 @@ impl Layers {
         if let Some((file, grants)) = self.trusted_project() {
             let examined = file.examine(reading.granted(grants));
             let refused = match reading {
-                Reading::AsWritten | Reading::Anchored => {
+                Reading::AsWritten | Reading::Resolved => {
                     expand::take_ungranted(&mut super::Source::read(&file.text).0, grants)
                 }
                 _ => examined.refused,
@@ -153,7 +153,7 @@ impl Layers {
     }
 
     /// The paths of the files in force, and that of a project file of which the trusted rules still apply.
-    pub fn relied_on(&self) -> impl Iterator<Item = &Path> {
+    pub fn files_in_use(&self) -> impl Iterator<Item = &Path> {
         self.in_force().map(|file| file.path.as_path()).chain(self.trusted_before().map(|(path, _)| path))
     }
 

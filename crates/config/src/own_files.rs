@@ -1,4 +1,5 @@
-//! Our own files, which no tool reads or writes: the files in force, and the files that they name.
+//! The files of Gladhand itself, which no tool reads or writes: the configuration files in use, and the files that they
+//! name.
 
 use std::path::{Path, PathBuf};
 
@@ -22,14 +23,14 @@ impl From<PathBuf> for OwnFiles {
 }
 
 impl OwnFiles {
-    /// The files of this configuration too: its layers, the audit file and the keys of issuers.
+    /// The files of every configuration, and those of this one: its layers, the audit file and the keys of issuers.
     pub fn of(data: &Path, config: &Config, layers: &Layers) -> Self {
         let keys = config.authorization.issuers.iter().filter_map(|issuer| issuer.jwks_file.as_deref());
         let named = config.audit.file.as_deref().into_iter().chain(keys);
-        Self::from(data.to_owned()).with(layers.relied_on().chain(named))
+        Self::from(data.to_owned()).with(layers.files_in_use().chain(named))
     }
 
-    /// These files too.
+    /// Adds private files.
     pub fn with<'p>(mut self, files: impl IntoIterator<Item = &'p Path>) -> Self {
         let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         self.private.extend(files.into_iter().map(whole));

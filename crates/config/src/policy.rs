@@ -148,7 +148,7 @@ impl RuleConfig {
 
     fn mistakes(&self, key: &str) -> Vec<(String, String)> {
         let mut mistakes = wrong_tools(&self.tools, key);
-        if let Some(Err(problem)) = self.when.as_ref().map(|when| &when.0.meant) {
+        if let Some(Err(problem)) = self.when.as_ref().map(|when| &when.parsed) {
             mistakes.push((format!("{key}.when"), problem.clone()));
         }
         mistakes
@@ -159,15 +159,15 @@ impl RuleConfig {
     fn rule(&self, index: usize) -> Rule {
         Rule {
             name: named(self.name.as_ref(), index),
-            who: callers(&self.who),
+            who: valid(&self.who),
             about: Subjects {
                 upstreams: patterns(&self.upstreams),
-                tools: tools(&self.tools),
+                tools: valid(&self.tools),
                 resources: patterns(&self.resources),
                 prompts: patterns(&self.prompts),
                 capabilities: patterns(&self.capabilities),
             },
-            when: self.when.as_ref().and_then(|when| when.0.meant.clone().ok()),
+            when: self.when.as_ref().and_then(|when| when.parsed.clone().ok()),
             // The schema was valid when the file was read.
             schema: self.schema.as_ref().and_then(|schema| schema.check().ok()).map(|check| Box::new(check) as _),
             effect: self.effect,
@@ -196,10 +196,10 @@ impl LimitConfig {
         let text = &self.0;
         Limit {
             name: named(text.name.as_ref(), index),
-            who: callers(&text.who),
+            who: valid(&text.who),
             about: Subjects {
                 upstreams: patterns(&text.upstreams),
-                tools: tools(&text.tools),
+                tools: valid(&text.tools),
                 resources: patterns(&text.resources),
                 prompts: patterns(&text.prompts),
                 capabilities: patterns(&text.capabilities),
@@ -281,7 +281,7 @@ impl ProfileConfig {
     fn profile(&self, name: &str) -> Profile {
         Profile {
             name: name.to_owned(),
-            who: callers(&self.who),
+            who: valid(&self.who),
             upstreams: patterns(&self.upstreams),
             only: patterns(&self.only),
             hidden: patterns(&self.hide),
@@ -311,12 +311,13 @@ impl Default for AuditConfig {
     }
 }
 
-/// A parsed value with its original text.
-#[derive(Debug, Clone)]
-struct Written<T> {
+/// A value with the text of the file that it was parsed from.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(from = "String", bound = "T: FromText")]
+pub struct Written<T> {
     text: String,
     /// The parsed value, or the error.
-    meant: Result<T, String>,
+    parsed: Result<T, String>,
 }
 
 impl<T> Serialize for Written<T> {
@@ -325,36 +326,42 @@ impl<T> Serialize for Written<T> {
     }
 }
 
-/// A pattern of callers.
-#[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(from = "String")]
-pub struct CallersText(Written<Callers>);
-
-impl From<String> for CallersText {
+impl<T: FromText> From<String> for Written<T> {
     fn from(text: String) -> Self {
-        Self(Written { meant: Ok(Callers::parse(&text)), text })
+        Self { parsed: T::parsed(&text), text }
     }
 }
+
+/// A pattern of callers.
+pub(crate) type CallersText = Written<Callers>;
 
 /// A pattern or a class of tools.
-#[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(from = "String")]
-pub struct ToolsText(Written<Tools>);
+pub(crate) type ToolsText = Written<Tools>;
 
-impl From<String> for ToolsText {
-    fn from(text: String) -> Self {
-        Self(Written { meant: Tools::parse(&text).map_err(|error| error.to_string()), text })
+/// A condition on arguments.
+pub(crate) type Condition = Written<Expression>;
+
+/// Values of the hub that the file has as text.
+pub trait FromText: Sized {
+    /// Parses the text, or returns the mistake in it.
+    fn parsed(text: &str) -> Result<Self, String>;
+}
+
+impl FromText for Callers {
+    fn parsed(text: &str) -> Result<Self, String> {
+        Ok(Self::parse(text))
     }
 }
 
-/// A condition on arguments.
-#[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(from = "String")]
-pub struct Condition(Written<Expression>);
+impl FromText for Tools {
+    fn parsed(text: &str) -> Result<Self, String> {
+        Self::parse(text).map_err(|error| error.to_string())
+    }
+}
 
-impl From<String> for Condition {
-    fn from(text: String) -> Self {
-        Self(Written { meant: Expression::parse(&text).map_err(|error| error.to_string()), text })
+impl FromText for Expression {
+    fn parsed(text: &str) -> Result<Self, String> {
+        Self::parse(text).map_err(|error| error.to_string())
     }
 }
 
@@ -382,7 +389,7 @@ impl Schema {
 
 /// Classes of tools that do not exist.
 fn wrong_tools(texts: &[ToolsText], key: &str) -> Vec<(String, String)> {
-    let wrong = texts.iter().enumerate().filter_map(|(at, text)| Some((at, text.0.meant.as_ref().err()?)));
+    let wrong = texts.iter().enumerate().filter_map(|(at, text)| Some((at, text.parsed.as_ref().err()?)));
     wrong.map(|(at, problem)| (format!("{key}.tools#{}", at + 1), problem.clone())).collect()
 }
 
@@ -401,14 +408,11 @@ fn rules(configs: &[RuleConfig]) -> Vec<Rule> {
     configs.iter().enumerate().map(|(index, rule)| rule.rule(index)).collect()
 }
 
-fn callers(texts: &[CallersText]) -> Vec<Callers> {
-    texts.iter().filter_map(|text| text.0.meant.clone().ok()).collect()
+/// The values that could be parsed.
+fn valid<T: Clone>(texts: &[Written<T>]) -> Vec<T> {
+    texts.iter().filter_map(|text| text.parsed.clone().ok()).collect()
 }
 
 fn patterns(texts: &[String]) -> Vec<Pattern> {
     texts.iter().cloned().map(Pattern).collect()
-}
-
-fn tools(texts: &[ToolsText]) -> Vec<Tools> {
-    texts.iter().filter_map(|text| text.0.meant.clone().ok()).collect()
 }

@@ -22,7 +22,7 @@ pub enum Reading<'l> {
     /// The whole file. References in upstreams and relative paths stay as written, and are not checked.
     AsWritten,
     /// As [`Reading::AsWritten`], with relative paths resolved, so that they can be compared with those in force.
-    Anchored,
+    Resolved,
     /// Everything except the upstreams, for commands that do not use them.
     WithoutUpstreams,
 }
@@ -87,7 +87,7 @@ pub(crate) fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Re
             refused.extend(expand::take_unresolved(&mut source, expanded));
             Vec::new()
         }
-        Reading::AsWritten | Reading::Anchored => Vec::new(),
+        Reading::AsWritten | Reading::Resolved => Vec::new(),
         Reading::WithoutUpstreams => {
             source.root.remove("upstreams");
             Vec::new()
@@ -99,7 +99,7 @@ pub(crate) fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Re
     };
     config.upstreams.0.sort_by_cached_key(|(name, _)| source.span(&["upstreams", name]).start);
     if let Some(folder) = folder.filter(|_| !matches!(reading, Reading::AsWritten)) {
-        config.anchor(folder);
+        config.resolve_paths(folder);
     }
     let mut mistakes = config.mistakes(&source);
     mistakes.extend(mistakes_beside(&source, &problems));

@@ -1,5 +1,5 @@
 //! The JSON Schema of the configuration file, for editors. It is derived from the types of the settings, and the file
-//! itself is checked against it ([`super::conform`]).
+//! itself is checked against it ([`super::schema_check`]).
 
 use std::borrow::Cow;
 use std::sync::LazyLock;

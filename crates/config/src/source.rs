@@ -10,8 +10,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::Config;
-use super::conform::{Found, MOST_MISTAKES, conform};
 use super::schema::RULES;
+use super::schema_check::{FoundMistake, MOST_MISTAKES, check_schema};
 
 /// The message about a value that fits the schema and still cannot be read.
 pub(crate) const UNREADABLE: &str = "this cannot be read";
@@ -76,12 +76,12 @@ impl<'t> Source<'t> {
 
     /// Reads the settings, and leaves out keys with mistakes.
     pub fn parse(&self) -> (Option<Config>, Vec<Problem>) {
-        let found = if self.root.is_empty() { Vec::new() } else { conform(self, &RULES) };
+        let found = if self.root.is_empty() { Vec::new() } else { check_schema(self, &RULES) };
         if found.len() > MOST_MISTAKES {
-            return (None, bounded(found.into_iter().map(|Found { problem, .. }| problem).collect()));
+            return (None, bounded(found.into_iter().map(|FoundMistake { problem, .. }| problem).collect()));
         }
         let (mut rest, mut problems) = (self.root.clone(), Vec::new());
-        for Found { path, problem } in found {
+        for FoundMistake { path, problem } in found {
             remove(&mut rest, &path);
             problems.push(problem);
         }
@@ -190,7 +190,7 @@ pub(super) fn in_order(mut problems: Vec<Problem>) -> Vec<Problem> {
     problems
 }
 
-/// At most [`MOST_MISTAKES`], in the order of the file. A last problem says that there are more.
+/// At most [`MOST_MISTAKES`], in the order of the file. If there are more, a last problem says so.
 pub(super) fn bounded(problems: Vec<Problem>) -> Vec<Problem> {
     let mut problems = in_order(problems);
     if problems.len() > MOST_MISTAKES {

@@ -156,11 +156,11 @@ fn everything_that_is_wrong_with_upstreams_is_told_at_once() {
     let problem = problem(text);
     assert!(!problem.contains("hush"), "{problem}");
     let expected = "\
-line 3, column 1: upstreams.a.url: there is a `command` already, and only one of the two can be
+line 3, column 1: upstreams.a.url: `command` and `url` exclude each other: keep one
 line 3, column 1: upstreams.a.url: expected an address that begins with http:// or https://
 line 5, column 13: upstreams.b.env.T: the variable NOPE is not set
 line 7, column 1: upstreams.c.url: expected an address that begins with http:// or https://
-line 8, column 1: upstreams.c.args: it belongs to a `command`, and there is none
+line 8, column 1: upstreams.c.args: the key needs a `command`
 line 9, column 1: upstreams.c.speak: expected a dialect, as in \"mcp\", \"mcp@2025-06-18\" or \"a2e\"
 line 10, column 12: upstreams.d d: a name is made of letters, digits, `_` and `-`
 line 10, column 12: upstreams.d d: it needs a `command` or a `url`
@@ -222,8 +222,8 @@ fn no_value_that_fits_the_schema_is_unreadable() {
 #[test]
 fn keys_of_the_agent_are_no_references() {
     let text = "[agent]\ncompatible_key = '${secret:hush}'\ngoogle_client_secret = 'plain'\n";
-    let expected = "line 2, column 1: agent.compatible_key: it stands here as it is: references are not read (the \
-                    variable GLADHAND_COMPATIBLE_KEY is)";
+    let expected = "line 2, column 1: agent.compatible_key: references are not expanded here: set the variable \
+                    GLADHAND_COMPATIBLE_KEY instead";
     assert_eq!(problem(text), expected);
 }
 
@@ -283,9 +283,9 @@ fn a_file_full_of_mistakes_is_read_in_the_time_of_its_length() {
         assert_eq!(read.is_ok(), is_valid.is_some(), "{name}");
         match read {
             Ok(config) => {
-                let held = config.held(&config);
-                assert!(held.changed_tokens(&config).is_empty());
-                let _ = Config::default().held(&config);
+                let narrowed = config.narrowed_by(&config);
+                assert!(narrowed.changed_tokens(&config).is_empty());
+                let _ = Config::default().narrowed_by(&config);
             }
             Err(problems) => {
                 let shown = lines(&problems);

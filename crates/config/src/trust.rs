@@ -10,8 +10,8 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use gladhand_core::hex;
 use gladhand_core::time::Utc;
 use gladhand_store::files;
 use ring::digest::{SHA256, digest};
@@ -160,7 +160,7 @@ impl TrustStore {
     pub fn trust(&self, path: &Path, text: &str, grants: Grants) -> io::Result<()> {
         let path = place(path)?;
         let file = self.file(&path).ok_or_else(|| io::Error::other("there is no data folder to keep trust in"))?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = gladhand_system::since_1970();
         let (sha256, since) = (sha256(text.as_bytes()), Utc::since_1970(now).to_string());
         let record = TrustRecord { path, sha256, since, grants, text: text.to_owned() };
         files::rewrite(&file, &serde_json::to_vec_pretty(&record)?)
@@ -215,7 +215,7 @@ fn read(file: &Path) -> Option<TrustRecord> {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(digest(&SHA256, bytes).as_ref())
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ pub(crate) fn extracts(
     }
     let mut sections: Vec<(f64, &Reading, Passages<'_>)> = (candidates.iter())
         .map(|(candidate, reading)| {
-            let passages = Passages::of(reading, &ranking.sought);
+            let passages = Passages::of(reading, &ranking.search_terms);
             (candidate.score(&passages), &**reading, passages)
         })
         .collect();

@@ -55,7 +55,7 @@ impl Stamp {
 
 /// A section in the form in which it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct ShownSection {
     pub(crate) path: String,
     pub(crate) line: usize,
     pub(crate) heading: String,
@@ -183,13 +183,13 @@ impl Index {
     }
 
     /// One section with its text.
-    pub(crate) fn show(&self, section: i64) -> rusqlite::Result<Option<Shown>> {
+    pub(crate) fn show(&self, section: i64) -> rusqlite::Result<Option<ShownSection>> {
         let mut found = self.db.prepare_cached(
             "SELECT coalesce(source, path), line, heading, body, is_title FROM sections JOIN files ON files.id = sections.file WHERE sections.id = ?1",
         )?;
         found
             .query_one([section], |row| {
-                Ok(Shown {
+                Ok(ShownSection {
                     path: row.get(0)?,
                     line: row.get::<_, u32>(1)? as usize,
                     heading: row.get(2)?,

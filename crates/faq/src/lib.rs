@@ -1,8 +1,8 @@
 //! Answers questions from a folder of documentation: extracts with their places, or "not found".
 //!
 //! A folder is cut into sections by its headings (`sections/`), indexed with BM25 in one SQLite file of the data
-//! directory (`index`), and scanned again when its files may have changed (`survey`, `shelf`). A question is split into
-//! words (`words`). The words and their synonyms (`synonyms`, `sought`) find sections (`rank`), which are read once and
+//! directory (`index`), and scanned again when its files may have changed (`survey`, `folder_index`). A question is split into
+//! words (`words`). The words and their synonyms (`synonyms`, `search_terms`) find sections (`rank`), which are read once and
 //! cached (`reading`). The best passage of each section (`passage`) goes into the answer (`answer`). Without a folder,
 //! the built-in documentation of the project answers (`own`).
 //!
@@ -12,6 +12,7 @@
 
 mod answer;
 mod error;
+mod folder_index;
 mod index;
 mod library;
 mod own;
@@ -19,9 +20,8 @@ mod passage;
 mod question;
 mod rank;
 mod reading;
+mod search_terms;
 mod sections;
-mod shelf;
-mod sought;
 mod survey;
 mod synonyms;
 mod words;

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use fs_err as fs;
 use gladhand_core::hex;
 use gladhand_core::sync::Unpoisoned as _;
-use sha2::{Digest as _, Sha256};
+use ring::digest::{SHA256, digest};
 
 use crate::answer::{Answer, Extract};
 use crate::error::FaqError;
+use crate::folder_index::FolderIndex;
 use crate::question::{Limits, Question};
 use crate::sections::INDEX_FILE;
-use crate::shelf::Shelf;
 
 /// Maximum number of folders that are kept open. The least recently used one is closed first.
 const MOST_OPEN: usize = 16;
@@ -23,31 +23,31 @@ const MOST_OPEN: usize = 16;
 pub struct Library {
     /// The folder for indexes.
     data: PathBuf,
-    shelves: Mutex<Shelves>,
+    open_indexes: Mutex<OpenIndexes>,
 }
 
-/// The shelves that are open, by folder; our own has none.
+/// The indexes that are open, by folder. The built-in documentation has no folder.
 #[derive(Debug, Default)]
-struct Shelves {
+struct OpenIndexes {
     /// With the number of the question that used it last.
     open: HashMap<Option<PathBuf>, (u64, Slot)>,
     questions: u64,
 }
 
-/// A shelf, or an empty slot that its first user opens. Opening may take a while, and users of other shelves do not
+/// The index of a folder, or an empty slot that its first user opens. Opening may take a while, and users of other indexes do not
 /// wait.
-type Slot = Arc<Mutex<Option<Shelf>>>;
+type Slot = Arc<Mutex<Option<FolderIndex>>>;
 
 impl Library {
     /// A library that keeps its indexes in `data`, which is made when there is something to keep. Cheap: nothing is read yet.
     pub fn open(data: impl Into<PathBuf>) -> Self {
-        Self { data: data.into(), shelves: Mutex::default() }
+        Self { data: data.into(), open_indexes: Mutex::default() }
     }
 
     /// Answers from the documentation in `folder`, or from our own when there is none. The first question about a folder takes as
     /// long as it takes to index it, within `limits`; the index is kept for the next time.
     pub fn ask(&self, question: &Question, folder: Option<&Path>, limits: &Limits) -> Result<Answer, FaqError> {
-        self.with_shelf(question, folder, |shelf| shelf.ask(question, limits))
+        self.with_index(question, folder, |folder_index| folder_index.ask(question, limits))
     }
 
     /// The passages that an answer would be taken from, the best first, each with about `longest` bytes at most.
@@ -58,39 +58,39 @@ impl Library {
         limits: &Limits,
         longest: usize,
     ) -> Result<Vec<Extract>, FaqError> {
-        self.with_shelf(question, folder, |shelf| shelf.extracts(question, limits, |_| longest))
+        self.with_index(question, folder, |folder_index| folder_index.extracts(question, limits, |_| longest))
     }
 
-    fn with_shelf<T>(
+    fn with_index<T>(
         &self,
         question: &Question,
         folder: Option<&Path>,
-        ask: impl FnOnce(&mut Shelf) -> Result<T, FaqError>,
+        ask: impl FnOnce(&mut FolderIndex) -> Result<T, FaqError>,
     ) -> Result<T, FaqError> {
         if question.query.trim().is_empty() {
             return Err(FaqError::Blank);
         }
         let folder = folder.map(resolve).transpose()?;
-        let slot = hold(&self.shelves).slot(folder.as_deref());
-        let mut shelf = hold(&slot);
-        let shelf = match &mut *shelf {
-            Some(shelf) => shelf,
+        let slot = hold(&self.open_indexes).slot(folder.as_deref());
+        let mut folder_index = hold(&slot);
+        let folder_index = match &mut *folder_index {
+            Some(folder_index) => folder_index,
             empty => empty.insert(match folder {
-                Some(folder) => Shelf::open(self.index_of(&folder), folder)?,
-                None => Shelf::own()?,
+                Some(folder) => FolderIndex::open(self.index_of(&folder), folder)?,
+                None => FolderIndex::own()?,
             }),
         };
-        ask(shelf)
+        ask(folder_index)
     }
 
     /// The file that holds the index of a folder.
     fn index_of(&self, folder: &Path) -> PathBuf {
-        let digest = Sha256::digest(folder.as_os_str().as_encoded_bytes());
-        self.data.join("faq").join(format!("{}.sqlite", hex::encode(&digest[..12])))
+        let hash = digest(&SHA256, folder.as_os_str().as_encoded_bytes());
+        self.data.join("faq").join(format!("{}.sqlite", hex::encode(&hash.as_ref()[..12])))
     }
 }
 
-impl Shelves {
+impl OpenIndexes {
     fn slot(&mut self, folder: Option<&Path>) -> Slot {
         self.questions += 1;
         let folder = folder.map(Path::to_owned);

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::reading::{Block, Kind, Reading, Words};
-use crate::sought::{Found, Sought, Terms};
+use crate::search_terms::{SearchTerms, TermMatches, Terms};
 
 /// The least room that is filled with a part of a longer block, in bytes.
 const WORTH_FILLING: usize = 200;
@@ -40,7 +40,7 @@ const BEGINNING: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Passages<'a> {
     reading: &'a Reading,
-    sought: &'a Sought,
+    search_terms: &'a SearchTerms,
     /// The matches in each unit.
     met: Vec<Met>,
     /// The terms that the heading has.
@@ -49,7 +49,7 @@ pub(crate) struct Passages<'a> {
     exact: Terms,
     /// The matches in the head of each block, in order.
     heads: Vec<Terms>,
-    /// The share of the heading that consists of terms sought.
+    /// The share of the heading that consists of search terms.
     coverage: f32,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Passages<'a> {
 #[derive(Debug, Clone)]
 struct Met {
     place: Range<usize>,
-    found: Found,
+    found: TermMatches,
     /// The terms that it begins with.
     leads: Terms,
     /// The terms among its first words.
@@ -66,41 +66,42 @@ struct Met {
 
 impl<'a> Passages<'a> {
     /// Finds the matches in a section.
-    pub(crate) fn of(reading: &'a Reading, sought: &'a Sought) -> Self {
-        let met = reading.units.iter().map(|unit| Met::of(&unit.words, unit.place.clone(), sought)).collect();
-        let in_heading = sought.text(&reading.heading_words).met;
-        let heads = reading.blocks.iter().map(|block| sought.text(&block.head).met).collect();
-        let by_heading = if reading.is_title { 0.0 } else { coverage(&reading.heading_words, sought) };
-        let coverage = by_heading.max(coverage(&reading.lead_words, sought));
+    pub(crate) fn of(reading: &'a Reading, search_terms: &'a SearchTerms) -> Self {
+        let met = reading.units.iter().map(|unit| Met::of(&unit.words, unit.place.clone(), search_terms)).collect();
+        let in_heading = search_terms.text(&reading.heading_words).met;
+        let heads = reading.blocks.iter().map(|block| search_terms.text(&block.head).met).collect();
+        let by_heading = if reading.is_title { 0.0 } else { coverage(&reading.heading_words, search_terms) };
+        let coverage = by_heading.max(coverage(&reading.lead_words, search_terms));
         let mut exact = 0;
-        for (bit, (term, _)) in sought.terms.iter().enumerate() {
+        for (bit, (term, _)) in search_terms.terms.iter().enumerate() {
             exact |= Terms::from(has_word(&reading.lower, &term.form)) << bit;
         }
-        Self { reading, sought, met, in_heading, exact, heads, coverage }
+        Self { reading, search_terms, met, in_heading, exact, heads, coverage }
     }
 
-    /// The share of the terms sought, by weight.
+    /// The share of the search terms, by weight.
     fn share(&self, terms: Terms) -> f32 {
-        self.sought.worth(terms) / self.sought.worth(Terms::MAX).max(f32::MIN_POSITIVE)
+        self.search_terms.worth(terms) / self.search_terms.worth(Terms::MAX).max(f32::MIN_POSITIVE)
     }
 
-    /// The largest share of the terms sought that one sentence, row or list item has.
+    /// The largest share of the search terms that one sentence, row or list item has.
     pub(crate) fn in_one_unit(&self) -> f32 {
         let share =
             |met: &Met| self.share(met.found.met & self.exact) + OTHER_FORM * self.share(met.found.met & !self.exact);
         self.met.iter().map(share).fold(0.0, f32::max)
     }
 
-    /// The largest share of the terms sought that the first words of one sentence, row or list item have.
+    /// The largest share of the search terms that the first words of one sentence, row or list item have.
     pub(crate) fn at_a_beginning(&self) -> f32 {
         let share = |met: &Met| self.share(met.beginning) + AT_FIRST * self.share(met.leads);
         self.met.iter().map(share).fold(0.0, f32::max)
     }
 
-    /// The largest share of the terms sought that one unit has, where those count less that stand near it or above it.
+    /// The largest share of the search terms that one unit has, where those count less that stand near it or above it.
     pub(crate) fn focus(&self) -> f32 {
-        let heading = self.sought.text(&self.reading.heading_words).join(self.sought.text(&self.reading.lead_words));
-        let all = self.met.iter().fold(Found::default(), |all, met| all.join(met.found));
+        let heading =
+            self.search_terms.text(&self.reading.heading_words).join(self.search_terms.text(&self.reading.lead_words));
+        let all = self.met.iter().fold(TermMatches::default(), |all, met| all.join(met.found));
         let found = |at: usize| self.met.get(at).map(|met| met.found).unwrap_or_default();
         let share = |at: usize| {
             let near = found(at.wrapping_sub(1)).join(found(at + 1));
@@ -109,26 +110,26 @@ impl<'a> Passages<'a> {
         (0..self.met.len()).map(share).fold(0.0, f32::max)
     }
 
-    /// The share of the terms sought, each in the place where it counts most.
-    fn graded_share(&self, places: [(Found, f32); 4]) -> f32 {
+    /// The share of the search terms, each in the place where it counts most.
+    fn graded_share(&self, places: [(TermMatches, f32); 4]) -> f32 {
         let credit = |bit: usize| {
-            let grade = |(found, grade): (Found, f32)| match 1 << bit {
+            let grade = |(found, grade): (TermMatches, f32)| match 1 << bit {
                 term if found.named & term != 0 => grade,
                 term if (found.met | found.related) & term != 0 => grade * IN_OTHER_WORDS,
                 _ => 0.0,
             };
             places.into_iter().map(grade).fold(0.0, f32::max)
         };
-        let credits = self.sought.terms.iter().enumerate().map(|(bit, (_, weight))| weight * credit(bit));
-        credits.sum::<f32>() / self.sought.worth(Terms::MAX).max(f32::MIN_POSITIVE)
+        let credits = self.search_terms.terms.iter().enumerate().map(|(bit, (_, weight))| weight * credit(bit));
+        credits.sum::<f32>() / self.search_terms.worth(Terms::MAX).max(f32::MIN_POSITIVE)
     }
 
-    /// The share of the terms sought that the section has in the same form as the question.
+    /// The share of the search terms that the section has in the same form as the question.
     pub(crate) fn exactness(&self) -> f32 {
         self.share(self.exact)
     }
 
-    /// The share of the heading, or of the bold words at the beginning, that consists of terms sought.
+    /// The share of the heading, or of the bold words at the beginning, that consists of search terms.
     pub(crate) fn heading_coverage(&self) -> f32 {
         self.coverage
     }
@@ -181,7 +182,12 @@ impl<'a> Passages<'a> {
             terms |= met.found.met;
             leads |= met.leads;
         }
-        Met { place: block.place.clone(), found: Found { met: terms, ..Found::default() }, leads, beginning: 0 }
+        Met {
+            place: block.place.clone(),
+            found: TermMatches { met: terms, ..TermMatches::default() },
+            leads,
+            beginning: 0,
+        }
     }
 
     /// The best part of a block.
@@ -211,7 +217,7 @@ impl<'a> Passages<'a> {
     }
 
     fn novelty(&self, terms: Terms, leads: Terms) -> f32 {
-        self.sought.worth(terms & !self.in_heading) + LEADS * self.sought.worth(leads & !self.in_heading)
+        self.search_terms.worth(terms & !self.in_heading) + LEADS * self.search_terms.worth(leads & !self.in_heading)
     }
 }
 
@@ -242,10 +248,10 @@ fn best_run(units: &[Met], longest: usize, worth: impl Fn(Terms, Terms) -> f32) 
     best
 }
 
-/// The share of words that are terms sought; a synonym counts half.
-fn coverage(words: &Words, sought: &Sought) -> f32 {
-    let is_part = |word: &str| sought.terms.iter().any(|(term, _)| term.parts.iter().any(|part| part == word));
-    let worth = |word: &str| match sought.word(word) {
+/// The share of words that are search terms; a synonym counts half.
+fn coverage(words: &Words, search_terms: &SearchTerms) -> f32 {
+    let is_part = |word: &str| search_terms.terms.iter().any(|(term, _)| term.parts.iter().any(|part| part == word));
+    let worth = |word: &str| match search_terms.word(word) {
         found if found.named != 0 || is_part(word) => 1.0,
         found if found.met != 0 => 0.5,
         _ => 0.0,
@@ -262,24 +268,29 @@ fn has_word(text: &str, word: &str) -> bool {
 }
 
 impl Met {
-    fn of(words: &Words, place: Range<usize>, sought: &Sought) -> Self {
-        let first: Vec<Terms> = words.iter().take(BEGINNING).map(|word| sought.word(word).met).collect();
+    fn of(words: &Words, place: Range<usize>, search_terms: &SearchTerms) -> Self {
+        let first: Vec<Terms> = words.iter().take(BEGINNING).map(|word| search_terms.word(word).met).collect();
         let beginning = first.iter().fold(0, |all, terms| all | terms);
-        Self { place, found: sought.text(words), leads: first.first().copied().unwrap_or_default(), beginning }
+        Self { place, found: search_terms.text(words), leads: first.first().copied().unwrap_or_default(), beginning }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::Shown;
+    use crate::index::ShownSection;
     use crate::rank::terms;
 
     fn about(question: &str, text: &str, longest: usize) -> String {
-        let sought: Vec<_> = terms(question).into_iter().map(|term| (term, 1.0)).collect();
-        let shown =
-            Shown { path: String::new(), line: 1, heading: String::new(), body: text.to_owned(), is_title: false };
-        Passages::of(&Reading::of(shown), &Sought::new(sought)).best(longest)
+        let search_terms: Vec<_> = terms(question).into_iter().map(|term| (term, 1.0)).collect();
+        let shown = ShownSection {
+            path: String::new(),
+            line: 1,
+            heading: String::new(),
+            body: text.to_owned(),
+            is_title: false,
+        };
+        Passages::of(&Reading::of(shown), &SearchTerms::new(search_terms)).best(longest)
     }
 
     #[test]

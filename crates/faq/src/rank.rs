@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::index::Index;
 use crate::passage::Passages;
 use crate::question::{Limits, Question};
-use crate::sought::Sought;
+use crate::search_terms::SearchTerms;
 use crate::synonyms::{distant, implied, related, synonyms};
 use crate::words::words;
 
@@ -216,7 +216,7 @@ pub(crate) struct Ranking {
     /// The minimum score.
     pub(crate) least: f64,
     /// The terms that were searched for, with their weights.
-    pub(crate) sought: Sought,
+    pub(crate) search_terms: SearchTerms,
 }
 
 /// A section that may match.
@@ -315,15 +315,15 @@ impl Finder {
         }
         let terms = terms(&question.query);
         let mut merits = vec![Merits::default(); self.order.len()];
-        let mut sought = Vec::with_capacity(terms.len());
+        let mut search_terms = Vec::with_capacity(terms.len());
         for (number, term) in (1..).zip(&terms) {
-            sought.push((term.clone(), self.weigh(index, term, number, &mut merits)?));
+            search_terms.push((term.clone(), self.weigh(index, term, number, &mut merits)?));
         }
         // A section need not contain the meaning of a phrase, but gains by it.
-        let whole = sought.iter().map(|(_, weight)| weight).sum();
+        let whole = search_terms.iter().map(|(_, weight)| weight).sum();
         let pair_weight = |pair: &[(Term, f32)]| pair[0].1.min(pair[1].1);
-        let pairs = sought.windows(2).map(pair_weight).sum::<f32>().max(f32::MIN_POSITIVE);
-        for (pair, weighed) in terms.windows(2).zip(sought.windows(2)) {
+        let pairs = search_terms.windows(2).map(pair_weight).sum::<f32>().max(f32::MIN_POSITIVE);
+        for (pair, weighed) in terms.windows(2).zip(search_terms.windows(2)) {
             let weight = pair_weight(weighed);
             if self.is_nowhere(&pair[0]) || self.is_nowhere(&pair[1]) {
                 continue;
@@ -336,7 +336,7 @@ impl Finder {
         for (number, meanings) in (1 + MOST_TERMS as u32..).zip(implied(clipped(&question.query))) {
             let term = Term::implied(meanings);
             let weight = self.weigh(index, &term, number, &mut merits)?;
-            sought.push((term, weight));
+            search_terms.push((term, weight));
         }
         for term in self::terms(question.framework()) {
             for (slot, _) in self.scores(index, term.expression())?.iter() {
@@ -345,7 +345,7 @@ impl Finder {
         }
         let wanted = question.sections();
         let candidates = self.candidates(&merits, whole, CLOSELY.max(wanted * 3));
-        Ok(Ranking { candidates, wanted, least: limits.min_score, sought: Sought::new(sought) })
+        Ok(Ranking { candidates, wanted, least: limits.min_score, search_terms: SearchTerms::new(search_terms) })
     }
 
     /// Credits each section for a term, and returns the weight of the term. Rare terms weigh more, and terms that occur

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::index::{Index, Shown};
+use crate::index::{Index, ShownSection};
 use crate::sections::{Fence, lead_of};
 use crate::words::stems;
 
@@ -79,7 +79,7 @@ impl Words {
 
 impl Reading {
     /// Reads a section.
-    pub(crate) fn of(Shown { path, line, heading, body: text, is_title }: Shown) -> Self {
+    pub(crate) fn of(ShownSection { path, line, heading, body: text, is_title }: ShownSection) -> Self {
         let mut units = Vec::new();
         let mut block = |place: Range<usize>| {
             let (kind, places) = cut(&text, place.clone());

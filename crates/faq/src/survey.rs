@@ -15,7 +15,7 @@ const SETTLES: Duration = Duration::from_secs(2);
 
 /// A document in a folder.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct DocumentFile {
     /// Where it is.
     pub(crate) file: PathBuf,
     /// The name in citations: the path below the folder, with `/` on every system.
@@ -29,7 +29,7 @@ pub(crate) struct Found {
 /// The documents of a folder, by path, and what was left out.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    pub(crate) found: Vec<Found>,
+    pub(crate) found: Vec<DocumentFile>,
     pub(crate) warnings: Vec<String>,
     /// Nothing was left out for want of time.
     pub(crate) complete: bool,
@@ -61,7 +61,7 @@ impl Survey {
             let Some(format) = Format::of(entry.path()) else { continue };
             let path = name(folder, entry.path());
             let Ok(about) = entry.metadata() else {
-                survey.warnings.push(format!("{path}: could not be looked at"));
+                survey.warnings.push(format!("{path}: could not be read"));
                 continue;
             };
             if (limits.secrets.0)(entry.path(), &about) {
@@ -82,7 +82,13 @@ impl Survey {
             }
             bytes += about.len();
             let modified = about.modified().map_or(Stamp::UNSETTLED, settled);
-            survey.found.push(Found { path, file: entry.into_path(), format, size: about.len() as i64, modified });
+            survey.found.push(DocumentFile {
+                path,
+                file: entry.into_path(),
+                format,
+                size: about.len() as i64,
+                modified,
+            });
         }
         survey
     }

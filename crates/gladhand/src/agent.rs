@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gladhand_agent::accounts::{AccountSettings, Accounts, DefaultModel, Provider, secret_variables};
 use gladhand_agent::{AgentSettings, Conversations, LivePolicy, Policy, Rule, TrustedFiles};
-use gladhand_agent_tools::{Bench, Effect, Workbench};
+use gladhand_agent_tools::{Effect, ToolProvider, ToolSet};
 use gladhand_core::operations::{AgentCall, Failure, FailureKind};
 use gladhand_hub::{Agent, Answer, Context, Hub, SessionId, Settling};
 use tokio::sync::OnceCell;
@@ -87,7 +87,7 @@ impl Inner {
         });
         // If no account is signed in, this returns immediately; slow services are not waited for.
         let _ = tokio::time::timeout(PATIENCE, refreshing).await;
-        let bench = Workbench::open(self.workbench(&folder, &accounts));
+        let tool_set = ToolSet::open(self.tool_settings(&folder, &accounts));
         let roots = self.config.roots.clone();
         let trust = TrustStore::in_folder(Some(&self.files.data));
         let records = trust.clone();
@@ -96,10 +96,10 @@ impl Inner {
             trusts: Arc::new(move |path, text| trust.trusts(path, text)),
         };
         let settings = AgentSettings { data: folder, folder: here, home, roots, policy: self.policy.clone(), trusted };
-        if !bench.may_have_more() {
-            self.look_for_strangers(&*bench);
+        if !tool_set.may_have_more() {
+            self.look_for_strangers(&*tool_set);
         }
-        let agent = Conversations::new(settings, accounts, bench);
+        let agent = Conversations::new(settings, accounts, tool_set);
         if let Some(hub) = self.hub.get() {
             agent.with_hub(hub.clone());
         }
@@ -113,8 +113,8 @@ impl Inner {
 
     /// A name that no tool has is a mistake more often than not, and one that forbids nothing is a bad one. A name that
     /// several upstreams can have allows nothing.
-    fn look_for_strangers(&self, bench: &dyn Bench) {
-        let ours: Vec<String> = bench.tools().into_iter().map(|tool| tool.name).collect();
+    fn look_for_strangers(&self, tool_set: &dyn ToolProvider) {
+        let ours: Vec<String> = tool_set.tools().into_iter().map(|tool| tool.name).collect();
         let hub = self.hub.get().map(|hub| hub.tools()).unwrap_or_default();
         // Each name, and whether it names one tool for certain.
         let mut known: HashMap<&str, bool> = HashMap::new();
@@ -177,8 +177,8 @@ impl Inner {
         None
     }
 
-    fn workbench(&self, folder: &Path, accounts: &Arc<Accounts>) -> gladhand_agent_tools::WorkbenchSettings {
-        let mut settings = gladhand_agent_tools::WorkbenchSettings::new(folder);
+    fn tool_settings(&self, folder: &Path, accounts: &Arc<Accounts>) -> gladhand_agent_tools::ToolSettings {
+        let mut settings = gladhand_agent_tools::ToolSettings::new(folder);
         settings.roots.clone_from(&self.config.roots);
         #[cfg(unix)]
         if gladhand_process::leash::is_enabled() {

@@ -242,7 +242,7 @@ impl Draft {
         };
         let Some((path, document, at, anchor, text)) = manifests.iter().find_map(|(file, _)| declare(&file.path))
         else {
-            return self.warn(format!("{} is to be added to what the project needs: {command}", package.name));
+            return self.warn(format!("{} must be added to the dependencies of the project: {command}", package.name));
         };
         self.edits.push(Edit {
             filepath: path.clone(),

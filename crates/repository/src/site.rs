@@ -1,6 +1,6 @@
 //! The place in a repository where an integration goes, and the values that fill the templates of its recipe.
 
-use crate::frameworks::{Finding, ProfileInput, TABLE, detected, managers};
+use crate::frameworks::{Finding, ProfileInput, TABLE, managers, projects_with};
 use crate::manifest::{Ecosystem, Format, Manifest, Role};
 use crate::recipes::{Package, Recipe, Target, add_command, ecosystem_of, filled, usual_manager};
 use crate::source::Family;
@@ -30,7 +30,7 @@ impl<'s> Site<'s> {
         manager: Option<&str>,
     ) -> Self {
         let known = TABLE.named(framework);
-        let detected = survey.map(|survey| detected(survey, framework)).unwrap_or_default();
+        let detected = survey.map(|survey| projects_with(survey, framework)).unwrap_or_default();
         let is_detected = known.is_none() || survey.is_none() || !detected.is_empty();
         let first = detected.first().map(|(project, _)| *project);
         let constructors = detected.into_iter().flat_map(|(_, constructors)| constructors);

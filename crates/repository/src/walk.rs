@@ -83,7 +83,7 @@ impl<'a> Scan<'a> {
         listing.files.sort_unstable();
         if listing.files.len() > self.limits.files {
             listing.files.truncate(self.limits.files);
-            listing.warnings.push(format!("More than {} files; the rest was not looked at.", self.limits.files));
+            listing.warnings.push(format!("More than {} files; the rest was not read.", self.limits.files));
         }
         listing.warnings.sort_unstable();
         if self.late.load(Ordering::Relaxed) {

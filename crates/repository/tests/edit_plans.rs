@@ -124,7 +124,7 @@ fn where_nothing_can_be_declared_the_command_is_told() {
     );
     let plan = plan(tree.path(), "flask", "fluxloop");
     assert_eq!(plan.edits.len(), 1);
-    assert_eq!(plan.warnings, ["fluxloop is to be added to what the project needs: pip install fluxloop"]);
+    assert_eq!(plan.warnings, ["fluxloop must be added to the dependencies of the project: pip install fluxloop"]);
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_patch_that_does_something_else_is_an_issue() {
     written["patches"][0]["diff"] = Value::String(diff);
     assert_eq!(
         validate(tree.path(), written.clone()).issues,
-        ["The patch for 'src/server.ts' does something else than the edits."]
+        ["The patch for 'src/server.ts' does not match the edits."]
     );
     written["patches"][0]["diff"] = Value::String("--- a/x\n+++ b/x\n@@ -1,1 +1,1 @@\n-never there\n+x\n".to_owned());
     assert_eq!(validate(tree.path(), written).issues, ["The patch for 'src/server.ts' does not apply."]);

@@ -61,7 +61,7 @@ pub(crate) struct Checks {
 
 /// A compiled schema that is kept; `None` inside: the schema cannot be used.
 #[derive(Debug, Default)]
-struct Compiled(OnceLock<Option<(Check, Kept)>>);
+struct Compiled(OnceLock<Option<(Check, KeptShare)>>);
 
 impl Compiled {
     /// Uses the schema, and compiles it first if necessary.
@@ -74,7 +74,7 @@ impl Compiled {
             return look(None);
         };
         let looked = look(Some(&check));
-        if let Some(kept) = Kept::take(check.memory()) {
+        if let Some(kept) = KeptShare::take(check.memory()) {
             // Another call may have stored it first.
             let _ = self.0.set(Some((check, kept)));
         }
@@ -84,16 +84,16 @@ impl Compiled {
 
 /// A share of [`KEPT`].
 #[derive(Debug)]
-struct Kept(usize);
+struct KeptShare(usize);
 
-impl Kept {
+impl KeptShare {
     fn take(bytes: usize) -> Option<Self> {
         let add = |kept: usize| kept.checked_add(bytes).filter(|kept| *kept <= MOST_KEPT);
         KEPT.try_update(Ordering::Relaxed, Ordering::Relaxed, add).ok().map(|_| Self(bytes))
     }
 }
 
-impl Drop for Kept {
+impl Drop for KeptShare {
     fn drop(&mut self) {
         KEPT.fetch_sub(self.0, Ordering::Relaxed);
     }
@@ -114,8 +114,8 @@ impl ToolChecks for Checks {
         let checked = self.output.with(compile, |check| check.map_or(Ok(()), |check| check.check("result", data)));
         checked.map_err(|problem| {
             let what = match problem {
-                Problem::Violations(_) => "the tool returned what its own schema forbids",
-                Problem::CannotBeTold(_) => "the tool returned what cannot be checked against its own schema",
+                Problem::Violations(_) => "the result of the tool violates its output schema",
+                Problem::CannotBeTold(_) => "the result of the tool cannot be checked against its output schema",
             };
             Failure::new(FailureKind::ToolFailed, format!("{what}: {problem}"))
         })

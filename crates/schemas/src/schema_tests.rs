@@ -50,11 +50,11 @@ fn a_result_that_the_tool_forbids_itself_is_its_failure() {
     assert!(checks.reply(&tool, &ToolResult { failed: true, ..result(json!({})) }.into()).is_ok());
     let failure = checks.reply(&tool, &result(json!({})).into()).unwrap_err();
     assert_eq!(failure.kind, FailureKind::ToolFailed);
-    let told = "the tool returned what its own schema forbids: result: \"n\" is a required property";
+    let told = "the result of the tool violates its output schema: result: \"n\" is a required property";
     assert_eq!(failure.message, told);
     let tool = Tool::plain("t", "").returning(&json!({"items": {"enum": vec![1; 5000]}}));
     let failure = Checks::default().reply(&tool, &result(json!(vec![1; 10_000])).into()).unwrap_err();
-    let told = format!("the tool returned what cannot be checked against its own schema: result: {TOO_COSTLY}");
+    let told = format!("the result of the tool cannot be checked against its output schema: result: {TOO_COSTLY}");
     assert_eq!((failure.kind, failure.message), (FailureKind::ToolFailed, told));
 }
 
@@ -69,7 +69,7 @@ fn a_schema_that_cannot_be_used_checks_nothing() {
 fn remote_references_are_not_fetched() {
     for reference in ["https://127.0.0.1:1/x.json", "http://localhost/x", "file:///etc/passwd", "other.json#/a"] {
         let why = unusable(&json!({"properties": {"a": {"$ref": reference}}}));
-        assert!(why.contains("leads out of it"), "{why}");
+        assert!(why.contains("points out of it"), "{why}");
     }
 }
 
@@ -177,7 +177,7 @@ fn references_mean_what_they_seem_to_mean() {
         "$ref": "#/$defs/a"});
     assert!(unusable(&moved).contains("`$id` of its own"));
     let escaped = json!({"%24defs": {"a": cheap}, "$defs": {"a": cheap}, "$ref": "#/%24defs/a"});
-    assert!(unusable(&escaped).contains("leads out of it"));
+    assert!(unusable(&escaped).contains("points out of it"));
     let named = json!({"$id": "urn:whole", "properties": {"$id": {"type": "string"}, "id": {"type": "string"}},
         "examples": [{"id": "x"}]});
     assert_eq!(problems(&named, &json!({"id": "x"})), Ok(None));
@@ -295,7 +295,7 @@ fn schemas_beyond_the_room_check_without_being_kept() {
     let size = Check::compile(&schema.to_string()).unwrap().memory();
     assert!((64 * 1024..2 * LARGEST_PATTERN).contains(&size), "{size}");
     let before = KEPT.load(Ordering::Relaxed);
-    let kept = Kept::take(MOST_KEPT - before).expect("there is room");
+    let kept = KeptShare::take(MOST_KEPT - before).expect("there is room");
     let tool = Tool::plain("t", "").taking(&schema);
     let checks = Checks::default();
     let wrong = gladhand_core::wire::json::to_raw(&json!({"a": "x"}));

@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
     fn add(&mut self, part: &mut Part, keyword: &str, value: &'a Value, nested: usize) -> Result<(), String> {
         match (keyword, value) {
             ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
-                let target = self.target(reference).ok_or_else(|| format!("{reference:?} leads out of it"))?;
+                let target = self.target(reference).ok_or_else(|| format!("{reference:?} points out of it"))?;
                 part.same.push(self.part(target, nested)?);
             }
             ("allOf" | "anyOf" | "oneOf", Value::Array(schemas)) => self.all(&mut part.same, schemas, nested)?,

@@ -6,7 +6,7 @@ use std::str::Chars;
 /// built, a match takes as many steps for each character.
 pub(super) fn states(pattern: &str) -> u64 {
     let mut characters = pattern.chars();
-    // What was before each open group; what is finished in the innermost group; the atom that a repetition would repeat.
+    // The weight before each open group, the finished weight of the innermost group, and the atom that a repetition repeats.
     let (mut before, mut finished, mut atom) = (Vec::new(), 0u64, 0u64);
     while let Some(character) = characters.next() {
         match character {

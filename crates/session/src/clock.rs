@@ -1,6 +1,6 @@
 //! The real clock and the real dice, for state machines that have neither.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use gladhand_dialects::{Ambient, Entropy, Moment};
 
@@ -26,8 +26,7 @@ impl Clock {
 
     /// Looks at the time. Between two ticks it stands still: a batch of lines needs one look.
     pub fn tick(&mut self) {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        self.now = Moment { elapsed: self.started.elapsed(), unix };
+        self.now = Moment { elapsed: self.started.elapsed(), unix: gladhand_system::since_1970() };
     }
 
     /// The time at the last tick.
@@ -55,7 +54,7 @@ struct Pool {
 impl Entropy for Pool {
     fn bits(&mut self) -> u128 {
         if self.left == 0 {
-            getrandom::fill(&mut self.bytes).expect("the operating system has random bytes once it has booted");
+            gladhand_system::fill_random(&mut self.bytes);
             self.left = POOL;
         }
         self.left -= 1;

@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::sync::Unpoisoned as _;
@@ -264,7 +264,7 @@ impl SessionTap {
         }
         self.state.store(state::OPENED, Ordering::Relaxed);
         let (dialect, version) = (agreement.dialect, agreement.version.clone());
-        let (session, at, unix) = (self.session, Instant::now(), unix_now());
+        let (session, at, unix) = (self.session, Instant::now(), gladhand_system::since_1970());
         self.tap.opened(SessionOpened { session, at, unix, dialect, version, peer });
     }
 
@@ -320,7 +320,7 @@ impl SessionTap {
     ) {
         // Fails if the session is known already.
         let _ = self.state.compare_exchange(state::UNKNOWN, state::PASSED, Ordering::Relaxed, Ordering::Relaxed);
-        let (at, unix) = (Instant::now(), unix_now());
+        let (at, unix) = (Instant::now(), gladhand_system::since_1970());
         let (session, dialect) = (self.session, dialect.map(|dialect| dialect.name));
         self.tap.pass(&TappedFrame { session, direction, at, unix, dialect, lane, kind, bytes });
     }
@@ -330,10 +330,6 @@ impl Drop for SessionTap {
     fn drop(&mut self) {
         self.closed();
     }
-}
-
-fn unix_now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 #[cfg(test)]

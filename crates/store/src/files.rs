@@ -28,6 +28,12 @@ pub fn replace_private(file: &Path, content: &[u8]) -> io::Result<()> {
     put_in_place(new, file)
 }
 
+/// Like [`replace_private`], and the new content is on the disk before the file is replaced: after a power failure the
+/// file has the old content or the new content.
+pub fn replace_private_synced(file: &Path, content: &[u8]) -> io::Result<()> {
+    put_in_place(write_beside_synced(file, content)?, file)
+}
+
 /// Replaces the content of a file of the user. An existing file keeps its permissions. If `file` is a link, the link
 /// itself is replaced.
 pub fn replace_content(file: &Path, content: &[u8], new_file: NewFile) -> io::Result<()> {
@@ -51,7 +57,7 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Writes a temporary file in the folder of `file`. The caller moves it into place.
-pub(crate) fn write_beside(file: &Path, content: &[u8], new_file: NewFile) -> io::Result<NamedTempFile> {
+fn write_beside(file: &Path, content: &[u8], new_file: NewFile) -> io::Result<NamedTempFile> {
     // The parent of a plain name is empty, which means the current folder.
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     let mut builder = tempfile::Builder::new();
@@ -67,6 +73,13 @@ pub(crate) fn write_beside(file: &Path, content: &[u8], new_file: NewFile) -> io
     }
     let mut new = builder.tempfile_in(folder)?;
     new.write_all(content)?;
+    Ok(new)
+}
+
+/// Writes a private temporary file in the folder of `file` and waits until it is on the disk.
+pub(crate) fn write_beside_synced(file: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
+    let new = write_beside(file, content, NewFile::Private)?;
+    new.as_file().sync_all()?;
     Ok(new)
 }
 

@@ -85,7 +85,7 @@ mod tests {
     }
 }
 
-/// Refuses a pipe in the file system: opening one waits for somebody at its other end, who may never come.
+/// Refuses a pipe in the file system: opening one waits until another process opens its other end.
 pub fn no_pipe(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     if std::fs::metadata(path).is_ok_and(|data| std::os::unix::fs::FileTypeExt::is_fifo(&data.file_type())) {

@@ -11,5 +11,5 @@ mod guards;
 mod secrets;
 
 pub use database::{Database, DatabaseError, DatabaseProblem};
-pub use files::{NewFile, make_folder, replace_content, replace_private};
+pub use files::{NewFile, make_folder, replace_content, replace_private, replace_private_synced};
 pub use secrets::{KeyLocation, SecretError, SecretLocations, Secrets};

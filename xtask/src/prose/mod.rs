@@ -1,9 +1,11 @@
-//! `prose`: counts sentences that make a reader stop, in comments, messages, docs and help texts.
+//! `cargo xtask prose`: counts sentences that make a reader stop, in comments, messages, docs and help texts.
 //!
-//! [`text`] takes the prose out of a file, [`rules`] counts its faults. The counts are per 10,000 words, so that
-//! trees of different sizes compare. A low count does not make a sentence clear; a high count shows where to look first.
+//! [`text`] takes the prose out of a file, [`rules`] counts its faults, [`test_names`] finds vague names of tests. The
+//! counts are per 10,000 words, so that trees of different sizes compare. A low count does not make a sentence clear; a
+//! high count shows where to look first.
 
 mod rules;
+mod test_names;
 mod text;
 
 use std::collections::BTreeMap;
@@ -115,9 +117,26 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     } else {
         let (mut tree, mut docs) = reports(&options.paths)?;
         let docs_are_within = docs.words == 0 || docs.show("README.md and docs", MAX_DOCS, 0);
-        tree.show("everything", MAX_TREE, options.top) && docs_are_within
+        let tree_is_within = tree.show("everything", MAX_TREE, options.top);
+        show_test_names(&options.paths, options.top)? && tree_is_within && docs_are_within
     };
     Ok(if is_within || !options.is_strict { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Shows vague names of tests and their number; returns whether there are none.
+fn show_test_names(paths: &[PathBuf], top: usize) -> Result<bool> {
+    let mut count = 0;
+    for path in files(paths)?.iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs")) {
+        let text = read(path)?;
+        for (line, name) in test_names::vague_names(&text) {
+            count += 1;
+            if count <= top {
+                println!("{}:{line}  {name}", path.display());
+            }
+        }
+    }
+    println!("test names with a vague word: {count} of at most 0");
+    Ok(count == 0)
 }
 
 /// The score of all comments, messages and docs together.
@@ -129,8 +148,7 @@ pub(crate) fn tree_score() -> Result<f64> {
 fn reports(paths: &[PathBuf]) -> Result<(Report, Report)> {
     let (mut tree, mut docs) = (Report::default(), Report::default());
     for path in files(paths)? {
-        let text = std::fs::read_to_string(shell::root().join(&path));
-        let text = text.with_context(|| format!("could not read {}", path.display()))?;
+        let text = read(&path)?;
         let is_page = path.starts_with("docs") || path == Path::new("README.md");
         for (line, prose) in text::prose_of(&path, &text) {
             let place = format!("{}:{line}", path.display());
@@ -141,6 +159,11 @@ fn reports(paths: &[PathBuf]) -> Result<(Report, Report)> {
         }
     }
     Ok((tree, docs))
+}
+
+fn read(path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(shell::root().join(path));
+    text.with_context(|| format!("could not read {}", path.display()))
 }
 
 /// The tracked Rust and Markdown files, or those of them below the paths. Texts of other projects are left out.

@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::grants::{self, Programs};
-use crate::{hex_id, reply};
+use crate::reply;
+use gladhand_system::random_hex;
 use running::Runner;
 use walker::{Next, Report, TIMEOUT_MESSAGE, Walker};
 
@@ -125,7 +126,7 @@ impl Chains {
             let message = format!("the chain is larger than {} bytes", settings.bytes);
             let named = Members::of(&call.message).and_then(|chain| chain.str("chain_id").map(Cow::into_owned));
             let report = Report::broken("chain_error", message);
-            return Ok(Answer::Now(respond(named.unwrap_or_else(hex_id::<4>), report, Duration::ZERO)));
+            return Ok(Answer::Now(respond(named.unwrap_or_else(random_hex::<4>), report, Duration::ZERO)));
         }
         let request: Request = call.read()?;
         let gone = || Failure::of_capability("runtime_error", "the hub is gone, so the nodes of a chain cannot run");
@@ -134,7 +135,7 @@ impl Chains {
         let runner = Runner::new(hub, call.into_owned(), context, request.streaming);
         Ok(Answer::later(async move {
             let began = Instant::now();
-            let chain_id = request.chain_id.clone().unwrap_or_else(hex_id::<4>);
+            let chain_id = request.chain_id.clone().unwrap_or_else(random_hex::<4>);
             let report = walk(request, (settings, memory), runner).await;
             respond(chain_id, report, began.elapsed())
         }))

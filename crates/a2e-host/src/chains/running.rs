@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::walker::Job;
-use crate::hex_id;
+use gladhand_system::random_hex;
 
 /// How often the status of a process is polled when no event arrives.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -164,7 +164,7 @@ impl Runner {
     }
 
     fn request(&self, capability: &'static str, kind: &'static str, message: Box<RawValue>) -> Call<'static> {
-        let request = Some(Id::of(&json::to_raw(&hex_id::<16>())));
+        let request = Some(Id::of(&json::to_raw(&random_hex::<16>())));
         let message = Cow::Owned(message);
         let operation = Operation::Capability(CapabilityCall { kind, capability, request, message });
         Call { id: self.call, operation, terms: self.terms.clone() }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use gladhand_core::operations::Failure;
 use serde_json::json;
 
-use super::environment::{Environment, Episode, Object, Reset, Seen, Space, word};
+use super::environment::{Environment, Episode, Object, Observation, Reset, Space, word};
 use super::pushes::Pushes;
 
 /// The count that ends an episode.
@@ -37,7 +37,7 @@ impl Environment for Counter {
         }
     }
 
-    async fn reset(&self, _: Reset, _: Pushes) -> Result<(Box<dyn Episode>, Seen), Failure> {
+    async fn reset(&self, _: Reset, _: Pushes) -> Result<(Box<dyn Episode>, Observation), Failure> {
         let counting = Counting { count: 0, steps: 0 };
         let seen = counting.seen();
         Ok((Box::new(counting), seen))
@@ -52,7 +52,7 @@ struct Counting {
 
 #[async_trait]
 impl Episode for Counting {
-    async fn step(&mut self, action: &Object) -> Result<Seen, Failure> {
+    async fn step(&mut self, action: &Object) -> Result<Observation, Failure> {
         self.steps += 1;
         if word(action) == Some("inc") {
             self.count += 1;
@@ -66,9 +66,9 @@ impl Episode for Counting {
 }
 
 impl Counting {
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> Observation {
         let state = [("count".to_owned(), json!(self.count)), ("step_num".to_owned(), json!(self.steps))];
         let done = self.count >= GOAL;
-        Seen { state: state.into_iter().collect(), reward: f64::from(done), done, ..Seen::default() }
+        Observation { state: state.into_iter().collect(), reward: f64::from(done), done, ..Observation::default() }
     }
 }

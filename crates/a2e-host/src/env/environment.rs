@@ -21,7 +21,7 @@ pub trait Environment: fmt::Debug + Send + Sync {
     fn space(&self) -> Space;
 
     /// Starts an episode. The environment reports its own changes through `pushes`.
-    async fn reset(&self, reset: Reset, pushes: Pushes) -> Result<(Box<dyn Episode>, Seen), Failure>;
+    async fn reset(&self, reset: Reset, pushes: Pushes) -> Result<(Box<dyn Episode>, Observation), Failure>;
 
     /// Suggests actions for a state that belongs to no episode; `None` if it is not a state of this environment.
     fn plan_from(&self, _state: &Object) -> Option<Vec<Value>> {
@@ -33,7 +33,7 @@ pub trait Environment: fmt::Debug + Send + Sync {
 #[async_trait]
 pub trait Episode: fmt::Debug + Send {
     /// Performs an action.
-    async fn step(&mut self, action: &Object) -> Result<Seen, Failure>;
+    async fn step(&mut self, action: &Object) -> Result<Observation, Failure>;
 
     /// Renders the episode; `None` if it does not support this mode. For `json` the caller then falls back to the
     /// state.
@@ -61,7 +61,7 @@ pub struct Reset {
 
 /// The observation after a reset or a step.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Seen {
+pub struct Observation {
     /// The state.
     pub state: Object,
     /// The reward of the last step.

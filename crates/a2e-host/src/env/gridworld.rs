@@ -10,7 +10,7 @@ use gladhand_core::operations::Failure;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::environment::{Environment, Episode, Object, Reset, Seen, Space, option, unknown_action, word};
+use super::environment::{Environment, Episode, Object, Observation, Reset, Space, option, unknown_action, word};
 use super::pushes::Pushes;
 use super::random::Random;
 
@@ -91,7 +91,7 @@ impl Environment for Gridworld {
         }
     }
 
-    async fn reset(&self, reset: Reset, _: Pushes) -> Result<(Box<dyn Episode>, Seen), Failure> {
+    async fn reset(&self, reset: Reset, _: Pushes) -> Result<(Box<dyn Episode>, Observation), Failure> {
         let size = option(&reset.options, "size", DEFAULT_SIZE, 2..=MAX_SIZE)?;
         let steps = option(&reset.options, "max_steps", 4 * size * size, 1..=MAX_STEPS)?;
         let random = Random::of(reset.seed);
@@ -114,7 +114,7 @@ struct Walk {
 
 #[async_trait]
 impl Episode for Walk {
-    async fn step(&mut self, action: &Object) -> Result<Seen, Failure> {
+    async fn step(&mut self, action: &Object) -> Result<Observation, Failure> {
         let direction = direction(action)?;
         self.world.steps_left = self.world.steps_left.saturating_sub(1);
         let reward = match self.world.beside(self.world.agent, direction) {
@@ -140,12 +140,12 @@ impl Episode for Walk {
 }
 
 impl Walk {
-    fn seen(&self, reward: f64) -> Seen {
+    fn seen(&self, reward: f64) -> Observation {
         let is_there = self.world.agent == self.world.goal;
         let truncated = !is_there && self.world.steps_left == 0;
-        let Ok(Value::Object(state)) = serde_json::to_value(&self.world) else { return Seen::default() };
+        let Ok(Value::Object(state)) = serde_json::to_value(&self.world) else { return Observation::default() };
         let metadata = self.metadata.clone();
-        Seen { state, reward, done: is_there || truncated, truncated, metadata, ..Seen::default() }
+        Observation { state, reward, done: is_there || truncated, truncated, metadata, ..Observation::default() }
     }
 }
 

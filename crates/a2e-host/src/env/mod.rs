@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 pub use self::command::Program;
 pub use self::counter::Counter;
 use self::environment::reset_denied;
-pub use self::environment::{Environment, Episode, Object, Reset, Seen, Space};
+pub use self::environment::{Environment, Episode, Object, Observation, Reset, Space};
 pub use self::gridworld::Gridworld;
 pub use self::pushes::{Push, Pushes};
 use self::running_episode::RunningEpisode;

@@ -10,7 +10,7 @@ use gladhand_hub::{Caller, Portion};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::environment::{Object, Seen};
+use super::environment::{Object, Observation};
 
 /// The current state of an episode.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl EpisodeState {
     }
 
     /// Stores the first observation.
-    pub(super) fn begin(&mut self, seen: &Seen) -> Result<(), Failure> {
+    pub(super) fn begin(&mut self, seen: &Observation) -> Result<(), Failure> {
         self.check(&seen.state, &seen.metadata)?;
         self.has_started = true;
         self.show(seen);
@@ -66,7 +66,7 @@ impl EpisodeState {
     }
 
     /// Counts and records a step.
-    pub(super) fn advance(&mut self, action: &Object, seen: &Seen) -> Result<(), Failure> {
+    pub(super) fn advance(&mut self, action: &Object, seen: &Observation) -> Result<(), Failure> {
         self.check(&seen.state, &seen.metadata)?;
         self.steps += 1;
         let record = json::to_raw(&json!({
@@ -94,7 +94,7 @@ impl EpisodeState {
         self.records.iter().skip(self.records.len().saturating_sub(max)).map(|record| &**record)
     }
 
-    fn show(&mut self, seen: &Seen) {
+    fn show(&mut self, seen: &Observation) {
         self.state.clone_from(&seen.state);
         self.metadata.clone_from(&seen.metadata);
         (self.done, self.truncated) = (seen.done || self.done, seen.truncated);

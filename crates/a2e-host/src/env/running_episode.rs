@@ -166,5 +166,5 @@ pub(super) fn is_over() -> Failure {
 
 /// A new episode id.
 fn fresh_id() -> String {
-    gladhand_core::hex::uuid(crate::random_bytes())
+    gladhand_core::hex::uuid(gladhand_system::random_bytes())
 }

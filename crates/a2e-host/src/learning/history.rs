@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use super::LearningSettings;
 use super::proposal::{Edit, at, edits, review};
 use super::statistics::{PoorComponent, Statistics};
-use crate::hex_id;
 use crate::storage::StorageError;
+use gladhand_system::random_hex;
 
 /// A component with a mean score below this should be called less often.
 const POOR: f64 = 0.5;
@@ -45,7 +45,7 @@ pub(super) struct Checked {
 /// Checks the size of a proposal, which needs no database.
 pub(super) fn check(proposal: &Map<String, Value>, settings: &LearningSettings) -> Result<Checked, Applied> {
     let named = proposal.get("refinement_id").and_then(Value::as_str).filter(|id| !id.is_empty());
-    let refinement_id = named.map_or_else(hex_id::<16>, str::to_owned);
+    let refinement_id = named.map_or_else(random_hex::<16>, str::to_owned);
     let text = to_raw(proposal);
     let problem = if values::has_more_than(MAX_PROPOSAL_VALUES, text.get().as_bytes()) {
         format!("a proposal must not have more than {MAX_PROPOSAL_VALUES} JSON values")
@@ -123,7 +123,7 @@ impl History<'_> {
         let confidence = calls as f64 / (calls as f64 + f64::from(self.statistics.settings.min_experiences));
         let summary = format!("mean score {mean:.3} over {calls} calls");
         let proposal = json!({
-            "refinement_id": hex_id::<16>(),
+            "refinement_id": random_hex::<16>(),
             "scope": scope,
             "component_name": known.name,
             "feedback_summary": summary,

@@ -324,7 +324,9 @@ impl Learner {
             let scope = scope.as_deref().unwrap_or("local");
             let proposals = database.read(|rows| self.history(rows).plan(&component_name, scope))?;
             let status = if proposals.is_empty() { "empty" } else { "ready" };
-            Step::done(&json!({ "plan_id": crate::hex_id::<16>(), "proposals": proposals, "status": status }))
+            Step::done(
+                &json!({ "plan_id": gladhand_system::random_hex::<16>(), "proposals": proposals, "status": status }),
+            )
         })
     }
 

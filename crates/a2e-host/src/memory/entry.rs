@@ -7,7 +7,6 @@ use gladhand_core::wire::json::{self, Kind};
 use gladhand_core::wire::{RawValue, values};
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use sha2::{Digest as _, Sha256};
 
 /// Maximum number of tags of an entry.
 const MAX_TAGS: usize = 256;
@@ -141,7 +140,7 @@ fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
 pub(super) fn identity(key: &RawValue) -> Identity {
     let mut canonical = Vec::new();
     write_canonical(&mut canonical, key);
-    Sha256::digest(canonical).into()
+    crate::sha256(&[&canonical])
 }
 
 /// Writes a value with sorted members and without whitespace. Numbers stay as written, however large they are.

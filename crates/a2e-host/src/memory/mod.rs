@@ -22,7 +22,6 @@ use gladhand_core::wire::{RawValue, json};
 use gladhand_hub::{Answer, Context, Features, Portions, Provider, SessionId, Settling};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 
 use self::entry::{Entry, Identity, InvalidEntry, identity};
 use self::persistent::Persistent;
@@ -33,8 +32,8 @@ use self::working::Working;
 use crate::clock::Clock;
 use crate::grants::{self, Programs};
 use crate::owner::Owner;
+use crate::reply;
 use crate::storage::{Access, Step, Storage, StorageError};
-use crate::{random_bytes, reply};
 
 /// Limits of memory.
 #[derive(Debug, Clone)]
@@ -137,8 +136,8 @@ impl AgentKeys {
 
 impl MemoryHandle {
     fn new(agent: Arc<AgentKeys>, namespace: &str, scope: &BTreeMap<String, String>) -> Self {
-        let space = Sha256::digest(json::to_raw(&(namespace, scope)).get()).into();
-        let working = Sha256::new().chain_update(space).chain_update(&agent.own).finalize().into();
+        let space = crate::sha256(&[json::to_raw(&(namespace, scope)).get().as_bytes()]);
+        let working = crate::sha256(&[&space, agent.own.as_bytes()]);
         Self { agent, space, working }
     }
 }
@@ -248,7 +247,7 @@ impl Shared {
         if !lock(&session_memory.working).add_handle() {
             return Err(Failure::of_capability("memory_full", "working memory is full"));
         }
-        let memory_id = hex::uuid(random_bytes());
+        let memory_id = hex::uuid(gladhand_system::random_bytes());
         let same = session_memory.memories.values().find(|handle| handle.agent.owner == owner);
         let agent = same.map_or_else(|| Arc::new(AgentKeys::new(owner)), |handle| Arc::clone(&handle.agent));
         let handle = MemoryHandle::new(agent, &init.namespace, &init.scope);

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap};
 use gladhand_core::hex;
 use gladhand_core::wire::{RawValue, json};
 use rusqlite::{OptionalExtension as _, Transaction, params};
-use sha2::{Digest as _, Sha256};
 
 use super::entry::{Entry, Identity, ReturnedEntry};
 use super::ranking::{Candidate, EntryLocation, Query};
@@ -55,7 +54,7 @@ struct Head {
     words: usize,
 }
 
-/// What a request adds to the entries of an owner.
+/// The entries that a request adds to those of an owner.
 #[derive(Debug, Default)]
 struct Added {
     entries: usize,
@@ -363,7 +362,7 @@ impl Persistent<'_> {
     /// The number under which the words of an owner are indexed. If two owners had the same number, their entries would
     /// still be separate.
     fn index_id(&self, owner: &str) -> i64 {
-        let digest = Sha256::new().chain_update(self.handle.space).chain_update(owner).finalize();
+        let digest = crate::sha256(&[&self.handle.space, owner.as_bytes()]);
         digest.iter().take(8).fold(0, |number, &byte| number << 8 | i64::from(byte))
     }
 

@@ -27,7 +27,7 @@ pub(super) struct Search<'a> {
 
 /// The result of a search, as it is returned.
 #[derive(Debug, Serialize)]
-pub(super) struct Found {
+pub(super) struct SearchResult {
     entries: Vec<Box<RawValue>>,
     /// The number of matches, returned or not.
     total: usize,
@@ -35,7 +35,7 @@ pub(super) struct Found {
 
 impl Search<'_> {
     /// Finds the matching entries, the best first.
-    pub(super) fn find(&self) -> Result<Found, StorageError> {
+    pub(super) fn find(&self) -> Result<SearchResult, StorageError> {
         let ranked = self.query.rank(self.candidates()?);
         let total = ranked.len();
         let (mut entries, mut remaining) = (Vec::new(), self.bytes);
@@ -47,7 +47,7 @@ impl Search<'_> {
             }
             entries.push(entry);
         }
-        Ok(Found { entries, total })
+        Ok(SearchResult { entries, total })
     }
 
     fn candidates(&self) -> Result<Vec<Candidate>, StorageError> {

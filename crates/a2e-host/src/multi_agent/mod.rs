@@ -19,8 +19,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::owner::Owner;
-use crate::{hex_id, reply};
+use crate::reply;
 use agent_connection::AgentConnection;
+use gladhand_system::random_hex;
 use subagent::{Config, Description, Status, Subagent, Task};
 
 /// Maximum size of the descriptions of all subagents, in bytes.
@@ -300,7 +301,7 @@ impl MultiAgent {
         let (subagents, settings) = (Arc::clone(&self.subagents), self.settings);
         Ok(Answer::later(async move {
             let connection = connection.open(&config.name, &config.model).await?;
-            let subagent_id = format!("sub_{}", hex_id::<4>());
+            let subagent_id = format!("sub_{}", random_hex::<4>());
             let subagent =
                 Arc::new(Subagent::new(subagent_id.clone(), place, (config, description), parent, connection));
             if let Err(failure) = subagents.add(Arc::clone(&subagent), &settings) {

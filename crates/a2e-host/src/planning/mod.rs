@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::json;
 
 use crate::grants::{self, Programs};
-use crate::hex_id;
 use crate::owner::Owner;
 use crate::storage::{Access, LazyDatabase, Storage, StorageError};
+use gladhand_system::random_hex;
 
 /// The columns of a plan that names none.
 const COLUMNS: [&str; 4] = ["backlog", "todo", "in_progress", "done"];
@@ -142,7 +142,7 @@ impl Planner {
         for name in plan.columns.iter().chain([&plan.name]) {
             check_length("a name", name, self.settings.name_bytes)?;
         }
-        let plan_id = hex_id::<6>();
+        let plan_id = random_hex::<6>();
         database.change(|rows| {
             self.check_limit(rows, "planning_plans", self.settings.plans)?;
             let insert = "INSERT INTO planning_plans (principal, plan_id, name, columns, description, created_at) \
@@ -209,7 +209,7 @@ impl Planner {
         for name in [&task.plan_id, &task.status, &task.assignee] {
             check_length("a name", name, self.settings.name_bytes)?;
         }
-        let task_id = hex_id::<6>();
+        let task_id = random_hex::<6>();
         let insert = "INSERT INTO planning_tasks (principal, task_id, plan_id, title, status, description, assignee, deps, \
             metadata, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
         database.change(|rows| {

@@ -24,9 +24,10 @@ use self::events::ProcessEvents;
 use self::process::{Bounds, End, Process};
 use self::spawn_request::Spawn;
 use self::stdin_queue::StdinQueue;
+use crate::reply;
 use crate::session_values::{Reservation, ReserveError, SessionValues, ValuesOfSession};
 use crate::starting::minimal_environment;
-use crate::{hex_id, reply};
+use gladhand_system::random_hex;
 
 /// Maximum number of queued input bytes of all processes.
 const MAX_QUEUED_BYTES: usize = 64 * 1024 * 1024;
@@ -186,8 +187,8 @@ impl Proc {
             Ok(reads) => reads,
             Err(why) => return Answer::Now(not_started(&why)),
         };
-        let plan = match spawn.plan(&self.settings) {
-            Ok(plan) => plan,
+        let spec = match spawn.spec(&self.settings) {
+            Ok(spec) => spec,
             Err(why) => return Answer::Now(not_started(&why)),
         };
         let (session, party) = (context.caller.session(), context.terms.party);
@@ -213,12 +214,12 @@ impl Proc {
         let events = ProcessEvents::to(
             Arc::clone(context.caller),
             call.request.clone(),
-            hex_id::<16>(),
+            random_hex::<16>(),
             settings.max_output_bytes,
         );
         let starter = Arc::clone(&self.starter);
         Answer::Later(Box::pin(async move {
-            let started = match plan.start(&*starter).await {
+            let started = match spec.start(&*starter).await {
                 Ok(started) => started,
                 Err(error) => return not_started(&format!("cannot start: {error}")),
             };

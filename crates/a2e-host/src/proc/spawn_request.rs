@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::ProcSettings;
 use crate::roots::inside;
-use crate::starting::{Plan, located};
+use crate::starting::{ProcessSpec, find_program};
 
 /// Variables that any agent may set: language, time zone and terminal. Every other variable can change what a program
 /// does (which files it reads, which libraries and helpers it loads), so an agent sets only those that the operator
@@ -53,7 +53,7 @@ impl Default for Spawn {
 
 impl Spawn {
     /// How the process is started, or why it is refused.
-    pub(super) fn plan(&self, settings: &ProcSettings) -> Result<Plan, String> {
+    pub(super) fn spec(&self, settings: &ProcSettings) -> Result<ProcessSpec, String> {
         let program = self.cmd.first().ok_or("Empty command")?;
         if !settings.allowed.contains(program) {
             return Err("Command not allowed".to_owned());
@@ -62,7 +62,7 @@ impl Spawn {
         // The client chooses the working directory and some variables. Neither may change which program the allowed
         // word means.
         let path = environment.iter().find(|(variable, _)| variable == "PATH").map_or("", |(_, value)| value);
-        let program = located(program, OsStr::new(path), settings.base.as_deref());
+        let program = find_program(program, OsStr::new(path), settings.base.as_deref());
         for (name, value) in &self.env {
             if !may_be_set(name, value, settings) {
                 return Err(format!("environment variable not allowed: {name}"));
@@ -72,7 +72,7 @@ impl Spawn {
         }
         let folder = self.folder(&settings.roots)?;
         let command = std::iter::once(program).chain(self.cmd[1..].iter().cloned()).collect();
-        Ok(Plan { command, folder, environment })
+        Ok(ProcessSpec { command, folder, environment })
     }
 
     /// The timeout of the process: the shorter of the request's and the operator's.

@@ -1,4 +1,7 @@
 //! The available skills. The folders are scanned for every request, and only changed files are read again.
+//!
+//! The agent reads other skills by other rules (`agent/src/skills.rs`), so the two share no code: there folders are
+//! searched several levels deep and files need trust; here each skill is one level below a configured folder.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, Metadata};
@@ -28,12 +31,12 @@ pub(super) struct Catalog {
     /// The folders that skills must be inside of; empty for any.
     roots: Vec<PathBuf>,
     /// Files that were read, by path.
-    known: Mutex<BTreeMap<PathBuf, Known>>,
+    known: Mutex<BTreeMap<PathBuf, CachedFile>>,
 }
 
 /// The content of a file, and its stamp at that time.
 #[derive(Debug)]
-struct Known {
+struct CachedFile {
     stamp: Stamp,
     /// `None`: the file is invalid, which was logged once.
     skill: Option<Arc<Skill>>,
@@ -85,7 +88,7 @@ impl Catalog {
                 {
                     skills.push(skill);
                 }
-                now.insert(path, Known { stamp, skill });
+                now.insert(path, CachedFile { stamp, skill });
             }
         }
         *known = now;

@@ -30,7 +30,7 @@ use super::definition::Skill;
 use super::events::SkillEvents;
 use super::{SkillError, SkillResult, SkillSettings};
 use crate::starting::ending::output_drained;
-use crate::starting::{Plan, Started};
+use crate::starting::{ProcessSpec, Started};
 
 /// How many bytes one read takes at most.
 const CHUNK: usize = 16 * 1024;
@@ -47,12 +47,12 @@ pub(super) async fn run(
     starter: &dyn Starter,
     events: &SkillEvents,
 ) -> Result<SkillResult, SkillError> {
-    let plan = Plan {
-        command: beginning_with(located(&command[0], &skill.folder), &command[1..]),
+    let spec = ProcessSpec {
+        command: beginning_with(program_of_skill(&command[0], &skill.folder), &command[1..]),
         folder: Some(skill.folder.clone()),
         environment: settings.environment.clone(),
     };
-    let started = plan.start(starter).await;
+    let started = spec.start(starter).await;
     let Started { mut stdin, stdout, stderr, held, .. } =
         started.map_err(|error| SkillError::Failed(format!("could not start the program: {error}")))?;
     let output = OutputReader { settings, events, bytes_read: AtomicU64::new(0), ended: CancellationToken::new() };
@@ -79,7 +79,7 @@ pub(super) async fn run(
 }
 
 /// A program with a path is relative to the folder of the skill.
-fn located(program: &str, folder: &Path) -> String {
+fn program_of_skill(program: &str, folder: &Path) -> String {
     if program.contains('/') { folder.join(program).to_string_lossy().into_owned() } else { program.to_owned() }
 }
 

@@ -19,7 +19,7 @@ const HARMLESS: [&str; 8] = ["HOME", "LANG", "LC_ALL", "LC_CTYPE", "PATH", "TERM
 
 /// A process to start.
 #[derive(Debug, Clone, Default)]
-pub struct Plan {
+pub struct ProcessSpec {
     /// The program and its arguments. No shell is involved.
     pub command: Vec<String>,
     /// The working directory; `None` for that of this process.
@@ -43,7 +43,7 @@ pub struct Started {
     pub held: Arc<dyn Held>,
 }
 
-impl Plan {
+impl ProcessSpec {
     /// Starts the process with pipes, in a group of its own.
     pub(crate) async fn start(&self, starter: &dyn Starter) -> io::Result<Started> {
         let (file, arguments) = self.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
@@ -65,7 +65,7 @@ impl Plan {
 /// folder is relative to `base`, or else to our own working directory. The working directory of the new process is not
 /// used: the caller may choose it, and would choose the program with it. A program that is not found keeps its name,
 /// and starting it fails.
-pub fn located(name: &str, path: &OsStr, base: Option<&Path>) -> String {
+pub fn find_program(name: &str, path: &OsStr, base: Option<&Path>) -> String {
     let file = if name.contains('/') {
         let base = base.map(Path::to_owned).or_else(|| std::env::current_dir().ok());
         Some(base.unwrap_or_default().join(name))

@@ -7,7 +7,7 @@ use gladhand_a2e_host::env::{Env, EnvSettings, Program, Textfiles};
 use gladhand_process::starting::{Family, Starter};
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, Session, gone};
+use crate::fixture::{Fixture, Session, gone};
 
 /// A program that obeys its actions, including wrong ones.
 const PROGRAM: &str = r#"
@@ -50,9 +50,9 @@ fn settings() -> EnvSettings {
     EnvSettings { programs: vec![program()], ..EnvSettings::default() }
 }
 
-fn desk(settings: EnvSettings) -> Desk {
+fn fixture(settings: EnvSettings) -> Fixture {
     let starter: Arc<dyn Starter> = Arc::new(Family);
-    Desk::with(Env::new(settings, &starter))
+    Fixture::with(Env::new(settings, &starter))
 }
 
 async fn reset(session: &Session, message: Value) -> Value {
@@ -80,7 +80,7 @@ fn over() -> (String, String) {
 
 #[tokio::test]
 async fn the_counter_counts_to_five() {
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     let first = reset(&session, json!({"env_name": "counter_env", "seed": 7, "options": {"a": 1}})).await;
     let id = &first["episode_id"];
     assert_eq!(id.as_str().unwrap().split('-').map(str::len).collect::<Vec<_>>(), [8, 4, 4, 4, 12]);
@@ -112,8 +112,8 @@ async fn the_counter_counts_to_five() {
 
 #[tokio::test]
 async fn episodes_of_other_sessions_and_unknown_ids_are_refused() {
-    let desk = desk(settings());
-    let (session, other) = (desk.session(), desk.session());
+    let fixture = fixture(settings());
+    let (session, other) = (fixture.session(), fixture.session());
     let theirs = reset(&other, json!({"env_name": "counter"})).await["episode_id"].clone();
     for id in [json!("none"), json!(""), theirs] {
         let of = json!({"episode_id": id});
@@ -139,7 +139,7 @@ async fn episodes_of_other_sessions_and_unknown_ids_are_refused() {
 
 #[tokio::test]
 async fn a_gridworld_is_walked_as_planned() {
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     let asked = json!({"env_name": "gridworld", "seed": 11.0, "options": {"size": 8, "max_steps": 100}});
     let (seen, again) = (reset(&session, asked.clone()).await, reset(&session, asked).await);
     assert_eq!(seen["state"], again["state"]);
@@ -169,7 +169,7 @@ async fn a_gridworld_is_walked_as_planned() {
 
 #[tokio::test]
 async fn a_gridworld_refuses_unknown_actions_and_ends_after_its_steps() {
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     for options in [json!({"size": 1}), json!({"size": 1000}), json!({"size": "5"}), json!({"max_steps": 0.5})] {
         let (code, _) =
             session.ask("env/reset/req", json!({"env_name": "gridworld", "options": options})).await.unwrap_err();
@@ -203,7 +203,7 @@ async fn notes_are_found_read_written_and_renamed() {
     let within = tempfile::tempdir().unwrap();
     let starter: Arc<dyn Starter> = Arc::new(Family);
     let env = Env::new(settings(), &starter).with(Arc::new(Textfiles { within: within.path().to_owned() }));
-    let session = Desk::with(env).session();
+    let session = Fixture::with(env).session();
     let folders = || std::fs::read_dir(within.path()).unwrap().count();
     for task in ["collect", "rename"] {
         let seen = reset(&session, json!({"env_name": "textfiles", "seed": 3, "options": {"task": task}})).await;
@@ -235,7 +235,7 @@ async fn notes_are_found_read_written_and_renamed() {
 
 #[tokio::test]
 async fn spaces_are_schemas() {
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     for name in ["gridworld", "textfiles", "counter", "counter_env"] {
         let space = session.ask("env/space/req", json!({"env_name": name})).await.unwrap();
         let seen = reset(&session, json!({"env_name": name})).await;
@@ -248,7 +248,7 @@ async fn spaces_are_schemas() {
 
 #[tokio::test]
 async fn several_episodes_are_stepped_at_once_and_recorded() {
-    let session = desk(EnvSettings { max_records: 3, max_batch_steps: 5, ..settings() }).session();
+    let session = fixture(EnvSettings { max_records: 3, max_batch_steps: 5, ..settings() }).session();
     let one = reset(&session, json!({"env_name": "counter"})).await["episode_id"].clone();
     let other = reset(&session, json!({"env_name": "counter"})).await["episode_id"].clone();
     let inc = json!({"type": "inc"});
@@ -290,14 +290,14 @@ async fn several_episodes_are_stepped_at_once_and_recorded() {
 
 #[tokio::test]
 async fn episodes_states_and_records_are_limited() {
-    let desk = desk(EnvSettings {
+    let fixture = fixture(EnvSettings {
         max_episodes: 2,
         max_total_episodes: 3,
         max_state_bytes: 1000,
         max_record_bytes: 500,
         ..settings()
     });
-    let session = desk.session();
+    let session = fixture.session();
     let first = reset(&session, json!({"env_name": "counter"})).await["episode_id"].clone();
     reset(&session, json!({"env_name": "counter"})).await;
     let (code, why) = session.ask("env/reset/req", json!({"env_name": "counter"})).await.unwrap_err();
@@ -310,7 +310,7 @@ async fn episodes_states_and_records_are_limited() {
     // An episode that is over makes room.
     reset(&session, json!({"env_name": "counter"})).await;
     assert_eq!(step(&session, &first, json!({})).await.unwrap_err(), no_episode());
-    let other = desk.session();
+    let other = fixture.session();
     let (id, _) = played(&other).await;
     assert_eq!(other.ask("env/reset/req", json!({"env_name": "counter"})).await.unwrap_err().0, "reset_denied");
     let large = step(&other, &id, json!({"text": "x".repeat(2000)})).await.unwrap_err();
@@ -321,8 +321,8 @@ async fn episodes_states_and_records_are_limited() {
 
 #[tokio::test]
 async fn a_program_is_an_environment() {
-    let desk = desk(settings());
-    let session = desk.session();
+    let fixture = fixture(settings());
+    let session = fixture.session();
     let seen = reset(&session, json!({"env_name": "program", "seed": 5, "options": {}})).await;
     let (id, pid) = (&seen["episode_id"], seen["state"]["pid"].as_u64().unwrap());
     let stepped = step(&session, id, json!({"type": "twice"})).await.unwrap();
@@ -352,7 +352,7 @@ async fn a_program_is_an_environment() {
 
 #[tokio::test]
 async fn changes_without_a_request_are_pushed_and_observed() {
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     let (id, pid) = played(&session).await;
     step(&session, &id, json!({"type": "later"})).await.unwrap();
     let push = session.heard(|event| event["delta"]["rang"] == true).await;
@@ -366,7 +366,7 @@ async fn changes_without_a_request_are_pushed_and_observed() {
 
 #[tokio::test]
 async fn a_program_that_fails_ends_only_its_episode() {
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     for action in ["die", "garbage", "endless"] {
         let (id, pid) = played(&session).await;
         let broken = step(&session, &id, json!({"type": action})).await.unwrap_err();
@@ -382,13 +382,13 @@ async fn a_program_that_fails_ends_only_its_episode() {
     }
     assert_eq!(session.events().len(), 3);
     let missing = Program::new("missing", vec!["/no/such/program".to_owned()]);
-    let session = desk(EnvSettings { programs: vec![missing], ..EnvSettings::default() }).session();
+    let session = fixture(EnvSettings { programs: vec![missing], ..EnvSettings::default() }).session();
     assert_eq!(session.ask("env/reset/req", json!({"env_name": "missing"})).await.unwrap_err().0, "reset_denied");
 }
 
 #[tokio::test]
 async fn a_program_that_exits_after_its_last_observation_has_not_failed() {
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     let (id, pid) = played(&session).await;
     assert_eq!(step(&session, &id, json!({"type": "bye"})).await.unwrap()["done"], true);
     gone(pid).await;
@@ -400,7 +400,7 @@ async fn a_program_that_exits_after_its_last_observation_has_not_failed() {
 async fn a_program_that_stalls_times_out() {
     let timeout = Duration::from_millis(300);
     let session =
-        desk(EnvSettings { programs: vec![Program { timeout, ..program() }], ..EnvSettings::default() }).session();
+        fixture(EnvSettings { programs: vec![Program { timeout, ..program() }], ..EnvSettings::default() }).session();
     let (id, pid) = played(&session).await;
     assert_eq!(step(&session, &id, json!({"type": "stall"})).await.unwrap_err().0, "timeout");
     gone(pid).await;
@@ -409,8 +409,8 @@ async fn a_program_that_stalls_times_out() {
 
 #[tokio::test]
 async fn a_stalled_step_ends_with_its_episode_or_its_session() {
-    let desk = desk(settings());
-    let session = desk.session();
+    let fixture = fixture(settings());
+    let session = fixture.session();
     let (id, pid) = played(&session).await;
     let stalled = session.begin("env/step/req", json!({"episode_id": id, "action": {"type": "stall"}}));
     let stalled = tokio::spawn(stalled);
@@ -429,7 +429,7 @@ async fn a_stalled_step_ends_with_its_episode_or_its_session() {
 
 #[tokio::test]
 async fn a_cancelled_step_does_not_disturb_the_next_one() {
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     let (id, _) = played(&session).await;
     let given_up = session.begin("env/step/req", json!({"episode_id": id, "action": {"type": "twice"}}));
     let _ = tokio::time::timeout(Duration::ZERO, given_up).await;
@@ -440,8 +440,8 @@ async fn a_cancelled_step_does_not_disturb_the_next_one() {
 #[tokio::test]
 async fn a_program_that_floods_is_slowed_to_the_client() {
     let window = 20;
-    let desk = desk(settings());
-    let session = desk.session_that_reads(window);
+    let fixture = fixture(settings());
+    let session = fixture.session_that_reads(window);
     let (id, pid) = played(&session).await;
     let flooded = tokio::spawn(session.begin("env/step/req", json!({"episode_id": id, "action": {"type": "flood"}})));
     session.until(|heard| heard.events.len() > window).await;
@@ -450,7 +450,7 @@ async fn a_program_that_floods_is_slowed_to_the_client() {
     session.catch_up();
     session.until(|heard| heard.events.len() > 2 * window).await;
     assert!(session.events().len() <= 2 * window + 2);
-    desk.closed().await;
+    fixture.closed().await;
     assert_eq!(flooded.await.unwrap().unwrap_err(), no_episode());
     gone(pid).await;
     assert_eq!(session.ask("env/reset/req", json!({"env_name": "counter"})).await.unwrap_err().1, "stopping");

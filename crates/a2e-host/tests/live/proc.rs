@@ -7,15 +7,15 @@ use gladhand_a2e_host::proc::{Proc, ProcSettings};
 use gladhand_process::starting::Family;
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, Session, gone};
+use crate::fixture::{Fixture, Session, gone};
 
 fn settings() -> ProcSettings {
     let allowed = ["bash", "cat", "echo", "sleep", "yes", "ls", "head", "no-such-program"].map(str::to_owned).to_vec();
     ProcSettings { allowed, grace: Duration::from_millis(300), ..ProcSettings::default() }
 }
 
-fn desk(settings: ProcSettings) -> Desk {
-    Desk::with(Proc::new(settings, Arc::new(Family)))
+fn fixture(settings: ProcSettings) -> Fixture {
+    Fixture::with(Proc::new(settings, Arc::new(Family)))
 }
 
 async fn spawn(session: &Session, message: Value) -> Value {
@@ -46,7 +46,7 @@ fn texts(events: &[Value], stream: &str) -> String {
 
 #[tokio::test]
 async fn output_is_reported_line_by_line_and_the_end_last() {
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     let (id, _) = bash(&session, "echo out; echo err >&2; printf rest; exit 3").await;
     let events = until_end(&session, &id).await;
     assert_eq!((texts(&events, "stdout").as_str(), texts(&events, "stderr").as_str()), ("out\nrest", "err\n"));
@@ -65,7 +65,7 @@ async fn output_is_reported_line_by_line_and_the_end_last() {
 
 #[tokio::test]
 async fn a_successful_end_is_reported_on_stdout() {
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     let spawned = spawn(&session, json!({"cmd": ["echo", "done"]})).await;
     let id = spawned["proc_id"].as_str().unwrap();
     assert_eq!(id.len(), 32);
@@ -77,7 +77,7 @@ async fn a_successful_end_is_reported_on_stdout() {
 
 #[tokio::test]
 async fn a_process_reads_its_input_and_the_end_of_input() {
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     let spawned = spawn(&session, json!({"cmd": ["cat"]})).await;
     let id = spawned["proc_id"].as_str().unwrap();
     assert_eq!(status(&session, id).await, json!({"proc_id": id, "status": "running", "error": ""}));
@@ -94,7 +94,7 @@ async fn a_process_reads_its_input_and_the_end_of_input() {
 
 #[tokio::test]
 async fn without_stdin_a_process_has_no_input() {
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     let spawned = spawn(&session, json!({"cmd": ["bash", "-c", "cat; sleep 100"], "stdin_mode": "null"})).await;
     let id = &spawned["proc_id"];
     let written = session.ask("proc/write/req", json!({"proc_id": id, "data": "x"})).await.unwrap();
@@ -106,7 +106,7 @@ async fn without_stdin_a_process_has_no_input() {
 #[tokio::test]
 async fn only_programs_allowed_by_name_are_started() {
     let refusal = |error: &str| json!({"proc_id": "", "ok": false, "pid": 0, "error": error});
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     for (cmd, error) in [
         (json!(["rm", "-rf", "x"]), "Command not allowed"),
         (json!(["/bin/ls"]), "Command not allowed"),
@@ -118,7 +118,7 @@ async fn only_programs_allowed_by_name_are_started() {
     assert!(missing["error"].as_str().unwrap().starts_with("cannot start: "), "{missing}");
     let odd = spawn(&session, json!({"cmd": ["echo", "a\0b"]})).await;
     assert_eq!(odd["ok"], false);
-    let session = desk(ProcSettings::default()).session();
+    let session = fixture(ProcSettings::default()).session();
     assert_eq!(spawn(&session, json!({"cmd": ["ls"]})).await, refusal("Command not allowed"));
 }
 
@@ -127,7 +127,7 @@ async fn a_callers_path_does_not_change_which_program_was_allowed() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("echo"), "#!/bin/sh\necho trapped\n").unwrap();
     std::fs::set_permissions(folder.path().join("echo"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     let refused = spawn(&session, json!({"cmd": ["echo", "free"], "env": {"PATH": folder.path()}})).await;
     assert_eq!(refused["error"], "environment variable not allowed: PATH");
 }
@@ -136,7 +136,7 @@ async fn a_callers_path_does_not_change_which_program_was_allowed() {
 async fn the_environment_is_minimal_plus_the_clients_variables() {
     let environment = vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned()), ("LANG".to_owned(), "C".to_owned())];
     let variables = vec!["FOO".to_owned()];
-    let session = desk(ProcSettings { environment, variables, ..settings() }).session();
+    let session = fixture(ProcSettings { environment, variables, ..settings() }).session();
     let script = r#"echo "$FOO $LANG ${HOME-none} ${CARGO_MANIFEST_DIR-none}""#;
     let spawned = spawn(&session, json!({"cmd": ["bash", "-c", script], "env": {"FOO": "bar", "LANG": "de"}})).await;
     let events = until_end(&session, spawned["proc_id"].as_str().unwrap()).await;
@@ -145,7 +145,7 @@ async fn the_environment_is_minimal_plus_the_clients_variables() {
 
 #[tokio::test]
 async fn variables_that_change_what_a_program_does_are_refused() {
-    let session = desk(ProcSettings { variables: vec!["FOO".to_owned()], ..settings() }).session();
+    let session = fixture(ProcSettings { variables: vec!["FOO".to_owned()], ..settings() }).session();
     let not_named = [
         "LD_PRELOAD",
         "DYLD_INSERT_LIBRARIES",
@@ -228,7 +228,7 @@ async fn a_process_runs_only_inside_the_roots() {
     std::os::unix::fs::symlink(root.path().join("inner"), root.path().join("in")).unwrap();
     std::fs::write(root.path().join("file"), "").unwrap();
     let roots = vec![root.path().to_owned()];
-    let session = desk(ProcSettings { roots: roots.clone(), ..settings() }).session();
+    let session = fixture(ProcSettings { roots: roots.clone(), ..settings() }).session();
     let real = std::fs::canonicalize(root.path()).unwrap();
     let inner = root.path().join("inner");
     for (cwd, expected) in [
@@ -245,13 +245,13 @@ async fn a_process_runs_only_inside_the_roots() {
         let refused = spawn(&session, json!({"cmd": ["echo"], "cwd": cwd})).await;
         assert_eq!((&refused["ok"], &refused["error"]), (&json!(false), &json!(format!("cwd not allowed: {cwd}"))));
     }
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     assert_eq!(spawn(&session, json!({"cmd": ["echo"], "cwd": "/tmp"})).await["error"], "cwd not allowed: /tmp");
 }
 
 #[tokio::test]
 async fn signals_are_sent_and_the_answer_has_the_resulting_state() {
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     // A signal that the test process ignores is also ignored by its children.
     let status_of_ours = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status_of_ours.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -280,8 +280,8 @@ async fn signals_are_sent_and_the_answer_has_the_resulting_state() {
 
 #[tokio::test]
 async fn a_session_does_not_see_the_processes_of_others() {
-    let desk = desk(settings());
-    let (session, other) = (desk.session(), desk.session());
+    let fixture = fixture(settings());
+    let (session, other) = (fixture.session(), fixture.session());
     let (id, pid) = bash(&session, "sleep 1000").await;
     for (session, id) in [(&session, "nope"), (&other, &*id)] {
         let not_found = json!({"proc_id": id, "status": "not_found", "error": "session not found"});
@@ -301,8 +301,8 @@ async fn a_session_does_not_see_the_processes_of_others() {
 
 #[tokio::test]
 async fn running_and_remembered_processes_are_limited() {
-    let desk = desk(ProcSettings { max_running: 2, max_running_total: 3, remembered: 1, ..settings() });
-    let (session, other) = (desk.session(), desk.session());
+    let fixture = fixture(ProcSettings { max_running: 2, max_running_total: 3, remembered: 1, ..settings() });
+    let (session, other) = (fixture.session(), fixture.session());
     let (first, _) = bash(&session, "sleep 1000").await;
     bash(&session, "sleep 1000").await;
     let limit = json!({"proc_id": "", "ok": false, "pid": 0, "error": "proc_limit"});
@@ -320,7 +320,7 @@ async fn running_and_remembered_processes_are_limited() {
 
 #[tokio::test]
 async fn a_process_that_ignores_sigterm_is_killed_after_its_timeout() {
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     let script = "trap '' TERM; echo ready; while :; do sleep 0.1; done";
     let spawned = spawn(&session, json!({"cmd": ["bash", "-c", script], "timeout": 1.0})).await;
     let id = spawned["proc_id"].as_str().unwrap();
@@ -329,7 +329,7 @@ async fn a_process_that_ignores_sigterm_is_killed_after_its_timeout() {
     assert_eq!(status(&session, id).await, json!({"proc_id": id, "status": "killed", "error": "timeout"}));
     assert_eq!(status(&session, "").await["procs"][0]["state"], "timedout");
     gone(spawned["pid"].as_u64().unwrap()).await;
-    let session = desk(ProcSettings { max_duration: Some(Duration::from_millis(100)), ..settings() }).session();
+    let session = fixture(ProcSettings { max_duration: Some(Duration::from_millis(100)), ..settings() }).session();
     let (id, _) = bash(&session, "sleep 1000").await;
     until_end(&session, &id).await;
     assert_eq!(status(&session, &id).await["error"], "timeout");
@@ -337,7 +337,7 @@ async fn a_process_that_ignores_sigterm_is_killed_after_its_timeout() {
 
 #[tokio::test]
 async fn descendants_end_with_their_process() {
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     let (id, _) = bash(&session, "sleep 1000 & echo $!").await;
     let events = until_end(&session, &id).await;
     assert_eq!(events.last().unwrap()["data"], json!({"code": 0}));
@@ -346,8 +346,8 @@ async fn descendants_end_with_their_process() {
 
 #[tokio::test]
 async fn all_processes_end_with_their_session() {
-    let desk = desk(settings());
-    let (session, other) = (desk.session(), desk.session());
+    let fixture = fixture(settings());
+    let (session, other) = (fixture.session(), fixture.session());
     let script = "trap '' TERM; sleep 1000 & echo $!; while :; do sleep 0.1; done";
     let (_, pid) = bash(&session, script).await;
     let (_, stays) = bash(&other, script).await;
@@ -357,7 +357,7 @@ async fn all_processes_end_with_their_session() {
     gone(pid).await;
     gone(grandchild).await;
     assert!(std::fs::exists(format!("/proc/{stays}")).unwrap());
-    desk.closed().await;
+    fixture.closed().await;
     gone(stays).await;
     assert_eq!(spawn(&other, json!({"cmd": ["echo"]})).await["error"], "stopping");
 }
@@ -365,7 +365,7 @@ async fn all_processes_end_with_their_session() {
 #[tokio::test]
 async fn a_flood_of_output_is_slowed_to_the_client() {
     let window = 20;
-    let session = desk(settings()).session_that_reads(window);
+    let session = fixture(settings()).session_that_reads(window);
     let (id, pid) = bash(&session, "yes flood").await;
     session.until(|heard| heard.events.len() > window).await;
     // Other requests are served meanwhile.
@@ -383,7 +383,7 @@ async fn a_flood_of_output_is_slowed_to_the_client() {
 
 #[tokio::test]
 async fn a_process_over_its_output_limit_is_killed() {
-    let session = desk(ProcSettings { max_output_bytes: 10_000, ..settings() }).session();
+    let session = fixture(ProcSettings { max_output_bytes: 10_000, ..settings() }).session();
     let spawned = spawn(&session, json!({"cmd": ["yes"]})).await;
     let id = spawned["proc_id"].as_str().unwrap();
     let events = until_end(&session, id).await;
@@ -395,7 +395,7 @@ async fn a_process_over_its_output_limit_is_killed() {
 
 #[tokio::test]
 async fn a_very_long_line_is_split_into_pieces() {
-    let session = desk(ProcSettings { max_piece_bytes: 1000, ..settings() }).session();
+    let session = fixture(ProcSettings { max_piece_bytes: 1000, ..settings() }).session();
     let (id, _) = bash(&session, r"head -c 100000 /dev/zero | tr '\0' x; printf '\xff\n'").await;
     let events = until_end(&session, &id).await;
     let text = texts(&events, "stdout");
@@ -405,7 +405,7 @@ async fn a_very_long_line_is_split_into_pieces() {
 
 #[tokio::test]
 async fn a_process_that_never_reads_fills_only_its_own_queue() {
-    let session = desk(ProcSettings { max_queued_bytes: 300_000, ..settings() }).session();
+    let session = fixture(ProcSettings { max_queued_bytes: 300_000, ..settings() }).session();
     let (id, pid) = bash(&session, "sleep 1000").await;
     let data = "x".repeat(50_000);
     let mut refusal = None;
@@ -426,7 +426,7 @@ async fn a_process_that_never_reads_fills_only_its_own_queue() {
 
 #[tokio::test]
 async fn a_process_killed_from_outside_has_failed() {
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     let (id, pid) = bash(&session, "sleep 1000").await;
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
@@ -436,17 +436,17 @@ async fn a_process_killed_from_outside_has_failed() {
 
 #[tokio::test]
 async fn a_cancelled_spawn_request_leaves_no_process() {
-    let desk = desk(ProcSettings { max_running: 1, ..settings() });
-    let session = desk.session();
+    let fixture = fixture(ProcSettings { max_running: 1, ..settings() });
+    let session = fixture.session();
     drop(session.begin("proc/spawn/req", json!({"cmd": ["sleep", "1000"]})));
     // The place is free again.
     bash(&session, "sleep 1000").await;
-    desk.closed().await;
+    fixture.closed().await;
 }
 
 #[tokio::test]
 async fn a_process_that_leaves_the_group_does_not_delay_the_end() {
-    let session = desk(settings()).session();
+    let session = fixture(settings()).session();
     let (id, _) = bash(&session, "setsid sleep 1000 & echo $!").await;
     let events = until_end(&session, &id).await;
     assert_eq!(events.last().unwrap()["data"], json!({"code": 0}));
@@ -457,7 +457,7 @@ async fn a_process_that_leaves_the_group_does_not_delay_the_end() {
 
 #[tokio::test]
 async fn command_lines_of_ended_processes_have_a_bound_that_parties_share() {
-    let desk = desk(ProcSettings { max_total_command_bytes: 60_000, ..settings() });
+    let fixture = fixture(ProcSettings { max_total_command_bytes: 60_000, ..settings() });
     let echo = json!({"cmd": ["echo", "x".repeat(8000)]});
     let run = async |session: &Session| {
         let spawned = spawn(session, echo.clone()).await;
@@ -468,7 +468,7 @@ async fn command_lines_of_ended_processes_have_a_bound_that_parties_share() {
     };
     let mut sessions = Vec::new();
     let refusal = loop {
-        let session = desk.session_of(1);
+        let session = fixture.session_of(1);
         let error = run(&session).await;
         if !error.is_empty() || sessions.len() > 50 {
             break error;
@@ -479,20 +479,20 @@ async fn command_lines_of_ended_processes_have_a_bound_that_parties_share() {
     assert_eq!(run(&sessions[0]).await, "", "an ended process of the session makes room");
     let listed = sessions[0].ask("proc/status/req", json!({})).await.unwrap();
     assert_eq!(listed["procs"].as_array().unwrap().len(), 1);
-    assert_eq!(run(&desk.session_of(2)).await, "", "another party has a share of its own");
+    assert_eq!(run(&fixture.session_of(2)).await, "", "another party has a share of its own");
     sessions[1].leave();
-    assert_eq!(run(&desk.session_of(1)).await, "", "memory of a session that has ended is free");
+    assert_eq!(run(&fixture.session_of(1)).await, "", "memory of a session that has ended is free");
 }
 
 #[tokio::test]
 async fn queued_input_has_a_bound_that_parties_share() {
-    let desk = desk(ProcSettings { max_total_queued_bytes: 400_000, ..settings() });
+    let fixture = fixture(ProcSettings { max_total_queued_bytes: 400_000, ..settings() });
     let start = async |session: &Session| spawn(session, json!({"cmd": ["sleep", "100"]})).await["proc_id"].clone();
     let write = async |session: &Session, id: &Value, bytes: usize| {
         let message = json!({"proc_id": id, "data": "x".repeat(bytes)});
         session.ask("proc/write/req", message).await.unwrap()["error"].clone()
     };
-    let (first, second, other) = (desk.session_of(1), desk.session_of(1), desk.session_of(2));
+    let (first, second, other) = (fixture.session_of(1), fixture.session_of(1), fixture.session_of(2));
     assert_eq!(write(&first, &start(&first).await, 300_000).await, "");
     let id = start(&second).await;
     let full = "stdin is full: too many bytes are queued for the processes of this client";
@@ -505,17 +505,17 @@ async fn queued_input_has_a_bound_that_parties_share() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(crate::desk::PATIENCE, freed).await.expect("input of an ended process is freed");
+    tokio::time::timeout(crate::fixture::PATIENCE, freed).await.expect("input of an ended process is freed");
 }
 
 #[tokio::test]
 async fn running_processes_have_a_number_that_parties_share() {
-    let desk = desk(ProcSettings { max_running_total: 4, ..settings() });
+    let fixture = fixture(ProcSettings { max_running_total: 4, ..settings() });
     let mut sessions = Vec::new();
     let mut fill = async |party| {
         let mut started = 0;
         loop {
-            let session = desk.session_of(party);
+            let session = fixture.session_of(party);
             let spawned = spawn(&session, json!({"cmd": ["sleep", "100"]})).await;
             sessions.push(session);
             if spawned["ok"] != true || started == 50 {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
-use crate::desk::{Desk, Session, gone};
+use crate::fixture::{Fixture, Session, gone};
 
 const SUMMARISE: &str = "---
 name: summarise
@@ -44,8 +44,8 @@ fn settings(folder: &TempDir) -> SkillSettings {
     SkillSettings { folders: vec![folder.path().to_owned()], ..SkillSettings::default() }
 }
 
-fn desk(settings: SkillSettings) -> Desk {
-    Desk::with(Skills::new(settings, Arc::new(Family), None))
+fn fixture(settings: SkillSettings) -> Fixture {
+    Fixture::with(Skills::new(settings, Arc::new(Family), None))
 }
 
 async fn call(session: &Session, message: Value) -> Result<Value, (String, String)> {
@@ -59,7 +59,7 @@ fn kinds(session: &Session) -> Vec<String> {
 #[tokio::test]
 async fn skills_are_listed_and_filtered() {
     let folder = folder(&[("sum", SUMMARISE), ("other", "---\nstatus: Blocked\ncategory: x\n---\n")]);
-    let session = desk(settings(&folder)).session();
+    let session = fixture(settings(&folder)).session();
     let names = async |message| {
         let listed = session.ask("skill/discover/req", message).await.unwrap()["skills"].clone();
         let names = listed.as_array().unwrap().iter().map(|skill| skill["name"].as_str().unwrap().to_owned());
@@ -88,7 +88,7 @@ async fn skills_are_listed_and_filtered() {
 #[tokio::test]
 async fn without_a_thinker_the_completed_prompt_is_returned() {
     let folder = folder(&[("sum", SUMMARISE)]);
-    let session = desk(settings(&folder)).session();
+    let session = fixture(settings(&folder)).session();
     let answer = call(&session, json!({"name": "summarise", "arguments": {"args": "AI agents"}})).await.unwrap();
     let data = json!({"prompt": "\nShorten this: AI agents\n", "tools": {}});
     let result = &answer["data"];
@@ -123,7 +123,7 @@ async fn a_skill_that_cannot_be_called_returns_the_reason() {
         ("blocked", "---\nstatus: Blocked\n---\n"),
         ("strict", "---\ninput_schema: {type: object, required: [city]}\n---\n"),
     ]);
-    let session = desk(settings(&folder)).session();
+    let session = fixture(settings(&folder)).session();
     for (asked, code, error) in [
         (json!({"name": "nope", "arguments": {}}), "unknown_skill", "Skill not found: nope"),
         (json!({}), "unknown_skill", "Skill not found: "),
@@ -157,7 +157,7 @@ async fn a_program_skill_reports_progress_artifacts_logs_and_result() {
         echo "{\"result\": {\"got\": $arguments, \"in\": \"${PWD##*/}\", \"home\": \"${CARGO_HOME-none}\"}, \"summary\": \"well\"}"
     "#;
     let folder = folder(&[("tool", &script(text))]);
-    let session = desk(SkillSettings { max_chunk_chars: 10, ..settings(&folder) }).session();
+    let session = fixture(SkillSettings { max_chunk_chars: 10, ..settings(&folder) }).session();
     let answer = call(&session, json!({"name": "tool", "arguments": {"n": [1, "ä"]}})).await.unwrap();
     let result = &answer["data"];
     assert_eq!(result["data"], json!({"got": {"n": [1, "ä"]}, "in": "tool", "home": "none"}));
@@ -183,7 +183,7 @@ async fn a_program_skill_reports_progress_artifacts_logs_and_result() {
         ("skill.started", "skill.completed")
     );
     assert!(events.iter().enumerate().all(|(at, event)| event["seq"] == at));
-    let session = desk(settings(&folder)).session();
+    let session = fixture(settings(&folder)).session();
     call(&session, json!({"name": "tool", "streaming": false})).await.unwrap();
     assert_eq!(kinds(&session), ["skill.started", "skill.preparing", "skill.completed"]);
 }
@@ -194,7 +194,7 @@ async fn a_program_in_the_folder_of_its_skill_is_found() {
     let program = folder.path().join("own/main.sh");
     std::fs::write(&program, "#!/bin/sh\necho \"{\\\"result\\\": \\\"$1\\\"}\"\n").unwrap();
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
-    let session = desk(settings(&folder)).session();
+    let session = fixture(settings(&folder)).session();
     let answer = call(&session, json!({"name": "own"})).await.unwrap();
     assert_eq!(answer["data"]["data"], "word");
 }
@@ -212,7 +212,7 @@ async fn a_failing_skill_sends_one_failure_event() {
         ("silent", &script("exec >&-; exit 0")),
     ]);
     let limits = SkillSettings { max_line_bytes: 10_000, max_output_bytes: 50_000, ..settings(&folder) };
-    let session = desk(limits).session();
+    let session = fixture(limits).session();
     let said = call(&session, json!({"name": "says"})).await.unwrap();
     assert_eq!((&said["data"]["error_code"], &said["data"]["error"]), (&json!("skill_error"), &json!("no luck")));
     for (name, why) in [
@@ -244,31 +244,31 @@ async fn a_stalled_skill_ends_with_its_timeout_its_call_or_the_host() {
     let stall = script("trap '' TERM; sleep 1000 & echo $!; while :; do sleep 0.1; done");
     let own_time = stall.replacen("---\n", "---\ntimeout_seconds: 1\n", 1);
     let folder = folder(&[("stalls", &stall), ("hurries", &own_time)]);
-    let desk = desk(settings(&folder));
+    let fixture = fixture(settings(&folder));
     for asked in [json!({"name": "stalls", "timeout": 1}), json!({"name": "hurries", "timeout": 1000})] {
-        let session = desk.session();
+        let session = fixture.session();
         let (code, why) = call(&session, asked).await.unwrap_err();
         assert_eq!((code.as_str(), why.as_str()), ("timeout", "the skill took more than 1 seconds"));
         assert_eq!(kinds(&session).last().unwrap(), "skill.failed");
         gone(told_pid(&session).await).await;
     }
     // Dropping the call ends the skill.
-    let session = desk.session();
+    let session = fixture.session();
     let given_up = tokio::spawn(session.begin("skill/call/req", json!({"name": "stalls"})));
     let pid = told_pid(&session).await;
     given_up.abort();
     gone(pid).await;
     // So does the end of the session.
-    let session = desk.session();
+    let session = fixture.session();
     let left = tokio::spawn(session.begin("skill/call/req", json!({"name": "stalls"})));
     let pid = told_pid(&session).await;
     session.leave();
     left.await.unwrap().unwrap_err();
     gone(pid).await;
-    let session = desk.session();
+    let session = fixture.session();
     let stopped = tokio::spawn(session.begin("skill/call/req", json!({"name": "stalls"})));
     let pid = told_pid(&session).await;
-    desk.closed().await;
+    fixture.closed().await;
     assert_eq!(stopped.await.unwrap().unwrap_err().0, "stopping");
     gone(pid).await;
 }
@@ -276,7 +276,7 @@ async fn a_stalled_skill_ends_with_its_timeout_its_call_or_the_host() {
 #[tokio::test]
 async fn the_operators_limit_caps_every_timeout() {
     let folder = folder(&[("stalls", &script("sleep 1000"))]);
-    let session = desk(SkillSettings { max_duration: Duration::from_millis(100), ..settings(&folder) }).session();
+    let session = fixture(SkillSettings { max_duration: Duration::from_millis(100), ..settings(&folder) }).session();
     for timeout in [0, -1, 100_000] {
         let (code, _) = call(&session, json!({"name": "stalls", "timeout": timeout})).await.unwrap_err();
         assert_eq!(code, "timeout");
@@ -287,8 +287,8 @@ async fn the_operators_limit_caps_every_timeout() {
 async fn a_skill_that_floods_is_slowed_to_the_client() {
     let window = 10;
     let folder = folder(&[("floods", &script("echo $$; yes"))]);
-    let desk = desk(settings(&folder));
-    let session = desk.session_that_reads(window);
+    let fixture = fixture(settings(&folder));
+    let session = fixture.session_that_reads(window);
     let flood = tokio::spawn(session.begin("skill/call/req", json!({"name": "floods"})));
     session.until(|heard| heard.events.len() > window).await;
     session.ask("skill/discover/req", json!({})).await.unwrap();
@@ -300,7 +300,7 @@ async fn a_skill_that_floods_is_slowed_to_the_client() {
 #[tokio::test]
 async fn a_skill_that_does_not_read_its_arguments_does_not_block() {
     let folder = folder(&[("deaf", &script(r#"echo '{"result": true}'"#))]);
-    let session = desk(settings(&folder)).session();
+    let session = fixture(settings(&folder)).session();
     let arguments = json!({"args": "x".repeat(1_000_000)});
     let answer = call(&session, json!({"name": "deaf", "arguments": arguments})).await.unwrap();
     assert_eq!(answer["data"]["data"], true);
@@ -312,7 +312,7 @@ async fn programs_over_the_concurrency_limit_wait() {
         ("waits", &script("echo begun; while [ ! -e go ]; do sleep 0.01; done")),
         ("quick", &script("echo '{\"result\": 1}'")),
     ]);
-    let session = desk(SkillSettings { max_running: 1, ..settings(&folder) }).session();
+    let session = fixture(SkillSettings { max_running: 1, ..settings(&folder) }).session();
     let first = tokio::spawn(session.begin("skill/call/req", json!({"name": "waits"})));
     session.heard(|event| event["data"]["message"] == "begun").await;
     let (code, _) = call(&session, json!({"name": "quick", "timeout": 1})).await.unwrap_err();
@@ -344,7 +344,7 @@ async fn a_thinker_executes_prompts() {
     let folder = folder(&[("sum", SUMMARISE)]);
     let thinking = |max_output_bytes| {
         let settings = SkillSettings { max_output_bytes, ..settings(&folder) };
-        Desk::with(Skills::new(settings, Arc::new(Family), Some(Arc::new(Loud)))).session()
+        Fixture::with(Skills::new(settings, Arc::new(Family), Some(Arc::new(Loud)))).session()
     };
     let session = thinking(1000);
     let answer = call(&session, json!({"name": "summarise", "arguments": {"args": "it"}})).await.unwrap();
@@ -371,14 +371,14 @@ async fn a_thinker_executes_prompts() {
 #[tokio::test]
 async fn programs_of_one_party_do_not_keep_another_waiting() {
     let folder = folder(&[("slow", &script("read -r x; sleep 100")), ("quick", &script("echo '{\"result\": 1}'"))]);
-    let desk = desk(SkillSettings { max_running: 2, ..settings(&folder) });
-    let greedy = desk.session_of(1);
+    let fixture = fixture(SkillSettings { max_running: 2, ..settings(&folder) });
+    let greedy = fixture.session_of(1);
     let calls: Vec<_> =
         (0..5).map(|_| tokio::spawn(greedy.begin("skill/call/req", json!({"name": "slow", "timeout": 90})))).collect();
     // All of them wait for a turn, or have one.
     let is_preparing = |event: &&Value| event["kind"] == "skill.preparing";
     greedy.until(|heard| heard.events.iter().filter(is_preparing).count() == 5).await;
-    let other = desk.session_of(2);
+    let other = fixture.session_of(2);
     let answer = tokio::time::timeout(Duration::from_secs(30), call(&other, json!({"name": "quick"})));
     assert_eq!(answer.await.expect("a turn for another party").unwrap()["data"]["data"], 1);
     assert!(calls.iter().all(|call| !call.is_finished()));
@@ -391,7 +391,7 @@ async fn a_result_is_passed_on_as_it_was_written() {
     let deep = format!("{}{}", "[".repeat(500), "]".repeat(500));
     let text = format!("echo '{{\"result\": {result}, \"summary\": [1.0]}}'; echo '{{\"result\": {deep}}}'");
     let folder = folder(&[("tool", &script(&text))]);
-    let session = desk(settings(&folder)).session();
+    let session = fixture(settings(&folder)).session();
     let Ok(Reply::Capability(answer)) = session.outcome("skill/call/req", json!({"name": "tool"})).await else {
         panic!("a result is answered");
     };

@@ -8,7 +8,7 @@ use gladhand_core::operations::Failure;
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 
-use super::house::{Agent, House};
+use super::fixture::{Agent, Fixture};
 use super::memory::Mind;
 
 /// A data folder with a file that is not a database in place of the database.
@@ -31,9 +31,9 @@ fn entry(tier: &str) -> Value {
 fn working_memory_works_without_a_database() {
     let folder = damaged();
     let storage = Storage::in_folder(folder.path().to_owned());
-    let house =
-        House::with(storage, |storage, clock| Box::new(Memory::new(storage, MemorySettings::default()).by(clock)));
-    let mind = Mind::new(house.agent("ann"));
+    let fixture =
+        Fixture::with(storage, |storage, clock| Box::new(Memory::new(storage, MemorySettings::default()).by(clock)));
+    let mind = Mind::new(fixture.agent("ann"));
     mind.store(entry("working"));
     assert_eq!(mind.contents(json!({ "tier": "working" })), json!(["tea"]));
     assert_eq!(mind.refusal(entry("episodic")), ("runtime_error".to_owned(), "the database is damaged".to_owned()));
@@ -49,17 +49,18 @@ fn database_errors_reveal_no_paths_and_are_not_retryable() {
     let storage = || Storage::in_folder(folder.path().to_owned());
     let told = [
         {
-            let house = House::with(storage(), |storage, _| Box::new(Memory::new(storage, MemorySettings::default())));
-            let mind = Mind::new(house.agent("ann"));
+            let fixture =
+                Fixture::with(storage(), |storage, _| Box::new(Memory::new(storage, MemorySettings::default())));
+            let mind = Mind::new(fixture.agent("ann"));
             failure(&mind.agent, "memory/store/req", json!({ "memory_id": mind.id, "entries": entry("semantic") }))
         },
         {
             let make = |storage, _| Box::new(Planning::new(storage, PlanningSettings::default())) as _;
-            failure(&House::with(storage(), make).agent("ann"), "planning/plan/create", json!({}))
+            failure(&Fixture::with(storage(), make).agent("ann"), "planning/plan/create", json!({}))
         },
         {
             let make = |storage, _| Box::new(Learning::new(storage, LearningSettings::default())) as _;
-            failure(&House::with(storage(), make).agent("ann"), "learn/stats/req", json!({}))
+            failure(&Fixture::with(storage(), make).agent("ann"), "learn/stats/req", json!({}))
         },
     ];
     for failure in told {
@@ -71,9 +72,9 @@ fn database_errors_reveal_no_paths_and_are_not_retryable() {
 fn a_repaired_database_is_used_from_the_next_request_on() {
     let folder = damaged();
     let storage = Storage::in_folder(folder.path().to_owned());
-    let house =
-        House::with(storage, |storage, clock| Box::new(Memory::new(storage, MemorySettings::default()).by(clock)));
-    let mind = Mind::new(house.agent("ann"));
+    let fixture =
+        Fixture::with(storage, |storage, clock| Box::new(Memory::new(storage, MemorySettings::default()).by(clock)));
+    let mind = Mind::new(fixture.agent("ann"));
     mind.refusal(entry("episodic"));
     std::fs::remove_file(folder.path().join("gladhand.db")).unwrap();
     mind.store(entry("episodic"));
@@ -83,10 +84,10 @@ fn a_repaired_database_is_used_from_the_next_request_on() {
 #[test]
 fn refusals_are_not_retryable() {
     let folder = tempdir().unwrap();
-    let house = House::open(folder.path(), |storage, clock| {
+    let fixture = Fixture::open(folder.path(), |storage, clock| {
         Box::new(Memory::new(storage, MemorySettings::default()).by(clock))
     });
-    let mind = Mind::new(house.agent("ann"));
+    let mind = Mind::new(fixture.agent("ann"));
     for entries in [json!([{ "content": 1 }]), json!(vec![json!({}); 300])] {
         let refused = failure(&mind.agent, "memory/store/req", json!({ "memory_id": mind.id, "entries": entries }));
         assert!(!refused.is_retryable(), "{refused}");

@@ -4,10 +4,10 @@ use gladhand_a2e_host::learning::{Learning, LearningSettings};
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 
-use super::house::{Agent, House};
+use super::fixture::{Agent, Fixture};
 
-fn house(folder: &TempDir, settings: LearningSettings) -> House {
-    House::open(folder.path(), |storage, clock| Box::new(Learning::new(storage, settings).by(clock)))
+fn fixture(folder: &TempDir, settings: LearningSettings) -> Fixture {
+    Fixture::open(folder.path(), |storage, clock| Box::new(Learning::new(storage, settings).by(clock)))
 }
 
 /// LearningSettings with which two experiences are enough.
@@ -59,8 +59,8 @@ fn set(path: &str, value: Value) -> Value {
 #[test]
 fn the_recorded_session_follows_the_recommendations() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, quick());
-    let agent = house.agent("probe");
+    let fixture = fixture(&folder, quick());
+    let agent = fixture.agent("probe");
     let first = json!({ "feedback_id": "b_1", "correlation_id": "turn-1", "session_id": "s",
         "rated_turn": { "prompt": "p", "response": "r", "model": "m1", "environment": null, "version": "skill-v1" },
         "polarity": "positive", "score": 0.8, "dimension": "correctness", "confidence": 1.0, "comment": "", "correction": "",
@@ -106,7 +106,7 @@ fn the_recorded_session_follows_the_recommendations() {
 #[test]
 fn invalid_records_are_parse_errors() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, quick()).agent("a");
+    let agent = fixture(&folder, quick()).agent("a");
     let turn = json!({ "prompt": "p", "response": "r", "model": "m" });
     let bad = [
         json!({ "rated_turn": null, "polarity": "corrective" }),
@@ -144,8 +144,8 @@ fn invalid_records_are_parse_errors() {
 #[test]
 fn statistics_match_the_records() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, LearningSettings { durations: 100, ..quick() });
-    let agent = house.agent("a");
+    let fixture = fixture(&folder, LearningSettings { durations: 100, ..quick() });
+    let agent = fixture.agent("a");
     let timed = |number: u32, reward: f64| json!({ "action": { "component_name": "t", "duration_ms": number }, "reward": reward, "ts": number });
     // The first twenty are slow enough to change the 95th percentile, but they are too old to count for it.
     let slow: Vec<_> = (0..20).map(|_| timed(10_000, -1.0)).collect();
@@ -186,11 +186,11 @@ fn statistics_match_the_records() {
 #[test]
 fn records_are_shared_by_all_agents_and_survive_a_restart() {
     let folder = tempdir().unwrap();
-    let first = house(&folder, quick());
+    let first = fixture(&folder, quick());
     tell(&first.agent("ada"), &[experience("c", 0.2)]);
     tell(&first.agent("bob"), &[experience("c", 0.4)]);
     drop(first);
-    let eve = house(&folder, quick()).agent("eve");
+    let eve = fixture(&folder, quick()).agent("eve");
     assert_eq!(statistics(&eve, "c")[0]["calls_total"], 2);
     assert_eq!(eve.get("learn/adapt/req", json!({}))["message"], "Adapted 1 skills using ppo");
 }
@@ -198,7 +198,7 @@ fn records_are_shared_by_all_agents_and_survive_a_restart() {
 #[test]
 fn too_few_experiences_change_nothing() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, LearningSettings { min_experiences: 3, ..LearningSettings::default() }).agent("a");
+    let agent = fixture(&folder, LearningSettings { min_experiences: 3, ..LearningSettings::default() }).agent("a");
     tell(&agent, &[experience("c", 0.1), experience("c", 0.1)]);
     agent.get("learn/feedback/req", json!({ "feedbacks": [feedback("c", 0.1), feedback("c", 0.1)] }));
     let adapted = agent.get("learn/adapt/req", json!({}));
@@ -219,7 +219,7 @@ fn too_few_experiences_change_nothing() {
 #[test]
 fn the_host_adapts_after_every_n_experiences() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, LearningSettings { adapt_every: 4, ..quick() }).agent("a");
+    let agent = fixture(&folder, LearningSettings { adapt_every: 4, ..quick() }).agent("a");
     tell(&agent, &[experience("c", 0.25), experience("c", 0.25), experience("c", 0.25)]);
     assert_eq!(state(&folder), json!({}));
     tell(&agent, &[experience("c", 0.25), experience("d", 0.25)]);
@@ -229,7 +229,7 @@ fn the_host_adapts_after_every_n_experiences() {
 #[test]
 fn a_plan_proposes_edits_for_components_with_poor_scores() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, LearningSettings { proposals: 2, ..quick() }).agent("a");
+    let agent = fixture(&folder, LearningSettings { proposals: 2, ..quick() }).agent("a");
     let plan = |message: Value| agent.get("learn/refinement/plan/req", message);
     let none = plan(json!({}));
     assert_eq!((&none["status"], &none["proposals"]), (&json!("empty"), &json!([])));
@@ -276,7 +276,7 @@ fn a_plan_proposes_edits_for_components_with_poor_scores() {
 #[test]
 fn valid_edits_are_applied_and_the_others_are_counted() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, quick()).agent("a");
+    let agent = fixture(&folder, quick()).agent("a");
     let edits = json!([set("a.b", json!(1)), set("__a", json!(1)), { "target": "moon" }, 7]);
     let applied = agent.get("learn/refinement/apply/req", proposal("r", edits));
     assert_eq!(
@@ -298,13 +298,13 @@ fn valid_edits_are_applied_and_the_others_are_counted() {
 #[test]
 fn a_rollback_also_undoes_all_later_refinements() {
     let folder = tempdir().unwrap();
-    let first = house(&folder, quick());
+    let first = fixture(&folder, quick());
     let agent = first.agent("a");
     for (id, value) in [("one", 1), ("two", 2), ("three", 3)] {
         agent.get("learn/refinement/apply/req", proposal(id, json!([set("x", json!(value)), set(id, json!(true))])));
     }
     drop((agent, first));
-    let agent = house(&folder, quick()).agent("b");
+    let agent = fixture(&folder, quick()).agent("b");
     let back = |id: &str| agent.get("learn/refinement/rollback/req", json!({ "refinement_id": id }));
     assert_eq!(back("two"), json!({ "refinement_id": "two", "rolled_back": true, "error": "" }));
     assert_eq!(state(&folder), json!({ "x": 1, "one": true }));
@@ -342,7 +342,7 @@ fn records_components_and_refinements_are_limited() {
         min_experiences: 2,
         ..LearningSettings::default()
     };
-    let agent = house(&folder, settings).agent("a");
+    let agent = fixture(&folder, settings).agent("a");
     tell(&agent, &[experience("a", 1.0), experience("b", 1.0), experience("b", 1.0), experience("b", 1.0)]);
     let kept = rusqlite::Connection::open(folder.path().join("gladhand.db")).unwrap();
     let count =
@@ -381,7 +381,7 @@ fn records_components_and_refinements_are_limited() {
 #[test]
 fn an_edit_that_nests_too_deeply_is_refused() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, quick()).agent("a");
+    let agent = fixture(&folder, quick()).agent("a");
     let deep = (0..90).fold(json!(1), |inner, _| json!([inner]));
     let path = format!("{}a", "a.".repeat(30));
     let refused = agent.get("learn/refinement/apply/req", proposal("r", json!([set(&path, deep)])));
@@ -392,8 +392,8 @@ fn an_edit_that_nests_too_deeply_is_refused() {
 #[test]
 fn with_many_components_fewer_durations_of_each_are_kept() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, LearningSettings::default());
-    let agent = house.agent("probe");
+    let fixture = fixture(&folder, LearningSettings::default());
+    let agent = fixture.agent("probe");
     let timed = |names: Vec<String>| json!({ "action": { "components": names, "duration_ms": 1 }, "reward": 1 });
     let many: Vec<_> = (0..7).map(|part| timed((0..64).map(|name| format!("{part}.{name}")).collect())).collect();
     tell(&agent, &many);

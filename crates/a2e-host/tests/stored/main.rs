@@ -1,7 +1,7 @@
 //! The capabilities that keep data in the database, tested through requests against real files.
 
 mod damaged;
-mod house;
+mod fixture;
 mod learning;
 mod memory;
 mod memory_limits;

@@ -4,10 +4,10 @@ use gladhand_a2e_host::memory::{Memory, MemorySettings};
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 
-use super::house::{Agent, House};
+use super::fixture::{Agent, Fixture};
 
-pub(crate) fn house(folder: &TempDir, settings: MemorySettings) -> House {
-    House::open(folder.path(), |storage, clock| Box::new(Memory::new(storage, settings).by(clock)))
+pub(crate) fn fixture(folder: &TempDir, settings: MemorySettings) -> Fixture {
+    Fixture::open(folder.path(), |storage, clock| Box::new(Memory::new(storage, settings).by(clock)))
 }
 
 /// An agent and one of its memories.
@@ -68,7 +68,7 @@ fn entry(tier: &str, key: &str, content: impl Into<Value>) -> Value {
 #[test]
 fn a_memory_id_is_a_uuid_and_another_one_each_time() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, MemorySettings::default()).agent("a");
+    let agent = fixture(&folder, MemorySettings::default()).agent("a");
     let opened =
         agent.get("memory/init/req", json!({ "namespace": "proj", "scope": { "a": "b" }, "metadata": { "k": 1 } }));
     assert_eq!((&opened["namespace"], &opened["success"]), (&json!("proj"), &json!(true)));
@@ -86,8 +86,8 @@ fn a_memory_id_is_a_uuid_and_another_one_each_time() {
 #[test]
 fn the_recorded_session_follows_the_recommendations() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings::default());
-    let agent = house.agent("probe");
+    let fixture = fixture(&folder, MemorySettings::default());
+    let agent = fixture.agent("probe");
     assert_eq!(agent.refused("memory/store/req", json!({ "memory_id": "nope", "entries": [] })), "memory_not_found");
     let mind = Mind::in_space(agent, json!({ "namespace": "proj", "scope": { "agent": "a1" } }));
     let stored = mind.store(json!([
@@ -117,7 +117,7 @@ fn the_recorded_session_follows_the_recommendations() {
 #[test]
 fn working_memory_ends_with_the_session_and_the_rest_stays() {
     let folder = tempdir().unwrap();
-    let first = house(&folder, MemorySettings::default());
+    let first = fixture(&folder, MemorySettings::default());
     let ada = Mind::new(first.agent("ada"));
     ada.store(json!([
         entry("working", "w", 1),
@@ -135,14 +135,14 @@ fn working_memory_ends_with_the_session_and_the_rest_stays() {
     assert_eq!(bob.contents(json!({})), json!([3]), "another agent");
     drop((ada, beside, bob, first));
 
-    let second = house(&folder, MemorySettings::default());
+    let second = fixture(&folder, MemorySettings::default());
     assert_eq!(Mind::new(second.agent("ada")).contents(json!({})), json!([2, 4, 3]), "after a restart");
 }
 
 #[test]
 fn hosts_that_share_a_folder_share_persistent_memory() {
     let folder = tempdir().unwrap();
-    let (here, there) = (house(&folder, MemorySettings::default()), house(&folder, MemorySettings::default()));
+    let (here, there) = (fixture(&folder, MemorySettings::default()), fixture(&folder, MemorySettings::default()));
     let (ada, bob) = (Mind::new(here.agent("ada")), Mind::new(there.agent("bob")));
     ada.store(json!([entry("semantic", "s", "known here"), entry("working", "w", "mine")]));
     assert_eq!(bob.contents(json!({ "query": "known" })), json!(["known here"]));
@@ -153,9 +153,9 @@ fn hosts_that_share_a_folder_share_persistent_memory() {
 #[test]
 fn a_memory_id_is_good_for_its_session_and_its_agent_only() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings::default());
-    let ada = Mind::new(house.agent("ada"));
-    let stolen = Mind { agent: house.agent("ada"), id: ada.id.clone() };
+    let fixture = fixture(&folder, MemorySettings::default());
+    let ada = Mind::new(fixture.agent("ada"));
+    let stolen = Mind { agent: fixture.agent("ada"), id: ada.id.clone() };
     for kind in ["memory/store/req", "memory/retrieve/req", "memory/forget/req"] {
         assert_eq!(stolen.agent.refused(kind, json!({ "memory_id": ada.id })), "memory_not_found");
     }
@@ -166,7 +166,7 @@ fn a_memory_id_is_good_for_its_session_and_its_agent_only() {
 #[test]
 fn namespaces_and_scopes_are_separate() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings::default());
+    let fixture = fixture(&folder, MemorySettings::default());
     let spaces = [
         json!({}),
         json!({ "namespace": "n" }),
@@ -174,7 +174,7 @@ fn namespaces_and_scopes_are_separate() {
         json!({ "namespace": "n", "scope": { "a": "1", "b": "2" } }),
     ];
     let id = |agent: &Agent, space: &Value| agent.get("memory/init/req", space.clone())["memory_id"].clone();
-    let agent = house.agent("ada");
+    let agent = fixture.agent("ada");
     for (number, space) in spaces.iter().enumerate() {
         let entries =
             json!([entry("working", "k", number), entry("episodic", "k", number), entry("semantic", "k", number)]);
@@ -197,12 +197,12 @@ fn namespaces_and_scopes_are_separate() {
 #[test]
 fn storing_again_replaces_the_entry_and_keeps_its_creation_time() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings::default());
-    let mind = Mind::new(house.agent("ada"));
+    let fixture = fixture(&folder, MemorySettings::default());
+    let mind = Mind::new(fixture.agent("ada"));
     for tier in ["working", "episodic", "semantic"] {
         mind.store(json!([{ "tier": tier, "key": { "a": 1, "b": [2] }, "content": "old", "tags": ["x"] }]));
     }
-    house.pass(5);
+    fixture.pass(5);
     for tier in ["working", "episodic", "semantic"] {
         mind.store(json!([{ "tier": tier, "key": { "b": [2], "a": 1 }, "content": "new" }]));
         let found = mind.retrieve(json!({ "tier": tier }));
@@ -216,8 +216,8 @@ fn storing_again_replaces_the_entry_and_keeps_its_creation_time() {
 #[test]
 fn a_bad_entry_fails_the_whole_request_and_is_named() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings::default());
-    let mind = Mind::new(house.agent("ada"));
+    let fixture = fixture(&folder, MemorySettings::default());
+    let mind = Mind::new(fixture.agent("ada"));
     let bad = [
         (json!({ "content": 1, "tier": "working" }), "key"),
         (json!({ "key": {}, "tier": "working" }), "content"),
@@ -244,8 +244,8 @@ fn a_bad_entry_fails_the_whole_request_and_is_named() {
 #[test]
 fn entries_expire() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings::default());
-    let mind = Mind::new(house.agent("ada"));
+    let fixture = fixture(&folder, MemorySettings::default());
+    let mind = Mind::new(fixture.agent("ada"));
     for tier in ["working", "episodic", "semantic"] {
         mind.store(json!([
             { "tier": tier, "key": { "k": 1 }, "content": "short", "ttl": 10, "tags": ["t"] },
@@ -253,21 +253,21 @@ fn entries_expire() {
             { "tier": tier, "key": { "k": 3 }, "content": "for ever" },
         ]));
     }
-    house.pass(9);
+    fixture.pass(9);
     assert_eq!(mind.retrieve(json!({}))["total"], 9);
-    house.pass(1);
+    fixture.pass(1);
     assert_eq!(mind.retrieve(json!({}))["total"], 6);
     assert_eq!(mind.retrieve(json!({ "query": "short" }))["total"], 0);
     assert_eq!(mind.forget(json!({ "tags": ["t"], "tier": "" })), 0, "expired entries cannot be deleted");
-    house.pass(10);
+    fixture.pass(10);
     assert_eq!(mind.contents(json!({})), json!(["for ever", "for ever", "for ever"]));
 }
 
 #[test]
 fn an_entry_must_pass_all_filters() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings::default());
-    let mind = Mind::new(house.agent("ada"));
+    let fixture = fixture(&folder, MemorySettings::default());
+    let mind = Mind::new(fixture.agent("ada"));
     mind.store(json!([
         { "tier": "episodic", "key": { "k": 1 }, "content": "one", "tags": ["x", "y"] },
         { "tier": "episodic", "key": { "k": 2 }, "content": "two", "tags": ["y"] },
@@ -294,8 +294,8 @@ fn an_entry_must_pass_all_filters() {
 #[test]
 fn a_limit_cuts_the_entries_but_not_the_total() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings::default());
-    let mind = Mind::new(house.agent("ada"));
+    let fixture = fixture(&folder, MemorySettings::default());
+    let mind = Mind::new(fixture.agent("ada"));
     let entries: Vec<_> = (0..12).map(|number| entry("episodic", &number.to_string(), number)).collect();
     mind.store(json!(entries));
     for (limit, shown) in
@@ -310,8 +310,8 @@ fn a_limit_cuts_the_entries_but_not_the_total() {
 #[test]
 fn text_is_found_in_any_case_and_the_best_match_comes_first() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings::default());
-    let mind = Mind::new(house.agent("ada"));
+    let fixture = fixture(&folder, MemorySettings::default());
+    let mind = Mind::new(fixture.agent("ada"));
     mind.store(json!([
         { "tier": "episodic", "key": { "topic": "weather" }, "content": "It rains in Bergen, as on most days" },
         { "tier": "semantic", "key": { "topic": "travel" }, "content": { "note": "Bergen by train: Bergen line, from Oslo" } },
@@ -337,15 +337,15 @@ fn text_is_found_in_any_case_and_the_best_match_comes_first() {
 #[test]
 fn scores_reveal_nothing_about_the_memory_of_others() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings::default());
-    let ada = Mind::new(house.agent("ada"));
+    let fixture = fixture(&folder, MemorySettings::default());
+    let ada = Mind::new(fixture.agent("ada"));
     ada.store(json!([
         entry("episodic", "1", "red fish"),
         entry("episodic", "2", "blue fish"),
         entry("episodic", "3", "red")
     ]));
     let before = ada.retrieve(json!({ "query": "red blue" }));
-    let bob = Mind::new(house.agent("bob"));
+    let bob = Mind::new(fixture.agent("bob"));
     let many: Vec<_> = (0..50).map(|number| entry("episodic", &number.to_string(), "red red red")).collect();
     bob.store(json!(many));
     assert_eq!(ada.retrieve(json!({ "query": "red blue" })), before);
@@ -354,8 +354,8 @@ fn scores_reveal_nothing_about_the_memory_of_others() {
 #[test]
 fn forgetting_takes_a_key_or_a_tag_and_a_tier() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings::default());
-    let mind = Mind::new(house.agent("ada"));
+    let fixture = fixture(&folder, MemorySettings::default());
+    let mind = Mind::new(fixture.agent("ada"));
     for tier in ["working", "episodic", "semantic", "dream"] {
         mind.store(json!([
             { "tier": tier, "key": { "a": 1, "b": 2 }, "content": "keyed" },
@@ -376,15 +376,15 @@ fn forgetting_takes_a_key_or_a_tag_and_a_tier() {
 #[test]
 fn a_message_that_is_not_a_request_is_refused() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, MemorySettings::default()).agent("ada");
+    let agent = fixture(&folder, MemorySettings::default()).agent("ada");
     assert_eq!(agent.refused("memory/store/resp", json!({})), "invalid_message");
 }
 
 #[test]
 fn entries_are_returned_as_they_were_written() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings::default());
-    let mind = Mind::new(house.agent("ada"));
+    let fixture = fixture(&folder, MemorySettings::default());
+    let mind = Mind::new(fixture.agent("ada"));
     let ask =
         |kind, rest: &str| mind.agent.ask_in_text(kind, format!(r#"{{"memory_id":"{}",{rest}}}"#, mind.id)).unwrap();
     let (key, content) = (r#"{"z":1,"a":123456789012345678901234567890}"#, r#"{"y":[1.0,1e3],"x":"\u00e9"}"#);
@@ -400,6 +400,6 @@ fn entries_are_returned_as_they_were_written() {
 #[test]
 fn memory_needs_a_session() {
     let folder = tempdir().unwrap();
-    let passer_by = house(&folder, MemorySettings::default()).passer_by();
+    let passer_by = fixture(&folder, MemorySettings::default()).passer_by();
     assert_eq!(passer_by.refused("memory/init/req", json!({})), "runtime_error");
 }

@@ -4,8 +4,8 @@ use gladhand_a2e_host::memory::{Bound, MemorySettings};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
-use super::house::Proof;
-use super::memory::{Mind, house};
+use super::fixture::Proof;
+use super::memory::{Mind, fixture};
 
 fn entry(tier: &str, key: usize, bytes: usize) -> Value {
     json!({ "tier": tier, "key": { "k": key }, "content": "x".repeat(bytes) })
@@ -24,8 +24,8 @@ fn keys(mind: &Mind, tier: &str) -> Vec<u64> {
 #[test]
 fn an_entry_of_fifty_megabytes_is_refused_and_the_session_continues() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings::default());
-    let mind = Mind::new(house.agent("ada"));
+    let fixture = fixture(&folder, MemorySettings::default());
+    let mind = Mind::new(fixture.agent("ada"));
     for (tier, megabytes) in [("working", 2), ("episodic", 50), ("semantic", 2)] {
         let (code, message) = mind.refusal(json!([entry(tier, 1, 3), entry(tier, 2, megabytes * 1024 * 1024)]));
         assert_eq!(code, "memory_full");
@@ -41,8 +41,8 @@ fn the_oldest_entries_of_the_same_agent_make_room() {
     let folder = tempdir().unwrap();
     let three = Bound { entries: 3, bytes: 500 };
     let settings = MemorySettings { working: three, episodic: three, ..MemorySettings::default() };
-    let house = house(&folder, settings);
-    let (ada, bob) = (Mind::new(house.agent("ada")), Mind::new(house.agent("bob")));
+    let fixture = fixture(&folder, settings);
+    let (ada, bob) = (Mind::new(fixture.agent("ada")), Mind::new(fixture.agent("bob")));
     for tier in ["working", "episodic"] {
         bob.store(json!([entry(tier, 9, 1)]));
         for key in 1..=4 {
@@ -65,8 +65,8 @@ fn the_oldest_entries_of_the_same_agent_make_room() {
 fn shared_entries_are_never_removed_to_make_room() {
     let folder = tempdir().unwrap();
     let settings = MemorySettings { semantic: Bound { entries: 2, bytes: 10_000 }, ..MemorySettings::default() };
-    let house = house(&folder, settings);
-    let (ada, bob) = (Mind::new(house.agent("ada")), Mind::new(house.agent("bob")));
+    let fixture = fixture(&folder, settings);
+    let (ada, bob) = (Mind::new(fixture.agent("ada")), Mind::new(fixture.agent("bob")));
     ada.store(json!([entry("semantic", 1, 1), entry("semantic", 2, 1)]));
     assert_eq!(bob.refusal(json!([entry("episodic", 1, 1), entry("semantic", 3, 1)])).0, "memory_full");
     assert_eq!((keys(&bob, "semantic"), keys(&bob, "episodic")), (vec![1, 2], vec![]));
@@ -79,10 +79,10 @@ fn shared_entries_are_never_removed_to_make_room() {
 #[test]
 fn the_total_size_is_limited() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings { total_bytes: 2000, ..MemorySettings::default() });
-    Mind::new(house.agent("ada")).store(json!([entry("episodic", 1, 900)]));
-    Mind::new(house.agent("bob")).store(json!([entry("episodic", 1, 900)]));
-    let eve = Mind::new(house.agent("eve"));
+    let fixture = fixture(&folder, MemorySettings { total_bytes: 2000, ..MemorySettings::default() });
+    Mind::new(fixture.agent("ada")).store(json!([entry("episodic", 1, 900)]));
+    Mind::new(fixture.agent("bob")).store(json!([entry("episodic", 1, 900)]));
+    let eve = Mind::new(fixture.agent("eve"));
     assert_eq!(eve.refusal(json!([entry("episodic", 1, 900)])).0, "memory_full");
     eve.store(json!([entry("episodic", 1, 10), entry("working", 1, 900)]));
 }
@@ -90,8 +90,8 @@ fn the_total_size_is_limited() {
 #[test]
 fn agents_that_invent_ids_leave_room_for_others() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings { total_bytes: 8000, ..MemorySettings::default() });
-    let agent = |name: &str, proof| Mind::new(house.agent_of(name, proof));
+    let fixture = fixture(&folder, MemorySettings { total_bytes: 8000, ..MemorySettings::default() });
+    let agent = |name: &str, proof| Mind::new(fixture.agent_of(name, proof));
     for (proof, most) in [(Proof::Anonymous, 4000), (Proof::Principal("ann"), 2500), (Proof::Pass("ann"), 2000)] {
         let mut ids = 0;
         let refused = loop {
@@ -111,12 +111,12 @@ fn agents_that_invent_ids_leave_room_for_others() {
 #[test]
 fn expired_entries_make_room_first() {
     let folder = tempdir().unwrap();
-    let house =
-        house(&folder, MemorySettings { semantic: Bound { entries: 1, bytes: 10_000 }, ..MemorySettings::default() });
-    let mind = Mind::new(house.agent("ada"));
+    let fixture =
+        fixture(&folder, MemorySettings { semantic: Bound { entries: 1, bytes: 10_000 }, ..MemorySettings::default() });
+    let mind = Mind::new(fixture.agent("ada"));
     mind.store(json!([{ "tier": "semantic", "key": { "k": 1 }, "content": 1, "ttl": 5 }]));
     assert_eq!(mind.refusal(json!([entry("semantic", 2, 1)])).0, "memory_full");
-    house.pass(5);
+    fixture.pass(5);
     mind.store(json!([entry("semantic", 2, 1)]));
     assert_eq!(keys(&mind, "semantic"), [2]);
 }
@@ -124,8 +124,8 @@ fn expired_entries_make_room_first() {
 #[test]
 fn the_entries_and_keys_of_a_request_are_limited() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings { request_items: 2, ..MemorySettings::default() });
-    let mind = Mind::new(house.agent("ada"));
+    let fixture = fixture(&folder, MemorySettings { request_items: 2, ..MemorySettings::default() });
+    let mind = Mind::new(fixture.agent("ada"));
     let entries = |tier| json!([entry(tier, 1, 1), entry(tier, 2, 1), entry(tier, 3, 1)]);
     assert_eq!(mind.refusal(entries("working")).0, "runtime_error");
     assert_eq!(mind.refusal(entries("episodic")).0, "runtime_error");
@@ -139,8 +139,8 @@ fn the_entries_and_keys_of_a_request_are_limited() {
 #[test]
 fn even_empty_tags_count_towards_the_size() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings::default());
-    let mind = Mind::new(house.agent("ada"));
+    let fixture = fixture(&folder, MemorySettings::default());
+    let mind = Mind::new(fixture.agent("ada"));
     let tags = vec![""; 150_000];
     let refused = mind.refusal(json!([{ "tier": "episodic", "key": {}, "content": 1, "tags": tags }]));
     assert_eq!(refused.0, "memory_full");
@@ -149,19 +149,19 @@ fn even_empty_tags_count_towards_the_size() {
 #[test]
 fn the_memories_of_a_session_are_limited() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings { memories: 2, ..MemorySettings::default() });
-    let agent = house.agent("ada");
+    let fixture = fixture(&folder, MemorySettings { memories: 2, ..MemorySettings::default() });
+    let agent = fixture.agent("ada");
     agent.get("memory/init/req", json!({}));
     agent.get("memory/init/req", json!({}));
     assert_eq!(agent.refused("memory/init/req", json!({})), "memory_full");
-    house.agent("ada").get("memory/init/req", json!({}));
+    fixture.agent("ada").get("memory/init/req", json!({}));
 }
 
 #[test]
 fn a_response_is_limited_and_its_total_counts_the_rest() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings { reply_bytes: 3500, ..MemorySettings::default() });
-    let mind = Mind::new(house.agent("ada"));
+    let fixture = fixture(&folder, MemorySettings { reply_bytes: 3500, ..MemorySettings::default() });
+    let mind = Mind::new(fixture.agent("ada"));
     let entries: Vec<_> = (0..9).map(|key| entry(["working", "episodic", "semantic"][key % 3], key, 1000)).collect();
     mind.store(json!(entries));
     let found = mind.retrieve(json!({ "limit": 100 }));
@@ -171,8 +171,8 @@ fn a_response_is_limited_and_its_total_counts_the_rest() {
 #[test]
 fn a_failing_database_fails_its_calls_and_working_memory_still_works() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings::default());
-    let mind = Mind::new(house.agent("ada"));
+    let fixture = fixture(&folder, MemorySettings::default());
+    let mind = Mind::new(fixture.agent("ada"));
     mind.store(json!([entry("episodic", 1, 1)]));
     let meddler = rusqlite::Connection::open(folder.path().join("gladhand.db")).unwrap();
     meddler.execute_batch("DROP TABLE memory").unwrap();
@@ -185,8 +185,8 @@ fn a_failing_database_fails_its_calls_and_working_memory_still_works() {
 #[test]
 fn memory_ids_and_entries_count_as_the_memory_that_they_take() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings { working_total_bytes: 100_000, ..MemorySettings::default() });
-    let agent = |name: &'static str| house.agent_of("a", Proof::Principal(name));
+    let fixture = fixture(&folder, MemorySettings { working_total_bytes: 100_000, ..MemorySettings::default() });
+    let agent = |name: &'static str| fixture.agent_of("a", Proof::Principal(name));
     let sessions: Vec<_> = (0..10).map(|_| agent("ann")).collect();
     let ids =
         sessions.iter().map(|session| (0..100).filter(|_| session.ask("memory/init/req", json!({})).is_ok()).count());

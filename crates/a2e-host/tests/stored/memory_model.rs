@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
-use super::memory::{Mind, house};
+use super::memory::{Mind, fixture};
 
 const TIERS: [&str; 4] = ["working", "episodic", "semantic", "dream"];
 const WORDS: [&str; 5] = ["red", "redder", "blue", "fish", "ox"];
@@ -204,12 +204,12 @@ fn compare(found: &Value, expected: &BTreeMap<&str, f64>, has_question: bool) ->
 #[test]
 fn memory_behaves_like_the_model_for_any_requests() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, MemorySettings::default());
+    let fixture = fixture(&folder, MemorySettings::default());
     let cases = AtomicUsize::new(0);
     let run = |steps| {
         let case = cases.fetch_add(1, Ordering::Relaxed);
-        let mind = |agent: &str| Mind::in_space(house.agent(agent), json!({ "namespace": format!("case {case}") }));
-        check(&[mind("ada"), mind("ada"), mind("bob")], &|seconds| house.pass(seconds), steps)
+        let mind = |agent: &str| Mind::in_space(fixture.agent(agent), json!({ "namespace": format!("case {case}") }));
+        check(&[mind("ada"), mind("ada"), mind("bob")], &|seconds| fixture.pass(seconds), steps)
     };
     proptest!(ProptestConfig { cases: 256, ..ProptestConfig::default() }, |(steps in prop::collection::vec(step(), 1..40))| {
         run(steps)?;

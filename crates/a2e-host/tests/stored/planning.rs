@@ -4,10 +4,10 @@ use gladhand_a2e_host::planning::{Planning, PlanningSettings};
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 
-use super::house::{Agent, House};
+use super::fixture::{Agent, Fixture};
 
-fn house(folder: &TempDir, settings: PlanningSettings) -> House {
-    House::open(folder.path(), |storage, _| Box::new(Planning::new(storage, settings)))
+fn fixture(folder: &TempDir, settings: PlanningSettings) -> Fixture {
+    Fixture::open(folder.path(), |storage, _| Box::new(Planning::new(storage, settings)))
 }
 
 fn plan(agent: &Agent, name: &str, columns: &[&str]) -> String {
@@ -31,8 +31,8 @@ fn titles(agent: &Agent, wanted: Value) -> Vec<Value> {
 #[test]
 fn the_recorded_session_follows_the_recommendations() {
     let folder = tempdir().unwrap();
-    let house = house(&folder, PlanningSettings::default());
-    let agent = house.agent("probe");
+    let fixture = fixture(&folder, PlanningSettings::default());
+    let agent = fixture.agent("probe");
     let made = agent.get("planning/plan/create", json!({ "name": "release", "columns": [], "description": "ship" }));
     assert_eq!(made["columns"], json!(["backlog", "todo", "in_progress", "done"]));
     assert_eq!(made["success"], true);
@@ -88,7 +88,7 @@ fn the_recorded_session_follows_the_recommendations() {
 #[test]
 fn a_board_keeps_the_order_of_columns() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, PlanningSettings::default()).agent("a");
+    let agent = fixture(&folder, PlanningSettings::default()).agent("a");
     let id = plan(&agent, "p", &["z", "a", "m"]);
     task(&agent, &id, "t", "b");
     let board = agent.ask_in_text("planning/plan/board", "{}".to_owned()).unwrap();
@@ -98,7 +98,7 @@ fn a_board_keeps_the_order_of_columns() {
 #[test]
 fn everything_has_a_default() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, PlanningSettings::default()).agent("a");
+    let agent = fixture(&folder, PlanningSettings::default()).agent("a");
     let made = agent.get("planning/plan/create", json!({}));
     assert_eq!(agent.get("planning/plan/list", json!({}))["plans"][0]["name"], "default");
     let added = agent.get("planning/task/add", json!({ "plan_id": made["plan_id"], "title": "t" }));
@@ -108,11 +108,11 @@ fn everything_has_a_default() {
 #[test]
 fn plans_are_shared_by_all_agents_and_survive_a_restart() {
     let folder = tempdir().unwrap();
-    let first = house(&folder, PlanningSettings::default());
+    let first = fixture(&folder, PlanningSettings::default());
     let id = plan(&first.agent("ada"), "ours", &["a, b", "a, b", "c"]);
     let of_bob = task(&first.agent("bob"), &id, "t", "c");
     drop(first);
-    let second = house(&folder, PlanningSettings::default()).agent("eve");
+    let second = fixture(&folder, PlanningSettings::default()).agent("eve");
     assert_eq!(titles(&second, json!({ "plan_id": id })), ["t"]);
     let board = second.get("planning/plan/board", json!({ "plan_id": id }));
     assert_eq!(board["boards"][0]["columns"], json!(["a, b", "a, b", "c"]));
@@ -123,7 +123,7 @@ fn plans_are_shared_by_all_agents_and_survive_a_restart() {
 #[test]
 fn an_update_changes_only_non_empty_members_of_a_task_in_its_plan() {
     let folder = tempdir().unwrap();
-    let agent = house(&folder, PlanningSettings::default()).agent("a");
+    let agent = fixture(&folder, PlanningSettings::default()).agent("a");
     let (here, there) = (plan(&agent, "here", &[]), plan(&agent, "there", &[]));
     let id = task(&agent, &here, "t", "todo");
     let elsewhere = json!({ "plan_id": there, "task_id": id, "status": "done" });
@@ -142,7 +142,7 @@ fn requests_over_the_limits_are_refused() {
     let folder = tempdir().unwrap();
     let settings =
         PlanningSettings { plans: 1, tasks: 1, columns: 2, name_bytes: 20, title_bytes: 9, request_bytes: 200 };
-    let agent = house(&folder, settings).agent("a");
+    let agent = fixture(&folder, settings).agent("a");
     let long = "x".repeat(21);
     let refused = |kind, message| assert_eq!(agent.refused(kind, message), "runtime_error", "{kind}");
     refused("planning/plan/create", json!({ "columns": ["1", "2", "3"] }));

@@ -6,10 +6,9 @@ use gladhand_a2e_host::planning::{Planning, PlanningSettings};
 use gladhand_store::Database;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use sha2::Digest as _;
 use tempfile::{TempDir, tempdir};
 
-use super::house::{Agent, House, Proof};
+use super::fixture::{Agent, Fixture, Proof};
 use super::memory::Mind;
 
 /// All kinds of proof. No two of them are the same principal.
@@ -27,19 +26,19 @@ fn entry(tier: &str, content: &str) -> Value {
     json!({ "tier": tier, "key": { "k": 1 }, "content": content, "tags": ["known"] })
 }
 
-fn remembering(folder: &TempDir) -> House {
+fn remembering(folder: &TempDir) -> Fixture {
     let settings = MemorySettings::default();
-    House::open(folder.path(), |storage, clock| Box::new(Memory::new(storage, settings).by(clock)))
+    Fixture::open(folder.path(), |storage, clock| Box::new(Memory::new(storage, settings).by(clock)))
 }
 
-fn learning(folder: &TempDir) -> House {
+fn learning(folder: &TempDir) -> Fixture {
     let settings = LearningSettings { min_experiences: 1, ..LearningSettings::default() };
-    House::open(folder.path(), |storage, clock| Box::new(Learning::new(storage, settings).by(clock)))
+    Fixture::open(folder.path(), |storage, clock| Box::new(Learning::new(storage, settings).by(clock)))
 }
 
-fn planning(folder: &TempDir) -> House {
+fn planning(folder: &TempDir) -> Fixture {
     let settings = PlanningSettings { plans: 2, tasks: 2, ..PlanningSettings::default() };
-    House::open(folder.path(), |storage, _| Box::new(Planning::new(storage, settings)))
+    Fixture::open(folder.path(), |storage, _| Box::new(Planning::new(storage, settings)))
 }
 
 #[test]
@@ -72,8 +71,8 @@ fn agents_of_different_principals_with_one_name_share_no_memory() {
 #[test]
 fn another_handshake_in_a_session_opens_nothing_of_the_agent_before() {
     let folder = tempdir().unwrap();
-    let house = remembering(&folder);
-    let ann = Mind::new(house.agent("ann"));
+    let fixture = remembering(&folder);
+    let ann = Mind::new(fixture.agent("ann"));
     ann.store(json!([entry("working", "w"), entry("episodic", "e")]));
     let bob = Mind::new(ann.agent.renamed("bob"));
     assert_eq!(bob.contents(json!({})), json!([]));
@@ -100,9 +99,9 @@ fn components(agent: &Agent) -> Vec<(String, i64)> {
 #[test]
 fn the_records_of_a_principal_affect_no_other() {
     let folder = tempdir().unwrap();
-    let house = learning(&folder);
+    let fixture = learning(&folder);
     for (number, proof) in PROOFS.into_iter().enumerate() {
-        let ann = house.agent_of("ann", proof);
+        let ann = fixture.agent_of("ann", proof);
         assert_eq!(components(&ann), [], "{proof:?}");
         for _ in 0..=number {
             complain(&ann, "search");
@@ -113,7 +112,7 @@ fn the_records_of_a_principal_affect_no_other() {
         assert_eq!(applied["rollback_available"], true, "the same id of another principal is another: {applied}");
     }
     for (number, proof) in PROOFS.into_iter().enumerate() {
-        let bob = house.agent_of("bob", proof);
+        let bob = fixture.agent_of("bob", proof);
         assert_eq!(components(&bob), [("search".to_owned(), number as i64 + 1)], "{proof:?}");
         let history = bob.get("learn/refinement/history/req", json!({}));
         let [made] = history["entries"].as_array().unwrap().as_slice() else { panic!("{history}") };
@@ -127,10 +126,10 @@ fn the_records_of_a_principal_affect_no_other() {
 #[test]
 fn plans_are_seen_changed_and_counted_for_one_principal_only() {
     let folder = tempdir().unwrap();
-    let house = planning(&folder);
+    let fixture = planning(&folder);
     let mut others: Vec<(String, String)> = Vec::new();
     for proof in PROOFS {
-        let ann = house.agent_of("ann", proof);
+        let ann = fixture.agent_of("ann", proof);
         assert_eq!(ann.get("planning/plan/list", json!({}))["plans"], json!([]), "{proof:?}");
         assert_eq!(ann.get("planning/task/list", json!({}))["tasks"], json!([]), "{proof:?}");
         for (plan, task) in &others {
@@ -144,7 +143,7 @@ fn plans_are_seen_changed_and_counted_for_one_principal_only() {
         let tasks = ["x", "y"].map(|title| add(title)["task_id"].clone());
         ann.refused("planning/plan/create", json!({}));
         ann.refused("planning/task/add", json!({ "plan_id": plans[0], "title": "z" }));
-        let bob = house.agent_of("bob", proof);
+        let bob = fixture.agent_of("bob", proof);
         assert_eq!(bob.get("planning/plan/list", json!({}))["plans"].as_array().unwrap().len(), 2);
         let change = json!({ "plan_id": plans[0], "task_id": tasks[0], "status": "done" });
         assert_eq!(bob.get("planning/task/update", change)["success"], true, "agents of a principal share plans");
@@ -158,11 +157,13 @@ fn old_database(folder: &TempDir) {
     rows.execute_batch(include_str!("../../../store/src/database/schema/1.sql")).expect("the tables are there");
     rows.pragma_update(None, "application_id", 0x676c_6164).expect("the tables are there");
     rows.pragma_update(None, "user_version", 1).expect("the tables are there");
-    let space: [u8; 32] = sha2::Sha256::digest(r#"["default",{}]"#).into();
+    let space = ring::digest::digest(&ring::digest::SHA256, br#"["default",{}]"#);
     let insert = "INSERT INTO memory (owner, space, tier, identity, tags, words, bytes, ttl, created_at, updated_at, source, \
         key, content) VALUES (?1, ?2, ?3, zeroblob(32), '[]', 1, 9, 0, 1, 1, '', '{\"k\":1}', ?4)";
-    rows.execute(insert, rusqlite::params!["agent:ann", space, "episodic", "\"mine\""]).expect("the tables are there");
-    rows.execute(insert, rusqlite::params!["shared", space, "semantic", "\"ours\""]).expect("the tables are there");
+    rows.execute(insert, rusqlite::params!["agent:ann", space.as_ref(), "episodic", "\"mine\""])
+        .expect("the tables are there");
+    rows.execute(insert, rusqlite::params!["shared", space.as_ref(), "semantic", "\"ours\""])
+        .expect("the tables are there");
     rows.execute_batch(
         "INSERT INTO learning_components VALUES ('search', 40, 0, 40, -40.0, 1, 5.0, 1.0);
          INSERT INTO learning_durations (component, milliseconds) VALUES ('search', 5.0);
@@ -207,12 +208,12 @@ fn rows_of_an_older_version_belong_only_to_the_local_user() {
 #[test]
 fn a_clean_exit_leaves_all_data_in_the_database_file() {
     let folder = tempdir().unwrap();
-    let house = remembering(&folder);
-    let ann = Mind::new(house.agent("ann"));
+    let fixture = remembering(&folder);
+    let ann = Mind::new(fixture.agent("ann"));
     ann.store(json!([entry("episodic", "kept")]));
     let log = folder.path().join("gladhand.db-wal");
     assert!(log.metadata().unwrap().len() > 0, "the entry is in the write-ahead log");
-    house.close();
+    fixture.close();
     assert!(log.metadata().map_or(0, |data| data.len()) == 0, "the write-ahead log is empty");
     assert_eq!(ann.contents(json!({})), json!(["kept"]), "requests after closing still work");
 }

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tempfile::tempdir;
 use tokio::task::JoinSet;
 
-use super::house::{House, Proof};
-use super::memory::{Mind, house as memory_house};
+use super::fixture::{Fixture, Proof};
+use super::memory::{Mind, fixture as memory_fixture};
 
 /// Experiences that name 64 components each.
 fn experiences(count: usize) -> String {
@@ -23,11 +23,12 @@ fn experiences(count: usize) -> String {
 #[test]
 fn a_large_request_gives_way_to_a_small_one_of_another_party() {
     let folder = tempdir().unwrap();
-    let house = House::open(folder.path(), |storage, clock| {
+    let fixture = Fixture::open(folder.path(), |storage, clock| {
         Box::new(Learning::new(storage, LearningSettings::default()).by(clock))
     });
-    let (greedy, other) = (house.agent_of("a", Proof::Principal("ann")), house.agent_of("b", Proof::Principal("bob")));
-    house.run(async {
+    let (greedy, other) =
+        (fixture.agent_of("a", Proof::Principal("ann")), fixture.agent_of("b", Proof::Principal("bob")));
+    fixture.run(async {
         let mut large = pin!(greedy.begin("learn/experience/req", experiences(200)));
         // The first part of the request is stored before the rest of it.
         let stored = async {
@@ -56,15 +57,15 @@ fn a_large_request_gives_way_to_a_small_one_of_another_party() {
 #[test]
 fn working_memory_does_not_wait_for_the_database() {
     let folder = tempdir().unwrap();
-    let house = memory_house(&folder, MemorySettings::default());
-    let mind = Mind::new(house.agent_of("a", Proof::Principal("ann")));
+    let fixture = memory_fixture(&folder, MemorySettings::default());
+    let mind = Mind::new(fixture.agent_of("a", Proof::Principal("ann")));
     let blocker = rusqlite::Connection::open(folder.path().join("gladhand.db")).unwrap();
     blocker.execute_batch("BEGIN IMMEDIATE").unwrap();
     let store = |tier: &str| {
         let entries = json!([{ "tier": tier, "key": { "k": 1 }, "content": tier }]);
         mind.agent.begin("memory/store/req", json!({ "memory_id": mind.id, "entries": entries }).to_string())
     };
-    house.run(async {
+    fixture.run(async {
         let mut waiting = pin!(store("episodic"));
         let ask = async {
             store("working").await.unwrap();
@@ -96,16 +97,16 @@ fn entries(tier: &str, first: usize, count: usize, ttl: u32) -> Value {
 #[test]
 fn many_entries_are_stored_replaced_forgotten_and_expired_in_several_turns() {
     let folder = tempdir().unwrap();
-    let house = memory_house(&folder, MemorySettings::default());
-    let mind = Mind::new(house.agent_of("a", Proof::Principal("ann")));
-    let other = Mind::new(house.agent_of("b", Proof::Principal("bob")));
+    let fixture = memory_fixture(&folder, MemorySettings::default());
+    let mind = Mind::new(fixture.agent_of("a", Proof::Principal("ann")));
+    let other = Mind::new(fixture.agent_of("b", Proof::Principal("bob")));
     let message = |mind: &Mind, mut message: Value| {
         message["memory_id"] = json!(mind.id);
         message.to_string()
     };
     // Each large request takes longer than a small one that begins when it has begun.
     let race = |kind: &'static str, large: Value| {
-        house.run(async {
+        fixture.run(async {
             let mut large = pin!(mind.agent.begin(kind, message(&mind, large)));
             let small = message(&other, json!({ "entries": [{ "tier": "episodic", "key": {}, "content": 1 }] }));
             let begun = Instant::now();
@@ -130,7 +131,7 @@ fn many_entries_are_stored_replaced_forgotten_and_expired_in_several_turns() {
     let keys: Vec<_> = (0..100).map(|key| json!({ "k": key })).collect();
     assert_eq!(race("memory/forget/req", json!({ "keys": keys })), r#"{"deleted":100}"#);
     race("memory/store/req", json!({ "entries": entries("episodic", 0, 100, 5) }));
-    house.pass(5);
+    fixture.pass(5);
     race("memory/store/req", json!({ "entries": entries("episodic", 200, 50, 0) }));
     assert_eq!(mind.retrieve(json!({ "query": "w900" }))["total"], 50, "expired entries are removed");
 }
@@ -138,10 +139,12 @@ fn many_entries_are_stored_replaced_forgotten_and_expired_in_several_turns() {
 #[test]
 fn many_reads_of_one_party_do_not_delay_another() {
     let folder = tempdir().unwrap();
-    let house = House::open(folder.path(), |storage, _| Box::new(Planning::new(storage, PlanningSettings::default())));
-    let (greedy, other) = (house.agent_of("a", Proof::Principal("ann")), house.agent_of("b", Proof::Principal("bob")));
+    let fixture =
+        Fixture::open(folder.path(), |storage, _| Box::new(Planning::new(storage, PlanningSettings::default())));
+    let (greedy, other) =
+        (fixture.agent_of("a", Proof::Principal("ann")), fixture.agent_of("b", Proof::Principal("bob")));
     greedy.get("planning/plan/create", json!({ "name": "p" }));
-    let done = house.run(async {
+    let done = fixture.run(async {
         let mut requests = JoinSet::new();
         for number in 0..201 {
             let is_other = number == 200;
@@ -162,8 +165,8 @@ fn many_reads_of_one_party_do_not_delay_another() {
 fn boards_of_many_plans_take_the_time_of_one_look_at_the_tasks() {
     let folder = tempdir().unwrap();
     let settings = PlanningSettings { tasks: u32::MAX, plans: u32::MAX, ..PlanningSettings::default() };
-    let house = House::open(folder.path(), |storage, _| Box::new(Planning::new(storage, settings)));
-    let agent = house.agent("probe");
+    let fixture = Fixture::open(folder.path(), |storage, _| Box::new(Planning::new(storage, settings)));
+    let agent = fixture.agent("probe");
     let rows = rusqlite::Connection::open(folder.path().join("gladhand.db")).unwrap();
     let fill = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) \
         INSERT INTO planning_plans (principal, plan_id, name, columns, description, created_at) \

@@ -17,12 +17,11 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::moment;
 use crate::process::ending::{GRACE, end};
 use crate::process::pipes::Pipes;
 use crate::process::{Environment, Plan, arguments, pipes};
 use crate::scripts::Runtime;
-use crate::settings::WorkbenchSettings;
+use crate::settings::ToolSettings;
 
 /// The program of the process.
 const DRIVER: &str = include_str!("driver.mjs");
@@ -85,7 +84,7 @@ struct RequestLine<'a> {
 }
 
 impl Helper {
-    pub(super) fn new(runtime: Runtime, settings: &WorkbenchSettings) -> Self {
+    pub(super) fn new(runtime: Runtime, settings: &ToolSettings) -> Self {
         Self {
             runtime,
             folder: settings.data.join("js-runtime"),
@@ -168,7 +167,7 @@ impl Helper {
     async fn start(&self) -> io::Result<Arc<Process>> {
         let driver = self.folder.join("driver.mjs");
         replace_private(&driver, DRIVER.as_bytes())?;
-        let answer_prefix = format!("{}:", moment::random_hex(16)?);
+        let answer_prefix = format!("{}:", gladhand_system::random_hex::<8>());
         let mut environment = self.environment.clone();
         environment.insert("GLADHAND_DRIVER_WORD".into(), answer_prefix.clone().into());
         let plan = Plan {

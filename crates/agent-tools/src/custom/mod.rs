@@ -14,10 +14,10 @@ use gladhand_core::wire::RawValue;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::contract::{Effect, Ran, ToolDescription};
+use crate::contract::{Effect, RunResult, ToolDescription};
 use crate::outcome::{Outcome, Problem};
 use crate::scripts::Runtime;
-use crate::settings::WorkbenchSettings;
+use crate::settings::ToolSettings;
 use generated::Generated;
 use helper::Helper;
 
@@ -65,7 +65,7 @@ impl Tool {
 
 impl Custom {
     /// Prepares the tools of the folder without loading them.
-    pub(crate) fn new(settings: &WorkbenchSettings, taken: BTreeSet<String>) -> Self {
+    pub(crate) fn new(settings: &ToolSettings, taken: BTreeSet<String>) -> Self {
         let runtime = Runtime::find("auto", &settings.environment).ok();
         let helper = runtime.map(|runtime| Helper::new(runtime, settings));
         Self {
@@ -136,7 +136,7 @@ impl Custom {
         let helper = self.helper.as_ref()?;
         Some(match helper.run::<Result>(&tool.path, tool.version(), input, stop).await {
             Ok(Result { ok, output, error }) => {
-                Ok(Ran { ok, output: output.unwrap_or_else(|| RawValue::NULL.to_owned()), error })
+                Ok(RunResult { ok, output: output.unwrap_or_else(|| RawValue::NULL.to_owned()), error })
             }
             Err(why) => Err(Problem::Broke(why)),
         })

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::generated::Generated;
 use super::{Custom, is_name};
-use crate::bench::Job;
 use crate::outcome::{Outcome, Problem, done};
+use crate::tool_set::Job;
 
 impl Custom {
     /// Runs the tool.

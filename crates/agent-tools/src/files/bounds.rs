@@ -14,7 +14,7 @@ use super::links::{LinkTargets, names_on_the_way};
 use super::secrets;
 use crate::contract::{Guarded, GuardedPath, Run};
 use crate::outcome::Problem;
-use crate::settings::WorkbenchSettings;
+use crate::settings::ToolSettings;
 
 /// Maximum number of entries that are searched for hard links.
 const MAX_ENTRIES: usize = 20_000;
@@ -28,7 +28,7 @@ pub(crate) enum Access {
     Remove,
 }
 
-/// Limits that all calls of a workbench share. All paths are real paths.
+/// Limits that all calls of a set of tools share. All paths are real paths.
 #[derive(Debug)]
 pub(crate) struct AccessRules {
     /// Folders that file tools read and write freely.
@@ -45,7 +45,7 @@ pub(crate) struct AccessRules {
 
 impl AccessRules {
     /// Resolves the paths of the settings.
-    pub(crate) fn new(settings: &WorkbenchSettings) -> Self {
+    pub(crate) fn new(settings: &ToolSettings) -> Self {
         let all = |paths: &[PathBuf]| paths.iter().filter_map(|path| real(path)).collect::<Vec<_>>();
         for root in settings.roots.iter().filter(|root| !root.is_dir()) {
             tracing::warn!(root = %root.display(), "a root that is not a folder");
@@ -276,7 +276,7 @@ pub struct SecretFiles(Bounds);
 
 impl SecretFiles {
     /// Uses the paths of the settings.
-    pub fn new(settings: &WorkbenchSettings) -> Self {
+    pub fn new(settings: &ToolSettings) -> Self {
         let rules = Arc::new(AccessRules::new(settings));
         let (linked_secrets, link_targets) = Default::default();
         Self(Bounds { rules, workspace: None, approved: Vec::new(), linked_secrets, link_targets })
@@ -367,7 +367,7 @@ mod tests {
         }
 
         fn bounds(&self, approved: &[GuardedPath]) -> Bounds {
-            let mut settings = WorkbenchSettings::new(self.at("data"));
+            let mut settings = ToolSettings::new(self.at("data"));
             settings.environment.insert("HOME".into(), self.at("").into());
             settings.readable = vec![self.at("data/skills")];
             settings.private = vec![self.at("private")];
@@ -484,7 +484,7 @@ mod tests {
         symlink(home.at("work/real"), home.at("work/link")).unwrap();
         std::fs::hard_link(home.at("work/audit"), home.at("work/hard")).unwrap();
         std::fs::hard_link(home.at("work/audit.1"), home.at("work/hard.1")).unwrap();
-        let mut settings = WorkbenchSettings::new(home.at("data"));
+        let mut settings = ToolSettings::new(home.at("data"));
         settings.private = ["work/audit", "work/link", "work/later"].map(|path| home.at(path)).into();
         let rules = Arc::new(AccessRules::new(&settings));
         let all = vec![GuardedPath { path: home.at(""), why: Guarded::Steering }];

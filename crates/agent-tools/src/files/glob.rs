@@ -3,8 +3,8 @@
 use globset::GlobBuilder;
 
 use super::grep::Search;
-use crate::bench::Job;
 use crate::outcome::{Outcome, Problem, blocking};
+use crate::tool_set::Job;
 
 /// Runs the tool.
 pub(crate) async fn run(job: &Job<'_>) -> Outcome {

@@ -18,11 +18,11 @@ use ignore::{Walk, WalkBuilder};
 use tokio_util::sync::CancellationToken;
 
 use super::bounds::Bounds;
-use super::{Found, newest_first, within};
-use crate::bench::Job;
-use crate::contract::Ran;
+use super::{DatedFile, newest_first, within};
+use crate::contract::RunResult;
 use crate::input::Input;
 use crate::outcome::{Outcome, Problem, blocking, done, failed};
+use crate::tool_set::Job;
 
 /// Timeout of a search.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -220,7 +220,7 @@ impl Search {
             self.stop_condition.check()?;
             if entry.file_type().is_some_and(|kind| kind.is_file()) && fulfils(entry.path()) {
                 let changed = entry.metadata().ok().and_then(|data| data.modified().ok());
-                found.push(Found { changed: changed.unwrap_or(SystemTime::UNIX_EPOCH), path: entry.into_path() });
+                found.push(DatedFile { changed: changed.unwrap_or(SystemTime::UNIX_EPOCH), path: entry.into_path() });
             }
         }
         // A file whose search had to stop seems to contain no match, so report the timeout.
@@ -230,6 +230,6 @@ impl Search {
 }
 
 /// No match is neither a success nor an error.
-fn nothing() -> Ran {
-    Ran { error: None, ..failed("No matches found.", "") }
+fn nothing() -> RunResult {
+    RunResult { error: None, ..failed("No matches found.", "") }
 }

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use gladhand_core::javascript;
 use tokio_util::sync::CancellationToken;
 
-use crate::bench::Job;
 use crate::files::bounds::Bounds;
 use crate::input::Input;
 use crate::outcome::{Outcome, Problem, blocking, done};
+use crate::tool_set::Job;
 
 /// Maximum length of a name, in UTF-16 units.
 const MAX_NAME_UNITS: usize = 500;
@@ -57,7 +57,7 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
         bytes: 0,
         has_more: false,
     };
-    blocking(move || listing.of(&folder)).await
+    blocking(move || listing.read_folder(&folder)).await
 }
 
 /// An entry of a directory.
@@ -105,7 +105,7 @@ struct Listing {
 }
 
 impl Listing {
-    fn of(mut self, folder: &Path) -> Outcome {
+    fn read_folder(mut self, folder: &Path) -> Outcome {
         let failed = |error: std::io::Error| Problem::plain(format!("failed to read directory: {error}"));
         let real = fs_err::canonicalize(folder).map_err(failed)?;
         self.bounds.enter(folder, &real)?;

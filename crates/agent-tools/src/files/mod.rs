@@ -47,13 +47,13 @@ fn tidy(path: &Path) -> PathBuf {
 
 /// A file that was found, and its modification time.
 #[derive(Debug)]
-struct Found {
+struct DatedFile {
     path: PathBuf,
     changed: SystemTime,
 }
 
 /// The newest files, one per line.
-fn newest_first(mut found: Vec<Found>, limit: usize) -> String {
+fn newest_first(mut found: Vec<DatedFile>, limit: usize) -> String {
     found.sort_by(|a, b| b.changed.cmp(&a.changed).then_with(|| a.path.cmp(&b.path)));
     found.truncate(limit);
     let lines: Vec<_> = found.iter().map(|one| one.path.to_string_lossy()).collect();

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use gladhand_core::javascript;
 
-use crate::bench::Job;
 use crate::input::Input;
 use crate::outcome::{Outcome, Problem, blocking, done};
+use crate::tool_set::Job;
 
 /// Maximum length of a shown line, in UTF-16 units.
 const LINE: usize = 500;

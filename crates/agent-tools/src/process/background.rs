@@ -17,8 +17,8 @@ use super::foreground::{OUTPUT_GRACE, read_all};
 use super::output::{Reading, Tail};
 use super::pipes::Pipes;
 use super::{Exit, Plan, pipes};
-use crate::bench::Job;
 use crate::moment;
+use crate::tool_set::Job;
 
 /// Timeout of a write to a process that does not read its input.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -98,11 +98,11 @@ impl Background {
             }
             None => on_pipes()?,
         };
-        let held = job.bench.settings.starter.start(plan.program(), channels).await?;
+        let held = job.tools.settings.starter.start(plan.program(), channels).await?;
         job.session_state.hold(Arc::clone(&held));
         let created_at = moment::now();
         let background = Arc::new(Self {
-            id: format!("{prefix}-{}-{}", moment::milliseconds(), moment::random_hex(8)?),
+            id: format!("{prefix}-{}-{}", moment::milliseconds(), gladhand_system::random_hex::<4>()),
             name,
             pid: held.id(),
             held: Arc::clone(&held),

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::ending::{Guard, end};
 use super::output::{Decoder, Head};
 use super::{Exit, Plan, pipes};
-use crate::bench::Job;
+use crate::tool_set::Job;
 
 /// How long output is read after the process has ended. Its descendants may hold the pipe open for ever.
 pub(super) const OUTPUT_GRACE: Duration = Duration::from_millis(250);
@@ -53,7 +53,7 @@ impl Finished {
 pub(crate) async fn run(job: &Job<'_>, plan: &Plan) -> io::Result<Finished> {
     let begun = Instant::now();
     let (stdout, stderr, channels) = pipes::open_without_input()?;
-    let held = job.bench.settings.starter.start(plan.program(), channels).await?;
+    let held = job.tools.settings.starter.start(plan.program(), channels).await?;
     // The caller may cancel at any moment; the guard then kills the command.
     let guard = Guard(Some(Arc::clone(&held)));
     job.session_state.hold(Arc::clone(&held));

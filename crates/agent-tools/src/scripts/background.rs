@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::{Runtime, code, format, write as write_script};
 use crate::background::{list_of, listed, read_streams, stop_process, write_bytes};
-use crate::bench::Job;
 use crate::outcome::{Outcome, Problem, done};
 use crate::process::background::{Background, Start};
 use crate::process::{Plan, arguments, shown};
+use crate::tool_set::Job;
 
 /// `start_background_js`.
 pub(crate) async fn start(job: &Job<'_>) -> Outcome {
@@ -27,7 +27,7 @@ pub(crate) async fn start(job: &Job<'_>) -> Outcome {
     }
     let code = code(job, "start_background_js")?;
     let format = format(job)?;
-    let environment = &job.bench.settings.environment;
+    let environment = &job.tools.settings.environment;
     let runtime = Runtime::find(job.input.word("runtime").unwrap_or("auto"), environment)?;
     let folder = job.cwd()?;
     // Only an explicit name refers to an earlier script.
@@ -36,7 +36,7 @@ pub(crate) async fn start(job: &Job<'_>) -> Outcome {
     let (status, background) = match same.filter(|_| job.input.flag("reuse_session", true)) {
         Some(background) => ("reused", background),
         None => {
-            let scripts = job.bench.settings.data.join("js-runtime").join("background");
+            let scripts = job.tools.settings.data.join("js-runtime").join("background");
             let script = write_script(&scripts, format.ending, code, job.input.flag("keep_script", false))?;
             let mut words = runtime.words(&script);
             words.extend(arguments(job.input.list("args")));

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use gladhand_store::files::make_folder;
 use tempfile::TempPath;
 
-use crate::bench::Job;
 use crate::moment;
 use crate::outcome::Problem;
 use crate::process::{Environment, programs};
+use crate::tool_set::Job;
 
 /// A JavaScript runtime.
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ fn code<'a>(job: &'a Job<'_>, tool: &str) -> Result<&'a str, Problem> {
 /// Writes a script to a file. The file is removed with the returned value, unless `stays`.
 fn write(folder: &Path, ending: &str, code: &str, stays: bool) -> io::Result<TempPath> {
     make_folder(folder)?;
-    let path = folder.join(format!("run-{}-{}.{ending}", moment::milliseconds(), moment::random_hex(8)?));
+    let path = folder.join(format!("run-{}-{}.{ending}", moment::milliseconds(), gladhand_system::random_hex::<4>()));
     // Scripts may contain private data.
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
     let mut path = TempPath::try_from_path(path)?;

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::report::report;
-use crate::bench::Job;
 use crate::outcome::{Outcome, Problem};
 use crate::process::{Plan, arguments, foreground, programs};
+use crate::tool_set::Job;
 
 /// The command line of a package manager.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ fn find(job: &Job<'_>, program: fn(&Manager) -> &'static str) -> Result<(&'stati
     }
     let mut candidates = MANAGERS.iter().filter(|manager| wanted == "auto" || manager.name == wanted);
     let found = candidates
-        .find_map(|manager| Some((manager, programs::find(program(manager), &job.bench.settings.environment)?)));
+        .find_map(|manager| Some((manager, programs::find(program(manager), &job.tools.settings.environment)?)));
     found.ok_or_else(|| Problem::invalid(format!("package manager not found: {wanted}.")))
 }
 
@@ -106,7 +106,7 @@ async fn run(
     words: &[&str],
     settings: &[(&str, &str)],
 ) -> Outcome {
-    let mut environment = job.bench.settings.environment.clone();
+    let mut environment = job.tools.settings.environment.clone();
     environment.extend(settings.iter().map(|(name, value)| (name.into(), value.into())));
     let plan = Plan { program, arguments: arguments(words), folder: job.cwd()?, environment };
     let finished = foreground::run(job, &plan).await?;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::contract::Ran;
+use crate::contract::RunResult;
 use crate::outcome::{done, failed};
 use crate::process::Plan;
 use crate::process::foreground::Finished;
@@ -31,7 +31,7 @@ struct Report<'a, Target> {
 }
 
 /// Reports what was run by which plan, and how it ended.
-pub(super) fn report(mode: &str, target: &impl Serialize, plan: &Plan, finished: &Finished) -> Ran {
+pub(super) fn report(mode: &str, target: &impl Serialize, plan: &Plan, finished: &Finished) -> RunResult {
     let report = Report {
         status: finished.status(),
         mode,

@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::report::report;
 use super::{Runtime, code, format, write};
-use crate::bench::Job;
 use crate::outcome::{Outcome, Problem};
 use crate::process::{Plan, arguments, foreground, programs, shown};
+use crate::tool_set::Job;
 
 /// The script that was run.
 #[derive(Serialize)]
@@ -24,7 +24,7 @@ struct ScriptRun {
 pub(crate) async fn javascript(job: &Job<'_>) -> Outcome {
     let code = code(job, "run_js")?;
     let format = format(job)?;
-    let environment = &job.bench.settings.environment;
+    let environment = &job.tools.settings.environment;
     let runtime = Runtime::find(job.input.word("runtime").unwrap_or("auto"), environment)?;
     run(job, "run_js", code, runtime, format.ending, Some(format.name)).await
 }
@@ -32,7 +32,7 @@ pub(crate) async fn javascript(job: &Job<'_>) -> Outcome {
 /// `run_python`.
 pub(crate) async fn python(job: &Job<'_>) -> Outcome {
     let code = code(job, "run_python")?;
-    let program = programs::find("python3", &job.bench.settings.environment);
+    let program = programs::find("python3", &job.tools.settings.environment);
     let program = program.ok_or_else(|| Problem::invalid("no python3 was found on PATH."))?;
     run(job, "run_python", code, Runtime { name: "python3", program }, "py", None).await
 }
@@ -53,7 +53,7 @@ async fn run(
         program: runtime.program,
         arguments: words,
         folder,
-        environment: job.bench.settings.environment.clone(),
+        environment: job.tools.settings.environment.clone(),
     };
     let finished = foreground::run(job, &plan).await?;
     let script_run = ScriptRun { script_path: shown(&script), runtime: runtime.name, format };
@@ -62,5 +62,5 @@ async fn run(
 
 /// The folder where scripts are written.
 fn runs(job: &Job<'_>) -> PathBuf {
-    job.bench.settings.data.join("js-runtime").join("runs")
+    job.tools.settings.data.join("js-runtime").join("runs")
 }

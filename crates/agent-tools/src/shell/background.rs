@@ -7,10 +7,10 @@ use serde::Serialize;
 use super::bash::InitialState;
 use super::{Shell, keys};
 use crate::background::{list_of, listed, read_streams, stop_process, write_bytes};
-use crate::bench::Job;
 use crate::outcome::{Outcome, Problem, done, failed};
 use crate::process::background::{Background, Size, Start};
 use crate::process::{Plan, shown};
+use crate::tool_set::Job;
 
 /// The default size of a terminal.
 const SIZE: Size = Size { cols: 120, rows: 36 };
@@ -208,7 +208,7 @@ pub(crate) fn list(job: &Job<'_>) -> Outcome {
         #[serde(flatten)]
         terminal: Terminal,
     }
-    let shell = job.bench.shell.as_ref().map_or("", |shell| shell.name);
+    let shell = job.tools.shell.as_ref().map_or("", |shell| shell.name);
     let listed = listed(job, job.session_state.shells.all());
     let rows = listed.iter().map(|background| {
         let running = background.is_running();

@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::state::{StateFile, existing_or};
 use super::{Shell, background};
-use crate::bench::Job;
 use crate::outcome::{Outcome, Problem, done, failed};
 use crate::process::{Environment, Plan, foreground, shown};
 use crate::session_state::ShellState;
+use crate::tool_set::Job;
 
 /// The initial directory and variables of a command.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
     let Some(command) = job.input.text("command").filter(|_| job.input.word("command").is_some()) else {
         return Err(Problem::invalid("bash requires a non-empty `command` string."));
     };
-    let Some(shell) = &job.bench.shell else {
+    let Some(shell) = &job.tools.shell else {
         return Err(Problem::Broke("no shell was found: zsh, bash or sh must be on the search path".to_owned()));
     };
     let initial = begin(job)?;
@@ -103,8 +103,8 @@ async fn wait_for(job: &Job<'_>, shell: &Shell, command: &str, initial: InitialS
     })
 }
 
-/// The initial state of a command: the state after the previous one, changed by the input. The changes are kept,
-/// whatever the result of the command.
+/// The initial state of a command: the state after the previous one, changed by the input. The changes are kept
+/// even if the command fails.
 fn begin(job: &Job<'_>) -> Result<InitialState, Problem> {
     let mut state =
         if job.input.flag("reset_session", false) { ShellState::default() } else { job.session_state.shell().clone() };
@@ -121,13 +121,13 @@ fn begin(job: &Job<'_>) -> Result<InitialState, Problem> {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             return Err(Problem::invalid(format!("`env` holds a name or value that no variable can have: {name:?}")));
         }
-        let environment = state.environment.get_or_insert_with(|| job.bench.settings.environment.clone());
+        let environment = state.environment.get_or_insert_with(|| job.tools.settings.environment.clone());
         environment.insert(name.into(), value.into());
     }
     let initial = InitialState {
         folder: existing_or(state.folder.as_deref(), job.folder),
         has_own_environment: state.environment.is_some(),
-        environment: state.environment.clone().unwrap_or_else(|| job.bench.settings.environment.clone()),
+        environment: state.environment.clone().unwrap_or_else(|| job.tools.settings.environment.clone()),
     };
     *job.session_state.shell() = state;
     Ok(initial)

@@ -10,7 +10,7 @@ const MAX_HIGHLIGHT_UNITS: usize = 400;
 
 /// The search results.
 #[derive(Debug, Serialize)]
-pub(super) struct Found {
+pub(super) struct SearchResults {
     total_results: usize,
     results: Vec<Row>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,7 +36,7 @@ struct Row {
 }
 
 /// Parses a response. Pages without a URL are left out.
-pub(super) fn read(answer: &[u8]) -> serde_json::Result<Found> {
+pub(super) fn read(answer: &[u8]) -> serde_json::Result<SearchResults> {
     #[derive(Deserialize)]
     struct Answer {
         #[serde(default, rename = "requestId")]
@@ -46,7 +46,7 @@ pub(super) fn read(answer: &[u8]) -> serde_json::Result<Found> {
     }
     let answer: Answer = serde_json::from_slice(answer)?;
     let results: Vec<Row> = answer.results.iter().filter_map(row).collect();
-    Ok(Found { total_results: results.len(), results, request_id: answer.request_id })
+    Ok(SearchResults { total_results: results.len(), results, request_id: answer.request_id })
 }
 
 fn row(page: &Value) -> Option<Row> {

@@ -10,8 +10,8 @@ use gladhand_tls::{BodyError, Clients, read_body};
 use reqwest::Url;
 use serde::Serialize;
 
-use crate::bench::Job;
 use crate::outcome::{Outcome, Problem, done, failed};
+use crate::tool_set::Job;
 
 /// Timeout of a search.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -80,7 +80,7 @@ impl Searcher {
         let Some(query) = job.input.word("query") else {
             return Err(Problem::invalid("search_web requires a non-empty `query` string."));
         };
-        let Some(key) = (job.bench.settings.exa_key)() else {
+        let Some(key) = (job.tools.settings.exa_key)() else {
             return Err(Problem::invalid("search_web unavailable: missing exa api key. run /onboarding to set one."));
         };
         let kind = match job.input.word("type").unwrap_or("auto") {
@@ -107,7 +107,7 @@ impl Searcher {
             // If the call is cancelled at the same time, report that.
             biased;
             () = job.stop.cancelled() => Err("exa search aborted".to_owned()),
-            answer = self.ask(&job.bench.settings.exa_base, &key, &request_body) => answer,
+            answer = self.ask(&job.tools.settings.exa_base, &key, &request_body) => answer,
         };
         let found = answer.and_then(|answer| {
             answer::read(&answer).map_err(|error| format!("exa search failed: the answer makes no sense: {error}"))
@@ -117,7 +117,7 @@ impl Searcher {
             #[serde(flatten)]
             summary: SearchSummary<'a>,
             #[serde(flatten)]
-            found: answer::Found,
+            found: answer::SearchResults,
         }
         Ok(match found {
             Ok(found) => done(&Report { summary: summary("ok"), found }),

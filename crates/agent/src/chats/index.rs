@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::time::SystemTime;
 
 use gladhand_core::sync::Unpoisoned as _;
+use gladhand_store::files;
 use serde::{Deserialize, Serialize};
 
 use super::read;
@@ -19,13 +20,13 @@ const DEPTH: usize = 3;
 pub(crate) struct Index {
     sessions: PathBuf,
     file: PathBuf,
-    known: Mutex<Option<HashMap<PathBuf, Known>>>,
+    known: Mutex<Option<HashMap<PathBuf, IndexedFile>>>,
 }
 
 /// The summary of a file, and the state of the file that it belongs to. `summary` is `None` for a file that is not
 /// a chat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Known {
+struct IndexedFile {
     modified: SystemTime,
     size: u64,
     summary: Option<ChatSummary>,
@@ -47,7 +48,7 @@ impl Index {
                 Some(entry) if entry.modified == modified && entry.size == size => entry.clone(),
                 _ => {
                     changed = true;
-                    Known { modified, size, summary: read(&path).map(|(summary, _)| summary) }
+                    IndexedFile { modified, size, summary: read(&path).map(|(summary, _)| summary) }
                 }
             };
             now.insert(path, entry);
@@ -61,13 +62,15 @@ impl Index {
         chats
     }
 
-    fn load(&self) -> HashMap<PathBuf, Known> {
+    fn load(&self) -> HashMap<PathBuf, IndexedFile> {
         let text = std::fs::read(&self.file).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
-    fn store(&self, known: &HashMap<PathBuf, Known>) {
-        let stored = serde_json::to_vec(known).map_err(Into::into).and_then(|text| super::replace(&self.file, &text));
+    fn store(&self, known: &HashMap<PathBuf, IndexedFile>) {
+        let stored = serde_json::to_vec(known)
+            .map_err(Into::into)
+            .and_then(|text| files::replace_private_synced(&self.file, &text));
         if let Err(error) = stored {
             tracing::debug!(%error, "could not write the chat index");
         }

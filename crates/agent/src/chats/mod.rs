@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json;
 use gladhand_models::Thinking;
+use gladhand_store::files;
 use serde::{Deserialize, Serialize};
 
 use crate::payloads::{ChatMessage, ChatSummary, Image, Role};
@@ -70,13 +71,13 @@ impl Chats {
 
     /// Writes a chat atomically and flushes it to disk.
     pub(crate) fn save(&self, file: &ChatFile) -> io::Result<()> {
-        replace(&self.path(&file.chat), lines_of(file).as_bytes())
+        files::replace_private_synced(&self.path(&file.chat), lines_of(file).as_bytes())
     }
 
     /// Writes a chat atomically without flushing: it survives the end of this process, but perhaps not a crash of
     /// the machine.
     pub(crate) fn keep(&self, file: &ChatFile) -> io::Result<()> {
-        put(&self.path(&file.chat), lines_of(file).as_bytes(), |_| Ok(()))
+        files::replace_private(&self.path(&file.chat), lines_of(file).as_bytes())
     }
 
     /// Locks a chat for writing. Returns `None` if another session holds it, in this or another process.
@@ -224,31 +225,6 @@ fn private() -> fs_err::OpenOptions {
 
 fn make_folder_of(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), gladhand_store::make_folder)
-}
-
-/// Replaces a file atomically, even if the machine crashes meanwhile.
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    put(path, text, fs_err::File::sync_data)
-}
-
-/// Replaces a file after `settle` succeeds on the new content.
-fn put(path: &Path, text: &[u8], settle: impl FnOnce(&fs_err::File) -> io::Result<()>) -> io::Result<()> {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static WRITTEN: AtomicU64 = AtomicU64::new(0);
-
-    make_folder_of(path)?;
-    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
-    let beside = path.with_extension(format!("new-{}-{number}", std::process::id()));
-    let written = private().write(true).truncate(true).open(&beside).and_then(|mut file| {
-        file.write_all(text)?;
-        settle(&file)
-    });
-    let placed = written.and_then(|()| fs_err::rename(&beside, path));
-    if placed.is_err() {
-        // An incomplete file is useless, and the disk may be full.
-        let _ = std::fs::remove_file(&beside);
-    }
-    placed
 }
 
 #[cfg(test)]

@@ -108,8 +108,8 @@ impl Agent for Conversations {
             AgentCall::Tools => {
                 let (core, requester) = (Arc::clone(core), Requester::of(context));
                 later(async move {
-                    core.bench.ready().await;
-                    Ok(core.toolset(&requester).await.list())
+                    core.tool_provider.ready().await;
+                    Ok(core.offered_tools(&requester).await.list())
                 })
             }
             AgentCall::Debug { everything } => {
@@ -141,7 +141,7 @@ impl Agent for Conversations {
             let mut runners = core.runners.subscribe();
             // Jobs that have not ended within the grace period end with their tools.
             let _ = tokio::time::timeout(GRACE, runners.wait_for(|running| *running == 0)).await;
-            core.bench.close().await;
+            core.tool_provider.close().await;
             // Releases the chats, so that another process can continue them.
             core.shared().sessions.values_mut().for_each(|entry| entry.claim = None);
         })
@@ -235,8 +235,8 @@ impl Core {
             // The session is removed in a step that finds it idle.
             let _ = core.step(&session, |_, _| ());
             core.accounts.forget_session(&session);
-            let (bench, gone) = (Arc::clone(&core.bench), session.clone());
-            tokio::spawn(async move { bench.forget(&gone).await });
+            let (tool_provider, gone) = (Arc::clone(&core.tool_provider), session.clone());
+            tokio::spawn(async move { tool_provider.forget(&gone).await });
             core.announce_state("session_deleted", None);
             json_answer(&Deleted { session_id: &session, deleted: true })
         })
@@ -393,7 +393,7 @@ impl SessionEntry {
             claim: None,
             cancel: CancellationToken::new(),
             setup: None,
-            toolset: None,
+            offered_tools: None,
             summariser: None,
             considered: None,
             waiting: Vec::new(),

@@ -65,8 +65,8 @@ impl Core {
                 let (core, id) = (Arc::clone(self), id.to_owned());
                 later(async move {
                     let requester = requester.ok_or_else(|| Failure::unknown_session(&id))?;
-                    core.bench.ready().await;
-                    Ok(output(&core.toolset(&requester).await.list()))
+                    core.tool_provider.ready().await;
+                    Ok(output(&core.offered_tools(&requester).await.list()))
                 })
             }
             "/clear" => self.clear(id, false, |_| json_answer(&CLEARED).map(|cleared| output(&cleared))),

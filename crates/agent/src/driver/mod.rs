@@ -7,20 +7,20 @@ mod agent;
 mod answers;
 mod commands;
 mod followers;
+mod offered_tools;
 mod policy;
 mod preparing;
 mod resuming;
 mod runner;
 #[cfg(test)]
 mod tests;
-mod toolset;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use gladhand_agent_tools::Bench;
+use gladhand_agent_tools::ToolProvider;
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Failure, Terms};
 use gladhand_core::sync::Unpoisoned as _;
@@ -32,8 +32,8 @@ use tokio_util::sync::CancellationToken;
 pub use policy::{LivePolicy, Policy, Rule};
 
 use self::followers::Followers;
+use self::offered_tools::OfferedTools;
 use self::preparing::Setup;
-use self::toolset::Toolset;
 use crate::account_service::AccountService;
 use crate::accounts::Chosen;
 use crate::chats::{Chats, Claim};
@@ -72,7 +72,11 @@ pub struct Conversations {
 
 impl Conversations {
     /// Creates an agent with these accounts and tools.
-    pub fn new(settings: AgentSettings, accounts: Arc<dyn AccountService>, bench: Arc<dyn Bench>) -> Self {
+    pub fn new(
+        settings: AgentSettings,
+        accounts: Arc<dyn AccountService>,
+        tool_provider: Arc<dyn ToolProvider>,
+    ) -> Self {
         let skills = Skills::scan(&settings.folder, &settings.data, settings.home.as_deref(), &settings.trusted);
         let core = Core {
             chats: Chats::new(&settings.data),
@@ -82,7 +86,7 @@ impl Conversations {
             hub: OnceLock::new(),
             settings,
             accounts,
-            bench,
+            tool_provider,
         };
         core.update_tool_totals(&core.known_tools());
         Self { core: Arc::new(core) }
@@ -102,7 +106,7 @@ impl Conversations {
 pub(super) struct Core {
     settings: AgentSettings,
     accounts: Arc<dyn AccountService>,
-    bench: Arc<dyn Bench>,
+    tool_provider: Arc<dyn ToolProvider>,
     hub: OnceLock<Hub>,
     chats: Chats,
     followers: Followers,
@@ -135,7 +139,7 @@ struct SessionEntry {
     /// The setup of the running turn.
     setup: Option<Arc<Setup>>,
     /// The tools of the turn.
-    toolset: Option<Arc<Toolset>>,
+    offered_tools: Option<Arc<OfferedTools>>,
     /// The model that summarizes the conversation.
     summariser: Option<Arc<dyn Models>>,
     /// The model that the conversation is being compacted for, before it is selected.
@@ -250,7 +254,5 @@ impl Core {
 
 /// A new unique id: a UUID of version 4.
 fn new_id() -> String {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
-    gladhand_core::hex::uuid(bytes)
+    gladhand_core::hex::uuid(gladhand_system::random_bytes())
 }

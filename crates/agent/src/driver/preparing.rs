@@ -71,7 +71,7 @@ impl Core {
         let found = self.with_entry(id, |entry| Some((entry.setup.clone()?, entry.cancel.clone())));
         let Some((setup, cancel)) = found else { return };
         let collect = async {
-            self.bench.ready().await;
+            self.tool_provider.ready().await;
             self.set_tools(id, &setup).await;
         };
         tokio::select! {
@@ -82,22 +82,22 @@ impl Core {
 }
 
 impl Core {
-    /// Collects the tools again if the workbench has changed during the turn. A tool that a model made is then
+    /// Collects the tools again if the agent has changed during the turn. A tool that a model made is then
     /// subject to its own policy decision.
     pub(super) async fn renew_tools(&self, id: &str) {
-        let found = self.with_entry(id, |entry| Some((entry.setup.clone()?, entry.toolset.clone()?)));
-        if let Some((setup, toolset)) = found
-            && !toolset.is_current(&self.bench.tools())
+        let found = self.with_entry(id, |entry| Some((entry.setup.clone()?, entry.offered_tools.clone()?)));
+        if let Some((setup, offered_tools)) = found
+            && !offered_tools.is_current(&self.tool_provider.tools())
         {
             self.set_tools(id, &setup).await;
         }
     }
 
     async fn set_tools(&self, id: &str, setup: &Setup) {
-        let toolset = self.toolset(&setup.requester).await;
-        self.update_tool_totals(&toolset);
+        let offered_tools = self.offered_tools(&setup.requester).await;
+        self.update_tool_totals(&offered_tools);
         if let Some(entry) = self.shared().sessions.get_mut(id) {
-            entry.toolset = Some(Arc::new(toolset));
+            entry.offered_tools = Some(Arc::new(offered_tools));
         }
     }
 }

@@ -34,7 +34,7 @@ struct Resumed<'a> {
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct ChatWithMessages {
     #[serde(flatten)]
     summary: ChatSummary,
     messages: Vec<ChatMessage>,
@@ -64,7 +64,7 @@ impl Core {
             (false, None, Some(id)) => self.matching(&id)?,
             (false, None, None) => return Err(refused("history.get requires one of: id, last, rollout_path")),
         };
-        json_answer(&Shown { summary, messages })
+        json_answer(&ChatWithMessages { summary, messages })
     }
 
     /// Continues a saved chat in a session.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use gladhand_agent_tools::{Ran, Run};
+use gladhand_agent_tools::{Run, RunResult};
 use gladhand_core::wire::RawValue;
 use gladhand_models::{HistoryItem, Listener, ModelError, Piece, Round, Segment, Thinking};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::toolset::{failed, forbidden, shallow};
+use super::offered_tools::{failed, forbidden, shallow};
 use super::{Core, SessionEntry};
 use crate::instructions;
 use crate::payloads::{Debugged, event};
@@ -32,9 +32,9 @@ pub(super) struct ToolContext {
 }
 
 impl ToolContext {
-    /// The run request for a workbench tool, with the paths that were approved. `None` for other tools.
+    /// The run request for a tool of the agent, with the paths that were approved. `None` for other tools.
     pub(super) fn run<'a>(&'a self, call: &'a Wanted) -> Option<Run<'a>> {
-        let ToolIdentity::Workbench { name, edition } = &call.tool else { return None };
+        let ToolIdentity::Agent { name, edition } = &call.tool else { return None };
         Some(Run {
             name,
             edition: *edition,
@@ -43,7 +43,7 @@ impl ToolContext {
             session: &self.session,
             folder: &self.folder,
             is_workspace: self.is_workspace,
-            approved: &call.reach,
+            approved: &call.guarded_paths,
             cancel: &self.cancel,
         })
     }
@@ -108,13 +108,13 @@ impl Core {
             }
             Job::Decide(call) => {
                 let call = self.decide(id, call).await;
-                self.step(id, |session, context| session.decided(call, context))
+                self.step(id, |session, context| session.call_decided(call, context))
             }
             Job::Run(call) => {
                 let ran = shallow(self.run_tool(id, call).await);
                 // A tool may have created other tools.
                 self.renew_tools(id).await;
-                self.step(id, |session, context| session.ran(ran, context))
+                self.step(id, |session, context| session.tool_ended(ran, context))
             }
             Job::Save(file) => {
                 let (core, session) = (Arc::clone(self), id.to_owned());
@@ -140,9 +140,9 @@ impl Core {
     ) -> Result<Vec<Wanted>, ModelError> {
         let found = self.with_entry(id, |entry| {
             let turn = entry.session.turn_id()?.to_owned();
-            Some((entry.setup.clone()?, entry.toolset.clone()?, entry.tool_context(), turn))
+            Some((entry.setup.clone()?, entry.offered_tools.clone()?, entry.tool_context(), turn))
         });
-        let Some((setup, toolset, tool_context, turn)) = found else {
+        let Some((setup, offered_tools, tool_context, turn)) = found else {
             return Err(ModelError::Cancelled);
         };
         let chosen = &setup.chosen;
@@ -154,11 +154,11 @@ impl Core {
             routing: routing(&chosen.routing),
             instructions: setup.instructions.clone(),
             history,
-            tools: Arc::clone(&toolset.offers),
+            tools: Arc::clone(&offered_tools.offers),
         };
         let listener = TurnListener { core: Arc::clone(self), id: id.to_owned(), turn };
         let result = ask(setup.models.clone(), round, listener, tool_context.cancel.clone()).await?.0;
-        Ok(result.calls.into_iter().map(|call| toolset.requested(call)).collect())
+        Ok(result.calls.into_iter().map(|call| offered_tools.requested(call)).collect())
     }
 
     /// Summarizes a conversation.
@@ -188,20 +188,20 @@ impl Core {
     }
 
     /// Runs a tool. A tool that does not stop after cancellation is abandoned.
-    async fn run_tool(self: &Arc<Self>, id: &str, call: Wanted) -> Ran {
-        let found =
-            self.with_entry(id, |entry| Some((entry.setup.clone()?, entry.toolset.clone()?, entry.tool_context())));
-        let Some((setup, toolset, tool_context)) = found else {
+    async fn run_tool(self: &Arc<Self>, id: &str, call: Wanted) -> RunResult {
+        let found = self
+            .with_entry(id, |entry| Some((entry.setup.clone()?, entry.offered_tools.clone()?, entry.tool_context())));
+        let Some((setup, offered_tools, tool_context)) = found else {
             return failed(&call, "error", "the session is gone");
         };
         // The policy may have changed while the call waited for approval.
-        if self.is_forbidden(&toolset, &call) {
+        if self.is_forbidden(&offered_tools, &call) {
             return failed(&call, "denied", &forbidden(&call));
         }
         let (core, requested, cancel) = (Arc::clone(self), call.clone(), tool_context.cancel.clone());
         let mut running = tokio::spawn(async move {
             match tool_context.run(&requested) {
-                Some(run) => core.screened(&requested, core.bench.run(run).await),
+                Some(run) => core.screened(&requested, core.tool_provider.run(run).await),
                 None => core.call_hub(&requested, &setup.requester, &tool_context).await,
             }
         });

@@ -12,7 +12,7 @@ impl Session {
     pub(crate) fn decide(&mut self, call_id: &str, allow: bool, always: bool, context: &mut StepContext<'_>) -> bool {
         let Some((turn, call)) = self.asking(|call| call.call_id == call_id) else { return false };
         if always {
-            self.decided.insert(call.decided(), allow);
+            self.session_decisions.insert(call.decision_subject(), allow);
         }
         self.emit_resolved(&turn, &call, if allow { "allow" } else { "deny" }, context);
         if allow {

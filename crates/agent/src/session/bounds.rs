@@ -4,7 +4,7 @@
 //! turn keeps all of this and sends it again with each request. So each result has a limit, and the whole turn has
 //! one too. User input is not counted: the queue and steering have their own limits.
 
-use gladhand_agent_tools::Ran;
+use gladhand_agent_tools::RunResult;
 use gladhand_core::wire::{RawValue, json};
 use gladhand_models::{HistoryItem, WantedCall};
 
@@ -59,11 +59,11 @@ fn weight_of_call(call: &WantedCall) -> usize {
 }
 
 /// Limits the length of a result. A longer one becomes text: its beginning, and a note that it was cut.
-pub(super) fn bounded(ran: Ran) -> Ran {
-    let Ran { ok, output, error } = ran;
+pub(super) fn bounded(ran: RunResult) -> RunResult {
+    let RunResult { ok, output, error } = ran;
     let output = if output.get().len() > RESULT_BYTES { cut_json(&output) } else { output };
     let error = error.map(|error| if error.len() > RESULT_BYTES { cut(&error) } else { error });
-    Ran { ok, output, error }
+    RunResult { ok, output, error }
 }
 
 /// The beginning of JSON as text. If the JSON is a string, that string is cut.
@@ -81,8 +81,8 @@ fn cut(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn ran(output: Box<RawValue>, error: Option<String>) -> Ran {
-        Ran { ok: true, output, error }
+    fn ran(output: Box<RawValue>, error: Option<String>) -> RunResult {
+        RunResult { ok: true, output, error }
     }
 
     #[test]

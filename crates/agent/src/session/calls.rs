@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use gladhand_agent_tools::{GuardedPath, Ran};
+use gladhand_agent_tools::{GuardedPath, RunResult};
 use gladhand_core::wire::{RawValue, json as wire};
 use gladhand_models::{HistoryItem, WantedCall};
 use serde::Serialize;
@@ -18,8 +18,8 @@ use crate::payloads::{ApprovalRequested, CallStarted, CallsEnded, Executed, InTu
 /// execution use the identity and never that name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum ToolIdentity {
-    /// A tool of the workbench, by its own name and its edition.
-    Workbench { name: String, edition: u64 },
+    /// A tool of the agent, by its own name and its edition.
+    Agent { name: String, edition: u64 },
     /// A tool of the hub: the name shown to the caller, the provider, and the name that the provider uses.
     Hub { name: String, upstream: String, own: String },
     /// There is no tool with this name.
@@ -30,13 +30,13 @@ impl ToolIdentity {
     /// The tool's own name.
     pub(crate) fn name(&self) -> &str {
         match self {
-            Self::Workbench { name, .. } | Self::Hub { name, .. } | Self::Unknown { name } => name,
+            Self::Agent { name, .. } | Self::Hub { name, .. } | Self::Unknown { name } => name,
         }
     }
 }
 
 /// The subject of a decision for the rest of a session: a tool, and the paths that it uses outside the workspace.
-pub(super) type Decided = (ToolIdentity, Vec<GuardedPath>);
+pub(super) type DecisionSubject = (ToolIdentity, Vec<GuardedPath>);
 
 /// A call that a model requested.
 #[derive(Debug, Clone)]
@@ -50,12 +50,12 @@ pub(crate) struct Wanted {
     pub(crate) input: Box<RawValue>,
     /// Whether the arguments were nested too deeply.
     pub(crate) is_too_deep: bool,
-    /// Opaque data that the provider requires back.
-    pub(crate) seal: Option<Box<RawValue>>,
+    /// A signature of the provider over its call, which it requires back.
+    pub(crate) provider_signature: Option<Box<RawValue>>,
     /// The effect of the tool as one word.
     pub(crate) effect: &'static str,
     /// The paths that the call uses and that need approval.
-    pub(crate) reach: Vec<GuardedPath>,
+    pub(crate) guarded_paths: Vec<GuardedPath>,
     /// The decision. It is made just before the call runs; until then it is a refusal.
     pub(crate) verdict: Verdict,
 }
@@ -77,19 +77,19 @@ impl Wanted {
             call_id: self.call_id.clone(),
             name: self.provider_name.clone(),
             input: self.input.clone(),
-            seal: self.seal.clone(),
+            seal: self.provider_signature.clone(),
         }
     }
 
     /// The subject of a decision for the rest of the session. A decision about a tool does not cover other paths.
-    pub(super) fn decided(&self) -> Decided {
-        (self.tool.clone(), self.reach.clone())
+    pub(super) fn decision_subject(&self) -> DecisionSubject {
+        (self.tool.clone(), self.guarded_paths.clone())
     }
 
     /// Why the call needs approval besides its effect: the paths that it uses, as text.
     pub(crate) fn reason(&self) -> Option<String> {
         let place = |place: &GuardedPath| format!("{} {}", place.path.display(), place.why.words());
-        let places: Vec<_> = self.reach.iter().map(place).collect();
+        let places: Vec<_> = self.guarded_paths.iter().map(place).collect();
         (!places.is_empty()).then(|| places.join("; "))
     }
 }
@@ -154,12 +154,12 @@ impl Session {
     }
 
     /// The driver has decided the next call.
-    pub(crate) fn decided(&mut self, call: Wanted, context: &mut StepContext<'_>) {
+    pub(crate) fn call_decided(&mut self, call: Wanted, context: &mut StepContext<'_>) {
         let Some(turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Decision)) else { return };
         if turn.stop.is_some() {
             return self.finish_interrupted(turn, context);
         }
-        let verdict = match self.decided.get(&call.decided()) {
+        let verdict = match self.session_decisions.get(&call.decision_subject()) {
             Some(true) if call.verdict == Verdict::Ask => Verdict::Run,
             Some(false) if call.verdict == Verdict::Ask => Verdict::Refuse(super::approval::denied(call.name())),
             _ => call.verdict.clone(),
@@ -207,17 +207,17 @@ impl Session {
         }
         let status = if call.is_unknown() { "not_found" } else { "denied" };
         let output = wire::to_raw(&Refused { call_id: &call.call_id, tool: call.name(), status });
-        let ran = Ran { ok: false, output, error: Some(why) };
-        self.emit_completed(&mut turn, call, ran, context);
+        let result = RunResult { ok: false, output, error: Some(why) };
+        self.emit_completed(&mut turn, call, result, context);
         self.next_call(turn, context);
     }
 
     /// A tool has ended.
-    pub(crate) fn ran(&mut self, ran: Ran, context: &mut StepContext<'_>) {
+    pub(crate) fn tool_ended(&mut self, result: RunResult, context: &mut StepContext<'_>) {
         let Some(mut turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Tool(_))) else { return };
         // The next state is set below.
         let Awaits::Tool(call) = std::mem::replace(&mut turn.awaits, Awaits::Round) else { return };
-        self.emit_completed(&mut turn, &call, ran, context);
+        self.emit_completed(&mut turn, &call, result, context);
         if turn.stop.is_none() {
             return self.next_call(turn, context);
         }
@@ -249,8 +249,8 @@ impl Session {
         self.journal(context, turn, "command_run", &payload);
     }
 
-    fn emit_completed(&self, turn: &mut Turn, call: &Wanted, ran: Ran, context: &mut StepContext<'_>) {
-        let Ran { ok, output, error } = bounded(ran);
+    fn emit_completed(&self, turn: &mut Turn, call: &Wanted, result: RunResult, context: &mut StepContext<'_>) {
+        let RunResult { ok, output, error } = bounded(result);
         turn.remember(HistoryItem::Result {
             call_id: call.call_id.clone(),
             name: call.provider_name.clone(),

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use gladhand_agent_tools::Ran;
+use gladhand_agent_tools::RunResult;
 use gladhand_core::wire::json;
 use gladhand_models::{ModelError, Piece, Segment};
 use proptest::prelude::*;
@@ -120,8 +120,8 @@ fn end_job(stage: &mut Stage, how: u8) {
         }
         Some(Job::Run(_)) if how.is_multiple_of(3) => {
             stage.jobs.clear();
-            let ran = Ran { ok: false, output: json::to_raw("no"), error: None };
-            stage.step(|session, context| session.ran(ran, context));
+            let ran = RunResult { ok: false, output: json::to_raw("no"), error: None };
+            stage.step(|session, context| session.tool_ended(ran, context));
         }
         Some(Job::Round { .. }) => end_round(stage, how),
         _ => stage.work(""),

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use gladhand_core::wire::{RawValue, json};
 use serde::Serialize;
 
-use super::calls::Decided;
+use super::calls::DecisionSubject;
 use super::compaction::Standalone;
 use super::history::History;
 use super::step::{Chat, Effect, Entry, StepContext, Target};
@@ -32,7 +32,7 @@ pub(crate) struct Session {
     pub(super) conversation_provider: Option<String>,
     pub(super) chat: Option<Chat>,
     /// The decisions about tools for the rest of the session.
-    pub(super) decided: HashMap<Decided, bool>,
+    pub(super) session_decisions: HashMap<DecisionSubject, bool>,
     /// Digests of the ids of all calls so far.
     pub(super) call_ids: HashSet<u64>,
     /// How many consecutive turns were too long for the model.
@@ -70,7 +70,7 @@ impl Session {
             steering: Vec::new(),
             conversation_provider: None,
             chat: None,
-            decided: HashMap::new(),
+            session_decisions: HashMap::new(),
             call_ids: HashSet::new(),
             overflows: 0,
             compress_next: None,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use gladhand_agent_tools::{Guarded, GuardedPath, Ran};
+use gladhand_agent_tools::{Guarded, GuardedPath, RunResult};
 use gladhand_core::wire::json;
 use gladhand_models::{HistoryItem, ModelError, Piece, Segment, Thinking};
 use serde_json::Value;
@@ -118,10 +118,10 @@ impl Stage {
                 self.step(|session, context| session.piece_received(&piece, context));
                 self.step(|session, context| session.round_ended(Ok(Vec::new()), context));
             }
-            Some(Job::Decide(call)) => self.step(|session, context| session.decided(call, context)),
+            Some(Job::Decide(call)) => self.step(|session, context| session.call_decided(call, context)),
             Some(Job::Run(_)) => {
-                let ran = Ran { ok: true, output: json::to_raw("done"), error: None };
-                self.step(|session, context| session.ran(ran, context));
+                let ran = RunResult { ok: true, output: json::to_raw("done"), error: None };
+                self.step(|session, context| session.tool_ended(ran, context));
             }
             Some(Job::Save(_)) => self.step(|session, context| session.saved(Ok(()), context)),
         }
@@ -168,14 +168,14 @@ impl Stage {
 
 pub(super) fn wanted(id: &str, verdict: Verdict) -> Wanted {
     Wanted {
-        tool: ToolIdentity::Workbench { name: "bash".to_owned(), edition: 0 },
+        tool: ToolIdentity::Agent { name: "bash".to_owned(), edition: 0 },
         provider_name: "bash".to_owned(),
         call_id: id.to_owned(),
         input: json::raw("{}".to_owned()),
         is_too_deep: false,
-        seal: None,
+        provider_signature: None,
         effect: "runs",
-        reach: Vec::new(),
+        guarded_paths: Vec::new(),
         verdict,
     }
 }
@@ -327,8 +327,8 @@ fn an_interrupt_in_the_last_tool_of_a_round_sends_the_results_first() {
     stage.step(|session, context| session.interrupt(context));
     stage.transcript();
     stage.jobs.clear();
-    let ran = Ran { ok: false, output: json::to_raw("x"), error: Some("process aborted".to_owned()) };
-    stage.step(|session, context| session.ran(ran, context));
+    let ran = RunResult { ok: false, output: json::to_raw("x"), error: Some("process aborted".to_owned()) };
+    stage.step(|session, context| session.tool_ended(ran, context));
     stage.work_to_end("");
     let expected = [
         "tool.call.completed",
@@ -553,7 +553,7 @@ fn a_turn_ends_at_its_limit_of_bytes() {
         call_tools(&mut stage, vec![wanted("c", Verdict::Run)]);
         stage.jobs.clear();
         let output = json::to_raw(&"x".repeat(512 * 1024));
-        stage.step(|session, context| session.ran(Ran { ok: true, output, error: None }, context));
+        stage.step(|session, context| session.tool_ended(RunResult { ok: true, output, error: None }, context));
         if let Some(Job::Round { history, .. }) = stage.jobs.front() {
             let Some(HistoryItem::Result { output, .. }) = history.last() else {
                 panic!("the last item must be a result")
@@ -602,13 +602,13 @@ fn a_turn_ends_at_its_limit_of_requests() {
 #[test]
 fn an_approval_request_gives_a_reason_for_each_path() {
     let place = |path: &str, why| GuardedPath { path: path.into(), why };
-    let reach = vec![
+    let guarded_paths = vec![
         place("/etc/hosts", Guarded::Outside),
         place("/srv/.git/hooks/pre-commit", Guarded::Steering),
         place("/srv/.env", Guarded::Secret),
     ];
-    let reason = Wanted { reach, ..wanted("c1", Verdict::Ask) }.reason();
-    let expected = "/etc/hosts is outside of the workspace; /srv/.git/hooks/pre-commit says which programs run; \
+    let reason = Wanted { guarded_paths, ..wanted("c1", Verdict::Ask) }.reason();
+    let expected = "/etc/hosts is outside of the workspace; /srv/.git/hooks/pre-commit decides which programs run; \
                     /srv/.env may hold secrets";
     assert_eq!(reason.as_deref(), Some(expected));
     assert_eq!(wanted("c1", Verdict::Ask).reason(), None);
@@ -622,11 +622,11 @@ fn of_hub(upstream: &str) -> ToolIdentity {
 fn a_decision_for_the_session_covers_only_that_tool_and_path() {
     let secret = GuardedPath { path: "/home/u/.ssh/key".into(), why: Guarded::Secret };
     let first = wanted("c1", Verdict::Ask);
-    let made_anew = ToolIdentity::Workbench { name: "bash".to_owned(), edition: 1 };
+    let made_again = ToolIdentity::Agent { name: "bash".to_owned(), edition: 1 };
     let others = [
-        Wanted { tool: made_anew, ..wanted("c2", Verdict::Ask) },
+        Wanted { tool: made_again, ..wanted("c2", Verdict::Ask) },
         Wanted { tool: of_hub("a"), ..wanted("c2", Verdict::Ask) },
-        Wanted { reach: vec![secret.clone()], ..wanted("c2", Verdict::Ask) },
+        Wanted { guarded_paths: vec![secret.clone()], ..wanted("c2", Verdict::Ask) },
     ];
     let pairs = others.map(|other| (first.clone(), other)).into_iter();
     let taken_over = ["a", "b"].map(|upstream| Wanted { tool: of_hub(upstream), ..wanted("c1", Verdict::Ask) });
@@ -662,7 +662,7 @@ fn each_call_of_a_reply_is_decided_when_it_is_the_next_one() {
     stage.transcript();
     let Some(Job::Decide(second)) = stage.jobs.pop_front() else { panic!("{:?}", stage.jobs) };
     let denied = Wanted { verdict: Verdict::Refuse("not any more".to_owned()), ..second };
-    stage.step(|session, context| session.decided(denied, context));
+    stage.step(|session, context| session.call_decided(denied, context));
     assert!(
         matches!(stage.jobs.front(), Some(Job::Round { number: 2, .. })),
         "the call must not run: {:?}",
@@ -702,7 +702,7 @@ fn calls_and_results_may_be_json_that_cannot_be_parsed() {
         let call = Wanted { input: raw(), ..wanted("c1", Verdict::Run) };
         stage.step(|session, context| session.round_ended(Ok(vec![call]), context));
         stage.jobs.clear();
-        stage.step(|session, context| session.ran(Ran { ok: true, output: raw(), error: None }, context));
+        stage.step(|session, context| session.tool_ended(RunResult { ok: true, output: raw(), error: None }, context));
         assert!(matches!(stage.jobs.front(), Some(Job::Round { number: 2, .. })), "{:?}", stage.jobs);
     }
 }

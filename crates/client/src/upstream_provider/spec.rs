@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use sha2::{Digest, Sha256};
+use gladhand_core::hex;
+use ring::digest::{SHA256, digest};
 
 use super::connection_budget::ConnectionBudget;
 use crate::upstream::{Options, Target};
@@ -34,8 +35,8 @@ impl Spec {
             Target::Command(words) if self.name == self.target.to_string() => {
                 let program = words.first().map_or("", String::as_str);
                 let program = program.rsplit(['/', '\\']).next().unwrap_or(program);
-                let digest = Sha256::digest(&self.name);
-                format!("{program}#{}", digest[..4].iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+                let hash = digest(&SHA256, self.name.as_bytes());
+                format!("{program}#{}", hex::encode(&hash.as_ref()[..4]))
             }
             _ => self.name.clone(),
         }

@@ -41,7 +41,7 @@ impl A2eConfig {
             if !earlier.insert(name.word()) {
                 mistakes.push((key, format!("`{}` is named twice", name.word())));
             } else if let Some(lacks) = lacks {
-                mistakes.push((key, format!("`{}` can do nothing without {lacks}", name.word())));
+                mistakes.push((key, format!("`{}` has no effect without {lacks}", name.word())));
             }
         }
     }
@@ -50,7 +50,8 @@ impl A2eConfig {
     fn wrong_agents(&self, mistakes: &mut Vec<Mistake>) {
         let is_reference = |token: &Secret| token.expose().starts_with("${");
         let no_reference = || {
-            "a token stands here as it is: references are not read (GLADHAND_A2E_TOKEN is one more token)".to_owned()
+            "references are not expanded in tokens: write the token itself, or set GLADHAND_A2E_TOKEN to add one"
+                .to_owned()
         };
         for (number, _) in numbered(&self.tokens).filter(|(_, token)| token.expose().is_empty()) {
             mistakes.push((format!("a2e.tokens#{number}"), "a token must not be empty".to_owned()));
@@ -73,7 +74,10 @@ impl A2eConfig {
             } else if is_reference(token) {
                 mistake(".token", no_reference());
             } else if open.contains(token.expose()) {
-                mistake(".token", "it is one of a2e.tokens too, and those open everything to anybody".to_owned());
+                mistake(
+                    ".token",
+                    "this token is also in a2e.tokens, which grants every capability to every agent".to_owned(),
+                );
             } else if is_repeated {
                 mistake(".token", format!("the agent `{}` has this token already", agent.id));
             }
@@ -81,7 +85,10 @@ impl A2eConfig {
                 mistake(".principal", "a principal must not be empty".to_owned());
             }
             if agent.capabilities.as_ref().is_some_and(Vec::is_empty) {
-                mistake(".capabilities", "it opens nothing: name one, or leave the key away for all".to_owned());
+                mistake(
+                    ".capabilities",
+                    "the list is empty: name a capability, or omit the key to grant all".to_owned(),
+                );
             }
         }
     }
@@ -112,7 +119,7 @@ impl A2eConfig {
                     "" => "a program must not be empty",
                     // A path with a folder may contain spaces.
                     word if word.contains(char::is_whitespace) && !word.contains(std::path::is_separator) => {
-                        "it is the program alone, and never fits with arguments"
+                        "expected only the program, without arguments"
                     }
                     _ => continue,
                 };
@@ -231,10 +238,10 @@ line 16, column 14: a2e.env.commands.chess: the command names no program";
                     [[a2e.toolkits]]\nname = 'l'\nalias = 'k'\ntools = [\n'a',\n'a']\n";
         let expected = "\
 line 5, column 3: a2e.capabilities#2: `memory` is named twice
-line 6, column 3: a2e.capabilities#3: `proc` can do nothing without `allowed` of [a2e.proc]
-line 10, column 1: a2e.agents#1.token: it is one of a2e.tokens too, and those open everything to anybody
+line 6, column 3: a2e.capabilities#3: `proc` has no effect without `allowed` of [a2e.proc]
+line 10, column 1: a2e.agents#1.token: this token is also in a2e.tokens, which grants every capability to every agent
 line 16, column 1: a2e.agents#3.token: the agent `bob` has this token already
-line 17, column 1: a2e.agents#3.capabilities: it opens nothing: name one, or leave the key away for all
+line 17, column 1: a2e.agents#3.capabilities: the list is empty: name a capability, or omit the key to grant all
 line 19, column 1: a2e.env.commands.counter: `counter` is an environment of our own: choose another name
 line 25, column 1: a2e.toolkits#2.name: an earlier toolkit is called `l` already
 line 26, column 1: a2e.toolkits#2.alias: an earlier toolkit is called `k` already
@@ -250,7 +257,8 @@ line 29, column 1: a2e.toolkits#2.tools#2: `a` is named twice";
                     [a2e.skill]\npath = ''\n[a2e.env.commands]\n'' = ['']\n\
                     [a2e.mcp]\ncommands = ['']\nurls = [\n'https://a.example/',\n'file:///a']\n\
                     [[a2e.toolkits]]\nname = ''\ntools = []\n";
-        let reference = "a token stands here as it is: references are not read (GLADHAND_A2E_TOKEN is one more token)";
+        let reference =
+            "references are not expanded in tokens: write the token itself, or set GLADHAND_A2E_TOKEN to add one";
         let expected = format!(
             "\
 line 2, column 11: a2e.tokens#1: {reference}
@@ -259,7 +267,7 @@ line 4, column 1: a2e.max_parallel: must be from 1 to 100000
 line 6, column 1: a2e.agents#1.id: an id must not be empty
 line 7, column 1: a2e.agents#1.token: a token must not be empty
 line 10, column 1: a2e.agents#2.token: {reference}
-line 12, column 19: a2e.proc.allowed#2: it is the program alone, and never fits with arguments
+line 12, column 19: a2e.proc.allowed#2: expected only the program, without arguments
 line 12, column 33: a2e.proc.allowed#3: a program must not be empty
 line 13, column 20: a2e.proc.variables#2: expected the name of a variable: letters, digits and `_`
 line 15, column 1: a2e.skill.path: a folder must not be empty

@@ -22,11 +22,11 @@ impl UpstreamConfig {
             mistake(None, "a name is made of letters, digits, `_` and `-`");
         }
         if BUILT_IN.contains(&name) {
-            mistake(None, "the name belongs to tools of Gladhand itself, and rules name them by it: choose another");
+            mistake(None, "the name is reserved for tools of Gladhand itself: choose another");
         }
         match (&self.url, self.command.first().map(String::as_str)) {
             (None, None) if is_whole => mistake(None, "it needs a `command` or a `url`"),
-            (Some(_), Some(_)) => mistake(Some("url"), "there is a `command` already, and only one of the two can be"),
+            (Some(_), Some(_)) => mistake(Some("url"), "`command` and `url` exclude each other: keep one"),
             (None, Some("")) => mistake(Some("command"), "the program must not be empty"),
             _ => {}
         }
@@ -46,18 +46,18 @@ impl UpstreamConfig {
             ("ca", self.ca.is_some(), of_url, "url"),
         ] {
             if is_there && is_misplaced && is_whole {
-                mistake(Some(key), &format!("it belongs to a `{belongs_to}`, and there is none"));
+                mistake(Some(key), &format!("the key needs a `{belongs_to}`"));
             }
         }
         if let Err(header) = self.headers() {
             mistake(Some("headers"), &format!("`{header}` cannot be sent as a header"));
         }
         if self.bearer.as_ref().is_some_and(|Hidden(token)| HeaderValue::from_str(token.expose()).is_err()) {
-            mistake(Some("bearer"), "it holds what a header cannot");
+            mistake(Some("bearer"), "the token contains characters that a header cannot have");
         }
         let authorization = self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
         if usize::from(authorization) + usize::from(self.bearer.is_some()) + usize::from(self.auth.is_some()) > 1 {
-            mistake(None, "`bearer`, `auth` and a header `Authorization` are three ways to say one thing: choose one");
+            mistake(None, "`bearer`, `auth` and an `Authorization` header exclude each other: keep one");
         }
         if self.auth.as_deref().is_some_and(|auth| auth != "oauth") {
             mistake(Some("auth"), "expected \"oauth\"");
@@ -74,9 +74,9 @@ impl UpstreamConfig {
         }
         match (&self.agent_id, self.speak()) {
             (Some(id), _) if id.is_empty() => mistake(Some("agent_id"), "an id must not be empty"),
-            (Some(_), Some(Speak::Mcp)) => mistake(Some("agent_id"), "only hosts of A2E are told who we are so"),
+            (Some(_), Some(Speak::Mcp)) => mistake(Some("agent_id"), "`agent_id` is sent only to A2E hosts"),
             (Some(_), Some(Speak::As(dialect, _))) if dialect.name != a2e::DIALECT.name => {
-                mistake(Some("agent_id"), "only hosts of A2E are told who we are so");
+                mistake(Some("agent_id"), "`agent_id` is sent only to A2E hosts");
             }
             _ => {}
         }

@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::surroundings::{PLAIN, Surroundings, usual};
+use crate::program_environment::{PLAIN, ProgramEnvironment, usual};
 use crate::{Hidden, schema};
 
 pub use words::Inherit;
@@ -170,7 +170,7 @@ impl UpstreamConfig {
     }
 
     /// The environment and working folder of the program.
-    pub fn surroundings(&self) -> Surroundings {
+    pub fn program_environment(&self) -> ProgramEnvironment {
         let pattern = |name: &str| Pattern(name.to_owned());
         let inherits = match &self.inherit_env {
             Inherit::All => None,
@@ -180,7 +180,7 @@ impl UpstreamConfig {
             }
         };
         let variables = self.env.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect();
-        Surroundings { folder: self.cwd.clone().or_else(|| self.origin.folder()), inherits, variables }
+        ProgramEnvironment { folder: self.cwd.clone().or_else(|| self.origin.folder()), inherits, variables }
     }
 
     /// The prefix of the upstream's names, if it has one.

@@ -143,19 +143,12 @@ impl Authorize for EndpointGuard {
 /// A pass that no one has: the last one was taken back, and an empty list would let in everyone.
 fn unknown_pass() -> Pass {
     tracing::warn!("[a2e] has no token any more: no agent is let in until the next start");
-    Pass::any(random_token())
+    Pass::any(gladhand_system::random_token())
 }
 
 /// A pass for a token that any agent may use. A token without a name is its own principal.
 pub fn unnamed_pass(token: Secret) -> Pass {
     Pass { principal: Some(owner::of_token(&token)), ..Pass::any(token) }
-}
-
-/// A token that no client has.
-fn random_token() -> Secret {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
-    Secret::new(bytes.map(|byte| format!("{byte:02x}")).concat())
 }
 
 fn are_same(some: &[Pass], others: &[Pass]) -> bool {

@@ -259,10 +259,10 @@ mod tests {
     #[test]
     fn a_first_token_that_is_not_trusted_closes_its_endpoint_alone() {
         let token = "[[authorization.tokens]]\nname = 'ann'\ntoken = 'ann'\n";
-        let held = Config::default().held(&read(token));
+        let held = Config::default().narrowed_by(&read(token));
         assert_eq!(admission(&held.authorization).unwrap(), Admission::NoOne);
         assert!(passes(&held.a2e, None).is_empty(), "that section is as it was");
-        let held = Config::default().held(&read("[a2e]\ntokens = ['t']\n"));
+        let held = Config::default().narrowed_by(&read("[a2e]\ntokens = ['t']\n"));
         let [lock] = &passes(&held.a2e, None)[..] else { panic!("{held:?}") };
         assert!(!lock.token.expose().is_empty() && !lock.token.matches(&Secret::new("t")));
         // Where the environment has a token, the endpoint was never open.

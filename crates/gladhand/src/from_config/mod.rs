@@ -5,7 +5,7 @@ mod upstream;
 
 use std::time::Duration;
 
-use gladhand_agent_tools::WorkbenchSettings;
+use gladhand_agent_tools::ToolSettings;
 use gladhand_server::http::{AgentLimits, HttpOptions};
 use gladhand_server::service::Limits;
 
@@ -47,8 +47,8 @@ pub(crate) fn http_options(section: config::HttpConfig) -> HttpOptions {
     }
 }
 
-/// Keeps our own files, and what else is in the data folder, from the tools of a workbench.
-pub(crate) fn keep_from(files: &config::OwnFiles, settings: &mut WorkbenchSettings) {
+/// Keeps our own files, and what else is in the data folder, from the tools of the agent.
+pub(crate) fn keep_from(files: &config::OwnFiles, settings: &mut ToolSettings) {
     settings.private.clone_from(&files.private);
     settings.sensitive = vec![files.data.clone()];
 }

@@ -63,6 +63,6 @@ pub(crate) fn target(upstream: &UpstreamConfig) -> Option<Target> {
 
 /// The folder and variables of an upstream's program.
 fn surroundings(upstream: &UpstreamConfig) -> Surroundings {
-    let config::Surroundings { folder, inherits, variables } = upstream.surroundings();
+    let config::ProgramEnvironment { folder, inherits, variables } = upstream.program_environment();
     Surroundings { folder, inherits, variables, permit: None }
 }

@@ -92,7 +92,7 @@ impl RepositoryTools {
     pub fn new(config: &RepositoryConfig, files: impl Into<OwnFiles>, is_networked: bool) -> Self {
         let files = files.into();
         let allowed = (is_networked || !config.roots.is_empty()).then(|| config.roots.clone());
-        let mut settings = gladhand_agent_tools::WorkbenchSettings::new(files.data.join("agent"));
+        let mut settings = gladhand_agent_tools::ToolSettings::new(files.data.join("agent"));
         from_config::keep_from(&files, &mut settings);
         let inner = Inner {
             secrets: SecretFiles::new(&settings),

@@ -166,7 +166,7 @@ fn an_approval_names_the_reason_of_each_place() {
     client.send(&send.to_string());
     for (id, place, why) in [
         (4, "home/project/notes", "is outside of the workspace"),
-        (5, "work/.husky/pre-commit", "says which programs run"),
+        (5, "work/.husky/pre-commit", "decides which programs run"),
         (6, "work/.git/config", "may hold secrets"),
     ] {
         let asked = until(&mut client, |line| line["params"]["type"] == "session.approval.requested");

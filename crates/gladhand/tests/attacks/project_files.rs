@@ -773,7 +773,7 @@ fn a_file_with_mistakes_is_shown_and_not_trusted() {
     for (file, mistake) in [
         (many.as_str(), "… and 30 more"),
         ("[upstreams.a]\ncomand = 'x'\n", "did you mean `command`?"),
-        ("[upstreams.a]\ncommand = 'x'\nurl = 'https://y'\n", "only one of the two can be"),
+        ("[upstreams.a]\ncommand = 'x'\nurl = 'https://y'\n", "exclude each other"),
         ("[policy\n", "line 1, column"),
     ] {
         let clone = Clone::with(file);

@@ -29,7 +29,7 @@ pub struct Family;
 #[async_trait]
 impl Starter for Family {
     async fn start(&self, program: Program<'_>, channels: Channels) -> io::Result<Arc<dyn Held>> {
-        let mark = random_mark()?;
+        let mark = gladhand_system::random_hex::<8>();
         let mut command = Command::new(program.file);
         command.args(program.arguments).env_clear().envs(program.environment).env(MARK, &mark).kill_on_drop(true);
         if let Some(folder) = program.folder {
@@ -128,13 +128,6 @@ impl Drop for Members {
     fn drop(&mut self) {
         self.signal(Signal::Kill);
     }
-}
-
-/// A mark that no other program has.
-fn random_mark() -> io::Result<String> {
-    let mut bits = [0; 8];
-    getrandom::fill(&mut bits).map_err(io::Error::other)?;
-    Ok(format!("{:016x}", u64::from_ne_bytes(bits)))
 }
 
 /// A process that carries a mark.

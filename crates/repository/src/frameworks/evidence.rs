@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::findings::{Finding, anchor, with_plain_line_ends};
-use super::table::{FileRule, Found, Kind, Known, RuleId, TABLE, Table};
+use super::table::{FileRule, FindingKind, FrameworkRules, Kind, RuleId, TABLE, Table};
 use super::{Evidence, Framework, InsertAnchor};
 use crate::manifest::{Dependency, Ecosystem, Format, Role, Usage};
 use crate::source::Family;
@@ -14,7 +14,7 @@ use crate::text;
 const MOST_SHOWN: usize = 8;
 
 /// The evidence of a project for any framework, gathered once.
-pub(super) struct Ground<'s> {
+pub(super) struct ProjectEvidence<'s> {
     survey: &'s Survey,
     project: &'s Project,
     manifests: Vec<&'s FileFacts>,
@@ -23,21 +23,22 @@ pub(super) struct Ground<'s> {
     conventions: Vec<(&'s FileFacts, RuleId)>,
 }
 
-impl<'s> Ground<'s> {
+impl<'s> ProjectEvidence<'s> {
     pub(super) fn of(survey: &'s Survey, project: &'s Project) -> Self {
-        let mut ground = Self { survey, project, manifests: Vec::new(), sources: Vec::new(), conventions: Vec::new() };
+        let mut evidence =
+            Self { survey, project, manifests: Vec::new(), sources: Vec::new(), conventions: Vec::new() };
         for file in survey.files_of(project) {
             if !file.findings.is_empty() {
-                ground.sources.push(file);
+                evidence.sources.push(file);
             }
             if !file.aside {
                 if file.manifest.is_some() {
-                    ground.manifests.push(file);
+                    evidence.manifests.push(file);
                 }
-                ground.conventions.extend(TABLE.rules_for(project.inner(&file.path)).map(|rule| (file, rule)));
+                evidence.conventions.extend(TABLE.rules_for(project.inner(&file.path)).map(|rule| (file, rule)));
             }
         }
-        ground
+        evidence
     }
 
     /// Names of frameworks and libraries that the manifests name.
@@ -48,8 +49,8 @@ impl<'s> Ground<'s> {
 }
 
 /// The evidence of a project for one framework.
-pub(super) struct Case<'s> {
-    pub(super) known: &'static Known,
+pub(super) struct Candidate<'s> {
+    pub(super) known: &'static FrameworkRules,
     survey: &'s Survey,
     project: &'s Project,
     dependencies: Dependencies<'s>,
@@ -65,27 +66,29 @@ struct FileEvidence {
     anchor: Option<String>,
 }
 
-impl<'s> Case<'s> {
-    pub(super) fn of(ground: &Ground<'s>, place: usize, known: &'static Known) -> Self {
-        let Ground { survey, project, .. } = *ground;
-        let mut case = Self { known, survey, project, dependencies: Vec::new(), source: Vec::new(), files: Vec::new() };
-        if is_itself(ground, known) {
-            return case;
+impl<'s> Candidate<'s> {
+    pub(super) fn of(evidence: &ProjectEvidence<'s>, index: usize, known: &'static FrameworkRules) -> Self {
+        let ProjectEvidence { survey, project, .. } = *evidence;
+        let mut candidate =
+            Self { known, survey, project, dependencies: Vec::new(), source: Vec::new(), files: Vec::new() };
+        if is_itself(evidence, known) {
+            return candidate;
         }
-        case.dependencies = dependencies(ground, known);
-        for file in &ground.sources {
-            let about = file.findings.iter().filter(|finding| finding.framework == place);
-            case.source.extend(about.map(|finding| (*file, finding)));
+        candidate.dependencies = dependencies(evidence, known);
+        for file in &evidence.sources {
+            let about = file.findings.iter().filter(|finding| finding.framework == index);
+            candidate.source.extend(about.map(|finding| (*file, finding)));
         }
-        let rules = ground.conventions.iter().filter(|(_, rule)| rule.framework == place);
-        case.files = rules.filter_map(|(file, rule)| convention(survey, file, &known.files[rule.number])).collect();
+        let rules = evidence.conventions.iter().filter(|(_, rule)| rule.framework == index);
+        candidate.files =
+            rules.filter_map(|(file, rule)| convention(survey, file, &known.files[rule.number])).collect();
         // Constructors first, those at the top of files first, tests last.
-        case.source.sort_by_key(|(file, finding)| {
-            let asks = finding.inside && finding.found == Found::Import;
+        candidate.source.sort_by_key(|(file, finding)| {
+            let asks = finding.inside && finding.found == FindingKind::Import;
             (file.aside, finding.found, asks, finding.bound.is_none())
         });
-        case.dependencies.sort_by_key(|(_, dependency, _)| dependency.usage);
-        case
+        candidate.dependencies.sort_by_key(|(_, dependency, _)| dependency.usage);
+        candidate
     }
 
     /// Whether the source creates the framework's application object.
@@ -96,19 +99,19 @@ impl<'s> Case<'s> {
     /// The statements that create the framework's application object.
     pub(super) fn constructors(&self) -> Vec<(&'s FileFacts, &'s Finding)> {
         let is_one = |(file, finding): &&(&FileFacts, &Finding)| {
-            finding.found == Found::Constructor && !file.aside && !self.is_local(finding)
+            finding.found == FindingKind::Constructor && !file.aside && !self.is_local(finding)
         };
         self.source.iter().filter(is_one).copied().collect()
     }
 
     /// Whether the evidence is sufficient to report the framework.
-    pub(super) fn is_proven(&self) -> bool {
+    pub(super) fn is_detected(&self) -> bool {
         let needed = self.dependencies.iter().any(|(_, dependency, _)| dependency.usage == Usage::Runtime);
         let imported =
             self.source.iter().any(|(file, finding)| !file.aside && !finding.inside && !self.is_local(finding));
         let shown = self.is_constructed() || imported || self.files.iter().any(|file| !file.weak);
-        let proven = needed || shown && !(self.known.needs_dependency && self.dependencies.is_empty());
-        proven && self.known.kind != Kind::Library
+        let detected = needed || shown && !(self.known.needs_dependency && self.dependencies.is_empty());
+        detected && self.known.kind != Kind::Library
     }
 
     /// Whether a Python module is one of the project's own, unless the framework is also a dependency.
@@ -151,16 +154,18 @@ impl<'s> Case<'s> {
     fn add_source(&self, table: &Table, entry_points: &[String], assessment: &mut Assessment) {
         let Some((file, best)) = self.source.first() else { return };
         let full = table.weight(self.known, best.found);
-        let weight = if file.aside || best.inside && best.found == Found::Import { full / 2.0 } else { full };
+        let weight = if file.aside || best.inside && best.found == FindingKind::Import { full / 2.0 } else { full };
         let (path, title) = (&file.path, &self.known.title);
         let reason = match best.found {
-            Found::Constructor if entry_points.contains(path) => format!("Entry point {path} suggests {title} usage."),
-            Found::Constructor => format!("{path} makes a {title} application."),
-            Found::Import | Found::File => format!("{path} imports {title}."),
+            FindingKind::Constructor if entry_points.contains(path) => {
+                format!("Entry point {path} suggests {title} usage.")
+            }
+            FindingKind::Constructor => format!("{path} makes a {title} application."),
+            FindingKind::Import | FindingKind::File => format!("{path} imports {title}."),
         };
         assessment.add_weight(weight, reason);
         for (file, finding) in self.source.iter().take(MOST_SHOWN) {
-            let kind = if finding.found == Found::Constructor { "constructor" } else { "import" };
+            let kind = if finding.found == FindingKind::Constructor { "constructor" } else { "import" };
             assessment.add_evidence(
                 kind,
                 &file.path,
@@ -191,7 +196,7 @@ impl<'s> Case<'s> {
     }
 
     fn add_files(&self, table: &Table, assessment: &mut Assessment) {
-        let full = table.weight(self.known, Found::File);
+        let full = table.weight(self.known, FindingKind::File);
         let Some(best) = self.files.iter().min_by_key(|file| file.weak) else { return };
         assessment.add_weight(
             if best.weak { full / 2.0 } else { full },
@@ -329,8 +334,8 @@ fn language_reason(family: Family, managers: &[&'static str]) -> String {
 }
 
 /// Whether the project is the framework itself, which is not among its own dependencies.
-fn is_itself(ground: &Ground<'_>, known: &Known) -> bool {
-    ground.manifests.iter().any(|file| {
+fn is_itself(evidence: &ProjectEvidence<'_>, known: &FrameworkRules) -> bool {
+    evidence.manifests.iter().any(|file| {
         let name = file.manifest.as_ref().and_then(|manifest| manifest.name.as_deref());
         file.format
             .zip(name)
@@ -341,15 +346,15 @@ fn is_itself(ground: &Ground<'_>, known: &Known) -> bool {
 type Dependencies<'s> = Vec<(&'s FileFacts, &'s Dependency, Ecosystem)>;
 
 /// The dependencies in the manifests of a project. Lock files count only if there is no manifest in their folder.
-fn dependencies<'s>(ground: &Ground<'s>, known: &Known) -> Dependencies<'s> {
+fn dependencies<'s>(evidence: &ProjectEvidence<'s>, known: &FrameworkRules) -> Dependencies<'s> {
     let mut found = Vec::new();
-    for file in &ground.manifests {
+    for file in &evidence.manifests {
         let (Some(format), Some(manifest)) = (file.format, &file.manifest) else { continue };
         let beside = |other: &&FileFacts| {
             let same = |one: Format| one.role == Role::Project && one.ecosystem == format.ecosystem;
             folder(&other.path) == folder(&file.path) && other.format.is_some_and(same)
         };
-        if format.role == Role::Lock && ground.manifests.iter().any(beside) {
+        if format.role == Role::Lock && evidence.manifests.iter().any(beside) {
             continue;
         }
         let named = manifest.dependencies.iter().filter(|one| known.is_dependency(format.ecosystem, &one.name));

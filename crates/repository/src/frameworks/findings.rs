@@ -1,6 +1,6 @@
 //! Evidence for frameworks in single source files.
 
-use super::table::{Found, TABLE};
+use super::table::{FindingKind, TABLE};
 use crate::language::Language;
 use crate::source::{self, Family};
 use crate::text;
@@ -14,9 +14,9 @@ const MOST: usize = 50;
 /// One piece of evidence for a framework in a source file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
-    /// Which framework, as a place in the table.
+    /// Which framework, as an index into the table.
     pub(crate) framework: usize,
-    pub(crate) found: Found,
+    pub(crate) found: FindingKind,
     /// From 1.
     pub(crate) line: usize,
     pub(crate) text: String,
@@ -44,11 +44,10 @@ pub(crate) fn findings(language: Language, family: Family, path: &str, text: &st
             .iter()
             .filter(|import| known.is_import(family, &import.module))
             .take(MOST)
-            .map(|import| (Found::Import, &import.module, import.at, &import.statement, None));
-        let calls =
-            outline.calls.iter().filter(|call| known.is_constructor(family, &call.path)).map(|call| {
-                (Found::Constructor, &call.path, call.statement.start, &call.statement, call.bound.clone())
-            });
+            .map(|import| (FindingKind::Import, &import.module, import.at, &import.statement, None));
+        let calls = outline.calls.iter().filter(|call| known.is_constructor(family, &call.path)).map(|call| {
+            (FindingKind::Constructor, &call.path, call.statement.start, &call.statement, call.bound.clone())
+        });
         for (kind, path, at, statement, bound) in imports.chain(calls) {
             let written = &text[statement.clone()];
             // Types are gone when the program runs, and so are tests.
@@ -63,7 +62,7 @@ pub(crate) fn findings(language: Language, family: Family, path: &str, text: &st
                 text: text::line_text(text, at),
                 module: path.split(['.', '/']).next().unwrap_or_default().to_owned(),
                 bound,
-                anchor: (kind == Found::Constructor).then(|| anchor(text, statement)).flatten(),
+                anchor: (kind == FindingKind::Constructor).then(|| anchor(text, statement)).flatten(),
                 inside: column > 0,
             });
         }
@@ -124,9 +123,9 @@ mod tests {
         assert_eq!(
             told,
             [
-                ("express", Found::Import, 2, false),
-                ("express", Found::Import, 4, true),
-                ("express", Found::Constructor, 6, false)
+                ("express", FindingKind::Import, 2, false),
+                ("express", FindingKind::Import, 4, true),
+                ("express", FindingKind::Constructor, 6, false)
             ]
         );
         assert_eq!(found[2].bound.as_deref(), Some("app"));

@@ -4,7 +4,7 @@
 //! confidence is calculated as Fluxloop's own server does, without two of its mistakes: a language alone is no framework,
 //! and there are no anchors in files that were not read.
 
-use super::table::{Known, TABLE};
+use super::table::{FrameworkRules, TABLE};
 use super::{Detection, Framework, ProfileInput};
 use crate::manifest::Ecosystem;
 use crate::recipes::Target;
@@ -39,7 +39,7 @@ fn weighed(profile: &ProfileInput) -> Vec<Framework> {
     frameworks
 }
 
-fn framework(profile: &ProfileInput, known: &Known) -> Option<Framework> {
+fn framework(profile: &ProfileInput, known: &FrameworkRules) -> Option<Framework> {
     let has = |list: &Option<Vec<String>>, names: &[&str]| {
         list.iter().flatten().any(|given| names.iter().any(|name| given.eq_ignore_ascii_case(name)))
     };

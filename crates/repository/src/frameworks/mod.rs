@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::evidence::managers;
-use self::evidence::{Case, Ground};
+use self::evidence::{Candidate, ProjectEvidence};
 pub(crate) use self::findings::{Finding, findings, with_plain_line_ends};
 pub use self::table::Kind;
 pub(crate) use self::table::TABLE;
@@ -181,7 +181,7 @@ impl Detection {
             let path = if project.path.is_empty() { "." } else { &project.path };
             members.push(MemberFrameworks { path: path.to_owned(), frameworks: found });
         }
-        let frameworks = joined(&members);
+        let frameworks = merged(&members);
         if members.len() == 1 {
             members.clear();
         }
@@ -222,7 +222,7 @@ pub(crate) const NONE_FOUND: &str = "No supported frameworks detected.";
 
 impl Framework {
     /// Merges the same framework from another project. The reasons and evidence of the higher confidence come first.
-    fn join(&mut self, mut other: Self) {
+    fn merge(&mut self, mut other: Self) {
         if other.confidence > self.confidence {
             std::mem::swap(self, &mut other);
         }
@@ -239,25 +239,25 @@ impl Framework {
 /// The frameworks of a whole tree, highest confidence first.
 pub(crate) fn in_tree(survey: &Survey) -> Vec<Framework> {
     let found = |project: &Project| MemberFrameworks { path: String::new(), frameworks: in_project(survey, project) };
-    joined(&survey.projects.iter().map(found).collect::<Vec<_>>())
+    merged(&survey.projects.iter().map(found).collect::<Vec<_>>())
 }
 
 /// The projects in which a framework is detected, by index, each with the statements that create the application
 /// object.
-pub(crate) fn detected<'s>(survey: &'s Survey, name: &str) -> Vec<(usize, Vec<(&'s FileFacts, &'s Finding)>)> {
-    let of = |(place, project): (usize, &'s Project)| {
-        let case = proven(survey, project).into_iter().find(|case| case.known.name == name)?;
-        Some((place, case.constructors()))
+pub(crate) fn projects_with<'s>(survey: &'s Survey, name: &str) -> Vec<(usize, Vec<(&'s FileFacts, &'s Finding)>)> {
+    let of = |(index, project): (usize, &'s Project)| {
+        let candidate = detected_in(survey, project).into_iter().find(|candidate| candidate.known.name == name)?;
+        Some((index, candidate.constructors()))
     };
     survey.projects.iter().enumerate().filter_map(of).collect()
 }
 
 /// The frameworks of several projects together, highest confidence first.
-fn joined(members: &[MemberFrameworks]) -> Vec<Framework> {
+fn merged(members: &[MemberFrameworks]) -> Vec<Framework> {
     let mut frameworks: Vec<Framework> = Vec::new();
     for framework in members.iter().flat_map(|member| &member.frameworks) {
         match frameworks.iter_mut().find(|known| known.name == framework.name) {
-            Some(known) => known.join(framework.clone()),
+            Some(known) => known.merge(framework.clone()),
             None => frameworks.push(framework.clone()),
         }
     }
@@ -265,37 +265,39 @@ fn joined(members: &[MemberFrameworks]) -> Vec<Framework> {
     frameworks
 }
 
-/// The frameworks that are proven in one project, with their evidence.
-fn proven<'s>(survey: &'s Survey, project: &'s Project) -> Vec<Case<'s>> {
-    let ground = Ground::of(survey, project);
-    let cases = TABLE.frameworks.iter().enumerate().map(|(place, known)| Case::of(&ground, place, known));
-    let mut proven: Vec<Case<'_>> = cases.filter(Case::is_proven).collect();
-    let replaced: BTreeSet<&str> = proven.iter().flat_map(|case| &case.known.replaces).map(String::as_str).collect();
-    proven.retain(|case| !replaced.contains(case.known.name.as_str()) || case.is_constructed());
-    proven
+/// The frameworks that are detected in one project, with their evidence.
+fn detected_in<'s>(survey: &'s Survey, project: &'s Project) -> Vec<Candidate<'s>> {
+    let evidence = ProjectEvidence::of(survey, project);
+    let candidates = TABLE.frameworks.iter().enumerate().map(|(index, known)| Candidate::of(&evidence, index, known));
+    let mut detected: Vec<Candidate<'_>> = candidates.filter(Candidate::is_detected).collect();
+    let replaced: BTreeSet<&str> =
+        detected.iter().flat_map(|candidate| &candidate.known.replaces).map(String::as_str).collect();
+    detected.retain(|candidate| !replaced.contains(candidate.known.name.as_str()) || candidate.is_constructed());
+    detected
 }
 
 /// The frameworks of one project.
 fn in_project(survey: &Survey, project: &Project) -> Vec<Framework> {
-    let proven = proven(survey, project);
+    let detected = detected_in(survey, project);
     let entry_points: Vec<String> = entry_points::of(survey, project).into_iter().collect();
-    let mut found: Vec<Framework> = proven.into_iter().map(|case| case.into_framework(&entry_points)).collect();
+    let mut found: Vec<Framework> =
+        detected.into_iter().map(|candidate| candidate.into_framework(&entry_points)).collect();
     sort(&mut found);
     found
 }
 
 /// Sorts by confidence, highest first; then by number of projects, then in the order of the table.
 fn sort(frameworks: &mut [Framework]) {
-    let place = |name: &str| TABLE.frameworks.iter().position(|known| known.name == name);
+    let index = |name: &str| TABLE.frameworks.iter().position(|known| known.name == name);
     frameworks.sort_by(|a, b| {
-        let surer = b.confidence.total_cmp(&a.confidence);
-        surer.then(b.members.len().cmp(&a.members.len())).then_with(|| place(&a.name).cmp(&place(&b.name)))
+        let by_confidence = b.confidence.total_cmp(&a.confidence);
+        by_confidence.then(b.members.len().cmp(&a.members.len())).then_with(|| index(&a.name).cmp(&index(&b.name)))
     });
 }
 
 /// Names of frameworks and libraries that the manifests of a project name.
 pub(crate) fn candidates(survey: &Survey, project: &Project) -> BTreeSet<String> {
-    Ground::of(survey, project).candidates()
+    ProjectEvidence::of(survey, project).candidates()
 }
 
 /// The target of the recipes, by name.

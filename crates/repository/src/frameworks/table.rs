@@ -29,7 +29,7 @@ const LONGEST_IMPORT: usize = 2000;
 /// All known frameworks.
 #[derive(Debug)]
 pub(crate) struct Table {
-    pub(crate) frameworks: Vec<Known>,
+    pub(crate) frameworks: Vec<FrameworkRules>,
     pub(crate) weights: Weights,
     needles: BTreeMap<Family, AhoCorasick>,
     /// Every statement that creates an application object contains one of these words.
@@ -50,7 +50,7 @@ pub(crate) struct RuleId {
 /// One known framework.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Known {
+pub(crate) struct FrameworkRules {
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) kind: Kind,
@@ -118,7 +118,7 @@ struct OwnWeights {
 
 /// Kinds of evidence that are found in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Found {
+pub(crate) enum FindingKind {
     Constructor,
     Import,
     File,
@@ -129,7 +129,7 @@ impl Table {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Part {
-            framework: Vec<Known>,
+            framework: Vec<FrameworkRules>,
         }
         let mut frameworks = Vec::new();
         for part in parts {
@@ -147,10 +147,11 @@ impl Table {
         }
         let needles =
             words.into_iter().filter_map(|(family, words)| Some((family, AhoCorasick::new(words).ok()?))).collect();
-        let makers = frameworks.iter().flat_map(Known::makers).fold(BTreeMap::new(), |mut words, (family, word)| {
-            words.entry(family).or_insert_with(Vec::new).push(word);
-            words
-        });
+        let makers =
+            frameworks.iter().flat_map(FrameworkRules::makers).fold(BTreeMap::new(), |mut words, (family, word)| {
+                words.entry(family).or_insert_with(Vec::new).push(word);
+                words
+            });
         let makers =
             makers.into_iter().filter_map(|(family, words)| Some((family, AhoCorasick::new(words).ok()?))).collect();
         let conventions = conventions(&frameworks).map_err(serde::de::Error::custom)?;
@@ -199,20 +200,20 @@ impl Table {
             .collect()
     }
 
-    pub(crate) fn weight(&self, known: &Known, found: Found) -> f64 {
+    pub(crate) fn weight(&self, known: &FrameworkRules, found: FindingKind) -> f64 {
         match found {
-            Found::Constructor => known.weights.constructor.unwrap_or(self.weights.constructor),
-            Found::Import => known.weights.import.unwrap_or(self.weights.import),
-            Found::File => known.weights.file.unwrap_or(self.weights.file),
+            FindingKind::Constructor => known.weights.constructor.unwrap_or(self.weights.constructor),
+            FindingKind::Import => known.weights.import.unwrap_or(self.weights.import),
+            FindingKind::File => known.weights.file.unwrap_or(self.weights.file),
         }
     }
 
-    pub(crate) fn named(&self, name: &str) -> Option<&Known> {
+    pub(crate) fn named(&self, name: &str) -> Option<&FrameworkRules> {
         self.frameworks.iter().find(|known| known.name == name)
     }
 }
 
-impl Known {
+impl FrameworkRules {
     /// Whether a dependency is this framework.
     pub(crate) fn is_dependency(&self, ecosystem: Ecosystem, name: &str) -> bool {
         let mut names = self.dependencies.get(&ecosystem).into_iter().flatten();
@@ -272,7 +273,7 @@ impl Known {
     }
 }
 
-fn conventions(frameworks: &[Known]) -> Result<(GlobSet, Vec<RuleId>), globset::Error> {
+fn conventions(frameworks: &[FrameworkRules]) -> Result<(GlobSet, Vec<RuleId>), globset::Error> {
     let (mut patterns, mut rules) = (GlobSetBuilder::new(), Vec::new());
     for (framework, known) in frameworks.iter().enumerate() {
         for (number, rule) in known.files.iter().enumerate() {

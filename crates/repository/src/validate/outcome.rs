@@ -66,7 +66,7 @@ impl Outcome {
         let Ok(patch) = diffy::Patch::from_str(&diff) else { return Some("cannot be read") };
         match diffy::apply(&self.document.text, &patch) {
             Err(_) => Some("does not apply"),
-            Ok(patched) if patched != self.after() => Some("does something else than the edits"),
+            Ok(patched) if patched != self.after() => Some("does not match the edits"),
             Ok(_) => None,
         }
     }

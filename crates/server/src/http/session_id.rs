@@ -9,9 +9,7 @@ pub(super) struct SessionId(u128);
 impl SessionId {
     /// A new random id that cannot be guessed.
     pub(super) fn draw() -> Self {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
-        Self(u128::from_ne_bytes(bytes))
+        Self(u128::from_ne_bytes(gladhand_system::random_bytes()))
     }
 
     /// Reads one as it is written.

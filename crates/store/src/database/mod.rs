@@ -45,12 +45,12 @@ impl Database {
     pub fn open(folder: &Path) -> Result<Self, DatabaseError> {
         let path = Self::file(folder);
         make_private(folder, &path)?;
-        let why = |error| DatabaseError::of(&path, error);
-        let mut connection = connect(&path).map_err(why)?;
-        if connection.is_readonly("main").map_err(why)? {
+        let at_path = |error| DatabaseError::of(&path, error);
+        let mut connection = open_configured_connection(&path).map_err(at_path)?;
+        if connection.is_readonly("main").map_err(at_path)? {
             return Err(DatabaseError::ReadOnly { file: path });
         }
-        if let Some(incompatibility) = migrate(&mut connection).map_err(why)? {
+        if let Some(incompatibility) = migrate(&mut connection).map_err(at_path)? {
             return Err(incompatibility.error(path));
         }
         Ok(Self { path, idle: Mutex::new(vec![connection]) })
@@ -63,15 +63,15 @@ impl Database {
         if !path.try_exists()? {
             return Ok(false);
         }
-        let why = |error| DatabaseError::of(&path, error);
-        let connection = attach(&path).map_err(why)?;
-        if connection.is_readonly("main").map_err(why)? {
+        let at_path = |error| DatabaseError::of(&path, error);
+        let connection = open_connection(&path).map_err(at_path)?;
+        if connection.is_readonly("main").map_err(at_path)? {
             return Err(DatabaseError::ReadOnly { file: path });
         }
-        if let Some(incompatibility) = incompatibility(&connection).map_err(why)? {
+        if let Some(incompatibility) = incompatibility(&connection).map_err(at_path)? {
             return Err(incompatibility.error(path));
         }
-        let verdict: String = connection.pragma_query_value(None, "quick_check", |row| row.get(0)).map_err(why)?;
+        let verdict: String = connection.pragma_query_value(None, "quick_check", |row| row.get(0)).map_err(at_path)?;
         if verdict == "ok" { Ok(true) } else { Err(DatabaseError::Damaged { file: path }) }
     }
 
@@ -120,9 +120,9 @@ impl Database {
         let idle = self.idle().pop();
         let mut connection = match idle {
             Some(connection) => connection,
-            None => connect(&self.path)?,
+            None => open_configured_connection(&self.path)?,
         };
-        let outcome = within(&mut connection, behavior, work);
+        let outcome = in_transaction(&mut connection, behavior, work);
         let mut idle = self.idle();
         if idle.len() < MAX_IDLE_CONNECTIONS && connection.is_autocommit() {
             idle.push(connection);
@@ -135,7 +135,7 @@ impl Database {
     }
 }
 
-fn within<T, E: From<rusqlite::Error>>(
+fn in_transaction<T, E: From<rusqlite::Error>>(
     connection: &mut Connection,
     behavior: TransactionBehavior,
     work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
@@ -155,7 +155,7 @@ fn make_private(folder: &Path, path: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
     fs_err::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     match options.open(path) {
-        Ok(file) => keep_others_out(&file),
+        Ok(file) => restrict_to_owner(&file),
         // Opening the database fails again later, with a better error message.
         Err(_) if path.is_file() => Ok(()),
         Err(error) => Err(error),
@@ -163,26 +163,26 @@ fn make_private(folder: &Path, path: &Path) -> std::io::Result<()> {
 }
 
 #[cfg(unix)]
-fn keep_others_out(file: &File) -> std::io::Result<()> {
+fn restrict_to_owner(file: &File) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
 
     file.set_permissions(std::fs::Permissions::from_mode(0o600))
 }
 
 #[cfg(not(unix))]
-fn keep_others_out(_: &File) -> std::io::Result<()> {
+fn restrict_to_owner(_: &File) -> std::io::Result<()> {
     Ok(())
 }
 
-fn attach(path: &Path) -> rusqlite::Result<Connection> {
+fn open_connection(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     Ok(connection)
 }
 
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let connection = attach(path)?;
+fn open_configured_connection(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = open_connection(path)?;
     retry_while_busy(|| connection.pragma_update(None, "journal_mode", "wal"))?;
     // With a write-ahead log a crash cannot corrupt the file. A power failure can only lose the most recent
     // changes.
@@ -221,17 +221,17 @@ impl Incompatible {
     }
 }
 
-fn number(connection: &Connection, name: &str) -> rusqlite::Result<u32> {
+fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<u32> {
     connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
 /// Checks whether the file belongs to another program or to a newer version.
 fn incompatibility(connection: &Connection) -> rusqlite::Result<Option<Incompatible>> {
     let tables: u32 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if tables > 0 && number(connection, "application_id")? != APPLICATION_ID as u32 {
+    if tables > 0 && pragma(connection, "application_id")? != APPLICATION_ID as u32 {
         return Ok(Some(Incompatible::Foreign));
     }
-    let version = number(connection, "user_version")?;
+    let version = pragma(connection, "user_version")?;
     Ok((version as usize > STEPS.len()).then_some(Incompatible::Newer(version)))
 }
 
@@ -241,8 +241,8 @@ fn migrate(connection: &mut Connection) -> rusqlite::Result<Option<Incompatible>
     if let Some(incompatibility) = incompatibility(&transaction)? {
         return Ok(Some(incompatibility));
     }
-    let taken = number(&transaction, "user_version")?;
-    let steps = STEPS.get(taken as usize..).unwrap_or_default();
+    let applied = pragma(&transaction, "user_version")?;
+    let steps = STEPS.get(applied as usize..).unwrap_or_default();
     for step in steps {
         transaction.execute_batch(step)?;
     }

@@ -7,7 +7,8 @@ use gladhand_core::Secret;
 use gladhand_core::sync::Unpoisoned as _;
 
 use super::sealed::{Header, Key, KeyDerivation, random};
-use super::{KeyLocation, SecretError, read_private, write_private};
+use super::{KeyLocation, SecretError, read_private};
+use crate::files::write_beside_synced;
 
 /// The possible sources of the key of one sealed file.
 pub(super) struct Keys {
@@ -107,7 +108,7 @@ impl Keys {
     /// replaced.
     fn write(&self) -> Result<Key, SecretError> {
         let key = Key::new(random()?);
-        match write_private(&self.file, &*key)?.persist_noclobber(&self.file) {
+        match write_beside_synced(&self.file, &*key)?.persist_noclobber(&self.file) {
             Ok(_) => Ok(key),
             Err(error) => self.read()?.ok_or_else(|| error.error.into()),
         }

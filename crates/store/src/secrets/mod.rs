@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 pub use self::error::SecretError;
 use self::key::Keys;
 use self::sealed::{Header, Unreadable};
-use crate::files::{NewFile, make_folder, write_beside};
+use crate::files::{make_folder, replace_private_synced};
 
 /// The file with the secrets.
 const FILE: &str = "secrets.sealed";
@@ -179,7 +179,7 @@ impl Secrets {
         if sealed.len() as u64 > MAX_FILE_BYTES {
             return Err(SecretError::TooLong);
         }
-        write_private(&self.file, &sealed)?.persist(&self.file).map_err(|error| error.error)?;
+        replace_private_synced(&self.file, &sealed)?;
         Ok(())
     }
 
@@ -212,12 +212,4 @@ fn read_private(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, SecretError> 
         return Err(SecretError::Damaged { file: path.to_owned(), defect: "it is larger than 16 MiB" });
     }
     Ok(Some(bytes))
-}
-
-/// Writes a temporary file beside `path`, private to its owner and safe from a power failure. The caller moves it into
-/// place.
-fn write_private(path: &Path, bytes: &[u8]) -> io::Result<tempfile::NamedTempFile> {
-    let file = write_beside(path, bytes, NewFile::Private)?;
-    file.as_file().sync_all()?;
-    Ok(file)
 }

@@ -38,10 +38,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::program_task::ProgramConnection;
-use super::environment::{Environment, Episode, Object, Reset, Seen, Space, reset_denied};
+use super::environment::{Environment, Episode, Object, Observation, Reset, Space, reset_denied};
 use super::pushes::Pushes;
 use crate::starting::ending::TaskCounter;
-use crate::starting::{Plan, minimal_environment};
+use crate::starting::{ProcessSpec, minimal_environment};
 
 /// Configures a program as an environment.
 #[derive(Debug, Clone)]
@@ -107,10 +107,10 @@ impl Environment for Command {
         Space { actions: self.program.actions.clone(), states: self.program.states.clone() }
     }
 
-    async fn reset(&self, reset: Reset, pushes: Pushes) -> Result<(Box<dyn Episode>, Seen), Failure> {
+    async fn reset(&self, reset: Reset, pushes: Pushes) -> Result<(Box<dyn Episode>, Observation), Failure> {
         let Program { command, folder, environment, .. } = &self.program;
-        let plan = Plan { command: command.clone(), folder: folder.clone(), environment: environment.clone() };
-        let started = plan.start(&*self.starter).await;
+        let spec = ProcessSpec { command: command.clone(), folder: folder.clone(), environment: environment.clone() };
+        let started = spec.start(&*self.starter).await;
         let started = started.map_err(|error| reset_denied(format!("the environment does not start: {error}")))?;
         let (connection, program_task) = program_task::connect(started, &self.program, pushes.clone());
         let task_guard = self.task_counter.add();
@@ -135,7 +135,7 @@ struct ProgramEpisode {
 /// The member `obs` of a response.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Observation {
+struct ProgramObservation {
     state: Object,
     reward: Option<f64>,
     done: bool,
@@ -146,7 +146,7 @@ struct Observation {
 
 #[async_trait]
 impl Episode for ProgramEpisode {
-    async fn step(&mut self, action: &Object) -> Result<Seen, Failure> {
+    async fn step(&mut self, action: &Object) -> Result<Observation, Failure> {
         self.observe(json!({"step": action})).await
     }
 
@@ -169,16 +169,16 @@ impl Episode for ProgramEpisode {
 }
 
 impl ProgramEpisode {
-    async fn observe(&mut self, request: Value) -> Result<Seen, Failure> {
+    async fn observe(&mut self, request: Value) -> Result<Observation, Failure> {
         let mut answer = self.ask(request).await?;
-        let seen: Observation = answer
+        let seen: ProgramObservation = answer
             .remove("obs")
             .filter(Value::is_object)
             .and_then(|seen| serde_json::from_value(seen).ok())
             .ok_or_else(|| broken("its observation is invalid"))?;
-        let Observation { state, reward, done, truncated, info, metadata } = seen;
+        let ProgramObservation { state, reward, done, truncated, info, metadata } = seen;
         let done = done || truncated;
-        Ok(Seen { state, reward: reward.unwrap_or(0.0), done, truncated, info, metadata })
+        Ok(Observation { state, reward: reward.unwrap_or(0.0), done, truncated, info, metadata })
     }
 
     async fn ask(&mut self, request: Value) -> Result<Object, Failure> {

@@ -27,7 +27,7 @@ pub(super) struct Folder {
 impl Folder {
     /// Creates a new private folder.
     pub(super) fn make(within: &Path) -> io::Result<Self> {
-        let root = within.join(format!("gladhand-textfiles-{}", crate::hex_id::<16>()));
+        let root = within.join(format!("gladhand-textfiles-{}", gladhand_system::random_hex::<16>()));
         // Creation fails if the folder exists, so it is ours.
         fs::DirBuilder::new().mode(0o700).create(&root)?;
         Ok(Self { root })

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use self::folder::Folder;
 use super::environment::{
-    Environment, Episode, Object, Reset, Seen, Space, option, reset_denied, unknown_action, word,
+    Environment, Episode, Object, Observation, Reset, Space, option, reset_denied, unknown_action, word,
 };
 use super::pushes::Pushes;
 use super::random::Random;
@@ -90,7 +90,7 @@ impl Environment for Textfiles {
         }
     }
 
-    async fn reset(&self, reset: Reset, _: Pushes) -> Result<(Box<dyn Episode>, Seen), Failure> {
+    async fn reset(&self, reset: Reset, _: Pushes) -> Result<(Box<dyn Episode>, Observation), Failure> {
         let steps_left = option(&reset.options, "max_steps", DEFAULT_STEPS, 1..=MAX_STEPS)?;
         let notes = option(&reset.options, "files", DEFAULT_NOTES, 1..=MAX_NOTES)?;
         let mut random = Random::of(reset.seed);
@@ -145,7 +145,7 @@ struct Errand {
 
 #[async_trait]
 impl Episode for Errand {
-    async fn step(&mut self, action: &Object) -> Result<Seen, Failure> {
+    async fn step(&mut self, action: &Object) -> Result<Observation, Failure> {
         let word = word(action).ok_or_else(|| unknown_action("an action has an action_type"))?;
         let empty = Object::new();
         let payload = action.get("payload").and_then(Value::as_object).unwrap_or(&empty);
@@ -209,7 +209,7 @@ impl Errand {
         }
     }
 
-    fn seen(&self, last: Value, reward: f64) -> Seen {
+    fn seen(&self, last: Value, reward: f64) -> Observation {
         let is_done = self.is_done();
         let truncated = !is_done && self.steps_left == 0;
         let task = if self.task == Task::Collect { "collect" } else { "rename" };
@@ -223,6 +223,6 @@ impl Errand {
         let state = state.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let reward = if is_done { 1.0 } else { reward };
         let metadata = self.metadata.clone();
-        Seen { state, reward, done: is_done || truncated, truncated, metadata, ..Seen::default() }
+        Observation { state, reward, done: is_done || truncated, truncated, metadata, ..Observation::default() }
     }
 }

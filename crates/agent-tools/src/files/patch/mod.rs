@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use gladhand_store::{NewFile, replace_content};
 
-use crate::bench::Job;
 use crate::files::bounds::{Access, Bounds};
 use crate::files::within;
 use crate::input::Input;
 use crate::outcome::{Outcome, Problem, blocking, done};
+use crate::tool_set::Job;
 use parse::{Change, Section};
 
 /// Maximum size of a file that is changed.

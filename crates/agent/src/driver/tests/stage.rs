@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use gladhand_agent_tools::{Bench, Effect, Guarded, GuardedPath, Ran, Run, ToolDescription};
+use gladhand_agent_tools::{Effect, Guarded, GuardedPath, Run, RunResult, ToolDescription, ToolProvider};
 use gladhand_core::negotiation::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
 use gladhand_core::operations::{
     AgentCall, AgentEvent, Call, CallId, Failure, FailureKind, ModelChoice, Notice, Operation, Reply, Terms,
@@ -227,7 +227,7 @@ pub(super) struct Tools {
 }
 
 #[async_trait]
-impl Bench for Tools {
+impl ToolProvider for Tools {
     fn tools(&self) -> Vec<ToolDescription> {
         let tool = |name: &str, effect| ToolDescription {
             name: name.to_owned(),
@@ -246,7 +246,7 @@ impl Bench for Tools {
         tools
     }
 
-    async fn reach(&self, run: &Run<'_>) -> Vec<GuardedPath> {
+    async fn guarded_paths(&self, run: &Run<'_>) -> Vec<GuardedPath> {
         assert!(!self.is_broken.load(Ordering::Relaxed), "it is broken");
         let secret = GuardedPath { path: "/home/u/.ssh/key".into(), why: Guarded::Secret };
         let outside = GuardedPath { path: run.folder.to_owned(), why: Guarded::Outside };
@@ -257,15 +257,15 @@ impl Bench for Tools {
         }
     }
 
-    async fn run(&self, run: Run<'_>) -> Ran {
+    async fn run(&self, run: Run<'_>) -> RunResult {
         if run.name == "make" {
             self.made.fetch_add(1, Ordering::Relaxed);
         }
         if run.name == "sleep" {
             run.cancel.cancelled().await;
-            return Ran { ok: false, output: json::to_raw("stopped"), error: Some("process aborted".to_owned()) };
+            return RunResult { ok: false, output: json::to_raw("stopped"), error: Some("process aborted".to_owned()) };
         }
-        Ran { ok: true, output: json::to_raw(&format!("{} ran", run.name)), error: None }
+        RunResult { ok: true, output: json::to_raw(&format!("{} ran", run.name)), error: None }
     }
 
     async fn forget(&self, _: &str) {}

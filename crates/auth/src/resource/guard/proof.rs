@@ -41,7 +41,7 @@ pub(crate) struct Proofs {
     /// The path at which our own server serves the resource. It differs from the path in `resource` behind some
     /// proxies.
     endpoint: String,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<RecentProofs>>,
 }
 
 #[derive(Deserialize)]
@@ -141,7 +141,7 @@ fn has_private_key(proof: &str) -> bool {
 /// Recent proofs, in two generations. After the validity of a proof has passed, the older generation can be
 /// dropped.
 #[derive(Default)]
-struct Seen {
+struct RecentProofs {
     newer: HashSet<[u8; 16]>,
     older: HashSet<[u8; 16]>,
     /// How many proofs of the newer generation each key made, by its thumbprint.
@@ -150,7 +150,7 @@ struct Seen {
     turned: u64,
 }
 
-impl Seen {
+impl RecentProofs {
     fn remember(&mut self, thumbprint: &str, identity: &[u8], now: u64) -> Result<(), Refusal> {
         if now.saturating_sub(self.turned) > MAX_AGE_SECONDS + MAX_SECONDS_AHEAD {
             self.older = std::mem::take(&mut self.newer);
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_proof_is_remembered_for_as_long_as_it_is_good() {
-        let mut seen = Seen::default();
+        let mut seen = RecentProofs::default();
         let start = 1_000_000;
         assert_eq!(seen.remember("key", &identity(1), start), Ok(()));
         for later in 0..=MAX_AGE_SECONDS + MAX_SECONDS_AHEAD {
@@ -206,10 +206,10 @@ mod tests {
 
     #[test]
     fn a_full_memory_refuses_proofs_and_one_key_cannot_fill_it() {
-        let mut seen = Seen::default();
+        let mut seen = RecentProofs::default();
         let full = Err(Refusal::Undecided("too many proofs to remember"));
         let mut numbers = 0..;
-        let mut fill = |seen: &mut Seen, key: &str| {
+        let mut fill = |seen: &mut RecentProofs, key: &str| {
             let numbers = numbers.by_ref().map(identity);
             numbers.take_while(|identity| seen.remember(key, identity, 5).is_ok()).take(2 * MAX_PROOFS).count()
         };

@@ -4,7 +4,7 @@
 //! elsewhere needs a restart, and the log says so. A file that is wrong changes nothing, and the log says so once.
 //!
 //! A change in a file that one of our own tools could have written narrows at once, and widens only after the user trusted it
-//! (`config::held`).
+//! (`config::Config::narrowed_by`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -294,7 +294,7 @@ impl Reader {
                     );
                 }
                 let (was_locked, was_open) = (self.in_force.is_locked(), self.in_force.closes_for(&config));
-                self.in_force = self.in_force.held(&config);
+                self.in_force = self.in_force.narrowed_by(&config);
                 if was_open {
                     tracing::warn!(
                         "{file} adds a first token: the endpoint, which was open, accepts no client until {remedy}"
@@ -345,7 +345,7 @@ impl Reader {
             project.standing = Standing::Trusted(Grants::default());
         }
         // Relative paths are resolved, because those in force are: the same `jwks_file` must stay the same.
-        let narrowing = layers.load(Reading::Anchored);
+        let narrowing = layers.load(Reading::Resolved);
         let (Err(error), Some(project), Some(approved)) = (&narrowing, &mut layers.project, approved) else {
             return narrowing;
         };
@@ -354,7 +354,7 @@ impl Reader {
         }
         tracing::error!("the project file stays as it was trusted: {error}");
         project.file = approved.clone();
-        layers.load(Reading::Anchored)
+        layers.load(Reading::Resolved)
     }
 
     /// Whether the user took back the trust in a project file that is as it was. Then nothing of it is used any more.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gladhand_a2e_host::roots::inside;
-use gladhand_a2e_host::starting::located;
+use gladhand_a2e_host::starting::find_program;
 use gladhand_core::Pattern;
 use gladhand_core::Secret;
 use gladhand_core::negotiation::Capability;
@@ -209,7 +209,7 @@ impl RegistrationLimits {
             }
         };
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let program = located(&config.cmd[0], &path, self.base.as_deref());
+        let program = find_program(&config.cmd[0], &path, self.base.as_deref());
         Ok(Target::Command(std::iter::once(program).chain(config.cmd[1..].iter().cloned()).collect()))
     }
 

@@ -99,7 +99,5 @@ pub(super) fn worded(failure: Failure) -> Failure {
 
 /// Eight hexadecimal digits.
 pub(super) fn hex_id() -> String {
-    let mut bytes = [0; 4];
-    getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
-    gladhand_core::hex::encode(&bytes)
+    gladhand_system::random_hex::<4>()
 }

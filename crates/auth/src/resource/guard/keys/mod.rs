@@ -49,18 +49,34 @@ struct State {
     is_unavailable: bool,
 }
 
+/// The cached keys of an issuer.
+enum Cached {
+    /// The keys must be fetched first.
+    Stale,
+    /// The keys are not known, and a fetch would not help now.
+    Unknown,
+    /// The keys may be used.
+    Usable(Arc<[Key]>),
+}
+
 impl State {
-    /// The result without a fetch, or `None` if the keys must be fetched first.
-    fn without_fetching(&self, suits: &impl Fn(&Key) -> bool) -> Option<Option<Arc<[Key]>>> {
+    /// The keys without a fetch, if they are fresh or a fetch was attempted just before.
+    fn cached(&self, suits: &impl Fn(&Key) -> bool) -> Cached {
         let is_fresh = self.fetched.is_some_and(|fetched| fetched.elapsed() < FRESH);
         let is_paused = self.tried.is_some_and(|tried| tried.elapsed() < PAUSE);
-        (is_paused || is_fresh && self.has(suits)).then(|| self.answer(suits))
+        if is_paused || is_fresh && self.has(suits) { self.current(suits) } else { Cached::Stale }
     }
 
-    /// While the issuer is unavailable, old keys stay in use. But an unknown key may be a new one, so the result is
-    /// then undecided.
-    fn answer(&self, suits: &impl Fn(&Key) -> bool) -> Option<Arc<[Key]>> {
-        self.set.clone().filter(|_| !self.is_unavailable || self.has(suits))
+    /// The keys without a fetch, while another request fetches them.
+    fn cached_during_fetch(&self, suits: &impl Fn(&Key) -> bool) -> Cached {
+        if self.has(suits) { self.current(suits) } else { Cached::Stale }
+    }
+
+    /// While the issuer is unavailable, old keys stay in use. But an unknown key may be a new one, so the keys are then
+    /// unknown.
+    fn current(&self, suits: &impl Fn(&Key) -> bool) -> Cached {
+        let set = self.set.clone().filter(|_| !self.is_unavailable || self.has(suits));
+        set.map_or(Cached::Unknown, Cached::Usable)
     }
 
     fn has(&self, suits: &impl Fn(&Key) -> bool) -> bool {
@@ -128,22 +144,23 @@ impl Keys {
         // During a fetch, a request with a known key does not wait. A request with an unknown key waits for the
         // new keys.
         let is_fetching = self.fetch_lock.try_lock().is_err();
-        let answer = {
+        let cached = {
             let state = self.state();
-            match is_fetching {
-                true => state.has(&suits).then(|| state.set.clone()),
-                false => state.without_fetching(&suits),
-            }
+            if is_fetching { state.cached_during_fetch(&suits) } else { state.cached(&suits) }
         };
-        if let Some(answer) = answer {
-            return answer;
+        match cached {
+            Cached::Usable(keys) => return Some(keys),
+            Cached::Unknown => return None,
+            Cached::Stale => {}
         }
         let _guard = self.fetch_lock.lock().await;
         {
             // Another request may have fetched meanwhile, with success or without.
             let mut state = self.state();
-            if let Some(answer) = state.without_fetching(&suits) {
-                return answer;
+            match state.cached(&suits) {
+                Cached::Usable(keys) => return Some(keys),
+                Cached::Unknown => return None,
+                Cached::Stale => {}
             }
             state.tried = Some(Instant::now());
         }
@@ -157,7 +174,10 @@ impl Keys {
             }
             Err(error) => tracing::warn!(issuer = %self.issuer, %error, "could not fetch keys"),
         }
-        state.answer(&suits)
+        match state.current(&suits) {
+            Cached::Usable(keys) => Some(keys),
+            Cached::Unknown | Cached::Stale => None,
+        }
     }
 
     async fn fetch(&self) -> Result<Vec<Key>, AuthError> {

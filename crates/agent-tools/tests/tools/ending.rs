@@ -1,6 +1,6 @@
 //! How processes end: with all descendants, even if they ignore signals.
 
-use gladhand_agent_tools::Bench;
+use gladhand_agent_tools::ToolProvider;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -58,9 +58,9 @@ async fn processes_left_by_a_command_run_until_the_session_ends() {
     shop.call_for("other", "bash", other, &CancellationToken::new()).await;
     let (one, two) = (pid_in(&shop.folder().join("one")).await, pid_in(&shop.folder().join("two")).await);
     assert!(is_alive(&one) && is_alive(&two));
-    shop.bench.forget("session").await;
+    shop.tools.forget("session").await;
     assert!(!is_alive(&one) && is_alive(&two));
-    shop.bench.close().await;
+    shop.tools.close().await;
     assert!(!is_alive(&two));
 }
 
@@ -72,7 +72,7 @@ async fn closing_ends_running_calls_and_refuses_new_ones() {
     let child = pid_in(&shop.folder().join("child")).await;
     let (said, ()) = tokio::join!(shop.bash("echo $$ >front; sleep 1000"), async {
         pid_in(&shop.folder().join("front")).await;
-        shop.bench.close().await;
+        shop.tools.close().await;
     });
     assert_eq!(said.output["aborted"], true);
     assert!(!is_alive(&child));

@@ -1,4 +1,4 @@
-//! The workbench: dispatches tool calls, and holds the state that tools share.
+//! The set of tools: dispatches tool calls, and holds the state that tools share.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -10,22 +10,22 @@ use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use crate::contract::{Bench, GuardedPath, Ran, Run, ToolDescription};
+use crate::contract::{GuardedPath, Run, RunResult, ToolDescription, ToolProvider};
 use crate::custom::Custom;
 use crate::files::bounds::{AccessRules, Bounds};
 use crate::input::Input;
 use crate::outcome::{self, Outcome, Problem};
 use crate::process::programs;
 use crate::session_state::SessionState;
-use crate::settings::WorkbenchSettings;
+use crate::settings::ToolSettings;
 use crate::shell::Shell;
 use crate::web::Searcher;
 use crate::{catalogue, files, scripts, shell};
 
 /// The built-in tools, and the custom tools of a folder.
 #[derive(Debug)]
-pub struct Workbench {
-    pub(crate) settings: WorkbenchSettings,
+pub struct ToolSet {
+    pub(crate) settings: ToolSettings,
     access_rules: Arc<AccessRules>,
     pub(crate) shell: Option<Shell>,
     pub(crate) searcher: Searcher,
@@ -39,7 +39,7 @@ pub struct Workbench {
 /// One call, with everything that a tool needs.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
-    pub(crate) bench: &'a Workbench,
+    pub(crate) tools: &'a ToolSet,
     pub(crate) session_state: &'a SessionState,
     pub(crate) input: Input,
     pub(crate) raw: &'a RawValue,
@@ -47,7 +47,7 @@ pub(crate) struct Job<'a> {
     pub(crate) folder: &'a Path,
     /// Where its file tools may read and write.
     pub(crate) bounds: Bounds,
-    /// Cancelled when the caller or the workbench stops the call.
+    /// Cancelled when the caller or the set of tools stops the call.
     pub(crate) stop: &'a CancellationToken,
 }
 
@@ -68,10 +68,10 @@ impl Job<'_> {
     }
 }
 
-impl Workbench {
+impl ToolSet {
     /// Prepares the tools. Custom tools are third-party code, so they are loaded only when they are first needed
-    /// ([`Bench::ready`]).
-    pub fn open(settings: WorkbenchSettings) -> Arc<Self> {
+    /// ([`ToolProvider::ready`]).
+    pub fn open(settings: ToolSettings) -> Arc<Self> {
         let built_in = catalogue::built_in();
         let mut extras = if settings.extras { catalogue::extras() } else { Vec::new() };
         extras.retain(|tool| tool.name != "run_python" || programs::find("python3", &settings.environment).is_some());
@@ -118,7 +118,7 @@ impl Workbench {
             return None;
         }
         let (input, bounds) = (Input::read(run.input), Bounds::of(&self.access_rules, run));
-        let job = Job { bench: self, session_state, input, raw: run.input, folder: run.folder, bounds, stop };
+        let job = Job { tools: self, session_state, input, raw: run.input, folder: run.folder, bounds, stop };
         Some(match run.name {
             "bash" => shell::bash::run(&job).await,
             "read_background_bash" => shell::background::read(&job),
@@ -148,7 +148,7 @@ impl Workbench {
 }
 
 #[async_trait]
-impl Bench for Workbench {
+impl ToolProvider for ToolSet {
     fn tools(&self) -> Vec<ToolDescription> {
         let mut tools = self.built_in.clone();
         let custom = self.custom.tools();
@@ -162,7 +162,7 @@ impl Bench for Workbench {
         self.custom.ready().await;
     }
 
-    async fn reach(&self, run: &Run<'_>) -> Vec<GuardedPath> {
+    async fn guarded_paths(&self, run: &Run<'_>) -> Vec<GuardedPath> {
         if run.edition != 0 {
             return Vec::new();
         }
@@ -176,11 +176,11 @@ impl Bench for Workbench {
         tokio::task::spawn_blocking(look).await.unwrap_or_default()
     }
 
-    async fn run(&self, run: Run<'_>) -> Ran {
+    async fn run(&self, run: Run<'_>) -> RunResult {
         let session_state = self.session_state(run.session);
         let stop = session_state.closing.child_token();
         if stop.is_cancelled() {
-            return Problem::Broke("the tools are shutting down".to_owned()).into_ran(run.call_id, run.name);
+            return Problem::Broke("the tools are shutting down".to_owned()).into_result(run.call_id, run.name);
         }
         let relay = async {
             run.cancel.cancelled().await;
@@ -195,7 +195,7 @@ impl Bench for Workbench {
         };
         match outcome {
             Some(Ok(ran)) => ran,
-            Some(Err(problem)) => problem.into_ran(run.call_id, run.name),
+            Some(Err(problem)) => problem.into_result(run.call_id, run.name),
             None => outcome::not_found(run.call_id, run.name),
         }
     }

@@ -1,6 +1,6 @@
 //! Scripts, with the installed runtimes.
 
-use gladhand_agent_tools::Bench as _;
+use gladhand_agent_tools::ToolProvider as _;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -72,7 +72,7 @@ async fn files_of_the_agent_are_accessible_only_to_their_owner() {
         pending.extend(entries.map(|entry| entry.unwrap().path()));
     }
     assert_eq!(files, 3, "a script, the driver and a tool");
-    shop.bench.close().await;
+    shop.tools.close().await;
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use gladhand_a2e_host::skill::{SkillSettings, Skills};
 use gladhand_process::starting::{Family, Starter};
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, Session, gone};
+use crate::fixture::{Fixture, Session, gone};
 
 const SESSIONS: u64 = 6;
 const ROUNDS: u64 = 12;
@@ -116,24 +116,24 @@ async fn no_process_is_left_after_a_stress_run() {
     }
     let folders = vec![folder.path().to_owned()];
     let of_skills = SkillSettings { folders, max_output_bytes: 40_000, ..SkillSettings::default() };
-    let desks = [
-        Desk::with(Proc::new(limits, Arc::clone(&starter))),
-        Desk::with(Env::new(EnvSettings { programs: vec![program], ..EnvSettings::default() }, &starter)),
-        Desk::with(Skills::new(of_skills, starter, None)),
+    let fixtures = [
+        Fixture::with(Proc::new(limits, Arc::clone(&starter))),
+        Fixture::with(Env::new(EnvSettings { programs: vec![program], ..EnvSettings::default() }, &starter)),
+        Fixture::with(Skills::new(of_skills, starter, None)),
     ];
-    let mut storm = tokio::task::JoinSet::new();
+    let mut load = tokio::task::JoinSet::new();
     for seed in 0..SESSIONS {
         // Half of the sessions read slowly.
         let window = if seed.is_multiple_of(2) { 50 } else { usize::MAX };
-        let [one, two, three] = desks.each_ref().map(|desk| Arc::new(desk.session_that_reads(window)));
-        storm.spawn(processes(one, seed));
-        storm.spawn(environments(two, seed));
-        storm.spawn(skills(three, seed));
+        let [one, two, three] = fixtures.each_ref().map(|fixture| Arc::new(fixture.session_that_reads(window)));
+        load.spawn(processes(one, seed));
+        load.spawn(environments(two, seed));
+        load.spawn(skills(three, seed));
     }
-    let started: Vec<u64> = storm.join_all().await.into_iter().flatten().collect();
+    let started: Vec<u64> = load.join_all().await.into_iter().flatten().collect();
     assert!(started.len() > 50, "{}", started.len());
-    for desk in &desks {
-        desk.closed().await;
+    for fixture in &fixtures {
+        fixture.closed().await;
     }
     for pid in started {
         gone(pid).await;

@@ -11,14 +11,14 @@ pub(crate) type Terms = u64;
 
 /// The terms of a question with how much each counts. Remembers what each word of a text is, since sections share most words.
 #[derive(Debug, Default)]
-pub(crate) struct Sought {
+pub(crate) struct SearchTerms {
     pub(crate) terms: Vec<(Term, f32)>,
-    known: RefCell<HashMap<Box<str>, Found>>,
+    known: RefCell<HashMap<Box<str>, TermMatches>>,
 }
 
 /// The terms that a word, or a piece of text, stands for.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Found {
+pub(crate) struct TermMatches {
     /// By the term itself.
     pub(crate) named: Terms,
     /// By the term itself or a synonym.
@@ -27,25 +27,25 @@ pub(crate) struct Found {
     pub(crate) related: Terms,
 }
 
-impl Found {
+impl TermMatches {
     /// The union of the matches in two pieces of text.
     pub(crate) fn join(self, other: Self) -> Self {
         Self { named: self.named | other.named, met: self.met | other.met, related: self.related | other.related }
     }
 }
 
-impl Sought {
+impl SearchTerms {
     pub(crate) fn new(mut terms: Vec<(Term, f32)>) -> Self {
         terms.truncate(Terms::BITS as usize);
         Self { terms, known: RefCell::default() }
     }
 
     /// The terms that a word stands for.
-    pub(crate) fn word(&self, word: &str) -> Found {
+    pub(crate) fn word(&self, word: &str) -> TermMatches {
         if let Some(known) = self.known.borrow().get(word) {
             return *known;
         }
-        let mut found = Found::default();
+        let mut found = TermMatches::default();
         for (bit, (term, _)) in self.terms.iter().enumerate() {
             found.named |= Terms::from(term.is_named_by(word)) << bit;
             found.met |= Terms::from(term.is_met_by(word)) << bit;
@@ -56,8 +56,8 @@ impl Sought {
     }
 
     /// The terms that a piece of text has.
-    pub(crate) fn text(&self, words: &Words) -> Found {
-        let mut found = words.iter().fold(Found::default(), |found, word| found.join(self.word(word)));
+    pub(crate) fn text(&self, words: &Words) -> TermMatches {
+        let mut found = words.iter().fold(TermMatches::default(), |found, word| found.join(self.word(word)));
         for (bit, (term, _)) in self.terms.iter().enumerate().filter(|(_, (term, _))| !term.parts.is_empty()) {
             if term.parts.iter().all(|part| words.iter().any(|word| word == part)) {
                 found.named |= 1 << bit;

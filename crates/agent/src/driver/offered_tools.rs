@@ -1,10 +1,10 @@
-//! The tools of a conversation: those of the workbench and those of the hub.
+//! The tools of a conversation: those of the agent and those of the hub.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_agent_tools::{Effect, Ran, ToolDescription};
+use gladhand_agent_tools::{Effect, RunResult, ToolDescription};
 use gladhand_core::operations::{
     Call, CallId, Failure, FailureKind, KnownName, Notice, Operation, Reply, Terms, Tool, ToolCall, ToolResult,
 };
@@ -35,15 +35,15 @@ const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The tools of a turn.
 #[derive(Debug)]
-pub(super) struct Toolset {
+pub(super) struct OfferedTools {
     /// Sorted by name.
     tools: Vec<Offered>,
     /// The tools as described to models.
     pub(super) offers: Arc<[ToolOffer]>,
     /// The index of each tool by the name that models use. There is no other way from a name to a tool.
     by_offer: HashMap<String, usize>,
-    /// The tools of the workbench at that time, by name and edition.
-    workbench: Vec<(String, u64)>,
+    /// The tools of the agent at that time, by name and edition.
+    own_tools: Vec<(String, u64)>,
 }
 
 /// A tool of a turn.
@@ -59,7 +59,7 @@ struct Offered {
 /// Which tool gets a name if several want it: the first of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum NamePriority {
-    Workbench,
+    Agent,
     Hub,
     /// A model made it.
     Made,
@@ -68,15 +68,15 @@ enum NamePriority {
 }
 
 impl Offered {
-    fn of_workbench(description: ToolDescription) -> Self {
-        let priority = if description.is_made_by_model { NamePriority::Made } else { NamePriority::Workbench };
-        let identity = ToolIdentity::Workbench { name: description.name.clone(), edition: description.edition };
+    fn of_agent(description: ToolDescription) -> Self {
+        let priority = if description.is_made_by_model { NamePriority::Made } else { NamePriority::Agent };
+        let identity = ToolIdentity::Agent { name: description.name.clone(), edition: description.edition };
         let names = vec![KnownName { name: description.name.clone(), is_exclusive: true }];
         Self { identity, description, names, priority }
     }
 
     /// Annotations of an upstream are only claims. A tool of the hub counts as one that runs programs, unless a
-    /// provider of this process vouches for it. `is_own` tells whether the workbench has a tool of that name that
+    /// provider of this process vouches for it. `is_own` tells whether the agent has a tool of that name that
     /// was not made by a model.
     fn of_hub(tool: &Tool, is_own: impl Fn(&str) -> bool) -> Self {
         let description = ToolDescription {
@@ -105,14 +105,14 @@ impl Offered {
     }
 }
 
-impl Toolset {
-    /// The tools of the workbench and the hub. If two have the same name, the one of the workbench counts, unless a
+impl OfferedTools {
+    /// The tools of the agent and the hub. If two have the same name, the one of the agent counts, unless a
     /// model made it.
-    pub(super) fn of(workbench: Vec<ToolDescription>, hub: &[Tool]) -> Self {
-        let known = workbench.iter().map(|tool| (tool.name.clone(), tool.edition)).collect();
+    pub(super) fn of(own_tools: Vec<ToolDescription>, hub: &[Tool]) -> Self {
+        let known = own_tools.iter().map(|tool| (tool.name.clone(), tool.edition)).collect();
         let of_hub: HashSet<&str> = hub.iter().map(|tool| tool.name.as_str()).collect();
         let stays = |tool: &ToolDescription| !(tool.is_made_by_model && of_hub.contains(tool.name.as_str()));
-        let mut tools: Vec<_> = workbench.into_iter().filter(stays).map(Offered::of_workbench).collect();
+        let mut tools: Vec<_> = own_tools.into_iter().filter(stays).map(Offered::of_agent).collect();
         let own: HashSet<_> = tools.iter().map(|tool| tool.description.name.clone()).collect();
         // A rule that allows a name never applies to a tool that a model made.
         let meant = tools.iter().filter(|tool| !tool.description.is_made_by_model);
@@ -128,7 +128,7 @@ impl Toolset {
         };
         let offers = tools.iter().zip(&names).map(offer).collect();
         let by_offer = names.into_iter().enumerate().map(|(at, name)| (name, at)).collect();
-        Self { tools, offers, by_offer, workbench: known }
+        Self { tools, offers, by_offer, own_tools: known }
     }
 
     /// The tool that a model means by this name, if there is one.
@@ -156,51 +156,52 @@ impl Toolset {
             call_id: call.call_id,
             input: if is_too_deep { json::raw("{}".to_owned()) } else { call.input },
             is_too_deep,
-            seal: call.seal,
-            reach: Vec::new(),
+            provider_signature: call.seal,
+            guarded_paths: Vec::new(),
             verdict: Verdict::Refuse(String::new()),
         }
     }
 
-    /// Whether the workbench still has the same tools.
-    pub(super) fn is_current(&self, workbench: &[ToolDescription]) -> bool {
-        let now = workbench.iter().map(|tool| (&tool.name, tool.edition));
-        now.eq(self.workbench.iter().map(|(name, edition)| (name, *edition)))
+    /// Whether the agent still has the same tools.
+    pub(super) fn is_current(&self, own_tools: &[ToolDescription]) -> bool {
+        let now = own_tools.iter().map(|tool| (&tool.name, tool.edition));
+        now.eq(self.own_tools.iter().map(|(name, edition)| (name, *edition)))
     }
 }
 
 impl Core {
     /// All tools that are known now.
-    pub(super) fn known_tools(&self) -> Toolset {
+    pub(super) fn known_tools(&self) -> OfferedTools {
         let hub = self.hub.get().map(|hub| hub.tools()).unwrap_or_default();
-        Toolset::of(self.bench.tools(), &hub)
+        OfferedTools::of(self.tool_provider.tools(), &hub)
     }
 
     /// All tools that a caller may see.
-    pub(super) async fn toolset(&self, requester: &Requester) -> Toolset {
+    pub(super) async fn offered_tools(&self, requester: &Requester) -> OfferedTools {
         let hub = self.hub_tools(requester).await;
-        Toolset::of(self.bench.tools(), &hub)
+        OfferedTools::of(self.tool_provider.tools(), &hub)
     }
 
     /// Stores the size of the tool descriptions, for token estimates.
-    pub(super) fn update_tool_totals(&self, toolset: &Toolset) {
+    pub(super) fn update_tool_totals(&self, offered_tools: &OfferedTools) {
         let units = |Offered { description: tool, .. }: &Offered| {
             let schema = tool.input_schema.as_ref().map_or(0, |schema| text::length(schema.get()));
             (text::length(&tool.name) + text::length(&tool.description) + schema) as u64
         };
-        let totals = ToolTotals { count: toolset.tools.len() as u64, units: toolset.tools.iter().map(units).sum() };
+        let totals =
+            ToolTotals { count: offered_tools.tools.len() as u64, units: offered_tools.tools.iter().map(units).sum() };
         self.shared().tools = totals;
     }
 
     /// Decides a call with the current policy. If the name was unknown when the model wrote the call, it is
     /// resolved again: another tool may have created the tool meanwhile.
     pub(super) async fn decide(&self, id: &str, mut call: Wanted) -> Wanted {
-        let found = self.with_entry(id, |entry| Some((entry.toolset.clone()?, entry.tool_context())));
-        let Some((toolset, tool_context)) = found else { return call };
+        let found = self.with_entry(id, |entry| Some((entry.offered_tools.clone()?, entry.tool_context())));
+        let Some((offered_tools, tool_context)) = found else { return call };
         if call.is_unknown() {
-            call.tool = toolset.identity(&call.provider_name);
+            call.tool = offered_tools.identity(&call.provider_name);
         }
-        let Some(tool) = toolset.find(&call.tool) else {
+        let Some(tool) = offered_tools.find(&call.tool) else {
             call.verdict = Verdict::Refuse(format!("unknown tool: {}", call.name()));
             return call;
         };
@@ -210,8 +211,8 @@ impl Core {
             return call;
         }
         if let Some(run) = tool_context.run(&call) {
-            let reach = self.bench.reach(&run).await;
-            call.reach = reach;
+            let guarded_paths = self.tool_provider.guarded_paths(&run).await;
+            call.guarded_paths = guarded_paths;
         }
         call.verdict = match self.rule(tool, &call) {
             Rule::Allow => Verdict::Run,
@@ -223,18 +224,18 @@ impl Core {
     }
 
     /// Whether the current policy denies a call that was approved before.
-    pub(super) fn is_forbidden(&self, toolset: &Toolset, call: &Wanted) -> bool {
-        toolset.find(&call.tool).is_none_or(|tool| self.rule(tool, call) == Rule::Deny)
+    pub(super) fn is_forbidden(&self, offered_tools: &OfferedTools, call: &Wanted) -> bool {
+        offered_tools.find(&call.tool).is_none_or(|tool| self.rule(tool, call) == Rule::Deny)
     }
 
     fn rule(&self, tool: &Offered, call: &Wanted) -> Rule {
         let policy = self.settings.policy.now();
         let rule = policy.rule(&tool.description, &tool.names);
-        if call.reach.is_empty() { rule } else { rule.max(policy.beyond_workspace()) }
+        if call.guarded_paths.is_empty() { rule } else { rule.max(policy.beyond_workspace()) }
     }
 
     /// Calls a tool of the hub.
-    pub(super) async fn call_hub(&self, call: &Wanted, requester: &Requester, at: &ToolContext) -> Ran {
+    pub(super) async fn call_hub(&self, call: &Wanted, requester: &Requester, at: &ToolContext) -> RunResult {
         let ToolIdentity::Hub { name, upstream, own } = &call.tool else {
             return failed(call, "error", "it is no tool of the hub");
         };
@@ -261,18 +262,18 @@ impl Core {
             outcome = answer.outcome() => outcome,
         };
         match outcome {
-            Ok(Reply::Tool(result)) => ran(&result),
+            Ok(Reply::Tool(result)) => run_result(&result),
             Ok(_) => failed(call, "error", "the tool answered something else than a result"),
             Err(failure) => failed(call, "error", &failure.message),
         }
     }
 
-    /// Applies the mode for invisible text to the result of a workbench tool. The hub does so for its own tools.
-    pub(super) fn screened(&self, call: &Wanted, ran: Ran) -> Ran {
+    /// Applies the mode for invisible text to the result of a tool of the agent. The hub does so for its own tools.
+    pub(super) fn screened(&self, call: &Wanted, result: RunResult) -> RunResult {
         let invisible = self.invisible();
-        let screened = invisible.json(ran.output).and_then(|output| {
-            let error = ran.error.map(|error| invisible.text(error)).transpose()?;
-            Ok(Ran { ok: ran.ok, output, error })
+        let screened = invisible.json(result.output).and_then(|output| {
+            let error = result.error.map(|error| invisible.text(error)).transpose()?;
+            Ok(RunResult { ok: result.ok, output, error })
         });
         screened.unwrap_or_else(|found| failed(call, "error", &refusal("the result", &found)))
     }
@@ -297,7 +298,7 @@ impl Core {
     }
 }
 
-impl Toolset {
+impl OfferedTools {
     /// The tools as described to clients.
     pub(super) fn list(&self) -> Box<RawValue> {
         #[derive(serde::Serialize)]
@@ -375,7 +376,7 @@ fn unique_name(name: &str, taken: &HashSet<String>, numbers: &mut HashMap<String
     }
 }
 
-fn ran(result: &ToolResult) -> Ran {
+fn run_result(result: &ToolResult) -> RunResult {
     let text = result.joined_text();
     let only_text = result.content.iter().all(|content| matches!(content, gladhand_core::operations::Content::Text(_)));
     let output = match &result.structured {
@@ -383,7 +384,7 @@ fn ran(result: &ToolResult) -> Ran {
         None if only_text => json::to_raw(&text),
         None => json::to_raw(&result.content.iter().map(|content| content.to_block()).collect::<Vec<_>>()),
     };
-    Ran { ok: !result.failed, output, error: result.failed.then_some(text) }
+    RunResult { ok: !result.failed, output, error: result.failed.then_some(text) }
 }
 
 /// The message to the model about a call that policy denies.
@@ -396,17 +397,17 @@ fn too_deep(call: &Wanted) -> String {
 }
 
 /// The result, converted to text if it is nested too deeply.
-pub(super) fn shallow(ran: Ran) -> Ran {
-    match json::is_deeper_than(ran.output.get().as_bytes(), MAX_DEPTH) {
-        true => Ran { output: json::to_raw(ran.output.get()), ..ran },
-        false => ran,
+pub(super) fn shallow(result: RunResult) -> RunResult {
+    match json::is_deeper_than(result.output.get().as_bytes(), MAX_DEPTH) {
+        true => RunResult { output: json::to_raw(result.output.get()), ..result },
+        false => result,
     }
 }
 
 /// The result of a call that failed.
-pub(super) fn failed(call: &Wanted, status: &str, why: &str) -> Ran {
+pub(super) fn failed(call: &Wanted, status: &str, why: &str) -> RunResult {
     let output = serde_json::json!({"callId": call.call_id, "tool": call.name(), "status": status});
-    Ran { ok: false, output: json::to_raw(&output), error: Some(why.to_owned()) }
+    RunResult { ok: false, output: json::to_raw(&output), error: Some(why.to_owned()) }
 }
 
 /// The caller of hub tools that the agent uses. There is no client behind it that could answer a question.
@@ -487,7 +488,7 @@ mod tests {
     }
 
     prop_compose! {
-        fn workbench()(
+        fn own_tools()(
             tools in prop::collection::hash_map(name(), (effect(), any::<bool>()), 0..6),
         ) -> Vec<ToolDescription> {
             let mut edition = 0;
@@ -524,17 +525,17 @@ mod tests {
     proptest! {
         #[test]
         fn every_spelling_resolves_to_at_most_one_tool(
-            workbench in workbench(), hub in hub(), policy in policy(),
+            own_tools in own_tools(), hub in hub(), policy in policy(),
         ) {
-            let toolset = Toolset::of(workbench.clone(), &hub);
+            let offered_tools = OfferedTools::of(own_tools.clone(), &hub);
             // The rule of each tool, found without the names that models use.
             let mut decided: HashMap<ToolIdentity, Rule> = HashMap::new();
-            for tool in &workbench {
-                let identity = ToolIdentity::Workbench { name: tool.name.clone(), edition: tool.edition };
+            for tool in &own_tools {
+                let identity = ToolIdentity::Agent { name: tool.name.clone(), edition: tool.edition };
                 decided.insert(identity, policy.rule(tool, &[KnownName { name: tool.name.clone(), is_exclusive: true }]));
             }
             for tool in &hub {
-                let is_own = |name: &str| workbench.iter().any(|tool| tool.name == name && !tool.is_made_by_model);
+                let is_own = |name: &str| own_tools.iter().any(|tool| tool.name == name && !tool.is_made_by_model);
                 let Offered { identity, description, names, .. } = Offered::of_hub(tool, is_own);
                 decided.insert(identity, policy.rule(&description, &names));
                 let known = tool.origin.iter().flat_map(|origin| &origin.names).map(|known| &known.name);
@@ -545,16 +546,16 @@ mod tests {
                     prop_assert_eq!(description.effect, Effect::Runs, "annotations of an upstream must not count");
                 }
             }
-            let names = workbench.iter().map(|tool| &tool.name).chain(hub.iter().map(|tool| &tool.name));
-            let offered: HashSet<_> = toolset.offers.iter().map(|offer| offer.name.clone()).collect();
-            prop_assert_eq!(offered.len(), toolset.tools.len(), "each tool must have a unique name");
+            let names = own_tools.iter().map(|tool| &tool.name).chain(hub.iter().map(|tool| &tool.name));
+            let offered: HashSet<_> = offered_tools.offers.iter().map(|offer| offer.name.clone()).collect();
+            prop_assert_eq!(offered.len(), offered_tools.tools.len(), "each tool must have a unique name");
             for spelling in names.flat_map(|name| spellings(name)) {
-                let found = toolset.resolve(&spelling);
+                let found = offered_tools.resolve(&spelling);
                 prop_assert_eq!(found.is_some(), offered.contains(&spelling), "{} was not offered", spelling);
                 let Some(found) = found else { continue };
                 prop_assert_eq!(Some(&policy.rule(&found.description, &found.names)), decided.get(&found.identity), "{}", spelling);
             }
-            let identities: HashSet<_> = offered.iter().filter_map(|name| toolset.resolve(name)).map(|it| &it.identity).collect();
+            let identities: HashSet<_> = offered.iter().filter_map(|name| offered_tools.resolve(name)).map(|it| &it.identity).collect();
             prop_assert_eq!(identities.len(), offered.len(), "no tool may have two names");
         }
     }
@@ -575,20 +576,20 @@ mod tests {
         Tool { origin: Some(Arc::new(origin)), ..Tool::plain(name, "") }
     }
 
-    fn tool_of_workbench(name: &str, is_made_by_model: bool) -> ToolDescription {
+    fn tool_of_agent(name: &str, is_made_by_model: bool) -> ToolDescription {
         let (name, description) = (name.to_owned(), String::new());
         ToolDescription { name, description, input_schema: None, effect: Effect::Reads, edition: 0, is_made_by_model }
     }
 
     #[test]
     fn a_tool_of_a_project_never_takes_the_name_of_another_tool() {
-        let workbench = [("apply_patch", false), ("read.file", false), ("read_file", false), ("git.pull", true)];
-        let workbench = workbench.map(|(name, is_made)| tool_of_workbench(name, is_made)).to_vec();
+        let own_tools = [("apply_patch", false), ("read.file", false), ("read_file", false), ("git.pull", true)];
+        let own_tools = own_tools.map(|(name, is_made)| tool_of_agent(name, is_made)).to_vec();
         let of_project = ["apply__patch", "git__push", "read__file", "git_fetch", "git__pull"];
         let of_user = ["git_push", "git__fetch", "git:fetch"];
         let hub = of_project.map(|name| tool_of_hub(name, true)).into_iter();
         let hub: Vec<_> = hub.chain(of_user.map(|name| tool_of_hub(name, false))).collect();
-        let toolset = Toolset::of(workbench, &hub);
+        let offered_tools = OfferedTools::of(own_tools, &hub);
         for (offered, name) in [
             ("apply_patch", "apply_patch"),
             ("apply_patch_2", "apply__patch"),
@@ -601,7 +602,11 @@ mod tests {
             ("git_pull", "git.pull"),
             ("git_pull_2", "git__pull"),
         ] {
-            assert_eq!(toolset.resolve(offered).map(|tool| tool.description.name.as_str()), Some(name), "{offered}");
+            assert_eq!(
+                offered_tools.resolve(offered).map(|tool| tool.description.name.as_str()),
+                Some(name),
+                "{offered}"
+            );
         }
     }
 
@@ -614,8 +619,8 @@ mod tests {
             .flat_map(|n| [format!("a{}", name(n)), format!("{long}{n}")])
             .map(|name| tool_of_hub(&name, false))
             .collect();
-        let toolset = Toolset::of(Vec::new(), &hub);
-        assert_eq!(toolset.by_offer.len(), 60_000);
-        assert!(toolset.by_offer.keys().all(|name| name.len() <= MAX_NAME_BYTES));
+        let offered_tools = OfferedTools::of(Vec::new(), &hub);
+        assert_eq!(offered_tools.by_offer.len(), 60_000);
+        assert!(offered_tools.by_offer.keys().all(|name| name.len() <= MAX_NAME_BYTES));
     }
 }

@@ -7,7 +7,7 @@ use gladhand_core::Secret;
 
 /// The environment of an upstream's program.
 #[derive(Debug, Clone)]
-pub struct Surroundings {
+pub struct ProgramEnvironment {
     /// The folder that it starts in; none: ours.
     pub folder: Option<PathBuf>,
     /// Which of our variables it gets; none: all.

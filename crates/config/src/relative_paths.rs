@@ -9,17 +9,17 @@ use super::{A2eConfig, AgentConfig, Config, RepositoryConfig, UpstreamConfig};
 
 impl Config {
     /// Resolves all relative paths against a folder.
-    pub(super) fn anchor(&mut self, folder: &Path) {
+    pub(super) fn resolve_paths(&mut self, folder: &Path) {
         let Self { a2e, authorization, audit, repository, agent, upstreams, .. } = self;
         let A2eConfig { roots, folder: base, skill, env, .. } = a2e;
-        anchored(base.insert(PathBuf::from(".")), folder);
+        resolve(base.insert(PathBuf::from(".")), folder);
         let RepositoryConfig { roots: read, docs, recipes, .. } = repository;
         let AgentConfig { roots: worked_in, folder: kept, .. } = agent;
         let lists = roots.iter_mut().chain(read).chain(worked_in);
         let single = skill.path.iter_mut().chain(docs).chain(recipes).chain(kept).chain(&mut audit.file);
         let keys = authorization.issuers.iter_mut().filter_map(|issuer| issuer.jwks_file.as_mut());
         for path in lists.chain(single).chain(keys) {
-            anchored(path, folder);
+            resolve(path, folder);
         }
         for program in env.commands.values_mut().filter_map(|command| command.first_mut()) {
             anchored_program(program, folder);
@@ -30,13 +30,13 @@ impl Config {
             if let (Some(program), None) = (command.first_mut(), &cwd) {
                 anchored_program(program, folder);
             }
-            cwd.iter_mut().chain(ca).chain(client_roots).for_each(|path| anchored(path, folder));
+            cwd.iter_mut().chain(ca).chain(client_roots).for_each(|path| resolve(path, folder));
         }
     }
 }
 
 /// An empty path stays empty, so that it is reported as a mistake.
-fn anchored(path: &mut PathBuf, folder: &Path) {
+fn resolve(path: &mut PathBuf, folder: &Path) {
     if !path.as_os_str().is_empty() {
         let whole = folder.join(&*path);
         *path = std::path::absolute(&whole).unwrap_or(whole);
@@ -47,7 +47,7 @@ fn anchored(path: &mut PathBuf, folder: &Path) {
 fn anchored_program(program: &mut String, folder: &Path) {
     if program.contains(std::path::is_separator) {
         let mut path = PathBuf::from(&*program);
-        anchored(&mut path, folder);
+        resolve(&mut path, folder);
         if let Ok(whole) = path.into_os_string().into_string() {
             *program = whole;
         }

@@ -1,4 +1,4 @@
-//! Holds a file to the schema of the settings, and finds all mistakes in one pass: unknown and missing keys, values of
+//! Checks a file against the schema of the settings, and finds all mistakes in one pass: unknown and missing keys, values of
 //! another kind, unknown words and numbers out of range. The search ends after [`MOST_MISTAKES`].
 
 use std::ops::Range;
@@ -12,7 +12,7 @@ use super::schema::{ADVICE, properties};
 use super::source::{Problem, Source};
 
 /// A mistake, and the key that has to be left out of the file because of it.
-pub(crate) struct Found {
+pub(crate) struct FoundMistake {
     pub(crate) path: Vec<String>,
     pub(crate) problem: Problem,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Found {
 pub(crate) const MOST_MISTAKES: usize = 10_000;
 
 /// The mistakes of a file: all of them, or the first [`MOST_MISTAKES`] and one more.
-pub(crate) fn conform(source: &Source<'_>, schema: &Value) -> Vec<Found> {
+pub(crate) fn check_schema(source: &Source<'_>, schema: &Value) -> Vec<FoundMistake> {
     let mut walk = Walk { source, found: Vec::new() };
     walk.table(&source.root, 0..0, schema, &KeyPath::default());
     walk.found
@@ -58,7 +58,7 @@ impl KeyPath {
 
 struct Walk<'s, 't> {
     source: &'s Source<'t>,
-    found: Vec<Found>,
+    found: Vec<FoundMistake>,
 }
 
 impl Walk<'_, '_> {
@@ -67,7 +67,7 @@ impl Walk<'_, '_> {
             return;
         }
         let problem = self.source.at(Some(at), &place.shown, &mistake.to_string());
-        self.found.push(Found { path: place.path.clone(), problem });
+        self.found.push(FoundMistake { path: place.path.clone(), problem });
     }
 
     fn is_full(&self) -> bool {

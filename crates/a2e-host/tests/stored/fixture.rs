@@ -16,13 +16,13 @@ use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 
 /// A hub with one capability.
-pub(crate) struct House {
+pub(crate) struct Fixture {
     hub: Hub,
     runtime: Arc<Runtime>,
     time: Arc<AtomicU64>,
 }
 
-impl House {
+impl Fixture {
     /// Opens the database in a folder, and the provider that uses it. The clock shows 1000 seconds.
     pub(crate) fn open(folder: &Path, make: impl FnOnce(Storage, Clock) -> Box<dyn Provider>) -> Self {
         Self::with(Storage::new(Database::open(folder).expect("the folder is writable")), make)

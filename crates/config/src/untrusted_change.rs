@@ -13,7 +13,7 @@ use gladhand_hub::policy::Effect;
 use serde::Serialize;
 
 use super::policy::RuleConfig;
-use super::surroundings::usual;
+use super::program_environment::usual;
 use super::upstreams::Origin;
 use super::{
     A2eConfig, AgentConfig, AgentPass, Approve, AuthorizationConfig, Config, DpopConfig, PolicyConfig, TokenConfig,
@@ -31,29 +31,29 @@ const MOST_LIMITS: usize = 256;
 const EVERY_CLASS: [&str; 4] = ["reads", "writes", "runs", "network"];
 
 impl Config {
-    /// This configuration, narrowed by what a proposed one is stricter in. Everything else stays as it is.
-    pub fn held(&self, proposed: &Self) -> Self {
-        let mut held = self.clone();
-        held.upstreams.0.retain_mut(|(name, upstream)| {
+    /// This configuration with every stricter setting of a proposed one. Everything else is unchanged.
+    pub fn narrowed_by(&self, proposed: &Self) -> Self {
+        let mut narrowed = self.clone();
+        narrowed.upstreams.0.retain_mut(|(name, upstream)| {
             let is_same =
                 |other: &str, one: &UpstreamConfig| other == name && one.enabled && one.origin == upstream.origin;
             let kept = proposed.upstreams.0.iter().find(|(other, one)| is_same(other, one));
-            kept.inspect(|(_, proposed)| upstream.hold(proposed)).is_some()
+            kept.inspect(|(_, proposed)| upstream.narrow_by(proposed)).is_some()
         });
-        held.policy.hold(&proposed.policy);
-        for (name, profile) in &mut held.profiles {
+        narrowed.policy.narrow_by(&proposed.policy);
+        for (name, profile) in &mut narrowed.profiles {
             if let Some(proposed) = proposed.profiles.get(name) {
                 add_new(&mut profile.hide, &proposed.hide);
             }
         }
-        held.toolbox.enabled &= proposed.toolbox.enabled;
-        held.agent.hold(&proposed.agent);
-        if held.policy.is_closed() {
-            add_new(&mut held.agent.deny, &EVERY_CLASS.map(str::to_owned));
+        narrowed.toolbox.enabled &= proposed.toolbox.enabled;
+        narrowed.agent.narrow_by(&proposed.agent);
+        if narrowed.policy.is_closed() {
+            add_new(&mut narrowed.agent.deny, &EVERY_CLASS.map(str::to_owned));
         }
-        held.authorization.hold(&proposed.authorization);
-        held.a2e.hold(&proposed.a2e);
-        held
+        narrowed.authorization.narrow_by(&proposed.authorization);
+        narrowed.a2e.narrow_by(&proposed.a2e);
+        narrowed
     }
 
     /// Whether a project file has added upstreams.
@@ -132,7 +132,7 @@ fn is_writable(file: &Path) -> bool {
 
 impl PolicyConfig {
     /// Takes over the rules and limits that are new, and each setting that is stricter.
-    fn hold(&mut self, proposed: &Self) {
+    fn narrow_by(&mut self, proposed: &Self) {
         let is_closed = self.is_closed();
         for rules in std::iter::once(&proposed.rules).chain(&proposed.narrowing).filter(|_| !is_closed) {
             let known = std::iter::once(&self.rules).chain(&self.narrowing).any(|list| is_same(list, rules));
@@ -172,7 +172,7 @@ impl AgentConfig {
     }
 
     /// Asks and denies where one of the two does, and allows what both allow.
-    fn hold(&mut self, proposed: &Self) {
+    fn narrow_by(&mut self, proposed: &Self) {
         add_new(&mut self.deny, &proposed.deny);
         add_new(&mut self.ask, &proposed.ask);
         keep_common(&mut self.allow, &proposed.allow);
@@ -183,7 +183,7 @@ impl AgentConfig {
 impl AuthorizationConfig {
     /// Keeps the tokens, issuers and audiences that a proposed section has too, and asks for the scopes of both. If none is
     /// left and the proposed section asks for tokens, no request is let in.
-    fn hold(&mut self, proposed: &Self) {
+    fn narrow_by(&mut self, proposed: &Self) {
         // The first of several that are equal counts.
         let known: HashMap<_, _> = proposed.tokens.iter().rev().map(|token| (token.identity(), token)).collect();
         self.tokens.retain_mut(|token| {
@@ -218,7 +218,7 @@ impl AuthorizationConfig {
 impl A2eConfig {
     /// Keeps the tokens that a proposed section has too, with the capabilities that both open. If none is left and the
     /// proposed section asks for tokens, no agent is let in.
-    fn hold(&mut self, proposed: &Self) {
+    fn narrow_by(&mut self, proposed: &Self) {
         let tokens: HashSet<_> = proposed.tokens.iter().map(Secret::expose).collect();
         self.tokens.retain(|token| tokens.contains(token.expose()));
         let known: HashMap<_, _> = proposed.agents.iter().rev().map(|agent| (agent.identity(), agent)).collect();
@@ -231,14 +231,14 @@ impl A2eConfig {
             kept.is_some()
         });
         if !self.is_required() && proposed.is_required() {
-            self.lock.get_or_insert_with(random_token);
+            self.lock.get_or_insert_with(gladhand_system::random_token);
         }
     }
 }
 
 impl UpstreamConfig {
     /// Hides what a proposed configuration hides too, shows only what both show, and separates callers if one of the two does.
-    fn hold(&mut self, proposed: &Self) {
+    fn narrow_by(&mut self, proposed: &Self) {
         add_new(&mut self.hide, &proposed.hide);
         self.isolated |= proposed.isolated;
         keep_common(&mut self.client_roots, &proposed.client_roots);
@@ -252,11 +252,12 @@ impl UpstreamConfig {
     /// Every file and folder in the arguments and variables of the program, in any syntax: `--mount src=DIR,dst=/x`,
     /// `{"root":"DIR"}`, `~/x`, `$HOME/x`. If a shell computes an argument at run time, the root folder stands for it.
     fn places(&self) -> Vec<PathBuf> {
-        let surroundings = self.surroundings();
-        let start = surroundings.folder.unwrap_or_else(|| PathBuf::from("."));
+        let program_environment = self.program_environment();
+        let start = program_environment.folder.unwrap_or_else(|| PathBuf::from("."));
         let usual: Vec<_> = usual().map(|name| Pattern(name.to_owned())).collect();
         let fits = |patterns: &[Pattern], name: &str| patterns.iter().any(|pattern| pattern.fits(name));
-        let is_inherited = |name: &str| surroundings.inherits.as_ref().is_none_or(|patterns| fits(patterns, name));
+        let is_inherited =
+            |name: &str| program_environment.inherits.as_ref().is_none_or(|patterns| fits(patterns, name));
         let inherited = std::env::vars_os().filter_map(|(name, value)| {
             let name = name.to_str().filter(|name| is_inherited(name) && !fits(&usual, name))?;
             // A variable of its own takes the place of ours.
@@ -319,13 +320,6 @@ fn changed<'c>(own: impl Iterator<Item = Identity<'c>>, proposed: &HashSet<Ident
     own.filter(is_changed).map(|(name, _)| name).collect()
 }
 
-/// A token that no client has.
-fn random_token() -> Secret {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
-    Secret::new(bytes.map(|byte| format!("{byte:02x}")).concat())
-}
-
 /// The rules that are in force after too many changes without trust.
 fn closing() -> Vec<RuleConfig> {
     vec![RuleConfig::deny_everything("too-many-changes", "the configuration changed too often without being trusted")]
@@ -377,26 +371,29 @@ mod tests {
             "[upstreams.a]\ncommand = 'evil'\nisolated = true\nhide = ['h']\nonly = ['o']\n[upstreams.c]\ncommand = 'c'\n\
              [[policy.rules]]\ntools = ['y']\neffect = 'deny'\n[[policy.limits]]\ncalls = 1\n[toolbox]\nenabled = false\n",
         );
-        let held = before.held(&proposed);
-        let [(name, a)] = &held.upstreams.0[..] else { panic!("{:?}", held.upstreams) };
+        let narrowed = before.narrowed_by(&proposed);
+        let [(name, a)] = &narrowed.upstreams.0[..] else { panic!("{:?}", narrowed.upstreams) };
         assert_eq!((name.as_str(), &a.command[..]), ("a", &["a".to_owned()][..]));
-        assert!(a.isolated && held.held(&before).upstreams.0[0].1.isolated);
+        assert!(a.isolated && narrowed.narrowed_by(&before).upstreams.0[0].1.isolated);
         assert_eq!((&a.hide[..], &a.only[..]), (&["h".to_owned()][..], &["o".to_owned()][..]));
-        assert_eq!((held.policy.rules.len(), held.policy.narrowing.len(), held.policy.limits.len()), (1, 1, 1));
-        assert_eq!(held.policy.pin, before.policy.pin);
-        assert!(!held.toolbox.enabled);
+        assert_eq!(
+            (narrowed.policy.rules.len(), narrowed.policy.narrowing.len(), narrowed.policy.limits.len()),
+            (1, 1, 1)
+        );
+        assert_eq!(narrowed.policy.pin, before.policy.pin);
+        assert!(!narrowed.toolbox.enabled);
         // A token that is gone is gone, and a new one does not come in.
         let tokens = |names: &[&str]| {
             let token = |name: &&str| format!("[[authorization.tokens]]\nname = '{name}'\ntoken = '{name}'\n");
             let agent = |name: &&str| format!("[[a2e.agents]]\nid = '{name}'\ntoken = '{name}'\n");
             config(&names.iter().map(token).chain(names.iter().map(agent)).collect::<String>())
         };
-        let kept = tokens(&["ann", "bob"]).held(&tokens(&["bob", "eve"]));
+        let kept = tokens(&["ann", "bob"]).narrowed_by(&tokens(&["bob", "eve"]));
         let names: Vec<_> = kept.authorization.tokens.iter().map(|token| token.name.as_str()).collect();
         let agents: Vec<_> = kept.a2e.agents.iter().map(|agent| agent.id.as_str()).collect();
         assert_eq!((names, agents), (vec!["bob"], vec!["bob"]));
         // The same change again adds nothing, and neither does a list that denies nothing.
-        let again = held.held(&proposed).held(&config("[[policy.rules]]\neffect = 'allow'\n"));
+        let again = narrowed.narrowed_by(&proposed).narrowed_by(&config("[[policy.rules]]\neffect = 'allow'\n"));
         assert_eq!(again.policy.narrowing.len(), 1);
     }
 
@@ -405,18 +402,18 @@ mod tests {
         let token = "[[authorization.tokens]]\nname = 'ann'\ntoken = 'ann'\n";
         let issuer = "[authorization]\nresource = 'https://me.example'\n[[authorization.issuers]]\nissuer = 'https://as.example'\n";
         for first in [token, issuer] {
-            let held = Config::default().held(&config(first)).held(&config(first));
-            assert!(held.is_locked() && !held.authorization.is_required());
-            assert!(held.authorization.is_closed);
-            assert!(held.a2e.lock.is_none(), "that section is as it was");
+            let narrowed = Config::default().narrowed_by(&config(first)).narrowed_by(&config(first));
+            assert!(narrowed.is_locked() && !narrowed.authorization.is_required());
+            assert!(narrowed.authorization.is_closed);
+            assert!(narrowed.a2e.lock.is_none(), "that section is as it was");
         }
         for first in ["[a2e]\ntokens = ['t']\n", "[[a2e.agents]]\nid = 'ann'\ntoken = 't'\n"] {
-            let held = Config::default().held(&config(first));
-            let lock = held.a2e.lock.as_ref().unwrap();
-            assert!(lock.expose().len() == 64 && held.held(&config(first)).a2e.lock.unwrap().matches(lock));
-            assert!(!held.authorization.is_closed);
+            let narrowed = Config::default().narrowed_by(&config(first));
+            let lock = narrowed.a2e.lock.as_ref().unwrap();
+            assert!(lock.expose().len() == 64 && narrowed.narrowed_by(&config(first)).a2e.lock.unwrap().matches(lock));
+            assert!(!narrowed.authorization.is_closed);
         }
-        assert!(!Config::default().held(&Config::default()).is_locked());
+        assert!(!Config::default().narrowed_by(&Config::default()).is_locked());
     }
 
     #[test]
@@ -427,12 +424,12 @@ mod tests {
             let (before, proposed) = (of("old"), of("new"));
             assert_eq!(before.changed_tokens(&proposed), ["ann"]);
             assert!(!before.closes_for(&proposed), "it asked for a token before");
-            assert!(before.held(&proposed).is_locked());
-            assert!(before.changed_tokens(&before).is_empty() && !before.held(&before).is_locked());
-            assert!(!before.held(&Config::default()).is_locked(), "no token waits");
+            assert!(before.narrowed_by(&proposed).is_locked());
+            assert!(before.changed_tokens(&before).is_empty() && !before.narrowed_by(&before).is_locked());
+            assert!(!before.narrowed_by(&Config::default()).is_locked(), "no token waits");
             assert!(before.changed_tokens(&Config::default()).is_empty(), "that one is removed");
             assert!(Config::default().closes_for(&proposed));
-            assert!(!Config::default().held(&proposed).closes_for(&of("newer")), "it is closed already");
+            assert!(!Config::default().narrowed_by(&proposed).closes_for(&of("newer")), "it is closed already");
         }
     }
 
@@ -444,19 +441,19 @@ mod tests {
             let resource = if more.contains("resource") { "" } else { "resource = 'https://me.example'\n" };
             config(&section.replace("[authorization]\n", &format!("[authorization]\n{resource}"))).authorization
         };
-        let held = |before: &str, after: &str| {
-            let mut held = with(before);
-            held.hold(&with(after));
-            (held.issuers.len(), held.dpop, held.audiences.join(" "))
+        let narrowed_by = |before: &str, after: &str| {
+            let mut narrowed = with(before);
+            narrowed.narrow_by(&with(after));
+            (narrowed.issuers.len(), narrowed.dpop, narrowed.audiences.join(" "))
         };
         let none = String::new;
-        assert_eq!(held("", "dpop = 'required'"), (1, DpopConfig::Required, none()));
-        assert_eq!(held("", "dpop = 'off'"), (1, DpopConfig::Off, none()));
-        assert_eq!(held("dpop = 'required'", ""), (1, DpopConfig::Required, none()));
-        assert_eq!(held("dpop = 'required'", "dpop = 'off'").0, 0, "no token fits both");
-        assert_eq!(held("audiences = ['a', 'b']", "audiences = ['b', 'c']").2, "b");
-        assert_eq!(held("", "resource = 'https://other.example'").0, 0);
-        assert_eq!(held("", ""), (1, DpopConfig::Accepted, none()));
+        assert_eq!(narrowed_by("", "dpop = 'required'"), (1, DpopConfig::Required, none()));
+        assert_eq!(narrowed_by("", "dpop = 'off'"), (1, DpopConfig::Off, none()));
+        assert_eq!(narrowed_by("dpop = 'required'", ""), (1, DpopConfig::Required, none()));
+        assert_eq!(narrowed_by("dpop = 'required'", "dpop = 'off'").0, 0, "no token fits both");
+        assert_eq!(narrowed_by("audiences = ['a', 'b']", "audiences = ['b', 'c']").2, "b");
+        assert_eq!(narrowed_by("", "resource = 'https://other.example'").0, 0);
+        assert_eq!(narrowed_by("", ""), (1, DpopConfig::Accepted, none()));
     }
 
     #[test]
@@ -477,12 +474,12 @@ mod tests {
         };
         assert_eq!(files(&before), ["/etc/g/keys.json"]);
         for same in ["keys.json", "./keys.json", "/etc/g/keys.json"] {
-            let held = before.held(&with(same, "[toolbox]\nenabled = false\n", Reading::Anchored));
-            assert_eq!((files(&held), held.toolbox.enabled), (files(&before), false), "{same}");
+            let narrowed = before.narrowed_by(&with(same, "[toolbox]\nenabled = false\n", Reading::Resolved));
+            assert_eq!((files(&narrowed), narrowed.toolbox.enabled), (files(&before), false), "{same}");
         }
         for other in ["other.json", "/etc/keys.json", "keys.json/../keys.json"] {
-            let held = before.held(&with(other, "", Reading::Anchored));
-            assert!(files(&held).is_empty() && held.authorization.is_closed, "{other}");
+            let narrowed = before.narrowed_by(&with(other, "", Reading::Resolved));
+            assert!(files(&narrowed).is_empty() && narrowed.authorization.is_closed, "{other}");
         }
     }
 
@@ -491,26 +488,26 @@ mod tests {
         let rule = |name: &str| config(&format!("[[policy.rules]]\ntools = ['{name}']\neffect = 'deny'\n"));
         let limit = |name: &str| config(&format!("[[policy.limits]]\nname = '{name}'\ncalls = 1\n"));
         for (change, most) in [(&rule as &dyn Fn(&str) -> Config, MOST_PENDING), (&limit, MOST_LIMITS)] {
-            let mut held = Config::default();
+            let mut narrowed = Config::default();
             for number in 0..most {
-                held = held.held(&change(&format!("t{number}"))).held(&change("t0"));
+                narrowed = narrowed.narrowed_by(&change(&format!("t{number}"))).narrowed_by(&change("t0"));
             }
-            assert!(!held.policy.is_closed(), "each change counts once");
-            held = held.held(&change("last"));
-            assert!(held.policy.is_closed());
+            assert!(!narrowed.policy.is_closed(), "each change counts once");
+            narrowed = narrowed.narrowed_by(&change("last"));
+            assert!(narrowed.policy.is_closed());
             for number in 0..200 {
-                held = held.held(&change(&format!("u{number}")));
+                narrowed = narrowed.narrowed_by(&change(&format!("u{number}")));
             }
-            assert_eq!(held.policy.narrowing.len(), 1);
-            assert!(held.policy.limits.len() <= MOST_LIMITS + 1);
+            assert_eq!(narrowed.policy.narrowing.len(), 1);
+            assert!(narrowed.policy.limits.len() <= MOST_LIMITS + 1);
             assert!(
-                ["reads", "writes", "runs", "network"].iter().all(|class| held
+                ["reads", "writes", "runs", "network"].iter().all(|class| narrowed
                     .agent
                     .deny
                     .iter()
                     .any(|one| one == class))
             );
-            let policy = held.policy.policy(&held.profiles, &held.authorization.tool_scopes);
+            let policy = narrowed.policy.policy(&narrowed.profiles, &narrowed.authorization.tool_scopes);
             let tool = Tool::plain("anything", "");
             let who = Who { principal: None, client: "", session: SessionId::NONE, scopes: None };
             let decision = policy.decide(&who, &CallTarget::tool("u", "anything", &tool), RawValue::NULL);

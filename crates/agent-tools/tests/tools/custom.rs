@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gladhand_agent_tools::{Bench, Run, WorkbenchSettings};
+use gladhand_agent_tools::{Run, ToolProvider, ToolSettings};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Shop, needs};
 
-fn put(settings: &WorkbenchSettings, files: &[(&str, &str)]) {
+fn put(settings: &ToolSettings, files: &[(&str, &str)]) {
     for (name, text) in files {
         let path = settings.data.join("tools").join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -44,7 +44,7 @@ async fn the_list_is_as_recorded() {
     let recorded = lines.find_map(|line| Some(line.msg?.result?.tools)).unwrap();
 
     let shop = Shop::with(|settings| settings.extras = false).await;
-    let tools = shop.bench.tools();
+    let tools = shop.tools.tools();
     assert_eq!((tools.len(), recorded.len()), (20, 20));
     for (tool, recorded) in tools.iter().zip(&recorded) {
         assert_eq!((&tool.name, &tool.description), (&recorded.name, &recorded.description));
@@ -71,7 +71,7 @@ async fn files_of_all_forms_are_loaded_and_invalid_ones_left_out() {
         ]);
     })
     .await;
-    let tools = shop.bench.tools();
+    let tools = shop.tools.tools();
     let custom: Vec<_> = tools
         .iter()
         .filter(|tool| ["echo_text", "sum.numbers", "ns:meta-tool", "common_tool"].contains(&tool.name.as_str()))
@@ -125,7 +125,7 @@ async fn results_of_custom_tools_are_as_recorded() {
     let said = shop.call_for("session", "hangs", json!({"hang": true}), &stopped).await;
     assert_eq!(said.error.as_deref(), Some("the tool was stopped"));
     assert_eq!(shop.call("hangs", json!({})).await.written, "\"back\"", "a new process takes over");
-    shop.bench.close().await;
+    shop.tools.close().await;
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn the_model_creates_tools() {
         )
     );
     assert_eq!(shop.call("adder", json!({"a": 2, "b": 3})).await.written, r#"{"sum":5}"#);
-    assert!(shop.bench.tools().iter().any(|tool| tool.name == "adder" && tool.description == "adds"));
+    assert!(shop.tools.tools().iter().any(|tool| tool.name == "adder" && tool.description == "adds"));
 
     let said = shop.call("create_persistent_tool", adder).await;
     let message = format!("tool file already exists: {}. set overwrite=true to replace.", path.display());
@@ -169,7 +169,7 @@ async fn a_replaced_tool_is_not_run_in_place_of_the_offered_one() {
     assert!(shop.call("create_persistent_tool", make("return 1;")).await.ok);
     let (folder, cancel, input) = (shop.folder(), CancellationToken::new(), serde_json::from_str("{}").unwrap());
     let offered = shop.order("adder", input, &folder, &cancel);
-    assert!(shop.bench.tools().iter().any(|tool| tool.name == "adder" && tool.is_made_by_model));
+    assert!(shop.tools.tools().iter().any(|tool| tool.name == "adder" && tool.is_made_by_model));
     assert!(shop.call("create_persistent_tool", make("return 2;")).await.ok);
     assert!(shop.run(offered).await.error.unwrap().contains("was replaced"));
     let unoffered = Run { edition: 0, ..shop.order("adder", input, &folder, &cancel) };
@@ -185,7 +185,7 @@ async fn a_tool_that_the_model_created_is_still_marked_after_a_restart() {
     assert!(shop.call("create_persistent_tool", made).await.ok);
     let extra = json!({"name": "run_python", "description": "x", "handler_code": "return 1;"});
     assert!(shop.call("create_persistent_tool", extra).await.error.unwrap().contains("cannot overwrite"));
-    let again = gladhand_agent_tools::Workbench::open(WorkbenchSettings::new(shop.home.path().join("data")));
+    let again = gladhand_agent_tools::ToolSet::open(ToolSettings::new(shop.home.path().join("data")));
     again.ready().await;
     assert!(again.tools().iter().any(|tool| tool.name == "adder" && tool.is_made_by_model));
     again.close().await;
@@ -209,7 +209,7 @@ async fn a_created_tool_is_written_as_data() {
         approved: &[],
         cancel: &CancellationToken::new(),
     };
-    assert!(shop.bench.run(run).await.ok);
+    assert!(shop.tools.run(run).await.ok);
     let read = |path: &Path| std::fs::read_to_string(path).unwrap();
     assert_eq!(
         read(&shop.home.path().join("data/tools/adder.mjs")),
@@ -247,16 +247,14 @@ async fn no_code_of_a_created_tool_runs_before_a_call_of_it() {
     }
     let code = format!("(await import('node:fs')).writeFileSync({called:?}, 'x'); return this.name;");
     assert!(shop.call("create_persistent_tool", make("writes", &code)).await.ok);
-    let again = Shop {
-        bench: gladhand_agent_tools::Workbench::open(WorkbenchSettings::new(shop.home.path().join("data"))),
-        ..shop
-    };
-    again.bench.ready().await;
-    assert!(again.bench.tools().iter().any(|tool| tool.name == "writes"));
+    let again =
+        Shop { tools: gladhand_agent_tools::ToolSet::open(ToolSettings::new(shop.home.path().join("data"))), ..shop };
+    again.tools.ready().await;
+    assert!(again.tools.tools().iter().any(|tool| tool.name == "writes"));
     assert!(!escaped.exists() && !called.exists());
     assert_eq!(again.call("writes", json!({})).await.written, "\"writes\"");
     assert!(called.exists());
-    again.bench.close().await;
+    again.tools.close().await;
 }
 
 #[tokio::test]
@@ -279,11 +277,11 @@ async fn created_tools_of_earlier_versions_are_replaced_without_running_them() {
         );
     })
     .await;
-    let tools = shop.bench.tools();
+    let tools = shop.tools.tools();
     let names: Vec<_> = tools.iter().filter(|tool| tool.is_made_by_model).map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["escapes", "plain"]);
     assert_eq!(shop.call("plain", json!({"a": 2})).await.written, "2");
     assert!(shop.call("escapes", json!({})).await.error.is_some());
     assert!(!escaped.exists(), "no code outside of the function runs, even in a call");
-    shop.bench.close().await;
+    shop.tools.close().await;
 }

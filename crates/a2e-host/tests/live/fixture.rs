@@ -19,12 +19,12 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A hub with one capability.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct Fixture {
     hub: Hub,
     agreement: Arc<Agreement>,
 }
 
-impl Desk {
+impl Fixture {
     pub(crate) fn with(provider: impl Provider + 'static) -> Self {
         let rules = Rules {
             dialect: "test",

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fs_err as fs;
-use sha2::{Digest as _, Sha256};
+use ring::digest::{SHA256, digest};
 
 use crate::answer::{Answer, Extract, extracts};
 use crate::error::FaqError;
@@ -17,7 +17,7 @@ use crate::question::{Limits, Question};
 use crate::rank::Finder;
 use crate::reading::Readings;
 use crate::sections::cut;
-use crate::survey::{Found, Survey};
+use crate::survey::{DocumentFile, Survey};
 
 /// A scan of the folder stays valid for this many times its own duration, so that questions spend their time on
 /// answers.
@@ -28,7 +28,7 @@ const MOST_WARNINGS: usize = 20;
 
 /// One folder and its index.
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct FolderIndex {
     folder: Option<PathBuf>,
     index: Index,
     finder: Finder,
@@ -43,17 +43,17 @@ pub(crate) struct Shelf {
     about_files: (i64, Vec<String>),
 }
 
-impl Shelf {
+impl FolderIndex {
     /// The built-in documentation, which does not change at run time.
     pub(crate) fn own() -> Result<Self, FaqError> {
-        let mut shelf = Self::new(None, Index::in_memory()?);
-        let mut change = shelf.index.change()?;
+        let mut folder_index = Self::new(None, Index::in_memory()?);
+        let mut change = folder_index.index.change()?;
         for (path, text) in own::DOCUMENTS {
             let stamp = Stamp { size: text.len() as i64, modified: Stamp::UNSETTLED, hash: Vec::new() };
             change.put(path, &stamp, &cut(own::FORMAT, &stem(path), text), None)?;
         }
         change.commit()?;
-        Ok(shelf)
+        Ok(folder_index)
     }
 
     /// The documentation in `folder`, with its index in the file `index`, or in memory if the file cannot be used.
@@ -62,9 +62,9 @@ impl Shelf {
         match made.and_then(|()| Index::open(&index).map_err(|error| error.to_string())) {
             Ok(index) => Ok(Self::new(Some(folder), index)),
             Err(error) => {
-                let mut shelf = Self::new(Some(folder), Index::in_memory()?);
-                shelf.about_index = Some(format!("the index is kept in memory only: {error}"));
-                Ok(shelf)
+                let mut folder_index = Self::new(Some(folder), Index::in_memory()?);
+                folder_index.about_index = Some(format!("the index is kept in memory only: {error}"));
+                Ok(folder_index)
             }
         }
     }
@@ -144,7 +144,7 @@ impl Shelf {
         let survey = Survey::of(folder, limits, deadline);
         self.left_out = survey.warnings.clone();
         let known = self.index.stamps()?;
-        let same = |found: &Found| known.get(&found.path).is_some_and(|stamp| is_same(found, stamp));
+        let same = |found: &DocumentFile| known.get(&found.path).is_some_and(|stamp| is_same(found, stamp));
         let mut complete = survey.complete;
         if survey.found.len() != known.len() || !survey.found.iter().all(same) {
             let mut change = self.index.change()?;
@@ -161,7 +161,7 @@ impl Shelf {
 
 const REBUILT: &str = "the index was damaged and has been rebuilt";
 
-fn is_same(found: &Found, stamp: &Stamp) -> bool {
+fn is_same(found: &DocumentFile, stamp: &Stamp) -> bool {
     found.modified != Stamp::UNSETTLED && (found.size, found.modified) == (stamp.size, stamp.modified)
 }
 
@@ -180,7 +180,7 @@ fn update(change: &mut Change<'_>, survey: &Survey, limits: &Limits, deadline: I
             Ok((text, warning)) => (Some(text), warning),
             Err(why) => (None, Some(why)),
         };
-        let hash = text.as_ref().map(|text| Sha256::digest(text).to_vec()).unwrap_or_default();
+        let hash = text.as_ref().map(|text| digest(&SHA256, text.as_bytes()).as_ref().to_vec()).unwrap_or_default();
         let stamp = Stamp { size: found.size, modified: found.modified, hash };
         if before.is_some_and(|before| before.hash == stamp.hash) {
             change.touch(&found.path, &stamp)?;
@@ -198,7 +198,7 @@ fn update(change: &mut Change<'_>, survey: &Survey, limits: &Limits, deadline: I
 }
 
 /// The text of a document with a warning, if there is one; or the reason why it cannot be read.
-fn read(found: &Found, limits: &Limits) -> Result<(String, Option<String>), String> {
+fn read(found: &DocumentFile, limits: &Limits) -> Result<(String, Option<String>), String> {
     let failed = |error: std::io::Error| error.kind().to_string();
     // The survey saw a regular file, which may have been replaced since.
     let is_file = fs::symlink_metadata(&found.file).map_err(failed)?.is_file();

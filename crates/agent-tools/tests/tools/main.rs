@@ -1,4 +1,4 @@
-//! The workbench, with real processes and files in temporary folders.
+//! The set of tools, with real processes and files in temporary folders.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gladhand_agent_tools::{Bench, GuardedPath, Run, Workbench, WorkbenchSettings};
+use gladhand_agent_tools::{GuardedPath, Run, ToolProvider, ToolSet, ToolSettings};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio_util::sync::CancellationToken;
 
-/// A workbench in a temporary folder.
+/// A set of tools in a temporary folder.
 struct Shop {
-    bench: Arc<Workbench>,
+    tools: Arc<ToolSet>,
     home: tempfile::TempDir,
 }
 
@@ -40,17 +40,17 @@ impl Shop {
         Self::with(|_| ()).await
     }
 
-    /// A workbench with other settings. `change` may also create files.
-    async fn with(change: impl FnOnce(&mut WorkbenchSettings)) -> Self {
+    /// A set of tools with other settings. `change` may also create files.
+    async fn with(change: impl FnOnce(&mut ToolSettings)) -> Self {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join("cwd")).unwrap();
-        let mut settings = WorkbenchSettings::new(home.path().join("data"));
+        let mut settings = ToolSettings::new(home.path().join("data"));
         // Login shells must not read the real home.
         settings.environment.insert("HOME".into(), home.path().into());
         change(&mut settings);
-        let bench = Workbench::open(settings);
-        bench.ready().await;
-        Self { bench, home }
+        let tools = ToolSet::open(settings);
+        tools.ready().await;
+        Self { tools, home }
     }
 
     fn folder(&self) -> PathBuf {
@@ -79,7 +79,7 @@ impl Shop {
         let input = input.to_string().replace("<CWD>", folder.to_str().unwrap());
         let input = RawValue::from_string(input).unwrap();
         let order = || self.order(name, &input, &folder, &cancel);
-        let reached = self.bench.reach(&order()).await;
+        let reached = self.tools.guarded_paths(&order()).await;
         (self.run(Run { approved: &reached, ..order() }).await, reached)
     }
 
@@ -90,7 +90,7 @@ impl Shop {
         folder: &'a Path,
         cancel: &'a CancellationToken,
     ) -> Run<'a> {
-        let tools = self.bench.tools();
+        let tools = self.tools.tools();
         let edition = tools.iter().find(|tool| tool.name == name).map_or(0, |tool| tool.edition);
         let (call_id, session, is_workspace, approved) = ("c1", "session", true, &[]);
         Run { name, edition, call_id, input, session, folder, is_workspace, approved, cancel }
@@ -98,7 +98,7 @@ impl Shop {
 
     async fn run(&self, run: Run<'_>) -> Said {
         let folder = self.folder();
-        let ran = self.bench.run(run).await;
+        let ran = self.tools.run(run).await;
         let written = ran.output.get().replace(&folder.display().to_string(), "<CWD>");
         let output: Value = serde_json::from_str(ran.output.get()).unwrap();
         let written = match output.get("duration_ms").and_then(Value::as_u64) {
