@@ -77,18 +77,19 @@ fn load(path: &Path) -> Result<Engine, String> {
 fn message(error: &candle_core::Error) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
-    match is_truncated(error) {
+    // Candle compares lengths with the rest of the file before it reads, and reports that only as text.
+    match is_early_end(error) || line.contains(" remaining") {
         true => format!("{line}; the file is incomplete: replace it by {FILE_NAME} from {SOURCE}"),
         false => line.to_owned(),
     }
 }
 
-/// Whether the file ended before its content was complete.
-fn is_truncated(error: &candle_core::Error) -> bool {
+/// Whether reading reached the end of the file.
+fn is_early_end(error: &candle_core::Error) -> bool {
     match error {
         candle_core::Error::Io(error) => error.kind() == std::io::ErrorKind::UnexpectedEof,
         candle_core::Error::WithBacktrace { inner, .. } | candle_core::Error::Context { inner, .. } => {
-            is_truncated(inner)
+            is_early_end(inner)
         }
         _ => false,
     }
