@@ -134,9 +134,10 @@ impl Claims {
     /// Begins a round: the providers are asked for their lists, in the order of the mounts.
     pub(crate) fn round<'c>(&'c self, mounts: &'c [Mount]) -> Round<'c> {
         let owners = mounts.iter().enumerate().map(|(at, mount)| Owner::of(&mount.provider, &mounts[..at])).collect();
+        let labels = mounts.iter().map(|mount| mount.upstream().to_owned()).collect();
         let mut ledger = self.lock();
         ledger.round += 1;
-        Round { ledger, mounts, owners, learned: Vec::new() }
+        Round { ledger, mounts, owners, labels, learned: Vec::new() }
     }
 
     /// Whether a name belongs to another provider than that of a mount: by configuration, or because the other offered it.
@@ -162,6 +163,8 @@ pub(crate) struct Round<'c> {
     ledger: MutexGuard<'c, Ledger>,
     mounts: &'c [Mount],
     owners: Vec<Owner>,
+    /// The names of the providers in messages. No provider is called during a round, which holds a lock.
+    labels: Vec<String>,
     /// Providers whose lists were seen in this round.
     learned: Vec<Owner>,
 }
@@ -217,7 +220,7 @@ impl Round<'_> {
             return self.claim(Space::Template, &template.uri_template, mount);
         }
         if self.ledger.excessive.insert(self.owners[mount].clone()) {
-            let (template, upstream) = (told(&template.uri_template), self.mounts[mount].upstream());
+            let (template, upstream) = (told(&template.uri_template), &self.labels[mount]);
             tracing::warn!(
                 upstream,
                 template,
@@ -299,7 +302,7 @@ impl Round<'_> {
         if self.ledger.logged.len() >= TOLD && self.ledger.conflicts.len() >= TOLD {
             return;
         }
-        let label = |mount: usize| self.mounts[mount].upstream().to_owned();
+        let label = |mount: usize| self.labels[mount].clone();
         let conflict = Conflict {
             kind: space.word().to_owned(),
             name: told(name),

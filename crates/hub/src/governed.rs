@@ -139,7 +139,7 @@ impl Hub {
 pub(crate) fn denied(
     governor: &Governor,
     change: Change<'_>,
-    subscribers: &[Subscriber],
+    subscribers: &[Arc<Subscriber>],
     routes: &Routes,
 ) -> Vec<WatchId> {
     let target = routes.place(change.provider).map(|mount| routes.resource_at(mount, change.own, change.shown));
@@ -147,7 +147,7 @@ pub(crate) fn denied(
     let what = what.map(|target| routes.what(target, change.shown));
     let what = what.filter(|what| routes.stopped.why(what).is_none());
     let arguments = of_uri(change.shown);
-    let may_hear = |one: &&Subscriber| what.is_some_and(|what| governor.lets_hear(one, &what, &arguments));
+    let may_hear = |one: &&Arc<Subscriber>| what.is_some_and(|what| governor.lets_hear(one, &what, &arguments));
     subscribers.iter().filter(|one| !may_hear(one)).map(|one| one.id).collect()
 }
 

@@ -14,6 +14,7 @@ use crate::agent::Agent;
 use crate::change_notifier::{ChangeNotifier, Ringer};
 use crate::claims::Claims;
 use crate::governed;
+use crate::list_refresh::ListRefresh;
 use crate::per_session_routes::PerSessionRoutes;
 use crate::policy::{Governor, Invisible, Offender, Violations, Who};
 use crate::portions::Portions;
@@ -41,8 +42,10 @@ pub struct Hub {
 #[derive(Debug)]
 pub(crate) struct Inner {
     routes: RwLock<Arc<Routes>>,
-    /// Held while the providers are asked for their lists, so that the later of two changes wins.
-    asking: Mutex<()>,
+    /// The providers that the next refresh asks.
+    mounts: Mutex<Arc<[Mount]>>,
+    /// Refreshes one after the other, so that the later of two changes wins.
+    refresh: ListRefresh,
     watched: Watched,
     /// Sessions that see lists of their own.
     apart: PerSessionRoutes,
@@ -77,19 +80,28 @@ impl Inner {
     /// session.
     pub(crate) fn changed(&self, notice: Notice) {
         if matches!(notice, Notice::ToolsChanged | Notice::ResourcesChanged | Notice::PromptsChanged) {
-            self.show_again();
-        }
-        if matches!(notice, Notice::ResourcesChanged) {
-            self.watched.follow(&self.routes());
+            return self.refresh(vec![notice]);
         }
         // Sending without a receiver is no failure.
         let _ = self.changes.send(notice);
     }
 
+    /// Asks the providers for their lists again, then sends notices to every session.
+    fn refresh(&self, notices: Vec<Notice>) {
+        let notices = self.refresh.run(notices, || self.show());
+        if notices.iter().any(|notice| matches!(notice, Notice::ResourcesChanged)) {
+            self.watched.follow(&self.routes());
+        }
+        for notice in notices {
+            // Sending without a receiver is no failure.
+            let _ = self.changes.send(notice);
+        }
+    }
+
     /// A resource changed. `by`: the provider that reports it.
     pub(crate) fn updated(&self, uri: &str, by: Option<&Ringer>, hearers: Hearers<'_>) {
         let (routes, governor) = (self.routes(), self.governor.get());
-        let denied = |change: Change<'_>, subscribers: &[Subscriber]| {
+        let denied = |change: Change<'_>, subscribers: &[Arc<Subscriber>]| {
             let by_policy = governor.map(|governor| governed::denied(governor, change, subscribers, &routes));
             let others = subscribers.iter().filter(|subscriber| !hearers.have(&subscriber.who()));
             others.map(|subscriber| subscriber.id).chain(by_policy.into_iter().flatten()).collect()
@@ -131,19 +143,19 @@ impl Inner {
 
     /// See [`Hub::look_again`].
     pub(crate) fn look_again(&self) {
-        self.show_again();
-        self.tell_of_all_lists();
+        self.refresh(vec![Notice::ToolsChanged, Notice::ResourcesChanged, Notice::PromptsChanged]);
     }
 
+    /// Asks the providers for their lists again, and notifies no session.
     pub(crate) fn show_again(&self) {
-        let _asking = self.asking.lock().unpoisoned();
-        let mounts = Arc::clone(&self.routes().mounts);
-        self.show(mounts);
+        self.refresh(Vec::new());
     }
 
-    fn show(&self, mounts: Arc<[Mount]>) {
-        let routes = self.ask(mounts, None);
-        *self.routes.write().unpoisoned() = Arc::new(routes);
+    fn show(&self) {
+        let mounts = Arc::clone(&self.mounts.lock().unpoisoned());
+        let routes = Arc::new(self.ask(mounts, None));
+        // The previous routes may hold the last reference to a provider, which is dropped without a lock.
+        let _previous = std::mem::replace(&mut *self.routes.write().unpoisoned(), routes);
         self.apart.all_changed();
     }
 
@@ -218,10 +230,12 @@ impl Hub {
 
     fn build(mounts: Vec<Mount>) -> (Self, Option<HubError>) {
         let claims = Claims::default();
-        let (routes, duplicate) = Routes::ask(mounts.into(), &claims, None);
+        let mounts: Arc<[Mount]> = mounts.into();
+        let (routes, duplicate) = Routes::ask(Arc::clone(&mounts), &claims, None);
         let inner = Arc::new(Inner {
             routes: RwLock::new(Arc::new(routes)),
-            asking: Mutex::default(),
+            mounts: Mutex::new(mounts),
+            refresh: ListRefresh::default(),
             watched: Watched::default(),
             apart: PerSessionRoutes::default(),
             claims,
@@ -251,19 +265,19 @@ impl Hub {
     /// Replaces the providers, and notifies every session. Providers that stay are not disturbed. New ones learn about
     /// the open sessions and the watched resources.
     pub fn remount(&self, mounts: Vec<Mount>) {
-        {
-            let _asking = self.inner.asking.lock().unpoisoned();
-            let before = self.inner.routes();
-            let is_new = |mount: &&Mount| !before.mounts.iter().any(|old| Arc::ptr_eq(&old.provider, &mount.provider));
-            let mounts: Arc<[Mount]> = mounts.into();
-            let new: Vec<_> = mounts.iter().filter(is_new).cloned().collect();
-            // Before a session can call the new providers, and therefore before they open anything.
-            new.iter().for_each(|mount| self.inner.guests.foretell(&*mount.provider));
-            self.inner.show(mounts);
-            for Mount { provider, .. } in &new {
-                provider.attach(&self.notifier.rung_by(provider));
-                self.inner.guests.introduce(&**provider);
-            }
+        let added = |mounts: &[Mount], before: &[Mount]| {
+            let is_new = |mount: &&Mount| !before.iter().any(|old| Arc::ptr_eq(&old.provider, &mount.provider));
+            mounts.iter().filter(is_new).cloned().collect::<Vec<_>>()
+        };
+        let mounts: Arc<[Mount]> = mounts.into();
+        let before = Arc::clone(&self.inner.mounts.lock().unpoisoned());
+        // Before a session can call the new providers, and therefore before they open anything.
+        added(&mounts, &before).iter().for_each(|mount| self.inner.guests.foretell(&*mount.provider));
+        let before = std::mem::replace(&mut *self.inner.mounts.lock().unpoisoned(), Arc::clone(&mounts));
+        self.inner.show_again();
+        for Mount { provider, .. } in added(&mounts, &before) {
+            provider.attach(&self.notifier.rung_by(&provider));
+            self.inner.guests.introduce(&*provider);
         }
         self.inner.watched.follow(&self.inner.routes());
         self.inner.tell_of_all_lists();

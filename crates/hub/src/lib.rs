@@ -10,6 +10,7 @@ mod claims;
 mod governed;
 mod hub;
 mod kit;
+mod list_refresh;
 mod naming;
 mod origins;
 mod per_session_routes;

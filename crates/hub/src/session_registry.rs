@@ -43,7 +43,8 @@ impl SessionRegistry {
 
     /// Notifies a provider of the sessions to expect.
     pub(crate) fn foretell(&self, provider: &dyn Provider) {
-        if let Some(client) = &*self.expected.lock().unpoisoned() {
+        let expected = self.expected.lock().unpoisoned().clone();
+        if let Some(client) = &expected {
             provider.expects(client);
         }
     }
