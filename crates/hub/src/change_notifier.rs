@@ -72,6 +72,14 @@ impl ChangeNotifier {
         }
     }
 
+    /// Pins are stored that calls and lists waited for. No session is notified, because none of them saw the lists
+    /// without these definitions.
+    pub fn pins_stored(&self) {
+        if let Some(hub) = self.hub.upgrade() {
+            hub.show_again();
+        }
+    }
+
     /// See [`Hub::look_again`].
     pub fn look_again(&self) {
         if let Some(hub) = self.hub.upgrade() {

@@ -367,7 +367,20 @@ impl Hub {
 
     /// Waits until all providers know their lists, or have given up for now.
     pub async fn settled(&self) {
-        settle(self.unsettled()).await;
+        self.settle(self.unsettled()).await;
+    }
+
+    /// Waits for providers, all at once, and then until the definitions that they list are pinned.
+    pub(crate) async fn settle(&self, unsettled: Vec<Settling>) {
+        settle(unsettled).await;
+        if let Some(storing) = self.storing_pins() {
+            storing.await;
+        }
+    }
+
+    /// If definitions are being pinned: a future that ends when they are.
+    pub(crate) fn storing_pins(&self) -> Option<Settling> {
+        self.governor()?.storing()
     }
 
     /// There will be exactly one session, and its client declares this offer.
@@ -547,7 +560,7 @@ impl Hub {
 }
 
 /// Waits for all futures at once: a slow one does not delay the others.
-pub(crate) async fn settle(unsettled: Vec<Settling>) {
+async fn settle(unsettled: Vec<Settling>) {
     futures_util::future::join_all(unsettled).await;
 }
 

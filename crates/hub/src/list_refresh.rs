@@ -99,12 +99,12 @@ mod tests {
         let (refresh, asking) = (ListRefresh::default(), AtomicUsize::new(0));
         let panicked = std::panic::AssertUnwindSafe(|| refresh.run(Vec::new(), || panic!("a clumsy provider")));
         assert!(std::panic::catch_unwind(panicked).is_err());
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     refresh.run(Vec::new(), || {
                         assert_eq!(asking.fetch_add(1, Ordering::SeqCst), 0, "another thread asks");
-                        std::thread::yield_now();
+                        thread::yield_now();
                         asking.fetch_sub(1, Ordering::SeqCst);
                     })
                 });

@@ -13,7 +13,7 @@ use gladhand_core::validation::Validation;
 use gladhand_core::wire::{json, values};
 
 use crate::call_log::CallLog;
-use crate::hub::{Hub, settle};
+use crate::hub::Hub;
 use crate::policy::{CallTarget, Governor, View, Who};
 use crate::provider::{Answer, Caller, Context, List, Provider, Work};
 use crate::routes::{Mount, Route, Routes, Target};
@@ -30,7 +30,8 @@ impl Hub {
 
     fn find(&self, call: Call<'_>, agreement: &Arc<Agreement>, caller: &Arc<dyn Caller>) -> Answer {
         let routes = self.inner.routes_for(&call.terms, agreement, caller.session());
-        if self.is_answerable(&call.operation, &routes) {
+        let is_pinned = self.storing_pins().is_none();
+        if is_pinned && self.is_answerable(&call.operation, &routes) {
             return self.route(call, routes, agreement, caller);
         }
         let mut unsettled = self.unsettled();
@@ -38,7 +39,7 @@ impl Hub {
             let context = Context { call: call.id, terms: &call.terms, agreement, caller, notifier: &self.notifier };
             unsettled.extend(routes.mounts.iter().filter_map(|mount| mount.provider.settling_for(&context)));
         }
-        if unsettled.is_empty() {
+        if is_pinned && unsettled.is_empty() {
             // The lists of this caller may have become known just now.
             let routes = self.inner.routes_for(&call.terms, agreement, caller.session());
             return self.route(call, routes, agreement, caller);
@@ -46,7 +47,7 @@ impl Hub {
         let (hub, call) = (self.clone(), call.into_owned());
         let (agreement, caller) = (Arc::clone(agreement), Arc::clone(caller));
         Answer::Later(Box::pin(async move {
-            settle(unsettled).await;
+            hub.settle(unsettled).await;
             let routes = hub.inner.routes_for(&call.terms, &agreement, caller.session());
             hub.route(call, routes, &agreement, &caller).outcome().await
         }))

@@ -17,9 +17,12 @@ use super::pins::{Definition, PinMode, Pinboard, Standing, Stopped};
 use super::view::View;
 use super::{CallTarget, Decision, Kind, Policy, Who};
 use crate::call_log;
-use crate::provider::{Answer, Context, Listed, Reporter, SessionId, Work};
+use crate::provider::{Answer, Context, Listed, Reporter, SessionId, Settling, Work};
 use crate::routes::Routes;
 use crate::watched::Subscriber;
+
+/// How often a comparison waits for new pins: others may be new each time.
+const MOST_WAITS: usize = 3;
 
 /// Applies a policy to a hub's calls.
 #[derive(Debug, Default)]
@@ -146,9 +149,24 @@ impl Governor {
         self.looks.load(Ordering::Acquire)
     }
 
-    /// Compares the definitions that an upstream sends in one session with the pins.
-    pub fn inspect(&self, upstream: &str, listed: &Listed, instructions: Option<&str>) -> Stopped {
-        self.compare(&Definition::all(upstream, listed, instructions))
+    /// Compares the definitions that an upstream sends in one session with the pins, after new pins are stored.
+    pub async fn inspect(&self, upstream: &str, listed: &Listed, instructions: Option<&str>) -> Stopped {
+        let definitions = Definition::all(upstream, listed, instructions);
+        let mut stopped = self.compare(&definitions);
+        for _ in 0..MOST_WAITS {
+            let Some(storing) = self.storing() else { break };
+            storing.await;
+            stopped = self.compare(&definitions);
+        }
+        stopped
+    }
+
+    /// If pins are being stored: a future that ends when they are.
+    pub(crate) fn storing(&self) -> Option<Settling> {
+        if !self.is_pinning() {
+            return None;
+        }
+        self.pinboard.get()?.storing()
     }
 
     /// Definitions that have changed, whether they are stopped or not.
@@ -202,6 +220,12 @@ impl Governor {
             let (name, since) = match standing {
                 Standing::Pinned => continue,
                 Standing::Changed { name, since } => (name, since),
+                Standing::Pending { name } => {
+                    if is_stopped {
+                        stopped.add(definition, format!("{name}: its pin is not stored yet; try again later"));
+                    }
+                    continue;
+                }
                 Standing::Unpinned { name, why } => {
                     let kind = tracing::field::display(definition.kind);
                     tracing::warn!(kind, name, why, is_stopped, "a definition cannot be pinned");

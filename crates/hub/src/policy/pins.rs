@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::arguments;
 use super::parties::{CallTarget, Kind};
-use crate::provider::Listed;
+use crate::provider::{Listed, Settling};
 
 /// The reaction to a changed definition.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -81,6 +81,11 @@ pub enum Standing {
         /// When it was pinned, in readable form.
         since: String,
     },
+    /// Its pin is being stored, or compared with what another process stored: see [`Pinboard::storing`].
+    Pending {
+        /// The name under which it is shown.
+        name: String,
+    },
     /// It is new, and its pin could not be stored. A later definition could not be compared with it.
     Unpinned {
         /// The name under which it is shown.
@@ -92,8 +97,15 @@ pub enum Standing {
 
 /// Stores the pins. The binary implements it with a file and a hash.
 pub trait Pinboard: fmt::Debug + Send + Sync {
-    /// Compares definitions with the pins, and pins new ones. The results are in the same order.
+    /// Compares definitions with the pins, and pins new ones. The results are in the same order. An implementation must
+    /// not make the caller wait: the hub calls this on the threads that serve its sessions.
     fn look(&self, seen: &[Definition]) -> Vec<Standing>;
+
+    /// If pins are being stored: a future that ends when they are, or when it has given up for now. Calls and lists
+    /// wait for it. The implementation makes the hub look again before the future ends.
+    fn storing(&self) -> Option<Settling> {
+        None
+    }
 }
 
 /// Definitions that are stopped because they changed or could not be pinned, each with the reason.
