@@ -11,6 +11,7 @@ use gladhand_core::validation::Validation;
 use tokio::sync::broadcast;
 
 use crate::agent::Agent;
+use crate::call_observers::CallObservers;
 use crate::change_notifier::{ChangeNotifier, Ringer};
 use crate::claims::Claims;
 use crate::governed;
@@ -63,6 +64,7 @@ pub(crate) struct Inner {
     /// Sessions that have begun and not ended.
     pub(crate) visitors: AtomicUsize,
     pub(crate) presences: Presences,
+    pub(crate) observers: CallObservers,
     agent: OnceLock<Arc<dyn Agent>>,
     guests: SessionRegistry,
     governor: OnceLock<Arc<Governor>>,
@@ -246,6 +248,7 @@ impl Hub {
             sessions: AtomicU64::new(1),
             visitors: AtomicUsize::new(0),
             presences: Presences::default(),
+            observers: CallObservers::default(),
             agent: OnceLock::new(),
             guests: SessionRegistry::default(),
             governor: OnceLock::new(),
@@ -311,8 +314,10 @@ impl Hub {
 
     /// Applies a policy to all calls. Once only: a governor takes other policies later.
     pub fn governed(self, governor: Arc<Governor>) -> Self {
-        if self.inner.governor.set(governor).is_err() {
-            tracing::warn!("the hub is governed already");
+        let observer = governor.observer();
+        match self.inner.governor.set(governor) {
+            Ok(()) => observer.into_iter().for_each(|observer| self.observe_calls(observer)),
+            Err(_) => tracing::warn!("the hub is governed already"),
         }
         self.inner.show_again();
         self

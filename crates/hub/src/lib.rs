@@ -5,6 +5,7 @@
 
 mod agent;
 mod call_log;
+mod call_observers;
 mod change_notifier;
 mod claims;
 mod governed;
@@ -28,6 +29,7 @@ mod turns;
 mod watched;
 
 pub use agent::Agent;
+pub use call_observers::{CallDestination, CallObserver, CallOrigin, EndedCall, ObservedCall};
 pub use change_notifier::ChangeNotifier;
 pub use claims::Conflict;
 pub use hub::Hub;

@@ -12,7 +12,7 @@ use gladhand_core::operations::{
 use gladhand_core::validation::Validation;
 use gladhand_core::wire::{json, values};
 
-use crate::call_log::CallLog;
+use crate::call_observers::{CallOrigin, Observation, ObservedCall, name};
 use crate::hub::Hub;
 use crate::policy::{CallTarget, Governor, View, Who};
 use crate::provider::{Answer, Caller, Context, List, Provider, Work};
@@ -22,17 +22,26 @@ use crate::stand_ins::{self, StandIn};
 impl Hub {
     /// Answers a call, now or later.
     pub fn answer(&self, call: Call<'_>, agreement: &Arc<Agreement>, caller: &Arc<dyn Caller>) -> Answer {
-        match CallLog::begin(&call, agreement, caller.session()) {
-            None => self.find(call, agreement, caller),
-            Some(log) => log.hold(self.find(call, agreement, caller)),
+        match self.inner.observers.begin(&call, CallOrigin::Client, agreement, caller) {
+            None => self.find(call, agreement, caller, None),
+            Some(observation) => {
+                let answer = self.find(call, agreement, caller, Some(observation.call()));
+                observation.until_answered(answer)
+            }
         }
     }
 
-    fn find(&self, call: Call<'_>, agreement: &Arc<Agreement>, caller: &Arc<dyn Caller>) -> Answer {
+    fn find(
+        &self,
+        call: Call<'_>,
+        agreement: &Arc<Agreement>,
+        caller: &Arc<dyn Caller>,
+        observed: Option<&Arc<ObservedCall>>,
+    ) -> Answer {
         let routes = self.inner.routes_for(&call.terms, agreement, caller.session());
         let is_pinned = self.storing_pins().is_none();
         if is_pinned && self.is_answerable(&call.operation, &routes) {
-            return self.route(call, routes, agreement, caller);
+            return self.route(call, routes, agreement, caller, observed);
         }
         let mut unsettled = self.unsettled();
         {
@@ -42,14 +51,15 @@ impl Hub {
         if is_pinned && unsettled.is_empty() {
             // The lists of this caller may have become known just now.
             let routes = self.inner.routes_for(&call.terms, agreement, caller.session());
-            return self.route(call, routes, agreement, caller);
+            return self.route(call, routes, agreement, caller, observed);
         }
+        let observed = observed.cloned();
         let (hub, call) = (self.clone(), call.into_owned());
         let (agreement, caller) = (Arc::clone(agreement), Arc::clone(caller));
         Answer::Later(Box::pin(async move {
             hub.settle(unsettled).await;
             let routes = hub.inner.routes_for(&call.terms, &agreement, caller.session());
-            hub.route(call, routes, &agreement, &caller).outcome().await
+            hub.route(call, routes, &agreement, &caller, observed.as_ref()).outcome().await
         }))
     }
 
@@ -64,13 +74,14 @@ impl Hub {
         routes: Arc<Routes>,
         agreement: &Arc<Agreement>,
         caller: &Arc<dyn Caller>,
+        observed: Option<&Arc<ObservedCall>>,
     ) -> Answer {
         let context = Context { call: call.id, terms: &call.terms, agreement, caller, notifier: &self.notifier };
         let operation = match call.operation {
             Operation::CallTool(tool) => {
                 let tool = routes.completed(tool, caller.session());
                 if let Some(stand_in) = stand_ins::stand_in(&tool.name, &routes, agreement) {
-                    return self.call_stand_in(stand_in, &tool, routes, &context);
+                    return self.call_stand_in(stand_in, &tool, routes, &context, observed);
                 }
                 Operation::CallTool(tool)
             }
@@ -86,10 +97,14 @@ impl Hub {
             operation => operation,
         };
         match self.governor() {
-            Some(governor) => self.answer_governed(governor, operation, routes, &context),
+            Some(governor) => self.answer_governed(governor, operation, routes, &context, observed),
             None => {
                 let target = routes.target(&operation).or_else(|| routes.unlisted_target(&operation, |_| true));
                 let Some(target) = target else { return Answer::Now(Err(missing(&operation, &routes, None))) };
+                if let Some(call) = observed {
+                    let what = routes.what(&target, name(&operation));
+                    call.leads_to(what.upstream, what.own);
+                }
                 match self.errand(operation, target, routes, &context) {
                     Ok(errand) => self.run(errand, &context),
                     Err(failure) => Answer::Now(Err(failure)),
@@ -138,13 +153,15 @@ impl Hub {
         call: &ToolCall<'_>,
         routes: Arc<Routes>,
         context: &Context<'_>,
+        observed: Option<&Arc<ObservedCall>>,
     ) -> Answer {
         let tool = stand_in.tool();
         let what = CallTarget::tool("", &tool.name, &tool);
         let leave = match self.governor().map(|governor| governor.admit_stand_in(&what, &call.arguments, context)) {
-            Some(Err(refused)) => return refused,
+            Some(Err(refused)) => return Answer::Now(Err(refused)),
             leave => leave.and_then(Result::ok),
         };
+        observed.inspect(|call| call.admitted_as_stand_in());
         let operation = match stand_in.operation(call) {
             Ok(operation) => operation,
             Err(failure) => return Answer::Now(Err(failure)),
@@ -152,7 +169,14 @@ impl Hub {
         let view = self.view(&routes, context);
         let templates = Arc::clone(view.as_ref().map_or(&routes.templates, |view| &view.templates));
         let meant = Call { id: context.call, operation, terms: context.terms.clone() };
-        let answer = stand_ins::as_answer(self.route(meant, routes, context.agreement, context.caller), templates);
+        let observation = self.inner.observers.begin(&meant, CallOrigin::StandIn, context.agreement, context.caller);
+        let observed = observation.as_ref().map(Observation::call);
+        let answer = self.route(meant, routes, context.agreement, context.caller, observed);
+        let answer = match observation {
+            Some(observation) => observation.until_answered(answer),
+            None => answer,
+        };
+        let answer = stand_ins::as_answer(answer, templates);
         match leave {
             Some(leave) => leave.bound(answer),
             None => answer,

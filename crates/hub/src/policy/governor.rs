@@ -6,17 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 use std::time::Instant;
 
 use gladhand_core::negotiation::Agreement;
-use gladhand_core::operations::{Failure, FailureKind, Outcome};
+use gladhand_core::operations::{Failure, FailureKind};
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{RawValue, json};
 
 use super::asking::{self, Consent};
-use super::audit::{Auditor, Entry, Record};
+use super::audit::{AuditObserver, Auditor, Record};
 use super::limits::{Meters, Permit};
 use super::pins::{Definition, PinMode, Pinboard, Standing, Stopped};
 use super::view::View;
 use super::{CallTarget, Decision, Kind, Policy, Who};
 use crate::call_log;
+use crate::call_observers::{CallObserver, ObservedCall};
 use crate::provider::{Answer, Context, Listed, Reporter, SessionId, Settling, Work};
 use crate::routes::Routes;
 use crate::watched::Subscriber;
@@ -254,15 +255,10 @@ impl Governor {
         is_partial.then(|| routes.views.of(&regime.policy, who, routes))
     }
 
-    /// Begins the audit record of a call, if calls are recorded.
-    pub(crate) fn begin(
-        &self,
-        operation: &'static str,
-        name: &str,
-        arguments: Option<&RawValue>,
-        context: &Context<'_>,
-    ) -> Logged {
-        Logged(self.auditor.as_ref().map(|auditor| Entry::begin(auditor, operation, name, arguments, context)))
+    /// The observer that makes the audit records, if calls are recorded.
+    pub(crate) fn observer(&self) -> Option<Arc<dyn CallObserver>> {
+        let auditor = self.auditor.as_ref()?;
+        Some(Arc::new(AuditObserver(Arc::clone(auditor))))
     }
 
     /// Records calls of tools that a transport refused because the principal's token lacks scopes.
@@ -285,17 +281,17 @@ impl Governor {
         what: &CallTarget<'_>,
         arguments: &RawValue,
         context: &Context<'_>,
-        logged: &mut Logged,
+        observed: Option<&ObservedCall>,
     ) -> Course {
         let (who, regime) = (Who::of(context), self.regime());
         if let Some(scopes) = regime.policy.lacking_scopes(&who, what, context.terms.record.as_deref()) {
-            logged.decided_by(SCOPES);
+            observed.inspect(|call| call.decided_by(SCOPES));
             return Course::Refused(out_of_scope(what.name, &scopes));
         }
         match regime.policy.decide(&who, what, arguments) {
             Decision::Allow => Course::Go,
             Decision::Deny { rule, reason } => {
-                logged.decided_by(&rule);
+                observed.inspect(|call| call.decided_by(&rule));
                 Course::Refused(denied(what.name, &rule, &reason))
             }
             Decision::Ask { rule, .. } if regime.has_consent(who.session, &rule, what) => Course::Go,
@@ -303,7 +299,7 @@ impl Governor {
                 Course::AskFirst { rule, reason }
             }
             Decision::Ask { rule, reason } => {
-                logged.decided_by(&rule);
+                observed.inspect(|call| call.decided_by(&rule));
                 let between = if reason.is_empty() { "" } else { "; " };
                 let reason = format!("{reason}{between}a user must be asked first, and this client cannot ask");
                 Course::Refused(denied(what.name, &rule, &reason))
@@ -368,12 +364,11 @@ impl Governor {
         what: &CallTarget<'_>,
         arguments: &RawValue,
         context: &Context<'_>,
-    ) -> Result<Leave, Answer> {
-        let admitted = match self.refuses(what, arguments, context) {
+    ) -> Result<Leave, Failure> {
+        match self.refuses(what, arguments, context) {
             Some(failure) => Err(failure),
             None => self.admit(what, context),
-        };
-        admitted.map_err(|failure| self.begin("tool", what.name, Some(arguments), context).refused(failure))
+        }
     }
 
     /// Asks the caller whether a call may be made.
@@ -382,14 +377,14 @@ impl Governor {
         request: ConsentRequest<'_>,
         reporter: &Reporter,
         session: SessionId,
-        logged: &mut Logged,
+        observed: Option<&ObservedCall>,
     ) -> Result<(), Failure> {
         let ConsentRequest { what, arguments, rule, reason } = request;
         // If the policy is replaced while the person decides, the consent is not valid under the new policy.
         let regime = self.regime();
         let has_session = session != SessionId::NONE;
         let Some(question) = asking::question(what.name, arguments, reason, has_session) else {
-            logged.decided_by(rule);
+            observed.inspect(|call| call.decided_by(rule));
             let why = "a person must allow it first, and the arguments are too long to be shown";
             return Err(denied(what.name, rule, why));
         };
@@ -403,7 +398,7 @@ impl Governor {
                 Ok(())
             }
             Consent::Refused => {
-                logged.decided_by(rule);
+                observed.inspect(|call| call.decided_by(rule));
                 Err(denied(what.name, rule, "the user did not allow it"))
             }
         }
@@ -432,39 +427,6 @@ pub(crate) struct ConsentRequest<'a> {
     pub(crate) reason: &'a str,
 }
 
-/// The audit record of a call, if calls are recorded.
-#[derive(Debug)]
-pub(crate) struct Logged(Option<Entry>);
-
-impl Logged {
-    /// Records the provider and its own name for the target.
-    pub(crate) fn leads_to(&mut self, upstream: &str, own: &str) {
-        if let Some(entry) = &mut self.0 {
-            entry.leads_to(upstream, own);
-        }
-    }
-
-    /// Records the rule that refused.
-    pub(crate) fn decided_by(&mut self, rule: &str) {
-        if let Some(entry) = &mut self.0 {
-            entry.decided_by(rule);
-        }
-    }
-
-    /// Completes the record with the outcome of the call.
-    pub(crate) fn end(self, outcome: Outcome) -> Outcome {
-        if let Some(entry) = self.0 {
-            entry.end(&outcome);
-        }
-        outcome
-    }
-
-    /// Completes the record of a call that was not made.
-    pub(crate) fn refused(self, failure: Failure) -> Answer {
-        Answer::Now(self.end(Err(failure)))
-    }
-}
-
 /// Permission to make a call, with its limits.
 #[derive(Debug)]
 pub(crate) struct Leave(Permit);
@@ -472,23 +434,18 @@ pub(crate) struct Leave(Permit);
 impl Leave {
     /// The same answer, subject to the limits.
     pub(crate) fn bound(self, answer: Answer) -> Answer {
-        self.hold(answer, Logged(None))
-    }
-
-    /// The same answer, subject to the limits, and recorded when it is complete.
-    pub(crate) fn hold(self, answer: Answer, logged: Logged) -> Answer {
-        if self.0.is_unbounded() && logged.0.is_none() {
+        if self.0.is_unbounded() {
             return answer;
         }
         match answer {
-            Answer::Now(outcome) => Answer::Now(logged.end(self.0.capped(outcome))),
-            Answer::Later(work) => Answer::Later(self.held(work, logged)),
-            Answer::TaskLater(work) => Answer::TaskLater(self.held(work, logged)),
-            Answer::AsTask(work) => Answer::AsTask(self.held(work, logged)),
+            Answer::Now(outcome) => Answer::Now(self.0.capped(outcome)),
+            Answer::Later(work) => Answer::Later(self.bound_work(work)),
+            Answer::TaskLater(work) => Answer::TaskLater(self.bound_work(work)),
+            Answer::AsTask(work) => Answer::AsTask(self.bound_work(work)),
         }
     }
 
-    fn held(self, work: Work, logged: Logged) -> Work {
+    fn bound_work(self, work: Work) -> Work {
         Box::pin(async move {
             let outcome = match self.0.timeout {
                 None => work.await,
@@ -497,7 +454,7 @@ impl Leave {
                     Err(_) => Err(Permit::timed_out(timeout)),
                 },
             };
-            logged.end(self.0.capped(outcome))
+            self.0.capped(outcome)
         })
     }
 }

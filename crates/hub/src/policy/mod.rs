@@ -27,7 +27,7 @@ pub use audit::{Auditor, Record};
 pub use decision::{Considered, Decision, Explanation};
 pub use expression::{Expression, ExpressionError};
 pub use governor::Governor;
-pub(crate) use governor::{ConsentRequest, Course, Logged};
+pub(crate) use governor::{ConsentRequest, Course};
 pub use invisible::{Invisible, invisible_in, refusal};
 pub use limits::{Limit, Rate};
 pub use parties::{CallTarget, Callers, Kind, NeededScopes, Subjects, Tools, UnknownClass, Who};
