@@ -5,7 +5,7 @@
 //! atomic loads here, and no allocation.
 //!
 //! The counters of `gladhand ps` are not an observer. The driver of a session counts on a handle that it holds anyway
-//! (`presence`), which costs one addition; an observer would have to look the session up for each call.
+//! (`session_status`), which costs one addition; an observer would have to look the session up for each call.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

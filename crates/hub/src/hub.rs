@@ -14,15 +14,15 @@ use crate::agent::Agent;
 use crate::call_observers::CallObservers;
 use crate::change_notifier::{ChangeNotifier, Ringer};
 use crate::claims::Claims;
-use crate::governed;
+use crate::governed_calls;
 use crate::list_refresh::ListRefresh;
 use crate::per_session_routes::PerSessionRoutes;
 use crate::policy::{Governor, Invisible, Offender, Violations, Who};
 use crate::portions::Portions;
-use crate::presence::Presences;
 use crate::provider::{Caller, Context, Declared, Features, Provider, SessionId, Settling, viewer};
 use crate::routes::{HubError, Mount, Routes};
 use crate::session_registry::SessionRegistry;
+use crate::session_status::Presences;
 use crate::status::{HubStatus, Offence};
 use crate::watched::{Change, Hearers, Subscriber, Watched};
 
@@ -104,7 +104,7 @@ impl Inner {
     pub(crate) fn updated(&self, uri: &str, by: Option<&Ringer>, hearers: Hearers<'_>) {
         let (routes, governor) = (self.routes(), self.governor.get());
         let denied = |change: Change<'_>, subscribers: &[Arc<Subscriber>]| {
-            let by_policy = governor.map(|governor| governed::denied(governor, change, subscribers, &routes));
+            let by_policy = governor.map(|governor| governed_calls::denied(governor, change, subscribers, &routes));
             let others = subscribers.iter().filter(|subscriber| !hearers.have(&subscriber.who()));
             others.map(|subscriber| subscriber.id).chain(by_policy.into_iter().flatten()).collect()
         };

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
-use super::arguments;
 use super::parties::{CallTarget, Kind};
+use super::unambiguous_json;
 use crate::provider::{Listed, Settling};
 
 /// The reaction to a changed definition.
@@ -241,7 +241,7 @@ fn whole<const N: usize>(known: [(&str, Value); N], extra: &[(String, Box<RawVal
 
 /// JSON that two parsers could read differently counts as raw text.
 fn read(raw: &RawValue) -> Value {
-    arguments::read(raw.get()).unwrap_or_else(|_| raw.get().into())
+    unambiguous_json::read(raw.get()).unwrap_or_else(|_| raw.get().into())
 }
 
 /// JSON with members sorted by name, so that their order does not count.
