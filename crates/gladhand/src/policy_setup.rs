@@ -19,12 +19,12 @@ use gladhand_server::Service;
 /// How often to check whether a stopped definition was approved.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The work that remains when everything else has ended.
+/// Writes the last audit records when the service has ended.
 #[derive(Debug)]
 #[must_use = "dropping it writes what is left"]
-pub(crate) struct Governing(Option<Audit>);
+pub(crate) struct AuditGuard(Option<Audit>);
 
-impl Drop for Governing {
+impl Drop for AuditGuard {
     fn drop(&mut self) {
         if let Some(audit) = &self.0 {
             audit.flush();
@@ -33,14 +33,14 @@ impl Drop for Governing {
 }
 
 /// Holds what a service does to the policy of the configuration. Where that says nothing, it costs nothing.
-pub(crate) fn govern(service: Service, config: &Config, data_dir: Option<&Path>) -> io::Result<(Service, Governing)> {
+pub(crate) fn govern(service: Service, config: &Config, data_dir: Option<&Path>) -> io::Result<(Service, AuditGuard)> {
     let audit = Audit::start(&config.audit)?;
     if let Some(audit) = audit.clone() {
         let governor = Governor::default().audited(Arc::new(audit));
         service.hub().clone().governed(Arc::new(governor));
     }
     apply(service.hub(), config, data_dir)?;
-    Ok((service, Governing(audit)))
+    Ok((service, AuditGuard(audit)))
 }
 
 /// Holds a hub to the policy of a configuration, from the next call on. Sessions are told if they may get to see

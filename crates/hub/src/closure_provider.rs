@@ -108,7 +108,7 @@ impl Kit {
         self
     }
 
-    /// Promises to ring [`ChangeNotifier::resource_updated`](crate::ChangeNotifier::resource_updated) when a resource changes.
+    /// Promises to call [`ChangeNotifier::resource_updated`](crate::ChangeNotifier::resource_updated) when a resource changes.
     pub fn resource_updates(self) -> Self {
         Self { resource_updates: true, ..self }
     }

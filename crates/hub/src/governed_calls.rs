@@ -18,7 +18,7 @@ use crate::hub::Hub;
 use crate::policy::{ConsentRequest, Course, Governor, View, Who};
 use crate::provider::{Answer, Caller, Context};
 use crate::routes::{Routes, Target};
-use crate::routing::{Errand, missing};
+use crate::routing::{ResolvedCall, missing};
 use crate::watched::{Change, Subscriber};
 
 impl Hub {
@@ -78,32 +78,32 @@ impl Hub {
         if let Course::Refused(failure) = course {
             return refused(failure);
         }
-        let errand = match self.errand(operation, target, routes, context) {
-            Ok(errand) => errand,
+        let resolved = match self.resolve(operation, target, routes, context) {
+            Ok(resolved) => resolved,
             Err(failure) => return refused(failure),
         };
         match course {
             Course::AskFirst { rule, reason } => {
-                self.ask_first(governor, errand.into_owned(), (rule, reason), context, observed)
+                self.ask_first(governor, resolved.into_owned(), (rule, reason), context, observed)
             }
-            _ => self.run_admitted(governor, errand, context),
+            _ => self.run_admitted(governor, resolved, context),
         }
     }
 
-    /// Runs an errand within the limits.
-    fn run_admitted(&self, governor: &Governor, errand: Errand<'_>, context: &Context<'_>) -> Answer {
-        match governor.admit(&errand.routes.what(&errand.target, name(&errand.operation)), context) {
-            Ok(leave) => leave.bound(self.run(errand, context)),
+    /// Runs a resolved call within the limits.
+    fn run_admitted(&self, governor: &Governor, resolved: ResolvedCall<'_>, context: &Context<'_>) -> Answer {
+        match governor.admit(&resolved.routes.what(&resolved.target, name(&resolved.operation)), context) {
+            Ok(permit) => permit.bound(self.run(resolved, context)),
             Err(failure) => refused(failure),
         }
     }
 
-    /// Asks the caller, and runs the errand if the answer is yes. The time that a person takes does not count against
+    /// Asks the caller, and runs the call if the answer is yes. The time that a person takes does not count against
     /// the limits.
     fn ask_first(
         &self,
         governor: &Arc<Governor>,
-        errand: Errand<'static>,
+        resolved: ResolvedCall<'static>,
         (rule, reason): (String, String),
         context: &Context<'_>,
         observed: Option<&Arc<ObservedCall>>,
@@ -113,10 +113,10 @@ impl Hub {
         let (agreement, caller, reporter) =
             (Arc::clone(context.agreement), Arc::clone(context.caller), context.reporter());
         let observed = observed.cloned();
-        let is_tool = matches!(errand.target, Target::Tool(_));
+        let is_tool = matches!(resolved.target, Target::Tool(_));
         let work = Box::pin(async move {
-            let arguments = arguments(&errand.operation).into_owned();
-            let what = errand.routes.what(&errand.target, name(&errand.operation));
+            let arguments = arguments(&resolved.operation).into_owned();
+            let what = resolved.routes.what(&resolved.target, name(&resolved.operation));
             let request = ConsentRequest { what, arguments: &arguments, rule: &rule, reason: &reason };
             if let Err(failure) = governor.ask(request, &reporter, caller.session(), observed.as_deref()).await {
                 return Err(failure);
@@ -124,7 +124,7 @@ impl Hub {
             let answer = {
                 let context =
                     Context { call: id, terms: &terms, agreement: &agreement, caller: &caller, notifier: &notifier };
-                hub.run_admitted(&governor, errand, &context)
+                hub.run_admitted(&governor, resolved, &context)
             };
             if matches!(answer, Answer::AsTask(_)) {
                 reporter.go_on_as_task();

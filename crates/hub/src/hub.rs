@@ -12,7 +12,7 @@ use tokio::sync::broadcast;
 
 use crate::agent::Agent;
 use crate::call_observers::CallObservers;
-use crate::change_notifier::{ChangeNotifier, Ringer};
+use crate::change_notifier::{AnnouncingProvider, ChangeNotifier};
 use crate::claims::Claims;
 use crate::governed_calls;
 use crate::list_refresh::ListRefresh;
@@ -48,8 +48,8 @@ pub(crate) struct Inner {
     /// Refreshes one after the other, so that the later of two changes wins.
     refresh: ListRefresh,
     watched: Watched,
-    /// Sessions that see lists of their own.
-    apart: PerSessionRoutes,
+    /// The routes of sessions that see lists of their own.
+    per_session_routes: PerSessionRoutes,
     /// Which provider each name belongs to.
     claims: Claims,
     changes: broadcast::Sender<Notice>,
@@ -66,7 +66,7 @@ pub(crate) struct Inner {
     pub(crate) presences: Presences,
     pub(crate) observers: CallObservers,
     agent: OnceLock<Arc<dyn Agent>>,
-    guests: SessionRegistry,
+    open_sessions: SessionRegistry,
     governor: OnceLock<Arc<Governor>>,
     violations: OnceLock<Arc<Violations>>,
     /// Bytes that the messages of running requests to capabilities take in memory at most.
@@ -101,7 +101,7 @@ impl Inner {
     }
 
     /// A resource changed. `by`: the provider that reports it.
-    pub(crate) fn updated(&self, uri: &str, by: Option<&Ringer>, hearers: Hearers<'_>) {
+    pub(crate) fn updated(&self, uri: &str, by: Option<&AnnouncingProvider>, hearers: Hearers<'_>) {
         let (routes, governor) = (self.routes(), self.governor.get());
         let denied = |change: Change<'_>, subscribers: &[Arc<Subscriber>]| {
             let by_policy = governor.map(|governor| governed_calls::denied(governor, change, subscribers, &routes));
@@ -110,7 +110,7 @@ impl Inner {
         };
         let updates = self.watched.updates(uri, by.map(|by| &by.provider), denied);
         if let (Some(by), []) = (by, &updates[..]) {
-            by.strays(uri);
+            by.note_unwatched(uri);
         }
         for update in updates {
             // Sending without a receiver is no failure.
@@ -121,12 +121,12 @@ impl Inner {
     /// A session has ended: drops the state that was kept for it.
     pub(crate) fn left(&self, session: SessionId) {
         self.visitors.fetch_sub(1, Ordering::Relaxed);
-        self.guests.leave(session);
+        self.open_sessions.leave(session);
         self.routes().mounts.iter().for_each(|mount| mount.provider.left(session));
         if let Some(agent) = self.agent.get() {
             agent.left(session);
         }
-        self.apart.left(session);
+        self.per_session_routes.left(session);
         if let Some(governor) = self.governor.get() {
             governor.left(session);
         }
@@ -158,7 +158,7 @@ impl Inner {
         let routes = Arc::new(self.ask(mounts, None));
         // The previous routes may hold the last reference to a provider, which is dropped without a lock.
         let _previous = std::mem::replace(&mut *self.routes.write().unpoisoned(), routes);
-        self.apart.all_changed();
+        self.per_session_routes.all_changed();
     }
 
     fn ask(&self, mounts: Arc<[Mount]>, session: Option<SessionId>) -> Routes {
@@ -185,30 +185,30 @@ impl Inner {
 
     /// The routes that a caller sees.
     pub(crate) fn routes_for(&self, terms: &Terms<'_>, agreement: &Agreement, session: SessionId) -> Arc<Routes> {
-        if self.apart.is_empty() {
+        if self.per_session_routes.is_empty() {
             return self.routes();
         }
         let viewer = viewer(agreement, session, terms.principal.as_deref());
         let mounts = &self.routes().mounts;
         let numbers = || mounts.iter().map(|mount| mount.provider.list_number(viewer)).collect();
-        let own = self.apart.routes(viewer, numbers, || self.ask(Arc::clone(mounts), Some(viewer)));
+        let own = self.per_session_routes.routes(viewer, numbers, || self.ask(Arc::clone(mounts), Some(viewer)));
         own.unwrap_or_else(|| self.routes())
     }
 
     /// A viewer sees lists different from the common ones.
     pub(crate) fn lists_found_for(&self, viewer: SessionId) {
-        self.apart.changed(viewer);
+        self.per_session_routes.changed(viewer);
     }
 
     /// A viewer sees the common lists.
     pub(crate) fn lists_forgotten_for(&self, viewer: SessionId) {
-        self.apart.left(viewer);
+        self.per_session_routes.left(viewer);
     }
 
     /// One session sees different lists than before. All sessions are notified, and most of them will find their lists
     /// unchanged.
     pub(crate) fn lists_changed_for(&self, session: SessionId) {
-        self.apart.changed(session);
+        self.per_session_routes.changed(session);
         self.tell_of_all_lists();
     }
 }
@@ -239,7 +239,7 @@ impl Hub {
             mounts: Mutex::new(mounts),
             refresh: ListRefresh::default(),
             watched: Watched::default(),
-            apart: PerSessionRoutes::default(),
+            per_session_routes: PerSessionRoutes::default(),
             claims,
             changes: broadcast::Sender::new(CHANGES),
             is_validating: AtomicBool::new(false),
@@ -250,13 +250,13 @@ impl Hub {
             presences: Presences::default(),
             observers: CallObservers::default(),
             agent: OnceLock::new(),
-            guests: SessionRegistry::default(),
+            open_sessions: SessionRegistry::default(),
             governor: OnceLock::new(),
             violations: OnceLock::new(),
             messages: Portions::lasting(MESSAGES, 0),
         });
         let hub = Self::behind(inner);
-        hub.mounts().iter().for_each(|mount| mount.provider.attach(&hub.notifier.rung_by(&mount.provider)));
+        hub.mounts().iter().for_each(|mount| mount.provider.attach(&hub.notifier.for_provider(&mount.provider)));
         (hub, duplicate)
     }
 
@@ -275,12 +275,12 @@ impl Hub {
         let mounts: Arc<[Mount]> = mounts.into();
         let before = Arc::clone(&self.inner.mounts.lock().unpoisoned());
         // Before a session can call the new providers, and therefore before they open anything.
-        added(&mounts, &before).iter().for_each(|mount| self.inner.guests.foretell(&*mount.provider));
+        added(&mounts, &before).iter().for_each(|mount| self.inner.open_sessions.announce_opening(&*mount.provider));
         let before = std::mem::replace(&mut *self.inner.mounts.lock().unpoisoned(), Arc::clone(&mounts));
         self.inner.show_again();
         for Mount { provider, .. } in added(&mounts, &before) {
-            provider.attach(&self.notifier.rung_by(&provider));
-            self.inner.guests.introduce(&*provider);
+            provider.attach(&self.notifier.for_provider(&provider));
+            self.inner.open_sessions.announce_sessions(&*provider);
         }
         self.inner.watched.follow(&self.inner.routes());
         self.inner.tell_of_all_lists();
@@ -390,13 +390,13 @@ impl Hub {
 
     /// There will be exactly one session, and its client declares this offer.
     pub fn expects(&self, client: &Offer) {
-        self.inner.guests.expect(client);
+        self.inner.open_sessions.expect(client);
         self.inner.routes().mounts.iter().for_each(|mount| mount.provider.expects(client));
     }
 
     /// Whether there will be exactly one session.
     pub fn expects_one_session(&self) -> bool {
-        self.inner.guests.expects_one()
+        self.inner.open_sessions.expects_one()
     }
 
     /// There will be exactly one session, and it speaks this dialect.
@@ -448,7 +448,7 @@ impl Hub {
 
     /// A session is open.
     pub fn joined(&self, caller: &Arc<dyn Caller>) {
-        self.inner.guests.join(caller);
+        self.inner.open_sessions.join(caller);
         self.inner.routes().mounts.iter().for_each(|mount| mount.provider.joined(caller));
     }
 

@@ -23,7 +23,7 @@ use crate::status::UpstreamStatus;
 /// A component that answers calls: the toolbox, an upstream, or a capability with state.
 ///
 /// Every method has a default, so a provider that has only tools implements `tools` and `call`. The hub asks for the
-/// lists when it is built, and again each time the provider rings the notifier for them.
+/// lists when it is built, and again each time the provider announces a change of them.
 pub trait Provider: fmt::Debug + Send + Sync {
     /// The name that identifies a provider without a prefix. It appears in logs, so it must not contain a secret.
     fn name(&self) -> &str {
@@ -76,8 +76,8 @@ pub trait Provider: fmt::Debug + Send + Sync {
         Features::default()
     }
 
-    /// Called once, when the hub is built. The provider keeps the notifier and rings it when something changes.
-    fn attach(&self, _bell: &ChangeNotifier) {}
+    /// Called once, when the hub is built. The provider keeps the notifier, and announces changes with it.
+    fn attach(&self, _notifier: &ChangeNotifier) {}
 
     /// Answers a call of one of this provider's tools.
     ///
@@ -127,8 +127,7 @@ pub trait Provider: fmt::Debug + Send + Sync {
         None
     }
 
-    /// A caller subscribes to changes of this resource. Called for the first subscriber only. The provider must not
-    /// ring the notifier from within this call. Without `by`, the provider takes over a resource that was watched
+    /// A caller subscribes to changes of this resource. Called for the first subscriber only. Without `by`, the provider takes over a resource that was watched
     /// elsewhere.
     fn watch(&self, _uri: &str, _by: Option<&Who<'_>>) {}
 
@@ -140,7 +139,7 @@ pub trait Provider: fmt::Debug + Send + Sync {
     fn expects(&self, _client: &Offer) {}
 
     /// There will be exactly one session, and it speaks this dialect. Called before the first line of the session is
-    /// answered. A provider that has something for this dialect only rings the notifier.
+    /// answered. A provider that has something for this dialect only announces its lists as changed.
     fn speaks(&self, _dialect: &str) {}
 
     /// If the provider does not know its lists yet: a future that ends when it does, or when it has given up for now. A
@@ -265,7 +264,7 @@ pub struct Features {
     pub completions: bool,
     /// It may have resources that it does not list.
     pub unlisted_resources: bool,
-    /// It rings when a watched resource changes.
+    /// It announces when a watched resource changes.
     pub resource_updates: bool,
     /// Calls may become tasks even if the definition of the tool does not announce it.
     pub tasks: bool,
@@ -418,7 +417,7 @@ pub struct Context<'c> {
     pub agreement: &'c Arc<Agreement>,
     /// The session that the call came from.
     pub caller: &'c Arc<dyn Caller>,
-    /// The provider rings it when something changes for all sessions.
+    /// Announces changes that concern all sessions.
     pub notifier: &'c ChangeNotifier,
 }
 

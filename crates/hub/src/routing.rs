@@ -105,8 +105,8 @@ impl Hub {
                     let what = routes.what(&target, name(&operation));
                     call.leads_to(what.upstream, what.own);
                 }
-                match self.errand(operation, target, routes, &context) {
-                    Ok(errand) => self.run(errand, &context),
+                match self.resolve(operation, target, routes, &context) {
+                    Ok(resolved) => self.run(resolved, &context),
                     Err(failure) => Answer::Now(Err(failure)),
                 }
             }
@@ -157,9 +157,9 @@ impl Hub {
     ) -> Answer {
         let tool = stand_in.tool();
         let what = CallTarget::tool("", &tool.name, &tool);
-        let leave = match self.governor().map(|governor| governor.admit_stand_in(&what, &call.arguments, context)) {
+        let permit = match self.governor().map(|governor| governor.admit_stand_in(&what, &call.arguments, context)) {
             Some(Err(refused)) => return Answer::Now(Err(refused)),
-            leave => leave.and_then(Result::ok),
+            permit => permit.and_then(Result::ok),
         };
         observed.inspect(|call| call.admitted_as_stand_in());
         let operation = match stand_in.operation(call) {
@@ -177,20 +177,20 @@ impl Hub {
             None => answer,
         };
         let answer = stand_ins::as_answer(answer, templates);
-        match leave {
-            Some(leave) => leave.bound(answer),
+        match permit {
+            Some(permit) => permit.bound(answer),
             None => answer,
         }
     }
 
     /// An operation that is ready to run.
-    pub(crate) fn errand<'a>(
+    pub(crate) fn resolve<'a>(
         &self,
         operation: Operation<'a>,
         target: Target,
         routes: Arc<Routes>,
         context: &Context<'_>,
-    ) -> Result<Errand<'a>, Failure> {
+    ) -> Result<ResolvedCall<'a>, Failure> {
         let mut as_task = false;
         if let (Operation::CallTool(call), Target::Tool(tool)) = (&operation, &target) {
             as_task = is_task(&call.name, context.terms.task, routes.tools[*tool].tasks)?;
@@ -198,12 +198,12 @@ impl Hub {
                 routes.checks_of(*tool, &*validation).arguments(&routes.tools[*tool], &call.arguments)?;
             }
         }
-        Ok(Errand { operation, target, as_task, routes })
+        Ok(ResolvedCall { operation, target, as_task, routes })
     }
 
-    /// Carries out an errand.
-    pub(crate) fn run(&self, errand: Errand<'_>, context: &Context<'_>) -> Answer {
-        let Errand { operation, target, as_task, routes } = errand;
+    /// Carries out a resolved call.
+    pub(crate) fn run(&self, resolved: ResolvedCall<'_>, context: &Context<'_>) -> Answer {
+        let ResolvedCall { operation, target, as_task, routes } = resolved;
         match (operation, target) {
             (Operation::CallTool(call), Target::Tool(tool)) => {
                 let Route { mount, own, .. } = routes.route_of(tool);
@@ -260,7 +260,7 @@ impl Hub {
 
 /// An operation that is ready to run.
 #[derive(Debug)]
-pub(crate) struct Errand<'a> {
+pub(crate) struct ResolvedCall<'a> {
     pub(crate) operation: Operation<'a>,
     /// The target.
     pub(crate) target: Target,
@@ -268,11 +268,11 @@ pub(crate) struct Errand<'a> {
     pub(crate) routes: Arc<Routes>,
 }
 
-impl Errand<'_> {
-    /// The same errand, without borrows from the line that it was parsed from.
-    pub(crate) fn into_owned(self) -> Errand<'static> {
+impl ResolvedCall<'_> {
+    /// The same call, without borrows from the line that it was parsed from.
+    pub(crate) fn into_owned(self) -> ResolvedCall<'static> {
         let Self { operation, target, as_task, routes } = self;
-        Errand { operation: operation.into_owned(), target, as_task, routes }
+        ResolvedCall { operation: operation.into_owned(), target, as_task, routes }
     }
 }
 

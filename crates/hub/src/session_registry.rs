@@ -42,7 +42,7 @@ impl SessionRegistry {
     }
 
     /// Notifies a provider of the sessions to expect.
-    pub(crate) fn foretell(&self, provider: &dyn Provider) {
+    pub(crate) fn announce_opening(&self, provider: &dyn Provider) {
         let expected = self.expected.lock().unpoisoned().clone();
         if let Some(client) = &expected {
             provider.expects(client);
@@ -50,7 +50,7 @@ impl SessionRegistry {
     }
 
     /// Notifies a provider of the open sessions.
-    pub(crate) fn introduce(&self, provider: &dyn Provider) {
+    pub(crate) fn announce_sessions(&self, provider: &dyn Provider) {
         let here: Vec<_> = self.open().values().filter_map(Weak::upgrade).collect();
         here.iter().for_each(|caller| provider.joined(caller));
     }
@@ -106,9 +106,9 @@ mod tests {
     }
 
     #[derive(Debug)]
-    struct Guest(SessionId);
+    struct Client(SessionId);
 
-    impl Caller for Guest {
+    impl Caller for Client {
         fn tell(&self, _: Notice) {}
         fn ask(&self, _: Option<CallId>, _: Vec<Asking>) {}
         fn session(&self) -> SessionId {
@@ -117,14 +117,14 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_later_hears_of_the_sessions_that_are_open() {
+    fn a_provider_that_is_mounted_later_learns_of_the_open_sessions() {
         let hub = Hub::of(vec![Mount::plain(Arc::new(Kit::new()))]);
         hub.expects(&Offer::default().providing(Capability::from_wire("elicitation")));
         let (first, second) = (hub.visit(), hub.visit());
-        let guests: Vec<Arc<dyn Caller>> =
-            [&first, &second].into_iter().map(|visit| Arc::new(Guest(visit.id())) as _).collect();
-        guests.iter().for_each(|guest| hub.joined(guest));
-        hub.joined(&(Arc::new(Guest(SessionId::NONE)) as _));
+        let clients: Vec<Arc<dyn Caller>> =
+            [&first, &second].into_iter().map(|visit| Arc::new(Client(visit.id())) as _).collect();
+        clients.iter().for_each(|client| hub.joined(client));
+        hub.joined(&(Arc::new(Client(SessionId::NONE)) as _));
         drop(first);
         let listener = Arc::new(Listener::default());
         let mount = Mount::plain(Arc::clone(&listener) as _);

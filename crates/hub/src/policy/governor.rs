@@ -28,7 +28,7 @@ const MOST_WAITS: usize = 3;
 /// Applies a policy to a hub's calls.
 #[derive(Debug, Default)]
 pub struct Governor {
-    regime: RwLock<Arc<Regime>>,
+    in_force: RwLock<Arc<PolicyInForce>>,
     auditor: Option<Arc<dyn Auditor>>,
     pinboard: OnceLock<Arc<dyn Pinboard>>,
     /// Whether definitions are compared with pins. Kept here because every call needs to know it.
@@ -42,7 +42,7 @@ pub struct Governor {
 
 /// A policy, with the usage and the consents under it.
 #[derive(Debug, Default)]
-struct Regime {
+struct PolicyInForce {
     policy: Policy,
     /// Number of policies that were in force before.
     number: u64,
@@ -56,7 +56,7 @@ struct Regime {
 /// The rule that asked, and the thing that was allowed: its kind, its provider and the provider's own name for it.
 type Consented = (String, Kind, String, String);
 
-impl Regime {
+impl PolicyInForce {
     fn after(&self, policy: Policy) -> Arc<Self> {
         let hides_anything = policy.hides_anything();
         let meters = Arc::new(self.meters.succeeded(&self.policy.limits, &policy.limits));
@@ -125,17 +125,17 @@ impl Governor {
     /// session are asked for again. Returns whether any caller may see different lists: the hub shows them after
     /// [`crate::Hub::look_again`].
     pub fn replace(&self, policy: Policy) -> bool {
-        let mut regime = self.regime.write().unpoisoned();
-        let shows_something_else = !policy.shows_the_same_as(&regime.policy);
-        let next = regime.after(policy);
-        *regime = next;
-        drop(regime);
+        let mut in_force = self.in_force.write().unpoisoned();
+        let shows_something_else = !policy.shows_the_same_as(&in_force.policy);
+        let next = in_force.after(policy);
+        *in_force = next;
+        drop(in_force);
         self.note_pinning();
         shows_something_else
     }
 
     fn note_pinning(&self) {
-        let is_pinning = self.has_pinboard() && self.regime().policy.pins != PinMode::Off;
+        let is_pinning = self.has_pinboard() && self.in_force().policy.pins != PinMode::Off;
         self.is_pinning.store(is_pinning, Ordering::Release);
     }
 
@@ -177,14 +177,14 @@ impl Governor {
 
     /// Whether tools may be stopped and allowed again while sessions are open.
     pub fn stops_changes(&self) -> bool {
-        self.has_pinboard() && self.regime().policy.pins == PinMode::Stop
+        self.has_pinboard() && self.in_force().policy.pins == PinMode::Stop
     }
 
     /// A session has ended.
     pub(crate) fn left(&self, session: SessionId) {
-        let regime = self.regime();
-        regime.consents().remove(&session);
-        regime.meters.left(session);
+        let in_force = self.in_force();
+        in_force.consents().remove(&session);
+        in_force.meters.left(session);
     }
 
     /// The definitions in these routes that are stopped because they changed.
@@ -212,7 +212,7 @@ impl Governor {
     /// Compares definitions with the pins, and returns the stopped ones.
     fn compare(&self, seen: &[Definition]) -> Stopped {
         let mut stopped = Stopped::default();
-        let (mode, Some(pinboard)) = (self.regime().policy.pins, self.pinboard.get()) else { return stopped };
+        let (mode, Some(pinboard)) = (self.in_force().policy.pins, self.pinboard.get()) else { return stopped };
         if mode == PinMode::Off || seen.is_empty() {
             return stopped;
         }
@@ -250,9 +250,9 @@ impl Governor {
 
     /// The view of a caller, or `None` if it sees everything.
     pub(crate) fn view(&self, who: &Who<'_>, routes: &Routes) -> Option<Arc<View>> {
-        let regime = self.regime();
-        let is_partial = regime.hides_anything || !routes.stopped.is_empty() || !routes.refused.is_empty();
-        is_partial.then(|| routes.views.of(&regime.policy, who, routes))
+        let in_force = self.in_force();
+        let is_partial = in_force.hides_anything || !routes.stopped.is_empty() || !routes.refused.is_empty();
+        is_partial.then(|| routes.views.of(&in_force.policy, who, routes))
     }
 
     /// The observer that makes the audit records, if calls are recorded.
@@ -283,18 +283,18 @@ impl Governor {
         context: &Context<'_>,
         observed: Option<&ObservedCall>,
     ) -> Course {
-        let (who, regime) = (Who::of(context), self.regime());
-        if let Some(scopes) = regime.policy.lacking_scopes(&who, what, context.terms.record.as_deref()) {
+        let (who, in_force) = (Who::of(context), self.in_force());
+        if let Some(scopes) = in_force.policy.lacking_scopes(&who, what, context.terms.record.as_deref()) {
             observed.inspect(|call| call.decided_by(SCOPES));
             return Course::Refused(out_of_scope(what.name, &scopes));
         }
-        match regime.policy.decide(&who, what, arguments) {
+        match in_force.policy.decide(&who, what, arguments) {
             Decision::Allow => Course::Go,
             Decision::Deny { rule, reason } => {
                 observed.inspect(|call| call.decided_by(&rule));
                 Course::Refused(denied(what.name, &rule, &reason))
             }
-            Decision::Ask { rule, .. } if regime.has_consent(who.session, &rule, what) => Course::Go,
+            Decision::Ask { rule, .. } if in_force.has_consent(who.session, &rule, what) => Course::Go,
             Decision::Ask { rule, reason } if asking::can_be_asked(context.agreement) => {
                 Course::AskFirst { rule, reason }
             }
@@ -319,11 +319,11 @@ impl Governor {
         arguments: &RawValue,
         context: &Context<'_>,
     ) -> Option<(String, Failure)> {
-        let (who, regime) = (Who::of(context), self.regime());
-        if let Some(scopes) = regime.policy.lacking_scopes(&who, what, context.terms.record.as_deref()) {
+        let (who, in_force) = (Who::of(context), self.in_force());
+        if let Some(scopes) = in_force.policy.lacking_scopes(&who, what, context.terms.record.as_deref()) {
             return Some((SCOPES.to_owned(), out_of_scope(what.name, &scopes)));
         }
-        match regime.policy.decide(&who, what, arguments) {
+        match in_force.policy.decide(&who, what, arguments) {
             Decision::Allow => None,
             Decision::Deny { rule, reason } | Decision::Ask { rule, reason } => {
                 let failure = denied(what.name, &rule, &reason);
@@ -334,28 +334,28 @@ impl Governor {
 
     /// The number of the current policy, unique within this governor.
     pub(crate) fn policy_number(&self) -> u64 {
-        self.regime().number
+        self.in_force().number
     }
 
     /// Whether the current policy lets a subscriber receive a change of a resource. The consent of a person ends with
     /// the policy that asked for it.
     pub(crate) fn lets_hear(&self, subscriber: &Subscriber, what: &CallTarget<'_>, arguments: &RawValue) -> bool {
-        let (who, regime) = (subscriber.who(), self.regime());
-        let policy = &regime.policy;
+        let (who, in_force) = (subscriber.who(), self.in_force());
+        let policy = &in_force.policy;
         policy.profile(&who).is_none_or(|profile| profile.shows_upstream(what.upstream))
             && policy.lacking_scopes(&who, what, None).is_none()
             && match policy.decide(&who, what, arguments) {
                 Decision::Allow => true,
                 Decision::Deny { .. } => false,
                 Decision::Ask { rule, .. } => {
-                    subscriber.policy == regime.number || regime.has_consent(who.session, &rule, what)
+                    subscriber.policy == in_force.number || in_force.has_consent(who.session, &rule, what)
                 }
             }
     }
 
     /// Whether a thing is denied to a caller regardless of the arguments, so that it is not listed.
     pub fn hides(&self, what: &CallTarget<'_>, context: &Context<'_>) -> bool {
-        self.regime().policy.denied_always(&Who::of(context), what).is_some()
+        self.in_force().policy.denied_always(&Who::of(context), what).is_some()
     }
 
     /// Admits a call of a substitute tool. The underlying operation is decided, counted and recorded separately.
@@ -364,7 +364,7 @@ impl Governor {
         what: &CallTarget<'_>,
         arguments: &RawValue,
         context: &Context<'_>,
-    ) -> Result<Leave, Failure> {
+    ) -> Result<CallPermit, Failure> {
         match self.refuses(what, arguments, context) {
             Some(failure) => Err(failure),
             None => self.admit(what, context),
@@ -381,7 +381,7 @@ impl Governor {
     ) -> Result<(), Failure> {
         let ConsentRequest { what, arguments, rule, reason } = request;
         // If the policy is replaced while the person decides, the consent is not valid under the new policy.
-        let regime = self.regime();
+        let in_force = self.in_force();
         let has_session = session != SessionId::NONE;
         let Some(question) = asking::question(what.name, arguments, reason, has_session) else {
             observed.inspect(|call| call.decided_by(rule));
@@ -393,7 +393,7 @@ impl Governor {
             Consent::Always => {
                 if has_session {
                     let consented = (rule.to_owned(), what.kind, what.upstream.to_owned(), what.own.to_owned());
-                    regime.consents().entry(session).or_default().insert(consented);
+                    in_force.consents().entry(session).or_default().insert(consented);
                 }
                 Ok(())
             }
@@ -405,16 +405,16 @@ impl Governor {
     }
 
     /// Admits a call, if the limits allow it.
-    pub(crate) fn admit(&self, what: &CallTarget<'_>, context: &Context<'_>) -> Result<Leave, Failure> {
-        let regime = self.regime();
-        if regime.policy.limits.is_empty() {
-            return Ok(Leave(Permit::default()));
+    pub(crate) fn admit(&self, what: &CallTarget<'_>, context: &Context<'_>) -> Result<CallPermit, Failure> {
+        let in_force = self.in_force();
+        if in_force.policy.limits.is_empty() {
+            return Ok(CallPermit(Permit::default()));
         }
-        regime.meters.admit(&regime.policy.limits, &Who::of(context), what, Instant::now()).map(Leave)
+        in_force.meters.admit(&in_force.policy.limits, &Who::of(context), what, Instant::now()).map(CallPermit)
     }
 
-    fn regime(&self) -> Arc<Regime> {
-        Arc::clone(&self.regime.read().unpoisoned())
+    fn in_force(&self) -> Arc<PolicyInForce> {
+        Arc::clone(&self.in_force.read().unpoisoned())
     }
 }
 
@@ -429,9 +429,9 @@ pub(crate) struct ConsentRequest<'a> {
 
 /// Permission to make a call, with its limits.
 #[derive(Debug)]
-pub(crate) struct Leave(Permit);
+pub(crate) struct CallPermit(Permit);
 
-impl Leave {
+impl CallPermit {
     /// The same answer, subject to the limits.
     pub(crate) fn bound(self, answer: Answer) -> Answer {
         if self.0.is_unbounded() {

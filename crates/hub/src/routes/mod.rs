@@ -72,7 +72,7 @@ pub(crate) struct Route {
     /// Prefixes of other mounts that the shown name begins with, too.
     rivals: Vec<String>,
     /// The name that it would have if that name did not belong to another provider.
-    natural: Option<String>,
+    taken_name: Option<String>,
     /// The reason for refusing it, if it contains invisible text.
     refused: Option<Arc<str>>,
 }
@@ -92,12 +92,12 @@ struct Family {
 
 impl Route {
     /// The name that it would have if that name did not belong to another provider.
-    pub(crate) fn natural(&self) -> Option<&str> {
-        self.natural.as_deref()
+    pub(crate) fn taken_name(&self) -> Option<&str> {
+        self.taken_name.as_deref()
     }
 
     fn to(mount: usize, own: &str) -> Self {
-        Self { mount, own: own.to_owned(), rivals: Vec::new(), natural: None, refused: None }
+        Self { mount, own: own.to_owned(), rivals: Vec::new(), taken_name: None, refused: None }
     }
 }
 
@@ -207,17 +207,17 @@ impl Routes {
                 let Some(mut shown) = naming.shown(&tool.name).filter(|_| own_names.insert(tool.name.clone())) else {
                     continue;
                 };
-                let mut natural = None;
+                let mut taken_name = None;
                 if round.claim(Space::Tool, &shown, index).is_none() || tool_names.contains(&shown) {
                     note("tool", &shown);
-                    natural = Some(std::mem::replace(&mut shown, naming.instead(&tool.name)));
+                    taken_name = Some(std::mem::replace(&mut shown, naming.instead(&tool.name)));
                     if round.claim(Space::Tool, &shown, index).is_none() {
                         continue;
                     }
                 }
                 if tool_names.insert(shown.clone()) {
                     let rivals = rivals(&shown, index, &mounts);
-                    let route = Route { rivals, natural, ..Route::to(index, &tool.name) };
+                    let route = Route { rivals, taken_name, ..Route::to(index, &tool.name) };
                     tool.name = shown;
                     named_tools.push((tool, route));
                 }
@@ -245,17 +245,17 @@ impl Routes {
                 else {
                     continue;
                 };
-                let mut natural = None;
+                let mut taken_name = None;
                 if round.claim(Space::Prompt, &shown, index).is_none() || by_prompt.contains_key(&shown) {
                     note("prompt", &shown);
-                    natural = Some(std::mem::replace(&mut shown, naming.instead(&prompt.name)));
+                    taken_name = Some(std::mem::replace(&mut shown, naming.instead(&prompt.name)));
                     if round.claim(Space::Prompt, &shown, index).is_none() {
                         continue;
                     }
                 }
                 if let Entry::Vacant(free) = by_prompt.entry(shown.clone()) {
                     let rivals = rivals(&shown, index, &mounts);
-                    free.insert(Route { rivals, natural, ..Route::to(index, &prompt.name) });
+                    free.insert(Route { rivals, taken_name, ..Route::to(index, &prompt.name) });
                     prompt.name = shown;
                     prompts.push(prompt);
                 }
@@ -393,7 +393,7 @@ impl Routes {
         let prefix = |mount: usize| self.mounts[mount].naming.prefix.as_deref();
         let routed = |kind, route: &'a Route, name| {
             let what = CallTarget::named(kind, self.upstream(route.mount), &route.own, name);
-            what.among(prefix(route.mount), &route.rivals).instead_of(route.natural.as_deref())
+            what.among(prefix(route.mount), &route.rivals).instead_of(route.taken_name.as_deref())
         };
         match target {
             Target::Tool(tool) => self.tool(*tool),
@@ -410,7 +410,7 @@ impl Routes {
         let (route, tool) = (self.route_of(tool), &self.tools[tool]);
         let prefix = self.mounts[route.mount].naming.prefix.as_deref();
         let what = CallTarget::tool(self.upstream(route.mount), &route.own, tool).among(prefix, &route.rivals);
-        what.instead_of(route.natural.as_deref())
+        what.instead_of(route.taken_name.as_deref())
     }
 
     /// The URI of a resource or template as a target of the provider of a mount.
