@@ -124,7 +124,7 @@ impl ObservedCall {
         self.rule.get().map(String::as_str)
     }
 
-    /// Whether it called a substitute tool that policy admitted: what happens then is observed as a call of its own,
+    /// Whether it called a substitute tool that policy admitted. The operation behind it is observed as a call of its own,
     /// with [`CallOrigin::StandIn`].
     pub fn is_stand_in(&self) -> bool {
         self.is_stand_in.load(Ordering::Relaxed)
@@ -245,7 +245,7 @@ pub(crate) struct Observation {
 }
 
 impl Observation {
-    /// The call, for what becomes known of it on the way.
+    /// The call, so that the hub can add the target and the rule.
     pub(crate) fn call(&self) -> &Arc<ObservedCall> {
         &self.call
     }
@@ -265,11 +265,11 @@ impl Observation {
     }
 
     fn end(mut self, outcome: Outcome) -> Outcome {
-        self.tell(Some(&outcome));
+        self.notify(Some(&outcome));
         outcome
     }
 
-    fn tell(&mut self, outcome: Option<&Outcome>) {
+    fn notify(&mut self, outcome: Option<&Outcome>) {
         let ended = EndedCall { call: &self.call, outcome, duration: self.call.begun.elapsed() };
         self.observers.drain(..).for_each(|observer| observer.ended(&ended));
     }
@@ -277,7 +277,7 @@ impl Observation {
 
 impl Drop for Observation {
     fn drop(&mut self) {
-        self.tell(None);
+        self.notify(None);
     }
 }
 

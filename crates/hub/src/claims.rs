@@ -405,7 +405,7 @@ mod tests {
     use super::*;
     use crate::policy::Invisible;
     use crate::provider::List;
-    use crate::{Hub, Kit};
+    use crate::{Hub, Kit, PromptProvider, ResourceProvider, ServerProvider};
     use gladhand_core::operations::{Failure, Notice, Prompt, Resource, Tool};
     use std::collections::BTreeMap;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -435,6 +435,16 @@ mod tests {
             self.tools.lock().unwrap().iter().map(|name| Tool::plain(*name, self.name)).collect()
         }
 
+        fn as_resources(&self) -> Option<&dyn ResourceProvider> {
+            Some(self)
+        }
+
+        fn as_prompts(&self) -> Option<&dyn PromptProvider> {
+            Some(self)
+        }
+    }
+
+    impl ResourceProvider for Shifting {
         fn resources(&self) -> Vec<Resource> {
             self.resources.lock().unwrap().iter().map(|uri| Resource::new(*uri, self.name, "")).collect()
         }
@@ -442,7 +452,9 @@ mod tests {
         fn templates(&self) -> Vec<Template> {
             self.templates.lock().unwrap().iter().map(|text| Template::new(*text, self.name, "")).collect()
         }
+    }
 
+    impl PromptProvider for Shifting {
         fn prompts(&self) -> Vec<Prompt> {
             self.prompts.lock().unwrap().iter().map(|name| Prompt::new(*name, self.name)).collect()
         }
@@ -700,10 +712,22 @@ mod tests {
     struct Schemeless(AtomicUsize);
 
     impl Provider for Schemeless {
+        fn as_resources(&self) -> Option<&dyn ResourceProvider> {
+            Some(self)
+        }
+
+        fn as_server(&self) -> Option<&dyn ServerProvider> {
+            Some(self)
+        }
+    }
+
+    impl ResourceProvider for Schemeless {
         fn templates(&self) -> Vec<Template> {
             (0..1000).map(|n| Template::new(format!("{{+any{n}}}"), "", "")).collect()
         }
+    }
 
+    impl ServerProvider for Schemeless {
         fn trouble(&self, _: List) -> Option<Failure> {
             self.0.fetch_add(1, Ordering::Relaxed);
             None

@@ -20,6 +20,7 @@ use crate::per_session_routes::PerSessionRoutes;
 use crate::policy::{Governor, Invisible, Offender, Violations, Who};
 use crate::portions::Portions;
 use crate::provider::{Caller, Context, Declared, Features, Provider, SessionId, Settling, viewer};
+use crate::provider_features::Opening;
 use crate::routes::{HubError, Mount, Routes};
 use crate::session_registry::SessionRegistry;
 use crate::session_status::Presences;
@@ -391,7 +392,7 @@ impl Hub {
     /// There will be exactly one session, and its client declares this offer.
     pub fn expects(&self, client: &Offer) {
         self.inner.open_sessions.expect(client);
-        self.inner.routes().mounts.iter().for_each(|mount| mount.provider.expects(client));
+        self.inner.routes().mounts.iter().for_each(|mount| mount.provider.opening(Opening::Offer(client)));
     }
 
     /// Whether there will be exactly one session.
@@ -401,7 +402,7 @@ impl Hub {
 
     /// There will be exactly one session, and it speaks this dialect.
     pub fn speaks(&self, dialect: &str) {
-        self.inner.routes().mounts.iter().for_each(|mount| mount.provider.speaks(dialect));
+        self.inner.routes().mounts.iter().for_each(|mount| mount.provider.opening(Opening::Dialect(dialect)));
     }
 
     /// Closes everything that the providers hold open. Called once, at shutdown.

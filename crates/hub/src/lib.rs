@@ -19,6 +19,7 @@ mod per_session_routes;
 pub mod policy;
 mod portions;
 mod provider;
+mod provider_features;
 mod routes;
 mod routing;
 mod session_registry;
@@ -40,6 +41,10 @@ pub use portions::{PartyPermit, PartyPermits, Portion, Portions, Usage};
 pub use provider::{
     Answer, Asking, Bundles, Caller, Context, Declared, Features, List, Listed, Provider, Reporter, SessionId,
     Settling, Work, viewer,
+};
+pub use provider_features::{
+    CapabilityProvider, CompletionProvider, Opening, PromptProvider, ResourceProvider, ServerProvider, SessionObserver,
+    ViewerLists,
 };
 pub use routes::{HubError, Mount};
 pub use session_status::{Busy, CallName, Visit};

@@ -372,6 +372,7 @@ fn checked(answer: Answer, routes: Arc<Routes>, tool: usize, validation: Arc<dyn
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{CapabilityProvider, ServerProvider};
     use gladhand_core::operations::call::no_arguments;
     use gladhand_core::operations::{CallId, CapabilityCall, Terms, ToolResult};
     use gladhand_core::wire::values::MAX_VALUES;
@@ -431,6 +432,12 @@ mod tests {
     struct Broken(&'static str);
 
     impl Provider for Broken {
+        fn as_server(&self) -> Option<&dyn ServerProvider> {
+            Some(self)
+        }
+    }
+
+    impl ServerProvider for Broken {
         fn trouble(&self, list: List) -> Option<Failure> {
             let why = format!("upstream {} failed", self.0);
             (list == List::Tools).then(|| Failure::new(FailureKind::UpstreamLost, why))
@@ -481,6 +488,12 @@ mod tests {
     struct Silent;
 
     impl Provider for Silent {
+        fn as_capabilities(&self) -> Option<&dyn CapabilityProvider> {
+            Some(self)
+        }
+    }
+
+    impl CapabilityProvider for Silent {
         fn capabilities(&self) -> Vec<&'static str> {
             vec!["memory"]
         }

@@ -8,6 +8,7 @@ use gladhand_core::negotiation::Offer;
 use gladhand_core::sync::Unpoisoned as _;
 
 use crate::provider::{Caller, Provider, SessionId};
+use crate::provider_features::Opening;
 
 /// The sessions that are open.
 #[derive(Default)]
@@ -45,7 +46,7 @@ impl SessionRegistry {
     pub(crate) fn announce_opening(&self, provider: &dyn Provider) {
         let expected = self.expected.lock().unpoisoned().clone();
         if let Some(client) = &expected {
-            provider.expects(client);
+            provider.opening(Opening::Offer(client));
         }
     }
 
@@ -69,7 +70,7 @@ impl fmt::Debug for SessionRegistry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Asking, Hub, Kit, Mount};
+    use crate::{Asking, Hub, Kit, Mount, SessionObserver};
     use gladhand_core::negotiation::Capability;
     use gladhand_core::operations::{CallId, Notice, Tool, ToolCall};
 
@@ -92,7 +93,14 @@ mod tests {
             unreachable!("it has no tools")
         }
 
-        fn expects(&self, client: &Offer) {
+        fn as_session_observer(&self) -> Option<&dyn SessionObserver> {
+            Some(self)
+        }
+    }
+
+    impl SessionObserver for Listener {
+        fn opening(&self, fact: Opening<'_>) {
+            let Opening::Offer(client) = fact else { return };
             self.0.lock().unwrap().push(format!("expects {}", client.provides.len()));
         }
 

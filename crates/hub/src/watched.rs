@@ -36,15 +36,15 @@ struct Subscriptions {
     by_uri: BTreeMap<String, Watch>,
     /// The shown URIs by the providers' own URIs.
     shown: BTreeMap<String, BTreeSet<String>>,
-    /// What providers are to be told, in order.
-    untold: VecDeque<Told>,
-    /// Whether a thread tells them.
-    is_telling: bool,
+    /// Calls of `watch` and `unwatch` that providers have not got yet, in order.
+    pending: VecDeque<WatchRequest>,
+    /// Whether a thread makes these calls.
+    is_notifying: bool,
 }
 
-/// A provider is told that it watches a resource, or no longer does.
+/// A provider is to watch a resource, or to stop.
 #[derive(Debug)]
-struct Told {
+struct WatchRequest {
     provider: Arc<dyn Provider>,
     /// The provider's own URI.
     own: String,
@@ -57,8 +57,8 @@ enum Watching {
     Ends,
 }
 
-impl Told {
-    fn tell(self) {
+impl WatchRequest {
+    fn send(self) {
         match self.what {
             Watching::Begins(by) => self.provider.watch(&self.own, by.as_ref().map(Identity::who).as_ref()),
             Watching::Ends => self.provider.unwatch(&self.own),
@@ -205,7 +205,7 @@ impl Watched {
         let id = WatchId(watched.newest);
         let watch = watched.by_uri.entry(uri.to_owned()).or_default();
         let before = watch.own();
-        watch.move_to(resource, routes, Some(&subscriber.identity), &mut watched.untold);
+        watch.move_to(resource, routes, Some(&subscriber.identity), &mut watched.pending);
         watch.subscribers.push(Arc::new(Subscriber { id, _portion: Some(portion), ..subscriber }));
         let now = watch.own();
         if before != now {
@@ -213,7 +213,7 @@ impl Watched {
             now.iter().for_each(|own| watched.index(own, uri));
         }
         drop(guard);
-        self.tell_providers();
+        self.notify_providers();
         Ok(id)
     }
 
@@ -227,16 +227,16 @@ impl Watched {
             && let Some(Watch { at: Some(resource), .. }) = watched.by_uri.remove(uri)
         {
             watched.forget(&resource.own, uri);
-            watched.untold.extend(resource.told(Watching::Ends));
+            watched.pending.extend(resource.request(Watching::Ends));
         }
         drop(guard);
-        self.tell_providers();
+        self.notify_providers();
     }
 
     /// After a change of the routes: notifies providers that now have a watched resource, and providers that are still
     /// mounted but no longer have it.
     pub(crate) fn follow(&self, routes: &Routes) {
-        // Which provider has a resource may depend on what the providers say, so it is found out without the lock.
+        // Finding the provider of a resource may call providers, so it happens without the lock.
         let uris: Vec<_> = self.lock().by_uri.keys().cloned().collect();
         let found = uris.into_iter().map(|uri| {
             let resource = WatchedResource::of(&uri, routes);
@@ -249,7 +249,7 @@ impl Watched {
             // A resource that is watched only since then has the provider of the current routes.
             let Some(found) = found.remove(uri) else { continue };
             match found {
-                Some(resource) => watch.move_to(resource, routes, None, &mut watched.untold),
+                Some(resource) => watch.move_to(resource, routes, None, &mut watched.pending),
                 // A resource that is not listed for a while may still exist, as long as its provider is mounted.
                 None => watch.at = watch.at.take().filter(|resource| resource.is_mounted(routes)),
             }
@@ -259,7 +259,7 @@ impl Watched {
         watched.shown.clear();
         owned.iter().for_each(|(own, uri)| watched.index(own, uri));
         drop(guard);
-        self.tell_providers();
+        self.notify_providers();
     }
 
     /// Whether a watched resource has no known provider.
@@ -293,22 +293,22 @@ impl Watched {
         updates.into_iter().map(|(uri, denied)| Update { uri, denied }).collect()
     }
 
-    /// Tells providers what they watch, in order and without the lock, because a provider may call the hub back. If
-    /// another call does so already, possibly one further up on this thread, that call goes on with the rest.
-    fn tell_providers(&self) {
+    /// Makes pending calls of `watch` and `unwatch`, in order and without the lock, because a provider may call the hub
+    /// back. If another call does so already, possibly one further up on this thread, that call makes the rest.
+    fn notify_providers(&self) {
         let mut watched = self.lock();
-        if std::mem::replace(&mut watched.is_telling, true) {
+        if std::mem::replace(&mut watched.is_notifying, true) {
             return;
         }
-        let telling = Telling(self);
-        while let Some(told) = watched.untold.pop_front() {
+        let notifying = Notifying(self);
+        while let Some(request) = watched.pending.pop_front() {
             drop(watched);
-            told.tell();
+            request.send();
             watched = self.lock();
         }
-        // Under the same lock, so that what is added from now on finds no call that goes on.
-        watched.is_telling = false;
-        std::mem::forget(telling);
+        // Under the same lock: a request that is added later finds no thread that makes it.
+        watched.is_notifying = false;
+        std::mem::forget(notifying);
     }
 
     fn lock(&self) -> MutexGuard<'_, Subscriptions> {
@@ -316,12 +316,12 @@ impl Watched {
     }
 }
 
-/// Providers are told what they watch. If one of them panics, a later call goes on.
-struct Telling<'w>(&'w Watched);
+/// A thread makes pending calls. If a provider panics, a later call of `notify_providers` makes the rest.
+struct Notifying<'w>(&'w Watched);
 
-impl Drop for Telling<'_> {
+impl Drop for Notifying<'_> {
     fn drop(&mut self) {
-        self.0.lock().is_telling = false;
+        self.0.lock().is_notifying = false;
     }
 }
 
@@ -336,14 +336,14 @@ impl Watch {
         resource: WatchedResource,
         routes: &Routes,
         by: Option<&Identity>,
-        untold: &mut VecDeque<Told>,
+        pending: &mut VecDeque<WatchRequest>,
     ) {
         if self.at.as_ref().is_some_and(|at| at.is_same(&resource)) {
             return;
         }
-        untold.extend(resource.told(Watching::Begins(by.cloned())));
+        pending.extend(resource.request(Watching::Begins(by.cloned())));
         let before = self.at.replace(resource).filter(|before| before.is_mounted(routes));
-        untold.extend(before.and_then(|before| before.told(Watching::Ends)));
+        pending.extend(before.and_then(|before| before.request(Watching::Ends)));
     }
 }
 
@@ -353,8 +353,8 @@ impl WatchedResource {
         Some(Self { provider: Arc::downgrade(&routes.mounts[route.mount].provider), own: route.own })
     }
 
-    fn told(&self, what: Watching) -> Option<Told> {
-        Some(Told { provider: self.provider.upgrade()?, own: self.own.clone(), what })
+    fn request(&self, what: Watching) -> Option<WatchRequest> {
+        Some(WatchRequest { provider: self.provider.upgrade()?, own: self.own.clone(), what })
     }
 
     fn is_same(&self, other: &Self) -> bool {
@@ -370,7 +370,7 @@ impl WatchedResource {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Answer, ChangeNotifier, Context, Hub, Mount, Naming};
+    use crate::{Answer, ChangeNotifier, Context, Hub, Mount, Naming, ResourceProvider};
     use gladhand_core::operations::{Notice, Resource, Tool, ToolCall};
 
     /// Has resources, and records the calls of `watch` and `unwatch`.
@@ -401,16 +401,22 @@ mod tests {
             Vec::new()
         }
 
-        fn resources(&self) -> Vec<Resource> {
-            self.has.lock().unwrap().iter().map(|uri| Resource::new(*uri, *uri, "")).collect()
-        }
-
         fn call(&self, _: ToolCall<'_>, _: &Context<'_>) -> Answer {
             unreachable!("it has no tools")
         }
 
         fn attach(&self, notifier: &ChangeNotifier) {
             *self.notifier.lock().unwrap() = Some(notifier.clone());
+        }
+
+        fn as_resources(&self) -> Option<&dyn ResourceProvider> {
+            Some(self)
+        }
+    }
+
+    impl ResourceProvider for Shelf {
+        fn resources(&self) -> Vec<Resource> {
+            self.has.lock().unwrap().iter().map(|uri| Resource::new(*uri, *uri, "")).collect()
         }
 
         fn watch(&self, uri: &str, _by: Option<&Who<'_>>) {

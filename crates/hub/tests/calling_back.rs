@@ -8,7 +8,10 @@ use std::time::Duration;
 use gladhand_core::negotiation::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
 use gladhand_core::operations::{Call, CallId, Notice, Operation, Reply, Resource, Tool, ToolCall, WatchId};
 use gladhand_hub::policy::Who;
-use gladhand_hub::{Answer, Asking, Caller, ChangeNotifier, Context, Hub, Mount, Provider, SessionId};
+use gladhand_hub::{
+    Answer, Asking, Caller, ChangeNotifier, Context, Hub, Mount, Opening, Provider, ResourceProvider, SessionId,
+    SessionObserver,
+};
 
 /// Has a tool and a resource. While it does not know its lists, it has none.
 #[derive(Debug, Default)]
@@ -57,10 +60,6 @@ impl Provider for CallsBack {
         names.iter().map(|name| Tool::plain(*name, "")).collect()
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        ["a:1", "a:2"].map(|uri| Resource::new(uri, uri, "")).into()
-    }
-
     fn call(&self, _: ToolCall<'_>, _: &Context<'_>) -> Answer {
         unreachable!("no call is made")
     }
@@ -70,16 +69,18 @@ impl Provider for CallsBack {
         self.call_back("attach");
     }
 
-    fn expects(&self, _: &Offer) {
-        self.call_back("expects");
+    fn as_resources(&self) -> Option<&dyn ResourceProvider> {
+        Some(self)
     }
 
-    fn joined(&self, _: &Arc<dyn Caller>) {
-        self.call_back("joined");
+    fn as_session_observer(&self) -> Option<&dyn SessionObserver> {
+        Some(self)
     }
+}
 
-    fn left(&self, _: SessionId) {
-        self.call_back("left");
+impl ResourceProvider for CallsBack {
+    fn resources(&self) -> Vec<Resource> {
+        ["a:1", "a:2"].map(|uri| Resource::new(uri, uri, "")).into()
     }
 
     fn watch(&self, _: &str, _: Option<&Who<'_>>) {
@@ -88,6 +89,20 @@ impl Provider for CallsBack {
 
     fn unwatch(&self, _: &str) {
         self.call_back("unwatch");
+    }
+}
+
+impl SessionObserver for CallsBack {
+    fn opening(&self, _: Opening<'_>) {
+        self.call_back("opening");
+    }
+
+    fn joined(&self, _: &Arc<dyn Caller>) {
+        self.call_back("joined");
+    }
+
+    fn left(&self, _: SessionId) {
+        self.call_back("left");
     }
 }
 
@@ -156,9 +171,9 @@ fn a_provider_may_call_back_while_it_is_mounted() {
         let client: Arc<dyn Caller> = Arc::new(Client(visit.id()));
         hub.joined(&client);
         // There is nothing to subscribe to before the provider is mounted.
-        provider.heard.lock().unwrap().extend(["expects", "tools"]);
+        provider.heard.lock().unwrap().extend(["opening", "tools"]);
         hub.remount(vec![mount(&provider)]);
-        for method in ["expects", "tools", "attach", "joined", "watch"] {
+        for method in ["opening", "tools", "attach", "joined", "watch"] {
             assert!(provider.heard.lock().unwrap().contains(&method), "{method}");
         }
         drop(visit);
@@ -170,7 +185,7 @@ fn a_provider_may_call_back_while_it_is_mounted() {
 fn a_provider_may_call_back_while_a_subscription_begins_and_ends() {
     without_deadlock(|| {
         let (hub, provider) = stage();
-        provider.heard.lock().unwrap().extend(["expects", "tools", "attach"]);
+        provider.heard.lock().unwrap().extend(["opening", "tools", "attach"]);
         hub.remount(vec![mount(&provider)]);
         let id = subscribe(&hub, "a:1");
         hub.unwatch("a:1", id);
@@ -184,7 +199,7 @@ fn a_provider_may_call_back_while_a_subscription_begins_and_ends() {
 fn a_change_that_a_provider_announces_while_it_is_asked_is_shown() {
     without_deadlock(|| {
         let (hub, provider) = stage();
-        provider.heard.lock().unwrap().extend(["expects", "tools", "attach"]);
+        provider.heard.lock().unwrap().extend(["opening", "tools", "attach"]);
         hub.remount(vec![mount(&provider)]);
         provider.changes.store(2, Ordering::Relaxed);
         hub.look_again();
