@@ -118,9 +118,7 @@ impl Hub {
             let arguments = arguments(&resolved.operation).into_owned();
             let what = resolved.routes.what(&resolved.target, name(&resolved.operation));
             let request = ConsentRequest { what, arguments: &arguments, rule: &rule, reason: &reason };
-            if let Err(failure) = governor.ask(request, &reporter, caller.session(), observed.as_deref()).await {
-                return Err(failure);
-            }
+            governor.ask(request, &reporter, caller.session(), observed.as_deref()).await?;
             let answer = {
                 let context =
                     Context { call: id, terms: &terms, agreement: &agreement, caller: &caller, notifier: &notifier };

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use gladhand_core::negotiation::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
 use gladhand_core::operations::call::no_arguments;
 use gladhand_core::operations::{Call, CallId, Contents, Notice, Operation, Resource, Tool, ToolCall, ToolResult};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json;
 use gladhand_hub::policy::Governor;
 use gladhand_hub::{
@@ -17,11 +18,11 @@ struct Journal(Mutex<Vec<String>>);
 
 impl Journal {
     fn add(&self, line: String) {
-        self.0.lock().unwrap().push(line);
+        self.0.lock().unpoisoned().push(line);
     }
 
     fn lines(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.0.lock().unpoisoned())
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gladhand_core::negotiation::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
 use gladhand_core::operations::{Call, CallId, Notice, Operation, Reply, Resource, Tool, ToolCall, WatchId};
+use gladhand_core::sync::Unpoisoned as _;
 use gladhand_hub::policy::Who;
 use gladhand_hub::{
     Answer, Asking, Caller, ChangeNotifier, Context, Hub, Mount, Opening, Provider, ResourceProvider, SessionId,
@@ -26,13 +27,13 @@ struct CallsBack {
 impl CallsBack {
     /// Uses everything of the hub that a provider can reach.
     fn call_back(&self, from: &'static str) {
-        self.heard.lock().unwrap().push(from);
+        self.heard.lock().unpoisoned().push(from);
         let Some(hub) = self.hub.get() else { return };
         hub.expects_one_session();
         hub.status();
         hub.features();
         hub.has_resource_without_provider();
-        if self.heard.lock().unwrap().iter().filter(|heard| **heard == from).count() > 1 {
+        if self.heard.lock().unpoisoned().iter().filter(|heard| **heard == from).count() > 1 {
             return;
         }
         if from != "watch" {
@@ -146,7 +147,7 @@ fn without_deadlock(test: impl FnOnce() + Send + 'static) {
     });
     match ended.recv_timeout(Duration::from_secs(20)) {
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("the hub waits for itself"),
-        _ => thread.join().unwrap(),
+        _ => thread.join().expect("the test succeeds"),
     }
 }
 
@@ -154,7 +155,7 @@ fn without_deadlock(test: impl FnOnce() + Send + 'static) {
 fn stage() -> (Hub, Arc<CallsBack>) {
     let hub = Hub::of(Vec::new());
     let provider = Arc::new(CallsBack::default());
-    provider.hub.set(hub.clone()).unwrap();
+    provider.hub.set(hub.clone()).expect("it has no hub yet");
     (hub, provider)
 }
 
