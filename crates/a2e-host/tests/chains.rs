@@ -10,7 +10,7 @@ use std::time::Duration;
 use gladhand_a2e_host::chains::{ChainSettings, Chains};
 use gladhand_core::operations::{CapabilityCall, Failure, Reply, Tool, ToolResult};
 use gladhand_core::wire::json;
-use gladhand_hub::{Answer, Caller, Context, Hub, Kit, Provider};
+use gladhand_hub::{Answer, Caller, CapabilityProvider, Context, Hub, Kit, Provider};
 use mesh::{Agent, ask, call, granted, raw_call};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -53,6 +53,12 @@ struct Others {
 }
 
 impl Provider for Others {
+    fn as_capabilities(&self) -> Option<&dyn CapabilityProvider> {
+        Some(self)
+    }
+}
+
+impl CapabilityProvider for Others {
     fn capabilities(&self) -> Vec<&'static str> {
         vec!["skill", "proc"]
     }

@@ -1,6 +1,6 @@
 //! The audit file: one JSON line for each call, written by a thread of its own.
 //!
-//! A call never waits for the disk: lines go through a bounded queue, and what does not fit is counted, said in the file
+//! A call never waits for the disk: lines go through a bounded queue, and what does not fit is counted, in the file
 //! and in the log. When the file is full it is moved aside and a new one begun.
 
 use std::borrow::Cow;
@@ -21,13 +21,13 @@ use serde::Serialize;
 use crate::config::AuditConfig;
 use crate::utc;
 
-/// Lines that may wait for the disk.
+/// Maximum number of records that wait for the disk.
 const QUEUE: usize = 4096;
 
 /// How long the end of the process waits for the last lines.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
-/// Writes down calls.
+/// Records calls in the audit file.
 #[derive(Clone)]
 pub(crate) struct Audit {
     queue: SyncSender<AuditMessage>,
@@ -50,15 +50,15 @@ impl Audit {
     /// Starts a new file, or continues an existing one; nothing if the configuration names none.
     pub(crate) fn start(config: &AuditConfig) -> io::Result<Option<Self>> {
         let Some(path) = &config.file else { return Ok(None) };
-        let book = Book::open(path, config.max_bytes, config.keep)?;
+        let file = AuditFile::open(path, config.max_bytes, config.keep)?;
         let (queue, messages) = sync_channel(QUEUE);
         let dropped = Arc::<AtomicU64>::default();
         let missed = Arc::clone(&dropped);
-        std::thread::Builder::new().name("audit".to_owned()).spawn(move || write_all(book, &messages, &missed))?;
+        std::thread::Builder::new().name("audit".to_owned()).spawn(move || write_all(file, &messages, &missed))?;
         Ok(Some(Self { queue, dropped, payloads: config.payloads }))
     }
 
-    /// Waits until what was said before is written, within bounds.
+    /// Waits until the previous records are written, for a limited time.
     pub(crate) fn flush(&self) {
         let (done, written) = sync_channel(1);
         if self.queue.try_send(AuditMessage::Flush(done)).is_ok() {
@@ -86,22 +86,22 @@ struct AuditLine<'a> {
     record: &'a Record,
 }
 
-fn write_all(mut book: Book, messages: &Receiver<AuditMessage>, dropped: &AtomicU64) {
+fn write_all(mut file: AuditFile, messages: &Receiver<AuditMessage>, dropped: &AtomicU64) {
     let mut is_failing = false;
     while let Ok(message) = messages.recv() {
         let written = match message {
-            AuditMessage::Call(time, record) => book.write(&AuditLine { time: &time, record: &redacted(*record) }),
+            AuditMessage::Call(time, record) => file.write(&AuditLine { time: &time, record: &redacted(*record) }),
             AuditMessage::Flush(done) => {
-                let missed = missed(&mut book, dropped);
+                let missed = missed(&mut file, dropped);
                 let _ = done.send(());
                 missed
             }
         };
-        let written = written.and_then(|()| missed(&mut book, dropped));
+        let written = written.and_then(|()| missed(&mut file, dropped));
         if let Err(error) = &written
             && !is_failing
         {
-            tracing::error!(%error, "calls cannot be written down");
+            tracing::error!(%error, "the audit file cannot be written");
         }
         is_failing = written.is_err();
     }
@@ -127,18 +127,18 @@ fn redacted(mut record: Record) -> Record {
     record
 }
 
-/// Says how much could not be written down since this was last said.
-fn missed(book: &mut Book, dropped: &AtomicU64) -> io::Result<()> {
+/// Records how many records were dropped since the last time.
+fn missed(file: &mut AuditFile, dropped: &AtomicU64) -> io::Result<()> {
     let count = dropped.swap(0, Ordering::Relaxed);
     if count == 0 {
         return Ok(());
     }
-    tracing::warn!(count, "calls were not written down: they came faster than the disk takes them");
-    book.write(&serde_json::json!({"time": utc::now(), "dropped": count}))
+    tracing::warn!(count, "audit records were dropped: the disk is slower than the calls");
+    file.write(&serde_json::json!({"time": utc::now(), "dropped": count}))
 }
 
-/// The file, and those before it.
-struct Book {
+/// The audit file, and the previous ones.
+struct AuditFile {
     path: PathBuf,
     file: File,
     length: u64,
@@ -146,7 +146,7 @@ struct Book {
     keep: u32,
 }
 
-impl Book {
+impl AuditFile {
     fn open(path: &Path, max_bytes: u64, keep: u32) -> io::Result<Self> {
         if let Some(folder) = path.parent() {
             gladhand_store::make_folder(folder)?;
@@ -162,7 +162,7 @@ impl Book {
         let mut line = escape_json(&line).into_owned();
         line.push('\n');
         if self.length > 0 && self.length + line.len() as u64 > self.max_bytes {
-            self.turn()?;
+            self.rotate()?;
         }
         self.file.write_all(line.as_bytes())?;
         self.length += line.len() as u64;
@@ -170,7 +170,7 @@ impl Book {
     }
 
     /// Moves the files on, each to the next number, and begins a new one.
-    fn turn(&mut self) -> io::Result<()> {
+    fn rotate(&mut self) -> io::Result<()> {
         let numbered = |number: u32| {
             let mut name = self.path.clone().into_os_string();
             name.push(format!(".{number}"));
@@ -210,11 +210,11 @@ mod tests {
     fn text_that_could_steer_a_terminal_is_escaped_and_stays_the_same_text() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
-        let mut book = Book::open(&path, 1000, 2).unwrap();
+        let mut file = AuditFile::open(&path, 1000, 2).unwrap();
         let text = "a\u{202e}b\u{2028}c\u{2029}d\u{e0041}e\u{200b}f\u{9b}g\u{7f}h\u{1b}[31m\u{feff}\n";
         let raw = gladhand_core::wire::json::raw(format!("\"{}\"", "\u{202e}\u{85}"));
-        book.write(&serde_json::json!({"tool": text, (text): raw.get()})).unwrap();
-        book.write(&raw).unwrap();
+        file.write(&serde_json::json!({"tool": text, (text): raw.get()})).unwrap();
+        file.write(&raw).unwrap();
         let written = fs_err::read_to_string(&path).unwrap();
         assert!(written.bytes().all(|byte| byte == b'\n' || (b' '..0x7f).contains(&byte)), "{written:?}");
         let lines: Vec<serde_json::Value> = written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -260,18 +260,18 @@ mod tests {
     fn a_full_file_is_moved_aside_and_the_oldest_goes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new/audit.jsonl");
-        let mut book = Book::open(&path, 10, 2).unwrap();
+        let mut file = AuditFile::open(&path, 10, 2).unwrap();
         for number in 1..=4 {
-            book.write(&serde_json::json!({"number": number})).unwrap();
+            file.write(&serde_json::json!({"number": number})).unwrap();
         }
         let read = |name: &str| fs_err::read_to_string(folder.path().join("new").join(name)).unwrap_or_default();
         assert_eq!(read("audit.jsonl"), "{\"number\":4}\n");
         assert_eq!(read("audit.jsonl.1"), "{\"number\":3}\n");
         assert_eq!(read("audit.jsonl.2"), "{\"number\":2}\n");
         assert_eq!(read("audit.jsonl.3"), "");
-        drop(book);
-        let mut book = Book::open(&path, 1000, 2).unwrap();
-        book.write(&serde_json::json!(5)).unwrap();
+        drop(file);
+        let mut file = AuditFile::open(&path, 1000, 2).unwrap();
+        file.write(&serde_json::json!(5)).unwrap();
         assert_eq!(read("audit.jsonl"), "{\"number\":4}\n5\n", "what is there is gone on with");
     }
 }

@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
-use std::time::SystemTime;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, SystemTime};
 
 use gladhand_core::sync::Unpoisoned as _;
+use gladhand_hub::Settling;
 use gladhand_hub::policy::{Definition, Pinboard, Pinned, Standing};
 use gladhand_store::files;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 use crate::utc;
 
@@ -25,6 +28,9 @@ const LONGEST: usize = 256 * 1024;
 
 /// The longest changed definition whose text is stored. A longer one cannot be shown, and so not approved.
 const LONGEST_CHANGE: usize = 1024 * 1024;
+
+/// How long calls and lists wait until new pins are stored.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// One pinned definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,41 +107,122 @@ pub(crate) struct Approval {
 }
 
 /// The file of pinned definitions.
+///
+/// A process that serves sessions reads and writes it on a thread of its own: [`Self::update`]. The hub compares
+/// definitions with the pins in memory.
 #[derive(Debug)]
 pub(crate) struct PinFile {
     path: PathBuf,
     known: Mutex<Known>,
+    /// Held during an update, so that one follows the other.
+    updating: Mutex<()>,
+    /// Wakes the thread that updates the file.
+    updates: OnceLock<SyncSender<()>>,
+    /// Whether definitions wait for that thread.
+    is_storing: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
 struct Known {
+    /// The pins in the file.
     book: Book,
     /// The file as it was written last, as far as we know.
     written: Option<Stamp>,
-    /// Whether the last attempt to write it failed.
-    is_unwritten: bool,
+    /// Definitions whose pins the file does not have yet, by key.
+    pending: BTreeMap<String, Definition>,
+    /// Why the last attempt to write the file failed, if it did.
+    failure: Option<String>,
+    /// Whether a definition is not used until something changes: it differs from its pin, or the pin cannot be stored.
+    has_stopped: bool,
+}
+
+/// What an update of the file means for definitions that were compared before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Updated {
+    /// Nothing.
+    Unchanged,
+    /// New pins are stored, or could not be stored.
+    Stored,
+    /// Another process wrote the file, or the file can be written again.
+    Changed,
 }
 
 impl PinFile {
     /// Reads the file, if there is one yet. One that cannot be read is an error: without it, anything could be new.
     pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
-        let known = Known { book: read(&path)?, written: written(&path), is_unwritten: false };
-        Ok(Self { path, known: Mutex::new(known) })
+        let written = written(&path);
+        let known = Known { book: read(&path)?, written, pending: BTreeMap::new(), failure: None, has_stopped: false };
+        Ok(Self::new(path, known))
     }
 
-    /// Reads the file again if another process has written it since it was last read, and returns whether definitions must
-    /// be compared again: it has, or it can be written again.
-    pub(crate) fn refresh(&self) -> bool {
-        let now = written(&self.path);
-        if self.known().written == now {
-            let mut known = self.known();
-            let is_writable = known.is_unwritten && self.try_to_write(&known).is_ok();
-            known.is_unwritten &= !is_writable;
-            return is_writable;
+    fn new(path: PathBuf, known: Known) -> Self {
+        let (known, updating) = (Mutex::new(known), Mutex::default());
+        Self { path, known, updating, updates: OnceLock::new(), is_storing: watch::Sender::new(false) }
+    }
+
+    /// The end of a channel that receives a message when the file must be updated. Once only.
+    pub(crate) fn updates(&self) -> Receiver<()> {
+        let (sender, receiver) = sync_channel(1);
+        let _ = self.updates.set(sender);
+        receiver
+    }
+
+    /// Whether another process may let something back in that is stopped now.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.known().has_stopped
+    }
+
+    /// Reads what other processes have written since, and stores the pins of new definitions. If definitions must be
+    /// compared again, `compare` makes the hub do so, and only then the wait for the pins ends.
+    pub(crate) fn update(&self, compare: impl FnOnce(Updated)) -> Updated {
+        let _updating = self.updating.lock().unpoisoned();
+        let updated = self.read_and_write();
+        if updated != Updated::Unchanged {
+            self.known().has_stopped = false;
+            compare(updated);
         }
-        let book = read(&self.path);
-        self.known().take(book, now);
-        true
+        let known = self.known();
+        self.is_storing.send_replace(!known.pending.is_empty());
+        updated
+    }
+
+    fn read_and_write(&self) -> Updated {
+        let now = written(&self.path);
+        let is_current = self.known().written == now;
+        if !is_current {
+            let book = read(&self.path);
+            self.known().take(book, now);
+        }
+        let (mut book, pending, failed) = {
+            let known = self.known();
+            (known.book.clone(), known.pending.clone(), known.failure.is_some())
+        };
+        if pending.is_empty() {
+            let is_writable_again = failed && self.try_to_write(&book).is_ok();
+            if is_writable_again {
+                self.known().failure = None;
+            }
+            return if is_writable_again || !is_current { Updated::Changed } else { Updated::Unchanged };
+        }
+        for (key, definition) in &pending {
+            let (_, pin) = compare(book.get(key), definition);
+            book.insert(key.clone(), pin);
+        }
+        let stored = self.write(&book);
+        let mut known = self.known();
+        match stored {
+            Ok(written) => (known.book, known.written, known.failure) = (book, written, None),
+            Err(error) => known.failure = Some(self.unwritable(&error)),
+        }
+        known.pending.retain(|key, definition| pending.get(key) != Some(definition));
+        if is_current { Updated::Stored } else { Updated::Changed }
+    }
+
+    fn wake(&self) {
+        // A full queue has a message that is not received yet.
+        if let Some(updates) = self.updates.get() {
+            let _ = updates.try_send(());
+        }
     }
 
     /// Approves changed definitions by shown name or as `upstream/tool`, except those that were not listed since they changed.
@@ -143,9 +230,9 @@ impl PinFile {
     /// A server may change a definition again after the user has looked at it. An approval is about the definition that was
     /// listed, so a later one waits until it is listed too.
     pub(crate) fn approve(&self, names: &[String]) -> io::Result<Approval> {
-        let mut known = self.known();
+        let mut book = self.known().book.clone();
         let mut approval = Approval::default();
-        for (key, pin) in &mut known.book {
+        for (key, pin) in &mut book {
             if !names.iter().any(|name| *name == pin.shown || name == key) {
                 continue;
             }
@@ -164,7 +251,7 @@ impl PinFile {
             }
         }
         if !approval.approved.is_empty() {
-            self.write(&mut known)?;
+            self.store(book)?;
         }
         Ok(approval)
     }
@@ -176,15 +263,15 @@ impl PinFile {
 
     /// Records that these definitions were shown to the user in full, so that they can be approved.
     pub(crate) fn note_listed(&self, shown: &[Waiting]) -> io::Result<()> {
-        let mut known = self.known();
+        let mut book = self.known().book.clone();
         let mut is_new = false;
-        for pin in known.book.values_mut() {
+        for pin in book.values_mut() {
             let is_shown =
                 |change: &Change| shown.iter().any(|one| one.name == pin.shown && one.sha256 == change.sha256);
             let Some(change) = pin.changed.as_mut().filter(|change| is_shown(change)) else { continue };
             is_new |= !std::mem::replace(&mut change.is_listed, true);
         }
-        if is_new { self.write(&mut known) } else { Ok(()) }
+        if is_new { self.store(book) } else { Ok(()) }
     }
 
     /// Why a tool is not pinned, if the file cannot be written.
@@ -195,13 +282,14 @@ impl PinFile {
 
     /// Why the file cannot be written, if so.
     pub(crate) fn why_unwritable(&self) -> Option<String> {
-        self.try_to_write(&self.known()).err().map(|error| self.unwritable(&error))
+        let book = self.known().book.clone();
+        self.try_to_write(&book).err().map(|error| self.unwritable(&error))
     }
 
     /// Whether the file could be written. The file itself is not touched: another process may write it at this moment.
-    fn try_to_write(&self, known: &Known) -> io::Result<()> {
+    fn try_to_write(&self, book: &Book) -> io::Result<()> {
         let trial = self.path.with_extension("trial");
-        files::replace(&trial, &serde_json::to_vec_pretty(&known.book)?)?;
+        files::replace(&trial, &serde_json::to_vec_pretty(book)?)?;
         fs_err::remove_file(trial)
     }
 
@@ -209,45 +297,51 @@ impl PinFile {
         format!("the pin file {} cannot be written: {error}", self.path.display())
     }
 
-    fn write(&self, known: &mut Known) -> io::Result<()> {
-        files::replace(&self.path, &serde_json::to_vec_pretty(&known.book)?)?;
-        known.written = written(&self.path);
+    /// Writes these pins, which are in force from then on.
+    fn store(&self, book: Book) -> io::Result<()> {
+        let written = self.write(&book)?;
+        let mut known = self.known();
+        (known.book, known.written) = (book, written);
         Ok(())
     }
 
+    fn write(&self, book: &Book) -> io::Result<Option<Stamp>> {
+        files::replace(&self.path, &serde_json::to_vec_pretty(book)?)?;
+        Ok(written(&self.path))
+    }
+
+    /// Held for short updates only, never while a file is read or written.
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unpoisoned()
     }
 }
 
 impl Pinboard for PinFile {
-    /// A hub calls this on the threads that serve its sessions. If every definition has its pin, no file is accessed:
-    /// [`PinFile::refresh`], on a thread of its own, keeps the pins in memory current.
+    /// Compares with the pins in memory, and accesses no file. A definition whose pin is not in the file yet is pending
+    /// until the thread of [`PinFile::update`] has stored it.
     fn look(&self, seen: &[Definition]) -> Vec<Standing> {
         let mut known = self.known();
-        let (mut standings, mut before) = known.compare(seen);
-        if before.is_none() && standings.iter().all(|standing| *standing == Standing::Pinned) {
-            return standings;
+        let (were_pending, had_stopped) = (known.pending.len(), known.has_stopped);
+        let standings: Vec<_> = seen.iter().map(|definition| known.standing(definition)).collect();
+        let is_pending = known.pending.len() > were_pending;
+        if is_pending {
+            self.is_storing.send_replace(true);
         }
-        // Another process may have pinned or approved the same definitions since.
-        let now = written(&self.path);
-        if known.written != now {
-            if let Some(before) = before {
-                known.book = before;
-            }
-            known.take(read(&self.path), now);
-            (standings, before) = known.compare(seen);
-        }
-        let Some(before) = before else { return standings };
-        known.is_unwritten = false;
-        if let Err(error) = self.write(&mut known) {
-            let why = self.unwritable(&error);
-            standings =
-                standings.into_iter().zip(seen).map(|(one, seen)| known.unpinned(&before, one, seen, &why)).collect();
-            known.book = before;
-            known.is_unwritten = true;
+        if is_pending || known.has_stopped != had_stopped {
+            self.wake();
         }
         standings
+    }
+
+    fn storing(&self) -> Option<Settling> {
+        if !*self.is_storing.borrow() {
+            return None;
+        }
+        let mut storing = self.is_storing.subscribe();
+        Some(Box::pin(async move {
+            // A disk that does not answer delays no list for longer.
+            let _ = tokio::time::timeout(LONGEST_WAIT, storing.wait_for(|is_storing| !is_storing)).await;
+        }))
     }
 }
 
@@ -261,23 +355,27 @@ impl Known {
         self.written = written;
     }
 
-    /// Compares definitions with their pins. If a pin is new or different, the pins before that are returned, too.
-    fn compare(&mut self, seen: &[Definition]) -> (Vec<Standing>, Option<Book>) {
-        let before = self.book.clone();
-        let standings = seen.iter().map(|definition| compare(&mut self.book, definition)).collect();
-        (standings, (self.book != before).then_some(before))
-    }
-
-    /// The standing of a definition after its pin could not be stored.
-    fn unpinned(&self, before: &Book, standing: Standing, seen: &Definition, why: &str) -> Standing {
+    /// The standing of a definition. If the file does not have it as it is, the definition is pending.
+    fn standing(&mut self, seen: &Definition) -> Standing {
         let key = key(seen.kind, &seen.upstream, &seen.own);
-        let hash = |book: &Book| book.get(&key).map(|pin| pin.sha256.clone());
-        match standing {
-            Standing::Pinned if hash(before) != hash(&self.book) => {
-                Standing::Unpinned { name: seen.shown.clone().unwrap_or(key), why: why.to_owned() }
-            }
-            standing => standing,
+        let pin = self.book.get(&key);
+        let (standing, new) = compare(pin, seen);
+        let is_stored = pin == Some(&new);
+        let has_hash = pin.is_some_and(|pin| pin.sha256 == new.sha256);
+        if !is_stored && self.failure.is_none() {
+            self.pending.entry(key).or_insert_with(|| seen.clone());
+            // Another process may have approved a change since, so a new change is pending as a new pin is.
+            return match standing {
+                Standing::Pinned if has_hash => Standing::Pinned,
+                _ => Standing::Pending { name: new.shown },
+            };
         }
+        let standing = match (&self.failure, standing) {
+            (Some(why), Standing::Pinned) if !has_hash => Standing::Unpinned { name: new.shown, why: why.clone() },
+            (_, standing) => standing,
+        };
+        self.has_stopped |= standing != Standing::Pinned;
+        standing
     }
 }
 
@@ -304,45 +402,41 @@ fn key(kind: Pinned, upstream: &str, own: &str) -> String {
     }
 }
 
-fn compare(book: &mut Book, seen: &Definition) -> Standing {
-    let key = key(seen.kind, &seen.upstream, &seen.own);
+/// Compares a definition with its pin, if it has one, and returns the pin from now on.
+fn compare(pin: Option<&Pin>, seen: &Definition) -> (Standing, Pin) {
     let sha256 = hash(&seen.text);
     let text = |longest: usize| (seen.text.len() <= longest).then(|| seen.text.clone());
-    let fresh = || Pin {
-        shown: seen.shown.clone().unwrap_or_else(|| key.clone()),
+    let fresh = |shown: String, since: String| Pin {
+        shown,
         sha256: sha256.clone(),
-        since: utc::now(),
+        since,
         covers: Covers::Whole,
         text: text(LONGEST),
         changed: None,
     };
-    let Some(pin) = book.get_mut(&key) else {
-        book.insert(key.clone(), fresh());
-        return Standing::Pinned;
+    let Some(pin) = pin else {
+        let shown = seen.shown.clone().unwrap_or_else(|| key(seen.kind, &seen.upstream, &seen.own));
+        return (Standing::Pinned, fresh(shown, utc::now()));
     };
-    if let Some(shown) = &seen.shown {
-        pin.shown.clone_from(shown);
-    }
+    let shown = seen.shown.clone().unwrap_or_else(|| pin.shown.clone());
     let is_same = match pin.covers {
         Covers::Whole => pin.sha256 == sha256,
         Covers::Part => seen.narrow.as_ref().is_some_and(|narrow| pin.sha256 == hash(narrow)),
     };
     if is_same {
         // The rest of what only a part was pinned of is pinned now.
-        let (shown, since) = (pin.shown.clone(), pin.since.clone());
-        *pin = Pin { shown, since, ..fresh() };
-        return Standing::Pinned;
+        return (Standing::Pinned, fresh(shown, pin.since.clone()));
     }
-    match &mut pin.changed {
-        Some(change) if change.sha256 == sha256 => {
-            // An older version may have recorded the change without its text, and listed it without showing it.
-            if change.text.is_none() {
-                (change.text, change.is_listed) = (text(LONGEST_CHANGE), false);
-            }
+    let changed = match &pin.changed {
+        // An older version may have recorded the change without its text, and listed it without showing it.
+        Some(change) if change.sha256 == sha256 && change.text.is_none() => {
+            Change { text: text(LONGEST_CHANGE), is_listed: false, ..change.clone() }
         }
-        changed => *changed = Some(Change { sha256, at: utc::now(), is_listed: false, text: text(LONGEST_CHANGE) }),
-    }
-    Standing::Changed { name: pin.shown.clone(), since: pin.since.clone() }
+        Some(change) if change.sha256 == sha256 => change.clone(),
+        _ => Change { sha256, at: utc::now(), is_listed: false, text: text(LONGEST_CHANGE) },
+    };
+    let standing = Standing::Changed { name: shown.clone(), since: pin.since.clone() };
+    (standing, Pin { shown, changed: Some(changed), ..pin.clone() })
 }
 
 /// A text's SHA-256 in hexadecimal.
@@ -377,8 +471,23 @@ mod tests {
         [Definition { kind: Pinned::Tool, upstream, own, shown: Some(shown), text, narrow }]
     }
 
+    /// The standings after the thread of the file has stored what is new.
+    fn look(file: &PinFile, seen: &[Definition]) -> Vec<Standing> {
+        let standings = file.look(seen);
+        if file.storing().is_some() {
+            file.update(|_| ());
+            return file.look(seen);
+        }
+        standings
+    }
+
     fn standing(file: &PinFile, definition: Definition) -> bool {
-        file.look(&[definition])[0] == Standing::Pinned
+        look(file, &[definition])[0] == Standing::Pinned
+    }
+
+    /// Whether definitions must be compared again because of something else than new pins.
+    fn refresh(file: &PinFile) -> bool {
+        file.update(|_| ()) == Updated::Changed
     }
 
     #[test]
@@ -420,12 +529,37 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pins.json");
         let file = PinFile::open(path.clone()).unwrap();
-        assert_eq!(file.look(&definition("one")), [Standing::Pinned]);
+        assert_eq!(look(&file, &definition("one")), [Standing::Pinned]);
         fs_err::write(&path, "{").unwrap();
         let stamp = written(&path);
-        assert_eq!(file.look(&definition("one")), [Standing::Pinned]);
+        assert_eq!(look(&file, &definition("one")), [Standing::Pinned]);
         assert_ne!(file.known().written, stamp, "the file was looked at");
-        assert!(matches!(&file.look(&definition("two"))[..], [Standing::Changed { .. }]), "the pins in memory hold");
+        assert!(matches!(&look(&file, &definition("two"))[..], [Standing::Changed { .. }]), "the pins in memory hold");
+    }
+
+    #[test]
+    fn a_definition_is_pending_until_its_pin_is_in_the_file_and_comparing_accesses_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pins.json");
+        let file = PinFile::open(path.clone()).unwrap();
+        let updates = file.updates();
+        let pending = [Standing::Pending { name: "u__t".to_owned() }];
+        for text in ["one", "one", "two"] {
+            assert_eq!(file.look(&definition(text)), pending, "{text}");
+        }
+        assert!(!path.exists() && file.storing().is_some());
+        assert_eq!((updates.try_recv(), updates.try_recv().is_err()), (Ok(()), true), "the thread is woken once");
+        let compare = |updated| {
+            assert_eq!(updated, Updated::Stored);
+            assert_eq!(file.look(&definition("one")), [Standing::Pinned]);
+            assert!(file.storing().is_some(), "nobody goes on before the hub has compared");
+        };
+        assert_eq!(file.update(compare), Updated::Stored);
+        assert!(path.exists() && file.storing().is_none() && !file.has_stopped());
+        assert_eq!(file.look(&definition("two")), pending, "another process may have approved it");
+        file.update(|_| ());
+        assert!(matches!(&file.look(&definition("two"))[..], [Standing::Changed { .. }]));
+        assert!(file.has_stopped() && updates.try_recv().is_ok(), "from now on an approval is looked for");
     }
 
     #[test]
@@ -436,17 +570,19 @@ mod tests {
         // No file can be written below a file.
         fs_err::write(&data, "").unwrap();
         for _ in 0..2 {
-            let [Standing::Unpinned { name, why }] = &file.look(&definition("one"))[..] else { panic!("it is pinned") };
+            let [Standing::Unpinned { name, why }] = &look(&file, &definition("one"))[..] else {
+                panic!("it is pinned")
+            };
             assert_eq!(name, "u__t");
             assert!(why.starts_with("the pin file ") && why.contains("pins.json cannot be written: "), "{why}");
         }
         assert!(file.why_unpinned("u", "t").is_some_and(|why| why.contains("cannot be written")));
-        assert!(!file.refresh());
+        assert!(!refresh(&file));
         fs_err::remove_file(&data).unwrap();
-        assert!(file.refresh() && !file.refresh(), "definitions are compared again, once");
-        assert_eq!(file.look(&definition("one")), [Standing::Pinned]);
+        assert!(refresh(&file) && !refresh(&file), "definitions are compared again, once");
+        assert_eq!(look(&file, &definition("one")), [Standing::Pinned]);
         assert_eq!(file.why_unpinned("u", "t"), None);
-        assert!(matches!(&file.look(&definition("two"))[..], [Standing::Changed { .. }]));
+        assert!(matches!(&look(&file, &definition("two"))[..], [Standing::Changed { .. }]));
     }
 
     #[test]
@@ -454,22 +590,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pins.json");
         let file = PinFile::open(path.clone()).unwrap();
-        file.look(&definition("one"));
-        let lost = PinFile {
-            path: path.join("pins.json"),
-            known: Mutex::new(Known { written: None, ..file.known.into_inner().unwrap() }),
-        };
-        assert_eq!(lost.look(&definition("one")), [Standing::Pinned]);
-        assert!(matches!(&lost.look(&definition("two"))[..], [Standing::Changed { .. }]));
+        look(&file, &definition("one"));
+        let lost = PinFile::new(path.join("pins.json"), Known { written: None, ..file.known.into_inner().unwrap() });
+        assert_eq!(look(&lost, &definition("one")), [Standing::Pinned]);
+        assert!(matches!(&look(&lost, &definition("two"))[..], [Standing::Changed { .. }]));
     }
 
     #[test]
     fn a_definition_whose_text_was_not_kept_is_not_approved() {
         let folder = tempfile::tempdir().unwrap();
         let file = PinFile::open(folder.path().join("pins.json")).unwrap();
-        file.look(&definition("one"));
+        look(&file, &definition("one"));
         let is_approved = |length: usize| {
-            file.look(&definition(&"x".repeat(length)));
+            look(&file, &definition(&"x".repeat(length)));
             file.note_listed(&file.waiting()).unwrap();
             !file.approve(&["u__t".to_owned()]).unwrap().approved.is_empty()
         };
@@ -485,8 +618,8 @@ mod tests {
         let (ours, theirs) = (PinFile::open(path.clone()).unwrap(), PinFile::open(path.clone()).unwrap());
         let [other] = definition("other");
         let other = Definition { own: "o".to_owned(), shown: None, ..other };
-        theirs.look(&[other]);
-        ours.look(&definition("one"));
+        look(&theirs, &[other]);
+        look(&ours, &definition("one"));
         assert_eq!(read(&path).unwrap().into_keys().collect::<Vec<_>>(), ["u/o", "u/t"]);
     }
 
@@ -495,11 +628,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data/pins.json");
         let ours = PinFile::open(path.clone()).unwrap();
-        assert_eq!(ours.look(&definition("one")), [Standing::Pinned]);
-        assert!(!ours.refresh());
+        assert_eq!(look(&ours, &definition("one")), [Standing::Pinned]);
+        assert!(!refresh(&ours));
         let ours = PinFile::open(path.clone()).unwrap();
-        assert_eq!(ours.look(&definition("one")), [Standing::Pinned]);
-        assert!(matches!(&ours.look(&definition("two"))[..], [Standing::Changed { .. }]));
+        assert_eq!(look(&ours, &definition("one")), [Standing::Pinned]);
+        assert!(matches!(&look(&ours, &definition("two"))[..], [Standing::Changed { .. }]));
         let theirs = PinFile::open(path.clone()).unwrap();
         assert_eq!(theirs.waiting()[0].name, "u__t");
         let approve = |file: &PinFile, name: &str| file.approve(&[name.to_owned()]).unwrap();
@@ -508,21 +641,21 @@ mod tests {
         theirs.note_listed(&theirs.waiting()).unwrap();
         assert_eq!(approve(&theirs, "u__t").approved, ["u__t"]);
         assert!(theirs.waiting().is_empty());
-        assert!(ours.refresh() && !ours.refresh());
-        assert_eq!(ours.look(&definition("two")), [Standing::Pinned]);
+        assert!(refresh(&ours) && !refresh(&ours));
+        assert_eq!(look(&ours, &definition("two")), [Standing::Pinned]);
         assert!(
-            matches!(&ours.look(&definition("one"))[..], [Standing::Changed { .. }]),
+            matches!(&look(&ours, &definition("one"))[..], [Standing::Changed { .. }]),
             "the old one is another one now"
         );
-        assert_eq!(ours.look(&definition("two")), [Standing::Pinned], "what comes back to what it was is fine");
+        assert_eq!(look(&ours, &definition("two")), [Standing::Pinned], "what comes back to what it was is fine");
         assert!(ours.waiting().is_empty());
         let listed = |text: &str| {
-            ours.look(&definition(text));
+            look(&ours, &definition(text));
             let theirs = PinFile::open(path.clone()).unwrap();
             theirs.note_listed(&theirs.waiting()).unwrap();
         };
         listed("three");
-        ours.look(&definition("four"));
+        look(&ours, &definition("four"));
         let theirs = PinFile::open(path.clone()).unwrap();
         assert!(theirs.approve(&["u__t".to_owned()]).unwrap().approved.is_empty(), "it changed after it was listed");
         fs_err::write(&path, "{").unwrap();

@@ -3,27 +3,28 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
 
 use gladhand_core::validation::Validation;
-use gladhand_hub::Hub;
 use gladhand_hub::policy::{Governor, PinMode};
+use gladhand_hub::{ChangeNotifier, Hub};
 use gladhand_schemas::Schemas;
 
 use crate::audit::Audit;
 use crate::config::Config;
-use crate::pins::{self, PinFile};
+use crate::pins::{self, LONGEST_WAIT, PinFile, Updated};
 use gladhand_server::Service;
 
-/// How often to check whether a stopped tool was approved.
+/// How often to check whether a stopped definition was approved.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The work that remains when everything else has ended.
+/// Writes the last audit records when the service has ended.
 #[derive(Debug)]
 #[must_use = "dropping it writes what is left"]
-pub(crate) struct Governing(Option<Audit>);
+pub(crate) struct AuditGuard(Option<Audit>);
 
-impl Drop for Governing {
+impl Drop for AuditGuard {
     fn drop(&mut self) {
         if let Some(audit) = &self.0 {
             audit.flush();
@@ -32,14 +33,14 @@ impl Drop for Governing {
 }
 
 /// Holds what a service does to the policy of the configuration. Where that says nothing, it costs nothing.
-pub(crate) fn govern(service: Service, config: &Config, data_dir: Option<&Path>) -> io::Result<(Service, Governing)> {
+pub(crate) fn govern(service: Service, config: &Config, data_dir: Option<&Path>) -> io::Result<(Service, AuditGuard)> {
     let audit = Audit::start(&config.audit)?;
     if let Some(audit) = audit.clone() {
         let governor = Governor::default().audited(Arc::new(audit));
         service.hub().clone().governed(Arc::new(governor));
     }
     apply(service.hub(), config, data_dir)?;
-    Ok((service, Governing(audit)))
+    Ok((service, AuditGuard(audit)))
 }
 
 /// Holds a hub to the policy of a configuration, from the next call on. Sessions are told if they may get to see
@@ -52,7 +53,7 @@ pub(crate) fn apply(hub: &Hub, config: &Config, data_dir: Option<&Path>) -> io::
         _ => None,
     };
     if let Some(file) = &pins {
-        watch(hub, file)?;
+        keep(hub, file)?;
     }
     let validation = config.policy.validate_arguments.then(|| Arc::new(Schemas) as Arc<dyn Validation>);
     hub.clone().validating(validation).screening(config.policy.invisible);
@@ -61,11 +62,15 @@ pub(crate) fn apply(hub: &Hub, config: &Config, data_dir: Option<&Path>) -> io::
         hub.clone().governed(Arc::default());
     }
     let Some(governor) = hub.governor() else { return Ok(()) };
-    if let Some(file) = pins {
-        governor.pin_on(file);
+    if let Some(file) = &pins {
+        governor.pin_on(Arc::clone(file) as _);
     }
     if governor.replace(policy) {
         hub.look_again();
+    }
+    if let Some(file) = pins {
+        // The definitions that are known already are compared before the first session.
+        update(&file, &hub.notifier());
     }
     Ok(())
 }
@@ -75,17 +80,35 @@ fn open_pins(data_dir: Option<&Path>) -> io::Result<Arc<PinFile>> {
     PinFile::open(folder.join(pins::NAME)).map(Arc::new)
 }
 
-/// Admits approved tools again, on a thread that ends soon after the hub.
-fn watch(hub: &Hub, file: &Arc<PinFile>) -> io::Result<()> {
-    let (hub, file) = (hub.notifier(), Arc::downgrade(file));
-    let look = move || {
+/// Updates the pin file, on a thread that ends with the file. It waits for new definitions. Only while a definition is
+/// stopped does it look regularly whether a user has approved it.
+fn keep(hub: &Hub, file: &Arc<PinFile>) -> io::Result<()> {
+    let (hub, updates, file) = (hub.notifier(), file.updates(), Arc::downgrade(file));
+    let keep = move || {
+        let mut has_stopped = false;
         loop {
-            std::thread::sleep(LOOK);
-            let Some(file) = file.upgrade() else { return };
-            if file.refresh() {
-                hub.look_again();
+            let woken = if has_stopped {
+                updates.recv_timeout(LOOK)
+            } else {
+                updates.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            };
+            if woken == Err(RecvTimeoutError::Disconnected) {
+                return;
             }
+            let Some(file) = file.upgrade() else { return };
+            update(&file, &hub);
+            has_stopped = file.has_stopped();
         }
     };
-    std::thread::Builder::new().name("pins".to_owned()).spawn(look).map(drop)
+    std::thread::Builder::new().name("pins".to_owned()).spawn(keep).map(drop)
+}
+
+/// Updates the pin file once, and makes the hub compare again.
+fn update(file: &PinFile, hub: &ChangeNotifier) {
+    let begun = Instant::now();
+    file.update(|updated| match updated {
+        // No session stopped waiting for the new definitions, so none of them saw lists without these.
+        Updated::Stored if begun.elapsed() < LONGEST_WAIT / 2 => hub.pins_stored(),
+        _ => hub.look_again(),
+    });
 }

@@ -15,21 +15,21 @@ use crate::watched::Hearers;
 pub struct ChangeNotifier {
     hub: Weak<Inner>,
     /// The provider that owns this notifier; `None` for the notifier of the process itself.
-    ringer: Option<Arc<Ringer>>,
+    provider: Option<Arc<AnnouncingProvider>>,
 }
 
 /// A provider that announces changes.
 #[derive(Debug)]
-pub(crate) struct Ringer {
+pub(crate) struct AnnouncingProvider {
     pub(crate) provider: Weak<dyn Provider>,
     /// Whether it announced a change of a resource that is not watched at this provider.
-    has_strayed: AtomicBool,
+    has_announced_unwatched: AtomicBool,
 }
 
-impl Ringer {
+impl AnnouncingProvider {
     /// It announced a change of a resource that is not watched at this provider. Logged the first time.
-    pub(crate) fn strays(&self, uri: &str) {
-        if !self.has_strayed.swap(true, Ordering::Relaxed) {
+    pub(crate) fn note_unwatched(&self, uri: &str) {
+        if !self.has_announced_unwatched.swap(true, Ordering::Relaxed) {
             let upstream = self.provider.upgrade();
             let upstream = upstream.as_ref().map_or("", |provider| provider.name());
             tracing::debug!(upstream, uri, "an update is dropped: the resource has no subscription at this upstream");
@@ -40,33 +40,42 @@ impl Ringer {
 impl ChangeNotifier {
     /// The notifier of the process itself.
     pub(crate) fn of(hub: &Arc<Inner>) -> Self {
-        Self { hub: Arc::downgrade(hub), ringer: None }
+        Self { hub: Arc::downgrade(hub), provider: None }
     }
 
     /// The same notifier for a provider.
-    pub(crate) fn rung_by(&self, provider: &Arc<dyn Provider>) -> Self {
-        let ringer = Ringer { provider: Arc::downgrade(provider), has_strayed: AtomicBool::new(false) };
-        Self { hub: self.hub.clone(), ringer: Some(Arc::new(ringer)) }
+    pub(crate) fn for_provider(&self, provider: &Arc<dyn Provider>) -> Self {
+        let announcing =
+            AnnouncingProvider { provider: Arc::downgrade(provider), has_announced_unwatched: AtomicBool::new(false) };
+        Self { hub: self.hub.clone(), provider: Some(Arc::new(announcing)) }
     }
 
     /// The hub must ask for the lists of tools again.
     pub fn tools_changed(&self) {
-        self.ring(Notice::ToolsChanged);
+        self.send(Notice::ToolsChanged);
     }
 
     /// The hub must ask for the lists of resources and templates again.
     pub fn resources_changed(&self) {
-        self.ring(Notice::ResourcesChanged);
+        self.send(Notice::ResourcesChanged);
     }
 
     /// The hub must ask for the lists of prompts again.
     pub fn prompts_changed(&self) {
-        self.ring(Notice::PromptsChanged);
+        self.send(Notice::PromptsChanged);
     }
 
     /// The instructions of a provider have changed. No session is notified, because instructions are sent only when a
     /// session opens.
     pub fn instructions_changed(&self) {
+        if let Some(hub) = self.hub.upgrade() {
+            hub.show_again();
+        }
+    }
+
+    /// Pins are stored that calls and lists waited for. No session is notified, because none of them saw the lists
+    /// without these definitions.
+    pub fn pins_stored(&self) {
         if let Some(hub) = self.hub.upgrade() {
             hub.show_again();
         }
@@ -115,7 +124,7 @@ impl ChangeNotifier {
     /// The same for some subscribers only: an event in a process of one caller does not concern other callers.
     pub fn resource_updated_for(&self, uri: &str, hearers: Hearers<'_>) {
         if let Some(hub) = self.hub.upgrade() {
-            hub.updated(uri, self.ringer.as_deref(), hearers);
+            hub.updated(uri, self.provider.as_deref(), hearers);
         }
     }
 
@@ -131,15 +140,15 @@ impl ChangeNotifier {
 
     /// Sends a log line that belongs to no known call.
     pub fn log(&self, log: Log) {
-        self.ring(Notice::Log(None, log));
+        self.send(Notice::Log(None, log));
     }
 
     /// A person has completed the page that an elicitation pointed to.
     pub fn elicitation_complete(&self, id: impl Into<String>) {
-        self.ring(Notice::ElicitationComplete(id.into()));
+        self.send(Notice::ElicitationComplete(id.into()));
     }
 
-    fn ring(&self, notice: Notice) {
+    fn send(&self, notice: Notice) {
         if let Some(hub) = self.hub.upgrade() {
             hub.changed(notice);
         }

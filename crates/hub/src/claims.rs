@@ -134,9 +134,10 @@ impl Claims {
     /// Begins a round: the providers are asked for their lists, in the order of the mounts.
     pub(crate) fn round<'c>(&'c self, mounts: &'c [Mount]) -> Round<'c> {
         let owners = mounts.iter().enumerate().map(|(at, mount)| Owner::of(&mount.provider, &mounts[..at])).collect();
+        let labels = mounts.iter().map(|mount| mount.upstream().to_owned()).collect();
         let mut ledger = self.lock();
         ledger.round += 1;
-        Round { ledger, mounts, owners, learned: Vec::new() }
+        Round { ledger, mounts, owners, labels, learned: Vec::new() }
     }
 
     /// Whether a name belongs to another provider than that of a mount: by configuration, or because the other offered it.
@@ -162,6 +163,8 @@ pub(crate) struct Round<'c> {
     ledger: MutexGuard<'c, Ledger>,
     mounts: &'c [Mount],
     owners: Vec<Owner>,
+    /// The names of the providers in messages. No provider is called during a round, which holds a lock.
+    labels: Vec<String>,
     /// Providers whose lists were seen in this round.
     learned: Vec<Owner>,
 }
@@ -217,7 +220,7 @@ impl Round<'_> {
             return self.claim(Space::Template, &template.uri_template, mount);
         }
         if self.ledger.excessive.insert(self.owners[mount].clone()) {
-            let (template, upstream) = (told(&template.uri_template), self.mounts[mount].upstream());
+            let (template, upstream) = (told(&template.uri_template), &self.labels[mount]);
             tracing::warn!(
                 upstream,
                 template,
@@ -299,7 +302,7 @@ impl Round<'_> {
         if self.ledger.logged.len() >= TOLD && self.ledger.conflicts.len() >= TOLD {
             return;
         }
-        let label = |mount: usize| self.mounts[mount].upstream().to_owned();
+        let label = |mount: usize| self.labels[mount].clone();
         let conflict = Conflict {
             kind: space.word().to_owned(),
             name: told(name),
@@ -402,7 +405,7 @@ mod tests {
     use super::*;
     use crate::policy::Invisible;
     use crate::provider::List;
-    use crate::{Hub, Kit};
+    use crate::{Hub, Kit, PromptProvider, ResourceProvider, ServerProvider};
     use gladhand_core::operations::{Failure, Notice, Prompt, Resource, Tool};
     use std::collections::BTreeMap;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -432,6 +435,16 @@ mod tests {
             self.tools.lock().unwrap().iter().map(|name| Tool::plain(*name, self.name)).collect()
         }
 
+        fn as_resources(&self) -> Option<&dyn ResourceProvider> {
+            Some(self)
+        }
+
+        fn as_prompts(&self) -> Option<&dyn PromptProvider> {
+            Some(self)
+        }
+    }
+
+    impl ResourceProvider for Shifting {
         fn resources(&self) -> Vec<Resource> {
             self.resources.lock().unwrap().iter().map(|uri| Resource::new(*uri, self.name, "")).collect()
         }
@@ -439,7 +452,9 @@ mod tests {
         fn templates(&self) -> Vec<Template> {
             self.templates.lock().unwrap().iter().map(|text| Template::new(*text, self.name, "")).collect()
         }
+    }
 
+    impl PromptProvider for Shifting {
         fn prompts(&self) -> Vec<Prompt> {
             self.prompts.lock().unwrap().iter().map(|name| Prompt::new(*name, self.name)).collect()
         }
@@ -697,10 +712,22 @@ mod tests {
     struct Schemeless(AtomicUsize);
 
     impl Provider for Schemeless {
+        fn as_resources(&self) -> Option<&dyn ResourceProvider> {
+            Some(self)
+        }
+
+        fn as_server(&self) -> Option<&dyn ServerProvider> {
+            Some(self)
+        }
+    }
+
+    impl ResourceProvider for Schemeless {
         fn templates(&self) -> Vec<Template> {
             (0..1000).map(|n| Template::new(format!("{{+any{n}}}"), "", "")).collect()
         }
+    }
 
+    impl ServerProvider for Schemeless {
         fn trouble(&self, _: List) -> Option<Failure> {
             self.0.fetch_add(1, Ordering::Relaxed);
             None

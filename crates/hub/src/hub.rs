@@ -11,16 +11,19 @@ use gladhand_core::validation::Validation;
 use tokio::sync::broadcast;
 
 use crate::agent::Agent;
-use crate::change_notifier::{ChangeNotifier, Ringer};
+use crate::call_observers::CallObservers;
+use crate::change_notifier::{AnnouncingProvider, ChangeNotifier};
 use crate::claims::Claims;
-use crate::governed;
+use crate::governed_calls;
+use crate::list_refresh::ListRefresh;
 use crate::per_session_routes::PerSessionRoutes;
 use crate::policy::{Governor, Invisible, Offender, Violations, Who};
 use crate::portions::Portions;
-use crate::presence::Presences;
 use crate::provider::{Caller, Context, Declared, Features, Provider, SessionId, Settling, viewer};
+use crate::provider_features::Opening;
 use crate::routes::{HubError, Mount, Routes};
 use crate::session_registry::SessionRegistry;
+use crate::session_status::Presences;
 use crate::status::{HubStatus, Offence};
 use crate::watched::{Change, Hearers, Subscriber, Watched};
 
@@ -41,11 +44,13 @@ pub struct Hub {
 #[derive(Debug)]
 pub(crate) struct Inner {
     routes: RwLock<Arc<Routes>>,
-    /// Held while the providers are asked for their lists, so that the later of two changes wins.
-    asking: Mutex<()>,
+    /// The providers that the next refresh asks.
+    mounts: Mutex<Arc<[Mount]>>,
+    /// Refreshes one after the other, so that the later of two changes wins.
+    refresh: ListRefresh,
     watched: Watched,
-    /// Sessions that see lists of their own.
-    apart: PerSessionRoutes,
+    /// The routes of sessions that see lists of their own.
+    per_session_routes: PerSessionRoutes,
     /// Which provider each name belongs to.
     claims: Claims,
     changes: broadcast::Sender<Notice>,
@@ -60,8 +65,9 @@ pub(crate) struct Inner {
     /// Sessions that have begun and not ended.
     pub(crate) visitors: AtomicUsize,
     pub(crate) presences: Presences,
+    pub(crate) observers: CallObservers,
     agent: OnceLock<Arc<dyn Agent>>,
-    guests: SessionRegistry,
+    open_sessions: SessionRegistry,
     governor: OnceLock<Arc<Governor>>,
     violations: OnceLock<Arc<Violations>>,
     /// Bytes that the messages of running requests to capabilities take in memory at most.
@@ -77,26 +83,35 @@ impl Inner {
     /// session.
     pub(crate) fn changed(&self, notice: Notice) {
         if matches!(notice, Notice::ToolsChanged | Notice::ResourcesChanged | Notice::PromptsChanged) {
-            self.show_again();
-        }
-        if matches!(notice, Notice::ResourcesChanged) {
-            self.watched.follow(&self.routes());
+            return self.refresh(vec![notice]);
         }
         // Sending without a receiver is no failure.
         let _ = self.changes.send(notice);
     }
 
+    /// Asks the providers for their lists again, then sends notices to every session.
+    fn refresh(&self, notices: Vec<Notice>) {
+        let notices = self.refresh.run(notices, || self.show());
+        if notices.iter().any(|notice| matches!(notice, Notice::ResourcesChanged)) {
+            self.watched.follow(&self.routes());
+        }
+        for notice in notices {
+            // Sending without a receiver is no failure.
+            let _ = self.changes.send(notice);
+        }
+    }
+
     /// A resource changed. `by`: the provider that reports it.
-    pub(crate) fn updated(&self, uri: &str, by: Option<&Ringer>, hearers: Hearers<'_>) {
+    pub(crate) fn updated(&self, uri: &str, by: Option<&AnnouncingProvider>, hearers: Hearers<'_>) {
         let (routes, governor) = (self.routes(), self.governor.get());
-        let denied = |change: Change<'_>, subscribers: &[Subscriber]| {
-            let by_policy = governor.map(|governor| governed::denied(governor, change, subscribers, &routes));
+        let denied = |change: Change<'_>, subscribers: &[Arc<Subscriber>]| {
+            let by_policy = governor.map(|governor| governed_calls::denied(governor, change, subscribers, &routes));
             let others = subscribers.iter().filter(|subscriber| !hearers.have(&subscriber.who()));
             others.map(|subscriber| subscriber.id).chain(by_policy.into_iter().flatten()).collect()
         };
         let updates = self.watched.updates(uri, by.map(|by| &by.provider), denied);
         if let (Some(by), []) = (by, &updates[..]) {
-            by.strays(uri);
+            by.note_unwatched(uri);
         }
         for update in updates {
             // Sending without a receiver is no failure.
@@ -107,12 +122,12 @@ impl Inner {
     /// A session has ended: drops the state that was kept for it.
     pub(crate) fn left(&self, session: SessionId) {
         self.visitors.fetch_sub(1, Ordering::Relaxed);
-        self.guests.leave(session);
+        self.open_sessions.leave(session);
         self.routes().mounts.iter().for_each(|mount| mount.provider.left(session));
         if let Some(agent) = self.agent.get() {
             agent.left(session);
         }
-        self.apart.left(session);
+        self.per_session_routes.left(session);
         if let Some(governor) = self.governor.get() {
             governor.left(session);
         }
@@ -131,20 +146,20 @@ impl Inner {
 
     /// See [`Hub::look_again`].
     pub(crate) fn look_again(&self) {
-        self.show_again();
-        self.tell_of_all_lists();
+        self.refresh(vec![Notice::ToolsChanged, Notice::ResourcesChanged, Notice::PromptsChanged]);
     }
 
+    /// Asks the providers for their lists again, and notifies no session.
     pub(crate) fn show_again(&self) {
-        let _asking = self.asking.lock().unpoisoned();
-        let mounts = Arc::clone(&self.routes().mounts);
-        self.show(mounts);
+        self.refresh(Vec::new());
     }
 
-    fn show(&self, mounts: Arc<[Mount]>) {
-        let routes = self.ask(mounts, None);
-        *self.routes.write().unpoisoned() = Arc::new(routes);
-        self.apart.all_changed();
+    fn show(&self) {
+        let mounts = Arc::clone(&self.mounts.lock().unpoisoned());
+        let routes = Arc::new(self.ask(mounts, None));
+        // The previous routes may hold the last reference to a provider, which is dropped without a lock.
+        let _previous = std::mem::replace(&mut *self.routes.write().unpoisoned(), routes);
+        self.per_session_routes.all_changed();
     }
 
     fn ask(&self, mounts: Arc<[Mount]>, session: Option<SessionId>) -> Routes {
@@ -171,30 +186,30 @@ impl Inner {
 
     /// The routes that a caller sees.
     pub(crate) fn routes_for(&self, terms: &Terms<'_>, agreement: &Agreement, session: SessionId) -> Arc<Routes> {
-        if self.apart.is_empty() {
+        if self.per_session_routes.is_empty() {
             return self.routes();
         }
         let viewer = viewer(agreement, session, terms.principal.as_deref());
         let mounts = &self.routes().mounts;
         let numbers = || mounts.iter().map(|mount| mount.provider.list_number(viewer)).collect();
-        let own = self.apart.routes(viewer, numbers, || self.ask(Arc::clone(mounts), Some(viewer)));
+        let own = self.per_session_routes.routes(viewer, numbers, || self.ask(Arc::clone(mounts), Some(viewer)));
         own.unwrap_or_else(|| self.routes())
     }
 
     /// A viewer sees lists different from the common ones.
     pub(crate) fn lists_found_for(&self, viewer: SessionId) {
-        self.apart.changed(viewer);
+        self.per_session_routes.changed(viewer);
     }
 
     /// A viewer sees the common lists.
     pub(crate) fn lists_forgotten_for(&self, viewer: SessionId) {
-        self.apart.left(viewer);
+        self.per_session_routes.left(viewer);
     }
 
     /// One session sees different lists than before. All sessions are notified, and most of them will find their lists
     /// unchanged.
     pub(crate) fn lists_changed_for(&self, session: SessionId) {
-        self.apart.changed(session);
+        self.per_session_routes.changed(session);
         self.tell_of_all_lists();
     }
 }
@@ -218,12 +233,14 @@ impl Hub {
 
     fn build(mounts: Vec<Mount>) -> (Self, Option<HubError>) {
         let claims = Claims::default();
-        let (routes, duplicate) = Routes::ask(mounts.into(), &claims, None);
+        let mounts: Arc<[Mount]> = mounts.into();
+        let (routes, duplicate) = Routes::ask(Arc::clone(&mounts), &claims, None);
         let inner = Arc::new(Inner {
             routes: RwLock::new(Arc::new(routes)),
-            asking: Mutex::default(),
+            mounts: Mutex::new(mounts),
+            refresh: ListRefresh::default(),
             watched: Watched::default(),
-            apart: PerSessionRoutes::default(),
+            per_session_routes: PerSessionRoutes::default(),
             claims,
             changes: broadcast::Sender::new(CHANGES),
             is_validating: AtomicBool::new(false),
@@ -232,14 +249,15 @@ impl Hub {
             sessions: AtomicU64::new(1),
             visitors: AtomicUsize::new(0),
             presences: Presences::default(),
+            observers: CallObservers::default(),
             agent: OnceLock::new(),
-            guests: SessionRegistry::default(),
+            open_sessions: SessionRegistry::default(),
             governor: OnceLock::new(),
             violations: OnceLock::new(),
             messages: Portions::lasting(MESSAGES, 0),
         });
         let hub = Self::behind(inner);
-        hub.mounts().iter().for_each(|mount| mount.provider.attach(&hub.notifier.rung_by(&mount.provider)));
+        hub.mounts().iter().for_each(|mount| mount.provider.attach(&hub.notifier.for_provider(&mount.provider)));
         (hub, duplicate)
     }
 
@@ -251,19 +269,19 @@ impl Hub {
     /// Replaces the providers, and notifies every session. Providers that stay are not disturbed. New ones learn about
     /// the open sessions and the watched resources.
     pub fn remount(&self, mounts: Vec<Mount>) {
-        {
-            let _asking = self.inner.asking.lock().unpoisoned();
-            let before = self.inner.routes();
-            let is_new = |mount: &&Mount| !before.mounts.iter().any(|old| Arc::ptr_eq(&old.provider, &mount.provider));
-            let mounts: Arc<[Mount]> = mounts.into();
-            let new: Vec<_> = mounts.iter().filter(is_new).cloned().collect();
-            // Before a session can call the new providers, and therefore before they open anything.
-            new.iter().for_each(|mount| self.inner.guests.foretell(&*mount.provider));
-            self.inner.show(mounts);
-            for Mount { provider, .. } in &new {
-                provider.attach(&self.notifier.rung_by(provider));
-                self.inner.guests.introduce(&**provider);
-            }
+        let added = |mounts: &[Mount], before: &[Mount]| {
+            let is_new = |mount: &&Mount| !before.iter().any(|old| Arc::ptr_eq(&old.provider, &mount.provider));
+            mounts.iter().filter(is_new).cloned().collect::<Vec<_>>()
+        };
+        let mounts: Arc<[Mount]> = mounts.into();
+        let before = Arc::clone(&self.inner.mounts.lock().unpoisoned());
+        // Before a session can call the new providers, and therefore before they open anything.
+        added(&mounts, &before).iter().for_each(|mount| self.inner.open_sessions.announce_opening(&*mount.provider));
+        let before = std::mem::replace(&mut *self.inner.mounts.lock().unpoisoned(), Arc::clone(&mounts));
+        self.inner.show_again();
+        for Mount { provider, .. } in added(&mounts, &before) {
+            provider.attach(&self.notifier.for_provider(&provider));
+            self.inner.open_sessions.announce_sessions(&*provider);
         }
         self.inner.watched.follow(&self.inner.routes());
         self.inner.tell_of_all_lists();
@@ -297,8 +315,10 @@ impl Hub {
 
     /// Applies a policy to all calls. Once only: a governor takes other policies later.
     pub fn governed(self, governor: Arc<Governor>) -> Self {
-        if self.inner.governor.set(governor).is_err() {
-            tracing::warn!("the hub is governed already");
+        let observer = governor.observer();
+        match self.inner.governor.set(governor) {
+            Ok(()) => observer.into_iter().for_each(|observer| self.observe_calls(observer)),
+            Err(_) => tracing::warn!("the hub is governed already"),
         }
         self.inner.show_again();
         self
@@ -353,23 +373,36 @@ impl Hub {
 
     /// Waits until all providers know their lists, or have given up for now.
     pub async fn settled(&self) {
-        settle(self.unsettled()).await;
+        self.settle(self.unsettled()).await;
+    }
+
+    /// Waits for providers, all at once, and then until the definitions that they list are pinned.
+    pub(crate) async fn settle(&self, unsettled: Vec<Settling>) {
+        settle(unsettled).await;
+        if let Some(storing) = self.storing_pins() {
+            storing.await;
+        }
+    }
+
+    /// If definitions are being pinned: a future that ends when they are.
+    pub(crate) fn storing_pins(&self) -> Option<Settling> {
+        self.governor()?.storing()
     }
 
     /// There will be exactly one session, and its client declares this offer.
     pub fn expects(&self, client: &Offer) {
-        self.inner.guests.expect(client);
-        self.inner.routes().mounts.iter().for_each(|mount| mount.provider.expects(client));
+        self.inner.open_sessions.expect(client);
+        self.inner.routes().mounts.iter().for_each(|mount| mount.provider.opening(Opening::Offer(client)));
     }
 
     /// Whether there will be exactly one session.
     pub fn expects_one_session(&self) -> bool {
-        self.inner.guests.expects_one()
+        self.inner.open_sessions.expects_one()
     }
 
     /// There will be exactly one session, and it speaks this dialect.
     pub fn speaks(&self, dialect: &str) {
-        self.inner.routes().mounts.iter().for_each(|mount| mount.provider.speaks(dialect));
+        self.inner.routes().mounts.iter().for_each(|mount| mount.provider.opening(Opening::Dialect(dialect)));
     }
 
     /// Closes everything that the providers hold open. Called once, at shutdown.
@@ -416,7 +449,7 @@ impl Hub {
 
     /// A session is open.
     pub fn joined(&self, caller: &Arc<dyn Caller>) {
-        self.inner.guests.join(caller);
+        self.inner.open_sessions.join(caller);
         self.inner.routes().mounts.iter().for_each(|mount| mount.provider.joined(caller));
     }
 
@@ -533,7 +566,7 @@ impl Hub {
 }
 
 /// Waits for all futures at once: a slow one does not delay the others.
-pub(crate) async fn settle(unsettled: Vec<Settling>) {
+async fn settle(unsettled: Vec<Settling>) {
     futures_util::future::join_all(unsettled).await;
 }
 

@@ -4,42 +4,50 @@
 //! call comes in with its agreement, an answer goes out, now or later.
 
 mod agent;
+mod bridged_upstream;
 mod call_log;
+mod call_observers;
 mod change_notifier;
 mod claims;
-mod governed;
+mod closure_provider;
+mod governed_calls;
 mod hub;
-mod kit;
+mod list_refresh;
 mod naming;
 mod origins;
 mod per_session_routes;
 pub mod policy;
 mod portions;
-mod presence;
 mod provider;
-mod represented;
+mod provider_features;
 mod routes;
 mod routing;
 mod session_registry;
+mod session_status;
 mod stand_ins;
 mod status;
 mod turns;
 mod watched;
 
 pub use agent::Agent;
+pub use bridged_upstream::Represented;
+pub use call_observers::{CallDestination, CallObserver, CallOrigin, EndedCall, ObservedCall};
 pub use change_notifier::ChangeNotifier;
 pub use claims::Conflict;
+pub use closure_provider::Kit;
 pub use hub::Hub;
-pub use kit::Kit;
 pub use naming::{BETWEEN, Naming};
 pub use portions::{PartyPermit, PartyPermits, Portion, Portions, Usage};
-pub use presence::{Busy, CallName, Visit};
 pub use provider::{
     Answer, Asking, Bundles, Caller, Context, Declared, Features, List, Listed, Provider, Reporter, SessionId,
     Settling, Work, viewer,
 };
-pub use represented::Represented;
+pub use provider_features::{
+    CapabilityProvider, CompletionProvider, Opening, PromptProvider, ResourceProvider, ServerProvider, SessionObserver,
+    ViewerLists,
+};
 pub use routes::{HubError, Mount};
+pub use session_status::{Busy, CallName, Visit};
 pub use status::{ClientStatus, HubStatus, Offence, RunningCall, SessionStatus, UpstreamStatus};
 pub use turns::{Turn, Turns};
 pub use watched::Hearers;

@@ -46,11 +46,11 @@ impl Naming {
         if let Some(renamed) = self.renamed.get(name) {
             return Some(renamed.clone());
         }
-        Some(self.natural(name))
+        Some(self.prefixed_name(name))
     }
 
     /// The shown form of a name that is not renamed: with the prefix, if there is one.
-    pub(crate) fn natural(&self, name: &str) -> String {
+    pub(crate) fn prefixed_name(&self, name: &str) -> String {
         match &self.prefix {
             Some(prefix) => fitted(&format!("{prefix}{BETWEEN}{name}")),
             None => name.to_owned(),

@@ -15,6 +15,17 @@ use crate::claims::is_within;
 use crate::naming::BETWEEN;
 use crate::routes::{Mount, Route};
 
+/// How closely the configuration ties a name to a provider, the closest last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Tie {
+    /// The provider cannot have the name.
+    Impossible,
+    /// The provider may have the name, as others may.
+    Possible,
+    /// The name begins with the prefix or with the name of the provider, which has this length in bytes.
+    Prefix(usize),
+}
+
 /// The providers, and the names that those of this process list.
 pub(crate) struct Origins<'r> {
     mounts: &'r [Mount],
@@ -34,9 +45,10 @@ impl<'r> Origins<'r> {
         let mount = &self.mounts[route.mount];
         let upstream = mount.upstream();
         let mut names: Vec<KnownName> = Vec::new();
-        let natural = mount.naming.natural(&route.own);
-        let qualified = (!upstream.is_empty()).then(|| format!("{upstream}{BETWEEN}{}", route.own));
-        for name in shown.into_iter().chain([&*natural]).chain(route.natural()).chain(qualified.as_deref()) {
+        let prefixed = mount.naming.prefixed_name(&route.own);
+        let with_upstream = (!upstream.is_empty()).then(|| format!("{upstream}{BETWEEN}{}", route.own));
+        let others = [&*prefixed].into_iter().chain(route.taken_name()).chain(with_upstream.as_deref());
+        for name in shown.into_iter().chain(others) {
             if !names.iter().any(|known| known.name == name) {
                 names.push(KnownName { name: name.to_owned(), is_exclusive: self.is_exclusive(name, route.mount) });
             }
@@ -47,25 +59,27 @@ impl<'r> Origins<'r> {
     /// Whether no provider but that of a mount can have a tool of this name. A provider that yields has no name for good.
     fn is_exclusive(&self, name: &str, mount: usize) -> bool {
         let yields = |place: usize| self.mounts[place].naming.yields;
-        let own = self.tie(name, mount).or(Some(0));
+        let own = self.tie(name, mount).max(Tie::Possible);
         let mut others = (0..self.mounts.len()).filter(|other| *other != mount && !yields(*other));
         !yields(mount) && others.all(|other| self.tie(name, other) < own)
     }
 
-    /// How closely the configuration ties a name to a provider: by the length of the prefix or of the provider's name that the
-    /// name begins with, or not at all if the provider merely may have it. `None` if it cannot.
-    fn tie(&self, name: &str, place: usize) -> Option<usize> {
+    /// How closely the configuration ties a name to a provider.
+    fn tie(&self, name: &str, place: usize) -> Tie {
         let mount = &self.mounts[place];
         let naming = &mount.naming;
         let prefixes = [naming.prefix.as_deref(), Some(mount.upstream())].into_iter().flatten();
-        let within =
-            prefixes.filter(|prefix| !prefix.is_empty() && is_within(name, prefix)).map(|prefix| 1 + prefix.len());
+        let within = prefixes.filter(|prefix| !prefix.is_empty() && is_within(name, prefix)).map(str::len);
         let may_have = || {
             naming.renamed.values().any(|renamed| renamed == name)
                 || (naming.prefix.is_none() && mount.provider.is_upstream())
                 || self.built_in.contains(&(place, name))
         };
-        within.max().or_else(|| may_have().then_some(0))
+        match within.max() {
+            Some(length) => Tie::Prefix(length),
+            None if may_have() => Tie::Possible,
+            None => Tie::Impossible,
+        }
     }
 }
 
@@ -114,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_known_by_its_shown_its_natural_and_its_qualified_name() {
+    fn a_tool_is_known_by_its_shown_name_its_prefix_and_its_upstream() {
         assert_eq!(known(vec![mount("git", "git", &["push"])], "git"), ["git__push!"]);
         assert_eq!(known(vec![mount("git", "g", &["push"])], "git"), ["g__push!", "git__push!"]);
         assert_eq!(known(vec![mount("git", "", &["push"])], "git"), ["push!", "git__push!"]);

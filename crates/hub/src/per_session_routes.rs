@@ -105,24 +105,24 @@ mod tests {
 
     #[test]
     fn sessions_that_see_the_same_share_their_routes_until_something_changes() {
-        let apart = PerSessionRoutes::default();
+        let routes_of = PerSessionRoutes::default();
         let built = AtomicUsize::new(0);
         let routes = |session: u64, number: u64| {
             let ask = || {
                 built.fetch_add(1, Ordering::Relaxed);
                 Routes::ask(Arc::from([]), &Claims::default(), None).0
             };
-            apart.routes(SessionId(session), || vec![Some(number)], ask)
+            routes_of.routes(SessionId(session), || vec![Some(number)], ask)
         };
         assert!(routes(1, 7).is_none(), "it sees the common lists");
-        [1, 2, 3].into_iter().for_each(|session| apart.changed(SessionId(session)));
+        [1, 2, 3].into_iter().for_each(|session| routes_of.changed(SessionId(session)));
         let (one, two, three) = (routes(1, 7).unwrap(), routes(2, 7).unwrap(), routes(3, 8).unwrap());
         assert!(Arc::ptr_eq(&one, &two) && !Arc::ptr_eq(&one, &three));
         assert_eq!(built.load(Ordering::Relaxed), 2);
-        apart.all_changed();
+        routes_of.all_changed();
         assert!(!Arc::ptr_eq(&one, &routes(1, 7).unwrap()));
         [one, two, three].into_iter().for_each(drop);
-        [1, 2, 3].into_iter().for_each(|session| apart.left(SessionId(session)));
-        assert!(apart.lock().shared.is_empty() && apart.is_empty());
+        [1, 2, 3].into_iter().for_each(|session| routes_of.left(SessionId(session)));
+        assert!(routes_of.lock().shared.is_empty() && routes_of.is_empty());
     }
 }

@@ -7,23 +7,27 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_core::negotiation::{Agreement, Capability, Offer, Side};
+use gladhand_core::negotiation::{Agreement, Capability, Side};
 use gladhand_core::operations::{
-    AgentEvent, Answered, CallId, CapabilityCall, CapabilityEvent, Completion, CompletionCall, Contents, Failure,
-    FailureKind, Log, Notice, Outcome, Progress, Prompt, PromptResult, Question, Reply, Resource, Template, Terms,
-    Tool, ToolCall, ToolResult,
+    AgentEvent, Answered, CallId, CapabilityEvent, Contents, Failure, FailureKind, Log, Notice, Outcome, Progress,
+    Prompt, PromptResult, Question, Reply, Resource, Template, Terms, Tool, ToolCall, ToolResult,
 };
 use gladhand_core::wire::RawValue;
 use tokio::sync::oneshot;
 
 use crate::change_notifier::ChangeNotifier;
-use crate::policy::Who;
-use crate::status::UpstreamStatus;
+use crate::provider_features::{
+    CapabilityProvider, CompletionProvider, PromptProvider, ResourceProvider, ServerProvider, SessionObserver,
+    ViewerLists,
+};
 
 /// A component that answers calls: the toolbox, an upstream, or a capability with state.
 ///
-/// Every method has a default, so a provider that has only tools implements `tools` and `call`. The hub asks for the
-/// lists when it is built, and again each time the provider rings the notifier for them.
+/// Every method has a default, so a provider that has only tools implements `tools` and `call`. A provider with more
+/// implements the traits of `provider_features`, and returns itself from the method of each. The hub asks for the lists
+/// when it is built, and again each time the provider announces a change of them.
+///
+/// The hub holds no lock of its own while it calls a provider, so a provider may call the hub back from any method.
 pub trait Provider: fmt::Debug + Send + Sync {
     /// The name that identifies a provider without a prefix. It appears in logs, so it must not contain a secret.
     fn name(&self) -> &str {
@@ -35,49 +39,18 @@ pub trait Provider: fmt::Debug + Send + Sync {
         false
     }
 
-    /// The lists that one session sees, if they differ from the common lists. The provider announces such a session
-    /// with [`ChangeNotifier::lists_changed_for`].
-    fn listed_for(&self, _session: SessionId) -> Option<Listed> {
-        None
-    }
-
-    /// A number for the lists that one session sees, equal for sessions that see equal lists. `None`: the common lists.
-    fn list_number(&self, session: SessionId) -> Option<u64> {
-        self.listed_for(session).map(|_| session.0)
-    }
-
-    /// The tools, in display order.
-    fn tools(&self) -> Vec<Tool> {
-        Vec::new()
-    }
-
-    /// The resources, in display order.
-    fn resources(&self) -> Vec<Resource> {
-        Vec::new()
-    }
-
-    /// The resource templates, in display order.
-    fn templates(&self) -> Vec<Template> {
-        Vec::new()
-    }
-
-    /// The prompts, in display order.
-    fn prompts(&self) -> Vec<Prompt> {
-        Vec::new()
-    }
-
-    /// The instructions for using this provider, if they are passed on to clients.
-    fn instructions(&self) -> Option<String> {
-        None
-    }
-
     /// The features of this provider beyond answering calls.
     fn features(&self) -> Features {
         Features::default()
     }
 
-    /// Called once, when the hub is built. The provider keeps the notifier and rings it when something changes.
-    fn attach(&self, _bell: &ChangeNotifier) {}
+    /// Called once, when the hub is built. The provider keeps the notifier, and announces changes with it.
+    fn attach(&self, _notifier: &ChangeNotifier) {}
+
+    /// The tools, in display order.
+    fn tools(&self) -> Vec<Tool> {
+        Vec::new()
+    }
 
     /// Answers a call of one of this provider's tools.
     ///
@@ -87,39 +60,15 @@ pub trait Provider: fmt::Debug + Send + Sync {
         Answer::Now(Err(Failure::unknown_tool(&call.name)))
     }
 
-    /// Reads a resource of this provider, or one that matches one of this provider's templates.
-    fn read(&self, uri: &str, _context: &Context<'_>) -> Answer {
-        Answer::Now(Err(Failure::unknown_resource(uri)))
+    /// If the provider does not know its lists yet: a future that ends when it does, or when it has given up for now. A
+    /// caller that lists, or that calls a name which no provider lists yet, waits for it.
+    fn settling(&self) -> Option<Settling> {
+        None
     }
 
-    /// Fills in one of this provider's prompts.
-    fn prompt(&self, call: ToolCall<'_>, _context: &Context<'_>) -> Answer {
-        Answer::Now(Err(Failure::unknown_prompt(&call.name)))
-    }
-
-    /// Suggests values for an argument of one of this provider's prompts or templates.
-    fn complete(&self, _call: CompletionCall<'_>, _context: &Context<'_>) -> Answer {
-        Answer::Now(Ok(Reply::Completion(Completion::default())))
-    }
-
-    /// The capabilities besides tools that this provider serves completely, in their own protocol: `memory`, `proc`.
-    fn capabilities(&self) -> Vec<&'static str> {
-        Vec::new()
-    }
-
-    /// The capabilities of this provider that may be granted over a network to a client without a token. They run no
-    /// program and no model, and read no file of the user. Default: none.
-    fn open_capabilities(&self) -> Vec<&'static str> {
-        Vec::new()
-    }
-
-    /// Answers a request of one of this provider's capabilities with [`Reply::Capability`].
-    ///
-    /// Events go through [`Caller::push`]. An event that is pushed before this method returns, or before the work ends,
-    /// is written before the response. State that belongs to a session ([`Caller::session`]) ends with the session
-    /// ([`Self::left`]).
-    fn serve(&self, call: CapabilityCall<'_>, _context: &Context<'_>) -> Answer {
-        Answer::Now(Err(Failure::no_capability(call.capability)))
+    /// Shutdown: a future that ends when the provider has closed everything that it holds open.
+    fn closing(&self) -> Option<Settling> {
+        None
     }
 
     /// The bundling of tools, if this provider decides on it.
@@ -127,62 +76,38 @@ pub trait Provider: fmt::Debug + Send + Sync {
         None
     }
 
-    /// A caller subscribes to changes of this resource. Called for the first subscriber only. The provider must not
-    /// ring the notifier from within this call. Without `by`, the provider takes over a resource that was watched
-    /// elsewhere.
-    fn watch(&self, _uri: &str, _by: Option<&Who<'_>>) {}
-
-    /// The last subscription to this resource has ended.
-    fn unwatch(&self, _uri: &str) {}
-
-    /// There will be exactly one session, and its client declares this offer. If the hub knows that, it calls this
-    /// method before any other.
-    fn expects(&self, _client: &Offer) {}
-
-    /// There will be exactly one session, and it speaks this dialect. Called before the first line of the session is
-    /// answered. A provider that has something for this dialect only rings the notifier.
-    fn speaks(&self, _dialect: &str) {}
-
-    /// If the provider does not know its lists yet: a future that ends when it does, or when it has given up for now. A
-    /// caller that lists, or that calls a name which no provider lists yet, waits for it.
-    fn settling(&self) -> Option<Settling> {
+    /// Itself, if it has resources.
+    fn as_resources(&self) -> Option<&dyn ResourceProvider> {
         None
     }
 
-    /// If the provider does not know yet what this caller sees, and that may differ from the common lists: a future
-    /// that ends when it does, or when it has given up for now. A caller that lists waits for it. The provider then
-    /// shows the lists by [`Self::listed_for`] to the viewer of the caller ([`Context::viewer`]).
-    fn settling_for(&self, _context: &Context<'_>) -> Option<Settling> {
+    /// Itself, if it has prompts.
+    fn as_prompts(&self) -> Option<&dyn PromptProvider> {
         None
     }
 
-    /// Capabilities that concern only the provider and its clients, such as extensions. The hub declares them
-    /// unchanged.
-    fn declares(&self) -> Declared {
-        Vec::new()
-    }
-
-    /// The failure of the last attempt to learn one of the lists, if it failed.
-    fn trouble(&self, _list: List) -> Option<Failure> {
+    /// Itself, if it completes arguments.
+    fn as_completions(&self) -> Option<&dyn CompletionProvider> {
         None
     }
 
-    /// A session is open. From now on the provider may send requests to it outside of any call.
-    fn joined(&self, _caller: &Arc<dyn Caller>) {}
-
-    /// The roots (folders) of a session have changed.
-    fn roots_changed(&self, _session: SessionId) {}
-
-    /// A session has ended: the provider may drop the state that it kept for the session.
-    fn left(&self, _session: SessionId) {}
-
-    /// The status, if this is an upstream.
-    fn status(&self) -> Option<UpstreamStatus> {
+    /// Itself, if it serves capabilities.
+    fn as_capabilities(&self) -> Option<&dyn CapabilityProvider> {
         None
     }
 
-    /// Shutdown: a future that ends when the provider has closed everything that it holds open.
-    fn closing(&self) -> Option<Settling> {
+    /// Itself, if it learns about sessions.
+    fn as_session_observer(&self) -> Option<&dyn SessionObserver> {
+        None
+    }
+
+    /// Itself, if its lists differ from viewer to viewer.
+    fn as_viewer_lists(&self) -> Option<&dyn ViewerLists> {
+        None
+    }
+
+    /// Itself, if it is a server or stands for one.
+    fn as_server(&self) -> Option<&dyn ServerProvider> {
         None
     }
 }
@@ -265,7 +190,7 @@ pub struct Features {
     pub completions: bool,
     /// It may have resources that it does not list.
     pub unlisted_resources: bool,
-    /// It rings when a watched resource changes.
+    /// It announces when a watched resource changes.
     pub resource_updates: bool,
     /// Calls may become tasks even if the definition of the tool does not announce it.
     pub tasks: bool,
@@ -418,7 +343,7 @@ pub struct Context<'c> {
     pub agreement: &'c Arc<Agreement>,
     /// The session that the call came from.
     pub caller: &'c Arc<dyn Caller>,
-    /// The provider rings it when something changes for all sessions.
+    /// Announces changes that concern all sessions.
     pub notifier: &'c ChangeNotifier,
 }
 

@@ -12,8 +12,8 @@ use gladhand_core::operations::{
 use gladhand_core::validation::Validation;
 use gladhand_core::wire::{json, values};
 
-use crate::call_log::CallLog;
-use crate::hub::{Hub, settle};
+use crate::call_observers::{CallOrigin, Observation, ObservedCall, name};
+use crate::hub::Hub;
 use crate::policy::{CallTarget, Governor, View, Who};
 use crate::provider::{Answer, Caller, Context, List, Provider, Work};
 use crate::routes::{Mount, Route, Routes, Target};
@@ -22,33 +22,44 @@ use crate::stand_ins::{self, StandIn};
 impl Hub {
     /// Answers a call, now or later.
     pub fn answer(&self, call: Call<'_>, agreement: &Arc<Agreement>, caller: &Arc<dyn Caller>) -> Answer {
-        match CallLog::begin(&call, agreement, caller.session()) {
-            None => self.find(call, agreement, caller),
-            Some(log) => log.hold(self.find(call, agreement, caller)),
+        match self.inner.observers.begin(&call, CallOrigin::Client, agreement, caller) {
+            None => self.find(call, agreement, caller, None),
+            Some(observation) => {
+                let answer = self.find(call, agreement, caller, Some(observation.call()));
+                observation.until_answered(answer)
+            }
         }
     }
 
-    fn find(&self, call: Call<'_>, agreement: &Arc<Agreement>, caller: &Arc<dyn Caller>) -> Answer {
+    fn find(
+        &self,
+        call: Call<'_>,
+        agreement: &Arc<Agreement>,
+        caller: &Arc<dyn Caller>,
+        observed: Option<&Arc<ObservedCall>>,
+    ) -> Answer {
         let routes = self.inner.routes_for(&call.terms, agreement, caller.session());
-        if self.is_answerable(&call.operation, &routes) {
-            return self.route(call, routes, agreement, caller);
+        let is_pinned = self.storing_pins().is_none();
+        if is_pinned && self.is_answerable(&call.operation, &routes) {
+            return self.route(call, routes, agreement, caller, observed);
         }
         let mut unsettled = self.unsettled();
         {
             let context = Context { call: call.id, terms: &call.terms, agreement, caller, notifier: &self.notifier };
             unsettled.extend(routes.mounts.iter().filter_map(|mount| mount.provider.settling_for(&context)));
         }
-        if unsettled.is_empty() {
+        if is_pinned && unsettled.is_empty() {
             // The lists of this caller may have become known just now.
             let routes = self.inner.routes_for(&call.terms, agreement, caller.session());
-            return self.route(call, routes, agreement, caller);
+            return self.route(call, routes, agreement, caller, observed);
         }
+        let observed = observed.cloned();
         let (hub, call) = (self.clone(), call.into_owned());
         let (agreement, caller) = (Arc::clone(agreement), Arc::clone(caller));
         Answer::Later(Box::pin(async move {
-            settle(unsettled).await;
+            hub.settle(unsettled).await;
             let routes = hub.inner.routes_for(&call.terms, &agreement, caller.session());
-            hub.route(call, routes, &agreement, &caller).outcome().await
+            hub.route(call, routes, &agreement, &caller, observed.as_ref()).outcome().await
         }))
     }
 
@@ -63,13 +74,14 @@ impl Hub {
         routes: Arc<Routes>,
         agreement: &Arc<Agreement>,
         caller: &Arc<dyn Caller>,
+        observed: Option<&Arc<ObservedCall>>,
     ) -> Answer {
         let context = Context { call: call.id, terms: &call.terms, agreement, caller, notifier: &self.notifier };
         let operation = match call.operation {
             Operation::CallTool(tool) => {
                 let tool = routes.completed(tool, caller.session());
                 if let Some(stand_in) = stand_ins::stand_in(&tool.name, &routes, agreement) {
-                    return self.call_stand_in(stand_in, &tool, routes, &context);
+                    return self.call_stand_in(stand_in, &tool, routes, &context, observed);
                 }
                 Operation::CallTool(tool)
             }
@@ -85,12 +97,16 @@ impl Hub {
             operation => operation,
         };
         match self.governor() {
-            Some(governor) => self.answer_governed(governor, operation, routes, &context),
+            Some(governor) => self.answer_governed(governor, operation, routes, &context, observed),
             None => {
                 let target = routes.target(&operation).or_else(|| routes.unlisted_target(&operation, |_| true));
                 let Some(target) = target else { return Answer::Now(Err(missing(&operation, &routes, None))) };
-                match self.errand(operation, target, routes, &context) {
-                    Ok(errand) => self.run(errand, &context),
+                if let Some(call) = observed {
+                    let what = routes.what(&target, name(&operation));
+                    call.leads_to(what.upstream, what.own);
+                }
+                match self.resolve(operation, target, routes, &context) {
+                    Ok(resolved) => self.run(resolved, &context),
                     Err(failure) => Answer::Now(Err(failure)),
                 }
             }
@@ -137,13 +153,15 @@ impl Hub {
         call: &ToolCall<'_>,
         routes: Arc<Routes>,
         context: &Context<'_>,
+        observed: Option<&Arc<ObservedCall>>,
     ) -> Answer {
         let tool = stand_in.tool();
         let what = CallTarget::tool("", &tool.name, &tool);
-        let leave = match self.governor().map(|governor| governor.admit_stand_in(&what, &call.arguments, context)) {
-            Some(Err(refused)) => return refused,
-            leave => leave.and_then(Result::ok),
+        let permit = match self.governor().map(|governor| governor.admit_stand_in(&what, &call.arguments, context)) {
+            Some(Err(refused)) => return Answer::Now(Err(refused)),
+            permit => permit.and_then(Result::ok),
         };
+        observed.inspect(|call| call.admitted_as_stand_in());
         let operation = match stand_in.operation(call) {
             Ok(operation) => operation,
             Err(failure) => return Answer::Now(Err(failure)),
@@ -151,21 +169,28 @@ impl Hub {
         let view = self.view(&routes, context);
         let templates = Arc::clone(view.as_ref().map_or(&routes.templates, |view| &view.templates));
         let meant = Call { id: context.call, operation, terms: context.terms.clone() };
-        let answer = stand_ins::as_answer(self.route(meant, routes, context.agreement, context.caller), templates);
-        match leave {
-            Some(leave) => leave.bound(answer),
+        let observation = self.inner.observers.begin(&meant, CallOrigin::StandIn, context.agreement, context.caller);
+        let observed = observation.as_ref().map(Observation::call);
+        let answer = self.route(meant, routes, context.agreement, context.caller, observed);
+        let answer = match observation {
+            Some(observation) => observation.until_answered(answer),
+            None => answer,
+        };
+        let answer = stand_ins::as_answer(answer, templates);
+        match permit {
+            Some(permit) => permit.bound(answer),
             None => answer,
         }
     }
 
     /// An operation that is ready to run.
-    pub(crate) fn errand<'a>(
+    pub(crate) fn resolve<'a>(
         &self,
         operation: Operation<'a>,
         target: Target,
         routes: Arc<Routes>,
         context: &Context<'_>,
-    ) -> Result<Errand<'a>, Failure> {
+    ) -> Result<ResolvedCall<'a>, Failure> {
         let mut as_task = false;
         if let (Operation::CallTool(call), Target::Tool(tool)) = (&operation, &target) {
             as_task = is_task(&call.name, context.terms.task, routes.tools[*tool].tasks)?;
@@ -173,12 +198,12 @@ impl Hub {
                 routes.checks_of(*tool, &*validation).arguments(&routes.tools[*tool], &call.arguments)?;
             }
         }
-        Ok(Errand { operation, target, as_task, routes })
+        Ok(ResolvedCall { operation, target, as_task, routes })
     }
 
-    /// Carries out an errand.
-    pub(crate) fn run(&self, errand: Errand<'_>, context: &Context<'_>) -> Answer {
-        let Errand { operation, target, as_task, routes } = errand;
+    /// Carries out a resolved call.
+    pub(crate) fn run(&self, resolved: ResolvedCall<'_>, context: &Context<'_>) -> Answer {
+        let ResolvedCall { operation, target, as_task, routes } = resolved;
         match (operation, target) {
             (Operation::CallTool(call), Target::Tool(tool)) => {
                 let Route { mount, own, .. } = routes.route_of(tool);
@@ -235,7 +260,7 @@ impl Hub {
 
 /// An operation that is ready to run.
 #[derive(Debug)]
-pub(crate) struct Errand<'a> {
+pub(crate) struct ResolvedCall<'a> {
     pub(crate) operation: Operation<'a>,
     /// The target.
     pub(crate) target: Target,
@@ -243,11 +268,11 @@ pub(crate) struct Errand<'a> {
     pub(crate) routes: Arc<Routes>,
 }
 
-impl Errand<'_> {
-    /// The same errand, without borrows from the line that it was parsed from.
-    pub(crate) fn into_owned(self) -> Errand<'static> {
+impl ResolvedCall<'_> {
+    /// The same call, without borrows from the line that it was parsed from.
+    pub(crate) fn into_owned(self) -> ResolvedCall<'static> {
         let Self { operation, target, as_task, routes } = self;
-        Errand { operation: operation.into_owned(), target, as_task, routes }
+        ResolvedCall { operation: operation.into_owned(), target, as_task, routes }
     }
 }
 
@@ -347,6 +372,7 @@ fn checked(answer: Answer, routes: Arc<Routes>, tool: usize, validation: Arc<dyn
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{CapabilityProvider, ServerProvider};
     use gladhand_core::operations::call::no_arguments;
     use gladhand_core::operations::{CallId, CapabilityCall, Terms, ToolResult};
     use gladhand_core::wire::values::MAX_VALUES;
@@ -406,6 +432,12 @@ mod tests {
     struct Broken(&'static str);
 
     impl Provider for Broken {
+        fn as_server(&self) -> Option<&dyn ServerProvider> {
+            Some(self)
+        }
+    }
+
+    impl ServerProvider for Broken {
         fn trouble(&self, list: List) -> Option<Failure> {
             let why = format!("upstream {} failed", self.0);
             (list == List::Tools).then(|| Failure::new(FailureKind::UpstreamLost, why))
@@ -456,6 +488,12 @@ mod tests {
     struct Silent;
 
     impl Provider for Silent {
+        fn as_capabilities(&self) -> Option<&dyn CapabilityProvider> {
+            Some(self)
+        }
+    }
+
+    impl CapabilityProvider for Silent {
         fn capabilities(&self) -> Vec<&'static str> {
             vec!["memory"]
         }

@@ -8,6 +8,7 @@ use gladhand_core::negotiation::Offer;
 use gladhand_core::sync::Unpoisoned as _;
 
 use crate::provider::{Caller, Provider, SessionId};
+use crate::provider_features::Opening;
 
 /// The sessions that are open.
 #[derive(Default)]
@@ -42,14 +43,15 @@ impl SessionRegistry {
     }
 
     /// Notifies a provider of the sessions to expect.
-    pub(crate) fn foretell(&self, provider: &dyn Provider) {
-        if let Some(client) = &*self.expected.lock().unpoisoned() {
-            provider.expects(client);
+    pub(crate) fn announce_opening(&self, provider: &dyn Provider) {
+        let expected = self.expected.lock().unpoisoned().clone();
+        if let Some(client) = &expected {
+            provider.opening(Opening::Offer(client));
         }
     }
 
     /// Notifies a provider of the open sessions.
-    pub(crate) fn introduce(&self, provider: &dyn Provider) {
+    pub(crate) fn announce_sessions(&self, provider: &dyn Provider) {
         let here: Vec<_> = self.open().values().filter_map(Weak::upgrade).collect();
         here.iter().for_each(|caller| provider.joined(caller));
     }
@@ -68,7 +70,7 @@ impl fmt::Debug for SessionRegistry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Asking, Hub, Kit, Mount};
+    use crate::{Asking, Hub, Kit, Mount, SessionObserver};
     use gladhand_core::negotiation::Capability;
     use gladhand_core::operations::{CallId, Notice, Tool, ToolCall};
 
@@ -91,7 +93,14 @@ mod tests {
             unreachable!("it has no tools")
         }
 
-        fn expects(&self, client: &Offer) {
+        fn as_session_observer(&self) -> Option<&dyn SessionObserver> {
+            Some(self)
+        }
+    }
+
+    impl SessionObserver for Listener {
+        fn opening(&self, fact: Opening<'_>) {
+            let Opening::Offer(client) = fact else { return };
             self.0.lock().unwrap().push(format!("expects {}", client.provides.len()));
         }
 
@@ -105,9 +114,9 @@ mod tests {
     }
 
     #[derive(Debug)]
-    struct Guest(SessionId);
+    struct Client(SessionId);
 
-    impl Caller for Guest {
+    impl Caller for Client {
         fn tell(&self, _: Notice) {}
         fn ask(&self, _: Option<CallId>, _: Vec<Asking>) {}
         fn session(&self) -> SessionId {
@@ -116,14 +125,14 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_later_hears_of_the_sessions_that_are_open() {
+    fn a_provider_that_is_mounted_later_learns_of_the_open_sessions() {
         let hub = Hub::of(vec![Mount::plain(Arc::new(Kit::new()))]);
         hub.expects(&Offer::default().providing(Capability::from_wire("elicitation")));
         let (first, second) = (hub.visit(), hub.visit());
-        let guests: Vec<Arc<dyn Caller>> =
-            [&first, &second].into_iter().map(|visit| Arc::new(Guest(visit.id())) as _).collect();
-        guests.iter().for_each(|guest| hub.joined(guest));
-        hub.joined(&(Arc::new(Guest(SessionId::NONE)) as _));
+        let clients: Vec<Arc<dyn Caller>> =
+            [&first, &second].into_iter().map(|visit| Arc::new(Client(visit.id())) as _).collect();
+        clients.iter().for_each(|client| hub.joined(client));
+        hub.joined(&(Arc::new(Client(SessionId::NONE)) as _));
         drop(first);
         let listener = Arc::new(Listener::default());
         let mount = Mount::plain(Arc::clone(&listener) as _);

@@ -1,6 +1,6 @@
 //! Subscriptions to resources: the subscribers of each resource, and the provider that watches it for them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use gladhand_core::operations::{Failure, FailureKind, Party, Update, WatchId, subscription_weight, wholes_of};
@@ -36,6 +36,34 @@ struct Subscriptions {
     by_uri: BTreeMap<String, Watch>,
     /// The shown URIs by the providers' own URIs.
     shown: BTreeMap<String, BTreeSet<String>>,
+    /// Calls of `watch` and `unwatch` that providers have not got yet, in order.
+    pending: VecDeque<WatchRequest>,
+    /// Whether a thread makes these calls.
+    is_notifying: bool,
+}
+
+/// A provider is to watch a resource, or to stop.
+#[derive(Debug)]
+struct WatchRequest {
+    provider: Arc<dyn Provider>,
+    /// The provider's own URI.
+    own: String,
+    what: Watching,
+}
+
+#[derive(Debug)]
+enum Watching {
+    Begins(Option<Identity>),
+    Ends,
+}
+
+impl WatchRequest {
+    fn send(self) {
+        match self.what {
+            Watching::Begins(by) => self.provider.watch(&self.own, by.as_ref().map(Identity::who).as_ref()),
+            Watching::Ends => self.provider.unwatch(&self.own),
+        }
+    }
 }
 
 impl Subscriptions {
@@ -63,7 +91,7 @@ impl Subscriptions {
 
 #[derive(Debug, Default)]
 struct Watch {
-    subscribers: Vec<Subscriber>,
+    subscribers: Vec<Arc<Subscriber>>,
     /// The provider that watches the resource, or `None` if no provider is known to have it.
     at: Option<WatchedResource>,
 }
@@ -72,37 +100,47 @@ struct Watch {
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     pub(crate) id: WatchId,
-    principal: Option<Box<str>>,
-    client: Box<str>,
-    session: SessionId,
-    scopes: Option<Box<str>>,
+    identity: Identity,
     /// The policy under which the subscription was granted: see [`Governor::policy_number`](crate::policy::Governor).
     pub(crate) policy: u64,
     /// The share of the limit that this subscription takes.
     _portion: Option<Portion>,
 }
 
-impl Subscriber {
-    /// A caller that subscribes while this policy is in force.
-    pub(crate) fn new(who: &Who<'_>, policy: u64) -> Self {
-        Self {
-            id: WatchId(0),
-            principal: who.principal.map(Into::into),
-            client: who.client.into(),
-            session: who.session,
-            scopes: who.scopes.map(Into::into),
-            policy,
-            _portion: None,
-        }
-    }
+/// A [`Who`] that is kept.
+#[derive(Debug, Clone)]
+struct Identity {
+    principal: Option<Box<str>>,
+    client: Box<str>,
+    session: SessionId,
+    scopes: Option<Box<str>>,
+}
 
-    pub(crate) fn who(&self) -> Who<'_> {
+impl Identity {
+    fn who(&self) -> Who<'_> {
         Who {
             principal: self.principal.as_deref(),
             client: &self.client,
             session: self.session,
             scopes: self.scopes.as_deref(),
         }
+    }
+}
+
+impl Subscriber {
+    /// A caller that subscribes while this policy is in force.
+    pub(crate) fn new(who: &Who<'_>, policy: u64) -> Self {
+        let identity = Identity {
+            principal: who.principal.map(Into::into),
+            client: who.client.into(),
+            session: who.session,
+            scopes: who.scopes.map(Into::into),
+        };
+        Self { id: WatchId(0), identity, policy, _portion: None }
+    }
+
+    pub(crate) fn who(&self) -> Who<'_> {
+        self.identity.who()
     }
 }
 
@@ -161,43 +199,57 @@ impl Watched {
         if !portion.grow(subscription_weight(uri)) {
             return Err(Failure::new(FailureKind::Busy, "busy: too many subscriptions; try again later"));
         }
-        let mut watched = self.lock();
+        let mut guard = self.lock();
+        let watched = &mut *guard;
         watched.newest += 1;
         let id = WatchId(watched.newest);
         let watch = watched.by_uri.entry(uri.to_owned()).or_default();
         let before = watch.own();
-        watch.move_to(resource, routes, Some(&subscriber.who()));
-        watch.subscribers.push(Subscriber { id, _portion: Some(portion), ..subscriber });
+        watch.move_to(resource, routes, Some(&subscriber.identity), &mut watched.pending);
+        watch.subscribers.push(Arc::new(Subscriber { id, _portion: Some(portion), ..subscriber }));
         let now = watch.own();
         if before != now {
             before.iter().for_each(|own| watched.forget(own, uri));
             now.iter().for_each(|own| watched.index(own, uri));
         }
+        drop(guard);
+        self.notify_providers();
         Ok(id)
     }
 
     /// A subscription ends.
     pub(crate) fn remove(&self, uri: &str, id: WatchId) {
-        let watched = &mut *self.lock();
+        let mut guard = self.lock();
+        let watched = &mut *guard;
         let Some(watch) = watched.by_uri.get_mut(uri) else { return };
         watch.subscribers.retain(|subscriber| subscriber.id != id);
         if watch.subscribers.is_empty()
             && let Some(Watch { at: Some(resource), .. }) = watched.by_uri.remove(uri)
         {
             watched.forget(&resource.own, uri);
-            if let Some(provider) = resource.provider.upgrade() {
-                provider.unwatch(&resource.own);
-            }
+            watched.pending.extend(resource.request(Watching::Ends));
         }
+        drop(guard);
+        self.notify_providers();
     }
 
     /// After a change of the routes: notifies providers that now have a watched resource, and providers that are still
     /// mounted but no longer have it.
     pub(crate) fn follow(&self, routes: &Routes) {
-        let watched = &mut *self.lock();
+        // Finding the provider of a resource may call providers, so it happens without the lock.
+        let uris: Vec<_> = self.lock().by_uri.keys().cloned().collect();
+        let found = uris.into_iter().map(|uri| {
+            let resource = WatchedResource::of(&uri, routes);
+            (uri, resource)
+        });
+        let mut found: HashMap<_, _> = found.collect();
+        let mut guard = self.lock();
+        let watched = &mut *guard;
         for (uri, watch) in &mut watched.by_uri {
-            match WatchedResource::of(uri, routes) {
-                Some(resource) => watch.move_to(resource, routes, None),
+            // A resource that is watched only since then has the provider of the current routes.
+            let Some(found) = found.remove(uri) else { continue };
+            match found {
+                Some(resource) => watch.move_to(resource, routes, None, &mut watched.pending),
                 // A resource that is not listed for a while may still exist, as long as its provider is mounted.
                 None => watch.at = watch.at.take().filter(|resource| resource.is_mounted(routes)),
             }
@@ -206,6 +258,8 @@ impl Watched {
         let owned: Vec<_> = owned.collect();
         watched.shown.clear();
         owned.iter().for_each(|(own, uri)| watched.index(own, uri));
+        drop(guard);
+        self.notify_providers();
     }
 
     /// Whether a watched resource has no known provider.
@@ -221,27 +275,53 @@ impl Watched {
         &self,
         uri: &str,
         by: Option<&Weak<dyn Provider>>,
-        denied: impl Fn(Change<'_>, &[Subscriber]) -> Vec<WatchId>,
+        denied: impl Fn(Change<'_>, &[Arc<Subscriber>]) -> Vec<WatchId>,
     ) -> Vec<Update> {
-        let mut updates: BTreeMap<String, Vec<WatchId>> = BTreeMap::new();
-        for (watched, watch) in self.lock().wholes_of(uri, by.is_some()) {
-            let Some(at) = &watch.at else { continue };
-            if by.is_some_and(|by| !Weak::ptr_eq(by, &at.provider)) {
-                continue;
-            }
+        let changed = |(watched, watch): (&String, &Watch)| {
+            let at = watch.at.as_ref().filter(|at| by.is_none_or(|by| Weak::ptr_eq(by, &at.provider)))?;
             let whole = if by.is_some() { &at.own } else { watched };
             let part = &uri[whole.len()..];
             let (own, shown) = (format!("{}{part}", at.own), format!("{watched}{part}"));
-            let change = Change { provider: &at.provider, own: &own, shown: &shown };
-            let denied = denied(change, &watch.subscribers);
+            Some((Weak::clone(&at.provider), own, shown, watch.subscribers.clone()))
+        };
+        let changed: Vec<_> = self.lock().wholes_of(uri, by.is_some()).into_iter().filter_map(changed).collect();
+        let mut updates: BTreeMap<String, Vec<WatchId>> = BTreeMap::new();
+        for (provider, own, shown, subscribers) in changed {
+            let denied = denied(Change { provider: &provider, own: &own, shown: &shown }, &subscribers);
             updates.entry(shown).or_default().extend(denied);
         }
         updates.into_iter().map(|(uri, denied)| Update { uri, denied }).collect()
     }
 
-    /// Held while providers are notified, so that they get all changes in order.
+    /// Makes pending calls of `watch` and `unwatch`, in order and without the lock, because a provider may call the hub
+    /// back. If another call does so already, possibly one further up on this thread, that call makes the rest.
+    fn notify_providers(&self) {
+        let mut watched = self.lock();
+        if std::mem::replace(&mut watched.is_notifying, true) {
+            return;
+        }
+        let notifying = Notifying(self);
+        while let Some(request) = watched.pending.pop_front() {
+            drop(watched);
+            request.send();
+            watched = self.lock();
+        }
+        // Under the same lock: a request that is added later finds no thread that makes it.
+        watched.is_notifying = false;
+        std::mem::forget(notifying);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Subscriptions> {
         self.subscriptions.lock().unpoisoned()
+    }
+}
+
+/// A thread makes pending calls. If a provider panics, a later call of `notify_providers` makes the rest.
+struct Notifying<'w>(&'w Watched);
+
+impl Drop for Notifying<'_> {
+    fn drop(&mut self) {
+        self.0.lock().is_notifying = false;
     }
 }
 
@@ -251,18 +331,19 @@ impl Watch {
         self.at.as_ref().map(|at| at.own.clone())
     }
 
-    fn move_to(&mut self, resource: WatchedResource, routes: &Routes, by: Option<&Who<'_>>) {
+    fn move_to(
+        &mut self,
+        resource: WatchedResource,
+        routes: &Routes,
+        by: Option<&Identity>,
+        pending: &mut VecDeque<WatchRequest>,
+    ) {
         if self.at.as_ref().is_some_and(|at| at.is_same(&resource)) {
             return;
         }
-        if let Some(provider) = resource.provider.upgrade() {
-            provider.watch(&resource.own, by);
-        }
-        if let Some(before) = self.at.replace(resource).filter(|before| before.is_mounted(routes))
-            && let Some(provider) = before.provider.upgrade()
-        {
-            provider.unwatch(&before.own);
-        }
+        pending.extend(resource.request(Watching::Begins(by.cloned())));
+        let before = self.at.replace(resource).filter(|before| before.is_mounted(routes));
+        pending.extend(before.and_then(|before| before.request(Watching::Ends)));
     }
 }
 
@@ -270,6 +351,10 @@ impl WatchedResource {
     fn of(uri: &str, routes: &Routes) -> Option<Self> {
         let route = routes.resource(uri)?;
         Some(Self { provider: Arc::downgrade(&routes.mounts[route.mount].provider), own: route.own })
+    }
+
+    fn request(&self, what: Watching) -> Option<WatchRequest> {
+        Some(WatchRequest { provider: self.provider.upgrade()?, own: self.own.clone(), what })
     }
 
     fn is_same(&self, other: &Self) -> bool {
@@ -285,7 +370,7 @@ impl WatchedResource {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Answer, ChangeNotifier, Context, Hub, Mount, Naming};
+    use crate::{Answer, ChangeNotifier, Context, Hub, Mount, Naming, ResourceProvider};
     use gladhand_core::operations::{Notice, Resource, Tool, ToolCall};
 
     /// Has resources, and records the calls of `watch` and `unwatch`.
@@ -316,16 +401,22 @@ mod tests {
             Vec::new()
         }
 
-        fn resources(&self) -> Vec<Resource> {
-            self.has.lock().unwrap().iter().map(|uri| Resource::new(*uri, *uri, "")).collect()
-        }
-
         fn call(&self, _: ToolCall<'_>, _: &Context<'_>) -> Answer {
             unreachable!("it has no tools")
         }
 
         fn attach(&self, notifier: &ChangeNotifier) {
             *self.notifier.lock().unwrap() = Some(notifier.clone());
+        }
+
+        fn as_resources(&self) -> Option<&dyn ResourceProvider> {
+            Some(self)
+        }
+    }
+
+    impl ResourceProvider for Shelf {
+        fn resources(&self) -> Vec<Resource> {
+            self.has.lock().unwrap().iter().map(|uri| Resource::new(*uri, *uri, "")).collect()
         }
 
         fn watch(&self, uri: &str, _by: Option<&Who<'_>>) {

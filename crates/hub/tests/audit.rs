@@ -8,7 +8,7 @@ use gladhand_core::operations::{Call, CallId, CapabilityCall, Failure, Notice, O
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json;
 use gladhand_hub::policy::{Auditor, Governor, Record};
-use gladhand_hub::{Answer, Asking, Caller, Context, Hub, Provider, SessionId};
+use gladhand_hub::{Answer, Asking, Caller, CapabilityProvider, Context, Hub, Provider, SessionId};
 use serde_json::{Value, json};
 
 /// Remembers one thing only.
@@ -20,6 +20,12 @@ impl Provider for Memory {
         "memory"
     }
 
+    fn as_capabilities(&self) -> Option<&dyn CapabilityProvider> {
+        Some(self)
+    }
+}
+
+impl CapabilityProvider for Memory {
     fn capabilities(&self) -> Vec<&'static str> {
         vec!["memory"]
     }

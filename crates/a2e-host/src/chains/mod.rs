@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use gladhand_core::operations::{CapabilityCall, Failure, Outcome, Party};
 use gladhand_core::wire::{Members, RawValue, json};
-use gladhand_hub::{Answer, Context, Features, Portion, Portions, Provider};
+use gladhand_hub::{Answer, CapabilityProvider, Context, Features, Portion, Portions, Provider};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -106,6 +106,12 @@ impl Provider for Chains {
         Features { silent: true, ..Features::default() }
     }
 
+    fn as_capabilities(&self) -> Option<&dyn CapabilityProvider> {
+        Some(self)
+    }
+}
+
+impl CapabilityProvider for Chains {
     fn capabilities(&self) -> Vec<&'static str> {
         vec!["chains"]
     }

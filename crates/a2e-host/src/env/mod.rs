@@ -17,7 +17,9 @@ use std::sync::Arc;
 
 use gladhand_core::operations::{CapabilityCall, Failure, Outcome, Party};
 use gladhand_core::wire::{RawValue, json};
-use gladhand_hub::{Answer, Context, Features, Portions, Provider, SessionId, Settling, Usage};
+use gladhand_hub::{
+    Answer, CapabilityProvider, Context, Features, Portions, Provider, SessionId, SessionObserver, Settling, Usage,
+};
 use gladhand_process::starting::Starter;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -196,6 +198,22 @@ impl Provider for Env {
         Features { silent: true, ..Features::default() }
     }
 
+    fn closing(&self) -> Option<Settling> {
+        self.episodes.close().iter().for_each(|episode| episode.abandon());
+        let task_counter = self.episodes.task_counter().clone();
+        Some(Box::pin(async move { task_counter.all_done().await }))
+    }
+
+    fn as_capabilities(&self) -> Option<&dyn CapabilityProvider> {
+        Some(self)
+    }
+
+    fn as_session_observer(&self) -> Option<&dyn SessionObserver> {
+        Some(self)
+    }
+}
+
+impl CapabilityProvider for Env {
     fn capabilities(&self) -> Vec<&'static str> {
         vec!["env"]
     }
@@ -220,15 +238,11 @@ impl Provider for Env {
         };
         served.unwrap_or_else(|failure| Answer::Now(Err(failure)))
     }
+}
 
+impl SessionObserver for Env {
     fn left(&self, session: SessionId) {
         self.episodes.left(session).iter().for_each(|episode| episode.abandon());
-    }
-
-    fn closing(&self) -> Option<Settling> {
-        self.episodes.close().iter().for_each(|episode| episode.abandon());
-        let task_counter = self.episodes.task_counter().clone();
-        Some(Box::pin(async move { task_counter.all_done().await }))
     }
 }
 

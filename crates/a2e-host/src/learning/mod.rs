@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use gladhand_core::operations::{CapabilityCall, Failure};
 use gladhand_core::wire::{RawValue, json};
-use gladhand_hub::{Answer, Context, Features, Provider, Settling};
+use gladhand_hub::{Answer, CapabilityProvider, Context, Features, Provider, Settling};
 use rusqlite::Transaction;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -116,6 +116,16 @@ impl Provider for Learning {
         Features { silent: true, ..Features::default() }
     }
 
+    fn closing(&self) -> Option<Settling> {
+        Some(self.storage.closing())
+    }
+
+    fn as_capabilities(&self) -> Option<&dyn CapabilityProvider> {
+        Some(self)
+    }
+}
+
+impl CapabilityProvider for Learning {
     fn capabilities(&self) -> Vec<&'static str> {
         vec!["learning"]
     }
@@ -146,10 +156,6 @@ impl Provider for Learning {
             now: self.clock.now(),
         };
         self.storage.answer(context.terms.party, move || work(learner))
-    }
-
-    fn closing(&self) -> Option<Settling> {
-        Some(self.storage.closing())
     }
 }
 

@@ -19,7 +19,9 @@ use gladhand_core::hex;
 use gladhand_core::operations::{CapabilityCall, Failure, Outcome, Party};
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{RawValue, json};
-use gladhand_hub::{Answer, Context, Features, Portions, Provider, SessionId, Settling};
+use gladhand_hub::{
+    Answer, CapabilityProvider, Context, Features, Portions, Provider, SessionId, SessionObserver, Settling,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -166,6 +168,20 @@ impl Provider for Memory {
         Features { silent: true, ..Features::default() }
     }
 
+    fn closing(&self) -> Option<Settling> {
+        Some(self.storage.closing())
+    }
+
+    fn as_capabilities(&self) -> Option<&dyn CapabilityProvider> {
+        Some(self)
+    }
+
+    fn as_session_observer(&self) -> Option<&dyn SessionObserver> {
+        Some(self)
+    }
+}
+
+impl CapabilityProvider for Memory {
     fn capabilities(&self) -> Vec<&'static str> {
         vec!["memory"]
     }
@@ -188,13 +204,11 @@ impl Provider for Memory {
         let (shared, call) = (Arc::clone(&self.shared), call.into_owned());
         self.storage.answer(context.terms.party, move || work(&shared, &call, &Requester { session, owner }))
     }
+}
 
+impl SessionObserver for Memory {
     fn left(&self, session: SessionId) {
         self.shared.sessions().remove(&session);
-    }
-
-    fn closing(&self) -> Option<Settling> {
-        Some(self.storage.closing())
     }
 }
 

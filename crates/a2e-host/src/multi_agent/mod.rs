@@ -14,7 +14,10 @@ use gladhand_core::operations::{CapabilityCall, Failure, Outcome, Party};
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::RawValue;
 use gladhand_core::wire::json::{self, Kind};
-use gladhand_hub::{Agent, Answer, Context, Features, Portion, Portions, Provider, SessionId, Settling, Usage};
+use gladhand_hub::{
+    Agent, Answer, CapabilityProvider, Context, Features, Portion, Portions, Provider, SessionId, SessionObserver,
+    Settling, Usage,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -214,6 +217,25 @@ impl Provider for MultiAgent {
         Features { silent: true, ..Features::default() }
     }
 
+    fn closing(&self) -> Option<Settling> {
+        let all = std::mem::take(&mut *self.subagents.lock());
+        Some(Box::pin(async move {
+            for subagent in all {
+                subagent.terminated().await;
+            }
+        }))
+    }
+
+    fn as_capabilities(&self) -> Option<&dyn CapabilityProvider> {
+        Some(self)
+    }
+
+    fn as_session_observer(&self) -> Option<&dyn SessionObserver> {
+        Some(self)
+    }
+}
+
+impl CapabilityProvider for MultiAgent {
     fn capabilities(&self) -> Vec<&'static str> {
         vec!["multi_agent"]
     }
@@ -221,7 +243,9 @@ impl Provider for MultiAgent {
     fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
         self.answer(&call, context).unwrap_or_else(|failure| Answer::Now(Err(failure)))
     }
+}
 
+impl SessionObserver for MultiAgent {
     fn left(&self, session: SessionId) {
         self.subagents.lock().retain(|subagent| {
             let is_kept = subagent.session != session;
@@ -230,15 +254,6 @@ impl Provider for MultiAgent {
             }
             is_kept
         });
-    }
-
-    fn closing(&self) -> Option<Settling> {
-        let all = std::mem::take(&mut *self.subagents.lock());
-        Some(Box::pin(async move {
-            for subagent in all {
-                subagent.terminated().await;
-            }
-        }))
     }
 }
 

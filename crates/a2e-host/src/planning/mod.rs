@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use gladhand_core::operations::{CapabilityCall, Failure};
 use gladhand_core::wire::{RawValue, json};
-use gladhand_hub::{Answer, Context, Features, Provider, Settling};
+use gladhand_hub::{Answer, CapabilityProvider, Context, Features, Provider, Settling};
 use rusqlite::{Row, Transaction, params};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
@@ -68,6 +68,16 @@ impl Provider for Planning {
         Features { silent: true, ..Features::default() }
     }
 
+    fn closing(&self) -> Option<Settling> {
+        Some(self.storage.closing())
+    }
+
+    fn as_capabilities(&self) -> Option<&dyn CapabilityProvider> {
+        Some(self)
+    }
+}
+
+impl CapabilityProvider for Planning {
     fn capabilities(&self) -> Vec<&'static str> {
         vec!["planning"]
     }
@@ -99,10 +109,6 @@ impl Provider for Planning {
         };
         let planner = Planner { call: call.into_owned(), owner: Owner::of(context), settings: self.settings.clone() };
         self.storage.answer_short(access, context.terms.party, move |database| work(&planner, database))
-    }
-
-    fn closing(&self) -> Option<Settling> {
-        Some(self.storage.closing())
     }
 }
 

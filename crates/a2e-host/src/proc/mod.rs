@@ -15,7 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_core::operations::{CapabilityCall, Failure, Outcome, Party};
-use gladhand_hub::{Answer, Context, Features, Portion, Portions, Provider, SessionId, Settling, Usage};
+use gladhand_hub::{
+    Answer, CapabilityProvider, Context, Features, Portion, Portions, Provider, SessionId, SessionObserver, Settling,
+    Usage,
+};
 use gladhand_process::starting::{Signal, Starter};
 use serde::Deserialize;
 use serde_json::json;
@@ -154,6 +157,22 @@ impl Provider for Proc {
         Features { silent: true, ..Features::default() }
     }
 
+    fn closing(&self) -> Option<Settling> {
+        self.processes.close().iter().for_each(|process| process.abandon());
+        let task_counter = self.processes.task_counter().clone();
+        Some(Box::pin(async move { task_counter.all_done().await }))
+    }
+
+    fn as_capabilities(&self) -> Option<&dyn CapabilityProvider> {
+        Some(self)
+    }
+
+    fn as_session_observer(&self) -> Option<&dyn SessionObserver> {
+        Some(self)
+    }
+}
+
+impl CapabilityProvider for Proc {
     fn capabilities(&self) -> Vec<&'static str> {
         vec!["proc"]
     }
@@ -169,15 +188,11 @@ impl Provider for Proc {
         };
         served.unwrap_or_else(|failure| Answer::Now(Err(failure)))
     }
+}
 
+impl SessionObserver for Proc {
     fn left(&self, session: SessionId) {
         self.processes.left(session).iter().for_each(|process| process.abandon());
-    }
-
-    fn closing(&self) -> Option<Settling> {
-        self.processes.close().iter().for_each(|process| process.abandon());
-        let task_counter = self.processes.task_counter().clone();
-        Some(Box::pin(async move { task_counter.all_done().await }))
     }
 }
 

@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 use gladhand_core::operations::{CapabilityCall, Failure, FailureKind, Outcome, Party};
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{RawValue, json};
-use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling, Turns};
+use gladhand_hub::{
+    Answer, CapabilityProvider, Context, Features, Provider, SessionId, SessionObserver, Settling, Turns,
+};
 use gladhand_process::starting::Starter;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -157,6 +159,22 @@ impl Provider for Skills {
         Features { silent: true, ..Features::default() }
     }
 
+    fn closing(&self) -> Option<Settling> {
+        self.0.stopping.cancel();
+        let task_counter = self.0.task_counter.clone();
+        Some(Box::pin(async move { task_counter.all_done().await }))
+    }
+
+    fn as_capabilities(&self) -> Option<&dyn CapabilityProvider> {
+        Some(self)
+    }
+
+    fn as_session_observer(&self) -> Option<&dyn SessionObserver> {
+        Some(self)
+    }
+}
+
+impl CapabilityProvider for Skills {
     fn capabilities(&self) -> Vec<&'static str> {
         vec!["skill"]
     }
@@ -184,17 +202,13 @@ impl Provider for Skills {
             }
         }
     }
+}
 
+impl SessionObserver for Skills {
     fn left(&self, session: SessionId) {
         if let Some(cancelled) = self.0.sessions().remove(&session) {
             cancelled.cancel();
         }
-    }
-
-    fn closing(&self) -> Option<Settling> {
-        self.0.stopping.cancel();
-        let task_counter = self.0.task_counter.clone();
-        Some(Box::pin(async move { task_counter.all_done().await }))
     }
 }
 

@@ -16,7 +16,10 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use gladhand_core::operations::{Call, CapabilityCall, Failure, Operation, Outcome, Party, Reply, Tool, ToolCall};
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{Members, RawValue, json};
-use gladhand_hub::{Answer, Bundles, Context, Features, Hub, Portion, Portions, Provider, SessionId};
+use gladhand_hub::{
+    Answer, Bundles, CapabilityProvider, Context, Features, Hub, Portion, Portions, Provider, SessionId,
+    SessionObserver, ViewerLists,
+};
 use gladhand_schemas::Check;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -242,26 +245,35 @@ impl Provider for Toolkits {
         "toolkits"
     }
 
-    fn list_number(&self, session: SessionId) -> Option<u64> {
-        // Equal numbers mean equal lists, which sessions then share.
-        self.state().sessions.get(&session).map(|configured| configured.selection.number)
-    }
-
     fn features(&self) -> Features {
         // A configuration concerns only its own session, and A2E has no message for a changed list.
         Features { silent: true, ..Features::default() }
     }
 
+    fn bundles(&self) -> Option<&dyn Bundles> {
+        if self.kits.is_empty() { None } else { Some(self) }
+    }
+
+    fn as_capabilities(&self) -> Option<&dyn CapabilityProvider> {
+        Some(self)
+    }
+
+    fn as_session_observer(&self) -> Option<&dyn SessionObserver> {
+        Some(self)
+    }
+
+    fn as_viewer_lists(&self) -> Option<&dyn ViewerLists> {
+        Some(self)
+    }
+}
+
+impl CapabilityProvider for Toolkits {
     fn capabilities(&self) -> Vec<&'static str> {
         vec!["toolkits"]
     }
 
     fn open_capabilities(&self) -> Vec<&'static str> {
         grants::open("toolkits", Programs::None)
-    }
-
-    fn bundles(&self) -> Option<&dyn Bundles> {
-        if self.kits.is_empty() { None } else { Some(self) }
     }
 
     fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
@@ -272,9 +284,18 @@ impl Provider for Toolkits {
         };
         answer.unwrap_or_else(|failure| Answer::Now(Err(failure)))
     }
+}
 
+impl SessionObserver for Toolkits {
     fn left(&self, session: SessionId) {
         self.state().sessions.remove(&session);
+    }
+}
+
+impl ViewerLists for Toolkits {
+    fn list_number(&self, session: SessionId) -> Option<u64> {
+        // Equal numbers mean equal lists, which sessions then share.
+        self.state().sessions.get(&session).map(|configured| configured.selection.number)
     }
 }
 

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
-use gladhand_core::negotiation::{Offer, Peer};
+use gladhand_core::negotiation::Peer;
 use gladhand_core::operations::{
     CapabilityCall, CompletionCall, Failure, Level, Log, Operation, Prompt, Resource, Template, Tool, ToolCall,
 };
@@ -37,8 +37,9 @@ use gladhand_core::wire::json;
 use gladhand_dialects::carried_name;
 use gladhand_hub::policy::Who;
 use gladhand_hub::{
-    Answer, Caller, ChangeNotifier, Context, Declared, Features, List, Listed, Provider, Represented, SessionId,
-    Settling, UpstreamStatus,
+    Answer, Caller, CapabilityProvider, ChangeNotifier, CompletionProvider, Context, Declared, Features, List, Listed,
+    Opening, PromptProvider, Provider, Represented, ResourceProvider, ServerProvider, SessionId, SessionObserver,
+    Settling, UpstreamStatus, ViewerLists,
 };
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -298,32 +299,8 @@ impl Provider for UpstreamProvider {
         true
     }
 
-    fn listed_for(&self, session: SessionId) -> Option<Listed> {
-        self.inner.listed_for(session)
-    }
-
-    fn list_number(&self, session: SessionId) -> Option<u64> {
-        self.inner.list_number(session)
-    }
-
     fn tools(&self) -> Vec<Tool> {
         self.inner.known().map(|lists| lists.tools.clone()).unwrap_or_default()
-    }
-
-    fn resources(&self) -> Vec<Resource> {
-        self.inner.known().map(|lists| lists.resources.clone()).unwrap_or_default()
-    }
-
-    fn templates(&self) -> Vec<Template> {
-        self.inner.known().map(|lists| lists.templates.clone()).unwrap_or_default()
-    }
-
-    fn prompts(&self) -> Vec<Prompt> {
-        self.inner.known().map(|lists| lists.prompts.clone()).unwrap_or_default()
-    }
-
-    fn instructions(&self) -> Option<String> {
-        self.inner.known().and_then(|lists| lists.instructions.clone())
     }
 
     fn features(&self) -> Features {
@@ -338,49 +315,6 @@ impl Provider for UpstreamProvider {
     fn call(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer {
         let repeatable = self.inner.known().is_some_and(|lists| lists.is_repeatable(&call.name));
         self.pass_on(Operation::CallTool(call), repeatable, context)
-    }
-
-    fn read(&self, uri: &str, context: &Context<'_>) -> Answer {
-        self.pass_on(Operation::ReadResource(uri.into()), true, context)
-    }
-
-    fn prompt(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer {
-        self.pass_on(Operation::GetPrompt(call), true, context)
-    }
-
-    fn complete(&self, call: CompletionCall<'_>, context: &Context<'_>) -> Answer {
-        self.pass_on(Operation::Complete(call), true, context)
-    }
-
-    fn capabilities(&self) -> Vec<&'static str> {
-        let known = self.inner.known();
-        let names = known.iter().flat_map(|lists| &lists.capabilities);
-        names.filter_map(|name| carried_name(name)).collect()
-    }
-
-    fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
-        self.pass_on(Operation::Capability(call), false, context)
-    }
-
-    fn watch(&self, uri: &str, by: Option<&Who<'_>>) {
-        self.inner.watch(uri, by);
-    }
-
-    fn unwatch(&self, uri: &str) {
-        self.inner.unwatch(uri);
-    }
-
-    fn expects(&self, client: &Offer) {
-        let _ = self.inner.is_alone.set(());
-        self.inner.connections().expected = Some(ClientProfile::of_offer(client));
-    }
-
-    fn settling_for(&self, context: &Context<'_>) -> Option<Settling> {
-        self.inner.settling_for(context)
-    }
-
-    fn declares(&self) -> Declared {
-        self.inner.known().map(|lists| lists.declares()).unwrap_or_default()
     }
 
     fn settling(&self) -> Option<Settling> {
@@ -407,11 +341,102 @@ impl Provider for UpstreamProvider {
         }))
     }
 
-    fn trouble(&self, list: List) -> Option<Failure> {
-        match self.inner.known() {
-            Some(lists) => lists.trouble(list).cloned(),
-            None => Represented::outage(self),
-        }
+    fn closing(&self) -> Option<Settling> {
+        let connections = {
+            let mut connections = self.inner.connections();
+            let own: Vec<_> = connections.own.drain().map(|(_, connection)| connection).collect();
+            let pooled = connections.pools.drain();
+            connections.main.iter().cloned().chain(own).chain(pooled).collect::<Vec<_>>()
+        };
+        Some(Box::pin(async move {
+            futures_util::future::join_all(connections.iter().map(|connection| connection.close())).await;
+        }))
+    }
+
+    fn as_resources(&self) -> Option<&dyn ResourceProvider> {
+        Some(self)
+    }
+
+    fn as_prompts(&self) -> Option<&dyn PromptProvider> {
+        Some(self)
+    }
+
+    fn as_completions(&self) -> Option<&dyn CompletionProvider> {
+        Some(self)
+    }
+
+    fn as_capabilities(&self) -> Option<&dyn CapabilityProvider> {
+        Some(self)
+    }
+
+    fn as_session_observer(&self) -> Option<&dyn SessionObserver> {
+        Some(self)
+    }
+
+    fn as_viewer_lists(&self) -> Option<&dyn ViewerLists> {
+        Some(self)
+    }
+
+    fn as_server(&self) -> Option<&dyn ServerProvider> {
+        Some(self)
+    }
+}
+
+impl ResourceProvider for UpstreamProvider {
+    fn resources(&self) -> Vec<Resource> {
+        self.inner.known().map(|lists| lists.resources.clone()).unwrap_or_default()
+    }
+
+    fn templates(&self) -> Vec<Template> {
+        self.inner.known().map(|lists| lists.templates.clone()).unwrap_or_default()
+    }
+
+    fn read(&self, uri: &str, context: &Context<'_>) -> Answer {
+        self.pass_on(Operation::ReadResource(uri.into()), true, context)
+    }
+
+    fn watch(&self, uri: &str, by: Option<&Who<'_>>) {
+        self.inner.watch(uri, by);
+    }
+
+    fn unwatch(&self, uri: &str) {
+        self.inner.unwatch(uri);
+    }
+}
+
+impl PromptProvider for UpstreamProvider {
+    fn prompts(&self) -> Vec<Prompt> {
+        self.inner.known().map(|lists| lists.prompts.clone()).unwrap_or_default()
+    }
+
+    fn prompt(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer {
+        self.pass_on(Operation::GetPrompt(call), true, context)
+    }
+}
+
+impl CompletionProvider for UpstreamProvider {
+    fn complete(&self, call: CompletionCall<'_>, context: &Context<'_>) -> Answer {
+        self.pass_on(Operation::Complete(call), true, context)
+    }
+}
+
+impl CapabilityProvider for UpstreamProvider {
+    fn capabilities(&self) -> Vec<&'static str> {
+        let known = self.inner.known();
+        let names = known.iter().flat_map(|lists| &lists.capabilities);
+        names.filter_map(|name| carried_name(name)).collect()
+    }
+
+    fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
+        self.pass_on(Operation::Capability(call), false, context)
+    }
+}
+
+impl SessionObserver for UpstreamProvider {
+    fn opening(&self, fact: Opening<'_>) {
+        let Opening::Offer(client) = fact else { return };
+        let _ = self.inner.is_alone.set(());
+        self.inner.connections().expected = Some(ClientProfile::of_offer(client));
     }
 
     fn joined(&self, caller: &Arc<dyn Caller>) {
@@ -443,21 +468,40 @@ impl Provider for UpstreamProvider {
             self.inner.session.send_replace(None);
         }
     }
+}
+
+impl ViewerLists for UpstreamProvider {
+    fn listed_for(&self, session: SessionId) -> Option<Listed> {
+        self.inner.listed_for(session)
+    }
+
+    fn list_number(&self, session: SessionId) -> Option<u64> {
+        self.inner.list_number(session)
+    }
+
+    fn settling_for(&self, context: &Context<'_>) -> Option<Settling> {
+        self.inner.settling_for(context)
+    }
+}
+
+impl ServerProvider for UpstreamProvider {
+    fn instructions(&self) -> Option<String> {
+        self.inner.known().and_then(|lists| lists.instructions.clone())
+    }
+
+    fn declares(&self) -> Declared {
+        self.inner.known().map(|lists| lists.declares()).unwrap_or_default()
+    }
+
+    fn trouble(&self, list: List) -> Option<Failure> {
+        match self.inner.known() {
+            Some(lists) => lists.trouble(list).cloned(),
+            None => Represented::outage(self),
+        }
+    }
 
     fn status(&self) -> Option<UpstreamStatus> {
         Some(self.inner.status())
-    }
-
-    fn closing(&self) -> Option<Settling> {
-        let connections = {
-            let mut connections = self.inner.connections();
-            let own: Vec<_> = connections.own.drain().map(|(_, connection)| connection).collect();
-            let pooled = connections.pools.drain();
-            connections.main.iter().cloned().chain(own).chain(pooled).collect::<Vec<_>>()
-        };
-        Some(Box::pin(async move {
-            futures_util::future::join_all(connections.iter().map(|connection| connection.close())).await;
-        }))
     }
 }
 

@@ -135,7 +135,7 @@ impl Inner {
             Some(compared) => Arc::clone(&compared.lists),
             None => Arc::new(Lists::fetch(session, &self.spec, None).await?),
         };
-        let stopped = governor.inspect(&self.label, &lists.listed(), lists.instructions.as_deref());
+        let stopped = governor.inspect(&self.label, &lists.listed(), lists.instructions.as_deref()).await;
         let compared = Arc::new(Compared::new(agreement, lists, Some((looks, stopped))));
         *connection.pinning.lock() = Some(Arc::clone(&compared));
         Ok(compared)

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gladhand::hub::{Answer, Context, Features, Provider};
+use gladhand::hub::{Answer, Context, Features, PromptProvider, Provider};
 use gladhand::operations::{Failure, Prompt, PromptResult, Tool, ToolCall, ToolResult};
 
 /// Has one tool more, or one prompt more, after every second change.
@@ -24,11 +24,6 @@ impl Provider for Changing {
             tools.push(Tool::plain("test_passing_tool", "Is gone after the next change."));
         }
         tools
-    }
-
-    fn prompts(&self) -> Vec<Prompt> {
-        let passing = || Prompt::new("test_passing_prompt", "Is gone after the next change.");
-        self.more_prompts.load(Ordering::Relaxed).then(passing).into_iter().collect()
     }
 
     fn features(&self) -> Features {
@@ -54,6 +49,17 @@ impl Provider for Changing {
             "test_passing_tool" => ToolResult::text("Still here.").into(),
             _ => Answer::Now(Err(Failure::unknown_tool(&call.name))),
         }
+    }
+
+    fn as_prompts(&self) -> Option<&dyn PromptProvider> {
+        Some(self)
+    }
+}
+
+impl PromptProvider for Changing {
+    fn prompts(&self) -> Vec<Prompt> {
+        let passing = || Prompt::new("test_passing_prompt", "Is gone after the next change.");
+        self.more_prompts.load(Ordering::Relaxed).then(passing).into_iter().collect()
     }
 
     fn prompt(&self, _: ToolCall<'_>, _: &Context<'_>) -> Answer {

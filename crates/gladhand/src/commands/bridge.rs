@@ -12,7 +12,7 @@ use anyhow::anyhow;
 use gladhand_auth::Roots;
 use gladhand_core::Secret;
 use gladhand_hub::policy::Violations;
-use gladhand_hub::{Hub, List, Mount, Provider as _};
+use gladhand_hub::{Hub, List, Mount, ServerProvider as _};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 

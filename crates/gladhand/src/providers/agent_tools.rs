@@ -15,7 +15,9 @@ use gladhand_core::operations::{
 };
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{Members, RawValue, json};
-use gladhand_hub::{Agent, Answer, Asking, Caller, ChangeNotifier, Context, Provider, Reporter, SessionId};
+use gladhand_hub::{
+    Agent, Answer, Asking, Caller, ChangeNotifier, Context, Provider, Reporter, SessionId, SessionObserver,
+};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
@@ -88,6 +90,16 @@ impl Provider for AgentTools {
         ]
     }
 
+    fn call(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer {
+        self.answer(&call, context).unwrap_or_else(|failure| Answer::Now(Err(failure)))
+    }
+
+    fn as_session_observer(&self) -> Option<&dyn SessionObserver> {
+        Some(self)
+    }
+}
+
+impl SessionObserver for AgentTools {
     /// Ends the agent sessions that this session began, with all programs that their tools left running. The chats are
     /// kept.
     fn left(&self, session: SessionId) {
@@ -106,10 +118,6 @@ impl Provider for AgentTools {
                 let _ = listener.ask(AgentCall::Delete(id.into())).outcome().await;
             });
         }
-    }
-
-    fn call(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer {
-        self.answer(&call, context).unwrap_or_else(|failure| Answer::Now(Err(failure)))
     }
 }
 

@@ -19,7 +19,7 @@ use gladhand_core::operations::{Failure, FailureKind, Progress, Tool, ToolCall, 
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{RawValue, json, values};
 use gladhand_faq::{Extract, Library, Question};
-use gladhand_hub::{Answer, ChangeNotifier, Context, Provider, Reporter};
+use gladhand_hub::{Answer, ChangeNotifier, Context, Opening, Provider, Reporter, SessionObserver};
 use gladhand_repository::{
     Documents, Limits, Passage, Places, Progress as Watcher, Recipes, RepositoryError, Secrets, Setting, Stage,
     read_input, tool,
@@ -131,12 +131,6 @@ impl Provider for RepositoryTools {
         let _ = self.notifier.set(notifier.clone());
     }
 
-    fn speaks(&self, dialect: &str) {
-        if dialect == NATIVE && !self.is_shown.swap(true, Ordering::Relaxed) {
-            self.notifier.get().inspect(|notifier| notifier.tools_changed());
-        }
-    }
-
     fn tools(&self) -> Vec<Tool> {
         if !self.is_shown.load(Ordering::Relaxed) {
             return Vec::new();
@@ -174,6 +168,19 @@ impl Provider for RepositoryTools {
             drop(wanted);
             answer.map(ToolResult::structured)
         })
+    }
+
+    fn as_session_observer(&self) -> Option<&dyn SessionObserver> {
+        Some(self)
+    }
+}
+
+impl SessionObserver for RepositoryTools {
+    fn opening(&self, fact: Opening<'_>) {
+        let is_native = matches!(fact, Opening::Dialect(NATIVE));
+        if is_native && !self.is_shown.swap(true, Ordering::Relaxed) {
+            self.notifier.get().inspect(|notifier| notifier.tools_changed());
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! An upstream that cannot be opened as it is configured: it refers to a variable or a secret that is not there.
 
 use gladhand_core::operations::{Failure, FailureKind};
-use gladhand_hub::{Features, List, Provider, UpstreamStatus};
+use gladhand_hub::{Features, List, Provider, ServerProvider, UpstreamStatus};
 
 /// An upstream that is not available. It has nothing, and says why.
 #[derive(Debug)]
@@ -29,6 +29,12 @@ impl Provider for Unavailable {
         Features { silent: true, ..Features::default() }
     }
 
+    fn as_server(&self) -> Option<&dyn ServerProvider> {
+        Some(self)
+    }
+}
+
+impl ServerProvider for Unavailable {
     fn trouble(&self, _list: List) -> Option<Failure> {
         let message = format!("upstream {} is not available: {}", self.name, self.why);
         Some(Failure::new(FailureKind::UpstreamLost, message))

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use gladhand::Pattern;
 use gladhand::hub::policy::{Effect, Governor, Policy, Rule, Subjects};
-use gladhand::hub::{Answer, Context, Features, List, Mount, Naming, Provider, UpstreamStatus};
+use gladhand::hub::{
+    Answer, Context, Features, List, Mount, Naming, PromptProvider, Provider, ResourceProvider, ServerProvider,
+    UpstreamStatus,
+};
 use gladhand::operations::{Contents, Failure, Prompt, PromptResult, Resource, ToolCall};
 use gladhand::providers::a2e_mcp::RegistrationLimits;
 use serde_json::json;
@@ -23,24 +26,42 @@ impl Provider for Library {
         Features { resource_updates: self.tells, ..Features::default() }
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::new("lib://book", "book", "")]
+    fn as_resources(&self) -> Option<&dyn ResourceProvider> {
+        Some(self)
     }
 
-    fn prompts(&self) -> Vec<Prompt> {
-        vec![Prompt::new("summary", "Sums up")]
+    fn as_prompts(&self) -> Option<&dyn PromptProvider> {
+        Some(self)
+    }
+
+    fn as_server(&self) -> Option<&dyn ServerProvider> {
+        Some(self)
+    }
+}
+
+impl ResourceProvider for Library {
+    fn resources(&self) -> Vec<Resource> {
+        vec![Resource::new("lib://book", "book", "")]
     }
 
     fn read(&self, uri: &str, context: &Context<'_>) -> Answer {
         context.notifier.resource_updated(uri);
         Contents::text(uri, "text/plain", "once upon a time").into()
     }
+}
+
+impl PromptProvider for Library {
+    fn prompts(&self) -> Vec<Prompt> {
+        vec![Prompt::new("summary", "Sums up")]
+    }
 
     fn prompt(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer {
         context.notifier.resource_updated("lib://book");
         PromptResult::text(&call.name).into()
     }
+}
 
+impl ServerProvider for Library {
     fn status(&self) -> Option<UpstreamStatus> {
         let detail = match self.state {
             "open" => Some("big library 2.0 as mcp 2025-11-25".to_owned()),

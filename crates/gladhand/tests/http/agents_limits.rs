@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use gladhand::hub::{Answer, Context, Provider, SessionId};
+use gladhand::hub::{Answer, CapabilityProvider, Context, Provider, SessionId, SessionObserver};
 use gladhand::operations::{Tool, ToolCall, ToolResult};
 use gladhand_server::http::{AgentLimits, Http, HttpOptions};
 use rustix::process::Signal;
@@ -36,14 +36,6 @@ impl Provider for Loud {
         vec![Tool::plain("shout", "says much"), Tool::plain("forever", "never ends")]
     }
 
-    fn capabilities(&self) -> Vec<&'static str> {
-        vec!["proc", "skill", "memory", "planning"]
-    }
-
-    fn open_capabilities(&self) -> Vec<&'static str> {
-        vec!["memory"]
-    }
-
     fn call(&self, call: ToolCall<'_>, _: &Context<'_>) -> Answer {
         if call.name == "shout" {
             return ToolResult::text(&"x".repeat(50_000)).into();
@@ -57,6 +49,26 @@ impl Provider for Loud {
         })
     }
 
+    fn as_capabilities(&self) -> Option<&dyn CapabilityProvider> {
+        Some(self)
+    }
+
+    fn as_session_observer(&self) -> Option<&dyn SessionObserver> {
+        Some(self)
+    }
+}
+
+impl CapabilityProvider for Loud {
+    fn capabilities(&self) -> Vec<&'static str> {
+        vec!["proc", "skill", "memory", "planning"]
+    }
+
+    fn open_capabilities(&self) -> Vec<&'static str> {
+        vec!["memory"]
+    }
+}
+
+impl SessionObserver for Loud {
     fn left(&self, _: SessionId) {
         self.left.fetch_add(1, Ordering::SeqCst);
     }

@@ -2,21 +2,15 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
 use gladhand_core::negotiation::Agreement;
-use gladhand_core::operations::{Content, FailureKind, Outcome, Reply};
+use gladhand_core::operations::{FailureKind, Operation, Reply};
 use gladhand_core::wire::{RawValue, json};
 use serde::Serialize;
 
 use super::parties::Who;
-use crate::provider::{Context, SessionId};
-
-/// Maximum number of characters of a name that a peer chose.
-const LONGEST: usize = 128;
-
-/// The largest payload that is recorded. For a larger one only the size is recorded.
-const LARGEST_PAYLOAD: usize = 64 * 1024;
+use crate::call_observers::{CallObserver, CallOrigin, EndedCall, LARGEST_PAYLOAD, has_target, short};
+use crate::provider::SessionId;
 
 /// The rule name for requests that the agreement does not allow.
 const NOT_AGREED: &str = "only_what_was_agreed";
@@ -78,7 +72,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record of a call that begins.
+    /// The record of a request in a session.
     fn begun(who: &Who<'_>, agreement: &Agreement, operation: &'static str, name: &str) -> Self {
         Self {
             session: (who.session != SessionId::NONE).then_some(who.session.0),
@@ -128,75 +122,51 @@ impl Record {
     }
 }
 
-/// Cuts a name that a peer chose to the recorded length.
-fn short(text: &str) -> String {
-    text.chars().take(LONGEST).collect()
-}
-
-/// A call in progress. If this is dropped before the end, the call was cancelled, and the record says so.
+/// Makes a record of each call on a thing of a provider, whether it was called directly or through a substitute tool.
 #[derive(Debug)]
-pub(super) struct Entry {
-    auditor: Arc<dyn Auditor>,
-    record: Option<Record>,
-    started: Instant,
-}
+pub(super) struct AuditObserver(pub(super) Arc<dyn Auditor>);
 
-impl Entry {
-    pub(super) fn begin(
-        auditor: &Arc<dyn Auditor>,
-        operation: &'static str,
-        name: &str,
-        arguments: Option<&RawValue>,
-        context: &Context<'_>,
-    ) -> Self {
-        let bytes_in = arguments.map_or(0, |arguments| arguments.get().len());
-        let has_payload = auditor.wants_payloads() && bytes_in <= LARGEST_PAYLOAD;
-        let record = Record {
-            bytes_in,
-            arguments: arguments.filter(|_| has_payload).map(on_one_line),
-            ..Record::begun(&Who::of(context), context.agreement, operation, name)
+impl CallObserver for AuditObserver {
+    fn observes(&self, operation: &Operation<'_>, _: CallOrigin) -> bool {
+        has_target(operation)
+    }
+
+    fn wants_payloads(&self) -> bool {
+        self.0.wants_payloads()
+    }
+
+    fn ended(&self, ended: &EndedCall<'_>) {
+        let call = ended.call;
+        if call.is_stand_in() {
+            // The operation behind it has a record of its own.
+            return;
+        }
+        let (upstream, own_name) = match call.target() {
+            Some(target) => (target.upstream.clone(), target.own.clone()),
+            None => Default::default(),
         };
-        Self { auditor: Arc::clone(auditor), record: Some(record), started: Instant::now() }
-    }
-
-    /// Records the provider and its own name for the target.
-    pub(super) fn leads_to(&mut self, upstream: &str, own: &str) {
-        if let Some(record) = &mut self.record {
-            record.upstream = upstream.to_owned();
-            record.own_name = own.to_owned();
-        }
-    }
-
-    /// Records the rule that decided.
-    pub(super) fn decided_by(&mut self, rule: &str) {
-        if let Some(record) = &mut self.record {
-            record.rule = Some(rule.to_owned());
-        }
-    }
-
-    /// Completes the record with the outcome.
-    pub(super) fn end(mut self, outcome: &Outcome) {
-        let Some(record) = &mut self.record else { return };
-        match outcome {
-            Err(failure) => record.outcome = failure.kind.word(),
-            Ok(reply) => {
-                let failed = matches!(reply, Reply::Tool(result) if result.failed);
-                record.outcome = if failed { "tool_error" } else { "ok" };
-                record.bytes_out = reply_bytes(reply);
-                if self.auditor.wants_payloads() && record.bytes_out <= LARGEST_PAYLOAD {
-                    record.result = Some(payload(reply));
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Entry {
-    fn drop(&mut self) {
-        if let Some(mut record) = self.record.take() {
-            record.duration_ms = (self.started.elapsed().as_secs_f64() * 1e6).round() / 1e3;
-            self.auditor.record(record);
-        }
+        let bytes_out = ended.bytes_out();
+        let reply = ended.outcome.and_then(|outcome| outcome.as_ref().ok());
+        let is_kept = |_: &&Reply| self.0.wants_payloads() && bytes_out <= LARGEST_PAYLOAD;
+        self.0.record(Record {
+            session: (call.session != SessionId::NONE).then_some(call.session.0),
+            principal: call.principal.clone(),
+            client: call.client.clone(),
+            client_version: call.client_version.clone(),
+            dialect: call.dialect,
+            dialect_version: call.dialect_version.clone(),
+            upstream,
+            operation: call.kind,
+            tool: call.name.clone(),
+            own_name,
+            outcome: ended.word(),
+            rule: call.rule().map(str::to_owned),
+            duration_ms: ended.duration_ms(),
+            bytes_in: call.bytes_in,
+            bytes_out,
+            arguments: call.arguments.as_deref().filter(|_| self.0.wants_payloads()).map(on_one_line),
+            result: reply.filter(is_kept).map(payload),
+        });
     }
 }
 
@@ -217,20 +187,4 @@ fn on_one_line(value: &RawValue) -> Box<RawValue> {
         return json::raw(value.get().replace(['\n', '\r'], " "));
     }
     value.to_owned()
-}
-
-/// The size of a reply: its raw content.
-pub(super) fn reply_bytes(reply: &Reply) -> usize {
-    let sum = |parts: &[Box<RawValue>]| parts.iter().map(|part| part.get().len()).sum();
-    let result = match reply {
-        Reply::Tool(result) => result,
-        Reply::Contents(contents) => return sum(&contents.parts),
-        Reply::Prompt(prompt) => return sum(&prompt.messages),
-        Reply::Capability(fields) => return fields.get().len(),
-        _ => return 0,
-    };
-    let blocks = result.content.iter().map(|block| match block {
-        Content::Text(raw) | Content::Block(raw) => raw.get().len(),
-    });
-    blocks.sum::<usize>() + result.structured.as_ref().map_or(0, |data| data.get().len())
 }

@@ -6,9 +6,9 @@ use gladhand_core::wire::RawValue;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::arguments;
 use super::parties::{CallTarget, Who};
 use super::rule::{Effect, Match, Rule};
+use super::unambiguous_json;
 
 /// The decision on a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -93,7 +93,7 @@ pub(super) fn decide<'r>(
     for rule in rules {
         let mut verdict = rule.concerns(who, what);
         if verdict == Match::Matches && rule.is_conditional() {
-            let arguments = read.get_or_insert_with(|| arguments::read(raw.get()));
+            let arguments = read.get_or_insert_with(|| unambiguous_json::read(raw.get()));
             verdict = rule.holds(arguments.as_ref());
         }
         let decision = match &verdict {

@@ -6,25 +6,29 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 use std::time::Instant;
 
 use gladhand_core::negotiation::Agreement;
-use gladhand_core::operations::{Failure, FailureKind, Outcome};
+use gladhand_core::operations::{Failure, FailureKind};
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{RawValue, json};
 
 use super::asking::{self, Consent};
-use super::audit::{Auditor, Entry, Record};
+use super::audit::{AuditObserver, Auditor, Record};
 use super::limits::{Meters, Permit};
 use super::pins::{Definition, PinMode, Pinboard, Standing, Stopped};
 use super::view::View;
 use super::{CallTarget, Decision, Kind, Policy, Who};
 use crate::call_log;
-use crate::provider::{Answer, Context, Listed, Reporter, SessionId, Work};
+use crate::call_observers::{CallObserver, ObservedCall};
+use crate::provider::{Answer, Context, Listed, Reporter, SessionId, Settling, Work};
 use crate::routes::Routes;
 use crate::watched::Subscriber;
+
+/// How often a comparison waits for new pins: others may be new each time.
+const MOST_WAITS: usize = 3;
 
 /// Applies a policy to a hub's calls.
 #[derive(Debug, Default)]
 pub struct Governor {
-    regime: RwLock<Arc<Regime>>,
+    in_force: RwLock<Arc<PolicyInForce>>,
     auditor: Option<Arc<dyn Auditor>>,
     pinboard: OnceLock<Arc<dyn Pinboard>>,
     /// Whether definitions are compared with pins. Kept here because every call needs to know it.
@@ -38,7 +42,7 @@ pub struct Governor {
 
 /// A policy, with the usage and the consents under it.
 #[derive(Debug, Default)]
-struct Regime {
+struct PolicyInForce {
     policy: Policy,
     /// Number of policies that were in force before.
     number: u64,
@@ -52,7 +56,7 @@ struct Regime {
 /// The rule that asked, and the thing that was allowed: its kind, its provider and the provider's own name for it.
 type Consented = (String, Kind, String, String);
 
-impl Regime {
+impl PolicyInForce {
     fn after(&self, policy: Policy) -> Arc<Self> {
         let hides_anything = policy.hides_anything();
         let meters = Arc::new(self.meters.succeeded(&self.policy.limits, &policy.limits));
@@ -121,17 +125,17 @@ impl Governor {
     /// session are asked for again. Returns whether any caller may see different lists: the hub shows them after
     /// [`crate::Hub::look_again`].
     pub fn replace(&self, policy: Policy) -> bool {
-        let mut regime = self.regime.write().unpoisoned();
-        let shows_something_else = !policy.shows_the_same_as(&regime.policy);
-        let next = regime.after(policy);
-        *regime = next;
-        drop(regime);
+        let mut in_force = self.in_force.write().unpoisoned();
+        let shows_something_else = !policy.shows_the_same_as(&in_force.policy);
+        let next = in_force.after(policy);
+        *in_force = next;
+        drop(in_force);
         self.note_pinning();
         shows_something_else
     }
 
     fn note_pinning(&self) {
-        let is_pinning = self.has_pinboard() && self.regime().policy.pins != PinMode::Off;
+        let is_pinning = self.has_pinboard() && self.in_force().policy.pins != PinMode::Off;
         self.is_pinning.store(is_pinning, Ordering::Release);
     }
 
@@ -146,9 +150,24 @@ impl Governor {
         self.looks.load(Ordering::Acquire)
     }
 
-    /// Compares the definitions that an upstream sends in one session with the pins.
-    pub fn inspect(&self, upstream: &str, listed: &Listed, instructions: Option<&str>) -> Stopped {
-        self.compare(&Definition::all(upstream, listed, instructions))
+    /// Compares the definitions that an upstream sends in one session with the pins, after new pins are stored.
+    pub async fn inspect(&self, upstream: &str, listed: &Listed, instructions: Option<&str>) -> Stopped {
+        let definitions = Definition::all(upstream, listed, instructions);
+        let mut stopped = self.compare(&definitions);
+        for _ in 0..MOST_WAITS {
+            let Some(storing) = self.storing() else { break };
+            storing.await;
+            stopped = self.compare(&definitions);
+        }
+        stopped
+    }
+
+    /// If pins are being stored: a future that ends when they are.
+    pub(crate) fn storing(&self) -> Option<Settling> {
+        if !self.is_pinning() {
+            return None;
+        }
+        self.pinboard.get()?.storing()
     }
 
     /// Definitions that have changed, whether they are stopped or not.
@@ -158,14 +177,14 @@ impl Governor {
 
     /// Whether tools may be stopped and allowed again while sessions are open.
     pub fn stops_changes(&self) -> bool {
-        self.has_pinboard() && self.regime().policy.pins == PinMode::Stop
+        self.has_pinboard() && self.in_force().policy.pins == PinMode::Stop
     }
 
     /// A session has ended.
     pub(crate) fn left(&self, session: SessionId) {
-        let regime = self.regime();
-        regime.consents().remove(&session);
-        regime.meters.left(session);
+        let in_force = self.in_force();
+        in_force.consents().remove(&session);
+        in_force.meters.left(session);
     }
 
     /// The definitions in these routes that are stopped because they changed.
@@ -193,7 +212,7 @@ impl Governor {
     /// Compares definitions with the pins, and returns the stopped ones.
     fn compare(&self, seen: &[Definition]) -> Stopped {
         let mut stopped = Stopped::default();
-        let (mode, Some(pinboard)) = (self.regime().policy.pins, self.pinboard.get()) else { return stopped };
+        let (mode, Some(pinboard)) = (self.in_force().policy.pins, self.pinboard.get()) else { return stopped };
         if mode == PinMode::Off || seen.is_empty() {
             return stopped;
         }
@@ -202,6 +221,12 @@ impl Governor {
             let (name, since) = match standing {
                 Standing::Pinned => continue,
                 Standing::Changed { name, since } => (name, since),
+                Standing::Pending { name } => {
+                    if is_stopped {
+                        stopped.add(definition, format!("{name}: its pin is not stored yet; try again later"));
+                    }
+                    continue;
+                }
                 Standing::Unpinned { name, why } => {
                     let kind = tracing::field::display(definition.kind);
                     tracing::warn!(kind, name, why, is_stopped, "a definition cannot be pinned");
@@ -225,20 +250,15 @@ impl Governor {
 
     /// The view of a caller, or `None` if it sees everything.
     pub(crate) fn view(&self, who: &Who<'_>, routes: &Routes) -> Option<Arc<View>> {
-        let regime = self.regime();
-        let is_partial = regime.hides_anything || !routes.stopped.is_empty() || !routes.refused.is_empty();
-        is_partial.then(|| routes.views.of(&regime.policy, who, routes))
+        let in_force = self.in_force();
+        let is_partial = in_force.hides_anything || !routes.stopped.is_empty() || !routes.refused.is_empty();
+        is_partial.then(|| routes.views.of(&in_force.policy, who, routes))
     }
 
-    /// Begins the audit record of a call, if calls are recorded.
-    pub(crate) fn begin(
-        &self,
-        operation: &'static str,
-        name: &str,
-        arguments: Option<&RawValue>,
-        context: &Context<'_>,
-    ) -> Logged {
-        Logged(self.auditor.as_ref().map(|auditor| Entry::begin(auditor, operation, name, arguments, context)))
+    /// The observer that makes the audit records, if calls are recorded.
+    pub(crate) fn observer(&self) -> Option<Arc<dyn CallObserver>> {
+        let auditor = self.auditor.as_ref()?;
+        Some(Arc::new(AuditObserver(Arc::clone(auditor))))
     }
 
     /// Records calls of tools that a transport refused because the principal's token lacks scopes.
@@ -261,25 +281,25 @@ impl Governor {
         what: &CallTarget<'_>,
         arguments: &RawValue,
         context: &Context<'_>,
-        logged: &mut Logged,
+        observed: Option<&ObservedCall>,
     ) -> Course {
-        let (who, regime) = (Who::of(context), self.regime());
-        if let Some(scopes) = regime.policy.lacking_scopes(&who, what, context.terms.record.as_deref()) {
-            logged.decided_by(SCOPES);
+        let (who, in_force) = (Who::of(context), self.in_force());
+        if let Some(scopes) = in_force.policy.lacking_scopes(&who, what, context.terms.record.as_deref()) {
+            observed.inspect(|call| call.decided_by(SCOPES));
             return Course::Refused(out_of_scope(what.name, &scopes));
         }
-        match regime.policy.decide(&who, what, arguments) {
+        match in_force.policy.decide(&who, what, arguments) {
             Decision::Allow => Course::Go,
             Decision::Deny { rule, reason } => {
-                logged.decided_by(&rule);
+                observed.inspect(|call| call.decided_by(&rule));
                 Course::Refused(denied(what.name, &rule, &reason))
             }
-            Decision::Ask { rule, .. } if regime.has_consent(who.session, &rule, what) => Course::Go,
+            Decision::Ask { rule, .. } if in_force.has_consent(who.session, &rule, what) => Course::Go,
             Decision::Ask { rule, reason } if asking::can_be_asked(context.agreement) => {
                 Course::AskFirst { rule, reason }
             }
             Decision::Ask { rule, reason } => {
-                logged.decided_by(&rule);
+                observed.inspect(|call| call.decided_by(&rule));
                 let between = if reason.is_empty() { "" } else { "; " };
                 let reason = format!("{reason}{between}a user must be asked first, and this client cannot ask");
                 Course::Refused(denied(what.name, &rule, &reason))
@@ -299,11 +319,11 @@ impl Governor {
         arguments: &RawValue,
         context: &Context<'_>,
     ) -> Option<(String, Failure)> {
-        let (who, regime) = (Who::of(context), self.regime());
-        if let Some(scopes) = regime.policy.lacking_scopes(&who, what, context.terms.record.as_deref()) {
+        let (who, in_force) = (Who::of(context), self.in_force());
+        if let Some(scopes) = in_force.policy.lacking_scopes(&who, what, context.terms.record.as_deref()) {
             return Some((SCOPES.to_owned(), out_of_scope(what.name, &scopes)));
         }
-        match regime.policy.decide(&who, what, arguments) {
+        match in_force.policy.decide(&who, what, arguments) {
             Decision::Allow => None,
             Decision::Deny { rule, reason } | Decision::Ask { rule, reason } => {
                 let failure = denied(what.name, &rule, &reason);
@@ -314,28 +334,28 @@ impl Governor {
 
     /// The number of the current policy, unique within this governor.
     pub(crate) fn policy_number(&self) -> u64 {
-        self.regime().number
+        self.in_force().number
     }
 
     /// Whether the current policy lets a subscriber receive a change of a resource. The consent of a person ends with
     /// the policy that asked for it.
     pub(crate) fn lets_hear(&self, subscriber: &Subscriber, what: &CallTarget<'_>, arguments: &RawValue) -> bool {
-        let (who, regime) = (subscriber.who(), self.regime());
-        let policy = &regime.policy;
+        let (who, in_force) = (subscriber.who(), self.in_force());
+        let policy = &in_force.policy;
         policy.profile(&who).is_none_or(|profile| profile.shows_upstream(what.upstream))
             && policy.lacking_scopes(&who, what, None).is_none()
             && match policy.decide(&who, what, arguments) {
                 Decision::Allow => true,
                 Decision::Deny { .. } => false,
                 Decision::Ask { rule, .. } => {
-                    subscriber.policy == regime.number || regime.has_consent(who.session, &rule, what)
+                    subscriber.policy == in_force.number || in_force.has_consent(who.session, &rule, what)
                 }
             }
     }
 
     /// Whether a thing is denied to a caller regardless of the arguments, so that it is not listed.
     pub fn hides(&self, what: &CallTarget<'_>, context: &Context<'_>) -> bool {
-        self.regime().policy.denied_always(&Who::of(context), what).is_some()
+        self.in_force().policy.denied_always(&Who::of(context), what).is_some()
     }
 
     /// Admits a call of a substitute tool. The underlying operation is decided, counted and recorded separately.
@@ -344,12 +364,11 @@ impl Governor {
         what: &CallTarget<'_>,
         arguments: &RawValue,
         context: &Context<'_>,
-    ) -> Result<Leave, Answer> {
-        let admitted = match self.refuses(what, arguments, context) {
+    ) -> Result<CallPermit, Failure> {
+        match self.refuses(what, arguments, context) {
             Some(failure) => Err(failure),
             None => self.admit(what, context),
-        };
-        admitted.map_err(|failure| self.begin("tool", what.name, Some(arguments), context).refused(failure))
+        }
     }
 
     /// Asks the caller whether a call may be made.
@@ -358,14 +377,14 @@ impl Governor {
         request: ConsentRequest<'_>,
         reporter: &Reporter,
         session: SessionId,
-        logged: &mut Logged,
+        observed: Option<&ObservedCall>,
     ) -> Result<(), Failure> {
         let ConsentRequest { what, arguments, rule, reason } = request;
         // If the policy is replaced while the person decides, the consent is not valid under the new policy.
-        let regime = self.regime();
+        let in_force = self.in_force();
         let has_session = session != SessionId::NONE;
         let Some(question) = asking::question(what.name, arguments, reason, has_session) else {
-            logged.decided_by(rule);
+            observed.inspect(|call| call.decided_by(rule));
             let why = "a person must allow it first, and the arguments are too long to be shown";
             return Err(denied(what.name, rule, why));
         };
@@ -374,28 +393,28 @@ impl Governor {
             Consent::Always => {
                 if has_session {
                     let consented = (rule.to_owned(), what.kind, what.upstream.to_owned(), what.own.to_owned());
-                    regime.consents().entry(session).or_default().insert(consented);
+                    in_force.consents().entry(session).or_default().insert(consented);
                 }
                 Ok(())
             }
             Consent::Refused => {
-                logged.decided_by(rule);
+                observed.inspect(|call| call.decided_by(rule));
                 Err(denied(what.name, rule, "the user did not allow it"))
             }
         }
     }
 
     /// Admits a call, if the limits allow it.
-    pub(crate) fn admit(&self, what: &CallTarget<'_>, context: &Context<'_>) -> Result<Leave, Failure> {
-        let regime = self.regime();
-        if regime.policy.limits.is_empty() {
-            return Ok(Leave(Permit::default()));
+    pub(crate) fn admit(&self, what: &CallTarget<'_>, context: &Context<'_>) -> Result<CallPermit, Failure> {
+        let in_force = self.in_force();
+        if in_force.policy.limits.is_empty() {
+            return Ok(CallPermit(Permit::default()));
         }
-        regime.meters.admit(&regime.policy.limits, &Who::of(context), what, Instant::now()).map(Leave)
+        in_force.meters.admit(&in_force.policy.limits, &Who::of(context), what, Instant::now()).map(CallPermit)
     }
 
-    fn regime(&self) -> Arc<Regime> {
-        Arc::clone(&self.regime.read().unpoisoned())
+    fn in_force(&self) -> Arc<PolicyInForce> {
+        Arc::clone(&self.in_force.read().unpoisoned())
     }
 }
 
@@ -408,63 +427,25 @@ pub(crate) struct ConsentRequest<'a> {
     pub(crate) reason: &'a str,
 }
 
-/// The audit record of a call, if calls are recorded.
-#[derive(Debug)]
-pub(crate) struct Logged(Option<Entry>);
-
-impl Logged {
-    /// Records the provider and its own name for the target.
-    pub(crate) fn leads_to(&mut self, upstream: &str, own: &str) {
-        if let Some(entry) = &mut self.0 {
-            entry.leads_to(upstream, own);
-        }
-    }
-
-    /// Records the rule that refused.
-    pub(crate) fn decided_by(&mut self, rule: &str) {
-        if let Some(entry) = &mut self.0 {
-            entry.decided_by(rule);
-        }
-    }
-
-    /// Completes the record with the outcome of the call.
-    pub(crate) fn end(self, outcome: Outcome) -> Outcome {
-        if let Some(entry) = self.0 {
-            entry.end(&outcome);
-        }
-        outcome
-    }
-
-    /// Completes the record of a call that was not made.
-    pub(crate) fn refused(self, failure: Failure) -> Answer {
-        Answer::Now(self.end(Err(failure)))
-    }
-}
-
 /// Permission to make a call, with its limits.
 #[derive(Debug)]
-pub(crate) struct Leave(Permit);
+pub(crate) struct CallPermit(Permit);
 
-impl Leave {
+impl CallPermit {
     /// The same answer, subject to the limits.
     pub(crate) fn bound(self, answer: Answer) -> Answer {
-        self.hold(answer, Logged(None))
-    }
-
-    /// The same answer, subject to the limits, and recorded when it is complete.
-    pub(crate) fn hold(self, answer: Answer, logged: Logged) -> Answer {
-        if self.0.is_unbounded() && logged.0.is_none() {
+        if self.0.is_unbounded() {
             return answer;
         }
         match answer {
-            Answer::Now(outcome) => Answer::Now(logged.end(self.0.capped(outcome))),
-            Answer::Later(work) => Answer::Later(self.held(work, logged)),
-            Answer::TaskLater(work) => Answer::TaskLater(self.held(work, logged)),
-            Answer::AsTask(work) => Answer::AsTask(self.held(work, logged)),
+            Answer::Now(outcome) => Answer::Now(self.0.capped(outcome)),
+            Answer::Later(work) => Answer::Later(self.bound_work(work)),
+            Answer::TaskLater(work) => Answer::TaskLater(self.bound_work(work)),
+            Answer::AsTask(work) => Answer::AsTask(self.bound_work(work)),
         }
     }
 
-    fn held(self, work: Work, logged: Logged) -> Work {
+    fn bound_work(self, work: Work) -> Work {
         Box::pin(async move {
             let outcome = match self.0.timeout {
                 None => work.await,
@@ -473,7 +454,7 @@ impl Leave {
                     Err(_) => Err(Permit::timed_out(timeout)),
                 },
             };
-            logged.end(self.0.capped(outcome))
+            self.0.capped(outcome)
         })
     }
 }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::expression::{ExpressionError, Node, Step, Test};
+use super::condition::{ExpressionError, Node, Step, Test};
 
 /// How deep conditions may nest.
 const DEEPEST: usize = 32;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use gladhand_core::operations::{Failure, FailureKind, Outcome};
 use gladhand_core::sync::Unpoisoned as _;
 
-use super::audit::reply_bytes;
 use super::parties::{CallTarget, Callers, Subjects, Who, any_fits};
+use crate::call_observers::reply_bytes;
 use crate::provider::SessionId;
 
 /// Beyond this many meters, unused ones are removed.

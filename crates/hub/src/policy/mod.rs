@@ -1,13 +1,12 @@
 //! Policy: which callers may do what, how often, and what the audit log records.
 //!
 //! [`Policy`] is plain data and pure decisions. [`Governor`] holds the state that changes while a policy is applied.
-//! How the hub uses it is in `governed.rs`, one folder up.
+//! How the hub uses it is in `governed_calls.rs`, one folder up.
 
-mod arguments;
 mod asking;
 mod audit;
+mod condition;
 mod decision;
-mod expression;
 mod governor;
 mod grammar;
 pub(crate) mod invisible;
@@ -17,6 +16,7 @@ mod paths;
 mod pins;
 mod profile;
 mod rule;
+mod unambiguous_json;
 mod view;
 mod violation;
 
@@ -24,10 +24,10 @@ use gladhand_core::operations::ScopeRecord;
 use gladhand_core::wire::RawValue;
 
 pub use audit::{Auditor, Record};
+pub use condition::{Expression, ExpressionError};
 pub use decision::{Considered, Decision, Explanation};
-pub use expression::{Expression, ExpressionError};
 pub use governor::Governor;
-pub(crate) use governor::{ConsentRequest, Course, Logged};
+pub(crate) use governor::{ConsentRequest, Course};
 pub use invisible::{Invisible, invisible_in, refusal};
 pub use limits::{Limit, Rate};
 pub use parties::{CallTarget, Callers, Kind, NeededScopes, Subjects, Tools, UnknownClass, Who};

@@ -95,7 +95,7 @@ pub struct CallTarget<'a> {
     /// Prefixes of other providers that the shown name begins with, too.
     rivals: &'a [String],
     /// The name that it would have if no other provider had that name.
-    natural: Option<&'a str>,
+    taken_name: Option<&'a str>,
 }
 
 impl<'a> CallTarget<'a> {
@@ -106,7 +106,7 @@ impl<'a> CallTarget<'a> {
 
     /// Something that is not a tool.
     pub fn named(kind: Kind, upstream: &'a str, own: &'a str, name: &'a str) -> Self {
-        Self { kind, upstream, own, name, tool: None, prefix: None, rivals: &[], natural: None }
+        Self { kind, upstream, own, name, tool: None, prefix: None, rivals: &[], taken_name: None }
     }
 
     /// The same thing among all providers: with the prefix of its provider, and the prefixes of other providers that
@@ -116,14 +116,14 @@ impl<'a> CallTarget<'a> {
     }
 
     /// The same thing, which would have this name if no other provider had that name.
-    pub fn instead_of(self, natural: Option<&'a str>) -> Self {
-        Self { natural, ..self }
+    pub fn instead_of(self, taken_name: Option<&'a str>) -> Self {
+        Self { taken_name, ..self }
     }
 
     /// Whether a restriction applies to it, also by the name that it would have without a conflict. Otherwise adding a
     /// provider could lift a restriction, because its prefix changes the shown names of other providers.
     pub(super) fn is_within(&self, fits: impl Fn(&Self) -> bool) -> bool {
-        fits(self) || self.natural.is_some_and(|name| fits(&Self { name, rivals: &[], natural: None, ..*self }))
+        fits(self) || self.taken_name.is_some_and(|name| fits(&Self { name, rivals: &[], taken_name: None, ..*self }))
     }
 
     /// Whether a pattern of shown names matches it.

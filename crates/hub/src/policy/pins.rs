@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
-use super::arguments;
 use super::parties::{CallTarget, Kind};
-use crate::provider::Listed;
+use super::unambiguous_json;
+use crate::provider::{Listed, Settling};
 
 /// The reaction to a changed definition.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -81,6 +81,11 @@ pub enum Standing {
         /// When it was pinned, in readable form.
         since: String,
     },
+    /// Its pin is being stored, or compared with what another process stored: see [`Pinboard::storing`].
+    Pending {
+        /// The name under which it is shown.
+        name: String,
+    },
     /// It is new, and its pin could not be stored. A later definition could not be compared with it.
     Unpinned {
         /// The name under which it is shown.
@@ -92,8 +97,15 @@ pub enum Standing {
 
 /// Stores the pins. The binary implements it with a file and a hash.
 pub trait Pinboard: fmt::Debug + Send + Sync {
-    /// Compares definitions with the pins, and pins new ones. The results are in the same order.
+    /// Compares definitions with the pins, and pins new ones. The results are in the same order. An implementation must
+    /// not make the caller wait: the hub calls this on the threads that serve its sessions.
     fn look(&self, seen: &[Definition]) -> Vec<Standing>;
+
+    /// If pins are being stored: a future that ends when they are, or when it has given up for now. Calls and lists
+    /// wait for it. The implementation makes the hub look again before the future ends.
+    fn storing(&self) -> Option<Settling> {
+        None
+    }
 }
 
 /// Definitions that are stopped because they changed or could not be pinned, each with the reason.
@@ -229,7 +241,7 @@ fn whole<const N: usize>(known: [(&str, Value); N], extra: &[(String, Box<RawVal
 
 /// JSON that two parsers could read differently counts as raw text.
 fn read(raw: &RawValue) -> Value {
-    arguments::read(raw.get()).unwrap_or_else(|_| raw.get().into())
+    unambiguous_json::read(raw.get()).unwrap_or_else(|_| raw.get().into())
 }
 
 /// JSON with members sorted by name, so that their order does not count.

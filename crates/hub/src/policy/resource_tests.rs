@@ -20,6 +20,12 @@ impl crate::Provider for Reader {
         crate::Features { unlisted_resources: true, ..crate::Features::default() }
     }
 
+    fn as_resources(&self) -> Option<&dyn crate::ResourceProvider> {
+        Some(self)
+    }
+}
+
+impl crate::ResourceProvider for Reader {
     fn resources(&self) -> Vec<Resource> {
         self.resources.lock().unwrap().clone()
     }

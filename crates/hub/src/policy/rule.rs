@@ -6,7 +6,7 @@ use gladhand_core::validation::{ArgumentSchema, TOO_COSTLY, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::expression::Expression;
+use super::condition::Expression;
 use super::parties::{CallTarget, Callers, Subjects, Who, any_fits};
 
 /// One rule. Of an ordered list of them, the first that matches a call decides.

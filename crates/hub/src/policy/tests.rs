@@ -796,6 +796,12 @@ fn of_all_kinds(governor: Governor) -> Hub {
 struct Memories;
 
 impl crate::Provider for Memories {
+    fn as_capabilities(&self) -> Option<&dyn crate::CapabilityProvider> {
+        Some(self)
+    }
+}
+
+impl crate::CapabilityProvider for Memories {
     fn capabilities(&self) -> Vec<&'static str> {
         vec!["memory"]
     }

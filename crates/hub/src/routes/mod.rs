@@ -72,7 +72,7 @@ pub(crate) struct Route {
     /// Prefixes of other mounts that the shown name begins with, too.
     rivals: Vec<String>,
     /// The name that it would have if that name did not belong to another provider.
-    natural: Option<String>,
+    taken_name: Option<String>,
     /// The reason for refusing it, if it contains invisible text.
     refused: Option<Arc<str>>,
 }
@@ -92,12 +92,12 @@ struct Family {
 
 impl Route {
     /// The name that it would have if that name did not belong to another provider.
-    pub(crate) fn natural(&self) -> Option<&str> {
-        self.natural.as_deref()
+    pub(crate) fn taken_name(&self) -> Option<&str> {
+        self.taken_name.as_deref()
     }
 
     fn to(mount: usize, own: &str) -> Self {
-        Self { mount, own: own.to_owned(), rivals: Vec::new(), natural: None, refused: None }
+        Self { mount, own: own.to_owned(), rivals: Vec::new(), taken_name: None, refused: None }
     }
 }
 
@@ -161,21 +161,23 @@ impl Routes {
         let mut note = |what, name: &str| {
             duplicate.get_or_insert_with(|| HubError::Duplicate { what, name: name.to_owned() });
         };
-        let (mut tools, mut by_tool, mut tool_routes) = (Vec::new(), HashMap::new(), Vec::new());
+        let (mut named_tools, mut tool_names) = (Vec::new(), HashSet::new());
         let (mut resources, mut by_uri) = (Vec::new(), HashMap::new());
         let (mut prompts, mut by_prompt) = (Vec::new(), HashMap::new());
         let mut templates: Vec<Claimed<Template>> = Vec::new();
         let mut capabilities: Vec<(&'static str, usize)> = Vec::new();
         let bundler = mounts.iter().position(|mount| mount.provider.bundles().is_some());
         let bundles = bundler.and_then(|place| mounts[place].provider.bundles());
-        // Before any name is claimed: providers may take time to answer.
+        // Before any name is claimed: a round of claims holds a lock, and providers may take time to answer.
         let mut lists: Vec<_> = mounts.iter().map(|mount| listed(&*mount.provider, session)).collect();
+        let is_settled: Vec<_> = mounts.iter().map(|mount| mount.provider.settling().is_none()).collect();
+        let served: Vec<_> = mounts.iter().map(|mount| mount.provider.capabilities()).collect();
         let mut round = claims.round(&mounts);
         if session.is_none() {
             round.restart();
         }
         for (mount, list) in lists.iter_mut().enumerate() {
-            if !list.is_empty() || mounts[mount].provider.settling().is_none() {
+            if !list.is_empty() || is_settled[mount] {
                 round.know(mount);
             }
             for template in std::mem::take(&mut list.templates) {
@@ -190,9 +192,9 @@ impl Routes {
         let unlisted: Vec<_> = unlisted.map(|one| one.map(|text| Template::new(text, "", ""))).collect();
         let mut owned: Vec<_> = listed.chain(unlisted.iter().map(|one| (one, false))).collect();
         owned.sort_by_key(|(one, _)| (mounts[one.mount].naming.yields, one.since));
-        for (index, (mount, listed)) in mounts.iter().zip(lists).enumerate() {
+        for (index, ((mount, listed), served)) in mounts.iter().zip(lists).zip(served).enumerate() {
             let naming = &mount.naming;
-            for capability in mount.provider.capabilities() {
+            for capability in served {
                 // Each capability is served by exactly one provider.
                 if !capabilities.iter().any(|(served, _)| *served == capability)
                     && round.claim(Space::Capability, capability, index).is_some()
@@ -205,27 +207,19 @@ impl Routes {
                 let Some(mut shown) = naming.shown(&tool.name).filter(|_| own_names.insert(tool.name.clone())) else {
                     continue;
                 };
-                let mut natural = None;
-                if round.claim(Space::Tool, &shown, index).is_none() || by_tool.contains_key(&shown) {
+                let mut taken_name = None;
+                if round.claim(Space::Tool, &shown, index).is_none() || tool_names.contains(&shown) {
                     note("tool", &shown);
-                    natural = Some(std::mem::replace(&mut shown, naming.instead(&tool.name)));
+                    taken_name = Some(std::mem::replace(&mut shown, naming.instead(&tool.name)));
                     if round.claim(Space::Tool, &shown, index).is_none() {
                         continue;
                     }
                 }
-                if let Entry::Vacant(free) = by_tool.entry(shown.clone()) {
+                if tool_names.insert(shown.clone()) {
                     let rivals = rivals(&shown, index, &mounts);
-                    let route = Route { rivals, natural, ..Route::to(index, &tool.name) };
+                    let route = Route { rivals, taken_name, ..Route::to(index, &tool.name) };
                     tool.name = shown;
-                    let seen = match bundles {
-                        Some(bundles) => bundles.shown(tool, session),
-                        None => Some(tool),
-                    };
-                    if let Some(tool) = seen {
-                        free.insert(tools.len());
-                        tool_routes.push(route);
-                        tools.push(tool);
-                    }
+                    named_tools.push((tool, route));
                 }
             }
             let mut older = round.older_templates(index, &owned);
@@ -251,17 +245,17 @@ impl Routes {
                 else {
                     continue;
                 };
-                let mut natural = None;
+                let mut taken_name = None;
                 if round.claim(Space::Prompt, &shown, index).is_none() || by_prompt.contains_key(&shown) {
                     note("prompt", &shown);
-                    natural = Some(std::mem::replace(&mut shown, naming.instead(&prompt.name)));
+                    taken_name = Some(std::mem::replace(&mut shown, naming.instead(&prompt.name)));
                     if round.claim(Space::Prompt, &shown, index).is_none() {
                         continue;
                     }
                 }
                 if let Entry::Vacant(free) = by_prompt.entry(shown.clone()) {
                     let rivals = rivals(&shown, index, &mounts);
-                    free.insert(Route { rivals, natural, ..Route::to(index, &prompt.name) });
+                    free.insert(Route { rivals, taken_name, ..Route::to(index, &prompt.name) });
                     prompt.name = shown;
                     prompts.push(prompt);
                 }
@@ -277,6 +271,19 @@ impl Routes {
         });
         let families: Vec<_> = families.collect();
         round.end();
+        let (mut tools, mut by_tool, mut tool_routes) = (Vec::new(), HashMap::new(), Vec::new());
+        for (tool, route) in named_tools {
+            let name = tool.name.clone();
+            let seen = match bundles {
+                Some(bundles) => bundles.shown(tool, session),
+                None => Some(tool),
+            };
+            if let Some(tool) = seen {
+                by_tool.insert(name, tools.len());
+                tool_routes.push(route);
+                tools.push(tool);
+            }
+        }
         let origins = Origins::of(&mounts, &tools, &tool_routes);
         let origins: Vec<_> =
             tools.iter().zip(&tool_routes).map(|(tool, to)| origins.origin(to, [&tool.name])).collect();
@@ -386,7 +393,7 @@ impl Routes {
         let prefix = |mount: usize| self.mounts[mount].naming.prefix.as_deref();
         let routed = |kind, route: &'a Route, name| {
             let what = CallTarget::named(kind, self.upstream(route.mount), &route.own, name);
-            what.among(prefix(route.mount), &route.rivals).instead_of(route.natural.as_deref())
+            what.among(prefix(route.mount), &route.rivals).instead_of(route.taken_name.as_deref())
         };
         match target {
             Target::Tool(tool) => self.tool(*tool),
@@ -403,7 +410,7 @@ impl Routes {
         let (route, tool) = (self.route_of(tool), &self.tools[tool]);
         let prefix = self.mounts[route.mount].naming.prefix.as_deref();
         let what = CallTarget::tool(self.upstream(route.mount), &route.own, tool).among(prefix, &route.rivals);
-        what.instead_of(route.natural.as_deref())
+        what.instead_of(route.taken_name.as_deref())
     }
 
     /// The URI of a resource or template as a target of the provider of a mount.

@@ -23,7 +23,8 @@ use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::json;
 use gladhand_hub::policy::Kind;
 use gladhand_hub::{
-    Answer, Caller, ChangeNotifier, Context, Features, Listed, PartyPermits, Provider, SessionId, Settling,
+    Answer, Caller, CapabilityProvider, ChangeNotifier, Context, Features, Listed, PartyPermits, Provider, SessionId,
+    SessionObserver, Settling, ViewerLists,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -148,16 +149,6 @@ impl Provider for A2eMcp {
         let _ = self.notifier.set(notifier.clone());
     }
 
-    fn capabilities(&self) -> Vec<&'static str> {
-        vec!["mcp"]
-    }
-
-    fn listed_for(&self, session: SessionId) -> Option<Listed> {
-        let servers = self.servers.of(session);
-        let tools = || servers.iter().flat_map(|server| server.tools()).collect();
-        (!servers.is_empty()).then(|| Listed { tools: tools(), ..Listed::default() })
-    }
-
     fn call(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer {
         let servers = self.servers.of(context.caller.session());
         let found = servers.into_iter().find_map(|server| server.own_name(&call.name).map(|own| (server, own)));
@@ -167,10 +158,35 @@ impl Provider for A2eMcp {
         Answer::later(async move { server.call_tool(call, reporter).await })
     }
 
+    fn closing(&self) -> Option<Settling> {
+        let all = std::mem::take(&mut *self.servers.lock());
+        Some(Box::pin(closed(all.into_values().flatten().collect())))
+    }
+
+    fn as_capabilities(&self) -> Option<&dyn CapabilityProvider> {
+        Some(self)
+    }
+
+    fn as_session_observer(&self) -> Option<&dyn SessionObserver> {
+        Some(self)
+    }
+
+    fn as_viewer_lists(&self) -> Option<&dyn ViewerLists> {
+        Some(self)
+    }
+}
+
+impl CapabilityProvider for A2eMcp {
+    fn capabilities(&self) -> Vec<&'static str> {
+        vec!["mcp"]
+    }
+
     fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
         self.answer(&call, context).unwrap_or_else(|failure| Answer::Now(Err(failure)))
     }
+}
 
+impl SessionObserver for A2eMcp {
     fn left(&self, session: SessionId) {
         let servers = self.servers.lock().remove(&session).unwrap_or_default();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -181,10 +197,13 @@ impl Provider for A2eMcp {
             followed.iter().for_each(|(uri, id)| hub.unwatch(uri, *id));
         }
     }
+}
 
-    fn closing(&self) -> Option<Settling> {
-        let all = std::mem::take(&mut *self.servers.lock());
-        Some(Box::pin(closed(all.into_values().flatten().collect())))
+impl ViewerLists for A2eMcp {
+    fn listed_for(&self, session: SessionId) -> Option<Listed> {
+        let servers = self.servers.of(session);
+        let tools = || servers.iter().flat_map(|server| server.tools()).collect();
+        (!servers.is_empty()).then(|| Listed { tools: tools(), ..Listed::default() })
     }
 }
 

@@ -13,11 +13,12 @@ use gladhand_core::operations::{
 };
 use gladhand_core::wire::{Members, RawValue, json};
 
+use crate::call_observers::{ObservedCall, name, sent};
 use crate::hub::Hub;
-use crate::policy::{ConsentRequest, Course, Governor, Logged, View, Who};
+use crate::policy::{ConsentRequest, Course, Governor, View, Who};
 use crate::provider::{Answer, Caller, Context};
 use crate::routes::{Routes, Target};
-use crate::routing::{Errand, missing};
+use crate::routing::{ResolvedCall, missing};
 use crate::watched::{Change, Subscriber};
 
 impl Hub {
@@ -51,8 +52,8 @@ impl Hub {
         operation: Operation<'_>,
         routes: Arc<Routes>,
         context: &Context<'_>,
+        observed: Option<&Arc<ObservedCall>>,
     ) -> Answer {
-        let mut logged = governor.begin(word(&operation), name(&operation), sent(&operation), context);
         let view = self.view(&routes, context);
         let shows = |mount| view.as_ref().is_none_or(|view| view.shows(mount));
         let target = match (&operation, &view) {
@@ -60,69 +61,68 @@ impl Hub {
             _ => routes.target(&operation).filter(|target| shows(routes.mount_of(target))),
         };
         let target = target.or_else(|| routes.unlisted_target(&operation, shows));
-        let Some(target) = target else { return logged.refused(missing(&operation, &routes, view.as_deref())) };
+        let Some(target) = target else { return refused(missing(&operation, &routes, view.as_deref())) };
         let course = {
             let what = routes.what(&target, name(&operation));
-            logged.leads_to(what.upstream, what.own);
+            observed.inspect(|call| call.leads_to(what.upstream, what.own));
             if let Some(why) = routes.stopped.why(&what) {
-                logged.decided_by("pin");
-                return logged.refused(Failure::new(FailureKind::Denied, why));
+                observed.inspect(|call| call.decided_by("pin"));
+                return refused(Failure::new(FailureKind::Denied, why));
             }
             if let Some(why) = routes.refusal(&target) {
-                logged.decided_by("invisible");
-                return logged.refused(Failure::new(FailureKind::Denied, why));
+                observed.inspect(|call| call.decided_by("invisible"));
+                return refused(Failure::new(FailureKind::Denied, why));
             }
-            governor.course(&what, &arguments(&operation), context, &mut logged)
+            governor.course(&what, &arguments(&operation), context, observed.map(|call| &**call))
         };
         if let Course::Refused(failure) = course {
-            return logged.refused(failure);
+            return refused(failure);
         }
-        let errand = match self.errand(operation, target, routes, context) {
-            Ok(errand) => errand,
-            Err(failure) => return logged.refused(failure),
+        let resolved = match self.resolve(operation, target, routes, context) {
+            Ok(resolved) => resolved,
+            Err(failure) => return refused(failure),
         };
         match course {
             Course::AskFirst { rule, reason } => {
-                self.ask_first(governor, errand.into_owned(), (rule, reason), context, logged)
+                self.ask_first(governor, resolved.into_owned(), (rule, reason), context, observed)
             }
-            _ => self.run_admitted(governor, errand, context, logged),
+            _ => self.run_admitted(governor, resolved, context),
         }
     }
 
-    /// Runs an errand within the limits.
-    fn run_admitted(&self, governor: &Governor, errand: Errand<'_>, context: &Context<'_>, logged: Logged) -> Answer {
-        match governor.admit(&errand.routes.what(&errand.target, name(&errand.operation)), context) {
-            Ok(leave) => leave.hold(self.run(errand, context), logged),
-            Err(failure) => logged.refused(failure),
+    /// Runs a resolved call within the limits.
+    fn run_admitted(&self, governor: &Governor, resolved: ResolvedCall<'_>, context: &Context<'_>) -> Answer {
+        match governor.admit(&resolved.routes.what(&resolved.target, name(&resolved.operation)), context) {
+            Ok(permit) => permit.bound(self.run(resolved, context)),
+            Err(failure) => refused(failure),
         }
     }
 
-    /// Asks the caller, and runs the errand if the answer is yes. The time that a person takes does not count against
+    /// Asks the caller, and runs the call if the answer is yes. The time that a person takes does not count against
     /// the limits.
     fn ask_first(
         &self,
         governor: &Arc<Governor>,
-        errand: Errand<'static>,
+        resolved: ResolvedCall<'static>,
         (rule, reason): (String, String),
         context: &Context<'_>,
-        mut logged: Logged,
+        observed: Option<&Arc<ObservedCall>>,
     ) -> Answer {
         let (hub, governor) = (self.clone(), Arc::clone(governor));
         let (id, terms, notifier) = (context.call, context.terms.clone().into_owned(), context.notifier.clone());
         let (agreement, caller, reporter) =
             (Arc::clone(context.agreement), Arc::clone(context.caller), context.reporter());
-        let is_tool = matches!(errand.target, Target::Tool(_));
+        let observed = observed.cloned();
+        let is_tool = matches!(resolved.target, Target::Tool(_));
         let work = Box::pin(async move {
-            let arguments = arguments(&errand.operation).into_owned();
-            let what = errand.routes.what(&errand.target, name(&errand.operation));
+            let arguments = arguments(&resolved.operation).into_owned();
+            let what = resolved.routes.what(&resolved.target, name(&resolved.operation));
             let request = ConsentRequest { what, arguments: &arguments, rule: &rule, reason: &reason };
-            if let Err(failure) = governor.ask(request, &reporter, caller.session(), &mut logged).await {
-                return logged.end(Err(failure));
-            }
+            governor.ask(request, &reporter, caller.session(), observed.as_deref()).await?;
             let answer = {
                 let context =
                     Context { call: id, terms: &terms, agreement: &agreement, caller: &caller, notifier: &notifier };
-                hub.run_admitted(&governor, errand, &context, logged)
+                hub.run_admitted(&governor, resolved, &context)
             };
             if matches!(answer, Answer::AsTask(_)) {
                 reporter.go_on_as_task();
@@ -134,12 +134,16 @@ impl Hub {
     }
 }
 
+fn refused(failure: Failure) -> Answer {
+    Answer::Now(Err(failure))
+}
+
 /// The subscribers that may not receive a change of a resource under the current policy. The decision is the same as
 /// for a call.
 pub(crate) fn denied(
     governor: &Governor,
     change: Change<'_>,
-    subscribers: &[Subscriber],
+    subscribers: &[Arc<Subscriber>],
     routes: &Routes,
 ) -> Vec<WatchId> {
     let target = routes.place(change.provider).map(|mount| routes.resource_at(mount, change.own, change.shown));
@@ -147,42 +151,8 @@ pub(crate) fn denied(
     let what = what.map(|target| routes.what(target, change.shown));
     let what = what.filter(|what| routes.stopped.why(what).is_none());
     let arguments = of_uri(change.shown);
-    let may_hear = |one: &&Subscriber| what.is_some_and(|what| governor.lets_hear(one, &what, &arguments));
+    let may_hear = |one: &&Arc<Subscriber>| what.is_some_and(|what| governor.lets_hear(one, &what, &arguments));
     subscribers.iter().filter(|one| !may_hear(one)).map(|one| one.id).collect()
-}
-
-/// The word for the operation in the audit file.
-pub(crate) fn word(operation: &Operation<'_>) -> &'static str {
-    match operation {
-        Operation::ReadResource(_) => "resource",
-        Operation::Watch(_) => "subscription",
-        Operation::GetPrompt(_) => "prompt",
-        Operation::Complete(_) => "completion",
-        Operation::Capability(_) => "capability",
-        _ => "tool",
-    }
-}
-
-/// The caller's name for the target of an operation.
-pub(crate) fn name<'o>(operation: &'o Operation<'_>) -> &'o str {
-    match operation {
-        Operation::CallTool(call) | Operation::GetPrompt(call) => &call.name,
-        Operation::ReadResource(uri) | Operation::Watch(uri) => uri,
-        Operation::Complete(CompletionCall {
-            of: CompletionOf::Prompt(name) | CompletionOf::Template(name), ..
-        }) => name,
-        Operation::Capability(call) => call.kind,
-        _ => "",
-    }
-}
-
-/// The arguments that the caller sent.
-fn sent<'o>(operation: &'o Operation<'_>) -> Option<&'o RawValue> {
-    match operation {
-        Operation::CallTool(call) | Operation::GetPrompt(call) => Some(&call.arguments),
-        Operation::Capability(call) => Some(&call.message),
-        _ => None,
-    }
 }
 
 /// The arguments that rules check: arguments as they were sent, or the URI of a resource. For a completion of a prompt

@@ -9,6 +9,7 @@ use gladhand_core::operations::{
 
 use crate::hub::Hub;
 use crate::provider::{Answer, Context, Features, Provider, Reporter};
+use crate::provider_features::{CompletionProvider, PromptProvider, ResourceProvider};
 use crate::routes::HubError;
 
 type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -108,7 +109,7 @@ impl Kit {
         self
     }
 
-    /// Promises to ring [`ChangeNotifier::resource_updated`](crate::ChangeNotifier::resource_updated) when a resource changes.
+    /// Promises to call [`ChangeNotifier::resource_updated`](crate::ChangeNotifier::resource_updated) when a resource changes.
     pub fn resource_updates(self) -> Self {
         Self { resource_updates: true, ..self }
     }
@@ -122,18 +123,6 @@ impl Kit {
 impl Provider for Kit {
     fn tools(&self) -> Vec<Tool> {
         self.tools.iter().map(|(tool, _)| tool.clone()).collect()
-    }
-
-    fn resources(&self) -> Vec<Resource> {
-        self.resources.iter().map(|(resource, _)| resource.clone()).collect()
-    }
-
-    fn templates(&self) -> Vec<Template> {
-        self.templates.iter().map(|(template, _)| template.clone()).collect()
-    }
-
-    fn prompts(&self) -> Vec<Prompt> {
-        self.prompts.iter().map(|(prompt, _)| prompt.clone()).collect()
     }
 
     fn features(&self) -> Features {
@@ -151,6 +140,28 @@ impl Provider for Kit {
         }
     }
 
+    fn as_resources(&self) -> Option<&dyn ResourceProvider> {
+        Some(self)
+    }
+
+    fn as_prompts(&self) -> Option<&dyn PromptProvider> {
+        Some(self)
+    }
+
+    fn as_completions(&self) -> Option<&dyn CompletionProvider> {
+        Some(self)
+    }
+}
+
+impl ResourceProvider for Kit {
+    fn resources(&self) -> Vec<Resource> {
+        self.resources.iter().map(|(resource, _)| resource.clone()).collect()
+    }
+
+    fn templates(&self) -> Vec<Template> {
+        self.templates.iter().map(|(template, _)| template.clone()).collect()
+    }
+
     fn read(&self, uri: &str, context: &Context<'_>) -> Answer {
         let by_name = self.resources.iter().find(|(resource, _)| resource.uri == uri).map(|(_, read)| read);
         let by_template =
@@ -160,6 +171,12 @@ impl Provider for Kit {
             None => Answer::Now(Err(Failure::unknown_resource(uri))),
         }
     }
+}
+
+impl PromptProvider for Kit {
+    fn prompts(&self) -> Vec<Prompt> {
+        self.prompts.iter().map(|(prompt, _)| prompt.clone()).collect()
+    }
 
     fn prompt(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer {
         match self.prompts.iter().find(|(prompt, _)| prompt.name == call.name) {
@@ -167,7 +184,9 @@ impl Provider for Kit {
             None => Answer::Now(Err(Failure::unknown_prompt(&call.name))),
         }
     }
+}
 
+impl CompletionProvider for Kit {
     fn complete(&self, call: CompletionCall<'_>, _: &Context<'_>) -> Answer {
         let known = self.completions.iter().find_map(|complete| complete(&call));
         Answer::Now(Ok(Reply::Completion(known.unwrap_or_default())))

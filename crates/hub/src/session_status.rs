@@ -13,7 +13,7 @@ use gladhand_core::operations::Operation;
 use gladhand_core::sync::Unpoisoned as _;
 
 use crate::call_log::without_query;
-use crate::governed::word;
+use crate::call_observers::{kind, name};
 use crate::hub::{Hub, Inner};
 use crate::provider::SessionId;
 use crate::status::{ClientStatus, RunningCall, SessionStatus};
@@ -205,14 +205,8 @@ impl CallName {
     const LONGEST: usize = 64;
 
     fn of(operation: &Operation<'_>) -> Self {
-        let (kind, name) = match operation {
-            Operation::Agent(_) => ("agent", ""),
-            Operation::ListTools => ("list", "tools"),
-            Operation::ListResources => ("list", "resources"),
-            Operation::ListTemplates => ("list", "resource templates"),
-            Operation::ListPrompts => ("list", "prompts"),
-            operation => (word(operation), without_query(operation)),
-        };
+        let kind = kind(operation);
+        let name = without_query(kind, name(operation));
         let cut = &name.as_bytes()[..name.floor_char_boundary(Self::LONGEST)];
         let mut bytes = [0; Self::LONGEST];
         bytes[..cut.len()].copy_from_slice(cut);
