@@ -63,7 +63,7 @@ impl Door {
     }
 
     /// Processes a line from the downstream.
-    pub fn receive_line<'a>(&mut self, line: Line<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+    pub fn handle_frame<'a>(&mut self, line: Line<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         let line = match line {
             // A byte-order mark before the first line is ignored in every dialect.
             Line::Bytes(bytes) if self.may_have_mark => Line::Bytes(without_mark(bytes)),
@@ -110,7 +110,7 @@ impl Door {
     }
 
     /// Reads a first line. If the line decides the dialect, that is the dialect of the session from now on. `None` if the
-    /// line decides nothing: [`Self::receive_line`] answers it.
+    /// line decides nothing: [`Self::handle_frame`] answers it.
     pub fn settle(&mut self, line: &[u8]) -> Option<Opening> {
         let line = without_mark(line);
         let detected = match self.dialect() {
@@ -175,26 +175,26 @@ impl Door {
 
 /// The detected dialect, or none: until a dialect is detected, only lines are answered.
 impl Server for Door {
-    fn receive<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
-        self.receive_line(Line::Bytes(text.as_bytes()), ambient, out);
+    fn handle_line<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+        self.handle_frame(Line::Bytes(text.as_bytes()), ambient, out);
     }
 
-    fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_unreadable_line(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         match &mut self.settled {
-            Some((_, server)) => server.garbled(fault, ambient, out),
+            Some((_, server)) => server.handle_unreadable_line(fault, ambient, out),
             None => rpc::error(&mut out.wire, None, &parse_error(fault)),
         }
     }
 
-    fn resolve(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_outcome(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Some((_, server)) = &mut self.settled {
-            server.resolve(call, outcome, ambient, out);
+            server.handle_outcome(call, outcome, ambient, out);
         }
     }
 
-    fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn notify(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Some((_, server)) = &mut self.settled {
-            server.notice(notice, ambient, out);
+            server.notify(notice, ambient, out);
         }
     }
 
@@ -210,31 +210,31 @@ impl Server for Door {
         }
     }
 
-    fn goes_on_as_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn continue_as_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Some((_, server)) = &mut self.settled {
-            server.goes_on_as_task(call, ambient, out);
+            server.continue_as_task(call, ambient, out);
         }
     }
 
     /// Also applies to a session that is not open yet.
-    fn offer(&mut self, identity: Peer, menu: Menu) {
+    fn set_offer(&mut self, identity: Peer, menu: Menu) {
         if let Some((_, server)) = &mut self.settled {
-            server.offer(identity.clone(), menu.clone());
+            server.set_offer(identity.clone(), menu.clone());
         }
         (self.setup.identity, self.setup.menu) = (identity, menu);
     }
 
     /// Also applies to a session that is not open yet.
-    fn readmit(&mut self, passes: &[Pass], ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn set_passes(&mut self, passes: &[Pass], ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Some((_, server)) = &mut self.settled {
-            server.readmit(passes, ambient, out);
+            server.set_passes(passes, ambient, out);
         }
         self.setup.passes = passes.to_vec();
     }
 
-    fn hung_up(&mut self, lane: Lane, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_lane_closed(&mut self, lane: Lane, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Some((_, server)) = &mut self.settled {
-            server.hung_up(lane, ambient, out);
+            server.handle_lane_closed(lane, ambient, out);
         }
     }
 
@@ -244,22 +244,22 @@ impl Server for Door {
         }
     }
 
-    fn wake(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_timeout(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Some((_, server)) = &mut self.settled {
-            server.wake(ambient, out);
+            server.handle_timeout(ambient, out);
         }
     }
 
-    fn deadline(&self) -> Option<Duration> {
-        self.settled.as_ref().and_then(|(_, server)| server.deadline())
+    fn poll_timeout(&self) -> Option<Duration> {
+        self.settled.as_ref().and_then(|(_, server)| server.poll_timeout())
     }
 
     fn in_flight(&self) -> Vec<CallId> {
         self.settled.as_ref().map_or_else(Vec::new, |(_, server)| server.in_flight())
     }
 
-    fn held(&self) -> usize {
-        self.settled.as_ref().map_or(0, |(_, server)| server.held())
+    fn held_bytes(&self) -> usize {
+        self.settled.as_ref().map_or(0, |(_, server)| server.held_bytes())
     }
 }
 
@@ -278,14 +278,14 @@ fn feed<'a>(
 ) {
     match text.read(line) {
         Ok(None) => {}
-        Ok(Some(Cow::Borrowed(text))) => server.receive(text, ambient, out),
+        Ok(Some(Cow::Borrowed(text))) => server.handle_line(text, ambient, out),
         Ok(Some(Cow::Owned(text))) => {
             // The repaired text is local to this block, so the actions must not borrow from it.
             let mut repaired = Output::onto(std::mem::take(&mut out.wire));
-            server.receive(&text, ambient, &mut repaired);
+            server.handle_line(&text, ambient, &mut repaired);
             out.wire = repaired.wire;
             out.actions.extend(repaired.actions.into_iter().map(|action| action.into_owned()));
         }
-        Err(fault) => server.garbled(&fault, ambient, out),
+        Err(fault) => server.handle_unreadable_line(&fault, ambient, out),
     }
 }

@@ -93,7 +93,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     let mut epoch = access.epoch();
     if session.driver.side.dialect().is_some() {
         // The passes may have changed while the first line was awaited.
-        session.readmit();
+        session.set_passes();
     }
     session.warn_of_any_token();
     let mut input_open = true;
@@ -155,14 +155,14 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
             }
             () = access.changed_after(epoch), if session.has_tokens() => {
                 epoch = access.epoch();
-                session.readmit();
+                session.set_passes();
             }
             () = following.arrived(), if session.keeps_up() => session.pass_events_on(),
             Some(report) = session.driver.transport.reports.recv(), if session.keeps_up() => {
                 session.drive(|driver| driver.report(report));
             }
             changed = changes.recv(), if session.keeps_up() => match changed {
-                Ok(notice) => session.drive(|driver| driver.notice(notice)),
+                Ok(notice) => session.drive(|driver| driver.notify(notice)),
                 Err(RecvError::Lagged(_)) => session.missed_changes(),
                 // The hub lives as long as the session, so this does not happen.
                 Err(RecvError::Closed) => session.stop(Stop::Terminated),
@@ -236,7 +236,7 @@ async fn prepare(service: &Service, door: &mut Door, input: &mut Input, lines: &
     }
     service.hub().expects(&opening.map(|opening| opening.offer).unwrap_or_default());
     service.open_upstreams().await;
-    door.offer(service.identified(), service.menu());
+    door.set_offer(service.identified(), service.menu());
     Ok(())
 }
 
@@ -249,7 +249,7 @@ fn announce_decided(service: &Service, door: &mut Door, dialect: &Dialect) {
 /// Tells the providers which dialect is spoken before the session opens: some offer more in certain dialects.
 fn announce(service: &Service, door: &mut Door, dialect: &Dialect) {
     service.hub().speaks(dialect.name);
-    door.offer(service.identified(), service.menu());
+    door.set_offer(service.identified(), service.menu());
 }
 
 async fn sleep_until(deadline: Option<tokio::time::Instant>) {
@@ -472,7 +472,7 @@ impl Session {
     }
 
     fn may_read(&self) -> bool {
-        self.channel().closing.is_none() && self.keeps_up() && self.driver.side.held() < MOST_HELD
+        self.channel().closing.is_none() && self.keeps_up() && self.driver.side.held_bytes() < MOST_HELD
     }
 
     /// Processes lines until none is left (true) or reading must stop (false).
@@ -494,12 +494,12 @@ impl Session {
         };
         if let Some(Opening { dialect, .. }) = &opening {
             announce_decided(&self.service, door, dialect);
-            self.readmit();
+            self.set_passes();
         }
         self.driver.tap_received(Lane::MAIN, line);
         let mut breaches = Vec::new();
         let errands = self.driver.step((), |door, ambient, out| {
-            door.receive_line(line, ambient, out);
+            door.handle_frame(line, ambient, out);
             breaches = violations::of_actions(&out.actions);
         });
         if opening.is_some() {
@@ -528,9 +528,9 @@ impl Session {
     }
 
     /// Applies the current passes to the session.
-    fn readmit(&mut self) {
+    fn set_passes(&mut self) {
         let passes = self.service.access().passes();
-        self.drive(|driver| driver.step((), |door, ambient, out| door.readmit(&passes, ambient, out)));
+        self.drive(|driver| driver.step((), |door, ambient, out| door.set_passes(&passes, ambient, out)));
     }
 
     /// Writes events while there are any and the client reads.
@@ -538,14 +538,14 @@ impl Session {
         while self.keeps_up()
             && let Some(event) = self.driver.transport.following.0.pop()
         {
-            self.drive(|driver| driver.notice(event));
+            self.drive(|driver| driver.notify(event));
         }
     }
 
     /// Notices were lost, so every list may have changed.
     fn missed_changes(&mut self) {
         for notice in [Notice::ToolsChanged, Notice::ResourcesChanged, Notice::PromptsChanged] {
-            self.drive(|driver| driver.notice(notice));
+            self.drive(|driver| driver.notify(notice));
         }
     }
 
@@ -583,7 +583,7 @@ impl Session {
     }
 
     fn next_deadline(&self) -> Option<tokio::time::Instant> {
-        let side = self.driver.side.deadline().map(|elapsed| self.driver.clock.instant(elapsed));
+        let side = self.driver.side.poll_timeout().map(|elapsed| self.driver.clock.instant(elapsed));
         let channel = self.channel();
         let closing = channel.closing.map(|closing| {
             if channel.tasks.is_empty() { closing.flush_until } else { closing.fail_at.min(closing.flush_until) }

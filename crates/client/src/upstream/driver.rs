@@ -285,7 +285,7 @@ impl Driver {
         self.backlog.clear();
         while ports.commands.try_recv().is_ok() {}
         self.say_goodbye();
-        self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
+        self.step(|client, clock, heard| client.handle_disconnect(&mut clock.ambient(), heard));
         self.transport.close(self.manner).await;
         if let Some(closed) = self.closed {
             let _ = closed.send(());
@@ -294,7 +294,7 @@ impl Driver {
 
     /// Waits for the next event.
     async fn wake(&mut self, ports: Option<&mut Ports>) -> Wake {
-        let deadline = self.client.deadline().map(|deadline| self.clock.instant(deadline));
+        let deadline = self.client.poll_timeout().map(|deadline| self.clock.instant(deadline));
         match (deadline.into_iter().chain(self.patience_ends).chain(self.stalls_at()).min(), &mut self.alarm) {
             (Some(next), Some(alarm)) if alarm.deadline() != next => alarm.as_mut().reset(next),
             (Some(next), none @ None) => *none = Some(Box::pin(tokio::time::sleep_until(next))),
@@ -350,7 +350,7 @@ impl Driver {
             self.roots_changed = false;
             // Clear the flag before the line is written: a later change needs another notification.
             ports.roots_changed.store(false, Ordering::Release);
-            self.step(|client, clock, heard| client.roots_changed(&mut clock.ambient(), heard));
+            self.step(|client, clock, heard| client.handle_roots_changed(&mut clock.ambient(), heard));
         }
     }
 
@@ -423,13 +423,13 @@ impl Driver {
                 self.broke(&breaches, &[]);
             }
             Inbound::Lost(lane, loss) => {
-                self.step(|client, clock, heard| client.lost(lane, loss, &mut clock.ambient(), heard));
+                self.step(|client, clock, heard| client.handle_lost_exchange(lane, loss, &mut clock.ambient(), heard));
             }
             // The loop checks the waiting commands again.
             Inbound::Room => {}
             Inbound::Gone => {
                 self.is_gone = true;
-                self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
+                self.step(|client, clock, heard| client.handle_disconnect(&mut clock.ambient(), heard));
             }
         }
     }
@@ -441,7 +441,7 @@ impl Driver {
         self.step(|client, clock, heard| {
             let mut ambient = clock.ambient();
             ambient.lane = lane;
-            client.receive(text, &mut ambient, heard);
+            client.handle_line(text, &mut ambient, heard);
             breaches = violations::of_events(&heard.events);
         });
         self.origin = Origin::Other;
@@ -458,7 +458,7 @@ impl Driver {
         self.step(|client, clock, heard| {
             let mut ambient = clock.ambient();
             ambient.lane = lane;
-            client.garbled(fault, skim, &mut ambient, heard);
+            client.handle_unreadable_line(fault, skim, &mut ambient, heard);
             breaches = violations::of_events(&heard.events);
         });
         self.origin = Origin::Other;
@@ -560,8 +560,8 @@ impl Driver {
         self.expire_backlog(now);
         let waiting = self.backlog.iter().filter_map(|waiting| waiting.expires);
         self.patience_ends = self.calls.values().filter_map(|call| call.expires).chain(waiting).min();
-        if self.client.deadline().is_some_and(|deadline| deadline <= self.clock.now().elapsed) {
-            self.step(|client, clock, heard| client.wake(&mut clock.ambient(), heard));
+        if self.client.poll_timeout().is_some_and(|deadline| deadline <= self.clock.now().elapsed) {
+            self.step(|client, clock, heard| client.handle_timeout(&mut clock.ambient(), heard));
         }
     }
 

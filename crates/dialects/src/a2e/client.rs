@@ -334,7 +334,7 @@ impl Client for Agent {
         self.state = SessionState::ExpectHandshake(id);
     }
 
-    fn receive(&mut self, text: &str, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_line(&mut self, text: &str, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let repaired;
         let members = match Members::parse(text) {
             Ok(members) => Some(members),
@@ -353,7 +353,7 @@ impl Client for Agent {
         }
     }
 
-    fn garbled(&mut self, fault: &Fault, skim: &Skim, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_unreadable_line(&mut self, fault: &Fault, skim: &Skim, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         // Only a response ends its call. An unreadable event is simply lost.
         let answered = skim.belongs_to().filter(|(_, kind)| kind.ends_with("/resp") || *kind == "error");
         match answered.and_then(|(request, _)| self.requests.get(request).copied()) {
@@ -410,7 +410,7 @@ impl Client for Agent {
         }
     }
 
-    fn gone(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_disconnect(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let before = std::mem::replace(&mut self.state, SessionState::Over);
         if matches!(before, SessionState::Unopened | SessionState::ExpectHandshake(_)) {
             heard.events.push(Event::Refused(Refusal::PeerGone));

@@ -85,9 +85,9 @@ impl HeldBack {
 }
 
 impl RequestKind {
-    fn held(&self) -> usize {
+    fn held_bytes(&self) -> usize {
         match self {
-            Self::List(filter) => filter.held(),
+            Self::List(filter) => filter.held_bytes(),
             Self::Tool { name, .. } => name.len(),
             Self::Carried { .. } => 0,
         }
@@ -163,7 +163,7 @@ impl Flights {
             Operation::Capability(call) => call.message.get().len(),
             _ => 0,
         };
-        let held = arguments + request_kind.held() + request.as_ref().map_or(0, |id| id.as_json().len());
+        let held = arguments + request_kind.held_bytes() + request.as_ref().map_or(0, |id| id.as_json().len());
         // Urgent requests skip the queue, but their number is limited as well.
         let has_too_many_urgent = is_urgent && self.flights.len() >= self.max_waiting + self.max_parallel;
         if has_too_many_urgent
@@ -258,7 +258,7 @@ impl Flights {
 
     /// The number of kept bytes that the peer controls. Arguments count until their call ends, because the provider
     /// keeps them.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         self.held
     }
 

@@ -277,7 +277,7 @@ impl Host {
 }
 
 impl Server for Host {
-    fn receive<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+    fn handle_line<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         if matches!(self.state, SessionState::Closing) {
             out.actions.push(Action::Dropped("a line after the end of the session"));
             return;
@@ -297,7 +297,7 @@ impl Server for Host {
         }
     }
 
-    fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_unreadable_line(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         match self.state {
             SessionState::Closing => out.actions.push(Action::Dropped("a line after the end of the session")),
             _ => {
@@ -307,7 +307,7 @@ impl Server for Host {
         }
     }
 
-    fn resolve(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_outcome(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         let Some(flight) = self.flights.end(call) else { return };
         self.questions.call_ended(call);
         Self::answer(flight, outcome, ambient, &mut out.wire);
@@ -332,7 +332,7 @@ impl Server for Host {
         }
     }
 
-    fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn notify(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Notice::Capability(event) = notice {
             let capability = registry::find(event.kind).map_or("", |message| message.capability);
             let is_granted = matches!(&self.state, SessionState::Open(session) if session.agreement.allows(Side::Server, capability));
@@ -378,7 +378,7 @@ impl Server for Host {
             .send(&mut out.wire);
     }
 
-    fn readmit(&mut self, passes: &[Pass], ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn set_passes(&mut self, passes: &[Pass], ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         self.setup.passes = passes.to_vec();
         let SessionState::Open(session) = &self.state else { return };
         let mut granted = capabilities::NAMES.iter().filter(|name| session.agreement.allows(Side::Server, name));
@@ -396,7 +396,7 @@ impl Server for Host {
         self.state = SessionState::Closing;
     }
 
-    fn wake(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_timeout(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         while let Some(call) = self.flights.overdue(ambient.now.elapsed) {
             let Some(flight) = self.flights.end(call) else { break };
             let seconds = flight.timeout.map_or(0, |timeout| timeout.as_secs());
@@ -414,7 +414,7 @@ impl Server for Host {
         self.deliver_queued(ambient.now.elapsed, out);
     }
 
-    fn deadline(&self) -> Option<Duration> {
+    fn poll_timeout(&self) -> Option<Duration> {
         self.flights.deadline()
     }
 
@@ -422,7 +422,7 @@ impl Server for Host {
         self.flights.calls()
     }
 
-    fn held(&self) -> usize {
-        self.flights.held()
+    fn held_bytes(&self) -> usize {
+        self.flights.held_bytes()
     }
 }

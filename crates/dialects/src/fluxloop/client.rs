@@ -197,7 +197,7 @@ impl Client for FluxloopClient {
         self.handshake(Pending::Opening, heard);
     }
 
-    fn receive(&mut self, text: &str, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_line(&mut self, text: &str, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let Ok(members) = Members::parse(text) else {
             heard.events.push(Event::Dropped("a line that is not a JSON object"));
             return;
@@ -226,7 +226,7 @@ impl Client for FluxloopClient {
         }
     }
 
-    fn garbled(&mut self, fault: &Fault, skim: &Skim, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_unreadable_line(&mut self, fault: &Fault, skim: &Skim, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let id = skim.answered().and_then(|id| id.trim_matches('"').parse::<u64>().ok());
         heard.events.push(match id.and_then(|id| self.pending.remove(&id)) {
             Some(Pending::List(call) | Pending::Call(call)) => Event::Answered(call, Err(Failure::unreadable(fault))),
@@ -265,7 +265,7 @@ impl Client for FluxloopClient {
         }
     }
 
-    fn gone(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_disconnect(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         self.is_open = false;
         for request_kind in std::mem::take(&mut self.pending).into_values() {
             heard.events.push(match request_kind {

@@ -82,7 +82,7 @@ impl FluxloopServer {
             return;
         }
         let call = self.new_call();
-        let bytes = waiting.held();
+        let bytes = waiting.held_bytes();
         self.queue.reserve(call, waiting, bytes);
         let call = Call::new(call, operation);
         out.actions.push(Action::Deliver(call, agreement));
@@ -142,7 +142,7 @@ impl FluxloopServer {
 }
 
 impl Server for FluxloopServer {
-    fn receive<'a>(&mut self, text: &'a str, _ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+    fn handle_line<'a>(&mut self, text: &'a str, _ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         let ParsedLine { form, id, request } = ParsedLine::read(text);
         let waiting = |kind| Waiting { form, id: id.map(Id::of), kind };
         match request {
@@ -162,12 +162,12 @@ impl Server for FluxloopServer {
         }
     }
 
-    fn garbled(&mut self, fault: &Fault, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_unreadable_line(&mut self, fault: &Fault, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         out.actions.push(Action::Dropped("a line that cannot be read"));
         self.refuse(Form::Page, None, &Error::unreadable(fault), out);
     }
 
-    fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_outcome(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         let Some(waiting) = self.queue.waiting(call) else { return };
         match (&outcome, &waiting.kind) {
             (Err(failure), PendingKind::Tool { .. })
@@ -194,7 +194,7 @@ impl Server for FluxloopServer {
         });
     }
 
-    fn notice(&mut self, _notice: Notice, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {
+    fn notify(&mut self, _notice: Notice, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {
         // Fluxloop has no one-way messages.
     }
 
@@ -206,14 +206,14 @@ impl Server for FluxloopServer {
         self.queue.missing().collect()
     }
 
-    fn held(&self) -> usize {
-        self.queue.held()
+    fn held_bytes(&self) -> usize {
+        self.queue.held_bytes()
     }
 }
 
 impl Waiting {
     /// The number of kept bytes that the peer controls.
-    fn held(&self) -> usize {
+    fn held_bytes(&self) -> usize {
         let name = match &self.kind {
             PendingKind::Handshake => 0,
             PendingKind::Tool { name } | PendingKind::Alternatives { name } => name.len(),

@@ -161,7 +161,7 @@ impl Client for LoafClient {
         self.request(Pending::Handshake, "rpc.handshake", Some(&params), heard);
     }
 
-    fn receive(&mut self, text: &str, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_line(&mut self, text: &str, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let Ok(envelope) = Envelope::parse(text) else {
             heard.events.push(Event::Dropped("a line that is not a JSON object"));
             return;
@@ -176,7 +176,7 @@ impl Client for LoafClient {
         }
     }
 
-    fn garbled(&mut self, fault: &Fault, skim: &Skim, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_unreadable_line(&mut self, fault: &Fault, skim: &Skim, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let id = skim.answered().and_then(|id| id.parse::<u64>().ok());
         heard.events.push(match id.and_then(|id| self.pending.remove(&id)) {
             Some(Pending::List(call) | Pending::Call(call)) => Event::Answered(call, Err(Failure::unreadable(fault))),
@@ -218,7 +218,7 @@ impl Client for LoafClient {
         }
     }
 
-    fn gone(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_disconnect(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         self.state = State::Shut;
         for request_kind in std::mem::take(&mut self.pending).into_values() {
             heard.events.extend(match request_kind {

@@ -65,7 +65,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn held(&self) -> usize {
+    fn held_bytes(&self) -> usize {
         let tool = match &self.request_kind {
             RequestKind::List | RequestKind::Agent | RequestKind::Shutdown | RequestKind::Silent => 0,
             RequestKind::Call { tool } => tool.len(),
@@ -284,7 +284,7 @@ impl LoafServer {
         let call = CallId(self.next_call);
         let wants_progress = matches!(request_kind, RequestKind::Call { .. });
         let waiting = Waiting { id: id.clone(), request_kind };
-        self.held += waiting.held();
+        self.held += waiting.held_bytes();
         self.calls.insert(call, waiting);
         let terms = Terms { wants_progress, ..Terms::default() };
         let call = Call { id: call, operation, terms };
@@ -299,7 +299,7 @@ impl LoafServer {
 }
 
 impl Server for LoafServer {
-    fn receive<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+    fn handle_line<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         let text = trim(text);
         if text.is_empty() {
             return;
@@ -319,7 +319,7 @@ impl Server for LoafServer {
         }
     }
 
-    fn garbled(&mut self, fault: &Fault, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_unreadable_line(&mut self, fault: &Fault, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if self.phase == Phase::Serving {
             out.actions.push(Action::Dropped("a line that cannot be read"));
             Error::parse_error(fault).answer(&mut out.wire, None);
@@ -328,9 +328,9 @@ impl Server for LoafServer {
         }
     }
 
-    fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_outcome(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         let Some(waiting) = self.calls.remove(&call) else { return };
-        self.held -= waiting.held();
+        self.held -= waiting.held_bytes();
         let Waiting { id, request_kind } = waiting;
         let begin = out.wire.len();
         match (outcome, request_kind) {
@@ -360,7 +360,7 @@ impl Server for LoafServer {
         keep_on_one_line(&mut out.wire, begin);
     }
 
-    fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn notify(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if self.phase == Phase::Stopped {
             return;
         }
@@ -415,7 +415,7 @@ impl Server for LoafServer {
         calls
     }
 
-    fn held(&self) -> usize {
+    fn held_bytes(&self) -> usize {
         self.held
     }
 }

@@ -110,7 +110,7 @@ impl Batches {
     }
 
     /// The number of bytes of collected answers.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         self.held
     }
 

@@ -76,7 +76,7 @@ impl Listeners {
     }
 
     /// Ends the subscriptions of a closed exchange.
-    pub(super) fn hung_up(&mut self, lane: Lane, out: &mut Output<'_>) {
+    pub(super) fn handle_lane_closed(&mut self, lane: Lane, out: &mut Output<'_>) {
         let gone = self.all.extract_if(.., |listener| listener.lane == lane);
         gone.for_each(|mut listener| listener.watches.clear(out));
     }

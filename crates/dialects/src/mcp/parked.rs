@@ -62,7 +62,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         self.answers.as_ref().map_or(0, |answers| answers.get().len())
     }
 }
@@ -99,7 +99,7 @@ impl Parked {
     }
 
     /// How many bytes of notices are kept.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         self.all.iter().map(|waiting| waiting.notices.bytes()).sum()
     }
 }
@@ -234,7 +234,7 @@ impl McpServer {
         // Before the response, whether that is the outcome or further questions.
         notices.into_notices().for_each(|notice| self.send_notice(notice, out));
         if let Some(outcome) = outcome {
-            return self.resolve(call, outcome.outcome, ambient, out);
+            return self.handle_outcome(call, outcome.outcome, ambient, out);
         }
         out.actions.extend(self.questions.answer(call, &answers));
         // The returning caller may have declared fewer capabilities than before.

@@ -137,9 +137,9 @@ impl InFlight {
         }
     }
 
-    fn held(&self) -> usize {
+    fn held_bytes(&self) -> usize {
         let token = self.progress_token.as_ref().map_or(0, |token| token.get().len());
-        let origin = self.origin.as_ref().map_or(0, |origin| origin.held());
+        let origin = self.origin.as_ref().map_or(0, |origin| origin.held_bytes());
         self.to.id.as_json().len() + token + self.request_kind.uri().map_or(0, str::len) + origin + self.arguments
     }
 }
@@ -167,7 +167,7 @@ impl Pending {
     }
 
     /// The number of bytes kept for ids, tokens and arguments.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         self.held
     }
 
@@ -206,12 +206,12 @@ impl Pending {
     }
 
     fn count(&mut self, call: &InFlight) {
-        self.held += call.held();
+        self.held += call.held_bytes();
         self.away += usize::from(call.recipient != OutcomeRecipient::Request);
     }
 
     fn discount(&mut self, call: &InFlight) {
-        self.held -= call.held();
+        self.held -= call.held_bytes();
         self.away -= usize::from(call.recipient != OutcomeRecipient::Request);
     }
 
@@ -299,7 +299,7 @@ mod tests {
         for call in [parked, task, open] {
             assert!(pending.remove(call).is_some());
         }
-        assert_eq!((pending.len(), pending.held()), (0, 0));
+        assert_eq!((pending.len(), pending.held_bytes()), (0, 0));
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl McpServer {
                 self.message(text, read, ReplyRoute { lane: ambient.lane, batch: None }, ambient, out);
             }
             Read::Batch(parts) => self.receive_batch(parts, ambient, out),
-            Read::Garbled(fault) => self.garbled(&fault, ambient, out),
+            Read::Garbled(fault) => self.handle_unreadable_line(&fault, ambient, out),
         }
     }
 
@@ -300,15 +300,15 @@ impl McpServer {
 }
 
 impl Server for McpServer {
-    fn receive<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+    fn handle_line<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         self.take(Message::read(text), ambient, out);
     }
 
-    fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_unreadable_line(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         self.refuse_unread(ReplyRoute { lane: ambient.lane, batch: None }, &errors::unreadable(fault), out);
     }
 
-    fn resolve(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_outcome(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         self.withdraw_questions(call, out);
         match self.pending.get(call).map(|call| call.recipient) {
             Some(OutcomeRecipient::Parked) => return self.end_parked(call, outcome),
@@ -344,19 +344,19 @@ impl Server for McpServer {
         }
     }
 
-    fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn notify(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         match notice {
             Notice::GoesOnAsTask(call) => self.begin_task(call, ambient, out),
             notice => self.send_notice(notice, out),
         }
     }
 
-    fn hung_up(&mut self, lane: Lane, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_lane_closed(&mut self, lane: Lane, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         // In a session, the answer is kept until the client returns. Without a session, the client cannot return.
         for call in self.pending.ending_with(lane) {
             self.cancel_call(call, out);
         }
-        self.listeners.hung_up(lane, out);
+        self.listeners.handle_lane_closed(lane, out);
     }
 
     fn ask(
@@ -372,13 +372,13 @@ impl Server for McpServer {
         }
     }
 
-    fn offer(&mut self, identity: Peer, menu: Menu) {
+    fn set_offer(&mut self, identity: Peer, menu: Menu) {
         (self.setup.identity, self.setup.menu) = (identity, menu);
         self.render = Renderer::new(&self.setup);
         self.stateless = Stateless::default();
     }
 
-    fn goes_on_as_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn continue_as_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         self.begin_task(call, ambient, out);
     }
 
@@ -391,12 +391,12 @@ impl Server for McpServer {
         self.watches.close(out);
     }
 
-    fn wake(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_timeout(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         self.expire_parked(ambient, out);
         self.expire_tasks(ambient, out);
     }
 
-    fn deadline(&self) -> Option<Duration> {
+    fn poll_timeout(&self) -> Option<Duration> {
         self.parked.deadline().into_iter().chain(self.tasks.deadline()).min()
     }
 
@@ -404,7 +404,7 @@ impl Server for McpServer {
         self.pending.ids()
     }
 
-    fn held(&self) -> usize {
-        self.pending.held() + self.batches.held() + self.parked.held()
+    fn held_bytes(&self) -> usize {
+        self.pending.held_bytes() + self.batches.held_bytes() + self.parked.held_bytes()
     }
 }

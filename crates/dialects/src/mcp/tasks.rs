@@ -231,7 +231,7 @@ impl McpServer {
         if !self.tasks.has_room_for(*party) || !reservation.resize(TASK_BYTES) {
             let failure = Failure::new(FailureKind::Busy, "too many tasks; try again later");
             out.actions.push(Action::Cancel(call));
-            return self.resolve(call, Err(failure), ambient, out);
+            return self.handle_outcome(call, Err(failure), ambient, out);
         }
         self.tasks.last += 1;
         let task = Task {

@@ -240,7 +240,7 @@ impl<T: Transport> Driver<T> {
             }
             Pending::AsTaskOfCaller => match self.start(call, name, Some(work)) {
                 Some(sender) => {
-                    (self.step(sender, |side, ambient, out| side.goes_on_as_task(call, ambient, out)), None)
+                    (self.step(sender, |side, ambient, out| side.continue_as_task(call, ambient, out)), None)
                 }
                 None => (Vec::new(), None),
             },
@@ -294,7 +294,7 @@ impl<T: Transport> Driver<T> {
         // Without tasks and other threads, no call is registered.
         let running = if self.running.is_empty() { None } else { self.running.remove(&call) };
         let sender = T::sender_of(running.as_ref().map(|running| &running.ticket));
-        append(&mut errands, self.step(sender, |side, ambient, out| side.resolve(call, outcome, ambient, out)));
+        append(&mut errands, self.step(sender, |side, ambient, out| side.handle_outcome(call, outcome, ambient, out)));
         errands
     }
 
@@ -317,14 +317,14 @@ impl<T: Transport> Driver<T> {
     /// Passes a report of a provider to the caller.
     pub(crate) fn report(&mut self, report: Report) -> Vec<Action<'static>> {
         match report {
-            Report::Notice(notice) => self.notice(notice),
+            Report::Notice(notice) => self.notify(notice),
             Report::Questions(call, questions) => self.ask(call, questions),
         }
     }
 
     /// Sends a notice.
-    pub(crate) fn notice(&mut self, notice: Notice) -> Vec<Action<'static>> {
-        self.step(T::sender_of(None), |side, ambient, out| side.notice(notice, ambient, out))
+    pub(crate) fn notify(&mut self, notice: Notice) -> Vec<Action<'static>> {
+        self.step(T::sender_of(None), |side, ambient, out| side.notify(notice, ambient, out))
     }
 
     /// Asks the client questions of a provider.
@@ -335,8 +335,10 @@ impl<T: Transport> Driver<T> {
 
     /// Wakes our side if its deadline has passed.
     pub(crate) fn wake(&mut self) -> Vec<Action<'static>> {
-        match self.side.deadline() {
-            Some(deadline) if deadline <= self.clock.now().elapsed => self.step(T::sender_of(None), T::Side::wake),
+        match self.side.poll_timeout() {
+            Some(deadline) if deadline <= self.clock.now().elapsed => {
+                self.step(T::sender_of(None), T::Side::handle_timeout)
+            }
             _ => Vec::new(),
         }
     }
@@ -365,7 +367,7 @@ impl<T: Transport> Driver<T> {
 
     /// Fails a call.
     pub(crate) fn fail(&mut self, call: CallId, failure: Failure) -> Vec<Action<'static>> {
-        self.step(T::sender_of(None), |side, ambient, out| side.resolve(call, Err(failure), ambient, out))
+        self.step(T::sender_of(None), |side, ambient, out| side.handle_outcome(call, Err(failure), ambient, out))
     }
 
     /// Aborts the calls whose tickets a predicate selects. The caller must fail them.

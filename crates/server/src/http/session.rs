@@ -176,7 +176,7 @@ impl Session {
 
     /// Sets the timer for the next deadline of the state machine.
     fn set_alarm(&self, inner: &mut Inner) {
-        let Some(deadline) = inner.driver.side.deadline() else { return };
+        let Some(deadline) = inner.driver.side.poll_timeout() else { return };
         if inner.is_closed {
             return;
         }
@@ -198,7 +198,7 @@ impl Session {
     pub(super) fn offer_anew(&self) {
         if self.manner == Manner::Stateless {
             let service = &self.shared.service;
-            self.lock().driver.side.offer(service.identified(), service.menu());
+            self.lock().driver.side.set_offer(service.identified(), service.menu());
         }
     }
 
@@ -223,7 +223,7 @@ impl Session {
         let is_busy =
             asks && (inner.lanes().under_way() >= self.most_exchanges() || !self.shared.streams.admits(who.party));
         // Stateless callers share one server side, so only the fair global limit applies to them.
-        let holds_much = self.manner != Manner::Stateless && inner.driver.side.held() > MOST_HELD;
+        let holds_much = self.manner != Manner::Stateless && inner.driver.side.held_bytes() > MOST_HELD;
         if inner.is_closed || is_busy || holds_much {
             return Posted::Busy;
         }
@@ -339,14 +339,14 @@ impl Session {
             inner.lanes().remove(lane);
             drop(inner);
             if unanswered {
-                self.drive(|server, ambient, out| server.hung_up(lane, ambient, out));
+                self.drive(|server, ambient, out| server.handle_lane_closed(lane, ambient, out));
             }
         }
     }
 
     /// Sends a notification about a change that concerns every client.
-    pub(super) fn notice(&self, notice: Notice) {
-        self.drive(|server, ambient, out| server.notice(notice, ambient, out));
+    pub(super) fn notify(&self, notice: Notice) {
+        self.drive(|server, ambient, out| server.notify(notice, ambient, out));
     }
 
     /// Refuses new messages and ends subscriptions. Calls in flight continue.
@@ -378,11 +378,11 @@ impl Session {
         // Newest first: ending a running call would start the next call in the dialect's queue.
         for call in calls.into_iter().rev() {
             let failure = Failure::new(FailureKind::Stopping, "the token is not valid any more");
-            self.drive(|server, ambient, out| server.resolve(call, Err(failure), ambient, out));
+            self.drive(|server, ambient, out| server.handle_outcome(call, Err(failure), ambient, out));
         }
         let unanswered = self.lock().lanes().unanswered(&is_theirs);
         for lane in unanswered {
-            self.drive(|server, ambient, out| server.hung_up(lane, ambient, out));
+            self.drive(|server, ambient, out| server.handle_lane_closed(lane, ambient, out));
             self.lock().lanes().end(lane);
         }
     }
@@ -458,7 +458,7 @@ impl Caller for Session {
             inner.driver.transport.keeps_up(lane)
         };
         if keeps_up || matches!(notice, Notice::ComeBackLater(..)) {
-            self.notice(notice);
+            self.notify(notice);
         }
     }
 

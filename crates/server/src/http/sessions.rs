@@ -123,7 +123,7 @@ impl Sessions {
                     if offers_differ {
                         session.offer_anew();
                     }
-                    notices.iter().for_each(|notice| session.notice(notice.clone()));
+                    notices.iter().for_each(|notice| session.notify(notice.clone()));
                 }
                 tokio::task::yield_now().await;
             }

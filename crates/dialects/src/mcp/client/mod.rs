@@ -447,7 +447,7 @@ impl Client for McpClient {
         }
     }
 
-    fn receive(&mut self, text: &str, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_line(&mut self, text: &str, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         if !text.starts_with('[') {
             return self.message(text, ambient, heard);
         }
@@ -470,7 +470,7 @@ impl Client for McpClient {
         }
     }
 
-    fn garbled(&mut self, fault: &Fault, skim: &Skim, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_unreadable_line(&mut self, fault: &Fault, skim: &Skim, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         self.unreadable(fault, skim, ambient.lane, ambient.now.elapsed, heard);
     }
 
@@ -499,7 +499,7 @@ impl Client for McpClient {
         self.send_at_level(work, wanted, heard);
     }
 
-    fn roots_changed(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_roots_changed(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         if self.may_send("notifications/roots/list_changed") {
             rpc::notification::<()>(&mut heard.wire, "notifications/roots/list_changed", None);
         }
@@ -526,22 +526,22 @@ impl Client for McpClient {
         self.cancel_call(call, heard);
     }
 
-    fn lost(&mut self, lane: Lane, loss: Loss, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_lost_exchange(&mut self, lane: Lane, loss: Loss, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         self.exchange_lost(lane, loss, ambient.now.elapsed, heard);
     }
 
-    fn gone(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_disconnect(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         self.upstream_lost(heard);
     }
 
-    fn wake(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_timeout(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let now = ambient.now.elapsed;
         self.poll_due_tasks(now, heard);
         self.repeat_due_calls(now, heard);
         self.listen_if_due(now, heard);
     }
 
-    fn deadline(&self) -> Option<Duration> {
+    fn poll_timeout(&self) -> Option<Duration> {
         let polls = self.polls.iter().map(|poll| poll.due);
         let visits = self.visits.values().filter_map(|visit| visit.due);
         polls.chain(visits).chain(self.listening.due()).min()

@@ -124,7 +124,7 @@ impl ParrotServer {
 }
 
 impl Server for ParrotServer {
-    fn receive<'a>(&mut self, text: &'a str, _: &mut Ambient<'_>, out: &mut Output<'a>) {
+    fn handle_line<'a>(&mut self, text: &'a str, _: &mut Ambient<'_>, out: &mut Output<'a>) {
         let Ok(members) = Members::parse(text) else { return squawk(&mut out.wire, "not an object") };
         if let Some(name) = members.str("parrot") {
             return self.open(&name, out);
@@ -142,11 +142,11 @@ impl Server for ParrotServer {
         out.actions.push(Action::Deliver(call, Arc::clone(agreement)));
     }
 
-    fn garbled(&mut self, fault: &Fault, _: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_unreadable_line(&mut self, fault: &Fault, _: &mut Ambient<'_>, out: &mut Output<'_>) {
         squawk(&mut out.wire, &fault.to_string());
     }
 
-    fn resolve(&mut self, call: CallId, outcome: Outcome, _: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_outcome(&mut self, call: CallId, outcome: Outcome, _: &mut Ambient<'_>, out: &mut Output<'_>) {
         let mut answer = Frames::default();
         match outcome {
             Ok(Reply::Tool(ToolResult { content, .. })) => match &content[..] {
@@ -162,7 +162,7 @@ impl Server for ParrotServer {
         self.flush(out);
     }
 
-    fn notice(&mut self, _: Notice, _: &mut Ambient<'_>, _: &mut Output<'_>) {}
+    fn notify(&mut self, _: Notice, _: &mut Ambient<'_>, _: &mut Output<'_>) {}
 
     fn stop(&mut self, _: Stop, _: &mut Ambient<'_>, _: &mut Output<'_>) {}
 
@@ -170,7 +170,7 @@ impl Server for ParrotServer {
         self.calls.iter().filter(|(_, answer)| answer.is_none()).map(|(id, _)| *id).collect()
     }
 
-    fn held(&self) -> usize {
+    fn held_bytes(&self) -> usize {
         self.calls.iter().filter_map(|(_, answer)| answer.as_ref()).map(|answer| answer.len()).sum()
     }
 }
@@ -187,7 +187,7 @@ impl Client for ParrotClient {
         say(&mut heard.wire, FrameKind::Request, "parrot", &json::to_raw(&self.setup.identity.name));
     }
 
-    fn receive(&mut self, text: &str, _: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_line(&mut self, text: &str, _: &mut Ambient<'_>, heard: &mut Heard) {
         let Ok(members) = Members::parse(text) else { return heard.events.push(Event::Dropped("no object")) };
         if let Some(name) = members.str("perched") {
             let client = Offer::new(self.setup.identity.clone(), ["1"]);
@@ -213,7 +213,7 @@ impl Client for ParrotClient {
         }
     }
 
-    fn garbled(&mut self, _: &Fault, _: &Skim, _: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_unreadable_line(&mut self, _: &Fault, _: &Skim, _: &mut Ambient<'_>, heard: &mut Heard) {
         heard.events.push(Event::Dropped("garbled"));
     }
 
@@ -238,7 +238,7 @@ impl Client for ParrotClient {
 
     fn cancel(&mut self, _: CallId, _: &mut Ambient<'_>, _: &mut Heard) {}
 
-    fn gone(&mut self, _: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_disconnect(&mut self, _: &mut Ambient<'_>, heard: &mut Heard) {
         for call in self.waiting.drain(..) {
             heard
                 .events

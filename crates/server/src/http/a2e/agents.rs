@@ -175,7 +175,7 @@ impl Agents {
     fn hold_to(&self, session: &AgentSession, passes: &[Pass]) {
         match self.shared.has_withdrawn(&session.who) {
             true => session.end(),
-            false => session.readmit(passes),
+            false => session.set_passes(passes),
         }
     }
 

@@ -162,7 +162,7 @@ impl AgentSession {
     /// Sets the timer for the next deadline of the state machine, or for the end of a closing session.
     fn set_alarm(&self, inner: &mut Inner) {
         let closing = inner.transport().closing;
-        let Some(at) = inner.driver.side.deadline().into_iter().chain(closing).min() else { return };
+        let Some(at) = inner.driver.side.poll_timeout().into_iter().chain(closing).min() else { return };
         let this = Weak::clone(&self.this);
         inner.alarm.set(at, &inner.driver.clock, &self.shared.runtime(), move || {
             if let Some(session) = this.upgrade() {
@@ -213,7 +213,7 @@ impl AgentSession {
         let (was_open, mut breaches) = (inner.driver.client().is_some(), Vec::new());
         inner.driver.tap_received(Lane::MAIN, Line::Bytes(message));
         let errands = inner.driver.step(Some(who), |door, ambient, out| {
-            door.receive_line(Line::Bytes(message), ambient, out);
+            door.handle_frame(Line::Bytes(message), ambient, out);
             breaches = violations::of_actions(&out.actions);
         });
         let has_opened = !was_open && inner.driver.client().is_some();
@@ -267,8 +267,8 @@ impl AgentSession {
     }
 
     /// Applies new passes. The session ends if none of them admits it.
-    pub(super) fn readmit(&self, passes: &[Pass]) {
-        self.drive(|driver| driver.step(None, |door, ambient, out| door.readmit(passes, ambient, out)));
+    pub(super) fn set_passes(&self, passes: &[Pass]) {
+        self.drive(|driver| driver.step(None, |door, ambient, out| door.set_passes(passes, ambient, out)));
     }
 
     /// Refuses new messages. Calls in flight continue for a grace period.
@@ -335,14 +335,14 @@ impl Inner {
 
     /// Whether the server side may hold this many more bytes.
     fn has_room_for(&mut self, more: usize) -> bool {
-        let held = self.driver.side.held();
+        let held = self.driver.side.held_bytes();
         // Small amounts are not counted, so that small calls touch no state shared between sessions.
         held <= MOST_HELD && (held + more <= SMALL || self.under_way.resize(held + more))
     }
 
     /// Updates the counted bytes if they changed by more than a small amount.
     fn count_under_way(&mut self) {
-        let held = Some(self.driver.side.held()).filter(|held| *held > SMALL).unwrap_or_default();
+        let held = Some(self.driver.side.held_bytes()).filter(|held| *held > SMALL).unwrap_or_default();
         if held.abs_diff(self.under_way.amount()) > SMALL {
             self.under_way.resize(held);
         }
@@ -358,7 +358,7 @@ impl Inner {
 impl Caller for AgentSession {
     fn tell(&self, notice: Notice) {
         self.drive(|driver| match driver.transport.may_speak() {
-            true => driver.notice(notice),
+            true => driver.notify(notice),
             false => Vec::new(),
         });
     }
