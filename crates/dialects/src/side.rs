@@ -32,7 +32,7 @@ use gladhand_core::wire::{Fault, FrameKind, Frames, Members, RawValue, Skim, Tex
 pub use gladhand_core::wire::Lane;
 
 use crate::ambient::{Ambient, Moment};
-use crate::breach::{Breach, REQUEST_NOT_AGREED};
+use crate::rule_violation::{REQUEST_NOT_AGREED, RuleViolation};
 use crate::storage::Storage;
 
 /// A dialect, as the rest of the program sees it.
@@ -269,12 +269,12 @@ pub enum Action<'a> {
     Opened(Arc<Agreement>),
     /// The opening was refused. The client may try again.
     Refused(Refusal),
-    /// A message was dropped without an answer, as the dialect requires. [`Breach::of`](crate::Breach::of) says whether
+    /// A message was dropped without an answer, as the dialect requires. [`RuleViolation::of`](crate::RuleViolation::of) says whether
     /// the message violated a rule.
     Dropped(&'static str),
     /// A request was refused because of the agreement.
     Declined(Declined),
-    /// A message was not agreed but passed anyway ([`Unagreed::Passes`]). [`Breach::of`](crate::Breach::of) gives the
+    /// A message was not agreed but passed anyway ([`Unagreed::Passes`]). [`RuleViolation::of`](crate::RuleViolation::of) gives the
     /// violated rule.
     Passed(&'static str),
     /// A question passed to [`Server::ask`] was answered, or cannot be answered.
@@ -322,8 +322,8 @@ pub struct Declined {
 
 impl Declined {
     /// The rule that the peer violated with this request.
-    pub fn breach(&self) -> Option<Breach> {
-        Breach::of(REQUEST_NOT_AGREED)
+    pub fn violation(&self) -> Option<RuleViolation> {
+        RuleViolation::of(REQUEST_NOT_AGREED)
     }
 }
 

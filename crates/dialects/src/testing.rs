@@ -267,7 +267,7 @@ impl TestServer {
                     Action::Refused(refusal) => self.refused.push(refusal.word()),
                     Action::Dropped(description) | Action::Passed(description) => self.dropped.push(description),
                     Action::Declined(declined) => {
-                        self.dropped.extend(declined.breach().map(|breach| breach.description))
+                        self.dropped.extend(declined.violation().map(|violation| violation.description))
                     }
                     Action::Answered(question, answered) => self.answered.push((question, answered)),
                     Action::Unwatch(uri, _) => self.unwatched.push(uri),

@@ -16,7 +16,7 @@ use gladhand_core::operations::{
     Answered, Call, CallId, Failure, FailureKind, Notice, Outcome, Party, Question, QuestionId,
 };
 use gladhand_core::wire::{Fault, Line, Members, Skim};
-use gladhand_dialects::{Breach, Client, Dialect, Event, FirstLine, Heard, Lane, REGISTRY};
+use gladhand_dialects::{Client, Dialect, Event, FirstLine, Heard, Lane, REGISTRY, RuleViolation};
 use gladhand_hub::policy::{Offender, Violations};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
@@ -435,7 +435,7 @@ impl Driver {
     }
 
     /// Processes a line. Returns the rules that it breaks.
-    fn receive(&mut self, lane: Lane, text: &str) -> Vec<Breach> {
+    fn receive(&mut self, lane: Lane, text: &str) -> Vec<RuleViolation> {
         let mut breaches = Vec::new();
         self.origin = Origin::Answer;
         self.step(|client, clock, heard| {
@@ -449,7 +449,7 @@ impl Driver {
     }
 
     /// Processes a line that cannot be parsed. If it answers a call, that call fails. Otherwise it is logged.
-    fn garbled(&mut self, lane: Lane, fault: &Fault, skim: &Skim) -> Vec<Breach> {
+    fn garbled(&mut self, lane: Lane, fault: &Fault, skim: &Skim) -> Vec<RuleViolation> {
         if skim.answered().is_none() && !self.is_shown {
             tracing::warn!(%fault, "dropped what the upstream sent");
         }
@@ -466,7 +466,7 @@ impl Driver {
     }
 
     /// Counts protocol violations of the upstream. If a rule is enforced, the session ends.
-    fn broke(&mut self, breaches: &[Breach], line: &[u8]) {
+    fn broke(&mut self, breaches: &[RuleViolation], line: &[u8]) {
         let Some(violation) = violations::note(&self.violations, &self.offender, breaches, line) else { return };
         self.lost = Some(Lost { why: format!("the session was ended because the {violation}"), is_deaf: false });
     }

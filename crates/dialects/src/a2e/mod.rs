@@ -5,7 +5,7 @@
 //! and read. A capability that the setup does not serve is granted as `enabled:false`, and its messages are answered as
 //! missing.
 //!
-//! `opening` is the host's handshake, `flights` enforces `max_parallel` and timeouts, `tools` and `parameters` render
+//! `opening` is the host's handshake, `incoming_requests` enforces `max_parallel` and timeouts, `tools` and `parameters` render
 //! the neutral model, `fields` reads it, and `answers` parses a host's answers for the client.
 
 mod answers;
@@ -14,7 +14,7 @@ mod carrying;
 mod client;
 mod errors;
 mod fields;
-mod flights;
+mod incoming_requests;
 mod message;
 mod opening;
 mod parameters;

@@ -9,7 +9,7 @@ use gladhand_core::wire::{Id, Members};
 
 use super::errors::{ErrorBody, Undecodable};
 use super::fields::{self, Fields};
-use super::flights::{HeldBack, RequestKind};
+use super::incoming_requests::{HeldBack, RequestKind};
 use super::registry::{self, MessageType};
 use super::schemas;
 use super::tools::Filter;
@@ -145,7 +145,7 @@ fn carry<'a>(line: &Decoded<'a>) -> Result<Request<'a>, ErrorBody> {
     });
     Ok(Request {
         session_id,
-        request_kind: RequestKind::Carried { message, held_back: HeldBack::default() },
+        request_kind: RequestKind::Capability { message, held_back: HeldBack::default() },
         operation,
         timeout,
     })

@@ -10,8 +10,8 @@ use gladhand_core::wire::rpc::Envelope;
 use gladhand_core::wire::{FrameKind, Frames};
 
 use super::errors;
+use super::incoming_requests::ReplyRoute;
 use super::message::Params;
-use super::pending::ReplyRoute;
 use super::server::McpServer;
 use super::tasks::MAX_KEPT;
 use crate::ambient::Ambient;

@@ -13,7 +13,7 @@ use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::Line;
 use gladhand_dialects::mcp::{McpServer, Message};
 use gladhand_dialects::shares::Holder;
-use gladhand_dialects::{Action, Ambient, Breach, Lane, Output, Server, Stop};
+use gladhand_dialects::{Action, Ambient, Lane, Output, RuleViolation, Server, Stop};
 use gladhand_hub::{Asking, Caller, SessionId};
 
 use super::alarm::Alarm;
@@ -292,7 +292,7 @@ impl Session {
     }
 
     /// Records protocol violations of the client. A stateless exchange has no session to end.
-    fn broke(&self, breaches: &[Breach], body: &[u8]) {
+    fn broke(&self, breaches: &[RuleViolation], body: &[u8]) {
         let client = self.lock().driver.client().unwrap_or_default().to_owned();
         if violations::note_client(self.shared.hub(), &client, breaches, body) && self.manner != Manner::Stateless {
             self.refused.store(true, Ordering::Relaxed);
