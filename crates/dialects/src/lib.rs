@@ -11,6 +11,7 @@ pub mod door;
 pub mod fluxloop;
 pub mod loaf;
 pub mod mcp;
+mod outgoing_requests;
 mod rule_violation;
 pub mod shares;
 pub mod side;
