@@ -96,7 +96,7 @@ impl Door {
     }
 
     /// Answers a first line with the reason why no session can be served. Writes nothing if the line expects no answer.
-    pub fn excuse(&self, line: Line<'_>, why: &str, ambient: &mut Ambient<'_>, wire: &mut Frames) {
+    pub fn refuse(&self, line: Line<'_>, why: &str, ambient: &mut Ambient<'_>, wire: &mut Frames) {
         let dialect = match (&self.settled, self.detect(line)) {
             (Some((dialect, _)), _) => *dialect,
             (None, Ok(Some(detected))) => detected.dialect,
@@ -105,7 +105,7 @@ impl Door {
         };
         let Ok(Some(text)) = TextPolicy::UNDECIDED.read(line) else { return };
         if let Ok(raw) = serde_json::from_str::<&RawValue>(&text) {
-            (dialect.excuse)(&FirstLine { text: &text, members: Members::of(raw) }, why, ambient, wire);
+            (dialect.refusal_line)(&FirstLine { text: &text, members: Members::of(raw) }, why, ambient, wire);
         }
     }
 

@@ -65,7 +65,7 @@ pub struct Dialect {
     pub carriers: fn(Feature) -> Vec<Rule>,
     /// Answers a first line with the dialect's error for a session that cannot be served. Writes nothing if the line
     /// expects no answer.
-    pub excuse: fn(&FirstLine<'_>, &str, &mut Ambient<'_>, &mut Frames),
+    pub refusal_line: fn(&FirstLine<'_>, &str, &mut Ambient<'_>, &mut Frames),
     /// Creates our side towards a downstream.
     pub server: fn(ServerSetup) -> Box<dyn Server>,
     /// Creates our side towards an upstream. The version is one of `versions`.

@@ -1,9 +1,9 @@
-//! One downstream client on standard input and output: the loop that drives a door and a hub.
+//! Serves one downstream client on standard input and output.
 //!
 //! One `select!` waits for all events. After each event, all actions are performed before the next event. The loop
 //! stops reading while the client does not read (output above the high-water mark) and when the session closes. Calls
-//! in flight are then finished or failed, their responses are written, and the loop ends. Every stop (end of input,
-//! signal, a goodbye of the dialect) takes this one path.
+//! in flight are then finished or failed, their responses are written, and the loop ends. Every reason to stop (end of
+//! input, a signal, the closing message of the dialect) takes this path.
 
 use std::io;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::Service;
 use crate::busy_poll::{BUSY_POLL, BusyPollPolicy};
-use crate::driver::{Driven, Driver, Pending, Registration, Report, Transport, finish_guarded};
-use crate::following::Following;
+use crate::driver::{Continuation, Driver, DriverHandle, Registration, Report, Transport, finish_guarded};
+use crate::event_queue::EventQueue;
 use crate::signals::{self, Signals};
 use crate::stdio::{self, Input};
 use gladhand_session::clock::Clock;
@@ -69,7 +69,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     let hub = service.hub().clone();
     let (sender, reports) = mpsc::channel(NOTICES);
     let mut changes = hub.changes();
-    let (following, has_reported) = (Arc::new(Following::default()), Arc::<AtomicBool>::default());
+    let (event_queue, has_reported) = (Arc::new(EventQueue::default()), Arc::<AtomicBool>::default());
     let registration = Registration::new(hub.clone(), hub.visit(), service.tap());
     let channel = Channel {
         hub,
@@ -77,11 +77,15 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
         tasks: JoinSet::new(),
         reports,
         has_reported: Arc::clone(&has_reported),
-        following: Follows(Arc::clone(&following)),
+        event_queue: EventQueueReader(Arc::clone(&event_queue)),
         closing: None,
     };
-    let reporter =
-        Reports { to_loop: sender, has_reported, following: Arc::clone(&following), session: registration.session() };
+    let reporter = Reports {
+        to_loop: sender,
+        has_reported,
+        event_queue: Arc::clone(&event_queue),
+        session: registration.session(),
+    };
     let mut session = Session {
         driver: Driver::new(door, clock, channel, Arc::clone(&registration)),
         caller: Arc::new(reporter),
@@ -95,14 +99,14 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
         // The passes may have changed while the first line was awaited.
         session.set_passes();
     }
-    session.warn_of_any_token();
+    session.log_any_token();
     let mut input_open = true;
     // Since when the client reads nothing, so that the loop reads no input.
     let mut stuck: Option<tokio::time::Instant> = None;
     let mut busy_poll = BusyPollPolicy::default();
     loop {
         session.driver.clock.tick();
-        let caught_up = session.work_off(&mut lines);
+        let caught_up = session.process_lines(&mut lines);
         if !session.channel().outbox.waiting().is_empty() {
             match output.write(session.channel().outbox.waiting()) {
                 Ok(written) => {
@@ -153,11 +157,11 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
                     Ok(None) | Err(_) => session.drive(Driver::write_waiting),
                 }
             }
-            () = access.changed_after(epoch), if session.has_tokens() => {
+            () = access.changed_after(epoch), if session.dialect_has_tokens() => {
                 epoch = access.epoch();
                 session.set_passes();
             }
-            () = following.arrived(), if session.keeps_up() => session.pass_events_on(),
+            () = event_queue.arrived(), if session.keeps_up() => session.pass_events_on(),
             Some(report) = session.driver.transport.reports.recv(), if session.keeps_up() => {
                 session.drive(|driver| driver.report(report));
             }
@@ -264,7 +268,7 @@ struct Reports {
     to_loop: mpsc::Sender<Report>,
     /// Set when a report is queued, because looking into the queue costs more.
     has_reported: Arc<AtomicBool>,
-    following: Arc<Following>,
+    event_queue: Arc<EventQueue>,
     session: SessionId,
 }
 
@@ -276,11 +280,11 @@ impl Reports {
     }
 }
 
-/// The loop's end of the event queue. Dropping it releases waiting providers.
+/// The reading half of the event queue. Dropping it closes the queue, so that waiting providers continue.
 #[derive(Debug)]
-struct Follows(Arc<Following>);
+struct EventQueueReader(Arc<EventQueue>);
 
-impl Drop for Follows {
+impl Drop for EventQueueReader {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -292,19 +296,19 @@ impl Caller for Reports {
     }
 
     fn event(&self, event: AgentEvent) {
-        self.following.push(Notice::Agent(event));
+        self.event_queue.push(Notice::Agent(event));
     }
 
     fn push(&self, event: CapabilityEvent) {
-        self.following.push(Notice::Capability(event));
+        self.event_queue.push(Notice::Capability(event));
     }
 
     fn keeping_up(&self) -> Option<Settling> {
-        self.following.keeping_up()
+        self.event_queue.keeping_up()
     }
 
     fn has_room_for_events(&self) -> bool {
-        self.following.has_room()
+        self.event_queue.has_room()
     }
 
     fn session(&self) -> SessionId {
@@ -341,7 +345,7 @@ struct Channel {
     tasks: JoinSet<Option<(CallId, Outcome)>>,
     reports: mpsc::Receiver<Report>,
     has_reported: Arc<AtomicBool>,
-    following: Follows,
+    event_queue: EventQueueReader,
     closing: Option<Closing>,
 }
 
@@ -351,7 +355,7 @@ impl Channel {
         self.outbox.waiting().len() < HIGH_WATER
     }
 
-    /// The client has read this many bytes. While it reads, the end waits for it.
+    /// The client has read this many bytes. While a session closes, each read restarts the flush timeout.
     fn sent(&mut self, written: usize) {
         self.outbox.sent(written);
         if let Some(closing) = &mut self.closing
@@ -373,7 +377,7 @@ impl Channel {
                 }
             }
         }
-        self.following.0.pop().map(Report::Notice)
+        self.event_queue.0.pop().map(Report::Notice)
     }
 }
 
@@ -404,7 +408,7 @@ impl Transport for Channel {
 
     #[inline]
     fn next_report(&mut self) -> Option<Report> {
-        let may_have_one = self.has_reported.load(Ordering::Relaxed) || self.following.0.may_have_events();
+        let may_have_one = self.has_reported.load(Ordering::Relaxed) || self.event_queue.0.may_have_events();
         if may_have_one { self.take_report() } else { None }
     }
 
@@ -444,7 +448,7 @@ struct Session {
     signalled: bool,
 }
 
-impl Driven for Session {
+impl DriverHandle for Session {
     type Transport = Channel;
     type Caller<'s> = &'s Arc<dyn Caller>;
 
@@ -476,7 +480,7 @@ impl Session {
     }
 
     /// Processes lines until none is left (true) or reading must stop (false).
-    fn work_off(&mut self, lines: &mut Lines) -> bool {
+    fn process_lines(&mut self, lines: &mut Lines) -> bool {
         while self.may_read() {
             let Some(line) = lines.next_line() else { return true };
             self.receive(line);
@@ -498,14 +502,14 @@ impl Session {
         }
         self.driver.tap_received(Lane::MAIN, line);
         let mut breaches = Vec::new();
-        let errands = self.driver.step((), |door, ambient, out| {
+        let actions = self.driver.step((), |door, ambient, out| {
             door.handle_frame(line, ambient, out);
             breaches = violations::of_actions(&out.actions);
         });
         if opening.is_some() {
-            self.warn_of_any_token();
+            self.log_any_token();
         }
-        self.follow_up(errands, Pending::AsTask);
+        self.follow_up(actions, Continuation::AsTask);
         if !breaches.is_empty() {
             let line = if let Line::Bytes(bytes) = line { bytes } else { &[] };
             let client = self.driver.client().unwrap_or_default();
@@ -515,15 +519,14 @@ impl Session {
         }
     }
 
-    fn warn_of_any_token(&self) {
+    fn log_any_token(&self) {
         if self.driver.side.accepts_any_token() {
-            // The user who started us may use any token.
             tracing::info!("{}", self.service.advised("no token is configured: any token is accepted"));
         }
     }
 
-    /// Whether the downstream came in with a token, or may have to.
-    fn has_tokens(&self) -> bool {
+    /// Whether the openings of the detected dialect carry a token.
+    fn dialect_has_tokens(&self) -> bool {
         self.driver.side.dialect().is_some_and(|dialect| dialect.has_tokens)
     }
 
@@ -536,7 +539,7 @@ impl Session {
     /// Writes events while there are any and the client reads.
     fn pass_events_on(&mut self) {
         while self.keeps_up()
-            && let Some(event) = self.driver.transport.following.0.pop()
+            && let Some(event) = self.driver.transport.event_queue.0.pop()
         {
             self.drive(|driver| driver.notify(event));
         }

@@ -53,12 +53,12 @@ pub static DIALECT: Dialect = Dialect {
     kind_of: registry::kind_of,
     offer: |_| Offer::default(),
     carriers: registry::carriers,
-    excuse,
+    refusal_line,
     server: |setup| Box::new(server::Host::new(setup)),
     client: |setup| Box::new(client::Agent::new(setup)),
 };
 
-fn excuse(line: &FirstLine<'_>, why: &str, ambient: &mut Ambient<'_>, wire: &mut Frames) {
+fn refusal_line(line: &FirstLine<'_>, why: &str, ambient: &mut Ambient<'_>, wire: &mut Frames) {
     let id = line.members.as_ref().and_then(|members| members.some("id")).map(Id::of);
     let kind = line.members.as_ref().and_then(|members| members.str("type"));
     if kind.is_some_and(|kind| kind == "handshake/req") {

@@ -69,12 +69,12 @@ pub static DIALECT: Dialect = Dialect {
     kind_of: rpc::kind_of,
     offer: opening::foreseen_offer,
     carriers: methods::carriers,
-    excuse,
+    refusal_line,
     server: |setup| Box::new(McpServer::new(setup)),
     client: |setup| Box::new(client::McpClient::new(setup)),
 };
 
-fn excuse(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Frames) {
+fn refusal_line(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Frames) {
     if let Some(id) = line.members.as_ref().and_then(|members| members.some("id")) {
         rpc::error(wire, Some(&Id::of(id)), &errors::internal("unavailable", why.to_owned(), None));
     }

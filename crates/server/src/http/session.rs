@@ -16,16 +16,16 @@ use gladhand_dialects::shares::Holder;
 use gladhand_dialects::{Action, Ambient, Lane, Output, RuleViolation, Server, Stop};
 use gladhand_hub::{Asking, Caller, SessionId};
 
-use super::alarm::Alarm;
 use super::events::Events;
 use super::lanes::{Lanes, OutgoingFrame};
 use super::pending_response::PendingResponse;
+use super::request_origin::RequestOrigin;
 use super::session_id::SessionId as WireId;
 use super::shared::{Shared, count_calls};
 use super::stream::{Numbering, ReaderToken, Stream, Taken};
 use super::transport::{HttpTransport, Sender};
-use super::who::Who;
-use crate::driver::{Driven, Driver, InlineCall, Pending, Registration};
+use super::wake_timer::WakeTimer;
+use crate::driver::{Continuation, Driver, DriverHandle, InlineCall, Registration};
 use gladhand_session::clock::Clock;
 use gladhand_session::violations;
 
@@ -40,7 +40,7 @@ pub(super) enum Manner {
     /// Streamable HTTP without a session: when the connection of an exchange closes, its call is cancelled.
     Stateless,
     /// One event stream carries every message to the client (2024-11-05).
-    Pair,
+    OldTransport,
 }
 
 /// The result of posting a message.
@@ -61,7 +61,7 @@ pub(super) enum Posted {
 pub(super) struct Session {
     pub(super) manner: Manner,
     /// The caller that opened the session. Only this caller may use it.
-    pub(super) who: Who,
+    pub(super) who: RequestOrigin,
     /// The scopes that its content needs. Another token of the principal may lack some of them.
     pub(super) record: Arc<ScopeRecord>,
     pub(super) shared: Arc<Shared>,
@@ -79,13 +79,13 @@ pub(super) struct Session {
 struct Inner {
     driver: Driver<HttpTransport>,
     /// The pending timer and its deadline.
-    alarm: Alarm,
+    wake_timer: WakeTimer,
     used: Instant,
     /// The session accepts no further messages.
     is_closed: bool,
 }
 
-impl Driven for &Session {
+impl DriverHandle for &Session {
     type Transport = HttpTransport;
     type Caller<'s>
         = Arc<dyn Caller>
@@ -103,18 +103,18 @@ impl Driven for &Session {
     fn locked<R>(&mut self, work: impl FnOnce(&mut Driver<HttpTransport>) -> R) -> R {
         let mut inner = self.lock();
         let done = work(&mut inner.driver);
-        self.set_alarm(&mut inner);
+        self.set_wake_timer(&mut inner);
         done
     }
 }
 
 impl Session {
-    pub(super) fn new(manner: Manner, shared: Arc<Shared>, who: Who) -> Arc<Self> {
+    pub(super) fn new(manner: Manner, shared: Arc<Shared>, who: RequestOrigin) -> Arc<Self> {
         let clock = Clock::start();
         let numbering = if manner == Manner::Session { Numbering::Numbered } else { Numbering::Plain };
         let visit = match manner {
             Manner::Stateless => shared.hub().visit_without_session(),
-            Manner::Session | Manner::Pair => shared.hub().visit(),
+            Manner::Session | Manner::OldTransport => shared.hub().visit(),
         };
         let registration = Registration::new(shared.hub().clone(), visit, shared.service.tap());
         Arc::new_cyclic(|this| {
@@ -129,7 +129,7 @@ impl Session {
             };
             let server = shared.server(manner, who.party, &clock);
             let driver = Driver::new(server, clock, transport, Arc::clone(&registration));
-            let inner = Inner { driver, alarm: Alarm::default(), used: Instant::now(), is_closed: false };
+            let inner = Inner { driver, wake_timer: WakeTimer::default(), used: Instant::now(), is_closed: false };
             let (refused, inner) = (AtomicBool::new(false), Mutex::new(inner));
             Self { manner, who, record, shared, registration, refused, this, inner }
         })
@@ -138,12 +138,12 @@ impl Session {
     /// Takes a step of the server side, and does everything that follows from it.
     fn drive(&self, step: impl FnOnce(&mut McpServer, &mut Ambient<'_>, &mut Output<'static>)) {
         let mut this = self;
-        Driven::drive(&mut this, |driver| driver.step(Sender::NONE, step));
+        DriverHandle::drive(&mut this, |driver| driver.step(Sender::NONE, step));
     }
 
-    fn follow_up(&self, errands: Vec<Action<'_>>, pending: Pending) -> Option<InlineCall> {
+    fn follow_up(&self, actions: Vec<Action<'_>>, pending: Continuation) -> Option<InlineCall> {
         let mut this = self;
-        Driven::follow_up(&mut this, errands, pending)
+        DriverHandle::follow_up(&mut this, actions, pending)
     }
 
     /// Runs a former inline call as a task, if it still runs.
@@ -162,11 +162,11 @@ impl Session {
         }
         inner.driver.clock.tick();
         // Under the same lock: a concurrent cancellation would otherwise find neither a call nor a response.
-        let errands = inner.driver.settle(call, outcome);
-        self.set_alarm(&mut inner);
+        let actions = inner.driver.settle(call, outcome);
+        self.set_wake_timer(&mut inner);
         drop(inner);
-        self.follow_up(errands, Pending::AsTask);
-        if self.manner == Manner::Pair {
+        self.follow_up(actions, Continuation::AsTask);
+        if self.manner == Manner::OldTransport {
             let mut inner = self.lock();
             if inner.is_closed && inner.driver.running() == 0 {
                 inner.lanes().end(Lane::MAIN);
@@ -175,13 +175,13 @@ impl Session {
     }
 
     /// Sets the timer for the next deadline of the state machine.
-    fn set_alarm(&self, inner: &mut Inner) {
+    fn set_wake_timer(&self, inner: &mut Inner) {
         let Some(deadline) = inner.driver.side.poll_timeout() else { return };
         if inner.is_closed {
             return;
         }
         let this = Weak::clone(&self.this);
-        inner.alarm.set(deadline, &inner.driver.clock, &self.shared.runtime(), move || {
+        inner.wake_timer.set(deadline, &inner.driver.clock, &self.shared.runtime(), move || {
             if let Some(session) = this.upgrade() {
                 session.wake();
             }
@@ -189,9 +189,9 @@ impl Session {
     }
 
     fn wake(&self) {
-        self.lock().alarm.went_off();
+        self.lock().wake_timer.fired();
         let mut this = self;
-        Driven::drive(&mut this, Driver::wake);
+        DriverHandle::drive(&mut this, Driver::wake);
     }
 
     /// Updates the offer of the stateless side after the provided content has changed.
@@ -214,9 +214,9 @@ impl Session {
 
     /// Processes one message, which was parsed from a body. In a session, the sender is the principal of the session, but
     /// its token may have different scopes.
-    pub(super) fn post(&self, message: Message<'_>, body: &[u8], who: &Who) -> Posted {
+    pub(super) fn post(&self, message: Message<'_>, body: &[u8], who: &RequestOrigin) -> Posted {
         // With a pair of addresses, the response goes to the event stream of the session.
-        let asks = self.manner != Manner::Pair && message.wants_answer();
+        let asks = self.manner != Manner::OldTransport && message.wants_answer();
         let mut inner = self.lock();
         inner.touch();
         // Limits apply to requests only. Cancellations and responses to our requests always pass.
@@ -232,17 +232,17 @@ impl Session {
             false => Ok(None),
         };
         let Ok(under_way) = under_way else { return Posted::Busy };
-        let lane = if self.manner == Manner::Pair { Lane::MAIN } else { inner.lanes().open() };
+        let lane = if self.manner == Manner::OldTransport { Lane::MAIN } else { inner.lanes().open() };
         inner.driver.tap_received(lane, Line::Bytes(body));
         let (mut breaches, text) = (Vec::new(), message.text());
         let sender = Sender { lane, who: Some(who), under_way: under_way.as_ref() };
-        let errands = inner.driver.step(sender, |server, ambient, out| {
+        let actions = inner.driver.step(sender, |server, ambient, out| {
             server.take(message, ambient, out);
             breaches = violations::of_actions(&out.actions);
         });
-        self.set_alarm(&mut inner);
+        self.set_wake_timer(&mut inner);
         drop(inner);
-        let carried = self.follow_up(errands, if asks { Pending::Inline } else { Pending::AsTask });
+        let carried = self.follow_up(actions, if asks { Continuation::Inline } else { Continuation::AsTask });
         if !breaches.is_empty() {
             self.broke(&breaches, text.as_bytes());
         }
@@ -296,7 +296,7 @@ impl Session {
         let client = self.lock().driver.client().unwrap_or_default().to_owned();
         if violations::note_client(self.shared.hub(), &client, breaches, body) && self.manner != Manner::Stateless {
             self.refused.store(true, Ordering::Relaxed);
-            if self.manner == Manner::Pair {
+            if self.manner == Manner::OldTransport {
                 self.end(Stop::Terminated);
             }
         }
@@ -354,7 +354,7 @@ impl Session {
         self.drive(|server, ambient, out| server.stop(stop, ambient, out));
         let mut inner = self.lock();
         inner.is_closed = true;
-        if self.manner != Manner::Pair || inner.driver.running() == 0 {
+        if self.manner != Manner::OldTransport || inner.driver.running() == 0 {
             inner.lanes().end(Lane::MAIN);
         }
     }
@@ -365,15 +365,15 @@ impl Session {
             self.stop(stop);
         }
         let mut inner = self.lock();
-        let errands = inner.driver.end();
+        let actions = inner.driver.end();
         inner.lanes().end_all();
-        inner.alarm.stop();
+        inner.wake_timer.stop();
         drop(inner);
-        self.follow_up(errands, Pending::AsTask);
+        self.follow_up(actions, Continuation::AsTask);
     }
 
     /// Ends the exchanges of selected callers in a shared session: their calls in flight fail, and their streams end.
-    pub(super) fn end_exchanges(&self, is_theirs: impl Fn(&Who) -> bool) {
+    pub(super) fn end_exchanges(&self, is_theirs: impl Fn(&RequestOrigin) -> bool) {
         let calls = self.lock().driver.abort(|ticket| ticket.who.as_ref().is_some_and(&is_theirs));
         // Newest first: ending a running call would start the next call in the dialect's queue.
         for call in calls.into_iter().rev() {
@@ -404,7 +404,7 @@ impl Session {
     fn most_exchanges(&self) -> usize {
         match self.manner {
             Manner::Stateless => usize::MAX,
-            Manner::Session | Manner::Pair => self.shared.options.streams_per_session,
+            Manner::Session | Manner::OldTransport => self.shared.options.streams_per_session,
         }
     }
 
@@ -471,6 +471,6 @@ impl Caller for Session {
             return;
         }
         let mut this = self;
-        Driven::drive(&mut this, |driver| driver.ask(call, questions));
+        DriverHandle::drive(&mut this, |driver| driver.ask(call, questions));
     }
 }

@@ -8,9 +8,9 @@ use gladhand_core::sync::Unpoisoned as _;
 use gladhand_dialects::shares::giving_way;
 use gladhand_dialects::{Door, Party, Pass, Stop, a2e};
 
+use super::super::request_origin::RequestOrigin;
 use super::super::session_id::SessionId;
 use super::super::shared::Shared;
-use super::super::who::Who;
 use super::AgentLimits;
 use super::session::AgentSession;
 use crate::Service;
@@ -84,7 +84,7 @@ impl Agents {
     }
 
     /// Begins a session that waits for its handshake; none if it would find no place after it.
-    pub(super) fn begin(self: &Arc<Self>, who: Who) -> Option<SessionId> {
+    pub(super) fn begin(self: &Arc<Self>, who: RequestOrigin) -> Option<SessionId> {
         // Looked at before anything is made, because there may be many who try.
         if !self.has_room_for(who.party) || !self.make_room(|sessions| &sessions.waiting, who.party) {
             return None;
@@ -122,7 +122,7 @@ impl Agents {
     }
 
     /// The session of an id, for the one who opened it.
-    pub(super) fn find(&self, id: &str, who: &Who) -> Option<Arc<AgentSession>> {
+    pub(super) fn find(&self, id: &str, who: &RequestOrigin) -> Option<Arc<AgentSession>> {
         let id = SessionId::read(id)?;
         let sessions = self.read();
         let session = sessions.open.get(&id).or_else(|| sessions.waiting.get(&id));

@@ -26,9 +26,9 @@ use hyper::body::Incoming;
 use super::endpoint::Endpoint;
 use super::refusals::refused;
 use super::request::read_body;
+use super::request_origin::RequestOrigin;
 use super::respond::{self, Content};
 use super::served::ConnectionState;
-use super::who::Who;
 use session::{AgentSession, Sent};
 
 pub(super) use agents::{Agents, Trust};
@@ -77,7 +77,7 @@ pub(super) async fn serve(
     agents: &Arc<Agents>,
     head: &Parts,
     body: Incoming,
-    who: Who,
+    who: RequestOrigin,
     sender: Option<&Principal>,
     line: &Arc<ConnectionState>,
 ) -> Response<Content> {
@@ -101,7 +101,7 @@ async fn send(
     agents: &Agents,
     head: &Parts,
     body: Incoming,
-    who: &Who,
+    who: &RequestOrigin,
     sender: Option<&Principal>,
 ) -> Response<Content> {
     let session = match find(endpoint, agents, head, who, sender) {
@@ -146,7 +146,7 @@ fn stream(
     endpoint: &Endpoint,
     agents: &Agents,
     head: &Parts,
-    who: &Who,
+    who: &RequestOrigin,
     sender: Option<&Principal>,
     line: &Arc<ConnectionState>,
 ) -> Response<Content> {
@@ -172,7 +172,7 @@ fn find(
     endpoint: &Endpoint,
     agents: &Agents,
     head: &Parts,
-    who: &Who,
+    who: &RequestOrigin,
     sender: Option<&Principal>,
 ) -> Result<Arc<AgentSession>, Box<Response<Content>>> {
     let Some(id) = head.headers.get(SESSION_ID).filter(|id| !id.is_empty()) else {
@@ -207,7 +207,7 @@ fn too_many_sessions() -> Response<Content> {
     detail(StatusCode::SERVICE_UNAVAILABLE, "Too many sessions")
 }
 
-/// The agent does not read what it is sent, or too much is under way.
+/// The agent does not read what it is sent, or too many requests are in flight.
 fn busy() -> Response<Content> {
     detail(StatusCode::SERVICE_UNAVAILABLE, "Busy: read the stream, and try again later")
 }
