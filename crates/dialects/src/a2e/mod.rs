@@ -34,6 +34,9 @@ use gladhand_core::wire::{Id, Terminator, TextPolicy};
 use crate::ambient::Ambient;
 use crate::side::{Claim, Dialect, FirstLine};
 
+pub use requests::Message;
+pub use server::Host;
+
 /// The dialect.
 pub static DIALECT: Dialect = Dialect {
     name: "a2e",
@@ -54,7 +57,7 @@ pub static DIALECT: Dialect = Dialect {
     offer: |_| Offer::default(),
     carriers: registry::carriers,
     refusal_line,
-    server: |setup| Box::new(server::Host::new(setup)),
+    server: |setup| Box::new(Host::new(setup)),
     client: |setup| Box::new(client::Agent::new(setup)),
 };
 

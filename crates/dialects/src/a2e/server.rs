@@ -23,7 +23,7 @@ use super::message::{MessageWriter, Object};
 use super::opening::{self, Credentials, HandshakeRequest};
 use super::questions::Questions;
 use super::registry::{self, RULES, Role};
-use super::requests::{self, Decoded, Rejected, checked};
+use super::requests::{self, Decoded, Message, Read, Rejected, checked};
 use super::results::write_result;
 use super::tools::write_definition;
 use super::{message, schemas, tools};
@@ -40,7 +40,7 @@ const MAX_GRACE: Duration = Duration::from_secs(3600);
 
 /// Our side towards an agent.
 #[derive(Debug)]
-pub(super) struct Host {
+pub struct Host {
     setup: ServerSetup,
     state: SessionState,
     refusals: u32,
@@ -69,7 +69,8 @@ struct Session {
 }
 
 impl Host {
-    pub(super) fn new(setup: ServerSetup) -> Self {
+    /// A host before the handshake.
+    pub fn new(setup: ServerSetup) -> Self {
         let incoming = IncomingRequests::new(&setup);
         Self {
             setup,
@@ -274,17 +275,21 @@ impl Host {
             out.actions.push(action);
         }
     }
-}
 
-impl Server for Host {
-    fn handle_line<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+    /// Processes a message that was parsed before.
+    pub fn take<'a>(&mut self, message: Message<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+        if matches!(message.read, Read::Blank) {
+            return;
+        }
         if matches!(self.state, SessionState::Closing) {
             out.actions.push(Action::Dropped("a line after the end of the session"));
             return;
         }
-        let line = match requests::decode(text) {
-            Ok(line) => line,
-            Err(Rejected { id, error }) => return error.send(id.as_ref(), ambient, &mut out.wire),
+        let line = match message.read {
+            Read::Blank => return,
+            Read::Decoded(line) => line,
+            Read::Rejected(Rejected { id, error }) => return error.send(id.as_ref(), ambient, &mut out.wire),
+            Read::Unreadable(fault) => return self.handle_unreadable_line(&fault, ambient, out),
         };
         let done = match line.message.name {
             "handshake/req" => self.handshake(&line, ambient, out),
@@ -295,6 +300,12 @@ impl Server for Host {
         if let Err(error) = done {
             error.send(line.id.as_ref(), ambient, &mut out.wire);
         }
+    }
+}
+
+impl Server for Host {
+    fn handle_line<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+        self.take(Message::parse(text), ambient, out);
     }
 
     fn handle_unreadable_line(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {

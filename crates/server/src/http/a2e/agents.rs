@@ -5,8 +5,9 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::{Duration, Instant};
 
 use gladhand_core::sync::Unpoisoned as _;
+use gladhand_dialects::a2e::Host;
 use gladhand_dialects::shares::giving_way;
-use gladhand_dialects::{Door, Party, Pass, Stop, a2e};
+use gladhand_dialects::{Party, Pass, Stop};
 
 use super::super::request_origin::RequestOrigin;
 use super::super::session_id::SessionId;
@@ -93,7 +94,7 @@ impl Agents {
         let clock = Clock::start();
         let leaving = Leaving { agents: Arc::downgrade(self), id };
         let epoch = self.shared.service.access().epoch();
-        let session = AgentSession::new(Arc::clone(&self.shared), who, self.door(&clock), clock, leaving);
+        let session = AgentSession::new(Arc::clone(&self.shared), who, self.host(&clock), clock, leaving);
         self.write().waiting.insert(id, Arc::clone(&session));
         if self.shared.service.access().epoch() != epoch {
             // Those who hold sessions to the passes of now may have looked before this was there.
@@ -203,12 +204,12 @@ impl Agents {
     }
 
     /// Our side towards a new agent.
-    fn door(&self, clock: &Clock) -> Door {
+    fn host(&self, clock: &Clock) -> Host {
         let mut setup = self.shared.service.setup(clock);
         if Trust::of(&self.shared.service, self.shared.authorize().is_some()) == Trust::Anybody {
             setup.menu.capabilities = self.shared.hub().open_capabilities();
         }
-        Door::pinned(&a2e::DIALECT, setup)
+        Host::new(setup)
     }
 }
 

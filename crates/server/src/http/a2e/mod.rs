@@ -1,10 +1,9 @@
 //! A2E over HTTP (a2e §20.2): messages of the agent are posted, ours arrive on one stream of events.
 //!
 //! `agents` knows all sessions, `session` holds our side of one under a lock, `transport` the way to the agent, `outlet` is what is on its way
-//! to the agent, `stream` the body that carries it. There is nothing of the dialect in here but its paths and statuses.
+//! to the agent, `stream` the body that carries it. Only the dialect parses a message ([`Message`]).
 
 mod agents;
-mod calls;
 
 mod outlet;
 mod session;
@@ -17,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gladhand_auth::resource::Principal;
-use gladhand_dialects::a2e::DIALECT;
+use gladhand_dialects::a2e::{DIALECT, Message};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
@@ -118,20 +117,21 @@ async fn send(
             return detail(status, status.canonical_reason().unwrap_or_default());
         }
     };
-    let message = on_one_line(&body);
+    let line = on_one_line(&body);
+    let message = Message::of(&line);
     if endpoint.shared.has_withdrawn(who) {
         return refused(detail(StatusCode::UNAUTHORIZED, respond::WITHDRAWN), respond::WITHDRAWN);
     }
     if let (Some(authorize), Some(sender)) = (endpoint.shared.authorize(), sender)
-        && let Err(denied) = authorize.permit_tools(sender, &|| calls::called_tools(&message))
+        && let Err(denied) = authorize.permit_tools(sender, &|| message.called_tools())
     {
-        endpoint.shared.refused_for_scopes(sender, &DIALECT, &calls::called_tools(&message));
+        endpoint.shared.refused_for_scopes(sender, &DIALECT, &message.called_tools());
         return denied.map(Content::Whole);
     }
     if !session.is_open() && !agents.has_room_for(session.who.party) {
         return too_many_sessions();
     }
-    let sent = session.send(&message, who);
+    let sent = session.send(message, &line, who);
     if sent == Sent::Opened {
         agents.opened(&session);
     }

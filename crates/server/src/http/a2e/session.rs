@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use gladhand_core::operations::{AgentEvent, CallId, CapabilityEvent, Failure, FailureKind, Notice, ScopeRecord};
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{Lane, Line};
+use gladhand_dialects::a2e::{Host, Message};
 use gladhand_dialects::shares::Holder;
-use gladhand_dialects::{Action, Door, Pass, Server, Stop};
+use gladhand_dialects::{Action, Pass, Server, Stop};
 use gladhand_hub::{Asking, Caller, Portion, SessionId, Settling};
 
 use super::super::request_origin::RequestOrigin;
@@ -100,7 +101,7 @@ impl AgentSession {
     pub(super) fn new(
         shared: Arc<Shared>,
         who: RequestOrigin,
-        door: Door,
+        host: Host,
         clock: Clock,
         leaving: Leaving,
     ) -> Arc<Self> {
@@ -120,7 +121,7 @@ impl AgentSession {
                 session: Weak::clone(this),
             };
             let inner = Inner {
-                driver: Driver::new(door, clock, transport, Arc::clone(&registration)),
+                driver: Driver::new(host, clock, transport, Arc::clone(&registration)),
                 under_way: shared.under_way.portion(who.party),
                 wake_timer: WakeTimer::default(),
                 used: begun,
@@ -204,22 +205,22 @@ impl AgentSession {
 
     /// Processes one message of the session's principal, whose token may have different scopes than the opening token.
     /// A response goes to the event stream.
-    pub(super) fn send(&self, message: &[u8], who: &RequestOrigin) -> Sent {
+    pub(super) fn send(&self, message: Message<'_>, line: &[u8], who: &RequestOrigin) -> Sent {
         let mut inner = self.lock();
         inner.touch();
         if inner.transport().closing.is_some() || inner.driver.has_ended() {
             return Sent::Deaf;
         }
-        let is_busy = !inner.transport().may_speak() || !inner.has_room_for(message.len());
+        let is_busy = !inner.transport().may_speak() || !inner.has_room_for(line.len());
         // Even with unread messages, an agent may send a few requests that stop a call.
-        if is_busy && !(super::calls::stops_something(message) && inner.transport().outlet.takes_stop()) {
+        if is_busy && !(message.stops_something() && inner.transport().outlet.takes_stop()) {
             inner.count_under_way();
             return Sent::Busy;
         }
         let (was_open, mut breaches) = (inner.driver.client().is_some(), Vec::new());
-        inner.driver.tap_received(Lane::MAIN, Line::Bytes(message));
-        let actions = inner.driver.step(Some(who), |door, ambient, out| {
-            door.handle_frame(Line::Bytes(message), ambient, out);
+        inner.driver.tap_received(Lane::MAIN, Line::Bytes(line));
+        let actions = inner.driver.step(Some(who), |host, ambient, out| {
+            host.take(message, ambient, out);
             breaches = violations::of_actions(&out.actions);
         });
         let has_opened = !was_open && inner.driver.client().is_some();
@@ -227,7 +228,7 @@ impl AgentSession {
         self.follow_up(actions);
         if !breaches.is_empty() {
             let client = self.lock().driver.client().unwrap_or_default().to_owned();
-            if violations::note_client(self.shared.hub(), &client, &breaches, message) {
+            if violations::note_client(self.shared.hub(), &client, &breaches, line) {
                 self.end();
             }
         }
@@ -274,14 +275,14 @@ impl AgentSession {
 
     /// Applies new passes. The session ends if none of them admits it.
     pub(super) fn set_passes(&self, passes: &[Pass]) {
-        self.drive(|driver| driver.step(None, |door, ambient, out| door.set_passes(passes, ambient, out)));
+        self.drive(|driver| driver.step(None, |host, ambient, out| host.set_passes(passes, ambient, out)));
     }
 
     /// Refuses new messages. Calls in flight continue for a grace period.
     pub(super) fn stop(&self, stop: Stop) {
         let grace = self.shared.service.bounds().drain;
         self.drive(|driver| {
-            let actions = driver.step(None, |door, ambient, out| door.stop(stop, ambient, out));
+            let actions = driver.step(None, |host, ambient, out| host.stop(stop, ambient, out));
             driver.transport.close(grace, &driver.clock);
             actions
         });

@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use gladhand_core::operations::{Call, CallId, Failure, Outcome, ScopeRecord, outcome_weight};
 use gladhand_core::wire::Frames;
-use gladhand_dialects::a2e::DIALECT;
-use gladhand_dialects::{Ambient, Dialect, Door};
+use gladhand_dialects::a2e::{DIALECT, Host};
+use gladhand_dialects::{Ambient, Dialect};
 use gladhand_hub::{Portion, Work};
 use gladhand_session::clock::Clock;
 use tokio::task::AbortHandle;
@@ -70,7 +70,7 @@ impl AgentTransport {
 }
 
 impl Transport for AgentTransport {
-    type Side = Door;
+    type Side = Host;
     /// The sender of a message, whose token may have different scopes than the opening token.
     type Sender<'s> = Option<&'s RequestOrigin>;
     type Ticket = ();
@@ -78,7 +78,7 @@ impl Transport for AgentTransport {
     type Kept = Option<Portion>;
     const IS_SHARED: bool = true;
 
-    fn dialect(_: &Door) -> Option<&'static Dialect> {
+    fn dialect(_: &Host) -> Option<&'static Dialect> {
         Some(&DIALECT)
     }
 
