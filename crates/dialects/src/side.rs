@@ -27,7 +27,7 @@ use gladhand_core::negotiation::{Agreement, Capability, Offer, Peer, Refusal, Ru
 use gladhand_core::operations::{
     Answered, Call, CallId, Failure, Feature, Level, Notice, Outcome, Question, QuestionId, QuestionKind, WatchId,
 };
-use gladhand_core::wire::{Fault, FrameKind, Frames, Members, RawValue, Skim, TextPolicy};
+use gladhand_core::wire::{Fault, FrameSummary, Frames, Members, RawValue, Skim, TextPolicy};
 
 pub use gladhand_core::wire::Lane;
 
@@ -57,8 +57,8 @@ pub struct Dialect {
     /// Whether a line is the reply of a server of this dialect to a client that began in another dialect. This
     /// identifies the server's dialect.
     pub recognizes_reply: fn(&FirstLine<'_>) -> bool,
-    /// The kind of a received line, for observers of a session. `None`: the line is no message of this dialect.
-    pub kind_of: fn(&str) -> Option<FrameKind>,
+    /// Describes a received line, for observers of a session. `None`: the line is no message of this dialect.
+    pub describe: fn(&str) -> Option<FrameSummary<'_>>,
     /// The offer in a client's first line, as far as that line contains it.
     pub offer: fn(&FirstLine<'_>) -> Offer,
     /// The rows of the method table that carry a feature. Empty: the dialect does not have the feature.

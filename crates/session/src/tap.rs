@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::rpc;
-use gladhand_core::wire::{Frame, FrameKind, Frames, Lane, Line, TextPolicy};
+use gladhand_core::wire::{Frame, FrameKind, FrameSummary, Frames, Lane, Line, TextPolicy};
 use gladhand_dialects::Dialect;
 use gladhand_hub::SessionId;
 
@@ -160,11 +160,12 @@ impl SessionTap {
     #[cold]
     pub fn received(&self, dialect: Option<&'static Dialect>, lane: Lane, line: Line<'_>) {
         let policy = dialect.map_or(TextPolicy::UNDECIDED, |dialect| dialect.text);
-        let kind_of = dialect.map_or(rpc::kind_of as fn(&str) -> _, |dialect| dialect.kind_of);
+        let describe = dialect
+            .map_or(rpc::describe as for<'a> fn(&'a str) -> Option<FrameSummary<'a>>, |dialect| dialect.describe);
         let kind = match policy.read(line) {
             Ok(None) => return,
-            Ok(Some(Cow::Borrowed(text))) => kind_of(text),
-            Ok(Some(Cow::Owned(text))) => kind_of(&text),
+            Ok(Some(Cow::Borrowed(text))) => describe(text).map(|summary| summary.kind),
+            Ok(Some(Cow::Owned(text))) => describe(&text).map(|summary| summary.kind),
             Err(_) => None,
         };
         let bytes = if let Line::Bytes(bytes) = line { bytes } else { &[] };

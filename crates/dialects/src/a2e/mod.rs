@@ -53,7 +53,7 @@ pub static DIALECT: Dialect = Dialect {
     carried: capabilities::CARRIED,
     claim,
     recognizes_reply,
-    kind_of: registry::kind_of,
+    describe: registry::describe,
     offer: |_| Offer::default(),
     carriers: registry::carriers,
     refusal_line,

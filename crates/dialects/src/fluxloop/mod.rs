@@ -40,7 +40,7 @@ pub static DIALECT: Dialect = Dialect {
     carried: &[],
     claim,
     recognizes_reply,
-    kind_of: envelope::kind_of,
+    describe: envelope::describe,
     offer: |_| Offer::default(),
     carriers: opening::carriers,
     refusal_line,

@@ -46,7 +46,7 @@ pub static DIALECT: Dialect = Dialect {
     carried: &[],
     claim,
     recognizes_reply,
-    kind_of: rpc::kind_of,
+    describe: rpc::describe,
     offer: |_| Offer::default(),
     carriers: methods::carriers,
     refusal_line,

@@ -66,7 +66,7 @@ pub static DIALECT: Dialect = Dialect {
     claim,
     // We try MCP first, so an MCP server need not be recognised by its errors.
     recognizes_reply: |_| false,
-    kind_of: rpc::kind_of,
+    describe: rpc::describe,
     offer: opening::foreseen_offer,
     carriers: methods::carriers,
     refusal_line,

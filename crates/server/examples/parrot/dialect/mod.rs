@@ -14,7 +14,7 @@ use gladhand_core::negotiation::{
 use gladhand_core::operations::{
     Call, CallId, Content, Failure, FailureKind, Feature, Notice, Operation, Outcome, Reply, ToolCall, ToolResult,
 };
-use gladhand_core::wire::{Fault, FrameKind, Frames, Members, RawValue, Skim, TextPolicy, json};
+use gladhand_core::wire::{Fault, FrameKind, FrameSummary, Frames, Members, RawValue, Skim, TextPolicy, json};
 use gladhand_dialects::{
     Ambient, Claim, Client, ClientSetup, Dialect, Event, FirstLine, Heard, Output, Server, ServerSetup, Stop,
     side::Action,
@@ -31,7 +31,7 @@ pub(crate) static DIALECT: Dialect = Dialect {
     carried: &[],
     claim,
     recognizes_reply: |line| line.members.as_ref().is_some_and(|members| members.has("squawk")),
-    kind_of,
+    describe,
     offer: |_| Offer::default(),
     carriers: |feature| if feature == Feature::Tools { TABLE.to_vec() } else { Vec::new() },
     refusal_line: |_, why, _, wire| squawk(wire, why),
@@ -60,7 +60,7 @@ fn claim(first: &FirstLine<'_>) -> Claim {
     if opens { Claim::Certain } else { Claim::No }
 }
 
-fn kind_of(text: &str) -> Option<FrameKind> {
+fn describe(text: &str) -> Option<FrameSummary<'_>> {
     let members = Members::parse(text).ok()?;
     let kinds = [
         ("parrot", FrameKind::Request),
@@ -68,7 +68,8 @@ fn kind_of(text: &str) -> Option<FrameKind> {
         ("heard", FrameKind::Result),
         ("squawk", FrameKind::Error { code: 0, names_request: false }),
     ];
-    kinds.into_iter().find(|(word, _)| members.has(word)).map(|(_, kind)| kind)
+    let (word, kind) = kinds.into_iter().find(|(word, _)| members.has(word))?;
+    Some(FrameSummary { kind, name: Some(word.into()), id: None })
 }
 
 /// Writes a line. `kind` says what it is, so that the transport need not read it.
