@@ -25,6 +25,8 @@ pub struct Door {
     /// The dialect that the first line decided. Its server side is created when that line is received, with the offer of
     /// that time.
     decided: Option<&'static Dialect>,
+    /// What the line that [`Self::settle`] read says, if it did not decide the dialect. It is the next line to process.
+    undecided: Option<Detection>,
     /// Whether the next line may begin with a byte-order mark: it may decide the dialect, or has done so.
     may_have_mark: bool,
 }
@@ -39,11 +41,15 @@ pub struct Opening {
 }
 
 /// The dialect with the strongest claim to a first line.
+#[derive(Debug)]
 struct Detected {
     dialect: &'static Dialect,
     claim: Claim,
     offer: Offer,
 }
+
+/// The dialect that a line belongs to: `None` for a blank line, or the error response if no dialect claims it.
+type Detection = Result<Option<Detected>, rpc::Error<'static>>;
 
 /// Removes the byte-order mark that some programs write before the first line.
 fn without_mark(line: &[u8]) -> &[u8] {
@@ -53,13 +59,14 @@ fn without_mark(line: &[u8]) -> &[u8] {
 impl Door {
     /// A door that detects the dialect, out of a registry.
     pub fn detecting(registry: &'static [&'static Dialect], setup: ServerSetup) -> Self {
-        Self { registry, setup, settled: None, decided: None, may_have_mark: true }
+        Self { registry, setup, settled: None, decided: None, undecided: None, may_have_mark: true }
     }
 
     /// A door for one dialect.
     pub fn pinned(dialect: &'static Dialect, setup: ServerSetup) -> Self {
         let server = (dialect.server)(setup.clone());
-        Self { registry: &[], setup, settled: Some((dialect, server)), decided: None, may_have_mark: false }
+        let settled = Some((dialect, server));
+        Self { registry: &[], setup, settled, decided: None, undecided: None, may_have_mark: false }
     }
 
     /// Processes a line from the downstream.
@@ -73,7 +80,7 @@ impl Door {
             self.settled = Some((dialect, (dialect.server)(self.setup.clone())));
         }
         if self.settled.is_none() {
-            match self.detect(line) {
+            match self.undecided.take().unwrap_or_else(|| self.detect(line)) {
                 Ok(None) => return,
                 Ok(Some(Detected { dialect, claim: Claim::Certain, .. })) => {
                     self.settled = Some((dialect, (dialect.server)(self.setup.clone())))
@@ -110,21 +117,28 @@ impl Door {
     }
 
     /// Reads a first line. If the line decides the dialect, that is the dialect of the session from now on. `None` if the
-    /// line decides nothing: [`Self::handle_frame`] answers it.
+    /// line decides nothing: [`Self::handle_frame`] answers it, and must get this line next.
     pub fn settle(&mut self, line: &[u8]) -> Option<Opening> {
         let line = without_mark(line);
-        let detected = match self.dialect() {
+        let detection = match self.dialect() {
             Some(dialect) => {
                 let text = std::str::from_utf8(line).ok()?;
                 let raw: &RawValue = serde_json::from_str(text).ok()?;
                 let offer = (dialect.offer)(&FirstLine { text, members: Members::of(raw) });
                 return Some(Opening { dialect, offer });
             }
-            None => self.detect(Line::Bytes(line)).ok()??,
+            None => self.undecided.take().unwrap_or_else(|| self.detect(Line::Bytes(line))),
         };
-        let Detected { dialect, claim: Claim::Certain, offer } = detected else { return None };
-        self.decided = Some(dialect);
-        Some(Opening { dialect, offer })
+        match detection {
+            Ok(Some(Detected { dialect, claim: Claim::Certain, offer })) => {
+                self.decided = Some(dialect);
+                Some(Opening { dialect, offer })
+            }
+            undecided => {
+                self.undecided = Some(undecided);
+                None
+            }
+        }
     }
 
     /// The detected dialect.
@@ -142,9 +156,8 @@ impl Door {
         self.dialect().map_or(TextPolicy::UNDECIDED, |dialect| dialect.text)
     }
 
-    /// Finds the dialect with the strongest claim to a line: `None` for a blank line, or the error response if no
-    /// dialect claims it.
-    fn detect(&self, line: Line<'_>) -> Result<Option<Detected>, rpc::Error<'static>> {
+    /// Finds the dialect with the strongest claim to a line.
+    fn detect(&self, line: Line<'_>) -> Detection {
         let Some(text) = TextPolicy::UNDECIDED.read(line).map_err(|fault| parse_error(&fault))? else {
             return Ok(None);
         };

@@ -52,7 +52,7 @@ pub use server::McpServer;
 /// The dialect.
 pub static DIALECT: Dialect = Dialect {
     name: "mcp",
-    versions: &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2026-07-28"],
+    versions: &revision::Revision::NAMES,
     text: TextPolicy {
         terminator: Terminator::Lf,
         byte_order_mark: ByteOrderMark::Skip,
@@ -67,7 +67,7 @@ pub static DIALECT: Dialect = Dialect {
     // We try MCP first, so an MCP server need not be recognised by its errors.
     recognizes_reply: |_| false,
     describe: rpc::describe,
-    offer: opening::foreseen_offer,
+    offer: opening::offer_in_first_line,
     carriers: methods::carriers,
     refusal_line,
     server: |setup| Box::new(McpServer::new(setup)),
