@@ -26,7 +26,6 @@ use crate::event_queue::EventQueue;
 use crate::signals::{self, Signals};
 use crate::stdio::{self, Input};
 use gladhand_session::clock::Clock;
-use gladhand_session::violations;
 
 /// Above this many unsent bytes, the loop reads no input.
 const HIGH_WATER: usize = 1024 * 1024;
@@ -500,22 +499,16 @@ impl Session {
             announce_decided(&self.service, door, dialect);
             self.set_passes();
         }
-        self.driver.tap_received(Lane::MAIN, line);
-        let mut breaches = Vec::new();
-        let actions = self.driver.step((), |door, ambient, out| {
-            door.handle_frame(line, ambient, out);
-            breaches = violations::of_actions(&out.actions);
-        });
+        let frame = (Lane::MAIN, line);
+        let (actions, violated) =
+            self.driver.receive((), frame, |door, ambient, out| door.handle_frame(line, ambient, out));
         if opening.is_some() {
             self.log_any_token();
         }
         self.follow_up(actions, Continuation::AsTask);
-        if !breaches.is_empty() {
-            let line = if let Line::Bytes(bytes) = line { bytes } else { &[] };
-            let client = self.driver.client().unwrap_or_default();
-            if violations::note_client(self.service.hub(), client, &breaches, line) {
-                self.close(Duration::ZERO);
-            }
+        let line = if let Line::Bytes(bytes) = line { bytes } else { &[] };
+        if self.note_violations(&violated, line) {
+            self.close(Duration::ZERO);
         }
     }
 

@@ -20,7 +20,7 @@ use std::task::{Context, Poll, Waker};
 
 use gladhand_core::operations::{CallId, Failure, FailureKind, Notice, Outcome};
 use gladhand_core::wire::Line;
-use gladhand_dialects::{Action, Ambient, Lane, Output, Server};
+use gladhand_dialects::{Action, Ambient, Lane, Output, RuleViolation, Server};
 use gladhand_hub::{Answer, Asking, Busy, CallName, Caller, Hub, SessionId, Visit, Work};
 use gladhand_session::clock::Clock;
 use gladhand_session::tap::{SessionTap, Tap, TappedSession};
@@ -144,6 +144,24 @@ impl<T: Transport> Driver<T> {
         if self.registration.tap.is_on() {
             self.registration.tap.received(T::dialect(&self.side), lane, line);
         }
+    }
+
+    /// Takes the step that processes a line of the peer. Also returns the rules that the line violates, for
+    /// [`DriverHandle::note_violations`].
+    #[inline]
+    pub(crate) fn receive<'a>(
+        &mut self,
+        sender: T::Sender<'_>,
+        (lane, line): (Lane, Line<'_>),
+        step: impl FnOnce(&mut T::Side, &mut Ambient<'_>, &mut Output<'a>),
+    ) -> (Vec<Action<'a>>, Vec<RuleViolation>) {
+        self.tap_received(lane, line);
+        let mut violated = Vec::new();
+        let actions = self.step(sender, |side, ambient, out| {
+            step(side, ambient, out);
+            violated = violations::of_actions(&out.actions);
+        });
+        (actions, violated)
     }
 
     /// Takes one step and performs its actions. Returns those that need the hub, for [`DriverHandle::follow_up`].
@@ -484,6 +502,15 @@ pub(crate) trait DriverHandle: Sized {
     #[inline(always)]
     fn record(&mut self, call: CallId, outcome: Outcome) -> Option<Vec<Action<'static>>> {
         self.locked(|driver| if driver.has_ended { None } else { Some(driver.settle(call, outcome)) })
+    }
+
+    /// Records the rules that a line violates. Returns whether the session must end.
+    fn note_violations(&mut self, violated: &[RuleViolation], line: &[u8]) -> bool {
+        if violated.is_empty() {
+            return false;
+        }
+        let client = self.locked(|driver| driver.client().unwrap_or_default().to_owned());
+        violations::note_client(&self.registration().hub, &client, violated, line)
     }
 
     /// Performs an action other than a call that needs the hub.

@@ -27,7 +27,6 @@ use super::transport::{HttpTransport, Sender};
 use super::wake_timer::WakeTimer;
 use crate::driver::{Continuation, Driver, DriverHandle, InlineCall, Registration};
 use gladhand_session::clock::Clock;
-use gladhand_session::violations;
 
 /// How many bytes a session may hold for calls in flight. Above this, it refuses new requests.
 const MOST_HELD: usize = 64 * 1024 * 1024;
@@ -233,19 +232,14 @@ impl Session {
         };
         let Ok(under_way) = under_way else { return Posted::Busy };
         let lane = if self.manner == Manner::OldTransport { Lane::MAIN } else { inner.lanes().open() };
-        inner.driver.tap_received(lane, Line::Bytes(body));
-        let (mut breaches, text) = (Vec::new(), message.text());
-        let sender = Sender { lane, who: Some(who), under_way: under_way.as_ref() };
-        let actions = inner.driver.step(sender, |server, ambient, out| {
-            server.take(message, ambient, out);
-            breaches = violations::of_actions(&out.actions);
-        });
+        let (sender, text) = (Sender { lane, who: Some(who), under_way: under_way.as_ref() }, message.text());
+        let frame = (lane, Line::Bytes(body));
+        let (actions, violated) =
+            inner.driver.receive(sender, frame, |server, ambient, out| server.take(message, ambient, out));
         self.set_wake_timer(&mut inner);
         drop(inner);
         let carried = self.follow_up(actions, if asks { Continuation::Inline } else { Continuation::AsTask });
-        if !breaches.is_empty() {
-            self.broke(&breaches, text.as_bytes());
-        }
+        self.note(&violated, text.as_bytes());
         let mut inner = self.lock();
         if lane == Lane::MAIN {
             return Posted::Accepted;
@@ -292,9 +286,9 @@ impl Session {
     }
 
     /// Records protocol violations of the client. A stateless exchange has no session to end.
-    fn broke(&self, breaches: &[RuleViolation], body: &[u8]) {
-        let client = self.lock().driver.client().unwrap_or_default().to_owned();
-        if violations::note_client(self.shared.hub(), &client, breaches, body) && self.manner != Manner::Stateless {
+    fn note(&self, violated: &[RuleViolation], body: &[u8]) {
+        let mut this = self;
+        if this.note_violations(violated, body) && self.manner != Manner::Stateless {
             self.refused.store(true, Ordering::Relaxed);
             if self.manner == Manner::OldTransport {
                 self.end(Stop::Terminated);

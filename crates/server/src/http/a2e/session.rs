@@ -28,7 +28,6 @@ use super::transport::AgentTransport;
 use crate::driver::{Continuation, Driver, DriverHandle, Registration, Transport as _};
 use crate::event_queue::EventQueue;
 use gladhand_session::clock::Clock;
-use gladhand_session::violations;
 
 /// How many bytes the server side may hold for calls in flight. Above this, it refuses new requests.
 const MOST_HELD: usize = 64 * 1024 * 1024;
@@ -217,20 +216,16 @@ impl AgentSession {
             inner.count_under_way();
             return Sent::Busy;
         }
-        let (was_open, mut breaches) = (inner.driver.client().is_some(), Vec::new());
-        inner.driver.tap_received(Lane::MAIN, Line::Bytes(line));
-        let actions = inner.driver.step(Some(who), |host, ambient, out| {
-            host.take(message, ambient, out);
-            breaches = violations::of_actions(&out.actions);
-        });
+        let was_open = inner.driver.client().is_some();
+        let frame = (Lane::MAIN, Line::Bytes(line));
+        let (actions, violated) =
+            inner.driver.receive(Some(who), frame, |host, ambient, out| host.take(message, ambient, out));
         let has_opened = !was_open && inner.driver.client().is_some();
         drop(inner);
         self.follow_up(actions);
-        if !breaches.is_empty() {
-            let client = self.lock().driver.client().unwrap_or_default().to_owned();
-            if violations::note_client(self.shared.hub(), &client, &breaches, line) {
-                self.end();
-            }
+        let mut this = self;
+        if this.note_violations(&violated, line) {
+            self.end();
         }
         if has_opened { Sent::Opened } else { Sent::Taken }
     }
