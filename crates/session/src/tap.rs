@@ -5,8 +5,10 @@
 //! step. A listener borrows the bytes and must return at once. If it needs more time, it copies them into a queue with a
 //! bound of its own: the tap keeps nothing and waits for no listener.
 //!
-//! A message that a transport refuses before a session sees it does not pass: an HTTP request with wrong headers, or one
-//! above a limit. The bytes of a line that was too long to be kept are empty.
+//! A message that a transport refuses before a session sees it does not pass, and neither does the refusal: an HTTP
+//! request with wrong headers (also those that mirror a stateless MCP request), without authorization, for an unknown
+//! session, or above a limit; and the first line of a client on standard input that a faulty configuration refuses. The
+//! bytes of a line that was too long to be kept are empty.
 
 use std::borrow::Cow;
 use std::fmt;
