@@ -25,6 +25,8 @@ pub struct Door {
     /// The dialect that the first line decided. Its server side is created when that line is received, with the offer of
     /// that time.
     decided: Option<&'static Dialect>,
+    /// What the line that [`Self::settle`] read says, if it did not decide the dialect. It is the next line to process.
+    undecided: Option<Detection>,
     /// Whether the next line may begin with a byte-order mark: it may decide the dialect, or has done so.
     may_have_mark: bool,
 }
@@ -39,11 +41,15 @@ pub struct Opening {
 }
 
 /// The dialect with the strongest claim to a first line.
+#[derive(Debug)]
 struct Detected {
     dialect: &'static Dialect,
     claim: Claim,
     offer: Offer,
 }
+
+/// The dialect that a line belongs to: `None` for a blank line, or the error response if no dialect claims it.
+type Detection = Result<Option<Detected>, rpc::Error<'static>>;
 
 /// Removes the byte-order mark that some programs write before the first line.
 fn without_mark(line: &[u8]) -> &[u8] {
@@ -53,17 +59,18 @@ fn without_mark(line: &[u8]) -> &[u8] {
 impl Door {
     /// A door that detects the dialect, out of a registry.
     pub fn detecting(registry: &'static [&'static Dialect], setup: ServerSetup) -> Self {
-        Self { registry, setup, settled: None, decided: None, may_have_mark: true }
+        Self { registry, setup, settled: None, decided: None, undecided: None, may_have_mark: true }
     }
 
     /// A door for one dialect.
     pub fn pinned(dialect: &'static Dialect, setup: ServerSetup) -> Self {
         let server = (dialect.server)(setup.clone());
-        Self { registry: &[], setup, settled: Some((dialect, server)), decided: None, may_have_mark: false }
+        let settled = Some((dialect, server));
+        Self { registry: &[], setup, settled, decided: None, undecided: None, may_have_mark: false }
     }
 
     /// Processes a line from the downstream.
-    pub fn receive_line<'a>(&mut self, line: Line<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+    pub fn handle_frame<'a>(&mut self, line: Line<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         let line = match line {
             // A byte-order mark before the first line is ignored in every dialect.
             Line::Bytes(bytes) if self.may_have_mark => Line::Bytes(without_mark(bytes)),
@@ -73,7 +80,7 @@ impl Door {
             self.settled = Some((dialect, (dialect.server)(self.setup.clone())));
         }
         if self.settled.is_none() {
-            match self.detect(line) {
+            match self.undecided.take().unwrap_or_else(|| self.detect(line)) {
                 Ok(None) => return,
                 Ok(Some(Detected { dialect, claim: Claim::Certain, .. })) => {
                     self.settled = Some((dialect, (dialect.server)(self.setup.clone())))
@@ -96,7 +103,7 @@ impl Door {
     }
 
     /// Answers a first line with the reason why no session can be served. Writes nothing if the line expects no answer.
-    pub fn excuse(&self, line: Line<'_>, why: &str, ambient: &mut Ambient<'_>, wire: &mut Frames) {
+    pub fn refuse(&self, line: Line<'_>, why: &str, ambient: &mut Ambient<'_>, wire: &mut Frames) {
         let dialect = match (&self.settled, self.detect(line)) {
             (Some((dialect, _)), _) => *dialect,
             (None, Ok(Some(detected))) => detected.dialect,
@@ -105,26 +112,33 @@ impl Door {
         };
         let Ok(Some(text)) = TextPolicy::UNDECIDED.read(line) else { return };
         if let Ok(raw) = serde_json::from_str::<&RawValue>(&text) {
-            (dialect.excuse)(&FirstLine { text: &text, members: Members::of(raw) }, why, ambient, wire);
+            (dialect.refusal_line)(&FirstLine { text: &text, members: Members::of(raw) }, why, ambient, wire);
         }
     }
 
     /// Reads a first line. If the line decides the dialect, that is the dialect of the session from now on. `None` if the
-    /// line decides nothing: [`Self::receive_line`] answers it.
+    /// line decides nothing: [`Self::handle_frame`] answers it, and must get this line next.
     pub fn settle(&mut self, line: &[u8]) -> Option<Opening> {
         let line = without_mark(line);
-        let detected = match self.dialect() {
+        let detection = match self.dialect() {
             Some(dialect) => {
                 let text = std::str::from_utf8(line).ok()?;
                 let raw: &RawValue = serde_json::from_str(text).ok()?;
                 let offer = (dialect.offer)(&FirstLine { text, members: Members::of(raw) });
                 return Some(Opening { dialect, offer });
             }
-            None => self.detect(Line::Bytes(line)).ok()??,
+            None => self.undecided.take().unwrap_or_else(|| self.detect(Line::Bytes(line))),
         };
-        let Detected { dialect, claim: Claim::Certain, offer } = detected else { return None };
-        self.decided = Some(dialect);
-        Some(Opening { dialect, offer })
+        match detection {
+            Ok(Some(Detected { dialect, claim: Claim::Certain, offer })) => {
+                self.decided = Some(dialect);
+                Some(Opening { dialect, offer })
+            }
+            undecided => {
+                self.undecided = Some(undecided);
+                None
+            }
+        }
     }
 
     /// The detected dialect.
@@ -142,9 +156,8 @@ impl Door {
         self.dialect().map_or(TextPolicy::UNDECIDED, |dialect| dialect.text)
     }
 
-    /// Finds the dialect with the strongest claim to a line: `None` for a blank line, or the error response if no
-    /// dialect claims it.
-    fn detect(&self, line: Line<'_>) -> Result<Option<Detected>, rpc::Error<'static>> {
+    /// Finds the dialect with the strongest claim to a line.
+    fn detect(&self, line: Line<'_>) -> Detection {
         let Some(text) = TextPolicy::UNDECIDED.read(line).map_err(|fault| parse_error(&fault))? else {
             return Ok(None);
         };
@@ -175,26 +188,26 @@ impl Door {
 
 /// The detected dialect, or none: until a dialect is detected, only lines are answered.
 impl Server for Door {
-    fn receive<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
-        self.receive_line(Line::Bytes(text.as_bytes()), ambient, out);
+    fn handle_line<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+        self.handle_frame(Line::Bytes(text.as_bytes()), ambient, out);
     }
 
-    fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_unreadable_line(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         match &mut self.settled {
-            Some((_, server)) => server.garbled(fault, ambient, out),
+            Some((_, server)) => server.handle_unreadable_line(fault, ambient, out),
             None => rpc::error(&mut out.wire, None, &parse_error(fault)),
         }
     }
 
-    fn resolve(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_outcome(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Some((_, server)) = &mut self.settled {
-            server.resolve(call, outcome, ambient, out);
+            server.handle_outcome(call, outcome, ambient, out);
         }
     }
 
-    fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn notify(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Some((_, server)) = &mut self.settled {
-            server.notice(notice, ambient, out);
+            server.notify(notice, ambient, out);
         }
     }
 
@@ -210,31 +223,31 @@ impl Server for Door {
         }
     }
 
-    fn goes_on_as_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn continue_as_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Some((_, server)) = &mut self.settled {
-            server.goes_on_as_task(call, ambient, out);
+            server.continue_as_task(call, ambient, out);
         }
     }
 
     /// Also applies to a session that is not open yet.
-    fn offer(&mut self, identity: Peer, menu: Menu) {
+    fn set_offer(&mut self, identity: Peer, menu: Menu) {
         if let Some((_, server)) = &mut self.settled {
-            server.offer(identity.clone(), menu.clone());
+            server.set_offer(identity.clone(), menu.clone());
         }
         (self.setup.identity, self.setup.menu) = (identity, menu);
     }
 
     /// Also applies to a session that is not open yet.
-    fn readmit(&mut self, passes: &[Pass], ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn set_passes(&mut self, passes: &[Pass], ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Some((_, server)) = &mut self.settled {
-            server.readmit(passes, ambient, out);
+            server.set_passes(passes, ambient, out);
         }
         self.setup.passes = passes.to_vec();
     }
 
-    fn hung_up(&mut self, lane: Lane, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_lane_closed(&mut self, lane: Lane, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Some((_, server)) = &mut self.settled {
-            server.hung_up(lane, ambient, out);
+            server.handle_lane_closed(lane, ambient, out);
         }
     }
 
@@ -244,22 +257,22 @@ impl Server for Door {
         }
     }
 
-    fn wake(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_timeout(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Some((_, server)) = &mut self.settled {
-            server.wake(ambient, out);
+            server.handle_timeout(ambient, out);
         }
     }
 
-    fn deadline(&self) -> Option<Duration> {
-        self.settled.as_ref().and_then(|(_, server)| server.deadline())
+    fn poll_timeout(&self) -> Option<Duration> {
+        self.settled.as_ref().and_then(|(_, server)| server.poll_timeout())
     }
 
     fn in_flight(&self) -> Vec<CallId> {
         self.settled.as_ref().map_or_else(Vec::new, |(_, server)| server.in_flight())
     }
 
-    fn held(&self) -> usize {
-        self.settled.as_ref().map_or(0, |(_, server)| server.held())
+    fn held_bytes(&self) -> usize {
+        self.settled.as_ref().map_or(0, |(_, server)| server.held_bytes())
     }
 }
 
@@ -278,14 +291,14 @@ fn feed<'a>(
 ) {
     match text.read(line) {
         Ok(None) => {}
-        Ok(Some(Cow::Borrowed(text))) => server.receive(text, ambient, out),
+        Ok(Some(Cow::Borrowed(text))) => server.handle_line(text, ambient, out),
         Ok(Some(Cow::Owned(text))) => {
             // The repaired text is local to this block, so the actions must not borrow from it.
             let mut repaired = Output::onto(std::mem::take(&mut out.wire));
-            server.receive(&text, ambient, &mut repaired);
+            server.handle_line(&text, ambient, &mut repaired);
             out.wire = repaired.wire;
             out.actions.extend(repaired.actions.into_iter().map(|action| action.into_owned()));
         }
-        Err(fault) => server.garbled(&fault, ambient, out),
+        Err(fault) => server.handle_unreadable_line(&fault, ambient, out),
     }
 }

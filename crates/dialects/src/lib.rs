@@ -7,11 +7,12 @@
 pub mod a2e;
 mod absence;
 pub mod ambient;
-mod breach;
 pub mod door;
 pub mod fluxloop;
 pub mod loaf;
 pub mod mcp;
+mod outgoing_requests;
+mod rule_violation;
 pub mod shares;
 pub mod side;
 mod speak;
@@ -21,8 +22,8 @@ pub mod testing;
 
 pub use absence::{Absence, absent, versions_with};
 pub use ambient::{Ambient, Entropy, Moment, Party};
-pub use breach::Breach;
 pub use door::{Door, Opening};
+pub use rule_violation::RuleViolation;
 pub use side::{
     Action, CacheHints, Claim, Client, ClientSetup, Declared, Declined, Dialect, Event, FirstLine, Heard, Lane, Loss,
     Menu, Output, Pass, Posting, PostingEffect, Server, ServerSetup, Stop, TASKS_EXTENSION, Unagreed, askable, carried,

@@ -3,6 +3,20 @@
 //! A side takes one input at a time. It answers with lines (appended to [`Output::wire`], each ended by LF) and with
 //! actions or events. **One step, then drain**: the driver handles everything that a step produced before it takes the
 //! next step. A side never calls back and never waits.
+//!
+//! The name of a method says who acts:
+//!
+//! | name | meaning |
+//! |---|---|
+//! | `handle_*` | an event outside of the side: a line, the outcome of a call, a timeout, a closed connection |
+//! | a plain verb | a command of our own program: `open`, `call`, `cancel`, `ask`, `answer`, `notify`, `stop`, `close` |
+//! | `set_*` | a setting that changes while the side runs: the offer, the passes |
+//! | `poll_timeout` | when to call `handle_timeout`; the driver asks after each step |
+//! | a noun | a property, without effect: `in_flight`, `held_bytes`, `posting` |
+//!
+//! Both sides call requests by their direction. A server side keeps `IncomingRequest`s, which it received and has not
+//! answered. A client side keeps `OutgoingRequest`s, which it sent and which have no response yet. A `QueuedCall` waits to be
+//! sent, and a `PendingQuestion` waits for its answer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,12 +27,12 @@ use gladhand_core::negotiation::{Agreement, Capability, Offer, Peer, Refusal, Ru
 use gladhand_core::operations::{
     Answered, Call, CallId, Failure, Feature, Level, Notice, Outcome, Question, QuestionId, QuestionKind, WatchId,
 };
-use gladhand_core::wire::{Fault, FrameKind, Frames, Members, RawValue, Skim, TextPolicy};
+use gladhand_core::wire::{Fault, FrameSummary, Frames, Members, RawValue, Skim, TextPolicy};
 
 pub use gladhand_core::wire::Lane;
 
 use crate::ambient::{Ambient, Moment};
-use crate::breach::{Breach, REQUEST_NOT_AGREED};
+use crate::rule_violation::{REQUEST_NOT_AGREED, RuleViolation};
 use crate::storage::Storage;
 
 /// A dialect, as the rest of the program sees it.
@@ -43,15 +57,15 @@ pub struct Dialect {
     /// Whether a line is the reply of a server of this dialect to a client that began in another dialect. This
     /// identifies the server's dialect.
     pub recognizes_reply: fn(&FirstLine<'_>) -> bool,
-    /// The kind of a received line, for observers of a session. `None`: the line is no message of this dialect.
-    pub kind_of: fn(&str) -> Option<FrameKind>,
+    /// Describes a received line, for observers of a session. `None`: the line is no message of this dialect.
+    pub describe: fn(&str) -> Option<FrameSummary<'_>>,
     /// The offer in a client's first line, as far as that line contains it.
     pub offer: fn(&FirstLine<'_>) -> Offer,
     /// The rows of the method table that carry a feature. Empty: the dialect does not have the feature.
     pub carriers: fn(Feature) -> Vec<Rule>,
     /// Answers a first line with the dialect's error for a session that cannot be served. Writes nothing if the line
     /// expects no answer.
-    pub excuse: fn(&FirstLine<'_>, &str, &mut Ambient<'_>, &mut Frames),
+    pub refusal_line: fn(&FirstLine<'_>, &str, &mut Ambient<'_>, &mut Frames),
     /// Creates our side towards a downstream.
     pub server: fn(ServerSetup) -> Box<dyn Server>,
     /// Creates our side towards an upstream. The version is one of `versions`.
@@ -247,7 +261,7 @@ impl Output<'_> {
 /// An action that a server side requests.
 #[derive(Debug)]
 pub enum Action<'a> {
-    /// Find a provider for this call, and pass the outcome to [`Server::resolve`] exactly once.
+    /// Find a provider for this call, and pass the outcome to [`Server::handle_outcome`] exactly once.
     Deliver(Call<'a>, Arc<Agreement>),
     /// The caller cancelled the call. An outcome that still arrives is ignored.
     Cancel(CallId),
@@ -255,12 +269,12 @@ pub enum Action<'a> {
     Opened(Arc<Agreement>),
     /// The opening was refused. The client may try again.
     Refused(Refusal),
-    /// A message was dropped without an answer, as the dialect requires. [`Breach::of`](crate::Breach::of) says whether
+    /// A message was dropped without an answer, as the dialect requires. [`RuleViolation::of`](crate::RuleViolation::of) says whether
     /// the message violated a rule.
     Dropped(&'static str),
     /// A request was refused because of the agreement.
     Declined(Declined),
-    /// A message was not agreed but passed anyway ([`Unagreed::Passes`]). [`Breach::of`](crate::Breach::of) gives the
+    /// A message was not agreed but passed anyway ([`Unagreed::Passes`]). [`RuleViolation::of`](crate::RuleViolation::of) gives the
     /// violated rule.
     Passed(&'static str),
     /// A question passed to [`Server::ask`] was answered, or cannot be answered.
@@ -308,8 +322,8 @@ pub struct Declined {
 
 impl Declined {
     /// The rule that the peer violated with this request.
-    pub fn breach(&self) -> Option<Breach> {
-        Breach::of(REQUEST_NOT_AGREED)
+    pub fn violation(&self) -> Option<RuleViolation> {
+        RuleViolation::of(REQUEST_NOT_AGREED)
     }
 }
 
@@ -332,16 +346,16 @@ pub enum Stop {
 /// unless the dialect specifies otherwise.
 pub trait Server: fmt::Debug + Send {
     /// Processes a line. Its text passed the dialect's policy and the limits, but may still be invalid JSON.
-    fn receive<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>);
+    fn handle_line<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>);
 
     /// Processes a line that cannot be read.
-    fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>);
+    fn handle_unreadable_line(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>);
 
     /// Ends a delivered call. An unknown id (cancelled, or resolved before) is ignored.
-    fn resolve(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>);
+    fn handle_outcome(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>);
 
     /// Sends a notice to the downstream, if the agreement and the caller want it.
-    fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>);
+    fn notify(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>);
 
     /// Sends questions of a provider to the caller of a call, or to the session if there is no call. Each question ends
     /// in exactly one [`Action::Answered`], now or later, unless its call ends first.
@@ -360,27 +374,27 @@ pub trait Server: fmt::Debug + Send {
     }
 
     /// Continues a call as a task, if the caller accepts one: tells the caller how to fetch the result later. The
-    /// outcome is passed to [`Server::resolve`] as usual.
-    fn goes_on_as_task(&mut self, _call: CallId, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {}
+    /// outcome is passed to [`Server::handle_outcome`] as usual.
+    fn continue_as_task(&mut self, _call: CallId, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {}
 
     /// The peer closed an exchange before its answer was written.
-    fn hung_up(&mut self, _lane: Lane, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {}
+    fn handle_lane_closed(&mut self, _lane: Lane, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {}
 
     /// Changes our identity and the features that we provide. This applies to later agreements; existing ones stay.
-    fn offer(&mut self, _identity: Peer, _menu: Menu) {}
+    fn set_offer(&mut self, _identity: Peer, _menu: Menu) {}
 
     /// Replaces the accepted passes. A session that the new passes would not have opened in its present form ends: its
     /// calls in flight are answered, and [`Action::Close`] follows.
-    fn readmit(&mut self, _passes: &[Pass], _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {}
+    fn set_passes(&mut self, _passes: &[Pass], _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {}
 
     /// Ends the session. No line follows; calls in flight are still resolved.
     fn stop(&mut self, stop: Stop, ambient: &mut Ambient<'_>, out: &mut Output<'_>);
 
-    /// Called at the time given by [`Server::deadline`].
-    fn wake(&mut self, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {}
+    /// Called at the time given by [`Server::poll_timeout`].
+    fn handle_timeout(&mut self, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {}
 
-    /// When to call [`Server::wake`], on the clock of [`Moment::elapsed`].
-    fn deadline(&self) -> Option<Duration> {
+    /// When to call [`Server::handle_timeout`], on the clock of [`Moment::elapsed`].
+    fn poll_timeout(&self) -> Option<Duration> {
         None
     }
 
@@ -389,7 +403,7 @@ pub trait Server: fmt::Debug + Send {
 
     /// The number of bytes kept for them that the peer controls: ids, names, queued arguments, answers that wait for
     /// their turn. Above a limit of its choice, the driver stops reading.
-    fn held(&self) -> usize;
+    fn held_bytes(&self) -> usize;
 }
 
 /// The client capabilities of an agreement for questions during a call, in the names that all dialects share.
@@ -517,23 +531,23 @@ pub struct Heard {
 /// Our side towards an upstream.
 ///
 /// [`Client::open`] comes first; calls are allowed after [`Event::Opened`]. Every call ends in exactly one
-/// [`Event::Answered`], also when the upstream disconnects ([`Client::gone`]).
+/// [`Event::Answered`], also when the upstream disconnects ([`Client::handle_disconnect`]).
 pub trait Client: fmt::Debug + Send {
     /// Starts the opening.
     fn open(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard);
 
     /// Processes a line. Its text passed the dialect's policy and the limits, but may still be invalid JSON.
-    fn receive(&mut self, text: &str, ambient: &mut Ambient<'_>, heard: &mut Heard);
+    fn handle_line(&mut self, text: &str, ambient: &mut Ambient<'_>, heard: &mut Heard);
 
     /// Processes a line that cannot be read. `skim` contains the members that a scan found in it.
-    fn garbled(&mut self, fault: &Fault, skim: &Skim, ambient: &mut Ambient<'_>, heard: &mut Heard);
+    fn handle_unreadable_line(&mut self, fault: &Fault, skim: &Skim, ambient: &mut Ambient<'_>, heard: &mut Heard);
 
     /// Makes a call under an id chosen by the driver. `behalf` is the agreement with the caller, which defines the
     /// questions that the caller accepts. `None`: the call is our own.
     fn call(&mut self, call: Call<'_>, behalf: Option<&Arc<Agreement>>, ambient: &mut Ambient<'_>, heard: &mut Heard);
 
     /// The working folders of the client that we call for changed.
-    fn roots_changed(&mut self, _ambient: &mut Ambient<'_>, _heard: &mut Heard) {}
+    fn handle_roots_changed(&mut self, _ambient: &mut Ambient<'_>, _heard: &mut Heard) {}
 
     /// Answers a question of the upstream.
     fn answer(&mut self, _question: QuestionId, _answered: Answered, _ambient: &mut Ambient<'_>, _heard: &mut Heard) {}
@@ -545,16 +559,16 @@ pub trait Client: fmt::Debug + Send {
     fn cancel(&mut self, call: CallId, ambient: &mut Ambient<'_>, heard: &mut Heard);
 
     /// The upstream disconnected: a pending opening is refused, and pending calls fail.
-    fn gone(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard);
+    fn handle_disconnect(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard);
 
     /// An exchange ended without an answer. [`Lane::MAIN`] stands for everything that belongs to no request.
-    fn lost(&mut self, _lane: Lane, _loss: Loss, _ambient: &mut Ambient<'_>, _heard: &mut Heard) {}
+    fn handle_lost_exchange(&mut self, _lane: Lane, _loss: Loss, _ambient: &mut Ambient<'_>, _heard: &mut Heard) {}
 
-    /// Called at the time given by [`Client::deadline`].
-    fn wake(&mut self, _ambient: &mut Ambient<'_>, _heard: &mut Heard) {}
+    /// Called at the time given by [`Client::poll_timeout`].
+    fn handle_timeout(&mut self, _ambient: &mut Ambient<'_>, _heard: &mut Heard) {}
 
-    /// When to call [`Client::wake`], on the clock of [`Moment::elapsed`].
-    fn deadline(&self) -> Option<Duration> {
+    /// When to call [`Client::handle_timeout`], on the clock of [`Moment::elapsed`].
+    fn poll_timeout(&self) -> Option<Duration> {
         None
     }
 

@@ -176,7 +176,7 @@ impl TestServer {
     pub fn frame(&mut self, line: Line<'_>) -> Vec<String> {
         self.step(|door, ambient, out| {
             let mut inner = Output::onto(std::mem::take(&mut out.wire));
-            door.receive_line(line, ambient, &mut inner);
+            door.handle_frame(line, ambient, &mut inner);
             *out = inner.into_owned();
         })
     }
@@ -190,12 +190,12 @@ impl TestServer {
 
     /// Resolves a call.
     pub fn resolve(&mut self, call: CallId, outcome: Outcome) -> Vec<String> {
-        self.step(|door, ambient, out| door.resolve(call, outcome, ambient, out))
+        self.step(|door, ambient, out| door.handle_outcome(call, outcome, ambient, out))
     }
 
     /// Sends a notice.
-    pub fn notice(&mut self, notice: Notice) -> Vec<String> {
-        self.step(|door, ambient, out| door.notice(notice, ambient, out))
+    pub fn notify(&mut self, notice: Notice) -> Vec<String> {
+        self.step(|door, ambient, out| door.notify(notice, ambient, out))
     }
 
     /// Sends questions to the caller of a call.
@@ -209,23 +209,23 @@ impl TestServer {
     }
 
     /// Changes the provided features.
-    pub fn offer(&mut self, menu: Menu) {
-        self.door.offer(Peer::default(), menu);
+    pub fn set_offer(&mut self, menu: Menu) {
+        self.door.set_offer(Peer::default(), menu);
     }
 
     /// Continues a call as a task.
-    pub fn goes_on_as_task(&mut self, call: CallId) -> Vec<String> {
-        self.step(|door, ambient, out| door.goes_on_as_task(call, ambient, out))
+    pub fn continue_as_task(&mut self, call: CallId) -> Vec<String> {
+        self.step(|door, ambient, out| door.continue_as_task(call, ambient, out))
     }
 
     /// The peer closes an exchange.
-    pub fn hung_up(&mut self, lane: Lane) -> Vec<String> {
-        self.step(|door, ambient, out| door.hung_up(lane, ambient, out))
+    pub fn handle_lane_closed(&mut self, lane: Lane) -> Vec<String> {
+        self.step(|door, ambient, out| door.handle_lane_closed(lane, ambient, out))
     }
 
     /// Replaces the accepted passes.
-    pub fn readmit(&mut self, passes: &[Pass]) -> Vec<String> {
-        self.step(|door, ambient, out| door.readmit(passes, ambient, out))
+    pub fn set_passes(&mut self, passes: &[Pass]) -> Vec<String> {
+        self.step(|door, ambient, out| door.set_passes(passes, ambient, out))
     }
 
     /// Ends the session from our side.
@@ -236,8 +236,8 @@ impl TestServer {
     /// Advances the clock, and wakes the side if its deadline has passed.
     pub fn advance(&mut self, by: Duration) -> Vec<String> {
         self.elapsed += by;
-        match self.door.deadline() {
-            Some(deadline) if deadline <= self.elapsed => self.step(Door::wake),
+        match self.door.poll_timeout() {
+            Some(deadline) if deadline <= self.elapsed => self.step(Door::handle_timeout),
             _ => Vec::new(),
         }
     }
@@ -267,7 +267,7 @@ impl TestServer {
                     Action::Refused(refusal) => self.refused.push(refusal.word()),
                     Action::Dropped(description) | Action::Passed(description) => self.dropped.push(description),
                     Action::Declined(declined) => {
-                        self.dropped.extend(declined.breach().map(|breach| breach.description))
+                        self.dropped.extend(declined.violation().map(|violation| violation.description))
                     }
                     Action::Answered(question, answered) => self.answered.push((question, answered)),
                     Action::Unwatch(uri, _) => self.unwatched.push(uri),
@@ -281,7 +281,7 @@ impl TestServer {
             }
             for (call, outcome) in outcomes {
                 let mut ambient = Ambient::new(now, &mut self.entropy);
-                self.door.resolve(call, outcome, &mut ambient, &mut out);
+                self.door.handle_outcome(call, outcome, &mut ambient, &mut out);
             }
         }
         check_kinds(&out.wire);
@@ -492,9 +492,11 @@ impl Pair {
             self.transcript.push(format!("<- {line}"));
             let mut ambient = Ambient::new(moment(Duration::ZERO), &mut self.entropy);
             match self.text.read(Line::Bytes(line.as_bytes())) {
-                Ok(Some(text)) => self.client.receive(&text, &mut ambient, heard),
+                Ok(Some(text)) => self.client.handle_line(&text, &mut ambient, heard),
                 Ok(None) => {}
-                Err(fault) => self.client.garbled(&fault, &Skim::of(line.as_bytes()), &mut ambient, heard),
+                Err(fault) => {
+                    self.client.handle_unreadable_line(&fault, &Skim::of(line.as_bytes()), &mut ambient, heard)
+                }
             }
         }
     }

@@ -157,7 +157,7 @@ fn run_tools(server: &mut TestServer) -> Vec<String> {
     while let Some(delivered) = server.delivered.pop_front() {
         let (notices, outcome) = fixture(&delivered.call);
         for notice in notices {
-            lines.extend(server.notice(notice));
+            lines.extend(server.notify(notice));
         }
         lines.extend(server.resolve(delivered.call.id, outcome));
     }
@@ -388,7 +388,7 @@ fn agent_hears(name: &str) -> Vec<Event> {
     let before_the_next = recorded[1..].iter().take_while(|line| !line.from_agent);
     for line in before_the_next {
         let text = line.text.replace(asked["id"].as_str().unwrap(), ours["id"].as_str().unwrap());
-        agent.receive(&text, &mut Ambient::new(moment(Duration::ZERO), &mut entropy), &mut heard);
+        agent.handle_line(&text, &mut Ambient::new(moment(Duration::ZERO), &mut entropy), &mut heard);
     }
     heard.events
 }

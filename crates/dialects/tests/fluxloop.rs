@@ -258,13 +258,13 @@ fn beyond_the_limit_the_answer_is_busy_and_in_order() {
 fn answers_behind_a_slow_call_are_counted_until_sent() {
     let mut server = server().holding();
     server.line(r#"{"type":"request","id":"slow","tool":"echo"}"#);
-    let before = server.door.held();
+    let before = server.door.held_bytes();
     for _ in 0..5_000 {
         assert_eq!(server.line("[]"), [""; 0]);
     }
-    assert!(server.door.held() > before + 5_000 * 100, "{}", server.door.held());
+    assert!(server.door.held_bytes() > before + 5_000 * 100, "{}", server.door.held_bytes());
     assert_eq!(server.resolve_next().len(), 5_001);
-    assert_eq!((server.door.held(), server.door.in_flight().len()), (0, 0));
+    assert_eq!((server.door.held_bytes(), server.door.in_flight().len()), (0, 0));
 }
 
 #[test]
@@ -323,7 +323,7 @@ impl Alone {
     }
 
     fn hear(&mut self, line: &str) -> (String, Vec<Event>) {
-        self.step(|client, ambient, heard| client.receive(line, ambient, heard))
+        self.step(|client, ambient, heard| client.handle_line(line, ambient, heard))
     }
 
     fn step(&mut self, step: impl FnOnce(&mut dyn Client, &mut Ambient<'_>, &mut Heard)) -> (String, Vec<Event>) {
@@ -421,7 +421,7 @@ fn every_call_of_a_client_ends_exactly_once_in_any_order() {
         assert!(format!("{:?}", events[0]).starts_with(expected), "{line}: {events:?}");
     }
     client.call(6, "{}");
-    let (_, events) = client.step(|client, ambient, heard| client.gone(ambient, heard));
+    let (_, events) = client.step(|client, ambient, heard| client.handle_disconnect(ambient, heard));
     assert!(matches!(&events[..], [Event::Answered(_, Err(failure))] if failure.kind == FailureKind::UpstreamLost));
 }
 
@@ -456,7 +456,7 @@ fn an_answer_that_is_too_long_fails_its_call() {
     let line = pair.server.resolve_next().pop().unwrap();
     let (fault, skim) =
         (gladhand_core::wire::Fault::TooLong { limit: 5 }, gladhand_core::wire::Skim::of(line.as_bytes()));
-    pair.step(|client, ambient, heard| client.garbled(&fault, &skim, ambient, heard));
+    pair.step(|client, ambient, heard| client.handle_unreadable_line(&fault, &skim, ambient, heard));
     let outcomes = pair.take_answers(call);
     assert!(matches!(&outcomes[..], [Err(failure)] if failure.kind == FailureKind::TooLong), "{line}: {outcomes:?}");
 }

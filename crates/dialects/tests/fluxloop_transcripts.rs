@@ -280,15 +280,15 @@ fn our_client_opens_the_recorded_server_in_its_own_form() {
     let (mut heard, mut entropy) = (Heard::default(), testing::Counting::default());
     let mut ambient = Ambient::new(testing::moment(std::time::Duration::ZERO), &mut entropy);
     client.open(&mut ambient, &mut heard);
-    client.receive(&recorded_answer("02-page-dialect-at-peer.ndjson", 0), &mut ambient, &mut heard);
+    client.handle_line(&recorded_answer("02-page-dialect-at-peer.ndjson", 0), &mut ambient, &mut heard);
     let hello = recorded_answer("01-handshake.ndjson", 0).replace(r#""id": "1""#, r#""id": "2""#);
-    client.receive(&hello, &mut ambient, &mut heard);
+    client.handle_line(&hello, &mut ambient, &mut heard);
     client.call(Call::new(CallId(1), Operation::ListTools), None, &mut ambient, &mut heard);
-    client.receive(&hello.replace(r#""id": "2""#, r#""id": "3""#), &mut ambient, &mut heard);
+    client.handle_line(&hello.replace(r#""id": "2""#, r#""id": "3""#), &mut ambient, &mut heard);
     client.call(Call::new(CallId(2), testing::bare_call("run_integration_workflow")), None, &mut ambient, &mut heard);
     // The only error of the recorded server whose message is an object.
     let odd = recorded_answer("02-page-dialect-at-peer.ndjson", 5).replace(r#""id": "46""#, r#""id": "4""#);
-    client.receive(&odd, &mut ambient, &mut heard);
+    client.handle_line(&odd, &mut ambient, &mut heard);
     let [
         Event::Opened(agreement),
         Event::Answered(_, Ok(Reply::Tools(tools))),

@@ -54,7 +54,7 @@ fn stir(server: &mut TestServer, choice: u8) -> Vec<String> {
         2 => {
             let progress = Progress { progress: f64::from(choice), total: None, message: None };
             let call = server.delivered.front().map_or(CallId(1), |delivered| delivered.call.id);
-            server.notice(Notice::Progress(call, progress))
+            server.notify(Notice::Progress(call, progress))
         }
         3 => server.advance(Duration::from_millis(u64::from(choice) * 10)),
         4 => {
@@ -96,12 +96,12 @@ fn no_panic(bytes: &[u8]) {
     agent.open(&mut ambient, &mut heard);
     for line in bytes.split(|byte| *byte == b'\n') {
         if let Ok(Some(text)) = DIALECT.text.read(Line::Bytes(line)) {
-            agent.receive(&text, &mut ambient, &mut heard);
+            agent.handle_line(&text, &mut ambient, &mut heard);
         }
         agent.call(Call::new(CallId(1), Operation::ListTools).reporting(), None, &mut ambient, &mut heard);
         agent.cancel(CallId(1), &mut ambient, &mut heard);
     }
-    agent.gone(&mut ambient, &mut heard);
+    agent.handle_disconnect(&mut ambient, &mut heard);
     let answered = heard.events.iter().filter(|event| matches!(event, Event::Answered(..))).count();
     assert_eq!(answered, bytes.split(|byte| *byte == b'\n').count(), "each call must have one outcome");
 }

@@ -116,18 +116,18 @@ fn check_client(bytes: &[u8]) {
     let (mut heard, mut entropy) = (Heard::default(), testing::Counting::default());
     let mut ambient = Ambient::new(testing::moment(std::time::Duration::ZERO), &mut entropy);
     client.open(&mut ambient, &mut heard);
-    client.receive(hello, &mut ambient, &mut heard);
+    client.handle_line(hello, &mut ambient, &mut heard);
     client.call(Call::new(CallId(1), bare_call("a")).reporting(), None, &mut ambient, &mut heard);
     client.call(Call::new(CallId(2), bare_call("b")).reporting(), None, &mut ambient, &mut heard);
     client.call(Call::new(CallId(3), gladhand_core::operations::Operation::ListTools), None, &mut ambient, &mut heard);
     for line in [mutation::session_from(ANSWERS, bytes), bytes.to_vec()].concat().split(|byte| *byte == b'\n') {
         match DIALECT.text.read(Line::Bytes(line)) {
-            Ok(Some(text)) => client.receive(&text, &mut ambient, &mut heard),
+            Ok(Some(text)) => client.handle_line(&text, &mut ambient, &mut heard),
             Ok(None) => {}
-            Err(fault) => client.garbled(&fault, &Skim::of(line), &mut ambient, &mut heard),
+            Err(fault) => client.handle_unreadable_line(&fault, &Skim::of(line), &mut ambient, &mut heard),
         }
     }
-    client.gone(&mut ambient, &mut heard);
+    client.handle_disconnect(&mut ambient, &mut heard);
     testing::lines_of(&heard.wire);
     let mut ended: Vec<_> = heard
         .events

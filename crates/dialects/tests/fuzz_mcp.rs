@@ -68,15 +68,15 @@ fn tell_everything(server: &mut TestServer) -> Vec<String> {
     let mut lines = Vec::new();
     for (at, call) in calls.into_iter().enumerate() {
         if at % 2 == 1 {
-            lines.extend(server.goes_on_as_task(call));
+            lines.extend(server.continue_as_task(call));
         }
         lines.extend(ask(server, call));
-        lines.extend(server.notice(Notice::Progress(call, Progress { progress: 1.0, total: None, message: None })));
+        lines.extend(server.notify(Notice::Progress(call, Progress { progress: 1.0, total: None, message: None })));
         let log = Log::new(Level::Error, None, json::raw("1".to_owned()));
-        lines.extend(server.notice(Notice::Log(Some(call), log)));
+        lines.extend(server.notify(Notice::Log(Some(call), log)));
     }
     for notice in [Notice::ToolsChanged, Notice::ResourcesChanged, Notice::ResourceUpdated(Update::of("a://b"))] {
-        lines.extend(server.notice(notice));
+        lines.extend(server.notify(notice));
     }
     lines
 }
@@ -136,9 +136,9 @@ fn feed_client(bytes: &[u8], version: &str) {
     lines.push(bytes);
     while let Some(line) = lines.next_line() {
         match DIALECT.text.read(line) {
-            Ok(Some(text)) => client.receive(&text, &mut ambient, &mut heard),
+            Ok(Some(text)) => client.handle_line(&text, &mut ambient, &mut heard),
             Ok(None) => {}
-            Err(fault) => client.garbled(&fault, lines.skimmed(), &mut ambient, &mut heard),
+            Err(fault) => client.handle_unreadable_line(&fault, lines.skimmed(), &mut ambient, &mut heard),
         }
         for operation in [Operation::ListTools, bare_call("a")] {
             calls += 1;
@@ -146,7 +146,7 @@ fn feed_client(bytes: &[u8], version: &str) {
         }
     }
     client.cancel(CallId(1), &mut ambient, &mut heard);
-    client.gone(&mut ambient, &mut heard);
+    client.handle_disconnect(&mut ambient, &mut heard);
     lines_of(&heard.wire);
     for event in heard.events {
         if let gladhand_dialects::Event::Answered(call, _) = event {
@@ -335,7 +335,7 @@ proptest! {
                 }
                 Step::GoOnAsTask(at) if !server.delivered.is_empty() => {
                     let call = server.delivered[at.index(server.delivered.len())].call.id;
-                    server.goes_on_as_task(call)
+                    server.continue_as_task(call)
                 }
                 Step::Ask(_) | Step::GoOnAsTask(_) => Vec::new(),
                 Step::Respond(id) => server.line(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)),
@@ -350,7 +350,7 @@ proptest! {
             count(server.resolve_next(), &mut replies);
         }
         prop_assert_eq!(server.door.in_flight(), Vec::new());
-        prop_assert_eq!((server.door.held(), server.door.deadline()), (0, None), "no data may be left after the session");
+        prop_assert_eq!((server.door.held_bytes(), server.door.poll_timeout()), (0, None), "no data may be left after the session");
         for id in 1..=latest {
             let got = replies.get(&id).copied().unwrap_or_default();
             let least = usize::from(!cancelled.contains(&id));

@@ -150,8 +150,8 @@ fn progress_and_logs_of_a_call_are_events_before_its_response() {
     assert!(pair.server.delivered[0].call.terms.wants_progress);
     let progress = Progress { progress: 1.0, total: Some(2.5), message: Some("half".into()) };
     let log = Log::new(Level::Warning, None, json::raw("[1]".into()));
-    let mut lines = pair.server.notice(Notice::Progress(id, progress.clone()));
-    lines.extend(pair.server.notice(Notice::Log(Some(id), log)));
+    let mut lines = pair.server.notify(Notice::Progress(id, progress.clone()));
+    lines.extend(pair.server.notify(Notice::Log(Some(id), log)));
     assert_eq!(
         lines,
         [
@@ -165,7 +165,7 @@ fn progress_and_logs_of_a_call_are_events_before_its_response() {
     assert_eq!(heard[0], format!("{:?}", Event::Notice(Notice::Progress(call, progress))));
     // No events are sent for unknown calls, or after the end.
     assert_eq!(
-        pair.server.notice(Notice::Progress(
+        pair.server.notify(Notice::Progress(
             gladhand_core::operations::CallId(99),
             Progress { progress: 0.0, total: None, message: None }
         )),
@@ -173,7 +173,7 @@ fn progress_and_logs_of_a_call_are_events_before_its_response() {
     );
     pair.server.stop(Stop::InputClosed);
     assert_eq!(
-        pair.server.notice(Notice::Progress(id, Progress { progress: 2.0, total: None, message: None })),
+        pair.server.notify(Notice::Progress(id, Progress { progress: 2.0, total: None, message: None })),
         [""; 0]
     );
     assert_eq!(pair.server.resolve_next().len(), 1, "the answer must still be sent");
@@ -192,7 +192,7 @@ fn multi_line_json_is_written_on_one_line() {
     );
     let call = pair.server.delivered[0].call.id;
     let log = Log::new(Level::Info, None, json::raw("[\n1]".into()));
-    assert!(pair.server.notice(Notice::Log(Some(call), log))[0].ends_with(r#""data":[ 1]}}}"#));
+    assert!(pair.server.notify(Notice::Log(Some(call), log))[0].ends_with(r#""data":[ 1]}}}"#));
     let spread = ToolResult::structured(json::raw("{\r\n\"a\":1\n}".to_owned()));
     assert_eq!(
         pair.server.resolve(call, Ok(Reply::Tool(spread))),
@@ -534,9 +534,9 @@ fn every_call_of_a_client_ends_exactly_once() {
     assert!(
         client.hear(r#"{"jsonrpc":"2.0","method":"event","params":{"type":"state.changed","payload":{}}}"#).is_empty()
     );
-    let lost = client.step(|client, ambient, heard| client.gone(ambient, heard));
+    let lost = client.step(|client, ambient, heard| client.handle_disconnect(ambient, heard));
     assert!(matches!(&lost[..], [Event::Answered(_, Err(failure))] if failure.kind == FailureKind::UpstreamLost));
-    assert!(client.step(|client, ambient, heard| client.gone(ambient, heard)).is_empty());
+    assert!(client.step(|client, ambient, heard| client.handle_disconnect(ambient, heard)).is_empty());
 }
 
 /// A client side without a server.
@@ -548,7 +548,7 @@ impl Alone {
     }
 
     fn hear(&mut self, line: &str) -> Vec<Event> {
-        self.step(|client, ambient, heard| client.receive(line, ambient, heard))
+        self.step(|client, ambient, heard| client.handle_line(line, ambient, heard))
     }
 
     fn step(
@@ -592,7 +592,7 @@ fn an_answer_that_is_too_long_fails_its_call() {
     let call = pair.begin(bare_call("echo"), false);
     let line = pair.server.resolve_next().pop().unwrap();
     let (fault, skim) = (Fault::TooLong { limit: 5 }, gladhand_core::wire::Skim::of(line.as_bytes()));
-    pair.step(|client, ambient, heard| client.garbled(&fault, &skim, ambient, heard));
+    pair.step(|client, ambient, heard| client.handle_unreadable_line(&fault, &skim, ambient, heard));
     let outcomes = pair.take_answers(call);
     assert!(matches!(&outcomes[..], [Err(failure)] if failure.kind == FailureKind::TooLong), "{line}: {outcomes:?}");
 }

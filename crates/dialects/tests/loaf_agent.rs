@@ -150,7 +150,7 @@ fn errors_have_the_messages_of_the_reference() {
 fn events_are_written_until_the_end() {
     let mut server = server();
     let (id, _) = asked(&mut server, &request("state.get", "null"));
-    let [line] = &server.notice(event("session.status"))[..] else { panic!() };
+    let [line] = &server.notify(event("session.status"))[..] else { panic!() };
     assert!(line.starts_with(r#"{"jsonrpc":"2.0","method":"event","params":{"type":"session.status","timestamp":"#));
     assert!(line.ends_with(r#","payload":{"a":1}}}"#), "{line}");
     server.resolve(id, Ok(Reply::Agent(json::raw("{}".to_owned()))));
@@ -160,7 +160,7 @@ fn events_are_written_until_the_end() {
     server.resolve(id, Ok(Reply::Agent(json::raw(r#"{"accepted":true}"#.to_owned()))));
     assert_eq!(server.closed, Some(Duration::from_secs(5)));
     assert_eq!(server.line(&request("system.ping", "null")), Vec::<String>::new());
-    assert_eq!(server.notice(event("session.interrupted")).len(), 1);
+    assert_eq!(server.notify(event("session.interrupted")).len(), 1);
 }
 
 #[test]
@@ -192,9 +192,9 @@ fn the_agent_gets_the_reason_for_a_stop() {
         let delivered = server.delivered.pop_front().unwrap();
         let Operation::Agent(call) = delivered.call.operation else { panic!() };
         assert_eq!(call, AgentCall::Shutdown { reason: Some(reason.into()) });
-        assert_eq!(server.notice(event("state.changed")).len(), last_event, "{reason}");
+        assert_eq!(server.notify(event("state.changed")).len(), last_event, "{reason}");
         assert_eq!(server.resolve(delivered.call.id, Ok(Reply::Done)), Vec::<String>::new());
-        assert_eq!(server.notice(event("session.interrupted")), Vec::<String>::new(), "{reason}");
+        assert_eq!(server.notify(event("session.interrupted")), Vec::<String>::new(), "{reason}");
     }
 }
 

@@ -45,3 +45,18 @@ fn garbage_and_plausible_lines_do_not_fix_the_dialect() {
         ]
     );
 }
+
+#[test]
+fn a_line_that_was_looked_at_before_is_answered_like_any_other() {
+    let certain = r#"{"type":"handshake","id":"1"}"#;
+    for line in ["", "garbage", r#"{"type":"hello","id":1}"#, certain] {
+        let (mut looked_at, mut other) =
+            (TestServer::detecting(REGISTRY, server_setup()), TestServer::detecting(REGISTRY, server_setup()));
+        // The loop looks at the first line before it opens upstreams, and again when it processes the line.
+        let decided =
+            [looked_at.door.settle(line.as_bytes()).is_some(), looked_at.door.settle(line.as_bytes()).is_some()];
+        assert_eq!(decided, [line == certain; 2], "{line}");
+        assert_eq!(looked_at.line(line), other.line(line), "{line}");
+        assert_eq!(looked_at.line(certain), other.line(certain), "{line}");
+    }
+}

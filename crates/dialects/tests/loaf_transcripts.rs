@@ -269,7 +269,7 @@ fn our_client_opens_the_recorded_server_whose_tools_cannot_be_called() {
     let (mut heard, mut entropy) = (Heard::default(), testing::Counting::default());
     let mut ambient = Ambient::new(testing::moment(Duration::ZERO), &mut entropy);
     client.open(&mut ambient, &mut heard);
-    client.receive(&handshake.unwrap(), &mut ambient, &mut heard);
+    client.handle_line(&handshake.unwrap(), &mut ambient, &mut heard);
     client.call(Call::new(CallId(1), Operation::ListTools), None, &mut ambient, &mut heard);
     client.call(Call::new(CallId(2), testing::bare_call("bash")), None, &mut ambient, &mut heard);
     let [Event::Opened(agreement), Event::Answered(_, Ok(Reply::Tools(tools))), Event::Answered(_, Err(failure))] =

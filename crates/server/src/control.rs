@@ -19,7 +19,7 @@ use tokio::task::AbortHandle;
 const LARGEST: u64 = 16 * 1024 * 1024;
 
 /// How long a process may take to report its status.
-const PATIENCE: Duration = Duration::from_secs(2);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The status of a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -71,7 +71,7 @@ impl Control {
             loop {
                 let Ok((mut stream, _)) = listener.accept().await else {
                     // There may be no file descriptor left; later there is one again.
-                    tokio::time::sleep(PATIENCE).await;
+                    tokio::time::sleep(STATUS_TIMEOUT).await;
                     continue;
                 };
                 let status = ProcessStatus {
@@ -86,7 +86,7 @@ impl Control {
                 };
                 let text = serde_json::to_vec(&status).unwrap_or_default();
                 // A reader that is too slow gets half a status, which it does not take for one.
-                let _ = tokio::time::timeout(PATIENCE, stream.write_all(&text)).await;
+                let _ = tokio::time::timeout(STATUS_TIMEOUT, stream.write_all(&text)).await;
             }
         };
         Ok(Self { path, task: tokio::spawn(answering).abort_handle() })
@@ -119,7 +119,7 @@ pub async fn neighbours(data_dir: Option<&Path>) -> Vec<ProcessStatus> {
 
 /// The status of the process at a socket. The socket of a process that is gone is removed.
 async fn status(path: PathBuf) -> Option<ProcessStatus> {
-    match tokio::time::timeout(PATIENCE, ask(&path)).await {
+    match tokio::time::timeout(STATUS_TIMEOUT, ask(&path)).await {
         Ok(Ok(status)) => return Some(status),
         Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
             let _ = std::fs::remove_file(path);

@@ -1,9 +1,9 @@
-//! One downstream client on standard input and output: the loop that drives a door and a hub.
+//! Serves one downstream client on standard input and output.
 //!
 //! One `select!` waits for all events. After each event, all actions are performed before the next event. The loop
 //! stops reading while the client does not read (output above the high-water mark) and when the session closes. Calls
-//! in flight are then finished or failed, their responses are written, and the loop ends. Every stop (end of input,
-//! signal, a goodbye of the dialect) takes this one path.
+//! in flight are then finished or failed, their responses are written, and the loop ends. Every reason to stop (end of
+//! input, a signal, the closing message of the dialect) takes this path.
 
 use std::io;
 use std::sync::Arc;
@@ -21,12 +21,11 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::Service;
 use crate::busy_poll::{BUSY_POLL, BusyPollPolicy};
-use crate::driver::{Driven, Driver, Pending, Registration, Report, Transport, finish_guarded};
-use crate::following::Following;
+use crate::driver::{Continuation, Driver, DriverHandle, Registration, Report, Transport, finish_guarded};
+use crate::event_queue::EventQueue;
 use crate::signals::{self, Signals};
 use crate::stdio::{self, Input};
 use gladhand_session::clock::Clock;
-use gladhand_session::violations;
 
 /// Above this many unsent bytes, the loop reads no input.
 const HIGH_WATER: usize = 1024 * 1024;
@@ -69,7 +68,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     let hub = service.hub().clone();
     let (sender, reports) = mpsc::channel(NOTICES);
     let mut changes = hub.changes();
-    let (following, has_reported) = (Arc::new(Following::default()), Arc::<AtomicBool>::default());
+    let (event_queue, has_reported) = (Arc::new(EventQueue::default()), Arc::<AtomicBool>::default());
     let registration = Registration::new(hub.clone(), hub.visit(), service.tap());
     let channel = Channel {
         hub,
@@ -77,11 +76,15 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
         tasks: JoinSet::new(),
         reports,
         has_reported: Arc::clone(&has_reported),
-        following: Follows(Arc::clone(&following)),
+        event_queue: EventQueueReader(Arc::clone(&event_queue)),
         closing: None,
     };
-    let reporter =
-        Reports { to_loop: sender, has_reported, following: Arc::clone(&following), session: registration.session() };
+    let reporter = Reports {
+        to_loop: sender,
+        has_reported,
+        event_queue: Arc::clone(&event_queue),
+        session: registration.session(),
+    };
     let mut session = Session {
         driver: Driver::new(door, clock, channel, Arc::clone(&registration)),
         caller: Arc::new(reporter),
@@ -93,16 +96,16 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     let mut epoch = access.epoch();
     if session.driver.side.dialect().is_some() {
         // The passes may have changed while the first line was awaited.
-        session.readmit();
+        session.set_passes();
     }
-    session.warn_of_any_token();
+    session.log_any_token();
     let mut input_open = true;
     // Since when the client reads nothing, so that the loop reads no input.
     let mut stuck: Option<tokio::time::Instant> = None;
     let mut busy_poll = BusyPollPolicy::default();
     loop {
         session.driver.clock.tick();
-        let caught_up = session.work_off(&mut lines);
+        let caught_up = session.process_lines(&mut lines);
         if !session.channel().outbox.waiting().is_empty() {
             match output.write(session.channel().outbox.waiting()) {
                 Ok(written) => {
@@ -153,16 +156,16 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
                     Ok(None) | Err(_) => session.drive(Driver::write_waiting),
                 }
             }
-            () = access.changed_after(epoch), if session.has_tokens() => {
+            () = access.changed_after(epoch), if session.dialect_has_tokens() => {
                 epoch = access.epoch();
-                session.readmit();
+                session.set_passes();
             }
-            () = following.arrived(), if session.keeps_up() => session.pass_events_on(),
+            () = event_queue.arrived(), if session.keeps_up() => session.pass_events_on(),
             Some(report) = session.driver.transport.reports.recv(), if session.keeps_up() => {
                 session.drive(|driver| driver.report(report));
             }
             changed = changes.recv(), if session.keeps_up() => match changed {
-                Ok(notice) => session.drive(|driver| driver.notice(notice)),
+                Ok(notice) => session.drive(|driver| driver.notify(notice)),
                 Err(RecvError::Lagged(_)) => session.missed_changes(),
                 // The hub lives as long as the session, so this does not happen.
                 Err(RecvError::Closed) => session.stop(Stop::Terminated),
@@ -236,7 +239,7 @@ async fn prepare(service: &Service, door: &mut Door, input: &mut Input, lines: &
     }
     service.hub().expects(&opening.map(|opening| opening.offer).unwrap_or_default());
     service.open_upstreams().await;
-    door.offer(service.identified(), service.menu());
+    door.set_offer(service.identified(), service.menu());
     Ok(())
 }
 
@@ -249,7 +252,7 @@ fn announce_decided(service: &Service, door: &mut Door, dialect: &Dialect) {
 /// Tells the providers which dialect is spoken before the session opens: some offer more in certain dialects.
 fn announce(service: &Service, door: &mut Door, dialect: &Dialect) {
     service.hub().speaks(dialect.name);
-    door.offer(service.identified(), service.menu());
+    door.set_offer(service.identified(), service.menu());
 }
 
 async fn sleep_until(deadline: Option<tokio::time::Instant>) {
@@ -264,7 +267,7 @@ struct Reports {
     to_loop: mpsc::Sender<Report>,
     /// Set when a report is queued, because looking into the queue costs more.
     has_reported: Arc<AtomicBool>,
-    following: Arc<Following>,
+    event_queue: Arc<EventQueue>,
     session: SessionId,
 }
 
@@ -276,11 +279,11 @@ impl Reports {
     }
 }
 
-/// The loop's end of the event queue. Dropping it releases waiting providers.
+/// The reading half of the event queue. Dropping it closes the queue, so that waiting providers continue.
 #[derive(Debug)]
-struct Follows(Arc<Following>);
+struct EventQueueReader(Arc<EventQueue>);
 
-impl Drop for Follows {
+impl Drop for EventQueueReader {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -292,19 +295,19 @@ impl Caller for Reports {
     }
 
     fn event(&self, event: AgentEvent) {
-        self.following.push(Notice::Agent(event));
+        self.event_queue.push(Notice::Agent(event));
     }
 
     fn push(&self, event: CapabilityEvent) {
-        self.following.push(Notice::Capability(event));
+        self.event_queue.push(Notice::Capability(event));
     }
 
     fn keeping_up(&self) -> Option<Settling> {
-        self.following.keeping_up()
+        self.event_queue.keeping_up()
     }
 
     fn has_room_for_events(&self) -> bool {
-        self.following.has_room()
+        self.event_queue.has_room()
     }
 
     fn session(&self) -> SessionId {
@@ -341,7 +344,7 @@ struct Channel {
     tasks: JoinSet<Option<(CallId, Outcome)>>,
     reports: mpsc::Receiver<Report>,
     has_reported: Arc<AtomicBool>,
-    following: Follows,
+    event_queue: EventQueueReader,
     closing: Option<Closing>,
 }
 
@@ -351,7 +354,7 @@ impl Channel {
         self.outbox.waiting().len() < HIGH_WATER
     }
 
-    /// The client has read this many bytes. While it reads, the end waits for it.
+    /// The client has read this many bytes. While a session closes, each read restarts the flush timeout.
     fn sent(&mut self, written: usize) {
         self.outbox.sent(written);
         if let Some(closing) = &mut self.closing
@@ -373,7 +376,7 @@ impl Channel {
                 }
             }
         }
-        self.following.0.pop().map(Report::Notice)
+        self.event_queue.0.pop().map(Report::Notice)
     }
 }
 
@@ -404,7 +407,7 @@ impl Transport for Channel {
 
     #[inline]
     fn next_report(&mut self) -> Option<Report> {
-        let may_have_one = self.has_reported.load(Ordering::Relaxed) || self.following.0.may_have_events();
+        let may_have_one = self.has_reported.load(Ordering::Relaxed) || self.event_queue.0.may_have_events();
         if may_have_one { self.take_report() } else { None }
     }
 
@@ -444,7 +447,7 @@ struct Session {
     signalled: bool,
 }
 
-impl Driven for Session {
+impl DriverHandle for Session {
     type Transport = Channel;
     type Caller<'s> = &'s Arc<dyn Caller>;
 
@@ -472,11 +475,11 @@ impl Session {
     }
 
     fn may_read(&self) -> bool {
-        self.channel().closing.is_none() && self.keeps_up() && self.driver.side.held() < MOST_HELD
+        self.channel().closing.is_none() && self.keeps_up() && self.driver.side.held_bytes() < MOST_HELD
     }
 
     /// Processes lines until none is left (true) or reading must stop (false).
-    fn work_off(&mut self, lines: &mut Lines) -> bool {
+    fn process_lines(&mut self, lines: &mut Lines) -> bool {
         while self.may_read() {
             let Some(line) = lines.next_line() else { return true };
             self.receive(line);
@@ -494,58 +497,51 @@ impl Session {
         };
         if let Some(Opening { dialect, .. }) = &opening {
             announce_decided(&self.service, door, dialect);
-            self.readmit();
+            self.set_passes();
         }
-        self.driver.tap_received(Lane::MAIN, line);
-        let mut breaches = Vec::new();
-        let errands = self.driver.step((), |door, ambient, out| {
-            door.receive_line(line, ambient, out);
-            breaches = violations::of_actions(&out.actions);
-        });
+        let frame = (Lane::MAIN, line);
+        let (actions, violated) =
+            self.driver.receive((), frame, |door, ambient, out| door.handle_frame(line, ambient, out));
         if opening.is_some() {
-            self.warn_of_any_token();
+            self.log_any_token();
         }
-        self.follow_up(errands, Pending::AsTask);
-        if !breaches.is_empty() {
-            let line = if let Line::Bytes(bytes) = line { bytes } else { &[] };
-            let client = self.driver.client().unwrap_or_default();
-            if violations::note_client(self.service.hub(), client, &breaches, line) {
-                self.close(Duration::ZERO);
-            }
+        self.follow_up(actions, Continuation::AsTask);
+        let line = if let Line::Bytes(bytes) = line { bytes } else { &[] };
+        if self.note_violations(&violated, line) {
+            self.close(Duration::ZERO);
         }
     }
 
-    fn warn_of_any_token(&self) {
+    fn log_any_token(&self) {
         if self.driver.side.accepts_any_token() {
-            // The user who started us may use any token.
             tracing::info!("{}", self.service.advised("no token is configured: any token is accepted"));
         }
     }
 
-    /// Whether the downstream came in with a token, or may have to.
-    fn has_tokens(&self) -> bool {
+    /// Whether the openings of the detected dialect carry a token.
+    fn dialect_has_tokens(&self) -> bool {
         self.driver.side.dialect().is_some_and(|dialect| dialect.has_tokens)
     }
 
     /// Applies the current passes to the session.
-    fn readmit(&mut self) {
+    fn set_passes(&mut self) {
         let passes = self.service.access().passes();
-        self.drive(|driver| driver.step((), |door, ambient, out| door.readmit(&passes, ambient, out)));
+        self.drive(|driver| driver.step((), |door, ambient, out| door.set_passes(&passes, ambient, out)));
     }
 
     /// Writes events while there are any and the client reads.
     fn pass_events_on(&mut self) {
         while self.keeps_up()
-            && let Some(event) = self.driver.transport.following.0.pop()
+            && let Some(event) = self.driver.transport.event_queue.0.pop()
         {
-            self.drive(|driver| driver.notice(event));
+            self.drive(|driver| driver.notify(event));
         }
     }
 
     /// Notices were lost, so every list may have changed.
     fn missed_changes(&mut self) {
         for notice in [Notice::ToolsChanged, Notice::ResourcesChanged, Notice::PromptsChanged] {
-            self.drive(|driver| driver.notice(notice));
+            self.drive(|driver| driver.notify(notice));
         }
     }
 
@@ -583,7 +579,7 @@ impl Session {
     }
 
     fn next_deadline(&self) -> Option<tokio::time::Instant> {
-        let side = self.driver.side.deadline().map(|elapsed| self.driver.clock.instant(elapsed));
+        let side = self.driver.side.poll_timeout().map(|elapsed| self.driver.clock.instant(elapsed));
         let channel = self.channel();
         let closing = channel.closing.map(|closing| {
             if channel.tasks.is_empty() { closing.flush_until } else { closing.fail_at.min(closing.flush_until) }

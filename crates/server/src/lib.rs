@@ -26,10 +26,10 @@ mod busy_poll;
 pub mod control;
 pub mod downstream;
 mod driver;
-pub mod excuse;
-pub mod following;
+pub mod event_queue;
 pub mod http;
 mod memory;
+pub mod refusal_line;
 
 pub mod service;
 

@@ -49,7 +49,7 @@ pub struct Service {
     max_parallel: u32,
     limits: Limits,
     /// How long the first session waits for upstreams whose lists are unknown.
-    opening_patience: Duration,
+    opening_timeout: Duration,
     in_front_of: Option<Arc<dyn Represented>>,
     alongside: Option<Work>,
     /// A background job that runs after startup.
@@ -105,7 +105,7 @@ impl Service {
             access: Arc::default(),
             max_parallel: 4,
             limits: Limits::default(),
-            opening_patience: FIRST_OPENING,
+            opening_timeout: FIRST_OPENING,
             in_front_of: None,
             alongside: None,
             chore: None,
@@ -212,7 +212,7 @@ impl Service {
 
     /// Opens upstreams before the session that they are for, so that what it is offered is exactly what they have.
     pub fn waiting_for_upstreams(self) -> Self {
-        Self { opening_patience: Duration::MAX, ..self }
+        Self { opening_timeout: Duration::MAX, ..self }
     }
 
     /// Does this while it serves, in the runtime that [`Self::serve_stdio`] and [`Self::serve_http`] make. The work may
@@ -275,7 +275,7 @@ impl Service {
     pub fn serve_http(mut self, http: Http, listening: impl FnOnce(&[String])) -> io::Result<Ended> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // Work on another thread may be needed until the hub is closed.
-        let (crew, _crew) = WorkerThreads::of_all_cores();
+        let (workers, _workers) = WorkerThreads::of_all_cores();
         let ended = runtime.block_on(async {
             self.begin_alongside();
             let mut signals = match self.outlives_hang_ups {
@@ -288,7 +288,7 @@ impl Service {
                 stop = signals.next() => return Ok(Ended::AtOnce(signals::exit_status(stop))),
             }
             let shown_as = self.shown_as.clone();
-            let server = self.bind_http(http).await?.served_by(crew);
+            let server = self.bind_http(http).await?.served_by(workers);
             listening(server.urls());
             let _control = control(&hub, shown_as.as_ref(), server.urls().to_vec());
             let (first, stop) = tokio::sync::oneshot::channel();
@@ -325,7 +325,7 @@ impl Service {
     pub(crate) async fn open_upstreams(&self) {
         let hub = self.hub.clone();
         let opening = tokio::spawn(async move { hub.settled().await });
-        let _ = tokio::time::timeout(self.opening_patience, opening).await;
+        let _ = tokio::time::timeout(self.opening_timeout, opening).await;
     }
 
     /// Whether a current or future provider may send requests to the client.

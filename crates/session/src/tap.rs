@@ -18,8 +18,10 @@
 //! Requests of stateless MCP over HTTP have no session ([`SessionId::NONE`]): they are neither opened nor closed. The tap
 //! knows no network address of a client; the principal is what a client was authenticated as.
 //!
-//! A message that a transport refuses before a session sees it does not pass: an HTTP request with wrong headers, or one
-//! above a limit. The bytes of a line that was too long to be kept are empty.
+//! A message that a transport refuses before a session sees it does not pass, and neither does the refusal: an HTTP
+//! request with wrong headers (also those that mirror a stateless MCP request), without authorization, for an unknown
+//! session, or above a limit; and the first line of a client on standard input that a faulty configuration refuses. The
+//! bytes of a line that was too long to be kept are empty.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -31,7 +33,7 @@ use std::time::{Duration, Instant};
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::rpc;
-use gladhand_core::wire::{Frame, FrameKind, Frames, Lane, Line, TextPolicy};
+use gladhand_core::wire::{Frame, FrameKind, FrameSummary, Frames, Lane, Line, TextPolicy};
 use gladhand_dialects::Dialect;
 use gladhand_hub::SessionId;
 
@@ -291,11 +293,12 @@ impl SessionTap {
     #[cold]
     pub fn received(&self, dialect: Option<&'static Dialect>, lane: Lane, line: Line<'_>) {
         let policy = dialect.map_or(TextPolicy::UNDECIDED, |dialect| dialect.text);
-        let kind_of = dialect.map_or(rpc::kind_of as fn(&str) -> _, |dialect| dialect.kind_of);
+        let describe = dialect
+            .map_or(rpc::describe as for<'a> fn(&'a str) -> Option<FrameSummary<'a>>, |dialect| dialect.describe);
         let kind = match policy.read(line) {
             Ok(None) => return,
-            Ok(Some(Cow::Borrowed(text))) => kind_of(text),
-            Ok(Some(Cow::Owned(text))) => kind_of(&text),
+            Ok(Some(Cow::Borrowed(text))) => describe(text).map(|summary| summary.kind),
+            Ok(Some(Cow::Owned(text))) => describe(&text).map(|summary| summary.kind),
             Err(_) => None,
         };
         let bytes = if let Line::Bytes(bytes) = line { bytes } else { &[] };

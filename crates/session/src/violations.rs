@@ -1,23 +1,23 @@
 //! Collects the rules that a peer broke in a step, and passes them to the counter of violations.
 
-use gladhand_dialects::{Action, Breach, Declined, Event, Unagreed};
+use gladhand_dialects::{Action, Declined, Event, RuleViolation, Unagreed};
 use gladhand_hub::policy::{Handling, Offender, Violation, Violations, Who};
 use gladhand_hub::{Hub, SessionId};
 
 /// The rules that a downstream broke in a step.
-pub fn of_actions(actions: &[Action<'_>]) -> Vec<Breach> {
+pub fn of_actions(actions: &[Action<'_>]) -> Vec<RuleViolation> {
     let broken = |action: &Action<'_>| match action {
-        Action::Dropped(told) | Action::Passed(told) => Breach::of(told),
-        Action::Declined(declined) => declined.breach(),
+        Action::Dropped(told) | Action::Passed(told) => RuleViolation::of(told),
+        Action::Declined(declined) => declined.violation(),
         _ => None,
     };
     actions.iter().filter_map(broken).collect()
 }
 
 /// The rules that an upstream broke in a step.
-pub fn of_events(events: &[Event]) -> Vec<Breach> {
+pub fn of_events(events: &[Event]) -> Vec<RuleViolation> {
     let broken = |event: &Event| match event {
-        Event::Dropped(told) | Event::Passed(told) => Breach::of(told),
+        Event::Dropped(told) | Event::Passed(told) => RuleViolation::of(told),
         _ => None,
     };
     events.iter().filter_map(broken).collect()
@@ -43,12 +43,12 @@ pub fn unagreed(violations: &Violations) -> Unagreed {
 }
 
 /// Counts what a downstream broke; says whether its session is to end.
-pub fn note_client(hub: &Hub, client: &str, breaches: &[Breach], line: &[u8]) -> bool {
+pub fn note_client(hub: &Hub, client: &str, breaches: &[RuleViolation], line: &[u8]) -> bool {
     note(hub.violations(), &Offender::Client(client.to_owned()), breaches, line).is_some()
 }
 
 /// Counts what a peer broke; returns what its session is to end for, if it is.
-pub fn note(violations: &Violations, who: &Offender, breaches: &[Breach], line: &[u8]) -> Option<Violation> {
+pub fn note(violations: &Violations, who: &Offender, breaches: &[RuleViolation], line: &[u8]) -> Option<Violation> {
     let noted = breaches.iter().map(|breach| Violation::new(who.clone(), breach.rule, breach.description, line));
     // All violations are counted, not only the one that ends the session.
     noted.filter(|violation| violations.note(violation) == Handling::Enforce).last()

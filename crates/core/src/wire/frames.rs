@@ -2,8 +2,10 @@
 //!
 //! A dialect writes a line and states its kind. Code that sends or observes the line never has to parse it.
 
+use std::borrow::Cow;
 use std::ops::{Deref, DerefMut, Range};
 
+use super::RawValue;
 use crate::operations::Party;
 
 /// One way back to the peer: the whole channel, or one exchange of a transport that has many (HTTP).
@@ -40,6 +42,17 @@ impl FrameKind {
     pub fn is_answer(self) -> bool {
         matches!(self, Self::Result | Self::Error { .. } | Self::Batch)
     }
+}
+
+/// What a received line says about itself, for observers.
+#[derive(Debug)]
+pub struct FrameSummary<'a> {
+    /// The kind of the line.
+    pub kind: FrameKind,
+    /// The method or the message type, as the dialect names it. `None` in a dialect whose responses have none.
+    pub name: Option<Cow<'a, str>>,
+    /// The id of the request that the line is or answers, as it was written.
+    pub id: Option<&'a RawValue>,
 }
 
 /// One written line.

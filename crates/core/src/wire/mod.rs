@@ -16,7 +16,7 @@ pub mod skim;
 pub mod text;
 pub mod values;
 
-pub use frames::{Frame, FrameKind, Frames, Lane};
+pub use frames::{Frame, FrameKind, FrameSummary, Frames, Lane};
 pub use id::Id;
 pub use json::RawValue;
 pub use lines::{Line, Lines, Terminator};

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use crate::wire::frames::{FrameKind, Frames};
+use crate::wire::frames::{FrameKind, FrameSummary, Frames};
 use crate::wire::id::Id;
 use crate::wire::json::{self, RawValue};
 use crate::wire::members::Key;
@@ -166,22 +166,24 @@ pub fn request<T: serde::Serialize + ?Sized>(out: &mut Frames, id: &Id, method: 
     method_and_params(out, method, params);
 }
 
-/// The kind of a received line. `None` if it is no message of JSON-RPC.
-pub fn kind_of(text: &str) -> Option<FrameKind> {
+/// Describes a received line. `None` if it is no message of JSON-RPC.
+pub fn describe(text: &str) -> Option<FrameSummary<'_>> {
     if text.trim_start().starts_with('[') {
-        return values::items(text).ok().map(|_| FrameKind::Batch);
+        let is_batch = values::items(text).is_ok();
+        return is_batch.then_some(FrameSummary { kind: FrameKind::Batch, name: None, id: None });
     }
-    let Envelope { id, method, result, error, .. } = Envelope::parse(text).ok()?;
-    let names_request = id.is_some_and(|id| id.get() != "null");
-    match (method, error) {
-        (Some(_), _) if id.is_some() => Some(FrameKind::Request),
-        (Some(_), _) => Some(FrameKind::Notice),
+    let envelope = Envelope::parse(text).ok()?;
+    let id = envelope.id;
+    let kind = match (envelope.method, envelope.error) {
+        (Some(_), _) if id.is_some() => FrameKind::Request,
+        (Some(_), _) => FrameKind::Notice,
         (None, Some(error)) => {
             let code = pick(error, ["code"]).and_then(|[code]| code?.get().parse().ok()).unwrap_or_default();
-            Some(FrameKind::Error { code, names_request })
+            FrameKind::Error { code, names_request: id.is_some_and(|id| id.get() != "null") }
         }
-        (None, None) => result.map(|_| FrameKind::Result),
-    }
+        (None, None) => envelope.result.map(|_| FrameKind::Result)?,
+    };
+    Some(FrameSummary { kind, name: envelope.method.and_then(json::string), id })
 }
 
 /// Appends a notification.
@@ -234,6 +236,24 @@ impl<'a> Error<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_described_by_kind_method_and_id() {
+        let of = |text: &'static str| {
+            let summary = describe(text)?;
+            Some((summary.kind, summary.name.map(Cow::into_owned), summary.id.map(RawValue::get)))
+        };
+        let method = |name: &str| Some(name.to_owned());
+        let request = of(r#"{"jsonrpc":"2.0","id":1.0,"method":"ping"}"#);
+        assert_eq!(request, Some((FrameKind::Request, method("ping"), Some("1.0"))));
+        assert_eq!(of(r#"{"jsonrpc":"2.0","method":"a"}"#), Some((FrameKind::Notice, method("a"), None)));
+        assert_eq!(of(r#"{"jsonrpc":"2.0","id":"x","result":{}}"#), Some((FrameKind::Result, None, Some("\"x\""))));
+        let error = FrameKind::Error { code: -32700, names_request: false };
+        let line = of(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}"#);
+        assert_eq!(line, Some((error, None, Some("null"))));
+        assert_eq!(of(r#"[{"jsonrpc":"2.0"}]"#), Some((FrameKind::Batch, None, None)));
+        assert_eq!((of("{}"), of("1"), of("{")), (None, None, None));
+    }
 
     #[test]
     fn ids_are_echoed_as_written() {

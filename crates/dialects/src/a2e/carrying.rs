@@ -13,14 +13,14 @@ const ENVELOPE: [&str; 6] = ["type", "id", "version", "a2e", "ts", "req_id"];
 
 /// The members of a host's question that its answer repeats.
 #[derive(Debug)]
-pub(super) struct HostQuestion {
+pub(super) struct PendingQuestion {
     request: Box<RawValue>,
     server: Box<RawValue>,
     mcp_request: Box<RawValue>,
     kind: QuestionKind,
 }
 
-impl HostQuestion {
+impl PendingQuestion {
     /// Reads a question of the host.
     pub(super) fn of(kind: QuestionKind, members: &Members<'_>) -> Self {
         let raw = |name: &str| members.raw(name).map_or_else(|| json::to_raw(""), ToOwned::to_owned);

@@ -16,7 +16,7 @@ use gladhand_core::wire::{Fault, FrameKind, Id, Members, Skim, values};
 
 use super::answers;
 use super::capabilities::TOOLS;
-use super::carrying::{HostQuestion, carry, own_members, to_question};
+use super::carrying::{PendingQuestion, carry, own_members, to_question};
 use super::fields::text_of;
 use super::message::MessageWriter;
 use super::registry::{self, MessageType, RULES, Role};
@@ -42,14 +42,14 @@ const MAX_QUESTIONS: usize = 64;
 pub(super) struct Agent {
     setup: ClientSetup,
     state: SessionState,
-    calls: BTreeMap<CallId, Pending>,
+    calls: BTreeMap<CallId, OutgoingRequest>,
     requests: BTreeMap<String, CallId>,
-    queue: VecDeque<Held>,
+    queue: VecDeque<QueuedCall>,
     /// Processes that were started and have not ended, with the id of the caller's request. Their output still arrives.
     /// Oldest first.
     processes: VecDeque<(String, Option<Id>)>,
-    /// Pending questions of the host.
-    questions: BTreeMap<QuestionId, HostQuestion>,
+    /// OutgoingRequest questions of the host.
+    questions: BTreeMap<QuestionId, PendingQuestion>,
     last_question: u64,
 }
 
@@ -76,22 +76,22 @@ struct Session {
 
 /// A call that was sent to the host.
 #[derive(Debug)]
-struct Pending {
+struct OutgoingRequest {
     request: String,
     wants_progress: bool,
-    carried: Option<Carried>,
+    carried: Option<CapabilityRequest>,
 }
 
 /// A capability request, with the caller's own id for it.
 #[derive(Debug, Clone)]
-struct Carried {
+struct CapabilityRequest {
     kind: &'static str,
     request: Option<Id>,
 }
 
 /// A queued call.
 #[derive(Debug)]
-struct Held {
+struct QueuedCall {
     call: CallId,
     operation: Operation<'static>,
     wants_progress: bool,
@@ -185,7 +185,7 @@ impl Agent {
     }
 
     /// The capability request of a call, if the message has the matching response type.
-    fn carried(&self, call: CallId, message: Option<&MessageType>) -> Option<Carried> {
+    fn carried(&self, call: CallId, message: Option<&MessageType>) -> Option<CapabilityRequest> {
         let carried = self.calls.get(&call)?.carried.as_ref()?;
         let response = registry::find(carried.kind)?.response()?;
         (response.name == message?.name).then(|| carried.clone())
@@ -230,7 +230,7 @@ impl Agent {
         heard: &mut Heard,
     ) {
         let kind = if message.name == "mcp/sample/req" { QuestionKind::Sample } else { QuestionKind::Roots };
-        let question = HostQuestion::of(kind, members);
+        let question = PendingQuestion::of(kind, members);
         if self.questions.len() >= MAX_QUESTIONS {
             let busy = Failure::new(FailureKind::Busy, "too many questions wait for an answer");
             return question.answer(Err(busy), ambient, &mut heard.wire);
@@ -309,10 +309,12 @@ impl Agent {
         message.send(&mut heard.wire);
         self.requests.insert(request.clone(), call);
         let carried = match operation {
-            Operation::Capability(asked) => Some(Carried { kind: asked.kind, request: asked.request.clone() }),
+            Operation::Capability(asked) => {
+                Some(CapabilityRequest { kind: asked.kind, request: asked.request.clone() })
+            }
             _ => None,
         };
-        self.calls.insert(call, Pending { request, wants_progress, carried });
+        self.calls.insert(call, OutgoingRequest { request, wants_progress, carried });
     }
 
     fn session_id(&self) -> &str {
@@ -334,7 +336,7 @@ impl Client for Agent {
         self.state = SessionState::ExpectHandshake(id);
     }
 
-    fn receive(&mut self, text: &str, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_line(&mut self, text: &str, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let repaired;
         let members = match Members::parse(text) {
             Ok(members) => Some(members),
@@ -353,7 +355,7 @@ impl Client for Agent {
         }
     }
 
-    fn garbled(&mut self, fault: &Fault, skim: &Skim, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_unreadable_line(&mut self, fault: &Fault, skim: &Skim, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         // Only a response ends its call. An unreadable event is simply lost.
         let answered = skim.belongs_to().filter(|(_, kind)| kind.ends_with("/resp") || *kind == "error");
         match answered.and_then(|(request, _)| self.requests.get(request).copied()) {
@@ -375,7 +377,7 @@ impl Client for Agent {
                     return self.send(call, &operation, wants_progress, ambient, heard);
                 }
                 Ok(_) if self.queue.len() < MAX_QUEUE => {
-                    self.queue.push_back(Held { call, operation: operation.into_owned(), wants_progress });
+                    self.queue.push_back(QueuedCall { call, operation: operation.into_owned(), wants_progress });
                     return;
                 }
                 Ok(_) => Failure::new(FailureKind::Busy, "too many calls are waiting for this host"),
@@ -410,7 +412,7 @@ impl Client for Agent {
         }
     }
 
-    fn gone(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_disconnect(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let before = std::mem::replace(&mut self.state, SessionState::Over);
         if matches!(before, SessionState::Unopened | SessionState::ExpectHandshake(_)) {
             heard.events.push(Event::Refused(Refusal::PeerGone));

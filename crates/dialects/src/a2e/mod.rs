@@ -5,7 +5,7 @@
 //! and read. A capability that the setup does not serve is granted as `enabled:false`, and its messages are answered as
 //! missing.
 //!
-//! `opening` is the host's handshake, `flights` enforces `max_parallel` and timeouts, `tools` and `parameters` render
+//! `opening` is the host's handshake, `incoming_requests` enforces `max_parallel` and timeouts, `tools` and `parameters` render
 //! the neutral model, `fields` reads it, and `answers` parses a host's answers for the client.
 
 mod answers;
@@ -14,7 +14,7 @@ mod carrying;
 mod client;
 mod errors;
 mod fields;
-mod flights;
+mod incoming_requests;
 mod message;
 mod opening;
 mod parameters;
@@ -34,6 +34,9 @@ use gladhand_core::wire::{Id, Terminator, TextPolicy};
 use crate::ambient::Ambient;
 use crate::side::{Claim, Dialect, FirstLine};
 
+pub use requests::Message;
+pub use server::Host;
+
 /// The dialect.
 pub static DIALECT: Dialect = Dialect {
     name: "a2e",
@@ -50,15 +53,15 @@ pub static DIALECT: Dialect = Dialect {
     carried: capabilities::CARRIED,
     claim,
     recognizes_reply,
-    kind_of: registry::kind_of,
+    describe: registry::describe,
     offer: |_| Offer::default(),
     carriers: registry::carriers,
-    excuse,
-    server: |setup| Box::new(server::Host::new(setup)),
+    refusal_line,
+    server: |setup| Box::new(Host::new(setup)),
     client: |setup| Box::new(client::Agent::new(setup)),
 };
 
-fn excuse(line: &FirstLine<'_>, why: &str, ambient: &mut Ambient<'_>, wire: &mut Frames) {
+fn refusal_line(line: &FirstLine<'_>, why: &str, ambient: &mut Ambient<'_>, wire: &mut Frames) {
     let id = line.members.as_ref().and_then(|members| members.some("id")).map(Id::of);
     let kind = line.members.as_ref().and_then(|members| members.str("type"));
     if kind.is_some_and(|kind| kind == "handshake/req") {

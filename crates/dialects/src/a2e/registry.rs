@@ -5,7 +5,7 @@
 
 use gladhand_core::negotiation::{Kind, Need, Rule, Side};
 use gladhand_core::operations::Feature;
-use gladhand_core::wire::{FrameKind, Members};
+use gladhand_core::wire::{FrameKind, FrameSummary, Members};
 
 /// One message type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -238,18 +238,20 @@ pub fn find(name: &str) -> Option<&'static MessageType> {
     TYPES.iter().find(|message| message.name == name)
 }
 
-/// The kind of a received line. `None` if it is no message of A2E.
-pub(super) fn kind_of(text: &str) -> Option<FrameKind> {
+/// Describes a received line. `None` if it is no message of A2E.
+pub(super) fn describe(text: &str) -> Option<FrameSummary<'_>> {
     let members = Members::parse(text).ok()?;
-    let message = find(&members.str("type")?)?;
-    Some(match message.role {
-        Role::Request => FrameKind::Request,
+    let name = members.str("type")?;
+    let message = find(&name)?;
+    let (kind, id) = match message.role {
+        Role::Request => (FrameKind::Request, "id"),
         Role::Response if message.name == "error" => {
-            FrameKind::Error { code: 0, names_request: members.some("req_id").is_some() }
+            (FrameKind::Error { code: 0, names_request: members.some("req_id").is_some() }, "req_id")
         }
-        Role::Response => FrameKind::Result,
-        Role::Event | Role::Notice => FrameKind::Notice,
-    })
+        Role::Response => (FrameKind::Result, "req_id"),
+        Role::Event | Role::Notice => (FrameKind::Notice, "req_id"),
+    };
+    Some(FrameSummary { kind, name: Some(name), id: members.some(id) })
 }
 
 #[cfg(test)]
@@ -286,6 +288,21 @@ mod tests {
         ];
         assert_eq!(counts, expected);
         assert_eq!(TYPES.len(), 121 + 15);
+    }
+
+    #[test]
+    fn messages_are_described_by_their_type_and_their_request() {
+        let of = |text: &'static str| {
+            let summary = describe(text)?;
+            Some((summary.kind, summary.name?.into_owned(), summary.id.map(|id| id.get())))
+        };
+        let text = r#"{"type":"ping","id":"7","req_id":"1"}"#;
+        assert_eq!(of(text), Some((FrameKind::Request, "ping".to_owned(), Some(r#""7""#))));
+        let text = r#"{"type":"error","id":"8","req_id":"7","code":"x"}"#;
+        let error = FrameKind::Error { code: 0, names_request: true };
+        assert_eq!(of(text), Some((error, "error".to_owned(), Some(r#""7""#))));
+        assert_eq!(of(r#"{"type":"tool/event","id":"9"}"#), Some((FrameKind::Notice, "tool/event".to_owned(), None)));
+        assert_eq!((of(r#"{"type":"unknown"}"#), of("[]")), (None, None));
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! Reads an agent's requests: first the type and the id of a line, then the fields of its type (a2e §§3, 7.3, 9).
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use gladhand_core::operations::{CapabilityCall, Operation, ToolCall};
 use gladhand_core::wire::json::{Kind, RawValue};
-use gladhand_core::wire::{Id, Members};
+use gladhand_core::wire::values;
+use gladhand_core::wire::{Fault, Id, Line, Members};
 
+use super::DIALECT;
 use super::errors::{ErrorBody, Undecodable};
 use super::fields::{self, Fields};
-use super::flights::{HeldBack, RequestKind};
+use super::incoming_requests::{HeldBack, RequestKind};
 use super::registry::{self, MessageType};
 use super::schemas;
 use super::tools::Filter;
@@ -17,6 +20,73 @@ use super::tools::Filter;
 const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 const DEFAULT_SKILL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Maximum size in bytes of a message that an agent may send although it does not read our messages.
+const MAX_STOP_BYTES: usize = 8 * 1024;
+
+/// A message of an agent that is parsed once, for its transport and for the server side.
+pub struct Message<'a> {
+    pub(super) read: Read<'a>,
+}
+
+/// The parsed content.
+pub(super) enum Read<'a> {
+    /// A blank line.
+    Blank,
+    /// A message of a known type.
+    Decoded(Decoded<'a>),
+    /// A line that is no message of A2E, with its error response.
+    Rejected(Rejected),
+    /// A line that is not valid text.
+    Unreadable(Fault),
+}
+
+impl fmt::Debug for Message<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = if let Read::Decoded(decoded) = &self.read { decoded.message.name } else { "" };
+        f.debug_struct("Message").field("type", &name).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Message<'a> {
+    /// Parses a line.
+    pub fn of(line: &'a [u8]) -> Self {
+        match DIALECT.text.read(Line::Bytes(line)) {
+            Ok(None) => Self { read: Read::Blank },
+            Ok(Some(Cow::Borrowed(text))) => Self::parse(text),
+            // This dialect refuses invalid UTF-8 and never repairs it.
+            Ok(Some(Cow::Owned(_))) => Self { read: Read::Unreadable(Fault::NotUtf8 { at: 0 }) },
+            Err(fault) => Self { read: Read::Unreadable(fault) },
+        }
+    }
+
+    /// Parses the text of a line.
+    pub(super) fn parse(text: &'a str) -> Self {
+        Self { read: decode(text).map_or_else(Read::Rejected, Read::Decoded) }
+    }
+
+    /// The tools that it calls. A message that the server side rejects calls none.
+    pub fn called_tools(&self) -> Vec<String> {
+        let Read::Decoded(Decoded { message, members, .. }) = &self.read else { return Vec::new() };
+        let word = |members: &Members<'_>, name: &str| members.str(name).unwrap_or_default().into_owned();
+        match message.name {
+            "tool/call/req" => vec![word(members, "tool_name")],
+            "chain/req" => {
+                let nodes = members.raw("nodes").and_then(|nodes| values::items(nodes.get()).ok());
+                let nodes = nodes.unwrap_or_default().into_iter().filter_map(Members::of);
+                nodes.filter(|node| word(node, "kind") == "tool").map(|node| word(&node, "name")).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether it stops the session, a process or a subagent, and is small. A transport accepts such a message also
+    /// from an agent that does not read our messages.
+    pub fn stops_something(&self) -> bool {
+        let Read::Decoded(Decoded { message, text, .. }) = &self.read else { return false };
+        text.len() <= MAX_STOP_BYTES && ["shutdown", "proc/kill/req", "multi_agent/terminate"].contains(&message.name)
+    }
+}
 
 /// A decoded line: an object with a known type and a valid id.
 pub(super) struct Decoded<'a> {
@@ -43,7 +113,7 @@ pub(super) struct Request<'a> {
 }
 
 /// Reads the type and the id of a line.
-pub(super) fn decode(text: &str) -> Result<Decoded<'_>, Rejected> {
+fn decode(text: &str) -> Result<Decoded<'_>, Rejected> {
     let reject = |id, error| Rejected { id, error };
     let members = Members::parse(text).map_err(|error| {
         let error = match serde_json::from_str::<&RawValue>(text) {
@@ -145,7 +215,7 @@ fn carry<'a>(line: &Decoded<'a>) -> Result<Request<'a>, ErrorBody> {
     });
     Ok(Request {
         session_id,
-        request_kind: RequestKind::Carried { message, held_back: HeldBack::default() },
+        request_kind: RequestKind::Capability { message, held_back: HeldBack::default() },
         operation,
         timeout,
     })
@@ -155,5 +225,30 @@ fn timeout(fields: &mut Fields<'_, '_>, default: Duration) -> Duration {
     match fields.integer("timeout") {
         Some(seconds @ 1..) => Duration::from_secs(seconds.unsigned_abs()).min(MAX_CALL_TIMEOUT),
         _ => default,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_that_stop_something_are_recognised() {
+        let stops = |line: &str| Message::of(line.as_bytes()).stops_something();
+        assert!(stops(r#"{"type":"shutdown"}"#) && stops(r#"{"type":"proc/kill/req","proc_id":"p"}"#));
+        assert!(!stops(r#"{"type":"ping"}"#) && !stops("shutdown") && !stops(" "));
+        assert!(!stops(&format!(r#"{{"type":"proc/kill/req","proc_id":"{}"}}"#, "p".repeat(MAX_STOP_BYTES))));
+    }
+
+    #[test]
+    fn tools_are_named_by_calls_and_by_chains() {
+        let called = |line: &str| Message::of(line.as_bytes()).called_tools();
+        assert_eq!(called(r#"{"type":"tool\/call/req","tool_name":"a\u0062","nodes":1}"#), ["ab"]);
+        assert_eq!(called(r#"{"type":"ping","type":"tool/call/req","tool_name":"a","tool_name":"b"}"#), ["b"]);
+        let chain = r#"{"type":"chain/req","nodes":[{"kind":"tool","name":"a"},{"kind":"proc","name":"b"}]}"#;
+        assert_eq!(called(chain), ["a"]);
+        for other in ["", "{", r#"{"type":"tool/list/req","tool_name":"a"}"#, "[]"] {
+            assert!(called(other).is_empty(), "{other}");
+        }
     }
 }

@@ -18,17 +18,17 @@ use gladhand_core::wire::{FrameKind, Frames};
 use super::capabilities::{self, MCP, TOOLS};
 use super::errors::ErrorBody;
 use super::fields::Fields;
-use super::flights::{Flight, Flights, RequestKind};
+use super::incoming_requests::{IncomingRequest, IncomingRequests, RequestKind};
 use super::message::{MessageWriter, Object};
 use super::opening::{self, Credentials, HandshakeRequest};
 use super::questions::Questions;
 use super::registry::{self, RULES, Role};
-use super::requests::{self, Decoded, Rejected, checked};
+use super::requests::{self, Decoded, Message, Read, Rejected, checked};
 use super::results::write_result;
 use super::tools::write_definition;
 use super::{message, schemas, tools};
 use crate::ambient::Ambient;
-use crate::breach::REQUEST_NOT_AGREED;
+use crate::rule_violation::REQUEST_NOT_AGREED;
 use crate::side::{Action, Declined, Output, Pass, Server, ServerSetup, Stop, Unagreed};
 
 /// Number of refused handshakes after which the channel is closed.
@@ -40,12 +40,12 @@ const MAX_GRACE: Duration = Duration::from_secs(3600);
 
 /// Our side towards an agent.
 #[derive(Debug)]
-pub(super) struct Host {
+pub struct Host {
     setup: ServerSetup,
     state: SessionState,
     refusals: u32,
     session_ids: VecDeque<String>,
-    flights: Flights,
+    incoming: IncomingRequests,
     questions: Questions,
 }
 
@@ -69,14 +69,15 @@ struct Session {
 }
 
 impl Host {
-    pub(super) fn new(setup: ServerSetup) -> Self {
-        let flights = Flights::new(&setup);
+    /// A host before the handshake.
+    pub fn new(setup: ServerSetup) -> Self {
+        let incoming = IncomingRequests::new(&setup);
         Self {
             setup,
             state: SessionState::ExpectHandshake,
             refusals: 0,
             session_ids: VecDeque::new(),
-            flights,
+            incoming,
             questions: Questions::default(),
         }
     }
@@ -128,17 +129,17 @@ impl Host {
         let is_granted =
             |capability: &str| agreement.as_ref().is_some_and(|agreement| agreement.allows(Side::Server, capability));
         // Newest first: ending a running call first would make room for a queued one.
-        for call in self.flights.calls().into_iter().rev() {
-            let capability = self.flights.get_mut(call).map_or("", |flight| flight.request_kind.capability());
+        for call in self.incoming.calls().into_iter().rev() {
+            let capability = self.incoming.get_mut(call).map_or("", |incoming| incoming.request_kind.capability());
             if is_granted(capability) {
                 continue;
             }
-            let Some(flight) = self.flights.end(call) else { continue };
+            let Some(incoming) = self.incoming.end(call) else { continue };
             self.questions.call_ended(call);
-            if flight.delivered.is_some() {
+            if incoming.delivered.is_some() {
                 out.actions.push(Action::Cancel(call));
             }
-            ErrorBody::revoked(capability).send(flight.request.as_ref(), ambient, &mut out.wire);
+            ErrorBody::revoked(capability).send(incoming.request.as_ref(), ambient, &mut out.wire);
         }
         self.deliver_queued(ambient.now.elapsed, out);
     }
@@ -207,7 +208,7 @@ impl Host {
         }
         let agreement = &session.agreement;
         let is_urgent = line.message.is_urgent();
-        let accepted = self.flights.accept(line.id.clone(), request, is_urgent, agreement, ambient);
+        let accepted = self.incoming.accept(line.id.clone(), request, is_urgent, agreement, ambient);
         out.actions.extend(accepted.map_err(|_| ErrorBody::busy())?);
         Ok(())
     }
@@ -232,17 +233,17 @@ impl Host {
     }
 
     /// Writes the single answer of a call.
-    fn answer(flight: Flight, outcome: Outcome, ambient: &mut Ambient<'_>, wire: &mut Frames) {
-        let request = flight.request.as_ref();
+    fn answer(incoming: IncomingRequest, outcome: Outcome, ambient: &mut Ambient<'_>, wire: &mut Frames) {
+        let request = incoming.request.as_ref();
         let reply = match outcome {
             Ok(reply) => reply,
             Err(failure) => {
-                let capability = flight.request_kind.capability();
+                let capability = incoming.request_kind.capability();
                 ErrorBody::of(&failure, capability).send(request, ambient, wire);
-                return flight.request_kind.held_back().iter().for_each(|event| Self::event(event, ambient, wire));
+                return incoming.request_kind.held_back().iter().for_each(|event| Self::event(event, ambient, wire));
             }
         };
-        match (reply, flight.request_kind) {
+        match (reply, incoming.request_kind) {
             (Reply::Tools(tools), RequestKind::List(filter)) => {
                 let shown = tools.iter().filter(|tool| filter.shows(tool));
                 MessageWriter::answer("tool/list/resp", request, ambient)
@@ -251,13 +252,13 @@ impl Host {
             }
             (Reply::Tool(result), RequestKind::Tool { name, .. }) => {
                 let now = ambient.now;
-                let took = now.elapsed.saturating_sub(flight.delivered.unwrap_or(now.elapsed));
+                let took = now.elapsed.saturating_sub(incoming.delivered.unwrap_or(now.elapsed));
                 MessageWriter::answer("tool/call/resp", request, ambient)
                     .written("data", |out| write_result(out, &name, &result, took))
                     .with("created_at", &now.unix_seconds())
                     .send(wire);
             }
-            (Reply::Capability(members), ref request_kind @ RequestKind::Carried { message, .. }) => {
+            (Reply::Capability(members), ref request_kind @ RequestKind::Capability { message, .. }) => {
                 let name = message.response().map_or(message.name, |response| response.name);
                 MessageWriter::answer(name, request, ambient).members_of(members.get()).send(wire);
                 request_kind.held_back().iter().for_each(|event| Self::event(event, ambient, wire));
@@ -270,21 +271,25 @@ impl Host {
     }
 
     fn deliver_queued(&mut self, now: Duration, out: &mut Output<'_>) {
-        while let Some(action) = self.flights.deliver_next(now) {
+        while let Some(action) = self.incoming.deliver_next(now) {
             out.actions.push(action);
         }
     }
-}
 
-impl Server for Host {
-    fn receive<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+    /// Processes a message that was parsed before.
+    pub fn take<'a>(&mut self, message: Message<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+        if matches!(message.read, Read::Blank) {
+            return;
+        }
         if matches!(self.state, SessionState::Closing) {
             out.actions.push(Action::Dropped("a line after the end of the session"));
             return;
         }
-        let line = match requests::decode(text) {
-            Ok(line) => line,
-            Err(Rejected { id, error }) => return error.send(id.as_ref(), ambient, &mut out.wire),
+        let line = match message.read {
+            Read::Blank => return,
+            Read::Decoded(line) => line,
+            Read::Rejected(Rejected { id, error }) => return error.send(id.as_ref(), ambient, &mut out.wire),
+            Read::Unreadable(fault) => return self.handle_unreadable_line(&fault, ambient, out),
         };
         let done = match line.message.name {
             "handshake/req" => self.handshake(&line, ambient, out),
@@ -296,8 +301,14 @@ impl Server for Host {
             error.send(line.id.as_ref(), ambient, &mut out.wire);
         }
     }
+}
 
-    fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+impl Server for Host {
+    fn handle_line<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+        self.take(Message::parse(text), ambient, out);
+    }
+
+    fn handle_unreadable_line(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         match self.state {
             SessionState::Closing => out.actions.push(Action::Dropped("a line after the end of the session")),
             _ => {
@@ -307,10 +318,10 @@ impl Server for Host {
         }
     }
 
-    fn resolve(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        let Some(flight) = self.flights.end(call) else { return };
+    fn handle_outcome(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        let Some(incoming) = self.incoming.end(call) else { return };
         self.questions.call_ended(call);
-        Self::answer(flight, outcome, ambient, &mut out.wire);
+        Self::answer(incoming, outcome, ambient, &mut out.wire);
         self.deliver_queued(ambient.now.elapsed, out);
     }
 
@@ -332,7 +343,7 @@ impl Server for Host {
         }
     }
 
-    fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn notify(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Notice::Capability(event) = notice {
             let capability = registry::find(event.kind).map_or("", |message| message.capability);
             let is_granted = matches!(&self.state, SessionState::Open(session) if session.agreement.allows(Side::Server, capability));
@@ -341,7 +352,7 @@ impl Server for Host {
                 return;
             }
             // The output of a process must follow the response that announces the process.
-            let events_to_write = self.flights.release_events(event);
+            let events_to_write = self.incoming.release_events(event);
             return events_to_write.iter().for_each(|event| Self::event(event, ambient, &mut out.wire));
         }
         // A2E has events for requests but none for sessions, and no message for a changed list.
@@ -349,8 +360,8 @@ impl Server for Host {
             Notice::Progress(call, _) | Notice::Log(Some(call), _) => *call,
             _ => return,
         };
-        let Some(Flight { request, request_kind: RequestKind::Tool { streaming: true, events, .. }, .. }) =
-            self.flights.get_mut(call)
+        let Some(IncomingRequest { request, request_kind: RequestKind::Tool { streaming: true, events, .. }, .. }) =
+            self.incoming.get_mut(call)
         else {
             return;
         };
@@ -378,7 +389,7 @@ impl Server for Host {
             .send(&mut out.wire);
     }
 
-    fn readmit(&mut self, passes: &[Pass], ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn set_passes(&mut self, passes: &[Pass], ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         self.setup.passes = passes.to_vec();
         let SessionState::Open(session) = &self.state else { return };
         let mut granted = capabilities::NAMES.iter().filter(|name| session.agreement.allows(Side::Server, name));
@@ -396,33 +407,33 @@ impl Server for Host {
         self.state = SessionState::Closing;
     }
 
-    fn wake(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        while let Some(call) = self.flights.overdue(ambient.now.elapsed) {
-            let Some(flight) = self.flights.end(call) else { break };
-            let seconds = flight.timeout.map_or(0, |timeout| timeout.as_secs());
+    fn handle_timeout(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        while let Some(call) = self.incoming.overdue(ambient.now.elapsed) {
+            let Some(incoming) = self.incoming.end(call) else { break };
+            let seconds = incoming.timeout.map_or(0, |timeout| timeout.as_secs());
             self.questions.call_ended(call);
-            ErrorBody::timed_out(seconds, flight.request_kind.capability()).send(
-                flight.request.as_ref(),
+            ErrorBody::timed_out(seconds, incoming.request_kind.capability()).send(
+                incoming.request.as_ref(),
                 ambient,
                 &mut out.wire,
             );
             // The driver knows nothing of a call that never left the queue.
-            if flight.delivered.is_some() {
+            if incoming.delivered.is_some() {
                 out.actions.push(Action::Cancel(call));
             }
         }
         self.deliver_queued(ambient.now.elapsed, out);
     }
 
-    fn deadline(&self) -> Option<Duration> {
-        self.flights.deadline()
+    fn poll_timeout(&self) -> Option<Duration> {
+        self.incoming.deadline()
     }
 
     fn in_flight(&self) -> Vec<CallId> {
-        self.flights.calls()
+        self.incoming.calls()
     }
 
-    fn held(&self) -> usize {
-        self.flights.held()
+    fn held_bytes(&self) -> usize {
+        self.incoming.held_bytes()
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Filter {
 
 impl Filter {
     /// The number of kept bytes that the peer controls.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         self.query.len() + self.tags.iter().map(|tag| size_of::<String>() + tag.capacity()).sum::<usize>()
     }
 

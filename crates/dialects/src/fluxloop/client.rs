@@ -3,7 +3,6 @@
 //! It starts in page form. A shipped server is recognised because it does not know the page's handshake, and the client
 //! then switches to the shipped form. Answers are matched by id, independent of their order.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gladhand_core::negotiation::{Agreement, Refusal};
@@ -19,10 +18,8 @@ use super::numbers;
 use super::opening;
 use crate::MAX_TOOLS;
 use crate::ambient::Ambient;
+use crate::outgoing_requests::{OutgoingRequest, OutgoingRequests};
 use crate::side::{Client, ClientSetup, Event, Heard};
-
-/// Maximum number of pending requests.
-const MAX_PENDING: usize = 4_096;
 
 /// The client side. One step, then drain.
 #[derive(Debug)]
@@ -30,29 +27,17 @@ pub(super) struct FluxloopClient {
     setup: ClientSetup,
     form: Form,
     is_open: bool,
-    pending: BTreeMap<u64, Pending>,
-    next_id: u64,
-}
-
-/// The kind of a pending request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pending {
-    /// The handshake of the opening.
-    Opening,
-    /// A handshake that was sent for its list of tools.
-    List(CallId),
-    /// A tool call.
-    Call(CallId),
+    requests: OutgoingRequests,
 }
 
 impl FluxloopClient {
     /// A client before its opening.
     pub(super) fn new(setup: ClientSetup) -> Self {
-        Self { setup, form: Form::Page, is_open: false, pending: BTreeMap::new(), next_id: 0 }
+        Self { setup, form: Form::Page, is_open: false, requests: OutgoingRequests::default() }
     }
 
-    fn handshake(&mut self, request_kind: Pending, heard: &mut Heard) {
-        let id = self.add_pending(request_kind);
+    fn handshake(&mut self, request: OutgoingRequest, heard: &mut Heard) {
+        let id = self.requests.add(request).to_string();
         let word = match self.form {
             Form::Page => "type",
             Form::Shipped => "tool",
@@ -67,7 +52,7 @@ impl FluxloopClient {
 
     fn request(&mut self, call: CallId, tool: &ToolCall<'_>, heard: &mut Heard) -> Result<(), Failure> {
         let parameters = self.sendable(&tool.arguments)?;
-        let id = self.add_pending(Pending::Call(call));
+        let id = self.requests.add(OutgoingRequest::Call(call)).to_string();
         let wire = &mut heard.wire;
         let begin = wire.len();
         wire.begin(FrameKind::Request);
@@ -114,34 +99,24 @@ impl FluxloopClient {
         Ok(members)
     }
 
-    fn add_pending(&mut self, request_kind: Pending) -> String {
-        self.next_id += 1;
-        self.pending.insert(self.next_id, request_kind);
-        self.next_id.to_string()
-    }
-
     fn begin(&mut self, call: CallId, operation: &Operation<'_>, heard: &mut Heard) -> Result<(), Failure> {
         if !self.is_open {
             return Err(Failure::new(FailureKind::Internal, "no session is open"));
         }
-        if self.pending.len() >= MAX_PENDING {
-            return Err(Failure::new(FailureKind::Busy, "too many requests without an answer"));
-        }
+        self.requests.check_room()?;
         match operation {
-            Operation::ListTools => self.handshake(Pending::List(call), heard),
+            Operation::ListTools => self.handshake(OutgoingRequest::List(call), heard),
             Operation::CallTool(tool) => self.request(call, tool, heard)?,
             _ => return Err(Failure::new(FailureKind::Internal, "this dialect has only tools")),
         }
         Ok(())
     }
 
-    /// Removes and returns the request that an answer belongs to.
-    fn take_pending(&mut self, id: Option<&RawValue>) -> Option<Pending> {
+    /// Removes the request that a response belongs to.
+    fn take_request(&mut self, id: Option<&RawValue>) -> Option<OutgoingRequest> {
         match id.filter(|id| Kind::of(id) != Kind::Null) {
-            Some(id) => self.pending.remove(&json::string(id)?.parse().ok()?),
-            // The server could not read a line of ours. If only one request is pending, it was that one.
-            None if self.pending.len() == 1 => self.pending.pop_first().map(|(_, request_kind)| request_kind),
-            None => None,
+            Some(id) => self.requests.take(json::string(id)?.parse().ok()?),
+            None => self.requests.take_only(),
         }
     }
 
@@ -159,7 +134,7 @@ impl FluxloopClient {
                 let code = error.str("code").unwrap_or_default();
                 if code == "unknown_tool" && self.form == Form::Page {
                     self.form = Form::Shipped;
-                    return self.handshake(Pending::Opening, heard);
+                    return self.handshake(OutgoingRequest::Opening, heard);
                 }
                 let message = error.raw("message").map(answers::words).unwrap_or_default();
                 Event::Refused(Refusal::PeerRefused { code: code.into_owned(), message })
@@ -194,47 +169,48 @@ impl<'a> Answer<'a> {
 
 impl Client for FluxloopClient {
     fn open(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        self.handshake(Pending::Opening, heard);
+        self.handshake(OutgoingRequest::Opening, heard);
     }
 
-    fn receive(&mut self, text: &str, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_line(&mut self, text: &str, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let Ok(members) = Members::parse(text) else {
             heard.events.push(Event::Dropped("a line that is not a JSON object"));
             return;
         };
         let is_answer = matches!(members.str("type").as_deref(), Some("response" | "error"));
-        let pending = if is_answer { self.take_pending(members.raw("id")) } else { None };
-        let Some(pending) = pending else {
+        let request = if is_answer { self.take_request(members.raw("id")) } else { None };
+        let Some(request) = request else {
             heard.events.push(Event::Dropped("a response without a pending request"));
             return;
         };
-        let outcome = match (pending, Answer::read(&members, self.form)) {
-            (Pending::Opening, Some(answer)) => return self.opened(answer, heard),
-            (Pending::Opening, None) => {
+        let answer = Answer::read(&members, self.form);
+        let (call, outcome) = match (request, answer) {
+            (OutgoingRequest::Opening, Some(answer)) => return self.opened(answer, heard),
+            (OutgoingRequest::Opening, None) => {
                 let problem = "the answer to the handshake has neither result nor error".to_owned();
                 heard.events.push(Event::Refused(Refusal::PeerMisbehaved { problem }));
                 return;
             }
-            (Pending::List(_), Some(Answer::Result(result))) => read_tools(result),
-            (Pending::Call(_), Some(Answer::Result(result))) => Ok(Reply::Tool(answers::read_result(result))),
-            (Pending::List(_), Some(Answer::Error(error))) => answers::read_error(error).and_then(no_list),
-            (Pending::Call(_), Some(Answer::Error(error))) => answers::read_error(error),
-            (_, None) => Err(upstream_error("the answer has neither result nor error")),
+            // Fluxloop has no closing message.
+            (OutgoingRequest::Closing, _) => return,
+            (OutgoingRequest::List(call), Some(Answer::Result(result))) => (call, read_tools(result)),
+            (OutgoingRequest::Call(call), Some(Answer::Result(result))) => {
+                (call, Ok(Reply::Tool(answers::read_result(result))))
+            }
+            (OutgoingRequest::List(call), Some(Answer::Error(error))) => {
+                (call, answers::read_error(error).and_then(no_list))
+            }
+            (OutgoingRequest::Call(call), Some(Answer::Error(error))) => (call, answers::read_error(error)),
+            (OutgoingRequest::List(call) | OutgoingRequest::Call(call), None) => {
+                (call, Err(upstream_error("the answer has neither result nor error")))
+            }
         };
-        if let Pending::List(call) | Pending::Call(call) = pending {
-            heard.events.push(Event::Answered(call, outcome));
-        }
+        heard.events.push(Event::Answered(call, outcome));
     }
 
-    fn garbled(&mut self, fault: &Fault, skim: &Skim, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_unreadable_line(&mut self, fault: &Fault, skim: &Skim, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let id = skim.answered().and_then(|id| id.trim_matches('"').parse::<u64>().ok());
-        heard.events.push(match id.and_then(|id| self.pending.remove(&id)) {
-            Some(Pending::List(call) | Pending::Call(call)) => Event::Answered(call, Err(Failure::unreadable(fault))),
-            Some(Pending::Opening) => {
-                Event::Refused(Refusal::PeerMisbehaved { problem: Failure::unreadable(fault).message })
-            }
-            None => Event::Dropped("a line that cannot be read"),
-        });
+        heard.events.push(self.requests.unreadable(id, fault));
     }
 
     fn call(
@@ -254,28 +230,12 @@ impl Client for FluxloopClient {
 
     fn cancel(&mut self, call: CallId, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         // Fluxloop has no cancellation: the server continues, and its answer is dropped.
-        let is_it =
-            |request_kind: &Pending| matches!(request_kind, Pending::List(id) | Pending::Call(id) if *id == call);
-        if let Some(request) =
-            self.pending.iter().find(|(_, request_kind)| is_it(request_kind)).map(|(request, _)| *request)
-        {
-            self.pending.remove(&request);
-            let failure = Failure::new(FailureKind::Cancelled, "cancelled by the caller");
-            heard.events.push(Event::Answered(call, Err(failure)));
-        }
+        heard.events.extend(self.requests.cancel(call));
     }
 
-    fn gone(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_disconnect(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         self.is_open = false;
-        for request_kind in std::mem::take(&mut self.pending).into_values() {
-            heard.events.push(match request_kind {
-                Pending::Opening => Event::Refused(Refusal::PeerGone),
-                Pending::List(call) | Pending::Call(call) => {
-                    let failure = Failure::new(FailureKind::UpstreamLost, "the server disconnected");
-                    Event::Answered(call, Err(failure))
-                }
-            });
-        }
+        heard.events.extend(self.requests.disconnect());
     }
 }
 

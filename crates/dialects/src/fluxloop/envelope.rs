@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use gladhand_core::operations::call::no_arguments;
 use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::{Fault, Members};
-use gladhand_core::wire::{FrameKind, Frames};
+use gladhand_core::wire::{FrameKind, FrameSummary, Frames};
 use serde::Serialize;
 
 use super::numbers;
@@ -171,17 +171,19 @@ impl Error {
     }
 }
 
-/// The kind of a received line. `None` if it is no message of Fluxloop.
-pub(super) fn kind_of(text: &str) -> Option<FrameKind> {
+/// Describes a received line. `None` if it is no message of Fluxloop. A request of the shipped form has no type: its tool
+/// stands for it.
+pub(super) fn describe(text: &str) -> Option<FrameSummary<'_>> {
     let members = Members::parse(text).ok()?;
-    let names_request = members.some("id").is_some();
-    match members.str("type").as_deref() {
-        Some("handshake" | "request") => Some(FrameKind::Request),
-        Some("response") => Some(FrameKind::Result),
-        Some("error") => Some(FrameKind::Error { code: 0, names_request }),
-        None if members.has("tool") => Some(FrameKind::Request),
-        _ => None,
-    }
+    let (id, word) = (members.some("id"), members.str("type"));
+    let (kind, name) = match word.as_deref() {
+        Some("handshake" | "request") => (FrameKind::Request, word),
+        Some("response") => (FrameKind::Result, word),
+        Some("error") => (FrameKind::Error { code: 0, names_request: id.is_some() }, word),
+        None if members.has("tool") => (FrameKind::Request, members.str("tool")),
+        _ => return None,
+    };
+    Some(FrameSummary { kind, name, id })
 }
 
 /// Appends a response in a form.
@@ -239,4 +241,23 @@ pub(super) fn push_member<T: Serialize + ?Sized>(out: &mut Vec<u8>, name: &str, 
     json::write(out, name);
     out.push(b':');
     json::write(out, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_described_by_type_or_tool() {
+        let of = |text: &'static str| {
+            let summary = describe(text)?;
+            Some((summary.kind, summary.name?.into_owned(), summary.id.map(RawValue::get)))
+        };
+        let request = (FrameKind::Request, "request".to_owned(), Some("1"));
+        assert_eq!(of(r#"{"type":"request","id":1,"tool":"echo"}"#), Some(request));
+        assert_eq!(of(r#"{"tool":"echo"}"#), Some((FrameKind::Request, "echo".to_owned(), None)));
+        let error = FrameKind::Error { code: 0, names_request: true };
+        assert_eq!(of(r#"{"type":"error","id":"a"}"#), Some((error, "error".to_owned(), Some("\"a\""))));
+        assert_eq!((of("{}"), of("[]")), (None, None));
+    }
 }

@@ -40,15 +40,15 @@ pub static DIALECT: Dialect = Dialect {
     carried: &[],
     claim,
     recognizes_reply,
-    kind_of: envelope::kind_of,
+    describe: envelope::describe,
     offer: |_| Offer::default(),
     carriers: opening::carriers,
-    excuse,
+    refusal_line,
     server: |setup| Box::new(server::FluxloopServer::new(setup)),
     client: |setup| Box::new(client::FluxloopClient::new(setup)),
 };
 
-fn excuse(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Frames) {
+fn refusal_line(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Frames) {
     let parsed = envelope::ParsedLine::read(line.text);
     let error = envelope::Error::new("internal_error", why).with(&serde_json::json!({"reason": "unavailable"}));
     envelope::write_error(wire, parsed.form, parsed.id.map(RawValue::get), &error);

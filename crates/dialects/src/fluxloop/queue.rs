@@ -95,7 +95,7 @@ impl<W> Queue<W> {
     }
 
     /// The number of bytes kept for unsent answers.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         self.held
     }
 
@@ -142,6 +142,6 @@ mod tests {
         assert_eq!((wire.as_slice(), queue.missing().collect::<Vec<_>>()), (b"0\n".as_slice(), vec![CallId(4)]));
         queue.fill(&mut wire, CallId(4), |out, waiting| out.line(FrameKind::Result, waiting.as_bytes()));
         assert_eq!(wire.as_slice(), b"0\n1b\n2\n3\n");
-        assert_eq!((queue.held(), queue.missing_count(), queue.slots.len()), (0, 0, 0));
+        assert_eq!((queue.held_bytes(), queue.missing_count(), queue.slots.len()), (0, 0, 0));
     }
 }

@@ -23,7 +23,7 @@ use crate::side::{Action, Output, Server, ServerSetup, Stop};
 pub(super) struct FluxloopServer {
     setup: ServerSetup,
     session: Session,
-    queue: Queue<Waiting>,
+    queue: Queue<IncomingRequest>,
     next_call: u64,
 }
 
@@ -40,14 +40,14 @@ enum Session {
 
 /// A request whose answer is missing.
 #[derive(Debug)]
-struct Waiting {
+struct IncomingRequest {
     form: Form,
     id: Option<Id>,
-    kind: PendingKind,
+    kind: RequestKind,
 }
 
 #[derive(Debug)]
-enum PendingKind {
+enum RequestKind {
     /// The list of tools, for a handshake.
     Handshake,
     /// The result of a tool.
@@ -69,21 +69,21 @@ impl FluxloopServer {
 
     fn deliver<'a>(
         &mut self,
-        waiting: Waiting,
+        incoming: IncomingRequest,
         operation: Operation<'a>,
         agreement: Arc<Agreement>,
         out: &mut Output<'a>,
     ) {
         if self.queue.missing_count() >= self.setup.max_in_flight {
             let error = Error::new("busy", "Too many requests in flight");
-            let Waiting { form, id, .. } = waiting;
+            let IncomingRequest { form, id, .. } = incoming;
             let id = id.as_ref().map(Id::as_json);
             self.queue.push(&mut out.wire, |wire| envelope::write_error(wire, form, id, &error));
             return;
         }
         let call = self.new_call();
-        let bytes = waiting.held();
-        self.queue.reserve(call, waiting, bytes);
+        let bytes = incoming.held_bytes();
+        self.queue.reserve(call, incoming, bytes);
         let call = Call::new(call, operation);
         out.actions.push(Action::Deliver(call, agreement));
     }
@@ -142,59 +142,59 @@ impl FluxloopServer {
 }
 
 impl Server for FluxloopServer {
-    fn receive<'a>(&mut self, text: &'a str, _ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+    fn handle_line<'a>(&mut self, text: &'a str, _ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         let ParsedLine { form, id, request } = ParsedLine::read(text);
-        let waiting = |kind| Waiting { form, id: id.map(Id::of), kind };
+        let incoming = |kind| IncomingRequest { form, id: id.map(Id::of), kind };
         match request {
             Err(error) => self.refuse(form, id, &error, out),
             Ok(Request::Handshake) => match self.handshake_agreement() {
-                Some(agreement) => self.deliver(waiting(PendingKind::Handshake), Operation::ListTools, agreement, out),
+                Some(agreement) => self.deliver(incoming(RequestKind::Handshake), Operation::ListTools, agreement, out),
                 None => self.refuse(form, id, &no_agreement(), out),
             },
             Ok(Request::Call { tool, params }) => match self.in_force(out) {
                 Some(agreement) => {
-                    let kind = PendingKind::Tool { name: tool.as_ref().into() };
+                    let kind = RequestKind::Tool { name: tool.as_ref().into() };
                     let operation = Operation::CallTool(ToolCall { name: tool, arguments: params });
-                    self.deliver(waiting(kind), operation, agreement, out);
+                    self.deliver(incoming(kind), operation, agreement, out);
                 }
                 None => self.refuse(form, id, &no_agreement(), out),
             },
         }
     }
 
-    fn garbled(&mut self, fault: &Fault, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_unreadable_line(&mut self, fault: &Fault, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         out.actions.push(Action::Dropped("a line that cannot be read"));
         self.refuse(Form::Page, None, &Error::unreadable(fault), out);
     }
 
-    fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        let Some(waiting) = self.queue.waiting(call) else { return };
-        match (&outcome, &waiting.kind) {
-            (Err(failure), PendingKind::Tool { .. })
-                if failure.kind == FailureKind::UnknownTool && waiting.form == Form::Page =>
+    fn handle_outcome(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        let Some(incoming) = self.queue.waiting(call) else { return };
+        match (&outcome, &incoming.kind) {
+            (Err(failure), RequestKind::Tool { .. })
+                if failure.kind == FailureKind::UnknownTool && incoming.form == Form::Page =>
             {
                 // The page requires the names of the other tools in the answer, so list them first.
                 if let Session::Open(agreement, _) = &self.session {
                     let agreement = Arc::clone(agreement);
                     let another = self.new_call();
-                    self.queue.wait_on(call, another, Waiting::look_for_alternatives);
+                    self.queue.wait_on(call, another, IncomingRequest::look_for_alternatives);
                     let call = Call::new(another, Operation::ListTools);
                     out.actions.push(Action::Deliver(call, agreement));
                     return;
                 }
             }
-            (Ok(_), PendingKind::Handshake) => self.handshake_answered(out),
+            (Ok(_), RequestKind::Handshake) => self.handshake_answered(out),
             _ => {}
         }
         let identity = &self.setup.identity;
-        self.queue.fill(&mut out.wire, call, |wire, waiting| match &waiting.kind {
-            PendingKind::Handshake => waiting.answer_handshake(wire, &outcome, identity),
-            PendingKind::Tool { name } => waiting.answer_tool(wire, name, &outcome),
-            PendingKind::Alternatives { name } => waiting.answer_unknown(wire, name, &outcome),
+        self.queue.fill(&mut out.wire, call, |wire, incoming| match &incoming.kind {
+            RequestKind::Handshake => incoming.answer_handshake(wire, &outcome, identity),
+            RequestKind::Tool { name } => incoming.answer_tool(wire, name, &outcome),
+            RequestKind::Alternatives { name } => incoming.answer_unknown(wire, name, &outcome),
         });
     }
 
-    fn notice(&mut self, _notice: Notice, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {
+    fn notify(&mut self, _notice: Notice, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {
         // Fluxloop has no one-way messages.
     }
 
@@ -206,24 +206,24 @@ impl Server for FluxloopServer {
         self.queue.missing().collect()
     }
 
-    fn held(&self) -> usize {
-        self.queue.held()
+    fn held_bytes(&self) -> usize {
+        self.queue.held_bytes()
     }
 }
 
-impl Waiting {
+impl IncomingRequest {
     /// The number of kept bytes that the peer controls.
-    fn held(&self) -> usize {
+    fn held_bytes(&self) -> usize {
         let name = match &self.kind {
-            PendingKind::Handshake => 0,
-            PendingKind::Tool { name } | PendingKind::Alternatives { name } => name.len(),
+            RequestKind::Handshake => 0,
+            RequestKind::Tool { name } | RequestKind::Alternatives { name } => name.len(),
         };
         name + self.id.as_ref().map_or(0, |id| id.as_json().len())
     }
 
     fn look_for_alternatives(&mut self) {
-        if let PendingKind::Tool { name } = &mut self.kind {
-            self.kind = PendingKind::Alternatives { name: std::mem::take(name) };
+        if let RequestKind::Tool { name } = &mut self.kind {
+            self.kind = RequestKind::Alternatives { name: std::mem::take(name) };
         }
     }
 

@@ -124,3 +124,39 @@ fn image(row: &RawValue) -> Option<ImageInput<'_>> {
     }
     Some(ImageInput { path: path.unwrap_or_default(), mime_type: one_of(&["mime_type", "mimeType"]), data_url })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::methods::{METHODS, Run};
+    use super::super::params::{Check, Params};
+    use super::*;
+    use gladhand_core::wire::json;
+
+    /// Params that pass the checks of a method.
+    fn params_for(params: Params) -> String {
+        let fields = match params {
+            Params::Ignored => return "null".to_owned(),
+            Params::Optional(fields) | Params::Required(fields) => fields,
+        };
+        let value = |check| match check {
+            Check::RequiredString | Check::OptionalString => r#""openai""#,
+            Check::RequiredBoolean | Check::OptionalBoolean => "true",
+            Check::OptionalNumber => "1",
+            Check::OptionalObject => "{}",
+            Check::Anything => "null",
+        };
+        let members: Vec<_> =
+            fields.iter().map(|field| format!(r#""{}":{}"#, field.name, value(field.check))).collect();
+        format!("{{{}}}", members.join(","))
+    }
+
+    #[test]
+    fn every_method_of_the_agent_becomes_a_call() {
+        for method in METHODS {
+            let raw = json::raw(params_for(method.params));
+            let params = Checked::check(method.name, method.params, Some(&raw)).expect(method.name);
+            let is_agent_call = read_call(method.name, &params).expect(method.name).is_some();
+            assert_eq!(is_agent_call, matches!(method.run, Run::Agent | Run::AgentOr(_)), "{}", method.name);
+        }
+    }
+}

@@ -3,10 +3,10 @@
 //! It opens with a flexible handshake, then lists and calls tools if the server's `methods` include that. Of the
 //! server's events, only those that belong to our own calls are used.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gladhand_core::negotiation::{Agreement, Refusal};
+use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Reply};
 use gladhand_core::wire::json::Kind;
 use gladhand_core::wire::rpc::{self, Envelope};
@@ -16,18 +16,15 @@ use serde::Serialize;
 use super::opening::{self, HandshakeParams};
 use super::tools;
 use crate::ambient::Ambient;
+use crate::outgoing_requests::{OutgoingRequest, OutgoingRequests};
 use crate::side::{Client, ClientSetup, Event, Heard};
-
-/// Maximum number of pending requests.
-const MAX_PENDING: usize = 4_096;
 
 /// The client side. One step, then drain.
 #[derive(Debug)]
 pub(super) struct LoafClient {
     setup: ClientSetup,
     state: State,
-    pending: BTreeMap<u64, Pending>,
-    next_id: u64,
+    requests: OutgoingRequests,
 }
 
 #[derive(Debug)]
@@ -38,26 +35,16 @@ enum State {
     Open { methods: BTreeSet<String> },
 }
 
-/// The kind of a pending request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pending {
-    Handshake,
-    List(CallId),
-    Call(CallId),
-    Shutdown,
-}
-
 impl LoafClient {
     /// A client before its opening.
     pub(super) fn new(setup: ClientSetup) -> Self {
-        Self { setup, state: State::Shut, pending: BTreeMap::new(), next_id: 0 }
+        Self { setup, state: State::Shut, requests: OutgoingRequests::default() }
     }
 
-    fn request<T: Serialize>(&mut self, request_kind: Pending, method: &str, params: Option<&T>, heard: &mut Heard) {
-        self.next_id += 1;
-        self.pending.insert(self.next_id, request_kind);
+    fn request<T: Serialize>(&mut self, request: OutgoingRequest, method: &str, params: Option<&T>, heard: &mut Heard) {
+        let id = self.requests.add(request);
         let begin = heard.wire.len();
-        rpc::request(&mut heard.wire, &Id::number(self.next_id), method, params);
+        rpc::request(&mut heard.wire, &Id::number(id), method, params);
         // Arguments can contain line breaks. Only the final one ends the line.
         let end = heard.wire.len() - 1;
         json::flatten(&mut heard.wire[begin..end]);
@@ -85,29 +72,27 @@ impl LoafClient {
         if !methods.contains(method) {
             return Err(Failure::new(FailureKind::UpstreamError, format!("the server does not offer {method}")));
         }
-        if self.pending.len() >= MAX_PENDING {
-            return Err(Failure::new(FailureKind::Busy, "too many requests without an answer"));
-        }
+        self.requests.check_room()?;
         match operation {
-            Operation::ListTools => self.request(Pending::List(call), method, None::<&()>, heard),
+            Operation::ListTools => self.request(OutgoingRequest::List(call), method, None::<&()>, heard),
             Operation::CallTool(tool) => {
                 let params = CallParams { name: &tool.name, arguments: &tool.arguments };
-                self.request(Pending::Call(call), method, Some(&params), heard);
+                self.request(OutgoingRequest::Call(call), method, Some(&params), heard);
             }
             _ => return Err(Failure::new(FailureKind::Internal, "this dialect has only tools")),
         }
         Ok(())
     }
 
-    fn answered(&mut self, request_kind: Pending, envelope: &Envelope<'_>, heard: &mut Heard) {
+    fn answered(&mut self, request: OutgoingRequest, envelope: &Envelope<'_>, heard: &mut Heard) {
         let answer = match (envelope.result, envelope.error) {
             (Some(result), None) => Ok(result),
             (_, Some(error)) => Err(error),
             (None, None) => Err(RawValue::NULL),
         };
-        let outcome: Option<(CallId, Outcome)> = match (request_kind, answer) {
-            (Pending::Shutdown, _) => None,
-            (Pending::Handshake, Ok(result)) => {
+        let outcome: Option<(CallId, Outcome)> = match (request, answer) {
+            (OutgoingRequest::Closing, _) => None,
+            (OutgoingRequest::Opening, Ok(result)) => {
                 match opening::read_answer(&self.setup, result) {
                     Ok((agreement, methods)) => {
                         self.state = State::Open { methods };
@@ -117,38 +102,35 @@ impl LoafClient {
                 }
                 None
             }
-            (Pending::Handshake, Err(error)) => {
+            (OutgoingRequest::Opening, Err(error)) => {
                 heard.events.push(Event::Refused(opening::read_refusal(&self.setup, error)));
                 None
             }
-            (Pending::List(call), Ok(result)) => Some((call, tools::read_list(result))),
-            (Pending::Call(call), Ok(result)) => Some((call, tools::read_returned(result))),
-            (Pending::List(call) | Pending::Call(call), Err(error)) => Some((call, Err(tools::read_failure(error)))),
+            (OutgoingRequest::List(call), Ok(result)) => Some((call, tools::read_list(result))),
+            (OutgoingRequest::Call(call), Ok(result)) => Some((call, tools::read_returned(result))),
+            (OutgoingRequest::List(call) | OutgoingRequest::Call(call), Err(error)) => {
+                Some((call, Err(tools::read_failure(error))))
+            }
         };
         heard.events.extend(outcome.map(|(call, outcome)| Event::Answered(call, outcome)));
     }
 
-    /// Removes and returns the request that an answer belongs to.
-    fn take_pending(&mut self, id: &RawValue) -> Option<Pending> {
-        if Kind::of(id) == Kind::Null {
-            // The server could not read a line of ours. If only one request is pending, it was that one.
-            return if self.pending.len() == 1 {
-                self.pending.pop_first().map(|(_, request_kind)| request_kind)
-            } else {
-                None
-            };
+    /// Removes the request that a response belongs to.
+    fn take_request(&mut self, id: &RawValue) -> Option<OutgoingRequest> {
+        match Kind::of(id) {
+            Kind::Null => self.requests.take_only(),
+            _ => self.requests.take(id.get().parse().ok()?),
         }
-        self.pending.remove(&id.get().parse().ok()?)
     }
 
     fn receive_event(&self, params: Option<&RawValue>, heard: &mut Heard) {
         let Some(event) = params.and_then(Members::of) else { return };
         let Some(payload) = event.object("payload") else { return };
         let request = payload.raw("request_id").and_then(|raw| raw.get().parse::<u64>().ok());
-        let Some(Pending::Call(call)) = request.and_then(|request| self.pending.get(&request)) else { return };
+        let Some(OutgoingRequest::Call(call)) = request.and_then(|id| self.requests.get(id)) else { return };
         let notice = match event.str("type").as_deref() {
-            Some("tool.progress") => tools::read_progress(&payload).map(|progress| Notice::Progress(*call, progress)),
-            Some("tool.log") => tools::read_log(&payload).map(|log| Notice::Log(Some(*call), log)),
+            Some("tool.progress") => tools::read_progress(&payload).map(|progress| Notice::Progress(call, progress)),
+            Some("tool.log") => tools::read_log(&payload).map(|log| Notice::Log(Some(call), log)),
             _ => None,
         };
         heard.events.extend(notice.map(Event::Notice));
@@ -158,33 +140,27 @@ impl LoafClient {
 impl Client for LoafClient {
     fn open(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let params = json::to_raw(&HandshakeParams::new(&self.setup));
-        self.request(Pending::Handshake, "rpc.handshake", Some(&params), heard);
+        self.request(OutgoingRequest::Opening, "rpc.handshake", Some(&params), heard);
     }
 
-    fn receive(&mut self, text: &str, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_line(&mut self, text: &str, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let Ok(envelope) = Envelope::parse(text) else {
             heard.events.push(Event::Dropped("a line that is not a JSON object"));
             return;
         };
         match (envelope.method_name().as_deref(), envelope.id) {
             (Some("event"), None) => self.receive_event(envelope.params, heard),
-            (None, Some(id)) => match self.take_pending(id) {
-                Some(request_kind) => self.answered(request_kind, &envelope, heard),
+            (None, Some(id)) => match self.take_request(id) {
+                Some(request) => self.answered(request, &envelope, heard),
                 None => heard.events.push(Event::Dropped("a response without a pending request")),
             },
             _ => heard.events.push(Event::Dropped("neither an answer nor an event")),
         }
     }
 
-    fn garbled(&mut self, fault: &Fault, skim: &Skim, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_unreadable_line(&mut self, fault: &Fault, skim: &Skim, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let id = skim.answered().and_then(|id| id.parse::<u64>().ok());
-        heard.events.push(match id.and_then(|id| self.pending.remove(&id)) {
-            Some(Pending::List(call) | Pending::Call(call)) => Event::Answered(call, Err(Failure::unreadable(fault))),
-            Some(Pending::Handshake) => {
-                Event::Refused(Refusal::PeerMisbehaved { problem: Failure::unreadable(fault).message })
-            }
-            Some(Pending::Shutdown) | None => Event::Dropped("a line that cannot be read"),
-        });
+        heard.events.push(self.requests.unreadable(id, fault));
     }
 
     fn call(
@@ -207,35 +183,18 @@ impl Client for LoafClient {
 
     fn cancel(&mut self, call: CallId, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         // loaf has no cancellation: the server continues, and its answer is dropped.
-        let is_it =
-            |request_kind: &Pending| matches!(request_kind, Pending::List(id) | Pending::Call(id) if *id == call);
-        if let Some(request) =
-            self.pending.iter().find(|(_, request_kind)| is_it(request_kind)).map(|(request, _)| *request)
-        {
-            self.pending.remove(&request);
-            let failure = Failure::new(FailureKind::Cancelled, "cancelled by the caller");
-            heard.events.push(Event::Answered(call, Err(failure)));
-        }
+        heard.events.extend(self.requests.cancel(call));
     }
 
-    fn gone(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_disconnect(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         self.state = State::Shut;
-        for request_kind in std::mem::take(&mut self.pending).into_values() {
-            heard.events.extend(match request_kind {
-                Pending::Handshake => Some(Event::Refused(Refusal::PeerGone)),
-                Pending::List(call) | Pending::Call(call) => {
-                    let failure = Failure::new(FailureKind::UpstreamLost, "the server disconnected");
-                    Some(Event::Answered(call, Err(failure)))
-                }
-                Pending::Shutdown => None,
-            });
-        }
+        heard.events.extend(self.requests.disconnect());
     }
 
     fn close(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         if matches!(self.state, State::Open { .. }) {
             self.state = State::Shut;
-            self.request(Pending::Shutdown, "system.shutdown", None::<&()>, heard);
+            self.request(OutgoingRequest::Closing, "system.shutdown", None::<&()>, heard);
         }
     }
 }

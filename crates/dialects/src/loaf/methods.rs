@@ -98,6 +98,7 @@ pub static METHODS: &[Method] = &[
             field("openrouter_provider", Check::OptionalString),
             field("session_id", Check::OptionalString),
             field("compress_immediately", Check::OptionalBoolean),
+            field("only_session", Check::Anything),
         ]),
     ),
     agent("onboarding.complete", Params::Ignored),
@@ -105,7 +106,11 @@ pub static METHODS: &[Method] = &[
     callable(
         "rpc.handshake",
         Run::Handshake,
-        Params::Optional(&[field("protocol_version", Check::OptionalString), field("strict", Check::OptionalBoolean)]),
+        Params::Optional(&[
+            field("protocol_version", Check::OptionalString),
+            field("strict", Check::OptionalBoolean),
+            field("approvals", Check::Anything),
+        ]),
     ),
     agent(
         "session.approve",
@@ -119,7 +124,7 @@ pub static METHODS: &[Method] = &[
     callable(
         "session.create",
         Run::AgentOr(Plain::CreateSession),
-        Params::Optional(&[field("title", Check::OptionalString)]),
+        Params::Optional(&[field("title", Check::OptionalString), field("cwd", Check::Anything)]),
     ),
     agent("session.delete", Params::Required(&[SESSION])),
     callable("session.get", Run::AgentOr(Plain::ReadSession), Params::Required(&[SESSION])),
@@ -129,7 +134,12 @@ pub static METHODS: &[Method] = &[
     agent("session.queue.list", Params::Required(&[SESSION])),
     agent(
         "session.send",
-        Params::Required(&[SESSION, field("text", Check::OptionalString), field("enqueue", Check::OptionalBoolean)]),
+        Params::Required(&[
+            SESSION,
+            field("text", Check::OptionalString),
+            field("enqueue", Check::OptionalBoolean),
+            field("images", Check::Anything),
+        ]),
     ),
     agent("session.steer", Params::Required(&[SESSION, field("text", Check::RequiredString)])),
     agent("skills.list", Params::Ignored),

@@ -47,15 +47,15 @@ pub static DIALECT: Dialect = Dialect {
     carried: &[],
     claim,
     recognizes_reply,
-    kind_of: rpc::kind_of,
+    describe: rpc::describe,
     offer: |_| Offer::default(),
     carriers: methods::carriers,
-    excuse,
+    refusal_line,
     server: |setup| Box::new(server::LoafServer::new(setup)),
     client: |setup| Box::new(client::LoafClient::new(setup)),
 };
 
-fn excuse(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Frames) {
+fn refusal_line(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Frames) {
     if let Some(id) = line.members.as_ref().and_then(|members| members.some("id")) {
         errors::Error::unavailable(why).answer(wire, Some(&Id::of(id)));
     }

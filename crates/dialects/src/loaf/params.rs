@@ -41,6 +41,8 @@ pub enum Check {
     OptionalNumber,
     /// An object.
     OptionalObject,
+    /// Any value. One of the wrong type counts as absent.
+    Anything,
 }
 
 impl Check {
@@ -53,6 +55,7 @@ impl Check {
             Self::OptionalBoolean => matches!(kind, Kind::Bool | Kind::Null),
             Self::OptionalNumber => kind == Kind::Null || value.and_then(number).is_some(),
             Self::OptionalObject => matches!(kind, Kind::Object | Kind::Null),
+            Self::Anything => true,
         }
     }
 
@@ -63,6 +66,7 @@ impl Check {
             Self::RequiredBoolean | Self::OptionalBoolean => "must be a boolean",
             Self::OptionalNumber => "must be a finite number",
             Self::OptionalObject => "must be an object",
+            Self::Anything => "must be any value",
         }
     }
 }

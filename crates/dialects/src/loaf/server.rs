@@ -41,7 +41,7 @@ pub(super) struct LoafServer {
     /// The agreement in force: from the first served request, or from the latest handshake.
     agreement: Option<Arc<Agreement>>,
     sessions: Sessions,
-    calls: HashMap<CallId, Waiting>,
+    calls: HashMap<CallId, IncomingRequest>,
     held: usize,
     next_call: u64,
 }
@@ -59,13 +59,13 @@ enum Phase {
 
 /// A request whose answer comes from the hub.
 #[derive(Debug)]
-struct Waiting {
+struct IncomingRequest {
     id: Id,
     request_kind: RequestKind,
 }
 
-impl Waiting {
-    fn held(&self) -> usize {
+impl IncomingRequest {
+    fn held_bytes(&self) -> usize {
         let tool = match &self.request_kind {
             RequestKind::List | RequestKind::Agent | RequestKind::Shutdown | RequestKind::Silent => 0,
             RequestKind::Call { tool } => tool.len(),
@@ -283,9 +283,9 @@ impl LoafServer {
         self.next_call += 1;
         let call = CallId(self.next_call);
         let wants_progress = matches!(request_kind, RequestKind::Call { .. });
-        let waiting = Waiting { id: id.clone(), request_kind };
-        self.held += waiting.held();
-        self.calls.insert(call, waiting);
+        let incoming = IncomingRequest { id: id.clone(), request_kind };
+        self.held += incoming.held_bytes();
+        self.calls.insert(call, incoming);
         let terms = Terms { wants_progress, ..Terms::default() };
         let call = Call { id: call, operation, terms };
         out.actions.push(Action::Deliver(call, agreement));
@@ -299,7 +299,7 @@ impl LoafServer {
 }
 
 impl Server for LoafServer {
-    fn receive<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+    fn handle_line<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         let text = trim(text);
         if text.is_empty() {
             return;
@@ -319,7 +319,7 @@ impl Server for LoafServer {
         }
     }
 
-    fn garbled(&mut self, fault: &Fault, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_unreadable_line(&mut self, fault: &Fault, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if self.phase == Phase::Serving {
             out.actions.push(Action::Dropped("a line that cannot be read"));
             Error::parse_error(fault).answer(&mut out.wire, None);
@@ -328,10 +328,10 @@ impl Server for LoafServer {
         }
     }
 
-    fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        let Some(waiting) = self.calls.remove(&call) else { return };
-        self.held -= waiting.held();
-        let Waiting { id, request_kind } = waiting;
+    fn handle_outcome(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        let Some(incoming) = self.calls.remove(&call) else { return };
+        self.held -= incoming.held_bytes();
+        let IncomingRequest { id, request_kind } = incoming;
         let begin = out.wire.len();
         match (outcome, request_kind) {
             // The agent sends its last events before this answer.
@@ -360,12 +360,14 @@ impl Server for LoafServer {
         keep_on_one_line(&mut out.wire, begin);
     }
 
-    fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn notify(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if self.phase == Phase::Stopped {
             return;
         }
         let request_id = |call: CallId| match self.calls.get(&call) {
-            Some(Waiting { id, request_kind: RequestKind::Call { .. } }) => Some(json::raw(id.as_json().to_owned())),
+            Some(IncomingRequest { id, request_kind: RequestKind::Call { .. } }) => {
+                Some(json::raw(id.as_json().to_owned()))
+            }
             _ => None,
         };
         match notice {
@@ -415,7 +417,7 @@ impl Server for LoafServer {
         calls
     }
 
-    fn held(&self) -> usize {
+    fn held_bytes(&self) -> usize {
         self.held
     }
 }

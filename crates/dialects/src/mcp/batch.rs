@@ -10,8 +10,8 @@ use gladhand_core::wire::rpc::Envelope;
 use gladhand_core::wire::{FrameKind, Frames};
 
 use super::errors;
+use super::incoming_requests::ReplyRoute;
 use super::message::Params;
-use super::pending::ReplyRoute;
 use super::server::McpServer;
 use super::tasks::MAX_KEPT;
 use crate::ambient::Ambient;
@@ -110,7 +110,7 @@ impl Batches {
     }
 
     /// The number of bytes of collected answers.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         self.held
     }
 

@@ -51,6 +51,7 @@ pub struct Known {
 const FIRST: Revision = Revision::V2024_11_05;
 const LAST: Revision = Revision::V2026_07_28;
 const LAST_HANDSHAKE: Revision = Revision::V2025_11_25;
+const FIRST_STATELESS: Revision = Revision::V2026_07_28;
 
 /// Every capability that a revision defines.
 pub static CAPABILITIES: &[Known] = &[
@@ -72,7 +73,7 @@ pub static CAPABILITIES: &[Known] = &[
     known(Side::Client, "tasks.requests.elicitation.create", Revision::V2025_11_25, LAST_HANDSHAKE),
     known(Side::Client, "experimental", FIRST, LAST),
     known(Side::Client, "extensions", FIRST, LAST),
-    known(Side::Client, TASKS_EXTENSION, LAST, LAST),
+    known(Side::Client, TASKS_EXTENSION, FIRST_STATELESS, LAST),
     known(Side::Server, "tools", FIRST, LAST),
     known(Side::Server, "tools.listChanged", FIRST, LAST),
     known(Side::Server, "resources", FIRST, LAST),
@@ -90,7 +91,7 @@ pub static CAPABILITIES: &[Known] = &[
     known(Side::Server, "tasks.requests.tools.call", Revision::V2025_11_25, LAST_HANDSHAKE),
     known(Side::Server, "experimental", FIRST, LAST),
     known(Side::Server, "extensions", FIRST, LAST),
-    known(Side::Server, TASKS_EXTENSION, LAST, LAST),
+    known(Side::Server, TASKS_EXTENSION, FIRST_STATELESS, LAST),
 ];
 
 const fn known(owner: Side, name: &'static str, since: Revision, until: Revision) -> Known {

@@ -16,8 +16,8 @@ use super::capabilities::InForce;
 use super::changes::{Change, Changes};
 use super::errors;
 use super::ids::is_same;
+use super::incoming_requests::{IncomingRequest, ReplyRoute, ReplyTo, RequestKind, Watcher};
 use super::meta::SUBSCRIPTION_ID;
-use super::pending::{InFlight, ReplyRoute, ReplyTo, RequestKind, Watcher};
 use super::render::Renderer;
 use super::server::{McpServer, Request};
 use super::watches::{MAX_URI_BYTES, Watches};
@@ -76,7 +76,7 @@ impl Listeners {
     }
 
     /// Ends the subscriptions of a closed exchange.
-    pub(super) fn hung_up(&mut self, lane: Lane, out: &mut Output<'_>) {
+    pub(super) fn handle_lane_closed(&mut self, lane: Lane, out: &mut Output<'_>) {
         let gone = self.all.extract_if(.., |listener| listener.lane == lane);
         gone.for_each(|mut listener| listener.watches.clear(out));
     }
@@ -228,7 +228,7 @@ impl McpServer {
         for uri in &uris {
             let to = ReplyTo { id: id.clone(), route: ReplyRoute { lane, batch: None } };
             let request_kind = RequestKind::Watch { uri: uri.as_str().into(), by: Watcher::Listener(key) };
-            let call = self.pending.insert(InFlight::new(to, request_kind, in_force));
+            let call = self.incoming.insert(IncomingRequest::new(to, request_kind, in_force));
             let call = Call::new(call, Operation::Watch(uri.clone().into()));
             out.actions.push(Action::Deliver(call, Arc::clone(&in_force.agreement)));
         }

@@ -14,6 +14,7 @@ mod errors;
 mod header_params;
 pub mod http;
 mod ids;
+mod incoming_requests;
 mod kept_notices;
 mod listen;
 mod lists;
@@ -24,7 +25,6 @@ pub mod methods;
 mod notices;
 mod opening;
 mod parked;
-mod pending;
 mod phrasing;
 mod prompts;
 mod questions;
@@ -52,7 +52,7 @@ pub use server::McpServer;
 /// The dialect.
 pub static DIALECT: Dialect = Dialect {
     name: "mcp",
-    versions: &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2026-07-28"],
+    versions: &revision::Revision::NAMES,
     text: TextPolicy {
         terminator: Terminator::Lf,
         byte_order_mark: ByteOrderMark::Skip,
@@ -66,15 +66,15 @@ pub static DIALECT: Dialect = Dialect {
     claim,
     // We try MCP first, so an MCP server need not be recognised by its errors.
     recognizes_reply: |_| false,
-    kind_of: rpc::kind_of,
-    offer: opening::foreseen_offer,
+    describe: rpc::describe,
+    offer: opening::offer_in_first_line,
     carriers: methods::carriers,
-    excuse,
+    refusal_line,
     server: |setup| Box::new(McpServer::new(setup)),
     client: |setup| Box::new(client::McpClient::new(setup)),
 };
 
-fn excuse(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Frames) {
+fn refusal_line(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Frames) {
     if let Some(id) = line.members.as_ref().and_then(|members| members.some("id")) {
         rpc::error(wire, Some(&Id::of(id)), &errors::internal("unavailable", why.to_owned(), None));
     }

@@ -37,7 +37,7 @@ impl McpServer {
                 self.notify_session(ELICITATION_COMPLETE, Some(&json!({"elicitationId": id})), out);
             }
             Notice::ComeBackLater(call, pause) => {
-                let Some(call) = self.pending.get_mut(call) else { return };
+                let Some(call) = self.incoming.get_mut(call) else { return };
                 // The main channel has no exchange that could be closed.
                 if call.revision.has_polling() && call.to.route.lane != Lane::MAIN {
                     out.actions.push(Action::LetGo(call.to.route.lane, pause));
@@ -67,7 +67,7 @@ impl McpServer {
     /// Sends the progress of a call, if its caller wants it and the value has increased.
     fn send_progress(&mut self, call: CallId, progress: &Progress, out: &mut Output<'_>) {
         let is_open = matches!(self.phase, Phase::Open(_));
-        let Some(call) = self.pending.get_mut(call) else { return };
+        let Some(call) = self.incoming.get_mut(call) else { return };
         let may_speak = is_open || call.revision.is_stateless();
         let is_further = progress.progress.is_finite() && call.progress.is_none_or(|last| progress.progress > last);
         if let Some(token) = call.progress_token.as_deref()
@@ -85,7 +85,7 @@ impl McpServer {
         // A log message about a call that has ended has no recipient.
         let about = match call {
             None => None,
-            Some(call) => match self.pending.get_mut(call) {
+            Some(call) => match self.incoming.get_mut(call) {
                 None => return,
                 Some(call) => Some((call.revision.is_stateless(), call.log_level, call.to.route.lane)),
             },

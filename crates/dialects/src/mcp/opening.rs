@@ -83,13 +83,30 @@ impl McpServer {
     }
 }
 
+/// The declarations of a client, in the parameters of `initialize` or in `_meta`, as far as they can be parsed.
+struct Declarations<'a> {
+    version: Option<String>,
+    capabilities: Option<Members<'a>>,
+    info: Option<&'a RawValue>,
+}
+
+impl<'a> Declarations<'a> {
+    const IN_INITIALIZE: [&'static str; 3] = ["protocolVersion", "capabilities", "clientInfo"];
+    const IN_META: [&'static str; 3] = [PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO];
+
+    fn read(object: Option<&'a RawValue>, names: [&'static str; 3]) -> Self {
+        let [version, capabilities, info] = object.and_then(|object| pick(object, names)).unwrap_or_default();
+        let version = version.and_then(json::string).map(Into::into);
+        Self { version, capabilities: capabilities.and_then(Members::of), info }
+    }
+}
+
 /// Parses the offer in the parameters of `initialize`, or returns which of them is wrong.
 fn read_offer(params: Option<&RawValue>) -> Result<Offer, rpc::Error<'static>> {
     let wrong = |field: &str, expected: &str| errors::invalid_params(format!("`{field}` must be {expected}"));
-    let names = ["protocolVersion", "capabilities", "clientInfo"];
-    let [version, declared, info] = params.and_then(|params| pick(params, names)).unwrap_or_default();
-    let version = version.and_then(json::string).ok_or_else(|| wrong("protocolVersion", "a string"))?;
-    let declared = declared.and_then(Members::of).ok_or_else(|| wrong("capabilities", "an object"))?;
+    let Declarations { version, capabilities, info } = Declarations::read(params, Declarations::IN_INITIALIZE);
+    let version = version.ok_or_else(|| wrong("protocolVersion", "a string"))?;
+    let declared = capabilities.ok_or_else(|| wrong("capabilities", "an object"))?;
     let info = info.filter(|info| Kind::of(info) == Kind::Object).ok_or_else(|| wrong("clientInfo", "an object"))?;
     let members = Members::of(info).unwrap_or_default();
     for name in ["name", "version"] {
@@ -103,19 +120,18 @@ fn read_offer(params: Option<&RawValue>) -> Result<Offer, rpc::Error<'static>> {
 }
 
 /// The offer in a client's first line, from `initialize` or from `_meta`, as far as it can be parsed.
-pub(super) fn foreseen_offer(line: &FirstLine<'_>) -> Offer {
-    let params = line.members.as_ref().and_then(|members| members.object("params")).unwrap_or_default();
-    let meta = params.object("_meta").unwrap_or_default();
-    let is_handshake = params.raw("protocolVersion").is_some();
-    let (version, declared, info) = if is_handshake {
-        (params.str("protocolVersion"), params.object("capabilities"), params.raw("clientInfo"))
-    } else {
-        (meta.str(PROTOCOL_VERSION), meta.object(CLIENT_CAPABILITIES), meta.raw(CLIENT_INFO))
+pub(super) fn offer_in_first_line(line: &FirstLine<'_>) -> Offer {
+    let params = line.members.as_ref().and_then(|members| members.raw("params"));
+    let meta = params.and_then(|params| pick(params, ["_meta"])).and_then(|[meta]| meta);
+    let is_handshake = params.and_then(|params| pick(params, ["protocolVersion"])).is_some_and(|[v]| v.is_some());
+    let Declarations { version, capabilities, info } = match is_handshake {
+        true => Declarations::read(params, Declarations::IN_INITIALIZE),
+        false => Declarations::read(meta, Declarations::IN_META),
     };
     let known = version.and_then(|version| Revision::named(&version));
     // A client that requests an unknown revision is offered the newest handshake revision.
     let revision = known.or_else(|| is_handshake.then_some(Revision::HANDSHAKE[0]));
     let peer = capabilities::peer(info, capabilities::CLIENT_DESCRIPTION);
-    let provides = declared.and_then(|members| capabilities::declared(Side::Client, &members).ok()).unwrap_or_default();
-    Offer { provides, ..Offer::new(peer, revision.map(Revision::as_str)) }
+    let provides = capabilities.and_then(|members| capabilities::declared(Side::Client, &members).ok());
+    Offer { provides: provides.unwrap_or_default(), ..Offer::new(peer, revision.map(Revision::as_str)) }
 }

@@ -17,8 +17,8 @@ use gladhand_core::wire::{Members, rpc};
 
 use super::capabilities::InForce;
 use super::errors;
+use super::incoming_requests::OutcomeRecipient;
 use super::kept_notices::KeptNotices;
-use super::pending::OutcomeRecipient;
 use super::requests::NoticeOptions;
 use super::server::{McpServer, Request};
 use super::tasks::{self, MAX_KEPT};
@@ -62,19 +62,19 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         self.answers.as_ref().map_or(0, |answers| answers.get().len())
     }
 }
 
 /// All parked calls, in the order of their expiry.
 #[derive(Debug, Default)]
-pub(super) struct Parked {
-    all: VecDeque<Waiting>,
+pub(super) struct ParkedCalls {
+    all: VecDeque<ParkedCall>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct ParkedCall {
     handle: String,
     call: CallId,
     expires: Duration,
@@ -93,14 +93,14 @@ struct Kept {
     _reservation: Box<dyn Reservation>,
 }
 
-impl Parked {
+impl ParkedCalls {
     pub(super) fn deadline(&self) -> Option<Duration> {
-        self.all.front().map(|waiting| waiting.expires)
+        self.all.front().map(|parked| parked.expires)
     }
 
     /// How many bytes of notices are kept.
-    pub(super) fn held(&self) -> usize {
-        self.all.iter().map(|waiting| waiting.notices.bytes()).sum()
+    pub(super) fn held_bytes(&self) -> usize {
+        self.all.iter().map(|parked| parked.notices.bytes()).sum()
     }
 }
 
@@ -148,33 +148,33 @@ impl McpServer {
     pub(super) fn may_park(&self, party: Option<Party>) -> bool {
         let bound = Bound { limit: MAX_PARKED, used: self.parked.all.len() };
         bound.admits(1, party, |party| {
-            let parties = self.parked.all.iter().filter_map(|waiting| self.pending.get(waiting.call)?.party);
+            let parties = self.parked.all.iter().filter_map(|parked| self.incoming.get(parked.call)?.party);
             parties.filter(|other| *other == party).count()
         })
     }
 
     /// Ends a parked call. An outcome that is too large to be kept becomes a failure.
     pub(super) fn end_parked(&mut self, call: CallId, mut outcome: Outcome) {
-        let party_of = |call| self.pending.get(call).and_then(|call| call.party);
+        let party_of = |call| self.incoming.get(call).and_then(|call| call.party);
         let (party, mut bytes) = (party_of(call), outcome_weight(&outcome));
         let mut reservation = self.setup.storage.reserve(party);
-        let kept = self.parked.all.iter().filter(|waiting| party_of(waiting.call) == party);
-        let kept: usize = kept.filter_map(|waiting| Some(waiting.outcome.as_ref()?.bytes)).sum();
+        let kept = self.parked.all.iter().filter(|parked| party_of(parked.call) == party);
+        let kept: usize = kept.filter_map(|parked| Some(parked.outcome.as_ref()?.bytes)).sum();
         if bytes > SMALL && (kept + bytes > MAX_KEPT || !reservation.resize(bytes)) {
             outcome = Err(Failure::not_kept());
             bytes = outcome_weight(&outcome);
         }
-        if let Some(waiting) = self.parked.all.iter_mut().find(|waiting| waiting.call == call) {
-            waiting.outcome = Some(Kept { outcome, bytes, _reservation: reservation });
+        if let Some(parked) = self.parked.all.iter_mut().find(|parked| parked.call == call) {
+            parked.outcome = Some(Kept { outcome, bytes, _reservation: reservation });
         }
     }
 
     /// Answers a call's request with its open questions. The call continues when the caller returns.
     pub(super) fn park(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        let Some(waiting) = self.pending.get(call) else { return };
+        let Some(parked) = self.incoming.get(call) else { return };
         let handle = ambient.hex_id();
-        out.go(waiting.to.route.lane);
-        rpc::begin_result(&mut out.wire, &waiting.to.id);
+        out.go(parked.to.route.lane);
+        rpc::begin_result(&mut out.wire, &parked.to.id);
         out.wire.extend_from_slice(br#"{"resultType":"input_required","inputRequests":"#);
         self.questions.write_requests(call, &mut out.wire);
         out.wire.extend_from_slice(br#","requestState":"#);
@@ -182,26 +182,26 @@ impl McpServer {
         self.render.about_server(&mut out.wire);
         out.wire.push(b'}');
         rpc::finish(&mut out.wire);
-        let notices = KeptNotices::new(waiting.progress_token.is_some(), waiting.log_level);
-        self.pending.change(call, |call| {
+        let notices = KeptNotices::new(parked.progress_token.is_some(), parked.log_level);
+        self.incoming.change(call, |call| {
             call.recipient = OutcomeRecipient::Parked;
             // The caller names a token and a level for each request. Until the next one, notices are kept.
             (call.progress_token, call.log_level) = (None, None);
         });
         let expires = ambient.now.elapsed + PARKED_TIMEOUT;
-        self.parked.all.push_back(Waiting { handle, call, expires, outcome: None, notices });
+        self.parked.all.push_back(ParkedCall { handle, call, expires, outcome: None, notices });
     }
 
     /// Whether a call waits for its caller to come back.
     pub(super) fn is_parked(&self, call: CallId) -> bool {
-        self.pending.get(call).is_some_and(|call| call.recipient == OutcomeRecipient::Parked)
+        self.incoming.get(call).is_some_and(|call| call.recipient == OutcomeRecipient::Parked)
     }
 
     /// Keeps a notice about a parked call for the caller's next request.
     pub(super) fn keep_notice(&mut self, call: CallId, notice: Notice) {
-        let party = self.pending.get(call).and_then(|call| call.party);
-        if let Some(waiting) = self.parked.all.iter_mut().find(|waiting| waiting.call == call) {
-            waiting.notices.push(notice, &*self.setup.storage, party);
+        let party = self.incoming.get(call).and_then(|call| call.party);
+        if let Some(parked) = self.parked.all.iter_mut().find(|parked| parked.call == call) {
+            parked.notices.push(notice, &*self.setup.storage, party);
         }
     }
 
@@ -221,8 +221,8 @@ impl McpServer {
         if !self.has_room_for(request.party) {
             return self.refuse(&request.to, &errors::busy("calls in flight"), out);
         }
-        let Some(Waiting { call, outcome, notices, .. }) = self.parked.all.remove(at) else { return };
-        self.pending.change(call, |call| {
+        let Some(ParkedCall { call, outcome, notices, .. }) = self.parked.all.remove(at) else { return };
+        self.incoming.change(call, |call| {
             call.recipient = OutcomeRecipient::Request;
             call.to = request.to;
             call.party = request.party;
@@ -234,7 +234,7 @@ impl McpServer {
         // Before the response, whether that is the outcome or further questions.
         notices.into_notices().for_each(|notice| self.send_notice(notice, out));
         if let Some(outcome) = outcome {
-            return self.resolve(call, outcome.outcome, ambient, out);
+            return self.handle_outcome(call, outcome.outcome, ambient, out);
         }
         out.actions.extend(self.questions.answer(call, &answers));
         // The returning caller may have declared fewer capabilities than before.
@@ -251,11 +251,11 @@ impl McpServer {
         ambient: &Ambient<'_>,
     ) -> Result<(usize, Members<'a>), rpc::Error<'static>> {
         let state = request.params.request_state.and_then(json::string);
-        let is_good = |waiting: &Waiting| {
-            ambient.now.elapsed < waiting.expires && state.as_deref() == Some(waiting.handle.as_str())
+        let is_good = |parked: &ParkedCall| {
+            ambient.now.elapsed < parked.expires && state.as_deref() == Some(parked.handle.as_str())
         };
         let at = self.parked.all.iter().position(is_good);
-        let call = at.and_then(|at| self.pending.get(self.parked.all[at].call));
+        let call = at.and_then(|at| self.incoming.get(self.parked.all[at].call));
         let origin = call.and_then(|call| call.origin.as_deref());
         let is_theirs = |origin: &&Origin| origin.principal.as_deref() == ambient.principal;
         // The handle of another principal is answered like an unknown one.
@@ -293,11 +293,11 @@ impl McpServer {
     }
 
     fn abandon_first(&mut self, out: &mut Output<'_>) {
-        let Some(waiting) = self.parked.all.pop_front() else { return };
-        self.pending.remove(waiting.call);
-        self.questions.forget(waiting.call);
-        if waiting.outcome.is_none() {
-            out.actions.push(Action::Cancel(waiting.call));
+        let Some(parked) = self.parked.all.pop_front() else { return };
+        self.incoming.remove(parked.call);
+        self.questions.forget(parked.call);
+        if parked.outcome.is_none() {
+            out.actions.push(Action::Cancel(parked.call));
         }
     }
 }

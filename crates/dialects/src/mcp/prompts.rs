@@ -10,7 +10,7 @@ use gladhand_core::wire::{Members, rpc};
 
 use super::capabilities::InForce;
 use super::errors;
-use super::pending::RequestKind;
+use super::incoming_requests::RequestKind;
 use super::requests::NoticeOptions;
 use super::revision::Revision;
 use super::server::{McpServer, Request};

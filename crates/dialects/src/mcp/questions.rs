@@ -9,7 +9,7 @@ use gladhand_core::wire::json::{self, RawValue};
 use gladhand_core::wire::{Id, Members, rpc};
 
 use super::capabilities::InForce;
-use super::pending::OutcomeRecipient;
+use super::incoming_requests::OutcomeRecipient;
 use super::phrasing;
 use super::server::{McpServer, Phase};
 use crate::ambient::{Ambient, Party};
@@ -126,7 +126,7 @@ impl McpServer {
     ) {
         let before = self.questions.open.len();
         let mut given: Option<Box<RawValue>> = None;
-        self.pending.change(call, |call| {
+        self.incoming.change(call, |call| {
             if let Some(origin) = &mut call.origin {
                 origin.has_asked = true;
                 given = origin.answers.take();
@@ -149,7 +149,7 @@ impl McpServer {
             };
             out.actions.push(Action::Answered(id, answered));
         }
-        let Some(asker) = self.pending.get(call).filter(|_| self.questions.open.len() > before) else { return };
+        let Some(asker) = self.incoming.get(call).filter(|_| self.questions.open.len() > before) else { return };
         match asker.recipient {
             OutcomeRecipient::Request if asker.revision.is_stateless() => self.park(call, ambient, out),
             OutcomeRecipient::Request => self.send_questions(Some(call), asker.to.route.lane, None, out),
@@ -187,7 +187,7 @@ impl McpServer {
 
     /// The parameters of a question for its caller, or why it cannot be asked.
     fn phrase(&self, call: CallId, question: &Question, ambient: &mut Ambient<'_>) -> Result<Box<RawValue>, Failure> {
-        let Some(asker) = self.pending.get(call) else {
+        let Some(asker) = self.incoming.get(call) else {
             return Err(Failure::new(FailureKind::Unanswered, "the call has ended"));
         };
         if self.questions.is_closed {
@@ -208,7 +208,7 @@ impl McpServer {
     fn may_ask(&self, party: Option<Party>) -> bool {
         let bound = Bound { limit: MAX_QUESTIONS, used: self.questions.open.len() };
         bound.admits(1, party, |party| {
-            let calls = self.questions.open.iter().filter_map(|open| self.pending.get(open.call?));
+            let calls = self.questions.open.iter().filter_map(|open| self.incoming.get(open.call?));
             calls.filter(|call| call.party == Some(party)).count()
         })
     }
@@ -244,7 +244,7 @@ impl McpServer {
                 self.send_questions(None, Lane::MAIN, None, out);
                 continue;
             };
-            match self.pending.get(call) {
+            match self.incoming.get(call) {
                 Some(asker) if asker.revision.is_stateless() => {}
                 Some(asker) if asker.recipient == OutcomeRecipient::Task => self.send_task_questions(call, out),
                 Some(asker) => self.send_questions(Some(call), asker.to.route.lane, None, out),

@@ -12,13 +12,13 @@ use gladhand_core::operations::{Call, Level, Operation, TaskWish, Terms, ToolCal
 use gladhand_core::wire::json::{self, RawValue};
 
 use super::capabilities::InForce;
+use super::incoming_requests::{IncomingRequest, ReplyTo, RequestKind};
 use super::lists::{List, Page};
-use super::pending::{InFlight, ReplyTo, RequestKind};
 use super::render;
 use super::server::{McpServer, Phase, Request};
 use super::{cursor, errors, meta, parked};
 use crate::ambient::{Ambient, Party};
-use crate::breach::REQUEST_NOT_AGREED;
+use crate::rule_violation::REQUEST_NOT_AGREED;
 use crate::shares::Bound;
 use crate::side::{Action, Declined, Output, Unagreed};
 use gladhand_core::wire::pick;
@@ -180,13 +180,13 @@ impl McpServer {
         let origin = request.origin.as_deref();
         let task = origin.map_or(TaskWish::Never, |origin| origin.task);
         let record = origin.and_then(|origin| origin.record.clone());
-        let id = self.pending.insert(InFlight {
+        let id = self.incoming.insert(IncomingRequest {
             arguments: request.params.arguments.map_or(0, |raw| raw.get().len()),
             origin: request.origin,
             party: request.party,
             progress_token: notice_options.progress_token.map(ToOwned::to_owned),
             log_level: notice_options.log_level,
-            ..InFlight::new(request.to, request_kind, in_force)
+            ..IncomingRequest::new(request.to, request_kind, in_force)
         });
         let log_level = match &self.phase {
             Phase::ExpectInitialized(session) | Phase::Open(session) if !in_force.revision.is_stateless() => {
@@ -208,8 +208,8 @@ impl McpServer {
 
     /// Whether a party may have one more call in flight.
     pub(super) fn has_room_for(&self, party: Option<Party>) -> bool {
-        let bound = Bound { limit: self.setup.max_in_flight, used: self.pending.len() };
-        bound.admits(1, party, |party| self.pending.len_of(party))
+        let bound = Bound { limit: self.setup.max_in_flight, used: self.incoming.len() };
+        bound.admits(1, party, |party| self.incoming.len_of(party))
     }
 
     pub(super) fn pong(&mut self, request: Request<'_>, out: &mut Output<'_>) {

@@ -9,7 +9,7 @@ use gladhand_core::wire::rpc;
 
 use super::capabilities::InForce;
 use super::errors;
-use super::pending::{RequestKind, Watcher};
+use super::incoming_requests::{RequestKind, Watcher};
 use super::requests::NoticeOptions;
 use super::server::{McpServer, Request};
 use super::watches::MAX_URI_BYTES;

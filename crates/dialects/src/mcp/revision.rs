@@ -28,6 +28,22 @@ impl Revision {
     /// The revisions in which every request is independent, preferred first.
     pub const STATELESS: [Self; 1] = [Self::V2026_07_28];
 
+    /// The revision whose sessions can list their tasks.
+    pub const WITH_TASK_LIST: Self = Self::V2025_11_25;
+
+    /// The names of all revisions, preferred first: those with a handshake, then the stateless ones.
+    pub const NAMES: [&'static str; 5] = {
+        let mut names = [""; 5];
+        let mut at = 0;
+        while at < names.len() {
+            let stateless = at.wrapping_sub(Self::HANDSHAKE.len());
+            names[at] =
+                if at < Self::HANDSHAKE.len() { Self::HANDSHAKE[at] } else { Self::STATELESS[stateless] }.as_str();
+            at += 1;
+        }
+        names
+    };
+
     /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -119,6 +135,11 @@ impl Revision {
         self >= Self::V2025_11_25
     }
 
+    /// Whether an HTTP request after the opening names the revision in a header.
+    pub fn has_version_header(self) -> bool {
+        self >= Self::V2025_06_18
+    }
+
     /// Whether results contain their type, their server and their lifetime.
     pub fn has_result_types(self) -> bool {
         self.is_stateless()
@@ -140,6 +161,7 @@ mod tests {
             assert_eq!(Revision::named(revision.as_str()), Some(revision));
             assert_ne!(revision.has_initialize(), revision.is_stateless());
             assert_eq!(Revision::HANDSHAKE.contains(&revision), revision.has_initialize());
+            assert!(Revision::NAMES.contains(&revision.as_str()));
         }
         assert_eq!(Revision::named("2024-10-07"), None);
     }
@@ -150,6 +172,7 @@ mod tests {
             Revision::ALL.into_iter().filter(|revision| property(*revision)).map(Revision::as_str).collect()
         };
         assert_eq!(of(Revision::has_batches), ["2025-03-26"]);
+        assert_eq!(of(Revision::has_version_header), ["2025-06-18", "2025-11-25", "2026-07-28"]);
         assert_eq!(of(Revision::has_progress_message), ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]);
         assert_eq!(of(Revision::has_structured_output), ["2025-06-18", "2025-11-25", "2026-07-28"]);
         assert_eq!(of(Revision::has_any_structured_output), ["2026-07-28"]);

@@ -19,11 +19,11 @@ use super::batch::Batches;
 use super::capabilities::InForce;
 use super::changes::Changes;
 use super::errors;
+use super::incoming_requests::{IncomingRequests, OutcomeRecipient, ReplyRoute, ReplyTo, RequestKind, Watcher};
 use super::listen::Listeners;
 use super::message::{self, Message, Params, Read};
 use super::meta::Meta;
-use super::parked::{Origin, Parked};
-use super::pending::{OutcomeRecipient, Pending, ReplyRoute, ReplyTo, RequestKind, Watcher};
+use super::parked::{Origin, ParkedCalls};
 use super::questions::Questions;
 use super::render::Renderer;
 use super::stateless::Stateless;
@@ -41,11 +41,11 @@ pub struct McpServer {
     pub(super) setup: ServerSetup,
     pub(super) phase: Phase,
     pub(super) stateless: Stateless,
-    pub(super) pending: Pending,
+    pub(super) incoming: IncomingRequests,
     pub(super) batches: Batches,
     pub(super) listeners: Listeners,
     pub(super) questions: Questions,
-    pub(super) parked: Parked,
+    pub(super) parked: ParkedCalls,
     pub(super) tasks: Tasks,
     pub(super) render: Renderer,
     /// The resources to which the session is subscribed.
@@ -107,11 +107,11 @@ impl McpServer {
             render: Renderer::new(&setup),
             phase: Phase::ExpectInitialize,
             stateless: Stateless::default(),
-            pending: Pending::default(),
+            incoming: IncomingRequests::default(),
             batches: Batches::default(),
             listeners: Listeners::default(),
             questions: Questions::default(),
-            parked: Parked::default(),
+            parked: ParkedCalls::default(),
             tasks: Tasks::default(),
             watches: Watches::default(),
             unreported: Changes::default(),
@@ -133,7 +133,7 @@ impl McpServer {
                 self.message(text, read, ReplyRoute { lane: ambient.lane, batch: None }, ambient, out);
             }
             Read::Batch(parts) => self.receive_batch(parts, ambient, out),
-            Read::Garbled(fault) => self.garbled(&fault, ambient, out),
+            Read::Garbled(fault) => self.handle_unreadable_line(&fault, ambient, out),
         }
     }
 
@@ -257,7 +257,7 @@ impl McpServer {
             out.actions.push(Action::Dropped("a cancellation that names no request"));
             return;
         };
-        if let Some(call) = self.pending.newest(id, lane) {
+        if let Some(call) = self.incoming.newest(id, lane) {
             self.cancel_call(call, out);
         } else if !self.listeners.cancel(id, lane, out) && !self.tasks.stop_waiting(id) {
             out.actions.push(Action::Dropped("a cancellation of a request that is not in flight"));
@@ -266,7 +266,7 @@ impl McpServer {
 
     /// Ends a cancelled call without an answer.
     pub(super) fn cancel_call(&mut self, call: CallId, out: &mut Output<'_>) {
-        let ended = self.pending.remove(call);
+        let ended = self.incoming.remove(call);
         self.withdraw_questions(call, out);
         if let Some(batch) = ended.and_then(|call| call.to.route.batch) {
             self.batches.settle(batch, out);
@@ -300,22 +300,22 @@ impl McpServer {
 }
 
 impl Server for McpServer {
-    fn receive<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+    fn handle_line<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         self.take(Message::read(text), ambient, out);
     }
 
-    fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_unreadable_line(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         self.refuse_unread(ReplyRoute { lane: ambient.lane, batch: None }, &errors::unreadable(fault), out);
     }
 
-    fn resolve(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_outcome(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         self.withdraw_questions(call, out);
-        match self.pending.get(call).map(|call| call.recipient) {
+        match self.incoming.get(call).map(|call| call.recipient) {
             Some(OutcomeRecipient::Parked) => return self.end_parked(call, outcome),
             Some(OutcomeRecipient::Task) => return self.end_task(call, outcome, ambient, out),
             Some(OutcomeRecipient::Request) | None => {}
         }
-        let Some(call) = self.pending.remove(call) else { return };
+        let Some(call) = self.incoming.remove(call) else { return };
         match &call.request_kind {
             &RequestKind::Watch { ref uri, by: Watcher::Listener(listener) } => {
                 let granted = if let Ok(Reply::Watching(id)) = outcome { Some(id) } else { None };
@@ -344,19 +344,19 @@ impl Server for McpServer {
         }
     }
 
-    fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn notify(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         match notice {
             Notice::GoesOnAsTask(call) => self.begin_task(call, ambient, out),
             notice => self.send_notice(notice, out),
         }
     }
 
-    fn hung_up(&mut self, lane: Lane, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_lane_closed(&mut self, lane: Lane, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         // In a session, the answer is kept until the client returns. Without a session, the client cannot return.
-        for call in self.pending.ending_with(lane) {
+        for call in self.incoming.ending_with(lane) {
             self.cancel_call(call, out);
         }
-        self.listeners.hung_up(lane, out);
+        self.listeners.handle_lane_closed(lane, out);
     }
 
     fn ask(
@@ -372,13 +372,13 @@ impl Server for McpServer {
         }
     }
 
-    fn offer(&mut self, identity: Peer, menu: Menu) {
+    fn set_offer(&mut self, identity: Peer, menu: Menu) {
         (self.setup.identity, self.setup.menu) = (identity, menu);
         self.render = Renderer::new(&self.setup);
         self.stateless = Stateless::default();
     }
 
-    fn goes_on_as_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn continue_as_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         self.begin_task(call, ambient, out);
     }
 
@@ -391,20 +391,20 @@ impl Server for McpServer {
         self.watches.close(out);
     }
 
-    fn wake(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_timeout(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         self.expire_parked(ambient, out);
         self.expire_tasks(ambient, out);
     }
 
-    fn deadline(&self) -> Option<Duration> {
+    fn poll_timeout(&self) -> Option<Duration> {
         self.parked.deadline().into_iter().chain(self.tasks.deadline()).min()
     }
 
     fn in_flight(&self) -> Vec<CallId> {
-        self.pending.ids()
+        self.incoming.ids()
     }
 
-    fn held(&self) -> usize {
-        self.pending.held() + self.batches.held() + self.parked.held()
+    fn held_bytes(&self) -> usize {
+        self.incoming.held_bytes() + self.batches.held_bytes() + self.parked.held_bytes()
     }
 }

@@ -93,7 +93,8 @@ impl McpServer {
         let Some(from) = request.params.cursor.map_or(Some(0), cursor::read) else {
             return self.refuse(&request.to, &cursor::bad(), out);
         };
-        let is_shown = |task: &&Task| task.number >= from && task.is_known_to(ambient.principal, Revision::V2025_11_25);
+        let is_shown =
+            |task: &&Task| task.number >= from && task.is_known_to(ambient.principal, Revision::WITH_TASK_LIST);
         let mut tasks = self.tasks.all.iter().filter(is_shown);
         out.go(request.to.route.lane);
         let wire = &mut out.wire;

@@ -14,7 +14,7 @@ use gladhand_core::wire::{Members, pick};
 
 use super::errors;
 use super::ids::is_same;
-use super::pending::{InFlight, OutcomeRecipient, ReplyTo};
+use super::incoming_requests::{IncomingRequest, OutcomeRecipient, ReplyTo};
 use super::revision::Revision;
 use super::server::McpServer;
 use super::task_answers;
@@ -219,8 +219,14 @@ impl Tasks {
 impl McpServer {
     /// Continues a call as a task, and answers its request with the task.
     pub(super) fn begin_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        let Some(InFlight { to, recipient: OutcomeRecipient::Request, origin: Some(origin), party, revision, .. }) =
-            self.pending.get(call)
+        let Some(IncomingRequest {
+            to,
+            recipient: OutcomeRecipient::Request,
+            origin: Some(origin),
+            party,
+            revision,
+            ..
+        }) = self.incoming.get(call)
         else {
             return;
         };
@@ -231,7 +237,7 @@ impl McpServer {
         if !self.tasks.has_room_for(*party) || !reservation.resize(TASK_BYTES) {
             let failure = Failure::new(FailureKind::Busy, "too many tasks; try again later");
             out.actions.push(Action::Cancel(call));
-            return self.resolve(call, Err(failure), ambient, out);
+            return self.handle_outcome(call, Err(failure), ambient, out);
         }
         self.tasks.last += 1;
         let task = Task {
@@ -253,7 +259,7 @@ impl McpServer {
         out.go(to.route.lane);
         task_answers::created(&mut out.wire, &to.id, &task, &self.render);
         self.tasks.all.push(task);
-        self.pending.change(call, |call| {
+        self.incoming.change(call, |call| {
             call.recipient = OutcomeRecipient::Task;
             if call.revision.is_stateless() {
                 // Notices about a request end with its answer.
@@ -266,7 +272,7 @@ impl McpServer {
 
     /// The call of a task has ended: keeps its answer.
     pub(super) fn end_task(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        let (Some(ended), Some(at)) = (self.pending.remove(call), self.tasks.of(call)) else { return };
+        let (Some(ended), Some(at)) = (self.incoming.remove(call), self.tasks.of(call)) else { return };
         let mut line = Frames::default();
         self.render.outcome(&mut line, &ended, outcome);
         json::flatten(&mut line);

@@ -46,15 +46,15 @@ impl Hand {
     }
 
     pub(crate) fn hears(&mut self, line: &str) {
-        self.step(|client, ambient, heard| client.receive(line, ambient, heard));
+        self.step(|client, ambient, heard| client.handle_line(line, ambient, heard));
     }
 
     /// Passes bytes to the client that may not be a valid message.
     pub(crate) fn reads(&mut self, bytes: &[u8]) {
         self.step(|client, ambient, heard| match DIALECT.text.read(Line::Bytes(bytes)) {
-            Ok(Some(text)) => client.receive(&text, ambient, heard),
+            Ok(Some(text)) => client.handle_line(&text, ambient, heard),
             Ok(None) => {}
-            Err(fault) => client.garbled(&fault, &Skim::of(bytes), ambient, heard),
+            Err(fault) => client.handle_unreadable_line(&fault, &Skim::of(bytes), ambient, heard),
         });
     }
 
@@ -93,7 +93,7 @@ impl Hand {
     }
 
     pub(crate) fn loses(&mut self, lane: u64, loss: Loss) {
-        self.step(|client, ambient, heard| client.lost(Lane(lane), loss, ambient, heard));
+        self.step(|client, ambient, heard| client.handle_lost_exchange(Lane(lane), loss, ambient, heard));
     }
 
     pub(crate) fn cancels(&mut self, id: u64) {
@@ -107,13 +107,13 @@ impl Hand {
     /// Advances the clock to the client's next deadline, which must exist, and returns the elapsed time.
     pub(crate) fn wakes(&mut self) -> Duration {
         let before = self.elapsed;
-        self.elapsed = self.client.deadline().expect("the client must have a deadline");
-        self.step(|client, ambient, heard| client.wake(ambient, heard));
+        self.elapsed = self.client.poll_timeout().expect("the client must have a deadline");
+        self.step(|client, ambient, heard| client.handle_timeout(ambient, heard));
         self.elapsed - before
     }
 
     pub(crate) fn has_deadline(&self) -> bool {
-        self.client.deadline().is_some()
+        self.client.poll_timeout().is_some()
     }
 
     pub(crate) fn headers(&self, line: &str) -> Vec<(String, String)> {
@@ -317,7 +317,7 @@ fn every_refused_opening_has_a_reason() {
         assert_eq!(hand.take_opening().unwrap_err().word(), "peer_misbehaved", "{version} {line}");
     }
     let mut hand = Hand::new(client_setup(STATELESS));
-    hand.step(|client, ambient, heard| client.gone(ambient, heard));
+    hand.step(|client, ambient, heard| client.handle_disconnect(ambient, heard));
     assert_eq!(hand.take_opening().unwrap_err(), Refusal::PeerGone);
     hand.calls(1, bare_call("x"));
     assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::UpstreamLost);
@@ -541,8 +541,8 @@ fn a_lost_upstream_fails_every_call_once() {
     hand.step(|client, ambient, heard| client.cancel(CallId(2), ambient, heard));
     assert_eq!(hand.take_sent()[0]["params"]["requestId"], 3);
     assert_eq!(hand.take_outcome(2).unwrap_err().kind, FailureKind::Cancelled);
-    hand.step(|client, ambient, heard| client.gone(ambient, heard));
-    hand.step(|client, ambient, heard| client.gone(ambient, heard));
+    hand.step(|client, ambient, heard| client.handle_disconnect(ambient, heard));
+    hand.step(|client, ambient, heard| client.handle_disconnect(ambient, heard));
     for id in [1, 3] {
         assert_eq!(hand.take_outcome(id).unwrap_err().kind, FailureKind::UpstreamLost);
     }

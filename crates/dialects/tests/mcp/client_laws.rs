@@ -112,7 +112,7 @@ proptest! {
             }
             questions.extend(hand.take_asked().into_iter().map(|(id, ..)| id));
         }
-        hand.step(|client, ambient, heard| client.gone(ambient, heard));
+        hand.step(|client, ambient, heard| client.handle_disconnect(ambient, heard));
         for call in 1..=calls {
             let outcomes = hand.events.iter().filter(|event| matches!(event, Event::Answered(id, _) if id.0 == call));
             prop_assert_eq!(outcomes.count(), 1, "outcomes of call {} of {}: {:#?}", call, calls, steps);

@@ -128,7 +128,7 @@ fn questions_are_bounded_and_end_with_the_session() {
     let refused = hand.take_sent();
     assert_eq!(refused.len(), 44);
     assert!(refused.iter().all(|line| line["error"]["data"]["reason"] == "busy"));
-    hand.step(|client, ambient, heard| client.gone(ambient, heard));
+    hand.step(|client, ambient, heard| client.handle_disconnect(ambient, heard));
     let unasked = hand.events.iter().filter(|event| matches!(event, Event::Unasked(_))).count();
     assert_eq!(unasked, 256);
 }

@@ -153,7 +153,7 @@ fn a_session_that_cannot_be_reopened_fails_its_calls() {
     let mut hand = over_http("2025-11-25");
     hand.loses(0, Loss::Session);
     hand.calls(1, bare_call("t"));
-    hand.step(|client, ambient, heard| client.gone(ambient, heard));
+    hand.step(|client, ambient, heard| client.handle_disconnect(ambient, heard));
     assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::UpstreamLost);
 }
 

@@ -38,7 +38,9 @@ fn an_unreadable_answer_fails_its_call() {
     }
     let mut hand = calling(false);
     let skim = Skim::of(br#"{"jsonrpc":"2.0","id":2,"result":"#);
-    hand.step(|client, ambient, heard| client.garbled(&Fault::TooLong { limit: 5 }, &skim, ambient, heard));
+    hand.step(|client, ambient, heard| {
+        client.handle_unreadable_line(&Fault::TooLong { limit: 5 }, &skim, ambient, heard)
+    });
     let failure = hand.take_outcome(1).unwrap_err();
     assert_eq!(failure.kind, FailureKind::TooLong);
     assert!(failure.message.contains("longer than 5 bytes"), "{failure}");

@@ -154,7 +154,7 @@ fn a_call_can_be_cancelled_or_lost_during_a_visit() {
     assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::Cancelled);
     assert!(hand.events.iter().any(|event| matches!(event, Event::Unasked(_))) && hand.sent.is_empty());
     let (mut hand, _) = refused(&["a"]);
-    hand.step(|client, ambient, heard| client.gone(ambient, heard));
+    hand.step(|client, ambient, heard| client.handle_disconnect(ambient, heard));
     assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::UpstreamLost);
     assert!(hand.events.iter().any(|event| matches!(event, Event::Unasked(_))) && !hand.has_deadline());
 }

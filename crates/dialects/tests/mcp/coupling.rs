@@ -102,7 +102,7 @@ fn changed_folders_are_reported_if_agreed() {
         assert_eq!(server.roots_changes, expected, "{capabilities}");
         let provides = askable(&agreed_with(capabilities)).collect();
         let mut hand = opened_with(ClientSetup { provides, ..client_setup("2025-11-25") }, "{\"tools\":{}}");
-        hand.step(|client, ambient, heard| client.roots_changed(ambient, heard));
+        hand.step(|client, ambient, heard| client.handle_roots_changed(ambient, heard));
         assert_eq!(hand.sent.len(), expected, "{capabilities}");
     }
 }
@@ -115,10 +115,10 @@ fn a_changed_menu_does_not_affect_existing_agreements() {
         answer["result"]["capabilities"].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
     };
     assert_eq!(capabilities(&mut server), ["tools"]);
-    server.offer(Menu { prompts: true, ..Menu::default() });
+    server.set_offer(Menu { prompts: true, ..Menu::default() });
     assert_eq!(capabilities(&mut server), ["prompts"]);
     let mut server = with_menu(Menu { tools: true, ..Menu::default() }, "2025-11-25");
-    server.offer(Menu { prompts: true, ..Menu::default() });
+    server.set_offer(Menu { prompts: true, ..Menu::default() });
     assert_eq!(error(server.line(&request("1", "prompts/list", "{}"))).1, -32601);
     delivered(&mut server, &echo("2"));
 }

@@ -73,10 +73,10 @@ fn before_initialized_only_replies_are_sent() {
         );
         let call = server.delivered[0].call.id;
         let progress = |progress| gladhand_core::operations::Progress { progress, total: None, message: None };
-        assert_eq!(server.notice(Notice::Progress(call, progress(1.0))), NOTHING);
-        assert_eq!(server.notice(Notice::Log(None, notices::log("emergency"))), NOTHING);
-        assert_eq!(server.notice(Notice::ToolsChanged), NOTHING);
-        assert_eq!(server.notice(Notice::ToolsChanged), NOTHING);
+        assert_eq!(server.notify(Notice::Progress(call, progress(1.0))), NOTHING);
+        assert_eq!(server.notify(Notice::Log(None, notices::log("emergency"))), NOTHING);
+        assert_eq!(server.notify(Notice::ToolsChanged), NOTHING);
+        assert_eq!(server.notify(Notice::ToolsChanged), NOTHING);
         assert_eq!(only(server.resolve_next())["result"]["content"][0]["text"], "hi");
         let flushed = server.line(INITIALIZED);
         assert_eq!(flushed, [r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#], "{version}");

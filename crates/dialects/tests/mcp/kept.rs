@@ -131,7 +131,7 @@ fn tasks_of_all_sides_share_a_storage_and_free_it() {
     let mut full = session(Shelf::of(1500).setup());
     legacy_task(&mut full, "1");
     let call = delivered(&mut full, &legacy_call("2", "{}"));
-    let refused = only(full.goes_on_as_task(call));
+    let refused = only(full.continue_as_task(call));
     assert_eq!((&refused["id"], &refused["error"]["data"]["reason"]), (&json!(2), &json!("busy")), "{refused}");
     assert_eq!(full.cancelled, [call]);
 }
@@ -218,7 +218,7 @@ fn notices_of_parked_calls_are_kept_up_to_the_bounds() {
     let mut told = |steps: u32, bytes: usize| -> Vec<f64> {
         let (call, state) = parked(&mut server, 1);
         for step in 1..=steps {
-            assert_eq!(server.notice(progress(call, step.into(), bytes)), NOTHING);
+            assert_eq!(server.notify(progress(call, step.into(), bytes)), NOTHING);
         }
         assert!(shelf.taken() <= 16 * 1024);
         let lines = server.line(&hearing(again("2", "", &state), 2, "debug"));
@@ -232,17 +232,17 @@ fn notices_of_parked_calls_are_kept_up_to_the_bounds() {
     // All calls together have a bound, too.
     let (first, second) = (parked(&mut server, 1), parked(&mut server, 2));
     for step in 1..=20 {
-        server.notice(progress(first.0, step.into(), 1000));
+        server.notify(progress(first.0, step.into(), 1000));
     }
     for step in 1..=20 {
-        server.notice(progress(second.0, step.into(), 1000));
+        server.notify(progress(second.0, step.into(), 1000));
     }
     assert!(shelf.taken() <= 20_000);
     assert_eq!(server.line(&hearing(again("3", "", &first.1), 3, "debug")).len(), 16, "and the questions");
     let lines = server.line(&hearing(again("4", "", &second.1), 4, "debug"));
     assert_eq!((lines.len(), &value(&lines[0])["params"]["progress"]), (4, &json!(18)), "the newest that have room");
     server.advance(Duration::from_secs(600));
-    assert_eq!((shelf.taken(), server.door.held()), (0, 0), "a caller that does not come back leaves nothing");
+    assert_eq!((shelf.taken(), server.door.held_bytes()), (0, 0), "a caller that does not come back leaves nothing");
 }
 
 #[test]
@@ -253,7 +253,11 @@ fn answers_that_exceed_the_batch_storage_become_errors() {
         assert_eq!(server.line(&format!("[{}]", batch.join(","))), NOTHING);
         let calls: Vec<_> = server.delivered.drain(..).map(|delivered| delivered.call.id).collect();
         let mut lines: Vec<_> = calls[..5].iter().map(|call| server.resolve(*call, large(10 * MIB))).collect();
-        assert!(lines.iter().all(Vec::is_empty) && server.door.held() <= 32 * MIB, "{}", server.door.held());
+        assert!(
+            lines.iter().all(Vec::is_empty) && server.door.held_bytes() <= 32 * MIB,
+            "{}",
+            server.door.held_bytes()
+        );
         lines.push(server.resolve(calls[5], large(10)));
         let answers = only(lines.pop().unwrap());
         let answers = answers.as_array().unwrap();
@@ -261,7 +265,7 @@ fn answers_that_exceed_the_batch_storage_become_errors() {
         assert_eq!(ids, [0, 1, 2, 3, 4, 5], "each call must have one answer");
         let is_refused = |answer: &&Value| answer["error"]["message"] == NOT_KEPT;
         assert_eq!(answers.iter().filter(is_refused).count(), 5 - fitting);
-        assert_eq!(server.door.held(), 0);
+        assert_eq!(server.door.held_bytes(), 0);
     }
 }
 

@@ -50,12 +50,12 @@ fn notices_of_a_call_use_its_lane_and_others_the_main_lane() {
         server.lane = Lane::MAIN;
         let calls: Vec<_> = server.delivered.iter().map(|delivered| delivered.call.id).collect();
         let progress = Progress { progress: 1.0, total: None, message: None };
-        server.notice(Notice::Progress(calls[1], progress));
+        server.notify(Notice::Progress(calls[1], progress));
         assert_eq!(server.lanes, [Lane(6)]);
-        server.notice(Notice::Log(Some(calls[0]), log("error")));
+        server.notify(Notice::Log(Some(calls[0]), log("error")));
         assert_eq!(server.lanes, [Lane(5)]);
-        server.notice(Notice::Log(None, log("error")));
-        server.notice(Notice::ToolsChanged);
+        server.notify(Notice::Log(None, log("error")));
+        server.notify(Notice::ToolsChanged);
         let main = if version == STATELESS { vec![] } else { vec![Lane::MAIN] };
         assert_eq!(server.lanes, main);
         server.resolve_next();
@@ -88,7 +88,7 @@ fn closing_an_exchange_cancels_stateless_calls() {
     by(&mut server, 7, &stateless("3", "tools/call", ECHO, ""));
     let calls: Vec<_> = server.delivered.iter().map(|delivered| delivered.call.id).collect();
     for lane in [5, 6, 6] {
-        assert_eq!(server.hung_up(Lane(lane)), NOTHING);
+        assert_eq!(server.handle_lane_closed(Lane(lane)), NOTHING);
     }
     assert_eq!(server.cancelled, [calls[1]]);
     server.resolve_next();
@@ -104,11 +104,15 @@ fn data_of_a_disconnected_caller_is_freed() {
     for lane in [5, 6] {
         by(&mut server, lane, &stateless("1", "tools/call", &large, ""));
     }
-    assert!(server.door.held() > 200_000, "arguments must be counted until the call ends: {}", server.door.held());
-    server.hung_up(Lane(5));
-    assert!((100_000..200_000).contains(&server.door.held()), "{}", server.door.held());
-    server.hung_up(Lane(6));
-    assert_eq!((server.cancelled.len(), server.door.held(), server.door.in_flight().len()), (2, 0, 0));
+    assert!(
+        server.door.held_bytes() > 200_000,
+        "arguments must be counted until the call ends: {}",
+        server.door.held_bytes()
+    );
+    server.handle_lane_closed(Lane(5));
+    assert!((100_000..200_000).contains(&server.door.held_bytes()), "{}", server.door.held_bytes());
+    server.handle_lane_closed(Lane(6));
+    assert_eq!((server.cancelled.len(), server.door.held_bytes(), server.door.in_flight().len()), (2, 0, 0));
 }
 
 #[test]
@@ -122,7 +126,7 @@ fn a_stateless_call_cannot_be_cancelled_from_another_lane() {
         assert_eq!(by(&mut server, 9, &cancel(id)), NOTHING);
     }
     assert_eq!(server.cancelled, [session], "only a call of the session may be cancelled");
-    server.notice(Notice::ToolsChanged);
+    server.notify(Notice::ToolsChanged);
     assert_eq!(server.lanes, [Lane::MAIN, Lane(7)]);
     by(&mut server, 6, &cancel("2"));
     assert_eq!(server.cancelled.len(), 2);
@@ -135,9 +139,9 @@ fn a_listener_is_served_on_its_own_lane_until_it_closes() {
     for lane in [0, 5, 6] {
         by(&mut server, lane, &listen(&lane.to_string()));
     }
-    server.notice(Notice::ToolsChanged);
+    server.notify(Notice::ToolsChanged);
     assert_eq!(server.lanes, [Lane::MAIN, Lane(5), Lane(6)]);
-    assert_eq!(server.hung_up(Lane(5)), NOTHING);
+    assert_eq!(server.handle_lane_closed(Lane(5)), NOTHING);
     let last = server.stop(Stop::Terminated);
     assert_eq!(server.lanes, [Lane::MAIN, Lane::MAIN, Lane(6)], "a separate exchange must end with the result only");
     assert_eq!(value(&last[1])["method"], "notifications/cancelled");

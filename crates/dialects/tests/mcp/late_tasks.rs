@@ -29,17 +29,17 @@ fn a_call_may_ask_first_and_continue_as_a_task() {
     let state = &asked["result"]["requestState"];
     let answers = r#""inputResponses":{"who":{"action":"accept","content":{}}}"#;
     assert_eq!(server.line(&call("2", WILLING, &format!(r#",{answers},"requestState":{state}"#))), NOTHING);
-    let created = only(server.notice(Notice::GoesOnAsTask(id)));
+    let created = only(server.notify(Notice::GoesOnAsTask(id)));
     assert_eq!((&created["id"], &created["result"]["resultType"]), (&2.into(), &"task".into()), "{created}");
     assert!(created["result"]["taskId"].is_string() && created["result"]["requestState"].is_null());
-    assert_eq!(server.notice(Notice::GoesOnAsTask(id)), NOTHING, "a task must be created only once");
+    assert_eq!(server.notify(Notice::GoesOnAsTask(id)), NOTHING, "a task must be created only once");
 }
 
 #[test]
 fn a_caller_without_task_support_gets_its_answer() {
     let mut server = with_tasks();
     let id = delivered(&mut server, &call("1", "{}", ""));
-    assert_eq!(server.notice(Notice::GoesOnAsTask(id)), NOTHING);
-    assert_eq!(server.notice(Notice::GoesOnAsTask(CallId(99))), NOTHING);
+    assert_eq!(server.notify(Notice::GoesOnAsTask(id)), NOTHING);
+    assert_eq!(server.notify(Notice::GoesOnAsTask(CallId(99))), NOTHING);
     assert_eq!(only(server.resolve_next())["result"]["resultType"], "complete");
 }

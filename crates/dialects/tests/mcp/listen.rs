@@ -47,7 +47,7 @@ fn each_requested_and_provided_filter_is_confirmed() {
         assert_eq!(only(server.line(&listen("5", &filter))), acknowledged(5, &honoured));
         for at in 0..3 {
             let expected = if is_asked(at) { vec![(methods[at].clone(), 5)] } else { vec![] };
-            assert_eq!(told(server.notice(notices[at].clone())), expected, "{filter}");
+            assert_eq!(told(server.notify(notices[at].clone())), expected, "{filter}");
         }
         let mut server = with_menu(Menu { tools: true, resources: true, prompts: true, ..Menu::default() }, STATELESS);
         assert_eq!(
@@ -65,24 +65,24 @@ fn the_acknowledgement_lists_the_resources_that_are_watched() {
         json!({"toolsListChanged": true, "resourceSubscriptions": ["test://b", "none://x", "test://a", "test://a"]});
     assert_eq!(server.line(&listen("5", &filter)), NOTHING, "the acknowledgement must wait for three answers");
     assert_eq!(server.delivered.len(), 3, "each resource must be requested once");
-    assert_eq!(server.notice(Notice::ToolsChanged), NOTHING, "the acknowledgement must come first");
+    assert_eq!(server.notify(Notice::ToolsChanged), NOTHING, "the acknowledgement must come first");
     let mut lines = Vec::new();
     while let Some(delivered) = server.delivered.pop_front() {
         assert_eq!(lines, NOTHING);
         let outcome = stock(&delivered.call.operation).unwrap();
         lines = server.resolve(delivered.call.id, outcome);
-        server.notice(Notice::ResourceUpdated(Update::of("test://a")));
+        server.notify(Notice::ResourceUpdated(Update::of("test://a")));
     }
     let honoured = json!({"toolsListChanged": true, "resourceSubscriptions": ["test://a", "test://b"]});
     assert_eq!(value(&lines[0]), acknowledged(5, &honoured));
     let rest = [("notifications/tools/list_changed".to_owned(), 5), ("notifications/resources/updated".to_owned(), 5)];
     assert_eq!(told(lines[1..].to_vec()), rest, "earlier changes must follow the acknowledgement");
-    let updated = only(server.notice(Notice::ResourceUpdated(Update::of("test://b/c"))));
+    let updated = only(server.notify(Notice::ResourceUpdated(Update::of("test://b/c"))));
     assert_eq!(updated["params"], json!({"_meta": {KEY: 5}, "uri": "test://b/c"}));
-    assert_eq!(server.notice(Notice::ResourceUpdated(Update::of("none://x"))), NOTHING);
+    assert_eq!(server.notify(Notice::ResourceUpdated(Update::of("none://x"))), NOTHING);
     server.line(&cancel("5"));
     assert_eq!(server.unwatched, ["test://a", "test://b"]);
-    assert_eq!(server.notice(Notice::ResourceUpdated(Update::of("test://a"))), NOTHING);
+    assert_eq!(server.notify(Notice::ResourceUpdated(Update::of("test://a"))), NOTHING);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_subscription_that_ended_early_cancels_its_watches() {
         assert_eq!(server.line(&listen("5", &filter)), NOTHING);
         let lines = match ended_by {
             "cancelled" => server.line(&cancel("5")),
-            "hung up" => server.hung_up(Lane(7)),
+            "hung up" => server.handle_lane_closed(Lane(7)),
             _ => server.stop(Stop::Terminated),
         };
         assert_eq!(lines.len(), usize::from(ended_by == "stopped"));
@@ -110,9 +110,10 @@ fn a_subscription_that_ended_early_cancels_its_watches() {
 
 #[test]
 fn a_closed_listener_cancels_its_watches() {
-    for ends in
-        [|server: &mut TestServer| server.hung_up(Lane(7)), |server: &mut TestServer| server.stop(Stop::Terminated)]
-    {
+    for ends in [
+        |server: &mut TestServer| server.handle_lane_closed(Lane(7)),
+        |server: &mut TestServer| server.stop(Stop::Terminated),
+    ] {
         let mut server = whole(STATELESS);
         server.lane = Lane(7);
         ask(&mut server, &listen("5", &json!({"resourceSubscriptions": ["test://a"]})));

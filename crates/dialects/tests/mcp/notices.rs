@@ -46,13 +46,13 @@ fn progress_only_grows_and_echoes_its_token_as_written() {
                     r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{progress},"total":2{message}}}}}"#
                 )]
             };
-            assert_eq!(server.notice(Notice::Progress(call, report(0.5))), line("0.5"));
+            assert_eq!(server.notify(Notice::Progress(call, report(0.5))), line("0.5"));
             for stale in [0.5, 0.25, f64::NAN, f64::INFINITY] {
-                assert_eq!(server.notice(Notice::Progress(call, report(stale))), NOTHING, "{stale}");
+                assert_eq!(server.notify(Notice::Progress(call, report(stale))), NOTHING, "{stale}");
             }
-            assert_eq!(server.notice(Notice::Progress(call, report(1.0))), line("1"));
+            assert_eq!(server.notify(Notice::Progress(call, report(1.0))), line("1"));
             server.resolve_next();
-            assert_eq!(server.notice(Notice::Progress(call, report(2.0))), NOTHING, "a finished call has no progress");
+            assert_eq!(server.notify(Notice::Progress(call, report(2.0))), NOTHING, "a finished call has no progress");
         }
     }
 }
@@ -65,7 +65,7 @@ fn without_a_token_there_is_no_progress() {
         let call = &server.delivered[0].call;
         assert!(!call.terms.wants_progress, "{token}");
         let id = call.id;
-        assert_eq!(server.notice(Notice::Progress(id, report(1.0))), NOTHING);
+        assert_eq!(server.notify(Notice::Progress(id, report(1.0))), NOTHING);
     }
 }
 
@@ -109,7 +109,7 @@ fn log_messages_follow_the_level_of_the_session() {
             Level::ALL
                 .map(Level::word)
                 .into_iter()
-                .filter(|word| !server.notice(Notice::Log(None, log(word))).is_empty())
+                .filter(|word| !server.notify(Notice::Log(None, log(word))).is_empty())
                 .collect()
         };
         assert_eq!(
@@ -122,7 +122,7 @@ fn log_messages_follow_the_level_of_the_session() {
             assert_eq!(answer, [r#"{"jsonrpc":"2.0","id":1,"result":{}}"#]);
             assert_eq!(heard(&mut server), Level::ALL.map(Level::word)[at..], "{version}");
         }
-        let line = server.notice(Notice::Log(None, log("emergency")));
+        let line = server.notify(Notice::Log(None, log("emergency")));
         assert_eq!(
             line,
             [
@@ -141,18 +141,18 @@ fn without_logging_and_list_changed_nothing_is_sent() {
     for version in HANDSHAKE {
         let server = TestServer::pinned(&DIALECT, ServerSetup { menu: menu.clone(), ..server_setup() });
         let mut server = opened(server, version);
-        assert_eq!(server.notice(Notice::ToolsChanged), NOTHING);
-        assert_eq!(server.notice(Notice::Log(None, log("emergency"))), NOTHING);
+        assert_eq!(server.notify(Notice::ToolsChanged), NOTHING);
+        assert_eq!(server.notify(Notice::Log(None, log("emergency"))), NOTHING);
         assert_eq!(error(server.line(&request("1", "logging/setLevel", r#"{"level":"info"}"#))).1, -32601);
     }
     let mut server = TestServer::pinned(&DIALECT, ServerSetup { menu, ..server_setup() }).holding();
     server.line(&stateless("1", "tools/call", ECHO, r#""io.modelcontextprotocol/logLevel":"debug""#));
     let call = server.delivered[0].call.id;
-    assert_eq!(server.notice(Notice::Log(Some(call), log("emergency"))), NOTHING);
+    assert_eq!(server.notify(Notice::Log(Some(call), log("emergency"))), NOTHING);
     let acknowledged =
         only(server.line(&stateless("2", "subscriptions/listen", r#""notifications":{"toolsListChanged":true}"#, "")));
     assert_eq!(acknowledged["params"]["notifications"], serde_json::json!({}));
-    assert_eq!(server.notice(Notice::ToolsChanged), NOTHING);
+    assert_eq!(server.notify(Notice::ToolsChanged), NOTHING);
 }
 
 #[test]
@@ -162,15 +162,15 @@ fn changes_of_the_menu_are_reported_in_an_open_session() {
     for (notice, list) in changes {
         for version in HANDSHAKE {
             let line = format!(r#"{{"jsonrpc":"2.0","method":"notifications/{list}/list_changed"}}"#);
-            assert_eq!(whole(version).notice(notice.clone()), [line]);
+            assert_eq!(whole(version).notify(notice.clone()), [line]);
             let menu = Menu { tools: true, resources: true, prompts: true, ..Menu::default() };
             assert_eq!(
-                with_menu(menu, version).notice(notice.clone()),
+                with_menu(menu, version).notify(notice.clone()),
                 NOTHING,
                 "an undeclared change must not be sent"
             );
         }
-        assert_eq!(whole(STATELESS).notice(notice), NOTHING, "nobody listens");
+        assert_eq!(whole(STATELESS).notify(notice), NOTHING, "nobody listens");
     }
 }
 
@@ -185,16 +185,16 @@ fn the_end_of_a_visit_is_reported_if_agreed() {
             server.line(
                 &initialize(version).replace(r#""capabilities":{}"#, &format!(r#""capabilities":{capabilities}"#)),
             );
-            assert_eq!(server.notice(notice()), NOTHING, "too early");
+            assert_eq!(server.notify(notice()), NOTHING, "too early");
             server.line(INITIALIZED);
             let line =
                 r#"{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"e1"}}"#;
-            let told = server.notice(notice());
+            let told = server.notify(notice());
             assert_eq!(told.is_empty(), !(is_agreed && version == "2025-11-25"), "{version} {capabilities}");
             assert!(told.is_empty() || told == [line]);
         }
     }
-    assert_eq!(server().notice(notice()), NOTHING);
+    assert_eq!(server().notify(notice()), NOTHING);
 }
 
 #[test]
@@ -206,11 +206,11 @@ fn an_exchange_is_closed_early_only_if_the_caller_can_return() {
             server.lane = lane;
             server.line(&line(version, "1", "tools/call", ECHO));
             let call = server.delivered[0].call.id;
-            assert_eq!(server.notice(Notice::ComeBackLater(call, pause)), NOTHING);
+            assert_eq!(server.notify(Notice::ComeBackLater(call, pause)), NOTHING);
             let expected = if *version == "2025-11-25" && lane != Lane::MAIN { vec![(lane, pause)] } else { vec![] };
             assert_eq!(server.let_go, expected, "{version}");
             server.resolve_next();
-            server.notice(Notice::ComeBackLater(call, pause));
+            server.notify(Notice::ComeBackLater(call, pause));
             assert_eq!(server.let_go, expected, "a finished call must not be let go");
         }
     }

@@ -125,7 +125,7 @@ fn progress_arrives_and_a_cancelled_call_is_answered_once() {
         let id = pair.begin(gladhand_dialects::testing::bare_call("echo"), true);
         let delivered = pair.server.delivered[0].call.id;
         let report = Progress { progress: 0.5, total: Some(1.0), message: Some("half".to_owned()) };
-        let lines = pair.server.notice(Notice::Progress(delivered, report.clone()));
+        let lines = pair.server.notify(Notice::Progress(delivered, report.clone()));
         pair.hear(&lines);
         let heard: Vec<_> = std::mem::take(&mut pair.events);
         let message = (*version != "2024-11-05").then(|| "half".to_owned());

@@ -243,7 +243,7 @@ fn a_parked_call_ends_after_its_timeout() {
     assert_eq!(server.cancelled, [first], "a returning caller must get a new timeout");
     server.advance(5 * MINUTES);
     assert_eq!(server.cancelled, [first, second]);
-    assert_eq!((server.door.deadline(), server.door.held()), (None, 0));
+    assert_eq!((server.door.poll_timeout(), server.door.held_bytes()), (None, 0));
     assert!(server.answered.is_empty());
 }
 
@@ -261,7 +261,7 @@ fn the_outcome_of_a_parked_call_is_kept_for_its_caller() {
     asked(ask(&mut server, id, 2, form().named("a")), 4);
     server.resolve_next();
     server.advance(10 * MINUTES);
-    assert_eq!((server.cancelled.len(), server.door.deadline()), (0, None), "an ended call must not be cancelled");
+    assert_eq!((server.cancelled.len(), server.door.poll_timeout()), (0, None), "an ended call must not be cancelled");
 }
 
 /// The same request with a progress token and a log level.
@@ -284,17 +284,20 @@ fn notices_of_a_call_follow_its_newest_request() {
     let mut server = server().holding();
     server.lane = Lane(1);
     let id = delivered(&mut server, &hearing(call("1"), 10, "info"));
-    let told = only(server.notice(progress(id, 1.0, 0)));
+    let told = only(server.notify(progress(id, 1.0, 0)));
     assert_eq!(told["params"]["progressToken"], 10);
     let (_, state) = asked(ask(&mut server, id, 1, form().named("a")), 1);
-    assert!(server.hung_up(Lane(1)).is_empty() && server.cancelled.is_empty(), "the exchange has no call any more");
+    assert!(
+        server.handle_lane_closed(Lane(1)).is_empty() && server.cancelled.is_empty(),
+        "the exchange has no call any more"
+    );
     server.line(&cancel("1"));
     assert!(server.cancelled.is_empty() && server.dropped.len() == 1, "the request cannot be cancelled any more");
     server.lane = Lane(2);
     assert_eq!(server.line(&hearing(again("2", &format!(r#""a":{YES}"#), &state), 20, "info")), NOTHING);
-    let told = only(server.notice(progress(id, 1.0, 0)));
+    let told = only(server.notify(progress(id, 1.0, 0)));
     assert_eq!((&told["params"]["progressToken"], server.lanes.as_slice()), (&json!(20), [Lane(2)].as_slice()));
-    server.hung_up(Lane(2));
+    server.handle_lane_closed(Lane(2));
     assert_eq!(server.cancelled, [id]);
 }
 
@@ -304,14 +307,14 @@ fn notices_between_two_rounds_precede_the_response_of_the_second() {
         let mut server = server().holding();
         server.lane = Lane(1);
         let id = delivered(&mut server, &hearing(call("1"), 10, "info"));
-        assert_eq!(server.notice(progress(id, 1.0, 0)).len(), 1);
+        assert_eq!(server.notify(progress(id, 1.0, 0)).len(), 1);
         let (_, state) = asked(ask(&mut server, id, 1, form().named("a")), 1);
         server.lane = Lane::MAIN;
         // A report that goes back is not told, and a level that was not asked for is not either.
         for notice in [progress(id, 2.0, 0), log(id, Level::Debug), log(id, Level::Error), progress(id, 1.5, 0)] {
-            assert_eq!(server.notice(notice), NOTHING);
+            assert_eq!(server.notify(notice), NOTHING);
         }
-        assert!(server.door.held() > 0);
+        assert!(server.door.held_bytes() > 0);
         if has_ended {
             assert_eq!(server.resolve_next(), NOTHING);
         }
@@ -329,7 +332,7 @@ fn notices_between_two_rounds_precede_the_response_of_the_second() {
             (false, false) => assert_eq!(lines[2]["result"]["resultType"], "input_required"),
             (false, true) => {
                 assert_eq!(lines.len(), 2);
-                let told = only(server.notice(progress(id, 3.0, 0)));
+                let told = only(server.notify(progress(id, 3.0, 0)));
                 assert_eq!(told["params"]["progress"], 3, "what follows comes at once");
             }
         }
@@ -341,11 +344,11 @@ fn notices_that_the_request_did_not_ask_for_are_not_kept() {
     let mut server = server().holding();
     let id = delivered(&mut server, &call("1"));
     let (_, state) = asked(ask(&mut server, id, 1, form().named("a")), 1);
-    let held = server.door.held();
+    let held = server.door.held_bytes();
     for notice in [progress(id, 1.0, 0), log(id, Level::Emergency)] {
-        assert_eq!(server.notice(notice), NOTHING);
+        assert_eq!(server.notify(notice), NOTHING);
     }
-    assert_eq!(server.door.held(), held);
+    assert_eq!(server.door.held_bytes(), held);
     assert_eq!(server.line(&hearing(again("2", &format!(r#""a":{YES}"#), &state), 20, "debug")), NOTHING);
 }
 

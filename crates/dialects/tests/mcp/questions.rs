@@ -261,5 +261,5 @@ fn a_call_that_asks_still_reports_its_progress() {
     let call = delivered(&mut server, &line);
     ask(&mut server, call, 1, form());
     let progress = Progress { progress: 1.0, total: None, message: None };
-    assert_eq!(only(server.notice(Notice::Progress(call, progress)))["params"]["progressToken"], 5);
+    assert_eq!(only(server.notify(Notice::Progress(call, progress)))["params"]["progressToken"], 5);
 }

@@ -146,7 +146,7 @@ fn an_unknown_resource_has_the_error_code_of_its_era() {
 const UPDATED: &str = r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":""#;
 
 fn updated(server: &mut TestServer, uri: &str) -> Vec<String> {
-    server.notice(Notice::ResourceUpdated(Update::of(uri)))
+    server.notify(Notice::ResourceUpdated(Update::of(uri)))
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn changes_before_initialized_are_reported_once() {
         for notice in
             [Notice::ResourcesChanged, Notice::PromptsChanged, Notice::ResourceUpdated(Update::of("test://a/b"))]
         {
-            assert_eq!(server.notice(notice), NOTHING);
+            assert_eq!(server.notify(notice), NOTHING);
         }
     }
     let methods: Vec<_> = server.line(INITIALIZED).iter().map(|line| value(line)["method"].clone()).collect();

@@ -136,7 +136,7 @@ fn log_messages_are_sent_only_on_request() {
     server.line(&stateless("2", "tools/call", ECHO, ""));
     server.line(&stateless("3", "tools/call", ECHO, r#""io.modelcontextprotocol/logLevel":"debug""#));
     let calls: Vec<_> = server.delivered.iter().map(|delivered| delivered.call.id).collect();
-    let mut hears = |call, level| !server.notice(Notice::Log(call, log(level))).is_empty();
+    let mut hears = |call, level| !server.notify(Notice::Log(call, log(level))).is_empty();
     assert!(hears(Some(calls[0]), "error") && !hears(Some(calls[0]), "warning"));
     assert!(!hears(Some(calls[1]), "emergency"));
     assert!(hears(Some(calls[2]), "debug"));
@@ -165,9 +165,9 @@ fn a_listener_is_acknowledged_first_and_gets_only_requested_changes() {
             r#"{{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{{"_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}}}}}"#
         )
     };
-    assert_eq!(server.notice(Notice::ToolsChanged), [changed("1"), changed("3.0")]);
+    assert_eq!(server.notify(Notice::ToolsChanged), [changed("1"), changed("3.0")]);
     assert_eq!(server.line(&cancel("1")), NOTHING, "a cancelled listener gets nothing more");
-    assert_eq!(server.notice(Notice::ToolsChanged), [changed("3.0")]);
+    assert_eq!(server.notify(Notice::ToolsChanged), [changed("3.0")]);
     for bad in [r#""notifications":[]"#, r#""notifications":null"#, ""] {
         assert_eq!(error(server.line(&stateless("4", "subscriptions/listen", bad, ""))).1, -32602, "{bad}");
     }

@@ -41,14 +41,14 @@ pub(crate) fn extended(id: &str, method: &str, params: &str) -> String {
 /// Creates a task of 2025-11-25.
 pub(crate) fn legacy_task(server: &mut TestServer, id: &str) -> (CallId, String) {
     let call = delivered(server, &legacy_call(id, "{}"));
-    let line = only(server.goes_on_as_task(call));
+    let line = only(server.continue_as_task(call));
     (call, line["result"]["task"]["taskId"].as_str().unwrap().to_owned())
 }
 
 /// Creates a task of the extension.
 pub(crate) fn extended_task(server: &mut TestServer, id: &str) -> (CallId, String) {
     let call = delivered(server, &extended(id, "tools/call", ECHO));
-    let line = only(server.goes_on_as_task(call));
+    let line = only(server.continue_as_task(call));
     (call, line["result"]["taskId"].as_str().unwrap().to_owned())
 }
 
@@ -95,7 +95,7 @@ fn a_task_is_requested_only_if_agreed() {
 fn a_task_is_made_polled_and_its_result_fetched() {
     let mut server = session(server_setup());
     let call = delivered(&mut server, &legacy_call("1", r#"{"ttl":60000}"#));
-    let line = only(server.goes_on_as_task(call));
+    let line = only(server.continue_as_task(call));
     let task = &line["result"]["task"];
     let id = task["taskId"].as_str().unwrap();
     let began = "2026-01-01T00:00:00.000Z";
@@ -156,7 +156,7 @@ fn an_ended_task_has_its_final_state() {
 fn the_extension_writes_tasks_flat() {
     let mut server = with_tasks(server_setup());
     let call = delivered(&mut server, &extended("1", "tools/call", ECHO));
-    let created = only(server.goes_on_as_task(call))["result"].take();
+    let created = only(server.continue_as_task(call))["result"].take();
     let id = created["taskId"].as_str().unwrap();
     let info = json!({"io.modelcontextprotocol/serverInfo": {"name": "gladhand", "version": "0.0.0-test"}});
     let began = "2026-01-01T00:00:00.000Z";
@@ -243,8 +243,8 @@ fn over_http_a_task_asks_on_a_waiting_exchange() {
     assert_eq!((&asked["method"], server.lanes.as_slice()), (&json!("elicitation/create"), [Lane(2)].as_slice()));
     let second = value(&ask(&mut server, call, 2, Question::roots())[1]);
     assert_eq!((&second["method"], server.lanes.as_slice()), (&json!("roots/list"), [Lane::MAIN, Lane(2)].as_slice()));
-    server.hung_up(Lane(1));
-    server.hung_up(Lane(2));
+    server.handle_lane_closed(Lane(1));
+    server.handle_lane_closed(Lane(2));
     assert!(server.cancelled.is_empty(), "a task must continue without a waiting request");
     let lines = server.resolve_next();
     assert_eq!(lines.len(), 4, "expected two withdrawn questions, a state and an answer");
@@ -323,13 +323,13 @@ fn a_call_may_ask_first_and_continue_as_a_task_later() {
     let call = delivered(&mut server, &extended("1", "tools/call", ECHO));
     let asked = only(ask(&mut server, call, 1, form().named("a")));
     assert_eq!(asked["result"]["resultType"], "input_required");
-    assert_eq!(server.goes_on_as_task(call), NOTHING, "a parked call has no request to answer");
+    assert_eq!(server.continue_as_task(call), NOTHING, "a parked call has no request to answer");
     let retry = format!(
         r#"{ECHO},"inputResponses":{{"a":{{"action":"accept"}}}},"requestState":{}"#,
         asked["result"]["requestState"]
     );
     assert_eq!(server.line(&extended("2", "tools/call", &retry)), NOTHING);
-    let created = only(server.goes_on_as_task(call));
+    let created = only(server.continue_as_task(call));
     assert_eq!((&created["id"], &created["result"]["resultType"]), (&json!(2), &json!("task")));
     assert!(created["result"]["requestState"].is_null() && created["result"]["inputRequests"].is_null());
     server.resolve_next();
@@ -361,7 +361,7 @@ fn a_task_of_the_extension_needs_the_scopes_of_its_call() {
     (server.principal, server.scopes) = (Some("alice".to_owned()), Some("ops talk".into()));
     let call = delivered(&mut server, &extended("1", "tools/call", ECHO));
     server.delivered[0].call.terms.record.as_ref().expect("a kept result must have a scope record").add(["ops"]);
-    let id = only(server.goes_on_as_task(call))["result"]["taskId"].as_str().unwrap().to_owned();
+    let id = only(server.continue_as_task(call))["result"]["taskId"].as_str().unwrap().to_owned();
     let about = |method: &str| extended("2", method, &format!(r#""taskId":"{id}""#));
     let listen = extended("3", "subscriptions/listen", &format!(r#""notifications":{{"taskIds":["{id}"]}}"#));
     for fewer in [Some("talk".into()), None] {
@@ -384,7 +384,7 @@ fn tasks_are_listed_in_pages_even_if_some_expire() {
     (setup.menu.tasks, setup.page_size) = (true, 2);
     let mut server = opened(TestServer::pinned(&DIALECT, setup).holding(), "2025-11-25");
     let short = delivered(&mut server, &legacy_call("0", r#"{"ttl":1000}"#));
-    server.goes_on_as_task(short);
+    server.continue_as_task(short);
     let ids: Vec<_> = (1..=4).map(|id| legacy_task(&mut server, &id.to_string()).1).collect();
     let mut page = |cursor: &str| -> (Vec<Value>, Value) {
         let result = only(server.line(&request("9", "tasks/list", cursor)))["result"].take();
@@ -408,7 +408,7 @@ fn a_task_is_removed_after_its_time_to_live() {
     let mut server = session(server_setup());
     let ttl = |server: &mut TestServer, wish: &str| {
         let call = delivered(server, &legacy_call("1", wish));
-        let line = only(server.goes_on_as_task(call));
+        let line = only(server.continue_as_task(call));
         (
             line["result"]["task"]["ttl"].as_u64().unwrap(),
             line["result"]["task"]["taskId"].as_str().unwrap().to_owned(),
@@ -440,17 +440,17 @@ fn progress_of_a_task_is_reported_until_it_ends_in_a_session() {
         &mut server,
         &request("1", "tools/call", &format!(r#"{{{ECHO},"task":{{}},"_meta":{{"progressToken":7}}}}"#)),
     );
-    server.goes_on_as_task(call);
-    assert_eq!(only(server.notice(Notice::Progress(call, progress(1.0))))["params"]["progressToken"], 7);
+    server.continue_as_task(call);
+    assert_eq!(only(server.notify(Notice::Progress(call, progress(1.0))))["params"]["progressToken"], 7);
     assert_eq!(server.lanes, [Lane::MAIN], "the exchange of the call is closed");
     server.resolve_next();
-    assert_eq!(server.notice(Notice::Progress(call, progress(2.0))), NOTHING);
+    assert_eq!(server.notify(Notice::Progress(call, progress(2.0))), NOTHING);
 
     let mut server = with_tasks(server_setup());
     let line = extended("1", "tools/call", ECHO).replace(r#""_meta":{"#, r#""_meta":{"progressToken":7,"#);
     let call = delivered(&mut server, &line);
-    server.goes_on_as_task(call);
-    assert_eq!(server.notice(Notice::Progress(call, progress(1.0))), NOTHING);
+    server.continue_as_task(call);
+    assert_eq!(server.notify(Notice::Progress(call, progress(1.0))), NOTHING);
 }
 
 #[test]
@@ -475,7 +475,7 @@ fn one_peer_cannot_use_all_tasks() {
         server.party = Some(Party(party));
         let call = delivered(&mut server, &extended("1", "tools/call", ECHO));
         let wish = server.delivered.back().unwrap().call.terms.task;
-        server.goes_on_as_task(call);
+        server.continue_as_task(call);
         wish
     };
     for _ in 0..512 {
@@ -494,7 +494,7 @@ fn tasks_end_with_the_session() {
     server.line(&about("4", "tasks/result", &id));
     assert_eq!(error(server.stop(Stop::InputClosed)), (json!(4), -32603));
     assert_eq!((server.cancelled.clone(), server.door.in_flight()), (vec![working], vec![late]));
-    assert_eq!(server.goes_on_as_task(late), NOTHING, "a closing session must not create a task");
+    assert_eq!(server.continue_as_task(late), NOTHING, "a closing session must not create a task");
     assert_eq!(server.resolve(late, failed()).len(), 1);
-    assert_eq!((server.door.in_flight().len(), server.door.held(), server.door.deadline()), (0, 0, None));
+    assert_eq!((server.door.in_flight().len(), server.door.held_bytes(), server.door.poll_timeout()), (0, 0, None));
 }

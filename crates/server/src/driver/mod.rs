@@ -4,7 +4,7 @@
 //! A step of our side yields lines and actions. The driver hands the lines to the transport, performs the actions, and
 //! hands calls to the hub. A provider may call back into the session while it runs. If other threads use the session, its
 //! lock is therefore released before calling the hub: lock, step, unlock, call the hub, lock, record the outcome. A call
-//! that is done by then needs no task. [`Driver`] is the state behind the lock, [`Driven`] the session around it, and
+//! that is done by then needs no task. [`Driver`] is the state behind the lock, [`DriverHandle`] the session around it, and
 //! [`Transport`] has the differences.
 
 mod questions;
@@ -21,7 +21,7 @@ use std::task::{Context, Poll, Waker};
 use gladhand_core::negotiation::Agreement;
 use gladhand_core::operations::{CallId, Failure, FailureKind, Notice, Outcome};
 use gladhand_core::wire::Line;
-use gladhand_dialects::{Action, Ambient, Lane, Output, Server};
+use gladhand_dialects::{Action, Ambient, Lane, Output, RuleViolation, Server};
 use gladhand_hub::{Answer, Asking, Busy, CallName, Caller, Hub, SessionId, Visit, Work};
 use gladhand_session::clock::Clock;
 use gladhand_session::tap::{SessionTap, Tap, TappedPeer, TappedSession};
@@ -70,9 +70,9 @@ pub(crate) struct Driver<T: Transport> {
     pub(crate) transport: T,
     registration: Arc<Registration>,
     /// Delivered calls that have not ended. If other threads do not use the session, only those that run as tasks.
-    running: BTreeMap<CallId, Running<T>>,
+    running: BTreeMap<CallId, RunningCall<T>>,
     /// Outcomes that wait until the transport has room.
-    settled: VecDeque<Settled<T>>,
+    settled: VecDeque<WaitingOutcome<T>>,
     questions: Questions,
     /// The name that the client declares, once it is known.
     client: Option<String>,
@@ -82,7 +82,7 @@ pub(crate) struct Driver<T: Transport> {
 }
 
 /// A call that was delivered.
-struct Running<T: Transport> {
+struct RunningCall<T: Transport> {
     ticket: T::Ticket,
     /// Aborts the call once it runs as a task.
     task: Option<AbortHandle>,
@@ -90,22 +90,22 @@ struct Running<T: Transport> {
     busy: Option<Busy>,
 }
 
-impl<T: Transport> fmt::Debug for Running<T> {
+impl<T: Transport> fmt::Debug for RunningCall<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Running").field("task", &self.task).finish_non_exhaustive()
+        f.debug_struct("RunningCall").field("task", &self.task).finish_non_exhaustive()
     }
 }
 
 /// An outcome that waits until the transport has room.
-struct Settled<T: Transport> {
+struct WaitingOutcome<T: Transport> {
     call: CallId,
     outcome: Outcome,
     _kept: T::Kept,
 }
 
-impl<T: Transport> fmt::Debug for Settled<T> {
+impl<T: Transport> fmt::Debug for WaitingOutcome<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settled").field("call", &self.call).finish_non_exhaustive()
+        f.debug_struct("WaitingOutcome").field("call", &self.call).finish_non_exhaustive()
     }
 }
 
@@ -123,7 +123,7 @@ impl fmt::Debug for InlineCall {
 
 /// How a call that takes time goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pending {
+pub(crate) enum Continuation {
     /// As a task.
     AsTask,
     /// As a task, and the caller gets a task of its dialect to fetch the outcome with.
@@ -156,7 +156,25 @@ impl<T: Transport> Driver<T> {
         }
     }
 
-    /// Takes one step and performs its actions. Returns those that need the hub, for [`Driven::follow_up`].
+    /// Takes the step that processes a line of the peer. Also returns the rules that the line violates, for
+    /// [`DriverHandle::note_violations`].
+    #[inline]
+    pub(crate) fn receive<'a>(
+        &mut self,
+        sender: T::Sender<'_>,
+        (lane, line): (Lane, Line<'_>),
+        step: impl FnOnce(&mut T::Side, &mut Ambient<'_>, &mut Output<'a>),
+    ) -> (Vec<Action<'a>>, Vec<RuleViolation>) {
+        self.tap_received(lane, line);
+        let mut violated = Vec::new();
+        let actions = self.step(sender, |side, ambient, out| {
+            step(side, ambient, out);
+            violated = violations::of_actions(&out.actions);
+        });
+        (actions, violated)
+    }
+
+    /// Takes one step and performs its actions. Returns those that need the hub, for [`DriverHandle::follow_up`].
     #[inline]
     pub(crate) fn step<'a>(
         &mut self,
@@ -178,7 +196,7 @@ impl<T: Transport> Driver<T> {
             Action::Deliver(call, _) => {
                 let ticket = self.transport.accept(sender, call);
                 if T::IS_SHARED {
-                    self.running.insert(call.id, Running { ticket, task: None, busy: None });
+                    self.running.insert(call.id, RunningCall { ticket, task: None, busy: None });
                 }
                 true
             }
@@ -229,7 +247,7 @@ impl<T: Transport> Driver<T> {
 
     fn cancel(&mut self, call: CallId) {
         self.settled.retain(|settled| settled.call != call);
-        let Some(Running { ticket, task, .. }) = self.running.remove(&call) else { return };
+        let Some(RunningCall { ticket, task, .. }) = self.running.remove(&call) else { return };
         task.iter().for_each(AbortHandle::abort);
         self.transport.cancelled(ticket, self.running.values().map(|running| &running.ticket));
     }
@@ -239,18 +257,18 @@ impl<T: Transport> Driver<T> {
         &mut self,
         call: CallId,
         name: CallName,
-        pending: Pending,
+        continuation: Continuation,
         work: Work,
     ) -> (Vec<Action<'static>>, Option<InlineCall>) {
-        match pending {
-            Pending::Inline => (Vec::new(), self.start(call, name, None).map(|_| InlineCall { call, work })),
-            Pending::AsTask => {
+        match continuation {
+            Continuation::Inline => (Vec::new(), self.start(call, name, None).map(|_| InlineCall { call, work })),
+            Continuation::AsTask => {
                 self.start(call, name, Some(work));
                 (Vec::new(), None)
             }
-            Pending::AsTaskOfCaller => match self.start(call, name, Some(work)) {
+            Continuation::AsTaskOfCaller => match self.start(call, name, Some(work)) {
                 Some(sender) => {
-                    (self.step(sender, |side, ambient, out| side.goes_on_as_task(call, ambient, out)), None)
+                    (self.step(sender, |side, ambient, out| side.continue_as_task(call, ambient, out)), None)
                 }
                 None => (Vec::new(), None),
             },
@@ -261,7 +279,7 @@ impl<T: Transport> Driver<T> {
     fn start(&mut self, call: CallId, name: CallName, work: Option<Work>) -> Option<T::Sender<'static>> {
         if !T::IS_SHARED {
             let ticket = T::Ticket::default();
-            self.running.insert(call, Running { ticket, task: None, busy: None });
+            self.running.insert(call, RunningCall { ticket, task: None, busy: None });
         }
         let running = self.running.get_mut(&call)?;
         running.busy = Some(self.registration.visit.busy(name));
@@ -290,51 +308,51 @@ impl<T: Transport> Driver<T> {
         if is_next && self.transport.has_room() {
             return self.write(call, outcome);
         }
-        self.settled.push_back(Settled { call, outcome, _kept: kept });
+        self.settled.push_back(WaitingOutcome { call, outcome, _kept: kept });
         Vec::new()
     }
 
     /// Writes the outcome of a call, after all reports from before its end.
     #[inline(always)]
     fn write(&mut self, call: CallId, outcome: Outcome) -> Vec<Action<'static>> {
-        let mut errands = Vec::new();
+        let mut actions = Vec::new();
         while let Some(report) = self.transport.next_report() {
-            append(&mut errands, self.report(report));
+            append(&mut actions, self.report(report));
         }
         // Without tasks and other threads, no call is registered.
         let running = if self.running.is_empty() { None } else { self.running.remove(&call) };
         let sender = T::sender_of(running.as_ref().map(|running| &running.ticket));
-        append(&mut errands, self.step(sender, |side, ambient, out| side.resolve(call, outcome, ambient, out)));
-        errands
+        append(&mut actions, self.step(sender, |side, ambient, out| side.handle_outcome(call, outcome, ambient, out)));
+        actions
     }
 
     /// Writes waiting outcomes and reports, as far as the transport has room.
     pub(crate) fn write_waiting(&mut self) -> Vec<Action<'static>> {
-        let mut errands = Vec::new();
+        let mut actions = Vec::new();
         while self.transport.has_room()
-            && let Some(Settled { call, outcome, .. }) = self.settled.pop_front()
+            && let Some(WaitingOutcome { call, outcome, .. }) = self.settled.pop_front()
         {
-            errands.extend(self.write(call, outcome));
+            actions.extend(self.write(call, outcome));
         }
         while self.transport.has_room()
             && let Some(report) = self.transport.next_report()
         {
-            errands.extend(self.report(report));
+            actions.extend(self.report(report));
         }
-        errands
+        actions
     }
 
     /// Passes a report of a provider to the caller.
     pub(crate) fn report(&mut self, report: Report) -> Vec<Action<'static>> {
         match report {
-            Report::Notice(notice) => self.notice(notice),
+            Report::Notice(notice) => self.notify(notice),
             Report::Questions(call, questions) => self.ask(call, questions),
         }
     }
 
     /// Sends a notice.
-    pub(crate) fn notice(&mut self, notice: Notice) -> Vec<Action<'static>> {
-        self.step(T::sender_of(None), |side, ambient, out| side.notice(notice, ambient, out))
+    pub(crate) fn notify(&mut self, notice: Notice) -> Vec<Action<'static>> {
+        self.step(T::sender_of(None), |side, ambient, out| side.notify(notice, ambient, out))
     }
 
     /// Asks the client questions of a provider.
@@ -345,15 +363,17 @@ impl<T: Transport> Driver<T> {
 
     /// Wakes our side if its deadline has passed.
     pub(crate) fn wake(&mut self) -> Vec<Action<'static>> {
-        match self.side.deadline() {
-            Some(deadline) if deadline <= self.clock.now().elapsed => self.step(T::sender_of(None), T::Side::wake),
+        match self.side.poll_timeout() {
+            Some(deadline) if deadline <= self.clock.now().elapsed => {
+                self.step(T::sender_of(None), T::Side::handle_timeout)
+            }
             _ => Vec::new(),
         }
     }
 
     /// Fails every unfinished call with an error that says so.
     pub(crate) fn fail_everything(&mut self) -> Vec<Action<'static>> {
-        let mut errands = Vec::new();
+        let mut actions = Vec::new();
         self.settled.clear();
         loop {
             let running = std::mem::take(&mut self.running);
@@ -361,27 +381,27 @@ impl<T: Transport> Driver<T> {
             let mut calls = self.side.in_flight();
             calls.sort_unstable();
             if calls.is_empty() {
-                return errands;
+                return actions;
             }
             // Newest first: ending a running call would start the next call in the dialect's queue.
             for call in calls.into_iter().rev() {
                 let failure = Failure::new(FailureKind::Stopping, "the session ended before the call did");
                 let more = self.fail(call, failure);
                 // A call that starts now fails in the next round.
-                errands.extend(more.into_iter().filter(|errand| !matches!(errand, Action::Deliver(..))));
+                actions.extend(more.into_iter().filter(|action| !matches!(action, Action::Deliver(..))));
             }
         }
     }
 
     /// Fails a call.
     pub(crate) fn fail(&mut self, call: CallId, failure: Failure) -> Vec<Action<'static>> {
-        self.step(T::sender_of(None), |side, ambient, out| side.resolve(call, Err(failure), ambient, out))
+        self.step(T::sender_of(None), |side, ambient, out| side.handle_outcome(call, Err(failure), ambient, out))
     }
 
     /// Aborts the calls whose tickets a predicate selects. The caller must fail them.
     pub(crate) fn abort(&mut self, is_meant: impl Fn(&T::Ticket) -> bool) -> Vec<CallId> {
         let meant = self.running.extract_if(.., |_, running| is_meant(&running.ticket));
-        let abort = |(call, running): (CallId, Running<T>)| {
+        let abort = |(call, running): (CallId, RunningCall<T>)| {
             running.task.iter().for_each(AbortHandle::abort);
             call
         };
@@ -391,12 +411,12 @@ impl<T: Transport> Driver<T> {
     /// Ends the session: every call fails, and nothing is delivered any more.
     pub(crate) fn end(&mut self) -> Vec<Action<'static>> {
         self.clock.tick();
-        let errands = self.fail_everything();
+        let actions = self.fail_everything();
         self.has_ended = true;
         self.questions.forget();
         self.log = None;
         self.registration.tap.closed();
-        errands
+        actions
     }
 
     /// Whether the session has ended.
@@ -421,7 +441,7 @@ impl<T: Transport> Driver<T> {
 }
 
 /// A session that is driven: its driver, behind a lock if other threads use it, and the rest, which needs no lock.
-pub(crate) trait Driven: Sized {
+pub(crate) trait DriverHandle: Sized {
     type Transport: Transport;
 
     /// The session in the hub.
@@ -440,51 +460,51 @@ pub(crate) trait Driven: Sized {
 
     /// Takes a step now, and does everything that follows from it.
     fn drive(&mut self, step: impl FnOnce(&mut Driver<Self::Transport>) -> Vec<Action<'static>>) {
-        let errands = self.locked(|driver| {
+        let actions = self.locked(|driver| {
             driver.clock.tick();
             step(driver)
         });
-        self.follow_up(errands, Pending::AsTask);
+        self.follow_up(actions, Continuation::AsTask);
     }
 
     /// Hands calls and other actions to the hub, and does everything that follows. Returns a call that goes on inline.
-    fn follow_up(&mut self, mut errands: Vec<Action<'_>>, pending: Pending) -> Option<InlineCall> {
-        let (is_only, mut inline) = (errands.len() == 1, None);
-        while !errands.is_empty() {
-            let mut following = Vec::new();
-            for errand in errands {
-                let Action::Deliver(call, agreement) = errand else {
-                    self.inform(errand);
+    fn follow_up(&mut self, mut actions: Vec<Action<'_>>, continuation: Continuation) -> Option<InlineCall> {
+        let (is_only, mut inline) = (actions.len() == 1, None);
+        while !actions.is_empty() {
+            let mut next = Vec::new();
+            for action in actions {
+                let Action::Deliver(call, agreement) = action else {
+                    self.inform(action);
                     continue;
                 };
                 let Registration { hub, visit, .. } = self.registration();
                 let (id, name) = (call.id, visit.count(&call.operation));
                 // Without a session there is no one to answer.
                 let answer = hub.answer(call, &agreement, self.caller()?.borrow());
-                let (work, pending) = match answer {
+                let (work, continuation) = match answer {
                     Answer::Now(outcome) => {
-                        append(&mut following, self.record(id, outcome)?);
+                        append(&mut next, self.record(id, outcome)?);
                         continue;
                     }
-                    Answer::AsTask(work) => (work, Pending::AsTaskOfCaller),
+                    Answer::AsTask(work) => (work, Continuation::AsTaskOfCaller),
                     Answer::Later(mut work) | Answer::TaskLater(mut work) => {
                         // Many calls complete on the first poll. They need neither a task nor a stream.
                         if let Poll::Ready(outcome) = poll_guarded(&mut work, &mut Context::from_waker(Waker::noop())) {
-                            append(&mut following, self.record(id, outcome)?);
+                            append(&mut next, self.record(id, outcome)?);
                             continue;
                         }
-                        (work, if is_only && inline.is_none() { pending } else { Pending::AsTask })
+                        (work, if is_only && inline.is_none() { continuation } else { Continuation::AsTask })
                     }
                 };
                 let pended = self.locked(|driver| {
                     let is_open = !driver.has_ended;
-                    is_open.then(|| driver.pend(id, name, pending, work))
+                    is_open.then(|| driver.pend(id, name, continuation, work))
                 });
                 let (more, carried) = pended?;
-                append(&mut following, more);
+                append(&mut next, more);
                 inline = inline.or(carried);
             }
-            errands = following;
+            actions = next;
         }
         inline
     }
@@ -495,10 +515,19 @@ pub(crate) trait Driven: Sized {
         self.locked(|driver| if driver.has_ended { None } else { Some(driver.settle(call, outcome)) })
     }
 
+    /// Records the rules that a line violates. Returns whether the session must end.
+    fn note_violations(&mut self, violated: &[RuleViolation], line: &[u8]) -> bool {
+        if violated.is_empty() {
+            return false;
+        }
+        let client = self.locked(|driver| driver.client().unwrap_or_default().to_owned());
+        violations::note_client(&self.registration().hub, &client, violated, line)
+    }
+
     /// Performs an action other than a call that needs the hub.
-    fn inform(&self, errand: Action<'_>) {
+    fn inform(&self, action: Action<'_>) {
         let Registration { hub, visit, .. } = self.registration();
-        match errand {
+        match action {
             Action::Opened(_) => {
                 if let Some(caller) = self.caller() {
                     hub.joined(caller.borrow());

@@ -19,12 +19,12 @@ use hyper::body::Incoming;
 use super::guard::{Guard, Turned};
 use super::refusals::{RefusalLog, refused};
 use super::request::{is_json, read_body};
+use super::request_origin::{RequestOrigin, Visitor};
 use super::respond::{self, Content};
 use super::served::{ConnectionState, Served, Serving};
 use super::sessions::Sessions;
 use super::shared::Shared;
-use super::who::{Visitor, Who};
-use super::{ENDPOINT, a2e, mcp, pair};
+use super::{ENDPOINT, a2e, mcp, old_transport};
 
 /// How long a browser may cache the answer to a preflight request, in seconds.
 const PREFLIGHT_AGE: HeaderValue = HeaderValue::from_static("7200");
@@ -105,7 +105,9 @@ impl Endpoint {
             return document.map(Content::Whole);
         }
         let agents = self.agents_at(head);
-        if agents.is_none() && !(self.speaks_mcp && [ENDPOINT, pair::STREAM, pair::MESSAGES].contains(&path)) {
+        if agents.is_none()
+            && !(self.speaks_mcp && [ENDPOINT, old_transport::STREAM, old_transport::MESSAGES].contains(&path))
+        {
             // A client that posts JSON is looking for MCP.
             let seeks_mcp = self.speaks_mcp && head.method == Method::POST && is_json(&head.headers);
             return match self.agents {
@@ -128,15 +130,15 @@ impl Endpoint {
                 Err(denied) => return denied.map(Content::Whole),
             },
         };
-        let who = Who::new(principal.as_ref(), &visitor, &self.secret, epoch);
+        let who = RequestOrigin::new(principal.as_ref(), &visitor, &self.secret, epoch);
         if principal.is_some() {
             line.belongs_to(who.party);
         }
         let response = match (agents, path) {
             (Some(agents), _) => a2e::serve(self, agents, head, body, who, principal.as_ref(), line).await,
-            (None, pair::STREAM) => pair::stream(self, &head.method, &head.headers, who),
-            (None, pair::MESSAGES) => {
-                pair::message(self, &head.method, &head.uri, body, &who, principal.as_ref()).await
+            (None, old_transport::STREAM) => old_transport::stream(self, &head.method, &head.headers, who),
+            (None, old_transport::MESSAGES) => {
+                old_transport::message(self, &head.method, &head.uri, body, &who, principal.as_ref()).await
             }
             (None, _) => mcp::serve(self, head, body, who, principal.as_ref(), line).await,
         };
@@ -150,7 +152,7 @@ impl Endpoint {
     pub(super) async fn read(
         &self,
         body: Incoming,
-        who: &Who,
+        who: &RequestOrigin,
         sender: Option<&Principal>,
     ) -> Result<Bytes, Response<Content>> {
         let body = read_body(body, &self.shared, who.party).await?;
@@ -170,7 +172,7 @@ impl Endpoint {
     pub(super) fn permit_content(
         &self,
         record: &ScopeRecord,
-        who: &Who,
+        who: &RequestOrigin,
         sender: Option<&Principal>,
     ) -> Result<(), Box<Response<Content>>> {
         let Some(needed) = record.needed_beyond(who.scopes.as_deref()) else { return Ok(()) };

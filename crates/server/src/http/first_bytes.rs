@@ -44,7 +44,7 @@ pub(super) async fn read<S: AsyncRead + Unpin>(
             return Ok(Vec::new());
         }
         if !room.grow(read) {
-            return Err(io::Error::other("too much is being read of messages that are not complete"));
+            return Err(io::Error::other("incomplete messages use too much memory"));
         }
     }
     Ok(first)

@@ -9,8 +9,8 @@ use gladhand_core::wire::FrameKind;
 use gladhand_dialects::Lane;
 use gladhand_hub::Portion;
 
+use super::request_origin::RequestOrigin;
 use super::stream::{self, Numbering, ReaderToken, Stream, Taken, Tally};
-use super::who::Who;
 
 /// How long a client that lost its stream is asked to wait before it reconnects.
 const RETRY: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ pub(super) struct Lanes {
     main: Stream,
     exchanges: BTreeMap<Lane, Exchange>,
     /// The callers of `exchanges`, if known and if the exchange is pending.
-    owners: BTreeMap<Lane, Who>,
+    owners: BTreeMap<Lane, RequestOrigin>,
     /// Numbered `exchanges` that have ended and are kept for a returning reader, in the order of their ends.
     ended: VecDeque<Lane>,
     ended_bytes: usize,
@@ -286,19 +286,19 @@ impl Lanes {
     }
 
     /// Records the caller of an exchange.
-    pub(super) fn belongs_to(&mut self, lane: Lane, who: Who) {
+    pub(super) fn belongs_to(&mut self, lane: Lane, who: RequestOrigin) {
         if self.exchanges.contains_key(&lane) {
             self.owners.insert(lane, who);
         }
     }
 
     /// The recorded caller of an exchange.
-    pub(super) fn owner(&self, lane: Lane) -> Option<&Who> {
+    pub(super) fn owner(&self, lane: Lane) -> Option<&RequestOrigin> {
         self.owners.get(&lane)
     }
 
     /// The exchanges of selected callers that have no response yet.
-    pub(super) fn unanswered(&self, is_theirs: impl Fn(&Who) -> bool) -> Vec<Lane> {
+    pub(super) fn unanswered(&self, is_theirs: impl Fn(&RequestOrigin) -> bool) -> Vec<Lane> {
         let theirs = self.owners.iter().filter(|(lane, who)| is_theirs(who) && self.is_open(**lane));
         theirs.map(|(lane, _)| *lane).collect()
     }

@@ -24,10 +24,10 @@ use super::address::Address;
 use super::connections::{ConnectionPermit, Connections};
 use super::endpoint::Endpoint;
 use super::first_bytes::{self, Begun};
+use super::request_origin::Visitor;
 use super::served::ConnectionState;
 use super::timeout_io::{TimeoutIo, Timeouts, Untimed};
 use super::tls::Encryption;
-use super::who::Visitor;
 use super::worker_threads::{Slot, WorkerThreads};
 
 /// The buffer size for reads and writes. The head of a request is limited by [`first_bytes::MOST`].
@@ -132,11 +132,11 @@ impl Listener {
     }
 
     /// Accepts and serves connections until shutdown.
-    pub(super) async fn serve(self, floor: Arc<ConnectionContext>) {
+    pub(super) async fn serve(self, context: Arc<ConnectionContext>) {
         loop {
             let accepted = tokio::select! {
                 biased;
-                () = floor.stopping.cancelled() => return,
+                () = context.stopping.cancelled() => return,
                 accepted = self.accept() => accepted,
             };
             let stream = match accepted {
@@ -147,12 +147,12 @@ impl Listener {
                     continue;
                 }
             };
-            let visitor = stream.visitor(&floor.endpoint.secret);
-            let Some(permit) = floor.connections.admit(visitor.party, &floor.stopping).await else {
-                stream.refuse(floor.tls.is_some());
+            let visitor = stream.visitor(&context.endpoint.secret);
+            let Some(permit) = context.connections.admit(visitor.party, &context.stopping).await else {
+                stream.refuse(context.tls.is_some());
                 continue;
             };
-            Connection { floor: Arc::clone(&floor), visitor, permit, slot: floor.crew.slot() }.start(stream);
+            Connection { context: Arc::clone(&context), visitor, permit, slot: context.workers.slot() }.start(stream);
         }
     }
 
@@ -209,7 +209,7 @@ pub(super) struct ConnectionContext {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) tls: Option<Encryption>,
     pub(super) connections: Arc<Connections>,
-    pub(super) crew: Arc<WorkerThreads>,
+    pub(super) workers: Arc<WorkerThreads>,
     /// The running connections.
     pub(super) tasks: TaskTracker,
     pub(super) stopping: CancellationToken,
@@ -218,7 +218,7 @@ pub(super) struct ConnectionContext {
 /// One connection.
 #[derive(Debug)]
 struct Connection {
-    floor: Arc<ConnectionContext>,
+    context: Arc<ConnectionContext>,
     visitor: Visitor,
     permit: ConnectionPermit,
     slot: Slot,
@@ -228,7 +228,7 @@ impl Connection {
     /// Serves the connection in a task on the thread that holds its slot.
     fn start(self, stream: Accepted) {
         match stream {
-            Accepted::Tcp(stream, _) if self.floor.tls.is_some() => {
+            Accepted::Tcp(stream, _) if self.context.tls.is_some() => {
                 self.spawn(|connection| async move { connection.encrypt(TcpStream::from_std(stream)?).await });
             }
             Accepted::Tcp(stream, _) => {
@@ -246,15 +246,15 @@ impl Connection {
     where
         F: Future<Output = io::Result<()>> + Send + 'static,
     {
-        let (floor, runtime) = (Arc::clone(&self.floor), self.slot.runtime().cloned());
+        let (context, runtime) = (Arc::clone(&self.context), self.slot.runtime().cloned());
         let served = serve(self).map(|served| {
             if let Err(error) = served {
                 tracing::debug!(%error, "a connection could not be served");
             }
         });
         match runtime {
-            Some(runtime) => floor.tasks.spawn_on(served, &runtime),
-            None => floor.tasks.spawn(served),
+            Some(runtime) => context.tasks.spawn_on(served, &runtime),
+            None => context.tasks.spawn(served),
         };
     }
 
@@ -262,7 +262,7 @@ impl Connection {
     async fn encrypt(self, mut stream: TcpStream) -> io::Result<()> {
         let until = self.line().opened() + TLS_GRACE;
         let begun = begin(&mut stream, first_bytes::is_record, until, self.line(), self.room()).await?;
-        let (Some(first), Some(tls)) = (begun, &self.floor.tls) else { return Ok(()) };
+        let (Some(first), Some(tls)) = (begun, &self.context.tls) else { return Ok(()) };
         // The large future is created only now.
         let agreed = Box::pin(tls.accept(Begun::new(first, stream)));
         match self.line().leaving().run_until_cancelled(tokio::time::timeout_at(until, agreed)).await {
@@ -278,7 +278,7 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let until = self.line().opened() + self.patience().head;
+        let until = self.line().opened() + self.timeouts().head;
         if let Some(first) = begin(&mut stream, first_bytes::is_head, until, self.line(), self.room()).await? {
             if first.len() >= first_bytes::MOST && !first_bytes::is_head(&first) {
                 drop(first);
@@ -301,13 +301,13 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (patience, line) = (self.patience(), Arc::clone(self.line()));
-        let Self { floor, visitor, permit: _permit, slot } = self;
-        let stream = TimeoutIo::new(first, stream, patience, Arc::clone(&line), slot);
-        let service = service_fn(|request| floor.endpoint.answer(request, visitor, Arc::clone(&line)));
+        let (timeouts, line) = (self.timeouts(), Arc::clone(self.line()));
+        let Self { context, visitor, permit: _permit, slot } = self;
+        let stream = TimeoutIo::new(first, stream, timeouts, Arc::clone(&line), slot);
+        let service = service_fn(|request| context.endpoint.answer(request, visitor, Arc::clone(&line)));
         let connection = http1::Builder::new()
             .timer(Untimed)
-            .header_read_timeout(patience.head)
+            .header_read_timeout(timeouts.head)
             .max_buf_size(BUFFER_BYTES)
             // The stream itself detects a disconnected peer: see `TimeoutIo`.
             .half_close(true)
@@ -316,7 +316,7 @@ impl Connection {
         let served = tokio::select! {
             served = connection.as_mut() => served,
             () = line.leaving().cancelled() => {
-                if !floor.stopping.is_cancelled() {
+                if !context.stopping.is_cancelled() {
                     // The connection gives way to another one.
                     return;
                 }
@@ -331,15 +331,15 @@ impl Connection {
 
     /// The memory share for incomplete messages.
     fn room(&self) -> Portion {
-        self.floor.endpoint.shared.unfinished.portion(self.visitor.party)
+        self.context.endpoint.shared.unfinished.portion(self.visitor.party)
     }
 
     fn line(&self) -> &Arc<ConnectionState> {
         &self.permit.line
     }
 
-    fn patience(&self) -> Timeouts {
-        Timeouts { head: self.floor.endpoint.shared.options.head, write: WRITE_GRACE }
+    fn timeouts(&self) -> Timeouts {
+        Timeouts { head: self.context.endpoint.shared.options.head, write: WRITE_GRACE }
     }
 }
 

@@ -22,12 +22,12 @@ use super::endpoint::Endpoint;
 use super::events::Events;
 use super::pending_response::WaitResult;
 use super::request::{EVENTS, accepts, accepts_both, is_json, is_unpacked};
+use super::request_origin::RequestOrigin;
 use super::respond::{self, Content, SESSION_ID};
 use super::served::ConnectionState;
 use super::session::{Manner, Posted, Session};
 use super::session_id::SessionId;
 use super::stream;
-use super::who::Who;
 
 /// The methods of this path in the handshake era.
 const METHODS: &str = "GET, POST, DELETE, OPTIONS";
@@ -40,7 +40,7 @@ pub(super) async fn serve(
     endpoint: &Endpoint,
     head: &Parts,
     body: Incoming,
-    who: Who,
+    who: RequestOrigin,
     sender: Option<&Principal>,
     line: &ConnectionState,
 ) -> Response<Content> {
@@ -109,7 +109,7 @@ async fn post(
     headers: &HeaderMap,
     version: Version,
     body: &Bytes,
-    who: Who,
+    who: RequestOrigin,
     sender: Option<&Principal>,
 ) -> Response<Content> {
     let Some(message) = Message::of(body) else {
@@ -151,7 +151,7 @@ async fn stateless(
     headers: &HeaderMap,
     message: Message<'_>,
     body: &[u8],
-    who: &Who,
+    who: &RequestOrigin,
 ) -> Response<Content> {
     if !message.wants_answer() {
         // A client cancels a request by closing its exchange; an id would not even tell which client's request is
@@ -175,7 +175,7 @@ async fn stateless(
 }
 
 /// `initialize` without a session opens one, unless the answer is an error.
-async fn open(endpoint: &Endpoint, initialize: Message<'_>, body: &[u8], who: Who) -> Response<Content> {
+async fn open(endpoint: &Endpoint, initialize: Message<'_>, body: &[u8], who: RequestOrigin) -> Response<Content> {
     let Some(session) = endpoint.sessions.prepare(Manner::Session, who) else {
         return respond::unavailable("busy", "busy: too many sessions; try again later");
     };
@@ -191,7 +191,7 @@ async fn open(endpoint: &Endpoint, initialize: Message<'_>, body: &[u8], who: Wh
 }
 
 /// The stream that the session talks on by itself, or one that was lost.
-fn listen(endpoint: &Endpoint, headers: &HeaderMap, session: &Session, who: &Who) -> Response<Content> {
+fn listen(endpoint: &Endpoint, headers: &HeaderMap, session: &Session, who: &RequestOrigin) -> Response<Content> {
     if !endpoint.shared.streams.admits(session.who.party) {
         return respond::unavailable("busy", "busy: too many streams; try again later");
     }
@@ -200,9 +200,10 @@ fn listen(endpoint: &Endpoint, headers: &HeaderMap, session: &Session, who: &Who
     let known = last.to_str().ok().and_then(stream::event_id);
     match known.and_then(|(lane, last_seen)| session.resume(lane, last_seen)) {
         Some(events) => held(events),
-        None => {
-            respond::refusal(StatusCode::BAD_REQUEST, "what came after this Last-Event-ID is not known or not kept")
-        }
+        None => respond::refusal(
+            StatusCode::BAD_REQUEST,
+            "Last-Event-ID is unknown, or the events after it are no longer stored",
+        ),
     }
 }
 
@@ -210,7 +211,7 @@ fn listen(endpoint: &Endpoint, headers: &HeaderMap, session: &Session, who: &Who
 fn find(
     endpoint: &Endpoint,
     headers: &HeaderMap,
-    who: &Who,
+    who: &RequestOrigin,
     sender: Option<&Principal>,
 ) -> Result<(SessionId, Arc<Session>), Box<Response<Content>>> {
     let Some(named) = headers.get(SESSION_ID) else {
@@ -227,7 +228,7 @@ fn find(
 }
 
 fn unknown_version() -> Response<Content> {
-    respond::refusal(StatusCode::BAD_REQUEST, "MCP-Protocol-Version names no version that is spoken here")
+    respond::refusal(StatusCode::BAD_REQUEST, "MCP-Protocol-Version names an unsupported version")
 }
 
 /// The response to what a party posted. The status of an answer depends on the era.
@@ -242,7 +243,7 @@ async fn answer(
         Posted::Answer(frame) => WaitResult::Answer(frame),
         Posted::Later(awaited) => awaited.soon().await,
         Posted::Busy => {
-            return respond::unavailable("busy", "busy: too much is under way; try again later");
+            return respond::unavailable("busy", "busy: too many requests in flight; try again later");
         }
     };
     match came {

@@ -1,12 +1,11 @@
 //! HTTP, server side: MCP's Streamable HTTP in both eras, the pair of addresses before it, and A2E.
 //!
 //! `listener` owns sockets and connections, and `endpoint` routes requests by path. `a2e` contains everything for A2E;
-//! `mcp` and `pair` are the two transports of MCP. `session` and `driver` hold our side under a lock, and `lanes` and
+//! `mcp` and `old_transport` are the two transports of MCP. `session` and `driver` hold our side under a lock, and `lanes` and
 //! `stream` send messages to a peer. The dialect below decides what protocol messages mean.
 
 mod a2e;
 mod address;
-mod alarm;
 mod authorize;
 mod coarse_timer;
 mod connections;
@@ -17,11 +16,12 @@ mod guard;
 mod lanes;
 mod listener;
 mod mcp;
+mod old_transport;
 mod options;
-mod pair;
 mod pending_response;
 mod refusals;
 mod request;
+mod request_origin;
 mod respond;
 mod served;
 mod session;
@@ -36,7 +36,7 @@ mod tls;
 #[path = "no_tls.rs"]
 mod tls;
 mod transport;
-mod who;
+mod wake_timer;
 mod worker_threads;
 
 use std::future::Future;
@@ -98,7 +98,7 @@ pub struct Http {
 pub struct HttpServer {
     listeners: Vec<Listener>,
     urls: Vec<String>,
-    floor: ConnectionContext,
+    context: ConnectionContext,
 }
 
 impl HttpServer {
@@ -116,7 +116,9 @@ impl HttpServer {
         let bound: Vec<_> = addresses.into_iter().flatten().collect();
         let is_authorized = http.authorize.is_some() || service.access().guard().is_some();
         if !is_authorized && bound.iter().any(|address| !address.ip().is_loopback()) {
-            tracing::warn!("listening beyond this machine, and everybody who can reach it may call every tool");
+            tracing::warn!(
+                "listening on a network address without authorization: every client that can reach it can call every tool"
+            );
         }
         let (speaks_mcp, speaks_a2e) = (service.speaks(&MCP), service.speaks(&A2E));
         let path = if speaks_mcp { ENDPOINT } else { "" };
@@ -146,13 +148,17 @@ impl HttpServer {
             secret: RandomState::new(),
         });
         let (tasks, stopping) = (TaskTracker::new(), CancellationToken::new());
-        let crew = Arc::new(WorkerThreads::of_one());
-        Ok(Self { listeners, urls, floor: ConnectionContext { endpoint, tls, connections, crew, tasks, stopping } })
+        let workers = Arc::new(WorkerThreads::of_one());
+        Ok(Self {
+            listeners,
+            urls,
+            context: ConnectionContext { endpoint, tls, connections, workers, tasks, stopping },
+        })
     }
 
     /// Has connections served by several threads.
-    pub(crate) fn served_by(mut self, crew: WorkerThreads) -> Self {
-        self.floor.crew = Arc::new(crew);
+    pub(crate) fn served_by(mut self, workers: WorkerThreads) -> Self {
+        self.context.workers = Arc::new(workers);
         self
     }
 
@@ -163,9 +169,9 @@ impl HttpServer {
 
     /// Serves until it is told to stop; then calls in flight are finished or failed, answers are written, and it ends.
     pub async fn run(self, stop: impl Future<Output = Stop>) {
-        let Self { listeners, floor, .. } = self;
-        let floor = Arc::new(floor);
-        let (endpoint, chores) = (Arc::clone(&floor.endpoint), CancellationToken::new());
+        let Self { listeners, context, .. } = self;
+        let context = Arc::new(context);
+        let (endpoint, chores) = (Arc::clone(&context.endpoint), CancellationToken::new());
         let _chores = chores.clone().drop_guard();
         let sessions = Arc::clone(&endpoint.sessions);
         tokio::spawn(chores.clone().run_until_cancelled_owned(async move { sessions.pass_on_changes().await }));
@@ -176,20 +182,20 @@ impl HttpServer {
         if let Some(agents) = endpoint.agents.clone() {
             tokio::spawn(chores.clone().run_until_cancelled_owned(async move { agents.end_overdue().await }));
         }
-        let crew = Arc::clone(&floor.crew);
-        tokio::spawn(chores.clone().run_until_cancelled_owned(async move { crew.keep_awake().await }));
-        let connections = Arc::clone(&floor.connections);
+        let workers = Arc::clone(&context.workers);
+        tokio::spawn(chores.clone().run_until_cancelled_owned(async move { workers.keep_awake().await }));
+        let connections = Arc::clone(&context.connections);
         tokio::spawn(chores.run_until_cancelled_owned(async move { connections.give_memory_back().await }));
         let accepting = TaskTracker::new();
         for listener in listeners {
-            accepting.spawn(listener.serve(Arc::clone(&floor)));
+            accepting.spawn(listener.serve(Arc::clone(&context)));
         }
         accepting.close();
         let stop = stop.await;
         tracing::info!(why = ?stop, "stopping");
         endpoint.stopping.store(true, Ordering::Relaxed);
-        floor.connections.close();
-        floor.stopping.cancel();
+        context.connections.close();
+        context.stopping.cancel();
         endpoint.sessions.stop(stop);
         endpoint.agents.iter().for_each(|agents| agents.stop(stop));
         let calls = &endpoint.shared.calls;
@@ -199,8 +205,8 @@ impl HttpServer {
         endpoint.sessions.end_all(stop);
         endpoint.agents.iter().for_each(|agents| agents.end_all());
         accepting.wait().await;
-        floor.tasks.close();
-        if tokio::time::timeout(FLUSH_GRACE, floor.tasks.wait()).await.is_err() {
+        context.tasks.close();
+        if tokio::time::timeout(FLUSH_GRACE, context.tasks.wait()).await.is_err() {
             tracing::info!("a client did not read its answers");
         }
     }

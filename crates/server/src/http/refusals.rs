@@ -16,8 +16,8 @@ use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 
 use super::guard::{Guard, HOST_REFUSED};
+use super::request_origin::Visitor;
 use super::respond::Content;
-use super::who::Visitor;
 
 const PERIOD: Duration = Duration::from_secs(60);
 

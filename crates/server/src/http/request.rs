@@ -59,7 +59,7 @@ pub(super) async fn read_body(mut body: Incoming, shared: &Shared, party: Party)
 }
 
 fn too_large() -> Response<Content> {
-    respond::refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than the longest line that is read here")
+    respond::refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than the maximum size of a message")
 }
 
 /// Whether the body says that it is JSON, in the only encoding that JSON has.

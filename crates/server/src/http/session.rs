@@ -13,21 +13,20 @@ use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::Line;
 use gladhand_dialects::mcp::{McpServer, Message};
 use gladhand_dialects::shares::Holder;
-use gladhand_dialects::{Action, Ambient, Breach, Lane, Output, Server, Stop};
+use gladhand_dialects::{Action, Ambient, Lane, Output, RuleViolation, Server, Stop};
 use gladhand_hub::{Asking, Caller, SessionId};
 
-use super::alarm::Alarm;
 use super::events::Events;
 use super::lanes::{Lanes, OutgoingFrame};
 use super::pending_response::PendingResponse;
+use super::request_origin::RequestOrigin;
 use super::session_id::SessionId as WireId;
 use super::shared::{Shared, count_calls};
 use super::stream::{Numbering, ReaderToken, Stream, Taken};
 use super::transport::{HttpTransport, Sender};
-use super::who::Who;
-use crate::driver::{Driven, Driver, InlineCall, Pending, Registration};
+use super::wake_timer::WakeTimer;
+use crate::driver::{Continuation, Driver, DriverHandle, InlineCall, Registration};
 use gladhand_session::clock::Clock;
-use gladhand_session::violations;
 
 /// How many bytes a session may hold for calls in flight. Above this, it refuses new requests.
 const MOST_HELD: usize = 64 * 1024 * 1024;
@@ -40,7 +39,7 @@ pub(super) enum Manner {
     /// Streamable HTTP without a session: when the connection of an exchange closes, its call is cancelled.
     Stateless,
     /// One event stream carries every message to the client (2024-11-05).
-    Pair,
+    OldTransport,
 }
 
 /// The result of posting a message.
@@ -61,7 +60,7 @@ pub(super) enum Posted {
 pub(super) struct Session {
     pub(super) manner: Manner,
     /// The caller that opened the session. Only this caller may use it.
-    pub(super) who: Who,
+    pub(super) who: RequestOrigin,
     /// The scopes that its content needs. Another token of the principal may lack some of them.
     pub(super) record: Arc<ScopeRecord>,
     pub(super) shared: Arc<Shared>,
@@ -79,13 +78,13 @@ pub(super) struct Session {
 struct Inner {
     driver: Driver<HttpTransport>,
     /// The pending timer and its deadline.
-    alarm: Alarm,
+    wake_timer: WakeTimer,
     used: Instant,
     /// The session accepts no further messages.
     is_closed: bool,
 }
 
-impl Driven for &Session {
+impl DriverHandle for &Session {
     type Transport = HttpTransport;
     type Caller<'s>
         = Arc<dyn Caller>
@@ -103,18 +102,18 @@ impl Driven for &Session {
     fn locked<R>(&mut self, work: impl FnOnce(&mut Driver<HttpTransport>) -> R) -> R {
         let mut inner = self.lock();
         let done = work(&mut inner.driver);
-        self.set_alarm(&mut inner);
+        self.set_wake_timer(&mut inner);
         done
     }
 }
 
 impl Session {
-    pub(super) fn new(manner: Manner, shared: Arc<Shared>, who: Who) -> Arc<Self> {
+    pub(super) fn new(manner: Manner, shared: Arc<Shared>, who: RequestOrigin) -> Arc<Self> {
         let clock = Clock::start();
         let numbering = if manner == Manner::Session { Numbering::Numbered } else { Numbering::Plain };
         let visit = match manner {
             Manner::Stateless => shared.hub().visit_without_session(),
-            Manner::Session | Manner::Pair => shared.hub().visit(),
+            Manner::Session | Manner::OldTransport => shared.hub().visit(),
         };
         let registration = Registration::new(shared.hub().clone(), visit, shared.service.tap());
         Arc::new_cyclic(|this| {
@@ -129,7 +128,7 @@ impl Session {
             };
             let server = shared.server(manner, who.party, &clock);
             let driver = Driver::new(server, clock, transport, Arc::clone(&registration));
-            let inner = Inner { driver, alarm: Alarm::default(), used: Instant::now(), is_closed: false };
+            let inner = Inner { driver, wake_timer: WakeTimer::default(), used: Instant::now(), is_closed: false };
             let (refused, inner) = (AtomicBool::new(false), Mutex::new(inner));
             Self { manner, who, record, shared, registration, refused, this, inner }
         })
@@ -138,12 +137,12 @@ impl Session {
     /// Takes a step of the server side, and does everything that follows from it.
     fn drive(&self, step: impl FnOnce(&mut McpServer, &mut Ambient<'_>, &mut Output<'static>)) {
         let mut this = self;
-        Driven::drive(&mut this, |driver| driver.step(Sender::NONE, step));
+        DriverHandle::drive(&mut this, |driver| driver.step(Sender::NONE, step));
     }
 
-    fn follow_up(&self, errands: Vec<Action<'_>>, pending: Pending) -> Option<InlineCall> {
+    fn follow_up(&self, actions: Vec<Action<'_>>, pending: Continuation) -> Option<InlineCall> {
         let mut this = self;
-        Driven::follow_up(&mut this, errands, pending)
+        DriverHandle::follow_up(&mut this, actions, pending)
     }
 
     /// Runs a former inline call as a task, if it still runs.
@@ -162,11 +161,11 @@ impl Session {
         }
         inner.driver.clock.tick();
         // Under the same lock: a concurrent cancellation would otherwise find neither a call nor a response.
-        let errands = inner.driver.settle(call, outcome);
-        self.set_alarm(&mut inner);
+        let actions = inner.driver.settle(call, outcome);
+        self.set_wake_timer(&mut inner);
         drop(inner);
-        self.follow_up(errands, Pending::AsTask);
-        if self.manner == Manner::Pair {
+        self.follow_up(actions, Continuation::AsTask);
+        if self.manner == Manner::OldTransport {
             let mut inner = self.lock();
             if inner.is_closed && inner.driver.running() == 0 {
                 inner.lanes().end(Lane::MAIN);
@@ -175,13 +174,13 @@ impl Session {
     }
 
     /// Sets the timer for the next deadline of the state machine.
-    fn set_alarm(&self, inner: &mut Inner) {
-        let Some(deadline) = inner.driver.side.deadline() else { return };
+    fn set_wake_timer(&self, inner: &mut Inner) {
+        let Some(deadline) = inner.driver.side.poll_timeout() else { return };
         if inner.is_closed {
             return;
         }
         let this = Weak::clone(&self.this);
-        inner.alarm.set(deadline, &inner.driver.clock, &self.shared.runtime(), move || {
+        inner.wake_timer.set(deadline, &inner.driver.clock, &self.shared.runtime(), move || {
             if let Some(session) = this.upgrade() {
                 session.wake();
             }
@@ -189,16 +188,16 @@ impl Session {
     }
 
     fn wake(&self) {
-        self.lock().alarm.went_off();
+        self.lock().wake_timer.fired();
         let mut this = self;
-        Driven::drive(&mut this, Driver::wake);
+        DriverHandle::drive(&mut this, Driver::wake);
     }
 
     /// Updates the offer of the stateless side after the provided content has changed.
     pub(super) fn offer_anew(&self) {
         if self.manner == Manner::Stateless {
             let service = &self.shared.service;
-            self.lock().driver.side.offer(service.identified(), service.menu());
+            self.lock().driver.side.set_offer(service.identified(), service.menu());
         }
     }
 
@@ -214,16 +213,16 @@ impl Session {
 
     /// Processes one message, which was parsed from a body. In a session, the sender is the principal of the session, but
     /// its token may have different scopes.
-    pub(super) fn post(&self, message: Message<'_>, body: &[u8], who: &Who) -> Posted {
+    pub(super) fn post(&self, message: Message<'_>, body: &[u8], who: &RequestOrigin) -> Posted {
         // With a pair of addresses, the response goes to the event stream of the session.
-        let asks = self.manner != Manner::Pair && message.wants_answer();
+        let asks = self.manner != Manner::OldTransport && message.wants_answer();
         let mut inner = self.lock();
         inner.touch();
         // Limits apply to requests only. Cancellations and responses to our requests always pass.
         let is_busy =
             asks && (inner.lanes().under_way() >= self.most_exchanges() || !self.shared.streams.admits(who.party));
         // Stateless callers share one server side, so only the fair global limit applies to them.
-        let holds_much = self.manner != Manner::Stateless && inner.driver.side.held() > MOST_HELD;
+        let holds_much = self.manner != Manner::Stateless && inner.driver.side.held_bytes() > MOST_HELD;
         if inner.is_closed || is_busy || holds_much {
             return Posted::Busy;
         }
@@ -232,20 +231,15 @@ impl Session {
             false => Ok(None),
         };
         let Ok(under_way) = under_way else { return Posted::Busy };
-        let lane = if self.manner == Manner::Pair { Lane::MAIN } else { inner.lanes().open() };
-        inner.driver.tap_received(lane, Line::Bytes(body));
-        let (mut breaches, text) = (Vec::new(), message.text());
-        let sender = Sender { lane, who: Some(who), under_way: under_way.as_ref() };
-        let errands = inner.driver.step(sender, |server, ambient, out| {
-            server.take(message, ambient, out);
-            breaches = violations::of_actions(&out.actions);
-        });
-        self.set_alarm(&mut inner);
+        let lane = if self.manner == Manner::OldTransport { Lane::MAIN } else { inner.lanes().open() };
+        let (sender, text) = (Sender { lane, who: Some(who), under_way: under_way.as_ref() }, message.text());
+        let frame = (lane, Line::Bytes(body));
+        let (actions, violated) =
+            inner.driver.receive(sender, frame, |server, ambient, out| server.take(message, ambient, out));
+        self.set_wake_timer(&mut inner);
         drop(inner);
-        let carried = self.follow_up(errands, if asks { Pending::Inline } else { Pending::AsTask });
-        if !breaches.is_empty() {
-            self.broke(&breaches, text.as_bytes());
-        }
+        let carried = self.follow_up(actions, if asks { Continuation::Inline } else { Continuation::AsTask });
+        self.note(&violated, text.as_bytes());
         let mut inner = self.lock();
         if lane == Lane::MAIN {
             return Posted::Accepted;
@@ -292,11 +286,11 @@ impl Session {
     }
 
     /// Records protocol violations of the client. A stateless exchange has no session to end.
-    fn broke(&self, breaches: &[Breach], body: &[u8]) {
-        let client = self.lock().driver.client().unwrap_or_default().to_owned();
-        if violations::note_client(self.shared.hub(), &client, breaches, body) && self.manner != Manner::Stateless {
+    fn note(&self, violated: &[RuleViolation], body: &[u8]) {
+        let mut this = self;
+        if this.note_violations(violated, body) && self.manner != Manner::Stateless {
             self.refused.store(true, Ordering::Relaxed);
-            if self.manner == Manner::Pair {
+            if self.manner == Manner::OldTransport {
                 self.end(Stop::Terminated);
             }
         }
@@ -339,14 +333,14 @@ impl Session {
             inner.lanes().remove(lane);
             drop(inner);
             if unanswered {
-                self.drive(|server, ambient, out| server.hung_up(lane, ambient, out));
+                self.drive(|server, ambient, out| server.handle_lane_closed(lane, ambient, out));
             }
         }
     }
 
     /// Sends a notification about a change that concerns every client.
-    pub(super) fn notice(&self, notice: Notice) {
-        self.drive(|server, ambient, out| server.notice(notice, ambient, out));
+    pub(super) fn notify(&self, notice: Notice) {
+        self.drive(|server, ambient, out| server.notify(notice, ambient, out));
     }
 
     /// Refuses new messages and ends subscriptions. Calls in flight continue.
@@ -354,7 +348,7 @@ impl Session {
         self.drive(|server, ambient, out| server.stop(stop, ambient, out));
         let mut inner = self.lock();
         inner.is_closed = true;
-        if self.manner != Manner::Pair || inner.driver.running() == 0 {
+        if self.manner != Manner::OldTransport || inner.driver.running() == 0 {
             inner.lanes().end(Lane::MAIN);
         }
     }
@@ -365,24 +359,24 @@ impl Session {
             self.stop(stop);
         }
         let mut inner = self.lock();
-        let errands = inner.driver.end();
+        let actions = inner.driver.end();
         inner.lanes().end_all();
-        inner.alarm.stop();
+        inner.wake_timer.stop();
         drop(inner);
-        self.follow_up(errands, Pending::AsTask);
+        self.follow_up(actions, Continuation::AsTask);
     }
 
     /// Ends the exchanges of selected callers in a shared session: their calls in flight fail, and their streams end.
-    pub(super) fn end_exchanges(&self, is_theirs: impl Fn(&Who) -> bool) {
+    pub(super) fn end_exchanges(&self, is_theirs: impl Fn(&RequestOrigin) -> bool) {
         let calls = self.lock().driver.abort(|ticket| ticket.who.as_ref().is_some_and(&is_theirs));
         // Newest first: ending a running call would start the next call in the dialect's queue.
         for call in calls.into_iter().rev() {
             let failure = Failure::new(FailureKind::Stopping, "the token is not valid any more");
-            self.drive(|server, ambient, out| server.resolve(call, Err(failure), ambient, out));
+            self.drive(|server, ambient, out| server.handle_outcome(call, Err(failure), ambient, out));
         }
         let unanswered = self.lock().lanes().unanswered(&is_theirs);
         for lane in unanswered {
-            self.drive(|server, ambient, out| server.hung_up(lane, ambient, out));
+            self.drive(|server, ambient, out| server.handle_lane_closed(lane, ambient, out));
             self.lock().lanes().end(lane);
         }
     }
@@ -404,7 +398,7 @@ impl Session {
     fn most_exchanges(&self) -> usize {
         match self.manner {
             Manner::Stateless => usize::MAX,
-            Manner::Session | Manner::Pair => self.shared.options.streams_per_session,
+            Manner::Session | Manner::OldTransport => self.shared.options.streams_per_session,
         }
     }
 
@@ -458,7 +452,7 @@ impl Caller for Session {
             inner.driver.transport.keeps_up(lane)
         };
         if keeps_up || matches!(notice, Notice::ComeBackLater(..)) {
-            self.notice(notice);
+            self.notify(notice);
         }
     }
 
@@ -471,6 +465,6 @@ impl Caller for Session {
             return;
         }
         let mut this = self;
-        Driven::drive(&mut this, |driver| driver.ask(call, questions));
+        DriverHandle::drive(&mut this, |driver| driver.ask(call, questions));
     }
 }

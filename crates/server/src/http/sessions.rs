@@ -10,10 +10,10 @@ use gladhand_dialects::shares::giving_way;
 use gladhand_dialects::{Party, Stop};
 use tokio::sync::broadcast::error::RecvError;
 
+use super::request_origin::RequestOrigin;
 use super::session::{Manner, Session};
 use super::session_id::SessionId;
 use super::shared::Shared;
-use super::who::Who;
 
 /// How long a response is kept after its reader disconnected.
 const ANSWERS_KEPT: Duration = Duration::from_secs(5 * 60);
@@ -35,7 +35,7 @@ pub(super) struct Sessions {
 
 impl Sessions {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let stateless = Session::new(Manner::Stateless, Arc::clone(&shared), Who::NOBODY);
+        let stateless = Session::new(Manner::Stateless, Arc::clone(&shared), RequestOrigin::NOBODY);
         Self { shared, open: RwLock::default(), stateless }
     }
 
@@ -45,13 +45,13 @@ impl Sessions {
     }
 
     /// The session with this id, if this caller opened it.
-    pub(super) fn find(&self, id: SessionId, who: &Who) -> Option<Arc<Session>> {
+    pub(super) fn find(&self, id: SessionId, who: &RequestOrigin) -> Option<Arc<Session>> {
         let open = self.open.read().unpoisoned();
         open.get(&id).filter(|session| session.who.principal == who.principal).cloned()
     }
 
     /// A session that is not open yet. Returns `None` if there are too many and no other session gives way.
-    pub(super) fn prepare(&self, manner: Manner, who: Who) -> Option<Arc<Session>> {
+    pub(super) fn prepare(&self, manner: Manner, who: RequestOrigin) -> Option<Arc<Session>> {
         let count = self.open.read().unpoisoned().len();
         let has_room = count < self.shared.options.sessions || self.make_room(who.party);
         has_room.then(|| Session::new(manner, Arc::clone(&self.shared), who))
@@ -123,7 +123,7 @@ impl Sessions {
                     if offers_differ {
                         session.offer_anew();
                     }
-                    notices.iter().for_each(|notice| session.notice(notice.clone()));
+                    notices.iter().for_each(|notice| session.notify(notice.clone()));
                 }
                 tokio::task::yield_now().await;
             }

@@ -18,8 +18,8 @@ use tokio_util::task::TaskTracker;
 use super::authorize::Authorize;
 use super::coarse_timer::CoarseTimer;
 use super::options::HttpOptions;
+use super::request_origin::RequestOrigin;
 use super::session::Manner;
-use super::who::Who;
 use crate::Service;
 use crate::driver::finish_guarded;
 use gladhand_session::clock::Clock;
@@ -116,7 +116,7 @@ impl Shared {
     }
 
     /// Whether a principal has lost access since it was let in.
-    pub(super) fn has_withdrawn(&self, who: &Who) -> bool {
+    pub(super) fn has_withdrawn(&self, who: &RequestOrigin) -> bool {
         self.service.access().has_withdrawn(who.principal.as_deref(), who.epoch)
     }
 

@@ -36,7 +36,7 @@ pub(super) struct Timeouts {
 #[derive(Debug)]
 pub(super) struct TimeoutIo<S> {
     stream: S,
-    patience: Timeouts,
+    timeouts: Timeouts,
     /// Set while a write is waiting.
     stalled: Option<Pin<Box<Sleep>>>,
     waiting: Waiting,
@@ -64,9 +64,9 @@ struct Waiting {
 
 impl<S> TimeoutIo<S> {
     /// A stream of which the first bytes were read before.
-    pub(super) fn new(first: Vec<u8>, stream: S, patience: Timeouts, line: Arc<ConnectionState>, slot: Slot) -> Self {
+    pub(super) fn new(first: Vec<u8>, stream: S, timeouts: Timeouts, line: Arc<ConnectionState>, slot: Slot) -> Self {
         let waiting = Waiting { answered: 0, since: line.opened(), is_early: true, timer: None, slot };
-        Self { stream, patience, stalled: None, waiting, line, ahead: first, was_at_end: false, head: 0 }
+        Self { stream, timeouts, stalled: None, waiting, line, ahead: first, was_at_end: false, head: 0 }
     }
 
     /// Passes on the result of a write, and starts the write timeout if it is pending.
@@ -75,7 +75,7 @@ impl<S> TimeoutIo<S> {
             self.stalled = None;
             return written;
         }
-        let until = || Instant::now() + self.patience.write;
+        let until = || Instant::now() + self.timeouts.write;
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until())));
         ready!(stalled.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not read")))
@@ -161,7 +161,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimeoutIo<S> {
         };
         if at_rest.is_some() {
             if read.is_pending() {
-                ready!(this.waiting.poll_end(this.patience.head, cx));
+                ready!(this.waiting.poll_end(this.timeouts.head, cx));
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "no request came")));
             }
             this.waiting.end();
@@ -304,18 +304,18 @@ mod tests {
         assert_eq!(gathered(&[], &mut whole).as_deref(), Some(&b""[..]));
     }
 
-    fn patient(stream: DuplexStream, line: &Arc<ConnectionState>, head: Duration) -> TimeoutIo<DuplexStream> {
-        let patience = Timeouts { head, write: Duration::from_millis(50) };
-        TimeoutIo::new(Vec::new(), stream, patience, Arc::clone(line), WorkerThreads::of_one().slot())
+    fn timed(stream: DuplexStream, line: &Arc<ConnectionState>, head: Duration) -> TimeoutIo<DuplexStream> {
+        let timeouts = Timeouts { head, write: Duration::from_millis(50) };
+        TimeoutIo::new(Vec::new(), stream, timeouts, Arc::clone(line), WorkerThreads::of_one().slot())
     }
 
     #[tokio::test]
     async fn a_peer_that_does_not_read_is_let_go() {
         let (ours, mut theirs) = tokio::io::duplex(16);
-        let mut patient = patient(ours, &Arc::default(), Duration::MAX);
-        patient.write_all(&[7; 16]).await.unwrap();
+        let mut timed = timed(ours, &Arc::default(), Duration::MAX);
+        timed.write_all(&[7; 16]).await.unwrap();
         theirs.read_exact(&mut [0; 16]).await.unwrap();
-        let refused = patient.write_all(&[7; 64]).await.unwrap_err();
+        let refused = timed.write_all(&[7; 64]).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
         drop(theirs);
     }
@@ -324,34 +324,34 @@ mod tests {
     async fn nobody_has_to_ask_while_an_answer_is_under_way() {
         let (ours, mut theirs) = tokio::io::duplex(16);
         let (head, line) = (Duration::from_millis(50), Arc::<ConnectionState>::default());
-        let mut patient = patient(ours, &line, head);
+        let mut timed = timed(ours, &line, head);
         line.ask();
         let serving = Serving::on(Arc::clone(&line));
-        let quiet = tokio::time::timeout(4 * head, patient.read_u8()).await;
+        let quiet = tokio::time::timeout(4 * head, timed.read_u8()).await;
         assert!(quiet.is_err(), "however long it takes: {quiet:?}");
         drop(serving);
         theirs.write_u8(7).await.unwrap();
-        assert_eq!(patient.read_u8().await.unwrap(), 7);
-        assert_eq!(patient.read_u8().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(timed.read_u8().await.unwrap(), 7);
+        assert_eq!(timed.read_u8().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test]
     async fn what_comes_while_an_answer_is_under_way_is_kept_and_bounded() {
         let (ours, mut theirs) = tokio::io::duplex(1024);
         let line = Arc::<ConnectionState>::default();
-        let mut patient = patient(ours, &line, Duration::MAX);
+        let mut timed = timed(ours, &line, Duration::MAX);
         line.ask();
         let serving = Serving::on(Arc::clone(&line));
         let sent: Vec<u8> = (0..1000_u32).map(|number| number as u8).collect();
         theirs.write_all(&sent).await.unwrap();
         for _ in 0..3 {
-            patient.flush().await.unwrap();
-            assert_eq!(patient.ahead.len(), GLANCE, "no more than a glance");
+            timed.flush().await.unwrap();
+            assert_eq!(timed.ahead.len(), GLANCE, "no more than a glance");
         }
         drop(serving);
         let mut read = vec![0; sent.len()];
-        patient.read_exact(&mut read[..7]).await.unwrap();
-        patient.read_exact(&mut read[7..]).await.unwrap();
+        timed.read_exact(&mut read[..7]).await.unwrap();
+        timed.read_exact(&mut read[7..]).await.unwrap();
         assert_eq!(read, sent);
     }
 
@@ -359,29 +359,29 @@ mod tests {
     async fn who_leaves_while_an_answer_is_under_way_is_noticed() {
         let (ours, theirs) = tokio::io::duplex(16);
         let line = Arc::<ConnectionState>::default();
-        let mut patient = patient(ours, &line, Duration::MAX);
+        let mut timed = timed(ours, &line, Duration::MAX);
         line.ask();
         let serving = Serving::on(Arc::clone(&line));
-        patient.flush().await.unwrap();
+        timed.flush().await.unwrap();
         assert!(!line.has_ended());
         drop(theirs);
-        patient.flush().await.unwrap();
+        timed.flush().await.unwrap();
         assert!(line.has_ended());
         drop(serving);
-        assert_eq!(patient.read(&mut [0; 8]).await.unwrap(), 0);
+        assert_eq!(timed.read(&mut [0; 8]).await.unwrap(), 0);
     }
 
     #[tokio::test]
     async fn who_asks_bit_by_bit_gains_no_time() {
         let (ours, mut theirs) = tokio::io::duplex(16);
-        let mut patient = patient(ours, &Arc::default(), Duration::from_millis(100));
+        let mut timed = timed(ours, &Arc::default(), Duration::from_millis(100));
         let drip = tokio::spawn(async move {
             while theirs.write_u8(7).await.is_ok() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         });
         let refused = loop {
-            if let Err(error) = patient.read_u8().await {
+            if let Err(error) = timed.read_u8().await {
                 break error;
             }
         };

@@ -15,9 +15,9 @@ use gladhand_hub::{Portion, Work};
 use tokio::task::AbortHandle;
 
 use super::lanes::{Lanes, OutgoingFrame};
+use super::request_origin::RequestOrigin;
 use super::session::{Manner, Session};
 use super::shared::{SMALL, Shared};
-use super::who::Who;
 use crate::driver::Transport;
 
 /// The streams to one peer, and what its calls need to know about it.
@@ -26,7 +26,7 @@ pub(super) struct HttpTransport {
     pub(super) lanes: Lanes,
     pub(super) manner: Manner,
     /// The caller that opened the session.
-    pub(super) who: Who,
+    pub(super) who: RequestOrigin,
     pub(super) record: Arc<ScopeRecord>,
     pub(super) shared: Arc<Shared>,
     /// The session, to which the outcomes of calls return.
@@ -39,7 +39,7 @@ pub(super) struct Sender<'w> {
     /// The exchange in which it came.
     pub(super) lane: Lane,
     /// The caller, if it is a message of a client.
-    pub(super) who: Option<&'w Who>,
+    pub(super) who: Option<&'w RequestOrigin>,
     /// The share of the global byte limit that a large request message occupies.
     pub(super) under_way: Option<&'w Arc<Portion>>,
 }
@@ -54,14 +54,14 @@ impl Sender<'_> {
 pub(super) struct Ticket {
     pub(super) lane: Lane,
     /// The caller, if callers share this session (stateless MCP).
-    pub(super) who: Option<Who>,
+    pub(super) who: Option<RequestOrigin>,
     /// The share of the global byte limit that a large request message occupies.
     _under_way: Option<Arc<Portion>>,
 }
 
 impl HttpTransport {
     /// The sender of a message, if several callers share the session.
-    fn among_many<'w>(&self, who: Option<&'w Who>) -> Option<&'w Who> {
+    fn among_many<'w>(&self, who: Option<&'w RequestOrigin>) -> Option<&'w RequestOrigin> {
         who.filter(|_| self.manner == Manner::Stateless)
     }
 
@@ -94,13 +94,13 @@ impl Transport for HttpTransport {
         let (wire, frames) = wire.into_parts();
         let wire = Bytes::from(wire);
         for Frame { span, lane, kind, .. } in frames {
-            let lane = if self.manner == Manner::Pair { Lane::MAIN } else { lane };
+            let lane = if self.manner == Manner::OldTransport { Lane::MAIN } else { lane };
             self.lanes.push(lane, OutgoingFrame { line: line_of(&wire, span), kind });
         }
     }
 
     fn carries(&self, frame: &Frame) -> bool {
-        self.manner == Manner::Pair || self.lanes.is_open(frame.lane)
+        self.manner == Manner::OldTransport || self.lanes.is_open(frame.lane)
     }
 
     fn introduce<'a, 's: 'a>(&'a self, sender: Sender<'s>, ambient: &mut Ambient<'a>) {

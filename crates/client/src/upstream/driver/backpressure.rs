@@ -26,7 +26,7 @@ impl Driver {
             self.manner = Manner::Hurried;
         }
         self.is_gone = true;
-        self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
+        self.step(|client, clock, heard| client.handle_disconnect(&mut clock.ambient(), heard));
     }
 
     /// When the upstream counts as lost, if it takes no byte of a full buffer until then.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use gladhand_core::negotiation::{Agreement, Refusal};
 use gladhand_core::operations::{Answered, Call, CallId, Failure, FailureKind, Notice, Outcome, Party, QuestionId};
 use gladhand_core::wire::{Fault, Line, Members, Skim};
-use gladhand_dialects::{Breach, Client, Dialect, Event, FirstLine, Heard, Lane, REGISTRY};
+use gladhand_dialects::{Client, Dialect, Event, FirstLine, Heard, Lane, REGISTRY, RuleViolation};
 use gladhand_hub::policy::{Offender, Violations};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
@@ -285,7 +285,7 @@ impl Driver {
         self.backlog.clear();
         while ports.commands.try_recv().is_ok() {}
         self.send_closing_message();
-        self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
+        self.step(|client, clock, heard| client.handle_disconnect(&mut clock.ambient(), heard));
         self.transport.close(self.manner).await;
         self.tap.closed();
         if let Some(closed) = self.closed {
@@ -295,7 +295,7 @@ impl Driver {
 
     /// Waits for the next event.
     async fn wake(&mut self, ports: Option<&mut Ports>) -> Wake {
-        let deadline = self.client.deadline().map(|deadline| self.clock.instant(deadline));
+        let deadline = self.client.poll_timeout().map(|deadline| self.clock.instant(deadline));
         match (deadline.into_iter().chain(self.next_timeout).chain(self.stalls_at()).min(), &mut self.alarm) {
             (Some(next), Some(alarm)) if alarm.deadline() != next => alarm.as_mut().reset(next),
             (Some(next), none @ None) => *none = Some(Box::pin(tokio::time::sleep_until(next))),
@@ -351,7 +351,7 @@ impl Driver {
             self.roots_changed = false;
             // Clear the flag before the line is written: a later change needs another notification.
             ports.roots_changed.store(false, Ordering::Release);
-            self.step(|client, clock, heard| client.roots_changed(&mut clock.ambient(), heard));
+            self.step(|client, clock, heard| client.handle_roots_changed(&mut clock.ambient(), heard));
         }
     }
 
@@ -424,25 +424,25 @@ impl Driver {
                 self.broke(&breaches, &[]);
             }
             Inbound::Lost(lane, loss) => {
-                self.step(|client, clock, heard| client.lost(lane, loss, &mut clock.ambient(), heard));
+                self.step(|client, clock, heard| client.handle_lost_exchange(lane, loss, &mut clock.ambient(), heard));
             }
             // The loop checks the waiting commands again.
             Inbound::Room => {}
             Inbound::Gone => {
                 self.is_gone = true;
-                self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
+                self.step(|client, clock, heard| client.handle_disconnect(&mut clock.ambient(), heard));
             }
         }
     }
 
     /// Processes a line. Returns the rules that it breaks.
-    fn receive(&mut self, lane: Lane, text: &str) -> Vec<Breach> {
+    fn receive(&mut self, lane: Lane, text: &str) -> Vec<RuleViolation> {
         let mut breaches = Vec::new();
         self.origin = Origin::Answer;
         self.step(|client, clock, heard| {
             let mut ambient = clock.ambient();
             ambient.lane = lane;
-            client.receive(text, &mut ambient, heard);
+            client.handle_line(text, &mut ambient, heard);
             breaches = violations::of_events(&heard.events);
         });
         self.origin = Origin::Other;
@@ -450,7 +450,7 @@ impl Driver {
     }
 
     /// Processes a line that cannot be parsed. If it answers a call, that call fails. Otherwise it is logged.
-    fn garbled(&mut self, lane: Lane, fault: &Fault, skim: &Skim) -> Vec<Breach> {
+    fn garbled(&mut self, lane: Lane, fault: &Fault, skim: &Skim) -> Vec<RuleViolation> {
         if skim.answered().is_none() && !self.is_shown {
             tracing::warn!(%fault, "dropped what the upstream sent");
         }
@@ -459,7 +459,7 @@ impl Driver {
         self.step(|client, clock, heard| {
             let mut ambient = clock.ambient();
             ambient.lane = lane;
-            client.garbled(fault, skim, &mut ambient, heard);
+            client.handle_unreadable_line(fault, skim, &mut ambient, heard);
             breaches = violations::of_events(&heard.events);
         });
         self.origin = Origin::Other;
@@ -467,7 +467,7 @@ impl Driver {
     }
 
     /// Counts protocol violations of the upstream. If a rule is enforced, the session ends.
-    fn broke(&mut self, breaches: &[Breach], line: &[u8]) {
+    fn broke(&mut self, breaches: &[RuleViolation], line: &[u8]) {
         let Some(violation) = violations::note(&self.violations, &self.offender, breaches, line) else { return };
         self.lost = Some(Lost { why: format!("the session was ended because the {violation}"), is_deaf: false });
     }
@@ -534,8 +534,8 @@ impl Driver {
         self.expire_backlog(now);
         let waiting = self.backlog.iter().filter_map(|waiting| waiting.expires);
         self.next_timeout = self.calls.values().filter_map(|call| call.expires).chain(waiting).min();
-        if self.client.deadline().is_some_and(|deadline| deadline <= self.clock.now().elapsed) {
-            self.step(|client, clock, heard| client.wake(&mut clock.ambient(), heard));
+        if self.client.poll_timeout().is_some_and(|deadline| deadline <= self.clock.now().elapsed) {
+            self.step(|client, clock, heard| client.handle_timeout(&mut clock.ambient(), heard));
         }
     }
 

@@ -102,10 +102,10 @@ fn events_are_numbered_from_zero_and_sent_only_with_streaming() {
         (Notice::ToolsChanged, vec![]),
     ];
     for (notice, expected) in cases {
-        assert_eq!(bodies(&server.notice(notice)), expected);
+        assert_eq!(bodies(&server.notify(notice)), expected);
     }
     server.resolve(streamed, Ok(Reply::Tool(ToolResult::default())));
-    assert!(server.notice(progress(streamed, 3.0, None)).is_empty(), "no event may follow the final message");
+    assert!(server.notify(progress(streamed, 3.0, None)).is_empty(), "no event may follow the final message");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_call_that_takes_too_long_is_answered_and_cancelled_and_makes_room() {
     say(&mut server, &with_timeout("waits-too-long", "1"));
     say(&mut server, &with_timeout("default", "0"));
     say(&mut server, &with_timeout("also-default", "-5"));
-    assert_eq!(server.door.deadline(), Some(Duration::from_secs(1)));
+    assert_eq!(server.door.poll_timeout(), Some(Duration::from_secs(1)));
     let slow = server.delivered[0].call.id;
     assert!(server.advance(Duration::from_millis(999)).is_empty());
     let late = bodies(&server.advance(Duration::from_millis(1)));
@@ -148,10 +148,10 @@ fn a_call_that_takes_too_long_is_answered_and_cancelled_and_makes_room() {
     assert_eq!(late[0], expected);
     assert_eq!(server.cancelled, [slow], "a queued call must not be cancelled at the driver");
     assert_eq!((server.delivered.len(), server.delivered[0].call.terms.timeout), (1, Some(Duration::from_secs(29))));
-    assert_eq!(server.door.deadline(), Some(Duration::from_secs(30)));
+    assert_eq!(server.door.poll_timeout(), Some(Duration::from_secs(30)));
     assert!(server.resolve(slow, Ok(Reply::Tool(ToolResult::text("late")))).is_empty());
     assert_eq!(ids(&bodies(&server.advance(Duration::from_secs(29)))), ["default", "also-default"]);
-    assert_eq!((server.door.deadline(), server.door.in_flight().len()), (None, 0));
+    assert_eq!((server.door.poll_timeout(), server.door.in_flight().len()), (None, 0));
 }
 
 #[test]

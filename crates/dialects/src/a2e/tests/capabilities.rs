@@ -192,12 +192,12 @@ fn output_of_a_process_follows_the_answer_that_it_was_started() {
         Notice::Capability(call.event("proc/read/event", raw(fields.to_string())))
     };
     let (early, late) = (event("early\n"), event("late\n"));
-    assert!(server.notice(early).is_empty());
+    assert!(server.notify(early).is_empty());
     let answer = bodies(&server.resolve(id, Ok(Reply::Capability(raw(r#"{"proc_id":"p","ok":true}"#.to_owned())))));
     assert_eq!(answer[0]["type"], json!("proc/spawn/resp"));
     assert_eq!((&answer[1]["type"], &answer[1]["req_id"]), (&json!("proc/read/event"), &json!("s")));
     assert_eq!(answer[1]["data"]["text"], json!("early\n"));
-    assert_eq!(bodies(&server.notice(late))[0]["data"]["text"], json!("late\n"));
+    assert_eq!(bodies(&server.notify(late))[0]["data"]["text"], json!("late\n"));
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn output_of_a_process_waits_for_the_answer_up_to_a_bound() {
     let (_, call) = last(&server);
     let fields = |seq: usize| raw(json!({"data": {"text": "y".repeat(60_000)}, "seq": seq}).to_string());
     let events = [0, 1, 2, 3, 4, 5].map(|seq| Notice::Capability(call.event("proc/read/event", fields(seq))));
-    let told = events.map(|event| bodies(&server.notice(event)));
+    let told = events.map(|event| bodies(&server.notify(event)));
     assert_eq!(told.each_ref().map(Vec::len), [0, 0, 0, 0, 5, 0]);
     let sequence: Vec<_> = told[4].iter().map(|event| event["seq"].as_u64()).collect();
     assert_eq!(sequence, [0, 1, 2, 3, 4].map(Some), "no event may be lost or reordered");
@@ -218,7 +218,7 @@ fn a_push_belongs_to_no_request() {
     let mut server = granting(everything());
     let push =
         CapabilityEvent { kind: "env/state/push", request: None, fields: raw(r#"{"episode_id":"e"}"#.to_owned()) };
-    let told = bodies(&server.notice(Notice::Capability(push)));
+    let told = bodies(&server.notify(Notice::Capability(push)));
     assert_eq!(told, [json!({"type": "env/state/push", "episode_id": "e"})]);
 }
 
@@ -407,7 +407,7 @@ fn our_agent_forwards_requests_responses_and_events() {
     for (fields, is_known) in [(r#"{"data":{"text":"a"}}"#, true), (r#"{"data":{"code":0}}"#, true), ("{}", false)] {
         let event =
             CapabilityEvent { kind: "proc/read/event", request: request.clone(), fields: raw(fields.to_owned()) };
-        let lines = pair.server.notice(Notice::Capability(event));
+        let lines = pair.server.notify(Notice::Capability(event));
         pair.hear(&lines);
         match pair.events.pop() {
             Some(Event::Notice(Notice::Capability(event))) => {
@@ -496,7 +496,7 @@ fn calls_end_when_their_grant_is_revoked() {
             expected.insert(0, unauthorized("stays"));
         }
         assert_eq!(ended, expected);
-        assert!(server.notice(event).is_empty(), "events after the revocation must not be sent");
+        assert!(server.notify(event).is_empty(), "events after the revocation must not be sent");
         let delivered = server.delivered.back().map(|delivered| format!("{:?}", delivered.call.operation));
         assert_eq!(delivered.is_some_and(|operation| operation.contains("planning/plan/list")), keeps_planning);
     }

@@ -132,7 +132,7 @@ fn progress_is_reported_only_on_request() {
     let call = pair.begin(bare_call("echo"), true);
     let theirs = pair.server.delivered[0].call.id;
     let progress = gladhand_core::operations::Progress { progress: 1.0, total: Some(4.0), message: Some("a".into()) };
-    let lines = pair.server.notice(Notice::Progress(theirs, progress));
+    let lines = pair.server.notify(Notice::Progress(theirs, progress));
     pair.hear(&lines);
     let [Event::Notice(Notice::Progress(heard, progress))] = pair.events.as_slice() else {
         panic!("{:?}", pair.events)
@@ -171,7 +171,7 @@ impl Alone {
     }
 
     fn hear(&mut self, line: &str) -> Vec<Event> {
-        self.step(|client, ambient, heard| client.receive(line, ambient, heard)).1
+        self.step(|client, ambient, heard| client.handle_line(line, ambient, heard)).1
     }
 }
 
@@ -351,11 +351,11 @@ fn calls_fail_without_a_session_and_when_the_host_disconnects() {
     let (_, closing) = agent.step(|client, ambient, heard| client.close(ambient, heard));
     assert_eq!(closing.len(), 2, "both queued calls must fail");
     assert_eq!(call(&mut agent, 9), [FailureKind::Stopping]);
-    let (_, gone) = agent.step(|client, ambient, heard| client.gone(ambient, heard));
+    let (_, gone) = agent.step(|client, ambient, heard| client.handle_disconnect(ambient, heard));
     assert_eq!(gone.len(), 4);
     let mut agent = Alone::new(wanting(&["tools"]));
     agent.open();
-    let (_, gone) = agent.step(|client, ambient, heard| client.gone(ambient, heard));
+    let (_, gone) = agent.step(|client, ambient, heard| client.handle_disconnect(ambient, heard));
     assert!(matches!(gone.as_slice(), [Event::Refused(Refusal::PeerGone)]));
 }
 
@@ -368,7 +368,7 @@ fn an_answer_that_is_too_long_fails_its_call() {
     let line = pair.server.resolve_next().pop().unwrap();
     let (fault, skim) =
         (gladhand_core::wire::Fault::TooLong { limit: 5 }, gladhand_core::wire::Skim::of(line.as_bytes()));
-    pair.step(|client, ambient, heard| client.garbled(&fault, &skim, ambient, heard));
+    pair.step(|client, ambient, heard| client.handle_unreadable_line(&fault, &skim, ambient, heard));
     let outcomes = pair.take_answers(call);
     assert!(matches!(&outcomes[..], [Err(failure)] if failure.kind == FailureKind::TooLong), "{line}: {outcomes:?}");
 }

@@ -293,7 +293,7 @@ fn a_session_ends_when_its_pass_is_removed() {
         let mut server = holding(ServerSetup { passes: vec![pass("k1", None, None)], ..server_setup() });
         assert_eq!(say(&mut server, PRESENTED)[0]["ok"], json!(true));
         assert!(say(&mut server, call).is_empty(), "it runs");
-        let said = bodies(&server.readmit(passes));
+        let said = bodies(&server.set_passes(passes));
         assert_eq!((said.is_empty(), server.cancelled.is_empty(), server.closed.is_none()), (stays, stays, stays));
         assert_eq!(said.iter().filter(|answer| answer["req_id"] == "c").count(), usize::from(!stays), "{said:?}");
         let ping = say(&mut server, r#"{"type":"ping","id":"p"}"#);
@@ -305,7 +305,7 @@ fn a_session_ends_when_its_pass_is_removed() {
 #[test]
 fn a_handshake_is_checked_against_the_current_passes() {
     let mut server = holding(ServerSetup { passes: vec![pass("k1", None, None)], ..server_setup() });
-    assert!(server.readmit(&[pass("k2", None, None)]).is_empty());
+    assert!(server.set_passes(&[pass("k2", None, None)]).is_empty());
     assert_eq!(say(&mut server, PRESENTED)[0]["reason"], json!("auth_failed"));
     assert_eq!(say(&mut server, &PRESENTED.replace("k1", "k2"))[0]["ok"], json!(true));
 }

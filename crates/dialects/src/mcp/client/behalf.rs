@@ -10,7 +10,7 @@ use gladhand_core::operations::Level;
 use gladhand_core::wire::{Members, RawValue, json};
 
 use super::McpClient;
-use super::work::{Params, Sent, Work};
+use super::work::{OutgoingRequest, Params, Work};
 use crate::mcp::capabilities;
 use crate::mcp::meta;
 use crate::mcp::revision::Revision;
@@ -96,7 +96,7 @@ impl McpClient {
         self.log_level = wanted;
         if self.exchanges {
             let level = self.level_params();
-            self.send_other("logging/setLevel", &level, Sent::Level(work), heard);
+            self.send_other("logging/setLevel", &level, OutgoingRequest::Level(work), heard);
         } else {
             self.set_level(heard);
             self.send(work, heard);

@@ -8,7 +8,6 @@ use super::McpClient;
 use crate::mcp::http::{
     HeaderParam, METHOD_HEADER, NAME_HEADER, VERSION_HEADER, encode_header_value, header_params, named_by,
 };
-use crate::mcp::revision::Revision;
 use crate::side::{Lane, Posting, PostingEffect};
 
 /// The special requirements for calling a tool.
@@ -46,7 +45,7 @@ impl McpClient {
     pub(super) fn posting_of(&self, line: &str) -> Posting {
         let revision = self.spoken();
         let mut headers = Vec::new();
-        if revision.is_stateless() || (self.in_force().is_some() && revision >= Revision::V2025_06_18) {
+        if revision.is_stateless() || (self.in_force().is_some() && revision.has_version_header()) {
             headers.push((VERSION_HEADER.to_owned(), revision.as_str().to_owned()));
         }
         let (mut exchange, mut effect) = (None, PostingEffect::None);

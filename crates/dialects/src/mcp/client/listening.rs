@@ -13,7 +13,7 @@ use gladhand_core::operations::{Failure, Notice, Reply, Update};
 use gladhand_core::wire::{Members, RawValue, json, pick, rpc};
 
 use super::call_kind::CallKind;
-use super::work::{Params, Sent, Work};
+use super::work::{OutgoingRequest, Params, Work};
 use super::{Answer, McpClient, Phase, our_id};
 use crate::mcp::meta::SUBSCRIPTION_ID;
 use crate::side::{Event, Heard, Lane};
@@ -104,7 +104,7 @@ impl McpClient {
             return;
         }
         let params = format!(r#""notifications":{{{filter}}}"#);
-        let id = self.send_other("subscriptions/listen", &params, Sent::Listen, heard);
+        let id = self.send_other("subscriptions/listen", &params, OutgoingRequest::Listen, heard);
         self.listening.pending = Some(Stream { id, uris });
     }
 

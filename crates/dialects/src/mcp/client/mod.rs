@@ -36,11 +36,11 @@ use call_kind::{CallKind, ResultKind};
 use headers::ToolRequirements;
 use listening::Listening;
 use pages::PageResult;
-use questions::OpenQuestion;
+use questions::PendingQuestion;
 use rounds::Round;
 use tasks::Poll;
 use visits::Visit;
-use work::{RequestExtras, Sent, Work};
+use work::{OutgoingRequest, RequestExtras, Work};
 
 use super::batch::MAX_BATCH;
 use super::capabilities::{self, InForce};
@@ -73,10 +73,10 @@ pub(super) struct McpClient {
     /// How to treat messages that were not agreed.
     unagreed: Unagreed,
     /// Our requests in flight, by our id.
-    requests: HashMap<u64, Sent>,
+    requests: HashMap<u64, OutgoingRequest>,
     next_id: u64,
     /// Pending questions of the upstream.
-    questions: BTreeMap<QuestionId, OpenQuestion>,
+    questions: BTreeMap<QuestionId, PendingQuestion>,
     next_question: u64,
     /// Calls that wait for answers to the upstream's questions.
     rounds: HashMap<CallId, Round>,
@@ -103,7 +103,7 @@ enum Phase {
     /// Calls can be made.
     Open(InForce),
     /// The session was lost and another `initialize` was sent. These requests wait for its result.
-    Reopening { id: u64, waiting: Vec<Sent> },
+    Reopening { id: u64, waiting: Vec<OutgoingRequest> },
     /// There is no session, and none will be opened.
     Closed,
 }
@@ -204,7 +204,7 @@ impl McpClient {
         let phase = std::mem::replace(&mut self.phase, Phase::Closed);
         heard.events.push(Event::Refused(refusal));
         if let Phase::Reopening { waiting, .. } = phase {
-            let lost = waiting.into_iter().filter_map(Sent::into_work);
+            let lost = waiting.into_iter().filter_map(OutgoingRequest::into_work);
             lost.for_each(|work| done(work.call, Err(recovery::gone()), heard));
         }
     }
@@ -279,14 +279,14 @@ impl McpClient {
         }
         self.reopenings = 0;
         match self.requests.remove(&id) {
-            Some(Sent::Work(work)) => self.answered(work, answer, now, heard),
-            Some(Sent::Relist(work, pages)) => self.relisted(work, pages, answer, heard),
-            Some(Sent::PollTask(work, task)) => self.polled(work, task, answer, now, heard),
-            Some(Sent::Update(work, task)) => self.updated(work, task, answer, now, heard),
-            Some(Sent::Result(work, _)) => self.finished(work, answer, now, heard),
-            Some(Sent::Listen) => self.listen_answered(id, answer, now, heard),
+            Some(OutgoingRequest::Work(work)) => self.answered(work, answer, now, heard),
+            Some(OutgoingRequest::Relist(work, pages)) => self.relisted(work, pages, answer, heard),
+            Some(OutgoingRequest::PollTask(work, task)) => self.polled(work, task, answer, now, heard),
+            Some(OutgoingRequest::Update(work, task)) => self.updated(work, task, answer, now, heard),
+            Some(OutgoingRequest::Result(work, _)) => self.finished(work, answer, now, heard),
+            Some(OutgoingRequest::Listen) => self.listen_answered(id, answer, now, heard),
             // Send the call even if the level was refused: log lines are less important.
-            Some(Sent::Level(work)) => self.send(work, heard),
+            Some(OutgoingRequest::Level(work)) => self.send(work, heard),
             None => {}
         }
     }
@@ -369,11 +369,11 @@ impl McpClient {
         let envelope = work.behalf.as_ref().map_or(&*self.envelope, |behalf| behalf.envelope());
         let extras = RequestExtras { more, envelope, meta: &work.meta, wants_progress, party: work.party };
         work::write(&mut heard.wire, id, work.method, &work.params, extras);
-        self.requests.insert(id, Sent::Work(work));
+        self.requests.insert(id, OutgoingRequest::Work(work));
     }
 
     /// Sends a request that is not a call's own.
-    fn send_other(&mut self, method: &str, params: &str, sent: Sent, heard: &mut Heard) -> u64 {
+    fn send_other(&mut self, method: &str, params: &str, sent: OutgoingRequest, heard: &mut Heard) -> u64 {
         let id = self.write_other(method, params, sent.work().and_then(|work| work.party), heard);
         self.requests.insert(id, sent);
         id
@@ -447,7 +447,7 @@ impl Client for McpClient {
         }
     }
 
-    fn receive(&mut self, text: &str, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_line(&mut self, text: &str, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         if !text.starts_with('[') {
             return self.message(text, ambient, heard);
         }
@@ -470,7 +470,7 @@ impl Client for McpClient {
         }
     }
 
-    fn garbled(&mut self, fault: &Fault, skim: &Skim, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_unreadable_line(&mut self, fault: &Fault, skim: &Skim, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         self.unreadable(fault, skim, ambient.lane, ambient.now.elapsed, heard);
     }
 
@@ -486,7 +486,7 @@ impl Client for McpClient {
         let wanted = call.terms.log_level.filter(|_| behalf.is_some());
         let operation = call.operation;
         if let Phase::Reopening { waiting, .. } = &mut self.phase {
-            waiting.push(Sent::Work(work));
+            waiting.push(OutgoingRequest::Work(work));
             return;
         }
         if let Operation::Watch(uri) = &operation {
@@ -499,7 +499,7 @@ impl Client for McpClient {
         self.send_at_level(work, wanted, heard);
     }
 
-    fn roots_changed(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_roots_changed(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         if self.may_send("notifications/roots/list_changed") {
             rpc::notification::<()>(&mut heard.wire, "notifications/roots/list_changed", None);
         }
@@ -526,22 +526,22 @@ impl Client for McpClient {
         self.cancel_call(call, heard);
     }
 
-    fn lost(&mut self, lane: Lane, loss: Loss, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_lost_exchange(&mut self, lane: Lane, loss: Loss, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         self.exchange_lost(lane, loss, ambient.now.elapsed, heard);
     }
 
-    fn gone(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_disconnect(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         self.upstream_lost(heard);
     }
 
-    fn wake(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_timeout(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let now = ambient.now.elapsed;
         self.poll_due_tasks(now, heard);
         self.repeat_due_calls(now, heard);
         self.listen_if_due(now, heard);
     }
 
-    fn deadline(&self) -> Option<Duration> {
+    fn poll_timeout(&self) -> Option<Duration> {
         let polls = self.polls.iter().map(|poll| poll.due);
         let visits = self.visits.values().filter_map(|visit| visit.due);
         polls.chain(visits).chain(self.listening.due()).min()

@@ -8,8 +8,8 @@ use gladhand_core::wire::json::{self, RawValue};
 use gladhand_core::wire::{Members, pick};
 
 use super::{McpClient, our_id};
-use crate::breach::NOTIFICATION_NOT_AGREED;
 use crate::mcp::meta;
+use crate::rule_violation::NOTIFICATION_NOT_AGREED;
 use crate::side::{Event, Heard, Lane, Unagreed};
 
 impl McpClient {

@@ -8,10 +8,10 @@ use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::rpc::{self, Error, code};
 use gladhand_core::wire::{Id, Members, pick};
 
-use super::work::{Sent, Work};
+use super::work::{OutgoingRequest, Work};
 use super::{McpClient, our_id};
-use crate::breach::QUESTION_NOT_AGREED;
 use crate::mcp::{conversation, errors, ids};
+use crate::rule_violation::QUESTION_NOT_AGREED;
 use crate::shares::Bound;
 use crate::side::{Event, Heard, Lane, Unagreed};
 
@@ -23,7 +23,7 @@ const REJECTED: i32 = -1;
 
 /// A pending question.
 #[derive(Debug)]
-pub(super) struct OpenQuestion {
+pub(super) struct PendingQuestion {
     asker: Asker,
     /// The party whose share it uses: that of the caller who is asked.
     party: Option<Party>,
@@ -125,7 +125,7 @@ impl McpClient {
     pub(super) fn pass_on(&mut self, asker: Asker, call: Option<CallId>, question: Question, heard: &mut Heard) {
         self.next_question += 1;
         let id = QuestionId(self.next_question);
-        self.questions.insert(id, OpenQuestion { asker, party: self.party_of(call) });
+        self.questions.insert(id, PendingQuestion { asker, party: self.party_of(call) });
         heard.events.push(Event::Asked(id, call, question));
     }
 
@@ -140,7 +140,7 @@ impl McpClient {
         let call = call?;
         let waiting = self.rounds.get(&call).map(|round| &round.work);
         let waiting = waiting.or_else(|| self.visits.get(&call).map(|visit| &visit.work)).map(|work| &**work);
-        let mut sent = self.requests.values().filter_map(Sent::work);
+        let mut sent = self.requests.values().filter_map(OutgoingRequest::work);
         waiting.or_else(|| sent.find(|work| work.call == call))?.party
     }
 

@@ -11,7 +11,7 @@ use gladhand_core::wire::{Fault, Skim, rpc};
 
 use super::call_kind::CallKind;
 use super::results::upstream_error;
-use super::work::{Sent, Work};
+use super::work::{OutgoingRequest, Work};
 use super::{McpClient, Phase, done, our_id};
 use crate::side::{Event, Heard, Lane, Loss};
 
@@ -64,7 +64,7 @@ impl McpClient {
     }
 
     /// Cancels a request, in the way of its revision and transport.
-    fn cancel_request(&mut self, id: u64, sent: &Sent, heard: &mut Heard) {
+    fn cancel_request(&mut self, id: u64, sent: &OutgoingRequest, heard: &mut Heard) {
         let is_said_by_letting_go = self.exchanges && self.spoken().is_stateless();
         match sent.task() {
             Some(task) => self.cancel_task(task, heard),
@@ -90,11 +90,11 @@ impl McpClient {
         }
         match (sent, &loss) {
             (None, _) => {}
-            (Some(Sent::Listen), Loss::Status(400..500) | Loss::Denied(_) | Loss::Forbidden(_)) => {
+            (Some(OutgoingRequest::Listen), Loss::Status(400..500) | Loss::Denied(_) | Loss::Forbidden(_)) => {
                 self.listen_refused(lane.0, |_| failure(&loss), now, heard);
             }
-            (Some(Sent::Listen), _) => self.listen_ended(lane.0, now),
-            (Some(sent @ Sent::Level(_)), Loss::Status(_)) => self.send_again(sent, heard),
+            (Some(OutgoingRequest::Listen), _) => self.listen_ended(lane.0, now),
+            (Some(sent @ OutgoingRequest::Level(_)), Loss::Status(_)) => self.send_again(sent, heard),
             (Some(mut sent), _) => match self.may_repeat(&mut sent, &loss) {
                 true => self.send_again(sent, heard),
                 false => sent.into_work().into_iter().for_each(|work| self.done(&work, Err(failure(&loss)), heard)),
@@ -118,8 +118,8 @@ impl McpClient {
             heard.events.push(Event::LetGo(Lane(id)));
         }
         match self.requests.remove(&id) {
-            Some(Sent::Listen) => self.listen_ended(id, now),
-            Some(Sent::Level(work)) => self.send(work, heard),
+            Some(OutgoingRequest::Listen) => self.listen_ended(id, now),
+            Some(OutgoingRequest::Level(work)) => self.send(work, heard),
             Some(sent) => {
                 sent.into_work().into_iter().for_each(|work| self.done(&work, Err(failure.clone()), heard));
             }
@@ -129,8 +129,8 @@ impl McpClient {
     }
 
     /// Whether a lost request may be sent again. Counts the repetition.
-    fn may_repeat(&self, sent: &mut Sent, loss: &Loss) -> bool {
-        let is_harmless = !matches!(sent, Sent::Work(work) if !work.is_repeatable());
+    fn may_repeat(&self, sent: &mut OutgoingRequest, loss: &Loss) -> bool {
+        let is_harmless = !matches!(sent, OutgoingRequest::Work(work) if !work.is_repeatable());
         let Some(work) = sent.work_mut() else { return false };
         work.repeats += 1;
         let may = match loss {
@@ -160,28 +160,28 @@ impl McpClient {
     }
 
     /// Sends a request again, once there is a session.
-    pub(super) fn send_again(&mut self, sent: Sent, heard: &mut Heard) {
+    pub(super) fn send_again(&mut self, sent: OutgoingRequest, heard: &mut Heard) {
         if let Phase::Reopening { waiting, .. } = &mut self.phase {
             waiting.push(sent);
             return;
         }
         match sent {
-            Sent::Work(work) | Sent::Level(work) => {
+            OutgoingRequest::Work(work) | OutgoingRequest::Level(work) => {
                 if let CallKind::Watch { uri } = &work.kind {
                     // A subscription that waited for the session has not been counted yet.
                     self.watched.entry(uri.clone()).or_insert(1);
                 }
                 self.send(work, heard);
             }
-            Sent::Relist(work, _) => self.relist(work, heard),
-            Sent::PollTask(work, task) => self.poll(work, task, heard),
+            OutgoingRequest::Relist(work, _) => self.relist(work, heard),
+            OutgoingRequest::PollTask(work, task) => self.poll(work, task, heard),
             // It is unknown whether our answers arrived. If not, the upstream asks for them again.
-            Sent::Update(mut work, task) => {
+            OutgoingRequest::Update(mut work, task) => {
                 work.asked_keys.clear();
                 self.poll(work, task, heard);
             }
-            Sent::Result(work, task) => self.await_task(work, task, heard),
-            Sent::Listen => {}
+            OutgoingRequest::Result(work, task) => self.await_task(work, task, heard),
+            OutgoingRequest::Listen => {}
         }
     }
 

@@ -10,7 +10,7 @@ use gladhand_core::wire::json::{self, Kind, RawValue};
 use super::call_kind::CallKind;
 use super::questions::{Asker, kind_of};
 use super::results::upstream_error;
-use super::work::{Params, Sent, Work};
+use super::work::{OutgoingRequest, Params, Work};
 use super::{McpClient, done};
 use crate::shares::Bound;
 use crate::side::Heard;
@@ -181,7 +181,7 @@ impl McpClient {
         match task {
             Some(task) => {
                 params.text("taskId", &task);
-                self.send_other("tasks/update", &params.0, Sent::Update(work, task), heard);
+                self.send_other("tasks/update", &params.0, OutgoingRequest::Update(work, task), heard);
             }
             None => {
                 if let Some(state) = &state {

@@ -13,7 +13,7 @@ use super::call_kind::CallKind;
 use super::pages::{PageResult, Pages};
 use super::results::upstream_error;
 use super::rounds::MAX_ROUNDS;
-use super::work::{Params, Sent, Work};
+use super::work::{OutgoingRequest, Params, Work};
 use super::{Answer, McpClient, done};
 use crate::side::TASKS_EXTENSION;
 use crate::side::{Event, Heard};
@@ -98,7 +98,7 @@ impl McpClient {
     }
 
     pub(super) fn poll(&mut self, work: Box<Work>, task: String, heard: &mut Heard) {
-        self.send_other("tasks/get", &params_of(&task), Sent::PollTask(work, task), heard);
+        self.send_other("tasks/get", &params_of(&task), OutgoingRequest::PollTask(work, task), heard);
     }
 
     pub(super) fn poll_later(&mut self, work: Box<Work>, task: String, pause: Duration, now: Duration) {
@@ -170,7 +170,7 @@ impl McpClient {
 
     /// Requests the result of a task (2025-11-25).
     pub(super) fn await_task(&mut self, work: Box<Work>, task: String, heard: &mut Heard) {
-        self.send_other("tasks/result", &params_of(&task), Sent::Result(work, task), heard);
+        self.send_other("tasks/result", &params_of(&task), OutgoingRequest::Result(work, task), heard);
     }
 
     /// Whether a new list of tools may explain why a call was refused: its headers do not match the tool, or the tool
@@ -191,7 +191,7 @@ impl McpClient {
 
     pub(super) fn relist(&mut self, mut work: Box<Work>, heard: &mut Heard) {
         work.has_relisted = true;
-        self.send_other("tools/list", "", Sent::Relist(work, Pages::of_tools()), heard);
+        self.send_other("tools/list", "", OutgoingRequest::Relist(work, Pages::of_tools()), heard);
     }
 
     pub(super) fn relisted(&mut self, mut work: Box<Work>, pages: Pages, answer: Answer<'_>, heard: &mut Heard) {
@@ -202,7 +202,7 @@ impl McpClient {
         };
         match add_page {
             Ok(PageResult::Next(pages, params)) => {
-                self.send_other("tools/list", &params, Sent::Relist(work, pages), heard);
+                self.send_other("tools/list", &params, OutgoingRequest::Relist(work, pages), heard);
             }
             Ok(PageResult::Whole(tools)) => {
                 self.store_requirements(tools);

@@ -13,7 +13,7 @@ use super::McpClient;
 use super::questions::Asker;
 use super::results;
 use super::rounds::MAX_ROUNDS;
-use super::work::{Sent, Work};
+use super::work::{OutgoingRequest, Work};
 use crate::mcp::errors::URL_ELICITATION_REQUIRED;
 use crate::side::Heard;
 
@@ -129,7 +129,7 @@ impl McpClient {
         due.sort_unstable();
         for call in due {
             if let Some(visit) = self.visits.remove(&call) {
-                self.send_again(Sent::Work(visit.work), heard);
+                self.send_again(OutgoingRequest::Work(visit.work), heard);
             }
         }
     }

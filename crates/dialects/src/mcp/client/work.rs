@@ -45,7 +45,7 @@ pub(super) struct Work {
 
 /// The purpose of a request in flight.
 #[derive(Debug)]
-pub(super) enum Sent {
+pub(super) enum OutgoingRequest {
     /// A call's own request.
     Work(Box<Work>),
     /// A list of tools, for a call that was refused because of outdated information.
@@ -62,7 +62,7 @@ pub(super) enum Sent {
     Listen,
 }
 
-impl Sent {
+impl OutgoingRequest {
     /// The call of the request.
     pub(super) fn work(&self) -> Option<&Work> {
         match self {

@@ -8,7 +8,7 @@ use gladhand_core::wire::{Id, Members};
 use serde_json::json;
 
 use super::super::errors;
-use super::super::pending::RequestKind;
+use super::super::incoming_requests::RequestKind;
 use super::super::revision::Revision;
 use crate::side::TASKS_EXTENSION;
 

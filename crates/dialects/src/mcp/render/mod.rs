@@ -14,10 +14,10 @@ use gladhand_core::wire::json::{self, Kind, RawValue};
 use gladhand_core::wire::{Id, Members, rpc};
 
 use super::capabilities::declaration_of_menu;
+use super::incoming_requests::{IncomingRequest, RequestKind};
 use super::lists::{List, Page};
 use super::member_order::{self, arrange};
 use super::meta::{SERVER_INFO, SUBSCRIPTION_ID};
-use super::pending::{InFlight, RequestKind};
 use super::revision::{Revision, names};
 use super::{cursor, errors};
 use crate::side::{CacheHints, ServerSetup};
@@ -130,7 +130,7 @@ impl Renderer {
     }
 
     /// The answer to a call.
-    pub(super) fn outcome(&self, wire: &mut Frames, call: &InFlight, outcome: Outcome) {
+    pub(super) fn outcome(&self, wire: &mut Frames, call: &IncomingRequest, outcome: Outcome) {
         let (id, revision) = (&call.to.id, call.revision);
         match (outcome, &call.request_kind) {
             (Ok(Reply::Tool(result)), RequestKind::Tool) => self.tool_result(wire, id, &result, revision),
@@ -182,7 +182,7 @@ impl Renderer {
         rpc::finish(wire);
     }
 
-    fn contents(&self, wire: &mut Frames, call: &InFlight, contents: &Contents) {
+    fn contents(&self, wire: &mut Frames, call: &IncomingRequest, contents: &Contents) {
         rpc::begin_result(wire, &call.to.id);
         let begin = wire.len();
         wire.extend_from_slice(br#"{"contents":["#);

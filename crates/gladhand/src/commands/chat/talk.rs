@@ -9,7 +9,7 @@ use gladhand_core::operations::{
 use gladhand_core::wire::{Members, RawValue};
 use gladhand_hub::{Asking, Caller, Hub, SessionId, Settling, Visit};
 
-use gladhand_server::following::Following;
+use gladhand_server::event_queue::EventQueue;
 
 /// A session with the agent.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Talk {
     hub: Hub,
     agreement: Arc<Agreement>,
     receiver: Arc<dyn Caller>,
-    heard: Arc<Following>,
+    heard: Arc<EventQueue>,
     /// The name of the session.
     pub(super) session: String,
     _visit: Visit,
@@ -27,7 +27,7 @@ pub(super) struct Talk {
 #[derive(Debug)]
 struct EventReceiver {
     session: SessionId,
-    heard: Arc<Following>,
+    heard: Arc<EventQueue>,
 }
 
 impl Caller for EventReceiver {
@@ -59,7 +59,7 @@ pub(super) struct Speaker {
 impl Talk {
     /// Begins a session whose tools work in a folder.
     pub(super) async fn begin(hub: Hub, folder: Option<&str>) -> Result<Self, Failure> {
-        let (visit, heard) = (hub.visit(), Arc::new(Following::default()));
+        let (visit, heard) = (hub.visit(), Arc::new(EventQueue::default()));
         let receiver = Arc::new(EventReceiver { session: visit.id(), heard: Arc::clone(&heard) });
         let agreement = Arc::new(agreement());
         let mut talk = Self { hub, agreement, receiver, heard, session: String::new(), _visit: visit };

@@ -27,8 +27,8 @@ pub(super) use assembly::{Assembly, Reached};
 use gladhand_process::open_files;
 use gladhand_server::Service;
 use gladhand_server::downstream::Ended;
-use gladhand_server::excuse;
 use gladhand_server::http::{Http, Tls};
+use gladhand_server::refusal_line;
 use gladhand_session::clock::Clock;
 pub(super) use mounted::{Memory, reach};
 pub(super) use recursion::Within;
@@ -147,7 +147,7 @@ fn excuse(args: &ListenArgs, error: &ConfigError) {
     };
     let clock = Clock::start();
     let door = service.door(&clock);
-    if let Err(error) = excuse::excuse(&door, clock, &error.to_string()) {
+    if let Err(error) = refusal_line::send(&door, clock, &error.to_string()) {
         tracing::debug!(%error, "the peer could not be told");
     }
 }

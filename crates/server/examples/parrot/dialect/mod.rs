@@ -14,7 +14,7 @@ use gladhand_core::negotiation::{
 use gladhand_core::operations::{
     Call, CallId, Content, Failure, FailureKind, Feature, Notice, Operation, Outcome, Reply, ToolCall, ToolResult,
 };
-use gladhand_core::wire::{Fault, FrameKind, Frames, Members, RawValue, Skim, TextPolicy, json};
+use gladhand_core::wire::{Fault, FrameKind, FrameSummary, Frames, Members, RawValue, Skim, TextPolicy, json};
 use gladhand_dialects::{
     Ambient, Claim, Client, ClientSetup, Dialect, Event, FirstLine, Heard, Output, Server, ServerSetup, Stop,
     side::Action,
@@ -31,10 +31,10 @@ pub(crate) static DIALECT: Dialect = Dialect {
     carried: &[],
     claim,
     recognizes_reply: |line| line.members.as_ref().is_some_and(|members| members.has("squawk")),
-    kind_of,
+    describe,
     offer: |_| Offer::default(),
     carriers: |feature| if feature == Feature::Tools { TABLE.to_vec() } else { Vec::new() },
-    excuse: |_, why, _, wire| squawk(wire, why),
+    refusal_line: |_, why, _, wire| squawk(wire, why),
     server: |setup| Box::new(ParrotServer::new(setup)),
     client: |setup| Box::new(ParrotClient { setup, waiting: VecDeque::new() }),
 };
@@ -60,7 +60,7 @@ fn claim(first: &FirstLine<'_>) -> Claim {
     if opens { Claim::Certain } else { Claim::No }
 }
 
-fn kind_of(text: &str) -> Option<FrameKind> {
+fn describe(text: &str) -> Option<FrameSummary<'_>> {
     let members = Members::parse(text).ok()?;
     let kinds = [
         ("parrot", FrameKind::Request),
@@ -68,7 +68,8 @@ fn kind_of(text: &str) -> Option<FrameKind> {
         ("heard", FrameKind::Result),
         ("squawk", FrameKind::Error { code: 0, names_request: false }),
     ];
-    kinds.into_iter().find(|(word, _)| members.has(word)).map(|(_, kind)| kind)
+    let (word, kind) = kinds.into_iter().find(|(word, _)| members.has(word))?;
+    Some(FrameSummary { kind, name: Some(word.into()), id: None })
 }
 
 /// Writes a line. `kind` says what it is, so that the transport need not read it.
@@ -124,7 +125,7 @@ impl ParrotServer {
 }
 
 impl Server for ParrotServer {
-    fn receive<'a>(&mut self, text: &'a str, _: &mut Ambient<'_>, out: &mut Output<'a>) {
+    fn handle_line<'a>(&mut self, text: &'a str, _: &mut Ambient<'_>, out: &mut Output<'a>) {
         let Ok(members) = Members::parse(text) else { return squawk(&mut out.wire, "not an object") };
         if let Some(name) = members.str("parrot") {
             return self.open(&name, out);
@@ -142,11 +143,11 @@ impl Server for ParrotServer {
         out.actions.push(Action::Deliver(call, Arc::clone(agreement)));
     }
 
-    fn garbled(&mut self, fault: &Fault, _: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_unreadable_line(&mut self, fault: &Fault, _: &mut Ambient<'_>, out: &mut Output<'_>) {
         squawk(&mut out.wire, &fault.to_string());
     }
 
-    fn resolve(&mut self, call: CallId, outcome: Outcome, _: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn handle_outcome(&mut self, call: CallId, outcome: Outcome, _: &mut Ambient<'_>, out: &mut Output<'_>) {
         let mut answer = Frames::default();
         match outcome {
             Ok(Reply::Tool(ToolResult { content, .. })) => match &content[..] {
@@ -162,7 +163,7 @@ impl Server for ParrotServer {
         self.flush(out);
     }
 
-    fn notice(&mut self, _: Notice, _: &mut Ambient<'_>, _: &mut Output<'_>) {}
+    fn notify(&mut self, _: Notice, _: &mut Ambient<'_>, _: &mut Output<'_>) {}
 
     fn stop(&mut self, _: Stop, _: &mut Ambient<'_>, _: &mut Output<'_>) {}
 
@@ -170,7 +171,7 @@ impl Server for ParrotServer {
         self.calls.iter().filter(|(_, answer)| answer.is_none()).map(|(id, _)| *id).collect()
     }
 
-    fn held(&self) -> usize {
+    fn held_bytes(&self) -> usize {
         self.calls.iter().filter_map(|(_, answer)| answer.as_ref()).map(|answer| answer.len()).sum()
     }
 }
@@ -187,7 +188,7 @@ impl Client for ParrotClient {
         say(&mut heard.wire, FrameKind::Request, "parrot", &json::to_raw(&self.setup.identity.name));
     }
 
-    fn receive(&mut self, text: &str, _: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_line(&mut self, text: &str, _: &mut Ambient<'_>, heard: &mut Heard) {
         let Ok(members) = Members::parse(text) else { return heard.events.push(Event::Dropped("no object")) };
         if let Some(name) = members.str("perched") {
             let client = Offer::new(self.setup.identity.clone(), ["1"]);
@@ -213,7 +214,7 @@ impl Client for ParrotClient {
         }
     }
 
-    fn garbled(&mut self, _: &Fault, _: &Skim, _: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_unreadable_line(&mut self, _: &Fault, _: &Skim, _: &mut Ambient<'_>, heard: &mut Heard) {
         heard.events.push(Event::Dropped("garbled"));
     }
 
@@ -238,7 +239,7 @@ impl Client for ParrotClient {
 
     fn cancel(&mut self, _: CallId, _: &mut Ambient<'_>, _: &mut Heard) {}
 
-    fn gone(&mut self, _: &mut Ambient<'_>, heard: &mut Heard) {
+    fn handle_disconnect(&mut self, _: &mut Ambient<'_>, heard: &mut Heard) {
         for call in self.waiting.drain(..) {
             heard
                 .events

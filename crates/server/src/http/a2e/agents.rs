@@ -5,12 +5,13 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::{Duration, Instant};
 
 use gladhand_core::sync::Unpoisoned as _;
+use gladhand_dialects::a2e::Host;
 use gladhand_dialects::shares::giving_way;
-use gladhand_dialects::{Door, Party, Pass, Stop, a2e};
+use gladhand_dialects::{Party, Pass, Stop};
 
+use super::super::request_origin::RequestOrigin;
 use super::super::session_id::SessionId;
 use super::super::shared::Shared;
-use super::super::who::Who;
 use super::AgentLimits;
 use super::session::AgentSession;
 use crate::Service;
@@ -84,7 +85,7 @@ impl Agents {
     }
 
     /// Begins a session that waits for its handshake; none if it would find no place after it.
-    pub(super) fn begin(self: &Arc<Self>, who: Who) -> Option<SessionId> {
+    pub(super) fn begin(self: &Arc<Self>, who: RequestOrigin) -> Option<SessionId> {
         // Looked at before anything is made, because there may be many who try.
         if !self.has_room_for(who.party) || !self.make_room(|sessions| &sessions.waiting, who.party) {
             return None;
@@ -93,7 +94,7 @@ impl Agents {
         let clock = Clock::start();
         let leaving = Leaving { agents: Arc::downgrade(self), id };
         let epoch = self.shared.service.access().epoch();
-        let session = AgentSession::new(Arc::clone(&self.shared), who, self.door(&clock), clock, leaving);
+        let session = AgentSession::new(Arc::clone(&self.shared), who, self.host(&clock), clock, leaving);
         self.write().waiting.insert(id, Arc::clone(&session));
         if self.shared.service.access().epoch() != epoch {
             // Those who hold sessions to the passes of now may have looked before this was there.
@@ -122,7 +123,7 @@ impl Agents {
     }
 
     /// The session of an id, for the one who opened it.
-    pub(super) fn find(&self, id: &str, who: &Who) -> Option<Arc<AgentSession>> {
+    pub(super) fn find(&self, id: &str, who: &RequestOrigin) -> Option<Arc<AgentSession>> {
         let id = SessionId::read(id)?;
         let sessions = self.read();
         let session = sessions.open.get(&id).or_else(|| sessions.waiting.get(&id));
@@ -175,7 +176,7 @@ impl Agents {
     fn hold_to(&self, session: &AgentSession, passes: &[Pass]) {
         match self.shared.has_withdrawn(&session.who) {
             true => session.end(),
-            false => session.readmit(passes),
+            false => session.set_passes(passes),
         }
     }
 
@@ -203,12 +204,12 @@ impl Agents {
     }
 
     /// Our side towards a new agent.
-    fn door(&self, clock: &Clock) -> Door {
+    fn host(&self, clock: &Clock) -> Host {
         let mut setup = self.shared.service.setup(clock);
         if Trust::of(&self.shared.service, self.shared.authorize().is_some()) == Trust::Anybody {
             setup.menu.capabilities = self.shared.hub().open_capabilities();
         }
-        Door::pinned(&a2e::DIALECT, setup)
+        Host::new(setup)
     }
 }
 

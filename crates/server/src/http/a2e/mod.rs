@@ -1,10 +1,9 @@
 //! A2E over HTTP (a2e §20.2): messages of the agent are posted, ours arrive on one stream of events.
 //!
 //! `agents` knows all sessions, `session` holds our side of one under a lock, `transport` the way to the agent, `outlet` is what is on its way
-//! to the agent, `stream` the body that carries it. There is nothing of the dialect in here but its paths and statuses.
+//! to the agent, `stream` the body that carries it. Only the dialect parses a message ([`Message`]).
 
 mod agents;
-mod calls;
 
 mod outlet;
 mod session;
@@ -17,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gladhand_auth::resource::Principal;
-use gladhand_dialects::a2e::DIALECT;
+use gladhand_dialects::a2e::{DIALECT, Message};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
@@ -26,9 +25,9 @@ use hyper::body::Incoming;
 use super::endpoint::Endpoint;
 use super::refusals::refused;
 use super::request::read_body;
+use super::request_origin::RequestOrigin;
 use super::respond::{self, Content};
 use super::served::ConnectionState;
-use super::who::Who;
 use session::{AgentSession, Sent};
 
 pub(super) use agents::{Agents, Trust};
@@ -77,7 +76,7 @@ pub(super) async fn serve(
     agents: &Arc<Agents>,
     head: &Parts,
     body: Incoming,
-    who: Who,
+    who: RequestOrigin,
     sender: Option<&Principal>,
     line: &Arc<ConnectionState>,
 ) -> Response<Content> {
@@ -101,7 +100,7 @@ async fn send(
     agents: &Agents,
     head: &Parts,
     body: Incoming,
-    who: &Who,
+    who: &RequestOrigin,
     sender: Option<&Principal>,
 ) -> Response<Content> {
     let session = match find(endpoint, agents, head, who, sender) {
@@ -118,20 +117,21 @@ async fn send(
             return detail(status, status.canonical_reason().unwrap_or_default());
         }
     };
-    let message = on_one_line(&body);
+    let line = on_one_line(&body);
+    let message = Message::of(&line);
     if endpoint.shared.has_withdrawn(who) {
         return refused(detail(StatusCode::UNAUTHORIZED, respond::WITHDRAWN), respond::WITHDRAWN);
     }
     if let (Some(authorize), Some(sender)) = (endpoint.shared.authorize(), sender)
-        && let Err(denied) = authorize.permit_tools(sender, &|| calls::called_tools(&message))
+        && let Err(denied) = authorize.permit_tools(sender, &|| message.called_tools())
     {
-        endpoint.shared.refused_for_scopes(sender, &DIALECT, &calls::called_tools(&message));
+        endpoint.shared.refused_for_scopes(sender, &DIALECT, &message.called_tools());
         return denied.map(Content::Whole);
     }
     if !session.is_open() && !agents.has_room_for(session.who.party) {
         return too_many_sessions();
     }
-    let sent = session.send(&message, who);
+    let sent = session.send(message, &line, who);
     if sent == Sent::Opened {
         agents.opened(&session);
     }
@@ -146,7 +146,7 @@ fn stream(
     endpoint: &Endpoint,
     agents: &Agents,
     head: &Parts,
-    who: &Who,
+    who: &RequestOrigin,
     sender: Option<&Principal>,
     line: &Arc<ConnectionState>,
 ) -> Response<Content> {
@@ -172,7 +172,7 @@ fn find(
     endpoint: &Endpoint,
     agents: &Agents,
     head: &Parts,
-    who: &Who,
+    who: &RequestOrigin,
     sender: Option<&Principal>,
 ) -> Result<Arc<AgentSession>, Box<Response<Content>>> {
     let Some(id) = head.headers.get(SESSION_ID).filter(|id| !id.is_empty()) else {
@@ -207,7 +207,7 @@ fn too_many_sessions() -> Response<Content> {
     detail(StatusCode::SERVICE_UNAVAILABLE, "Too many sessions")
 }
 
-/// The agent does not read what it is sent, or too much is under way.
+/// The agent does not read what it is sent, or too many requests are in flight.
 fn busy() -> Response<Content> {
     detail(StatusCode::SERVICE_UNAVAILABLE, "Busy: read the stream, and try again later")
 }

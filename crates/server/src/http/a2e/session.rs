@@ -10,24 +10,24 @@ use std::time::{Duration, Instant};
 use gladhand_core::operations::{AgentEvent, CallId, CapabilityEvent, Failure, FailureKind, Notice, ScopeRecord};
 use gladhand_core::sync::Unpoisoned as _;
 use gladhand_core::wire::{Lane, Line};
+use gladhand_dialects::a2e::{Host, Message};
 use gladhand_dialects::shares::Holder;
-use gladhand_dialects::{Action, Door, Pass, Server, Stop};
+use gladhand_dialects::{Action, Pass, Server, Stop};
 use gladhand_hub::{Asking, Caller, Portion, SessionId, Settling};
 
-use super::super::alarm::Alarm;
+use super::super::request_origin::RequestOrigin;
 use super::super::served::ConnectionState;
 use super::super::session_id::SessionId as WireId;
 use super::super::shared::{SMALL, Shared};
 use super::super::stream::Taken;
-use super::super::who::Who;
+use super::super::wake_timer::WakeTimer;
 use super::agents::Leaving;
 use super::outlet::Outlet;
 use super::stream::AgentStream;
 use super::transport::AgentTransport;
-use crate::driver::{Driven, Driver, Pending, Registration, Transport as _};
-use crate::following::Following;
+use crate::driver::{Continuation, Driver, DriverHandle, Registration, Transport as _};
+use crate::event_queue::EventQueue;
 use gladhand_session::clock::Clock;
-use gladhand_session::violations;
 
 /// How many bytes the server side may hold for calls in flight. Above this, it refuses new requests.
 const MOST_HELD: usize = 64 * 1024 * 1024;
@@ -50,13 +50,13 @@ pub(super) enum Sent {
 pub(in crate::http) struct AgentSession {
     pub(in crate::http) shared: Arc<Shared>,
     /// The caller that opened the session. Only this caller may use it.
-    pub(super) who: Who,
+    pub(super) who: RequestOrigin,
     /// The scopes that its content needs. Another token of the principal may lack some of them.
     pub(super) record: Arc<ScopeRecord>,
     /// The session's registration with the hub.
     registration: Arc<Registration>,
     /// Queues events until the stream has room.
-    following: Arc<Following>,
+    event_queue: Arc<EventQueue>,
     /// A weak reference to this session, which providers use to call back.
     pub(super) this: Weak<Self>,
     /// Unregisters the session when it ends.
@@ -72,11 +72,11 @@ struct Inner {
     /// The bytes of waiting and running calls, within the global limit.
     under_way: Portion,
     /// The pending timer and its deadline.
-    alarm: Alarm,
+    wake_timer: WakeTimer,
     used: Instant,
 }
 
-impl Driven for &AgentSession {
+impl DriverHandle for &AgentSession {
     type Transport = AgentTransport;
     type Caller<'s>
         = Arc<dyn Caller>
@@ -97,16 +97,22 @@ impl Driven for &AgentSession {
 }
 
 impl AgentSession {
-    pub(super) fn new(shared: Arc<Shared>, who: Who, door: Door, clock: Clock, leaving: Leaving) -> Arc<Self> {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        who: RequestOrigin,
+        host: Host,
+        clock: Clock,
+        leaving: Leaving,
+    ) -> Arc<Self> {
         let begun = Instant::now();
         let registration = Registration::new(shared.hub().clone(), shared.hub().visit(), shared.service.tap());
         Arc::new_cyclic(|this| {
-            let (record, following) = (Arc::<ScopeRecord>::default(), Arc::<Following>::default());
+            let (record, event_queue) = (Arc::<ScopeRecord>::default(), Arc::<EventQueue>::default());
             let transport = AgentTransport {
                 shared: Arc::clone(&shared),
                 who: who.clone(),
                 record: Arc::clone(&record),
-                following: Arc::clone(&following),
+                event_queue: Arc::clone(&event_queue),
                 outlet: Outlet::default(),
                 events: shared.kept.portion(who.party),
                 has_room_for_events: true,
@@ -114,13 +120,13 @@ impl AgentSession {
                 session: Weak::clone(this),
             };
             let inner = Inner {
-                driver: Driver::new(door, clock, transport, Arc::clone(&registration)),
+                driver: Driver::new(host, clock, transport, Arc::clone(&registration)),
                 under_way: shared.under_way.portion(who.party),
-                alarm: Alarm::default(),
+                wake_timer: WakeTimer::default(),
                 used: begun,
             };
             let (this, inner) = (Weak::clone(this), Mutex::new(inner));
-            Self { shared, who, record, registration, following, this, leaving, begun, inner }
+            Self { shared, who, record, registration, event_queue, this, leaving, begun, inner }
         })
     }
 
@@ -131,28 +137,28 @@ impl AgentSession {
             return;
         }
         inner.driver.clock.tick();
-        let errands = step(&mut inner.driver);
+        let actions = step(&mut inner.driver);
         drop(inner);
-        self.follow_up(errands);
+        self.follow_up(actions);
     }
 
     /// Does what follows from a step until nothing is left, or nothing more can be written.
-    fn follow_up(&self, errands: Vec<Action<'_>>) {
+    fn follow_up(&self, actions: Vec<Action<'_>>) {
         let mut this = self;
-        Driven::follow_up(&mut this, errands, Pending::AsTask);
+        DriverHandle::follow_up(&mut this, actions, Continuation::AsTask);
         let is_done = loop {
             let mut inner = self.lock();
             if inner.driver.has_ended() {
                 return;
             }
-            let errands = inner.driver.write_waiting();
-            if errands.is_empty() {
+            let actions = inner.driver.write_waiting();
+            if actions.is_empty() {
                 inner.count_under_way();
-                self.set_alarm(&mut inner);
+                self.set_wake_timer(&mut inner);
                 break inner.transport().closing.is_some() && inner.driver.side.in_flight().is_empty();
             }
             drop(inner);
-            Driven::follow_up(&mut this, errands, Pending::AsTask);
+            DriverHandle::follow_up(&mut this, actions, Continuation::AsTask);
         };
         if is_done {
             self.end();
@@ -160,11 +166,11 @@ impl AgentSession {
     }
 
     /// Sets the timer for the next deadline of the state machine, or for the end of a closing session.
-    fn set_alarm(&self, inner: &mut Inner) {
+    fn set_wake_timer(&self, inner: &mut Inner) {
         let closing = inner.transport().closing;
-        let Some(at) = inner.driver.side.deadline().into_iter().chain(closing).min() else { return };
+        let Some(at) = inner.driver.side.poll_timeout().into_iter().chain(closing).min() else { return };
         let this = Weak::clone(&self.this);
-        inner.alarm.set(at, &inner.driver.clock, &self.shared.runtime(), move || {
+        inner.wake_timer.set(at, &inner.driver.clock, &self.shared.runtime(), move || {
             if let Some(session) = this.upgrade() {
                 session.wake();
             }
@@ -173,7 +179,7 @@ impl AgentSession {
 
     fn wake(&self) {
         let mut inner = self.lock();
-        inner.alarm.went_off();
+        inner.wake_timer.fired();
         inner.driver.clock.tick();
         let now = inner.driver.clock.now().elapsed;
         let is_over = inner.transport().closing.is_some_and(|fail_at| fail_at <= now);
@@ -186,44 +192,40 @@ impl AgentSession {
 
     /// Appends an event to the queue, and writes as many as there is room for.
     fn tell_in_order(&self, event: Notice) {
-        self.following.push(event);
+        self.event_queue.push(event);
         // Events are written before the outcomes that wait behind them.
         self.drive(|driver| {
-            let errands = driver.write_waiting();
-            let waiting = driver.transport.following.bytes();
+            let actions = driver.write_waiting();
+            let waiting = driver.transport.event_queue.bytes();
             driver.transport.count_events(waiting);
-            errands
+            actions
         });
     }
 
     /// Processes one message of the session's principal, whose token may have different scopes than the opening token.
     /// A response goes to the event stream.
-    pub(super) fn send(&self, message: &[u8], who: &Who) -> Sent {
+    pub(super) fn send(&self, message: Message<'_>, line: &[u8], who: &RequestOrigin) -> Sent {
         let mut inner = self.lock();
         inner.touch();
         if inner.transport().closing.is_some() || inner.driver.has_ended() {
             return Sent::Deaf;
         }
-        let is_busy = !inner.transport().may_speak() || !inner.has_room_for(message.len());
+        let is_busy = !inner.transport().may_speak() || !inner.has_room_for(line.len());
         // Even with unread messages, an agent may send a few requests that stop a call.
-        if is_busy && !(super::calls::stops_something(message) && inner.transport().outlet.takes_stop()) {
+        if is_busy && !(message.stops_something() && inner.transport().outlet.takes_stop()) {
             inner.count_under_way();
             return Sent::Busy;
         }
-        let (was_open, mut breaches) = (inner.driver.client().is_some(), Vec::new());
-        inner.driver.tap_received(Lane::MAIN, Line::Bytes(message));
-        let errands = inner.driver.step(Some(who), |door, ambient, out| {
-            door.receive_line(Line::Bytes(message), ambient, out);
-            breaches = violations::of_actions(&out.actions);
-        });
+        let was_open = inner.driver.client().is_some();
+        let frame = (Lane::MAIN, Line::Bytes(line));
+        let (actions, violated) =
+            inner.driver.receive(Some(who), frame, |host, ambient, out| host.take(message, ambient, out));
         let has_opened = !was_open && inner.driver.client().is_some();
         drop(inner);
-        self.follow_up(errands);
-        if !breaches.is_empty() {
-            let client = self.lock().driver.client().unwrap_or_default().to_owned();
-            if violations::note_client(self.shared.hub(), &client, &breaches, message) {
-                self.end();
-            }
+        self.follow_up(actions);
+        let mut this = self;
+        if this.note_violations(&violated, line) {
+            self.end();
         }
         if has_opened { Sent::Opened } else { Sent::Taken }
     }
@@ -234,7 +236,7 @@ impl AgentSession {
     }
 
     /// Attaches a reader to the event stream. It replaces the previous reader. Returns `None` if the session is over.
-    pub(super) fn listen(&self, line: Arc<ConnectionState>, who: &Who) -> Option<AgentStream> {
+    pub(super) fn listen(&self, line: Arc<ConnectionState>, who: &RequestOrigin) -> Option<AgentStream> {
         let mut inner = self.lock();
         if inner.driver.has_ended() {
             return None;
@@ -267,17 +269,17 @@ impl AgentSession {
     }
 
     /// Applies new passes. The session ends if none of them admits it.
-    pub(super) fn readmit(&self, passes: &[Pass]) {
-        self.drive(|driver| driver.step(None, |door, ambient, out| door.readmit(passes, ambient, out)));
+    pub(super) fn set_passes(&self, passes: &[Pass]) {
+        self.drive(|driver| driver.step(None, |host, ambient, out| host.set_passes(passes, ambient, out)));
     }
 
     /// Refuses new messages. Calls in flight continue for a grace period.
     pub(super) fn stop(&self, stop: Stop) {
         let grace = self.shared.service.bounds().drain;
         self.drive(|driver| {
-            let errands = driver.step(None, |door, ambient, out| door.stop(stop, ambient, out));
+            let actions = driver.step(None, |host, ambient, out| host.stop(stop, ambient, out));
             driver.transport.close(grace, &driver.clock);
-            errands
+            actions
         });
     }
 
@@ -287,15 +289,15 @@ impl AgentSession {
         if inner.driver.has_ended() {
             return;
         }
-        let errands = inner.driver.end();
+        let actions = inner.driver.end();
         inner.under_way.resize(0);
         inner.transport().count_events(0);
         inner.transport().outlet.end();
-        inner.alarm.stop();
+        inner.wake_timer.stop();
         drop(inner);
         let mut this = self;
-        Driven::follow_up(&mut this, errands, Pending::AsTask);
-        self.following.close();
+        DriverHandle::follow_up(&mut this, actions, Continuation::AsTask);
+        self.event_queue.close();
         // Release the session's resources now, without waiting for the last connection to close.
         self.registration.visit.end();
         self.leaving.leave();
@@ -304,7 +306,7 @@ impl AgentSession {
     /// Whether the session has expired: no handshake in time, or idle for too long.
     pub(super) fn is_overdue(&self, now: Instant, handshake: Duration, idle: Duration) -> bool {
         let inner = self.lock();
-        let is_late = |since: Instant, patience| now.saturating_duration_since(since) > patience;
+        let is_late = |since: Instant, limit| now.saturating_duration_since(since) > limit;
         inner.driver.client().is_none() && is_late(self.begun, handshake)
             || inner.is_idle() && is_late(inner.used, idle)
     }
@@ -335,14 +337,14 @@ impl Inner {
 
     /// Whether the server side may hold this many more bytes.
     fn has_room_for(&mut self, more: usize) -> bool {
-        let held = self.driver.side.held();
+        let held = self.driver.side.held_bytes();
         // Small amounts are not counted, so that small calls touch no state shared between sessions.
         held <= MOST_HELD && (held + more <= SMALL || self.under_way.resize(held + more))
     }
 
     /// Updates the counted bytes if they changed by more than a small amount.
     fn count_under_way(&mut self) {
-        let held = Some(self.driver.side.held()).filter(|held| *held > SMALL).unwrap_or_default();
+        let held = Some(self.driver.side.held_bytes()).filter(|held| *held > SMALL).unwrap_or_default();
         if held.abs_diff(self.under_way.amount()) > SMALL {
             self.under_way.resize(held);
         }
@@ -358,7 +360,7 @@ impl Inner {
 impl Caller for AgentSession {
     fn tell(&self, notice: Notice) {
         self.drive(|driver| match driver.transport.may_speak() {
-            true => driver.notice(notice),
+            true => driver.notify(notice),
             false => Vec::new(),
         });
     }
@@ -372,11 +374,11 @@ impl Caller for AgentSession {
     }
 
     fn keeping_up(&self) -> Option<Settling> {
-        self.following.keeping_up()
+        self.event_queue.keeping_up()
     }
 
     fn has_room_for_events(&self) -> bool {
-        self.following.has_room() && self.lock().driver.transport.has_room_for_events
+        self.event_queue.has_room() && self.lock().driver.transport.has_room_for_events
     }
 
     fn session(&self) -> SessionId {

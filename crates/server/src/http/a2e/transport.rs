@@ -9,18 +9,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use gladhand_core::operations::{Call, CallId, Failure, Outcome, ScopeRecord, outcome_weight};
 use gladhand_core::wire::Frames;
-use gladhand_dialects::a2e::DIALECT;
-use gladhand_dialects::{Ambient, Dialect, Door};
+use gladhand_dialects::a2e::{DIALECT, Host};
+use gladhand_dialects::{Ambient, Dialect};
 use gladhand_hub::{Portion, Work};
 use gladhand_session::clock::Clock;
 use tokio::task::AbortHandle;
 
+use super::super::request_origin::RequestOrigin;
 use super::super::shared::{SMALL, Shared};
-use super::super::who::Who;
 use super::outlet::Outlet;
 use super::session::AgentSession;
 use crate::driver::{Report, Transport};
-use crate::following::Following;
+use crate::event_queue::EventQueue;
 
 /// Outcomes up to this size are not counted while they wait: a session has few of them.
 const SMALL_OUTCOME: usize = 4 * 1024;
@@ -30,10 +30,10 @@ const SMALL_OUTCOME: usize = 4 * 1024;
 pub(in crate::http) struct AgentTransport {
     pub(super) shared: Arc<Shared>,
     /// The caller that opened the session.
-    pub(super) who: Who,
+    pub(super) who: RequestOrigin,
     pub(super) record: Arc<ScopeRecord>,
     /// Queues events until the stream has room.
-    pub(super) following: Arc<Following>,
+    pub(super) event_queue: Arc<EventQueue>,
     pub(super) outlet: Outlet,
     /// The bytes of waiting events, within the global limit.
     pub(super) events: Portion,
@@ -70,19 +70,19 @@ impl AgentTransport {
 }
 
 impl Transport for AgentTransport {
-    type Side = Door;
+    type Side = Host;
     /// The sender of a message, whose token may have different scopes than the opening token.
-    type Sender<'s> = Option<&'s Who>;
+    type Sender<'s> = Option<&'s RequestOrigin>;
     type Ticket = ();
     /// The share of the global byte limit that a large outcome occupies.
     type Kept = Option<Portion>;
     const IS_SHARED: bool = true;
 
-    fn dialect(_: &Door) -> Option<&'static Dialect> {
+    fn dialect(_: &Host) -> Option<&'static Dialect> {
         Some(&DIALECT)
     }
 
-    fn sender_of(_ticket: Option<&()>) -> Option<&'static Who> {
+    fn sender_of(_ticket: Option<&()>) -> Option<&'static RequestOrigin> {
         None
     }
 
@@ -98,16 +98,16 @@ impl Transport for AgentTransport {
         }
     }
 
-    fn introduce<'a, 's: 'a>(&'a self, sender: Option<&'s Who>, ambient: &mut Ambient<'a>) {
+    fn introduce<'a, 's: 'a>(&'a self, sender: Option<&'s RequestOrigin>, ambient: &mut Ambient<'a>) {
         ambient.principal = self.who.principal.as_deref();
         ambient.scopes = sender.and_then(|sender| sender.scopes.clone());
     }
 
-    fn principal<'a, 's: 'a>(&'a self, _sender: Option<&'s Who>) -> Option<&'a str> {
+    fn principal<'a, 's: 'a>(&'a self, _sender: Option<&'s RequestOrigin>) -> Option<&'a str> {
         self.who.principal.as_deref()
     }
 
-    fn accept(&mut self, _sender: Option<&Who>, call: &mut Call<'_>) {
+    fn accept(&mut self, _sender: Option<&RequestOrigin>, call: &mut Call<'_>) {
         (call.terms.principal, call.terms.party) = (self.who.principal.clone(), Some(self.who.party));
         if call.terms.scopes.is_some() {
             call.terms.record = Some(Arc::clone(&self.record));
@@ -134,8 +134,8 @@ impl Transport for AgentTransport {
     }
 
     fn next_report(&mut self) -> Option<Report> {
-        let event = self.following.pop()?;
-        self.count_events(self.following.bytes());
+        let event = self.event_queue.pop()?;
+        self.count_events(self.event_queue.bytes());
         Some(Report::Notice(event))
     }
 

@@ -1,8 +1,8 @@
 //! The queue of agent and capability events for one downstream client. It drops no event and keeps their order.
 //!
 //! A producer never waits to add an event, so that a change and its event are one step. It waits between events while
-//! the client is behind ([`Following::keeping_up`]). An upstream cannot be paused, so its session ends if the client is
-//! too far behind ([`Following::has_room`]).
+//! the client is behind ([`EventQueue::keeping_up`]). An upstream cannot be paused, so its session ends if the client is
+//! too far behind ([`EventQueue::has_room`]).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ const OVERHEAD: usize = 128;
 
 /// The queue between event producers and the loop that serves a client.
 #[derive(Debug, Default)]
-pub struct Following {
+pub struct EventQueue {
     queue: Mutex<Queue>,
     /// Whether there may be an event, which is looked at after every call.
     may_have_events: AtomicBool,
@@ -42,7 +42,7 @@ struct Queue {
     closed: bool,
 }
 
-impl Following {
+impl EventQueue {
     /// Puts an event in.
     pub fn push(&self, event: Notice) {
         let mut queue = self.queue();
@@ -98,18 +98,18 @@ impl Following {
 
     /// If the client is behind, returns a future that completes when it has caught up or is gone.
     pub fn keeping_up(self: &Arc<Self>) -> Option<Settling> {
-        let behind = |following: &Self| following.queue().bytes > BEHIND / 2;
+        let behind = |event_queue: &Self| event_queue.queue().bytes > BEHIND / 2;
         if self.queue().bytes <= BEHIND {
             return None;
         }
-        let following = Arc::clone(self);
+        let event_queue = Arc::clone(self);
         Some(Box::pin(async move {
             loop {
-                let taken = following.taken.notified();
+                let taken = event_queue.taken.notified();
                 tokio::pin!(taken);
                 // Registered before the check, so that no notification is missed.
                 taken.as_mut().enable();
-                if !behind(&following) {
+                if !behind(&event_queue) {
                     return;
                 }
                 taken.await;
@@ -157,40 +157,41 @@ mod tests {
 
     #[tokio::test]
     async fn events_keep_their_order_and_whoever_makes_many_waits() {
-        let following = Arc::new(Following::default());
-        assert!(following.keeping_up().is_none());
+        let event_queue = Arc::new(EventQueue::default());
+        assert!(event_queue.keeping_up().is_none());
         for bytes in [1, 2, BEHIND] {
-            following.push(event(bytes));
+            event_queue.push(event(bytes));
         }
-        following.arrived().await;
-        let mut behind = following.keeping_up().unwrap();
+        event_queue.arrived().await;
+        let mut behind = event_queue.keeping_up().unwrap();
         assert!(futures_util::poll!(&mut behind).is_pending());
-        assert_eq!(following.pop().map(|event| weight(&event)), Some(OVERHEAD + 3));
+        assert_eq!(event_queue.pop().map(|event| weight(&event)), Some(OVERHEAD + 3));
         assert!(futures_util::poll!(&mut behind).is_pending());
-        assert_eq!(following.pop().map(|event| weight(&event)), Some(OVERHEAD + 4));
-        assert!(following.pop().is_some());
+        assert_eq!(event_queue.pop().map(|event| weight(&event)), Some(OVERHEAD + 4));
+        assert!(event_queue.pop().is_some());
         behind.await;
-        assert!(following.pop().is_none());
+        assert!(event_queue.pop().is_none());
     }
 
     #[test]
     fn who_cannot_wait_is_told_that_there_is_no_room_and_small_events_count_too() {
-        let following = Following::default();
-        let pushed = (0..).take_while(|_| following.has_room()).map(|_| following.push(event(0))).take(100_000).count();
+        let event_queue = EventQueue::default();
+        let pushed =
+            (0..).take_while(|_| event_queue.has_room()).map(|_| event_queue.push(event(0))).take(100_000).count();
         assert!((MOST / OVERHEAD / 2..=MOST / OVERHEAD + 1).contains(&pushed), "{pushed}");
-        while following.pop().is_some() {}
-        assert!(following.has_room());
+        while event_queue.pop().is_some() {}
+        assert!(event_queue.has_room());
     }
 
     #[tokio::test]
     async fn nobody_waits_for_a_downstream_that_is_gone() {
-        let following = Arc::new(Following::default());
-        following.push(event(2 * BEHIND));
-        let behind = following.keeping_up().unwrap();
-        following.close();
+        let event_queue = Arc::new(EventQueue::default());
+        event_queue.push(event(2 * BEHIND));
+        let behind = event_queue.keeping_up().unwrap();
+        event_queue.close();
         behind.await;
-        following.push(event(2 * BEHIND));
-        assert!(following.keeping_up().is_none());
-        assert!(following.pop().is_none());
+        event_queue.push(event(2 * BEHIND));
+        assert!(event_queue.keeping_up().is_none());
+        assert!(event_queue.pop().is_none());
     }
 }

@@ -11,11 +11,11 @@ use hyper::body::Incoming;
 
 use super::endpoint::Endpoint;
 use super::request::accepts;
+use super::request_origin::RequestOrigin;
 use super::respond::{self, Content};
 use super::session::{Manner, Posted};
 use super::session_id::SessionId;
 use super::sessions::Farewell;
-use super::who::Who;
 
 /// Where the stream is.
 pub(super) const STREAM: &str = "/sse";
@@ -23,7 +23,12 @@ pub(super) const STREAM: &str = "/sse";
 pub(super) const MESSAGES: &str = "/messages";
 
 /// Opens a session and its stream.
-pub(super) fn stream(endpoint: &Endpoint, method: &Method, headers: &HeaderMap, who: Who) -> Response<Content> {
+pub(super) fn stream(
+    endpoint: &Endpoint,
+    method: &Method,
+    headers: &HeaderMap,
+    who: RequestOrigin,
+) -> Response<Content> {
     if method != Method::GET {
         return respond::not_allowed("GET, OPTIONS");
     }
@@ -33,7 +38,7 @@ pub(super) fn stream(endpoint: &Endpoint, method: &Method, headers: &HeaderMap, 
     if !endpoint.shared.streams.admits(who.party) {
         return respond::unavailable("busy", "busy: too many streams; try again later");
     }
-    let Some(session) = endpoint.sessions.prepare(Manner::Pair, who) else {
+    let Some(session) = endpoint.sessions.prepare(Manner::OldTransport, who) else {
         return respond::unavailable("busy", "busy: too many sessions; try again later");
     };
     let id = endpoint.sessions.open(Arc::clone(&session));
@@ -49,7 +54,7 @@ pub(super) async fn message(
     method: &Method,
     uri: &Uri,
     body: Incoming,
-    who: &Who,
+    who: &RequestOrigin,
     sender: Option<&Principal>,
 ) -> Response<Content> {
     if method != Method::POST {
@@ -66,7 +71,7 @@ pub(super) async fn message(
     let mut parameters = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
     let id = parameters.find(|(name, _)| *name == "sessionId").and_then(|(_, id)| SessionId::read(id));
     let session = id.and_then(|id| endpoint.sessions.find(id, who));
-    let Some(session) = session.filter(|session| session.manner == Manner::Pair) else {
+    let Some(session) = session.filter(|session| session.manner == Manner::OldTransport) else {
         return respond::text(StatusCode::NOT_FOUND, "no such session\n");
     };
     if let Err(refusal) = endpoint.permit_content(&session.record, who, sender) {
@@ -76,7 +81,7 @@ pub(super) async fn message(
         return respond::text(StatusCode::BAD_REQUEST, "the body is no JSON-RPC message\n");
     };
     match session.post(message, &body, who) {
-        Posted::Busy => respond::unavailable("busy", "busy: too much is under way; try again later"),
+        Posted::Busy => respond::unavailable("busy", "busy: too many requests in flight; try again later"),
         _ => respond::text(StatusCode::ACCEPTED, "accepted\n"),
     }
 }

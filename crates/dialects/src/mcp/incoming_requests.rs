@@ -97,7 +97,7 @@ pub(super) enum OutcomeRecipient {
 
 /// A call in flight.
 #[derive(Debug)]
-pub(super) struct InFlight {
+pub(super) struct IncomingRequest {
     pub(super) to: ReplyTo,
     pub(super) request_kind: RequestKind,
     pub(super) recipient: OutcomeRecipient,
@@ -119,7 +119,7 @@ pub(super) struct InFlight {
     pub(super) log_level: Option<Level>,
 }
 
-impl InFlight {
+impl IncomingRequest {
     /// A call with defaults, whose request waits for the outcome.
     pub(super) fn new(to: ReplyTo, request_kind: RequestKind, in_force: &Arc<InForce>) -> Self {
         Self {
@@ -137,17 +137,17 @@ impl InFlight {
         }
     }
 
-    fn held(&self) -> usize {
+    fn held_bytes(&self) -> usize {
         let token = self.progress_token.as_ref().map_or(0, |token| token.get().len());
-        let origin = self.origin.as_ref().map_or(0, |origin| origin.held());
+        let origin = self.origin.as_ref().map_or(0, |origin| origin.held_bytes());
         self.to.id.as_json().len() + token + self.request_kind.uri().map_or(0, str::len) + origin + self.arguments
     }
 }
 
 /// All calls in flight.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
-    slots: Vec<Option<(CallId, InFlight)>>,
+pub(super) struct IncomingRequests {
+    slots: Vec<Option<(CallId, IncomingRequest)>>,
     free: Vec<u32>,
     sequence: u32,
     held: usize,
@@ -155,7 +155,7 @@ pub(super) struct Pending {
     away: usize,
 }
 
-impl Pending {
+impl IncomingRequests {
     /// The number of waiting requests.
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len() - self.away
@@ -167,11 +167,11 @@ impl Pending {
     }
 
     /// The number of bytes kept for ids, tokens and arguments.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         self.held
     }
 
-    pub(super) fn insert(&mut self, call: InFlight) -> CallId {
+    pub(super) fn insert(&mut self, call: IncomingRequest) -> CallId {
         self.sequence = self.sequence.wrapping_add(1);
         self.count(&call);
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -184,7 +184,7 @@ impl Pending {
         id
     }
 
-    pub(super) fn remove(&mut self, id: CallId) -> Option<InFlight> {
+    pub(super) fn remove(&mut self, id: CallId) -> Option<IncomingRequest> {
         let slot = id.0 as u32;
         let entry = self.slots.get_mut(slot as usize)?.take_if(|(held, _)| *held == id)?;
         self.free.push(slot);
@@ -193,7 +193,7 @@ impl Pending {
     }
 
     /// Changes the counted fields of a call.
-    pub(super) fn change(&mut self, id: CallId, change: impl FnOnce(&mut InFlight)) {
+    pub(super) fn change(&mut self, id: CallId, change: impl FnOnce(&mut IncomingRequest)) {
         let slot = id.0 as u32 as usize;
         let Some((_, mut call)) = self.slots.get_mut(slot).and_then(|slot| slot.take_if(|(held, _)| *held == id))
         else {
@@ -205,36 +205,36 @@ impl Pending {
         self.slots[slot] = Some((id, call));
     }
 
-    fn count(&mut self, call: &InFlight) {
-        self.held += call.held();
+    fn count(&mut self, call: &IncomingRequest) {
+        self.held += call.held_bytes();
         self.away += usize::from(call.recipient != OutcomeRecipient::Request);
     }
 
-    fn discount(&mut self, call: &InFlight) {
-        self.held -= call.held();
+    fn discount(&mut self, call: &IncomingRequest) {
+        self.held -= call.held_bytes();
         self.away -= usize::from(call.recipient != OutcomeRecipient::Request);
     }
 
-    pub(super) fn get(&self, id: CallId) -> Option<&InFlight> {
+    pub(super) fn get(&self, id: CallId) -> Option<&IncomingRequest> {
         let entry = self.slots.get(id.0 as u32 as usize)?.as_ref()?;
         (entry.0 == id).then_some(&entry.1)
     }
 
     /// For fields that are not counted. Use [`Self::change`] for the others.
-    pub(super) fn get_mut(&mut self, id: CallId) -> Option<&mut InFlight> {
+    pub(super) fn get_mut(&mut self, id: CallId) -> Option<&mut IncomingRequest> {
         let entry = self.slots.get_mut(id.0 as u32 as usize)?.as_mut()?;
         (entry.0 == id).then_some(&mut entry.1)
     }
 
     /// Calls whose request waits.
-    fn waiting(&self) -> impl Iterator<Item = &(CallId, InFlight)> {
+    fn waiting(&self) -> impl Iterator<Item = &(CallId, IncomingRequest)> {
         self.slots.iter().flatten().filter(|(_, call)| call.recipient == OutcomeRecipient::Request)
     }
 
     /// The newest call with a peer's id whose request waits and that this lane may cancel. Without a session, another
     /// lane may belong to another peer with its own ids.
     pub(super) fn newest(&self, peers: &RawValue, lane: Lane) -> Option<CallId> {
-        let is_meant = |call: &InFlight| {
+        let is_meant = |call: &IncomingRequest| {
             let is_reachable = call.to.route.lane == lane || !call.revision.is_stateless();
             is_reachable && call.request_kind.is_cancellable() && is_same(call.to.id.as_json(), peers.get())
         };
@@ -269,14 +269,14 @@ mod tests {
         Arc::new(InForce::between(&HANDSHAKE_RULES, &offer, &offer).expect("two equal offers must agree"))
     }
 
-    fn call(id: &str) -> InFlight {
+    fn call(id: &str) -> IncomingRequest {
         let to = ReplyTo { id: Id::of(&json::raw(id.to_owned())), route: ReplyRoute { lane: Lane::MAIN, batch: None } };
-        InFlight::new(to, RequestKind::Tool, &nothing_agreed())
+        IncomingRequest::new(to, RequestKind::Tool, &nothing_agreed())
     }
 
     #[test]
     fn a_reused_slot_does_not_match_an_old_id() {
-        let mut pending = Pending::default();
+        let mut pending = IncomingRequests::default();
         let (first, kept) = (pending.insert(call("1")), pending.insert(call("2")));
         assert!(pending.remove(first).is_some());
         let second = pending.insert(call("3"));
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_call_without_a_waiting_request_is_not_counted_or_found() {
-        let mut pending = Pending::default();
+        let mut pending = IncomingRequests::default();
         let (parked, task, open) = (pending.insert(call("1")), pending.insert(call("1")), pending.insert(call("2")));
         pending.change(parked, |call| call.recipient = OutcomeRecipient::Parked);
         pending.change(task, |call| call.recipient = OutcomeRecipient::Task);
@@ -299,12 +299,12 @@ mod tests {
         for call in [parked, task, open] {
             assert!(pending.remove(call).is_some());
         }
-        assert_eq!((pending.len(), pending.held()), (0, 0));
+        assert_eq!((pending.len(), pending.held_bytes()), (0, 0));
     }
 
     #[test]
     fn the_newest_of_equal_ids_is_found() {
-        let mut pending = Pending::default();
+        let mut pending = IncomingRequests::default();
         let oldest = pending.insert(call("1"));
         pending.insert(call("\"1\""));
         let newest = pending.insert(call("1.0"));

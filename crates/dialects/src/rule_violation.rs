@@ -6,7 +6,7 @@
 
 /// A rule that a peer violated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Breach {
+pub struct RuleViolation {
     /// The name of the rule.
     pub rule: &'static str,
     /// Description of the peer's message.
@@ -23,7 +23,7 @@ pub(crate) const QUESTION_NOT_AGREED: &str = "a question that was not agreed";
 pub(crate) const NOTIFICATION_NOT_AGREED: &str = "a notification that was not agreed";
 
 /// Rules, and the messages that violate them.
-const BREACHES: &[(&str, &[&str])] = &[
+const RULES: &[(&str, &[&str])] = &[
     (
         "readable_lines",
         &[
@@ -75,12 +75,12 @@ const HARMLESS: &[&str] = &[
     "an event without a pending request",
 ];
 
-impl Breach {
+impl RuleViolation {
     /// The rule that a message violated. `description` comes from an [`Action`](crate::Action) or
     /// [`Event`](crate::Event) that reports the message as dropped, or as passed without agreement.
     pub fn of(description: &'static str) -> Option<Self> {
-        let broken = BREACHES.iter().find(|(_, breaking)| breaking.contains(&description));
-        broken.map(|(rule, _)| Self { rule, description })
+        let violated = RULES.iter().find(|(_, violating)| violating.contains(&description));
+        violated.map(|(rule, _)| Self { rule, description })
     }
 }
 
@@ -108,9 +108,9 @@ mod tests {
         let mut found = BTreeSet::new();
         dropped(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
         found.extend([REQUEST_NOT_AGREED, QUESTION_NOT_AGREED, NOTIFICATION_NOT_AGREED].map(ToOwned::to_owned));
-        let breaking = BREACHES.iter().flat_map(|(_, breaking)| breaking.iter());
-        let known: BTreeSet<_> = breaking.chain(HARMLESS).map(|description| (*description).to_owned()).collect();
+        let violating = RULES.iter().flat_map(|(_, violating)| violating.iter());
+        let known: BTreeSet<_> = violating.chain(HARMLESS).map(|description| (*description).to_owned()).collect();
         assert_eq!(found, known);
-        assert!(HARMLESS.iter().all(|description| Breach::of(description).is_none()));
+        assert!(HARMLESS.iter().all(|description| RuleViolation::of(description).is_none()));
     }
 }

@@ -30,7 +30,7 @@ const EVENT_OVERHEAD: usize = 128;
 
 /// The data of a request that its answer needs.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(super) struct IncomingRequest {
     /// The id of the request.
     pub(super) request: Option<Id>,
     /// The kind of request.
@@ -60,7 +60,7 @@ pub(super) enum RequestKind {
         events: u64,
     },
     /// A request that is passed to the provider of its capability.
-    Carried {
+    Capability {
         /// The message type.
         message: &'static MessageType,
         /// Events that must follow the response.
@@ -85,11 +85,11 @@ impl HeldBack {
 }
 
 impl RequestKind {
-    fn held(&self) -> usize {
+    fn held_bytes(&self) -> usize {
         match self {
-            Self::List(filter) => filter.held(),
+            Self::List(filter) => filter.held_bytes(),
             Self::Tool { name, .. } => name.len(),
-            Self::Carried { .. } => 0,
+            Self::Capability { .. } => 0,
         }
     }
 
@@ -97,14 +97,14 @@ impl RequestKind {
     pub(super) fn capability(&self) -> &'static str {
         match self {
             Self::List(_) | Self::Tool { .. } => TOOLS,
-            Self::Carried { message, .. } => message.capability,
+            Self::Capability { message, .. } => message.capability,
         }
     }
 
     /// Events that must follow the response.
     pub(super) fn held_back(&self) -> &[CapabilityEvent] {
         match self {
-            Self::Carried { held_back, .. } => &held_back.events,
+            Self::Capability { held_back, .. } => &held_back.events,
             Self::List(_) | Self::Tool { .. } => &[],
         }
     }
@@ -116,7 +116,7 @@ pub(super) struct Full;
 
 /// All accepted calls.
 #[derive(Debug)]
-pub(super) struct Flights {
+pub(super) struct IncomingRequests {
     max_parallel: usize,
     max_waiting: usize,
     last_call: u64,
@@ -124,12 +124,12 @@ pub(super) struct Flights {
     held: usize,
     /// Number of bytes of queued names and arguments.
     waiting: usize,
-    flights: BTreeMap<CallId, Flight>,
+    all: BTreeMap<CallId, IncomingRequest>,
     queue: VecDeque<(Call<'static>, Arc<Agreement>)>,
     deadlines: BTreeSet<(Duration, CallId)>,
 }
 
-impl Flights {
+impl IncomingRequests {
     /// Creates an empty set.
     pub(super) fn new(setup: &ServerSetup) -> Self {
         Self {
@@ -139,7 +139,7 @@ impl Flights {
             delivered: 0,
             held: 0,
             waiting: 0,
-            flights: BTreeMap::new(),
+            all: BTreeMap::new(),
             queue: VecDeque::new(),
             deadlines: BTreeSet::new(),
         }
@@ -163,9 +163,9 @@ impl Flights {
             Operation::Capability(call) => call.message.get().len(),
             _ => 0,
         };
-        let held = arguments + request_kind.held() + request.as_ref().map_or(0, |id| id.as_json().len());
+        let held = arguments + request_kind.held_bytes() + request.as_ref().map_or(0, |id| id.as_json().len());
         // Urgent requests skip the queue, but their number is limited as well.
-        let has_too_many_urgent = is_urgent && self.flights.len() >= self.max_waiting + self.max_parallel;
+        let has_too_many_urgent = is_urgent && self.all.len() >= self.max_waiting + self.max_parallel;
         if has_too_many_urgent
             || must_wait && (self.queue.len() >= self.max_waiting || self.waiting + held > MAX_QUEUE_BYTES)
         {
@@ -182,7 +182,7 @@ impl Flights {
         let deadline = timeout.map(|timeout| now.saturating_add(timeout));
         self.deadlines.extend(deadline.map(|deadline| (deadline, id)));
         let delivered = (!must_wait).then_some(now);
-        self.flights.insert(id, Flight { request, request_kind, timeout, delivered, is_urgent, deadline, held });
+        self.all.insert(id, IncomingRequest { request, request_kind, timeout, delivered, is_urgent, deadline, held });
         if must_wait {
             self.queue.push_back((call.into_owned(), Arc::clone(agreement)));
             return Ok(None);
@@ -197,35 +197,35 @@ impl Flights {
             return None;
         }
         let (mut call, agreement) = self.queue.pop_front()?;
-        if let Some(flight) = self.flights.get_mut(&call.id) {
-            flight.delivered = Some(now);
-            self.waiting -= flight.held;
+        if let Some(incoming) = self.all.get_mut(&call.id) {
+            incoming.delivered = Some(now);
+            self.waiting -= incoming.held;
             // The queue time counts towards the caller's timeout.
-            call.terms.timeout = flight.deadline.map(|deadline| deadline.saturating_sub(now));
+            call.terms.timeout = incoming.deadline.map(|deadline| deadline.saturating_sub(now));
         }
         self.delivered += 1;
         Some(Action::Deliver(call, agreement))
     }
 
     /// Removes a call, delivered or queued.
-    pub(super) fn end(&mut self, call: CallId) -> Option<Flight> {
-        let flight = self.flights.remove(&call)?;
-        self.held -= flight.held;
-        if let Some(deadline) = flight.deadline {
+    pub(super) fn end(&mut self, call: CallId) -> Option<IncomingRequest> {
+        let incoming = self.all.remove(&call)?;
+        self.held -= incoming.held;
+        if let Some(deadline) = incoming.deadline {
             self.deadlines.remove(&(deadline, call));
         }
-        if flight.delivered.is_some() {
-            self.delivered -= usize::from(!flight.is_urgent);
+        if incoming.delivered.is_some() {
+            self.delivered -= usize::from(!incoming.is_urgent);
         } else {
-            self.waiting -= flight.held;
+            self.waiting -= incoming.held;
             self.queue.retain(|(waiting, _)| waiting.id != call);
         }
-        Some(flight)
+        Some(incoming)
     }
 
     /// The state of a call.
-    pub(super) fn get_mut(&mut self, call: CallId) -> Option<&mut Flight> {
-        self.flights.get_mut(&call)
+    pub(super) fn get_mut(&mut self, call: CallId) -> Option<&mut IncomingRequest> {
+        self.all.get_mut(&call)
     }
 
     /// The events to write now, given a new event. An event that must follow the response to its request is held back
@@ -234,9 +234,9 @@ impl Flights {
         if event.kind != "proc/read/event" {
             return vec![event];
         }
-        let waits = self.flights.values_mut().find_map(|flight| match &mut flight.request_kind {
-            RequestKind::Carried { message, held_back } if message.name == "proc/spawn/req" => {
-                (flight.request == event.request).then_some(held_back)
+        let waits = self.all.values_mut().find_map(|incoming| match &mut incoming.request_kind {
+            RequestKind::Capability { message, held_back } if message.name == "proc/spawn/req" => {
+                (incoming.request == event.request).then_some(held_back)
             }
             _ => None,
         });
@@ -258,12 +258,12 @@ impl Flights {
 
     /// The number of kept bytes that the peer controls. Arguments count until their call ends, because the provider
     /// keeps them.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         self.held
     }
 
     /// All calls, oldest first.
     pub(super) fn calls(&self) -> Vec<CallId> {
-        self.flights.keys().copied().collect()
+        self.all.keys().copied().collect()
     }
 }

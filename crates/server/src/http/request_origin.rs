@@ -59,7 +59,7 @@ impl Visitor {
 
 /// The caller of a request.
 #[derive(Debug, Clone)]
-pub(super) struct Who {
+pub(super) struct RequestOrigin {
     /// The authenticated principal. Only this principal may use its sessions.
     pub(super) principal: Option<Arc<str>>,
     /// The scopes of the request's token, separated by spaces.
@@ -70,7 +70,7 @@ pub(super) struct Who {
     pub(super) epoch: u64,
 }
 
-impl Who {
+impl RequestOrigin {
     /// An anonymous caller.
     pub(super) const NOBODY: Self = Self { principal: None, scopes: None, party: Party(0), epoch: u64::MAX };
 
@@ -93,7 +93,7 @@ mod tests {
         let secret = RandomState::new();
         let party = |principal: Option<&str>, address: &str| {
             let principal = principal.map(|name| Principal::named(name, Scopes::default()));
-            Who::new(principal.as_ref(), &Visitor::at(address.parse().unwrap(), &secret), &secret, 0).party
+            RequestOrigin::new(principal.as_ref(), &Visitor::at(address.parse().unwrap(), &secret), &secret, 0).party
         };
         assert_eq!(party(Some("alice"), "10.0.0.1"), party(Some("alice"), "10.0.0.2"));
         assert_ne!(party(Some("alice"), "10.0.0.1"), party(Some("bob"), "10.0.0.1"));

@@ -1,4 +1,4 @@
-//! Explains to a client on standard input why it cannot be served, as the answer to its first line: many clients never
+//! Refuses a client on standard input: the response to its first line says why it cannot be served. Many clients never
 //! show stderr.
 
 use std::io;
@@ -10,13 +10,13 @@ use gladhand_dialects::Door;
 use crate::stdio::{Input, Output};
 use gladhand_session::clock::Clock;
 
-/// How long the first line is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for the first line.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Answers the first line that wants an answer, if one comes soon.
-pub fn excuse(door: &Door, clock: Clock, why: &str) -> io::Result<()> {
+/// Responds to the first line that expects a response, if it arrives in time.
+pub fn send(door: &Door, clock: Clock, why: &str) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let told = runtime.block_on(async { tokio::time::timeout(PATIENCE, answer(door, clock, why)).await });
+    let told = runtime.block_on(async { tokio::time::timeout(ANSWER_TIMEOUT, answer(door, clock, why)).await });
     // A thread may be blocked in a read whose result is not needed.
     runtime.shutdown_background();
     told.unwrap_or(Ok(()))
@@ -27,7 +27,7 @@ async fn answer(door: &Door, mut clock: Clock, why: &str) -> io::Result<()> {
     let (mut lines, mut wire) = (Lines::with_limit(gladhand_core::wire::lines::MAX_LINE), Frames::default());
     while wire.is_empty() {
         if let Some(line) = lines.next_line() {
-            door.excuse(line, why, &mut clock.ambient(), &mut wire);
+            door.refuse(line, why, &mut clock.ambient(), &mut wire);
         } else if input.read(lines.spare(0)).await? == 0 {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The moment at which a session wants to be woken.
+//! The timer of a session that other threads use.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use tokio::task::AbortHandle;
 
 use gladhand_session::clock::Clock;
 
-/// At most one timer, for the earliest moment that was asked for.
+/// At most one timer, for the earliest requested time.
 #[derive(Debug, Default)]
-pub(super) struct Alarm {
+pub(super) struct WakeTimer {
     set: Option<(Duration, AbortHandle)>,
 }
 
-impl Alarm {
-    /// Wakes at this moment of the session's time, unless it wakes earlier anyway.
+impl WakeTimer {
+    /// Calls `wake` at this time of the session's clock, unless an earlier timer is set.
     pub(super) fn set(&mut self, at: Duration, clock: &Clock, runtime: &Handle, wake: impl FnOnce() + Send + 'static) {
         if self.set.as_ref().is_some_and(|(set, _)| *set <= at) {
             return;
@@ -28,8 +28,8 @@ impl Alarm {
         self.set = Some((at, timer.abort_handle()));
     }
 
-    /// It has gone off: the next one that is asked for is set, whenever it is.
-    pub(super) fn went_off(&mut self) {
+    /// The timer has fired: the next request sets a new one.
+    pub(super) fn fired(&mut self) {
         self.set = None;
     }
 
