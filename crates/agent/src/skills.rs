@@ -1,7 +1,6 @@
 //! Skills: folders with a text that describes how to do a task (`loaf` §17).
 
 use std::collections::{HashSet, VecDeque};
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -302,12 +301,10 @@ impl Skills {
 
 /// The content of a skill. The file may have grown since it was listed.
 fn bounded(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > LONGEST {
-        true => Err(std::io::Error::other("it is too long")),
-        false => Ok(bytes),
-    }
+    gladhand_store::read_regular(path, LONGEST).map_err(|error| match error.kind() {
+        std::io::ErrorKind::FileTooLarge => std::io::Error::other("it is too long"),
+        _ => error,
+    })
 }
 
 /// The skill folders of the repository around a folder, the outermost first.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gladhand_agent::accounts::{AccountSettings, Accounts, CompatibleServer, DefaultModel, env as accounts};
 use gladhand_agent::{AgentSettings, Conversations, LivePolicy, Policy, Rule, TrustedFiles};
-use gladhand_agent_tools::{Bench, Effect, Workbench};
+use gladhand_agent_tools::{Bench, Effect, SecretFiles, Workbench};
 use gladhand_core::operations::{AgentCall, Failure, FailureKind};
 use gladhand_hub::{Agent, Answer, Context, Hub, SessionId, Settling};
 use tokio::sync::OnceCell;
@@ -97,7 +97,9 @@ impl Inner {
         });
         // If no account is signed in, this returns immediately; slow services are not waited for.
         let _ = tokio::time::timeout(PATIENCE, refreshing).await;
-        let bench = Workbench::open(self.workbench(&folder, &accounts));
+        let workbench = self.workbench(&folder, &accounts);
+        let secret_files = SecretFiles::new(&workbench);
+        let bench = Workbench::open(workbench);
         let roots = self.config.roots.clone();
         let trust = TrustStore::in_folder(Some(&self.files.data));
         let records = trust.clone();
@@ -105,7 +107,8 @@ impl Inner {
             has_record: Arc::new(move |path| records.has_record(path)),
             trusts: Arc::new(move |path, text| trust.trusts(path, text)),
         };
-        let settings = AgentSettings { data: folder, folder: here, home, roots, policy: self.policy.clone(), trusted };
+        let policy = self.policy.clone();
+        let settings = AgentSettings { data: folder, folder: here, home, roots, secret_files, policy, trusted };
         if !bench.may_have_more() {
             self.look_for_strangers(&*bench);
         }

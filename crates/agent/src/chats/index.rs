@@ -62,7 +62,7 @@ impl Index {
     }
 
     fn load(&self) -> HashMap<PathBuf, Known> {
-        let text = std::fs::read(&self.file).unwrap_or_default();
+        let text = gladhand_store::read_state(&self.file).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
