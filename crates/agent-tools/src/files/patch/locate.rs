@@ -271,9 +271,9 @@ mod tests {
                 for wanted in [lines.clone(), vec!["a", "b", "a", "c"], vec!["a", "a", "c"], vec!["a", "a", "a"]] {
                     let wanted: Vec<String> = wanted.iter().take(length).map(|line| (*line).to_owned()).collect();
                     for from in 0..=lines.len() {
-                        let slow = (from..lines.len()).find(|at| lines[*at..].starts_with(
-                            &wanted.iter().map(String::as_str).collect::<Vec<_>>(),
-                        ));
+                        let slow = (from..lines.len()).find(|at| {
+                            lines[*at..].starts_with(&wanted.iter().map(String::as_str).collect::<Vec<_>>())
+                        });
                         assert_eq!(file.find(&wanted, from, false).unwrap(), slow, "{text}: {wanted:?} from {from}");
                     }
                 }
