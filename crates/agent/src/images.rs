@@ -185,8 +185,11 @@ mod tests {
         let (data_url, mime_type) = (url.map(Into::into), mime.map(Into::into));
         let image = PendingImage { path: path.to_owned(), mime_type, data_url };
         let secret_files = SecretFiles::new(&WorkbenchSettings::new(folder.join("data")));
-        let loaded =
-            load(&[image], ImageFolders { folder, home: Some(folder), roots: &[], secret_files: &secret_files }, Moment(1_794_705_259_416))?;
+        let loaded = load(
+            &[image],
+            ImageFolders { folder, home: Some(folder), roots: &[], secret_files: &secret_files },
+            Moment(1_794_705_259_416),
+        )?;
         Ok(loaded.into_iter().next().expect("one image was requested"))
     }
 

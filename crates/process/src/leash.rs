@@ -329,13 +329,8 @@ mod tests {
     #[test]
     fn a_cycle_of_parents_in_a_scan_ends() {
         let id = |id| Pid::from_raw(id).expect("not zero");
-        let process = |own, parent| Process {
-            id: id(own),
-            parent: Some(id(parent)),
-            group: None,
-            session: 0,
-            is_dead: false,
-        };
+        let process =
+            |own, parent| Process { id: id(own), parent: Some(id(parent)), group: None, session: 0, is_dead: false };
         let seen = [process(1, 3), process(2, 1), process(3, 2), process(4, 4), process(5, 6)];
         let found = below(&[id(1)], &seen);
         assert_eq!(found.iter().map(|process| process.id).collect::<Vec<_>>(), [id(2), id(3)]);

@@ -111,7 +111,7 @@ impl<'a> Lines<'a> {
     }
 
     fn check(&self, at: usize) -> Result<(), Missing> {
-        if at % STRIDE == 0 && self.stop.is_cancelled() { Err(Missing::Stopped) } else { Ok(()) }
+        if at.is_multiple_of(STRIDE) && self.stop.is_cancelled() { Err(Missing::Stopped) } else { Ok(()) }
     }
 
     /// The first position at or after `from` where these lines match, with increasingly lenient rules.
@@ -121,12 +121,12 @@ impl<'a> Lines<'a> {
         if from > last {
             return Ok(None);
         }
-        for rule in 0..RULES.len() {
+        for (rule, normalized) in RULES.iter().enumerate() {
             self.check(0)?;
             self.number(rule)?;
             let Some(numbered) = &self.numbered[rule] else { continue };
             // A line that is nowhere in the file matches nothing.
-            let number = |line: &String| numbered.known.get(&RULES[rule](line)).copied();
+            let number = |line: &String| numbered.known.get(&normalized(line)).copied();
             let Some(wanted) = wanted.iter().map(number).collect::<Option<Vec<_>>>() else { continue };
             if let Some(at) = self.search(&numbered.lines[from..], &wanted)? {
                 return Ok(Some(from + at));
